@@ -10,6 +10,7 @@
 # make soak       long runs: random faults (SEED) on five nodes (FAULTS=65), under jobs (ROUNDS=50), in trainings (KILLS=20); races (RACES=50); 10,000 settings
 # make lint       run a part of make test; also: unit, e2e
 # make docs       build the documentation and check its links; it says where the pages are
+# make docs-pictures  draw the documentation's pictures again from a run (needs chromium); not in make test
 # make clean      remove everything that was set up; refused while a local AWS is running
 # make bench      run the side-by-side benchmarks (B=name for one of them)
 # The first run sets up what is missing: Debian packages, environments, node image (see local/setup.sh).
@@ -17,7 +18,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: root help setup demo test gate lint docs checks unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines engines-digits engines-jobs test-gpu soak bench clean local-aws enter end status
+.PHONY: root help setup demo test gate lint docs docs-pictures checks unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines engines-digits engines-jobs test-gpu soak bench clean local-aws enter end status
 
 export NODES ?= 3
 export RUN
@@ -84,6 +85,10 @@ docs:
 	@mkdir -p "$(CACHE)"
 	@$(ENTER) NO_MKDOCS_2_WARNING=1 mkdocs build --site-dir "$(CACHE)/docs" && echo "documentation: $(CACHE)/docs/index.html"
 
+docs-pictures: root
+	@mkdir -p docs/pictures; $(ENTER) pictures=$$(mktemp -d); trap 'rm -rf "$$pictures"' EXIT; \
+	python -m local run -- python -m docs.pictures "$$pictures"; cp "$$pictures"/* docs/pictures/
+
 unit:
 	@$(MAKE) --no-print-directory -j2 others alone
 
@@ -129,8 +134,8 @@ test-gpu:
 	@exec "$(PYTHON)" -B -m tests.gpu
 
 soak: root
-	@$(ENTER) python -m local run -- python -m local.chaos.cluster --faults $(FAULTS) --seed $(SEED)
-	@$(ENTER) python -m local run -- python -m local.chaos.job_chaos --rounds $(ROUNDS) --seed $(SEED)
+	@$(ENTER) python -m local run -- python -m local.chaos.cluster_chaos --faults $(FAULTS) --seed $(SEED)
+	@$(ENTER) python -m local run -- python -m local.chaos.job_chaos --cases $(ROUNDS) --seed $(SEED)
 	@$(ENTER) CONTEXTS=10000 python -m pytest tests/stacks/settings/test_contexts.py
 	@$(ENTER) RACES=$(RACES) python -m pytest tests/bootstrap/cluster/test_race.py
 	@$(ENTER) KILLS=$(KILLS) python -m pytest tests/trainer/checkpoint/test_kills.py

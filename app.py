@@ -21,6 +21,10 @@ def main() -> int:
     env = _environment(os.environ)
     try:
         props = ClusterProps.from_context(app.node.get_all_context())
+        if props.has_expired:
+            # The error is then in the stack's metadata alone: it stops a deploy. In the report it would stop every
+            # synth, and with it cdk destroy.
+            app = cdk.App(post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False})
         if env and env.region:
             props.check_region(env.region)
         ClusterStack(app, "ClusterStack", props=props, env=env)

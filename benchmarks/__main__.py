@@ -22,14 +22,38 @@ FIGURE = re.compile(r"([a-z]\w*) (-?[\d.]+) (ratio|s|per_min|per_s)")
 ELSEWHERE = {"gpu"}
 """Benchmarks that run only by name, because they need another machine."""
 TIMEOUT_S = 1800
+MAX_LOAD = 1.0
+"""Highest load average at the start of a benchmark whose figures are recorded."""
+IDLE_TIMEOUT_S, IDLE_POLL_S = 180.0, 5.0
+"""Longest wait for the load to fall to MAX_LOAD; it halves in 42 s on an idle machine."""
+TARGETS = {
+    **dict.fromkeys(("checkpoint_stall", "checkpoint_stall_lenet"), "at most 0.05"),
+    **dict.fromkeys(("control_calls_2", "control_calls_8"), "at most 6"),
+    "dlcluster_help": "at most 0.2",
+    "fanout_cold_32": "at most 0.5",
+    "fanout_lost_64": "at most 0",
+    "fanout_warm_32": "at most 0.1",
+    **dict.fromkeys(("overhead_lenet", "overhead_resnet110"), "at least 1"),
+    **dict.fromkeys(("rejoin_master", "rejoin_worker"), "at most 10"),
+    "scaling_lenet": "at least 0.8",
+    "scaling_resnet110": "at least 0.95",
+    "start_2": "at most 0.9",
+    "sync_noop_8": "at most 1",
+    "sync_tree_8": "at most 0.6",
+    **dict.fromkeys(("table_reads_2", "table_reads_8"), "at most 12"),
+    "vs_mxnet_lenet": "at least 1",
+    "vs_mxnet_resnet110": "at least 1.6",
+}
+"""Target of each figure that has one, as RESULTS.md shows it."""
 HEADING = """# Results
 
 Written by `make bench`. Each figure compares ours with a peer in the same run; the benchmark's docstring names the
-peer. The load is the average of the minute before, which may include the benchmark that ended then; where it is in
-words, a person ran the benchmark and noted what else ran.
+peer. A missed target is in bold. The load is the average of the minute before, which may include the benchmark that
+ended then; where it is in words, a person ran the benchmark and noted what else ran. Nothing is recorded when the load
+is above 1 at the start; older rows may have more.
 
-| figure | value | unit | date | machine | load |
-|---|---|---|---|---|---|
+| figure | value | unit | target | date | machine | load |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -52,9 +76,21 @@ def run(name: str) -> dict[str, tuple[str, str]]:
     return {match[1]: (match[2], match[3]) for line in printed.splitlines() if (match := FIGURE.fullmatch(line))}
 
 
+def describe_target(figure: str, value: str) -> str:
+    """Return a figure's target, in bold if the value misses it; empty without a target."""
+    target = TARGETS.get(figure, "")
+    if not target:
+        return ""
+    bound = float(target.split()[-1])
+    is_met = float(value) >= bound if target.startswith("at least") else float(value) <= bound
+    return target if is_met else f"**missed: {target}**"
+
+
 def row(figure: str, value: str, unit: str, *, load: float) -> str:
+    """Return a figure's row of RESULTS.md."""
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    return f"| {figure} | {value} | {unit} | {time.strftime('%Y-%m-%d')} | {machine} | {load:.1f} |\n"
+    date, target = time.strftime("%Y-%m-%d"), describe_target(figure, value)
+    return f"| {figure} | {value} | {unit} | {target} | {date} | {machine} | {load:.1f} |\n"
 
 
 def update(text: str, figures: dict[str, tuple[str, str]], *, load: float) -> str:
@@ -67,16 +103,30 @@ def update(text: str, figures: dict[str, tuple[str, str]], *, load: float) -> st
 
 
 def main(wanted: list[str]) -> int:
+    """Run the benchmarks with these names, or all; record their figures unless the machine is loaded."""
     names = [*modules()]
     unknown = [name for name in wanted if name not in names]
     if unknown:
         sys.stderr.write(f"error: no benchmark {unknown[0]}, there are {', '.join(names)}\n")
         return 2
+    refused = 0
     for name in wanted or [name for name in names if name not in ELSEWHERE]:
-        load = os.getloadavg()[0]
+        load = wait_until_idle()
         figures = run(name)
-        RESULTS.write_text(update(RESULTS.read_text() if RESULTS.exists() else "", figures, load=load))
-    return 0
+        if load <= MAX_LOAD:
+            RESULTS.write_text(update(RESULTS.read_text() if RESULTS.exists() else "", figures, load=load))
+        else:
+            refused = 1
+            sys.stderr.write(f"error: {name} began at a load of {load:.1f}, RESULTS.md takes at most {MAX_LOAD:g}\n")
+    return refused
+
+
+def wait_until_idle() -> float:
+    """Return the load average once it is low enough, or after a deadline: the benchmark before may have raised it."""
+    deadline = time.monotonic() + IDLE_TIMEOUT_S
+    while (load := os.getloadavg()[0]) > MAX_LOAD and time.monotonic() < deadline:
+        time.sleep(IDLE_POLL_S)
+    return load
 
 
 if __name__ == "__main__":

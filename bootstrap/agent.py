@@ -1,27 +1,26 @@
 """Run the agent: make the instance a node, signal CloudFormation, and keep the node in the cluster.
 
-Level-triggered: each pass compares what is with what should be. A failure of AWS, the network or the disk only delays
-the next pass. `bootstrap.service` calls `Agent.step` in a loop.
+Level-triggered: each pass compares the present state with the desired one. A failure of AWS, the network or the disk
+only delays the next pass. `bootstrap.service` calls `Agent.step` in a loop.
 """
 
 import logging
-import socket
 from collections.abc import Callable
 from typing import Final
 
-from bootstrap.aws.imds import TerminationNotice
 from bootstrap.cluster.membership import EMPTY, Member, Membership
 from bootstrap.cluster.node_record import NodeRecordWriter
 from bootstrap.cluster.poll_interval import EAGER_RECONCILE_S, PollInterval
+from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
-from bootstrap.errors import ConfigError, FrameworkError, MetadataError
+from bootstrap.engines.state import EnginesStatus
+from bootstrap.errors import ConfigError, EnginesError, MetadataError
 from bootstrap.failures import RETRYABLE_ERRORS, Activity, RetryableError, reason, replacement_would_help
-from bootstrap.files.node_files import NodeFiles
-from bootstrap.frameworks.state import Frameworks
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT, HEALTH_S, Finding, Health
 from bootstrap.health.gpus import GpuCounter
-from bootstrap.host_services import ClusterClients, HostServices, build_node_record, connect_to_cluster, ensure_keys
+from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster, node_files, own_record
 from bootstrap.phases import Phases, first_start
+from bootstrap.shared_storage.state import SharedStorage
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +29,8 @@ EAGER_PASS_S: Final = 1.0
 EAGER_PASSES_FOR_S: Final = 300.0
 """Seconds of frequent passes after the start: a node not ready by then waits for something slow."""
 STEADY_PASS_S: Final = 6.0
-"""Seconds between passes of a ready node. Must stay below GRACE_S, so that every node reads a drain before it ends."""
+"""Seconds between passes of a ready node. Must stay below termination_notice.DRAIN_GRACE_S, so that every node reads
+that another drains before that one ends."""
 LONGEST_RETRY_S: Final = 15.0
 """Longest pause between passes that fail, and between reports of a failure, in seconds."""
 
@@ -64,7 +64,8 @@ class Agent:
         self._next_health = 0.0
         self._defects = 0
         self._finding: Finding | None = None
-        self._frameworks = Frameworks(host.root, name=config.engines)
+        self._engines = EnginesStatus(host.root, name=config.engines)
+        self._shared_storage = SharedStorage(host.root, wanted=config.shared_storage, monotonic=host.monotonic)
         self._doing = Activity.METADATA
         self._error: RetryableError | None = None
         self._problem: str | None = None
@@ -91,7 +92,7 @@ class Agent:
         cluster = self._connect()
         self._notice = self._read_notice()
         if self._notice.ending:
-            self._attempt_and_log(cluster.draining.hold)  # the rest of the pass may take long
+            self._attempt_and_log(cluster.termination.delay_termination)  # the rest of the pass may take long
         self._publish(cluster)
         self._membership = self._read_membership(cluster)
         self._has_membership = True
@@ -101,7 +102,7 @@ class Agent:
             self._write_files(member)
         may_be_ready = member is not None and not member.draining and not self._notice.must_drain
         if may_be_ready and not cluster.signals.is_settled:
-            self._become_ready(cluster)
+            self._signal_if_ready(cluster)
 
     def _connect(self) -> ClusterClients:
         """Read the instance's identity and open the AWS clients, once."""
@@ -129,8 +130,8 @@ class Agent:
         """Write this node's record when it has changed."""
         self._doing = Activity.HOST_KEY
         instance_id = cluster.identity.instance_id
-        keys = ensure_keys(self._config, self._host, instance_id=instance_id)
-        record = build_node_record(self._config, keys, instance_id=instance_id, draining=self._notice.must_drain)
+        draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
+        record = own_record(self._config, self._host, instance_id=instance_id, draining=draining, mount=mount)
         if self._record.is_due(record, self._membership):
             self._doing = Activity.TABLE
             self._record.publish(cluster.table, record)
@@ -142,7 +143,7 @@ class Agent:
         if cluster.coordinator is None:
             return cluster.follower.read(self._membership)
         now = self._host.monotonic()
-        if now < self._next_reconcile and not cluster.draining.is_urgent(self._notice, self._membership):
+        if now < self._next_reconcile and not cluster.termination.is_urgent(self._notice, self._membership):
             return self._membership
         stored = cluster.table.read_stored()
         self._doing = Activity.GROUPS
@@ -152,26 +153,22 @@ class Agent:
 
     def _write_files(self, member: Member) -> None:
         self._doing = Activity.FILES
-        files = NodeFiles(
-            self._host.root,
-            user_name=self._config.default_user,
-            bucket=self._config.bucket,
-            actions=self._host.actions,
-            own_name=socket.gethostname() if self._config.engines else None,
+        self._shared_storage.follow(self._membership.shared_storage)
+        changed = node_files(self._config, self._host).write(
+            self._membership, member=member, gpu_count=self._gpus.count_or_zero()
         )
-        changed = files.write(self._membership, member=member, gpu_count=self._gpus.count_or_zero())
         if changed:
             log.info("generation %d: wrote %s", self._membership.generation, ", ".join(changed))
         self._phases.done("files")
 
-    def _become_ready(self, cluster: ClusterClients) -> None:
-        """Signal success once the frameworks, the peers and the health checks are all right."""
+    def _signal_if_ready(self, cluster: ClusterClients) -> None:
+        """Signal success once the engines are ready, enough peers are present and the health checks pass."""
         self._associate_address(cluster)
-        self._doing = Activity.FRAMEWORKS
-        has_frameworks = self._frameworks.check()
-        if self._membership.has(self._config.min_nodes):
+        self._doing = Activity.ENGINES
+        engines_ready = self._engines.check()
+        if self._membership.has_at_least(self._config.min_nodes):
             self._phases.done("peers")
-            if not has_frameworks:
+            if not engines_ready:
                 return
             self._phases.done("engines")
             self._doing = Activity.CHECKS
@@ -191,7 +188,7 @@ class Agent:
         duties: list[Callable[[], None]] = []
         if self._notice.must_drain:
             membership = self._membership if self._has_membership else None
-            duties.append(lambda: cluster.draining.follow(self._notice, membership))
+            duties.append(lambda: cluster.termination.respond(self._notice, membership))
         elif cluster.signals.is_settled:
             duties.append(lambda: self._watch_health(cluster))
             if self._membership.lists(cluster.identity.instance_id):
@@ -200,7 +197,7 @@ class Agent:
             self._attempt_and_log(duty)
 
     def _watch_health(self, cluster: ClusterClients) -> None:
-        """Ask for a replacement after several defects in a row."""
+        """Check the machine's health; request a replacement after several defects in a row."""
         now = self._host.monotonic()
         if now < self._next_health:
             return
@@ -211,14 +208,14 @@ class Agent:
         self._finding = found
         self._defects = self._defects + 1 if found is not None and found.needs_replacement else 0
         if found is not None and self._defects >= DEFECTS_BEFORE_REPLACEMENT:
-            cluster.draining.replace_me(found.what)
+            cluster.group.request_replacement(found.what)
 
     def _should_give_up(self, error: RetryableError | None) -> bool:
         now = self._host.monotonic()
         # A node that only has to send its signal has not failed.
         deadline = self._start + self._config.bootstrap_timeout_s
         is_overdue = now >= deadline and self._doing is not Activity.STACK
-        has_failed = is_overdue or isinstance(error, (ConfigError, FrameworkError))
+        has_failed = is_overdue or isinstance(error, (ConfigError, EnginesError))
         return has_failed and not self.is_settled and now >= self._next_give_up
 
     def _give_up(self) -> None:
@@ -242,7 +239,7 @@ class Agent:
         if self._config.fails_deploy and cluster.signals.failure(why):
             return
         if self._is_broken():
-            cluster.draining.replace_me(why)
+            cluster.group.request_replacement(why)
         cluster.signals.settle(why)
 
     def _is_broken(self) -> bool:
@@ -255,8 +252,8 @@ class Agent:
             return self._finding.what
         if self._membership.generation == 0:
             return "bad-record" if self._cluster is not None and self._cluster.follower.flaw else "no-membership"
-        if self._membership.has(self._config.min_nodes) and self._frameworks.waiting:
-            return self._frameworks.waiting
+        if self._membership.has_at_least(self._config.min_nodes) and self._engines.waiting:
+            return self._engines.waiting
         return f"peers {len(self._membership.present)}/{self._membership.desired_nodes} joined"
 
     def _attempt(self, act: Callable[[], None]) -> RetryableError | None:
@@ -271,7 +268,7 @@ class Agent:
             log.warning("%s", error)
 
     def _log_change(self, error: RetryableError | None) -> None:
-        """Log a problem when it comes and when it goes, not in every pass."""
+        """Log a problem when it starts and when it ends, not in every pass."""
         self._error = error
         problem = None if error is None else reason(error, doing=self._doing)
         self._failed_passes = 0 if error is None else self._failed_passes + 1
@@ -284,9 +281,9 @@ class Agent:
         self._problem = problem
 
     def _delay(self) -> float:
-        turn_in = 0.0 if self._cluster is None else self._cluster.follower.turn_in
-        if turn_in > 0 and not self._failed_passes:
-            return min(STEADY_PASS_S, max(EAGER_PASS_S, turn_in))
+        until_turn = 0.0 if self._cluster is None else self._cluster.follower.seconds_until_turn
+        if until_turn > 0 and not self._failed_passes:
+            return min(STEADY_PASS_S, max(EAGER_PASS_S, until_turn))
         if self._notice.ending:
             return EAGER_PASS_S
         if self._failed_passes:

@@ -12,7 +12,7 @@ DIRECTORY_MODE = 0o755
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Access:
+class Permissions:
     """Mode and owner of a file."""
 
     mode: int = 0o644
@@ -56,14 +56,14 @@ def _lines(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def write_file(path: Path, text: str, access: Access | None = None) -> bool:
+def write_file(path: Path, text: str, permissions: Permissions | None = None) -> bool:
     """Make the file contain the text; return whether anything had to change."""
-    access = access or Access()
+    permissions = permissions or Permissions()
     content = _encode(text)
-    if _is_right(path, content, access):
+    if _is_right(path, content, permissions):
         return False
     make_directory(path.parent)
-    _replace(path, content, access)
+    _replace(path, content, permissions)
     return True
 
 
@@ -73,10 +73,10 @@ def write_block(path: Path, lines: str) -> bool:
     try:
         old = path.read_bytes().decode("utf-8", "surrogateescape")
         found = path.stat()
-        access = Access(mode=stat.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid)
+        permissions = Permissions(mode=stat.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid)
     except FileNotFoundError:
-        old, access = "", Access()
-    return write_file(path, replace_block(old, lines), access)
+        old, permissions = "", Permissions()
+    return write_file(path, replace_block(old, lines), permissions)
 
 
 def write_and_act(path: Path, text: str, *, act: Callable[[], None], pending: Path) -> bool:
@@ -85,7 +85,7 @@ def write_and_act(path: Path, text: str, *, act: Callable[[], None], pending: Pa
     The file ``pending`` exists until ``act`` is done. It belongs under /run: after a reboot, the program that ``act``
     would notify has read the new file at its start.
     """
-    if not _is_right(path, _encode(text), Access()):
+    if not _is_right(path, _encode(text), Permissions()):
         make_directory(pending.parent)
         pending.touch()
     changed = write_file(path, text)
@@ -95,10 +95,10 @@ def write_and_act(path: Path, text: str, *, act: Callable[[], None], pending: Pa
     return changed
 
 
-def set_access(path: Path, access: Access) -> None:
+def set_permissions(path: Path, permissions: Permissions) -> None:
     """Give a file its mode and owner."""
-    path.chmod(access.mode)
-    os.chown(path, *_owner(access))
+    path.chmod(permissions.mode)
+    os.chown(path, *_owner(permissions))
 
 
 def point_link(path: Path, target: Path) -> bool:
@@ -126,22 +126,22 @@ def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _is_right(path: Path, content: bytes, access: Access) -> bool:
+def _is_right(path: Path, content: bytes, permissions: Permissions) -> bool:
     try:
         found = path.stat()
         return (
             path.read_bytes() == content
-            and stat.S_IMODE(found.st_mode) == access.mode
-            and access.uid in (None, found.st_uid)
-            and access.gid in (None, found.st_gid)
+            and stat.S_IMODE(found.st_mode) == permissions.mode
+            and permissions.uid in (None, found.st_uid)
+            and permissions.gid in (None, found.st_gid)
         )
     except FileNotFoundError:
         return False
 
 
-def _owner(access: Access) -> tuple[int, int]:
+def _owner(permissions: Permissions) -> tuple[int, int]:
     """Return user and group for chown(2), where -1 keeps an ID."""
-    return (-1 if access.uid is None else access.uid, -1 if access.gid is None else access.gid)
+    return (-1 if permissions.uid is None else permissions.uid, -1 if permissions.gid is None else permissions.gid)
 
 
 def _temporary(path: Path) -> Path:
@@ -152,15 +152,15 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.deeplearning-new")
 
 
-def _replace(path: Path, content: bytes, access: Access) -> None:
+def _replace(path: Path, content: bytes, permissions: Permissions) -> None:
     fresh = _temporary(path)
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-            os.fchmod(file.fileno(), access.mode)
-            os.fchown(file.fileno(), *_owner(access))
+            os.fchmod(file.fileno(), permissions.mode)
+            os.fchown(file.fileno(), *_owner(permissions))
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)

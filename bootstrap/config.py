@@ -27,7 +27,7 @@ class SignalTarget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeConfig:
-    """What the stack tells a node; the node finds out everything else.
+    """The values that a node gets from the stack; it finds out everything else.
 
     The stack fills it at synthesis, so text may be a CDK token; numbers and ``networks`` may not.
     """
@@ -62,7 +62,11 @@ class NodeConfig:
     master_role_id: str
     worker_role_id: str
     engines: str | None
-    """Environment of frameworks to provide (bootstrap.frameworks.recipe.CONTENTS), or None."""
+    """Environment of engines to provide (bootstrap.engines.recipe.CONTENTS), or None."""
+    shared_storage: str | None
+    """Setting of that name: ``efs``, ``efs:ID`` or ``lustre:ID``; None for no shared storage."""
+    shared_storage_resource: str | None
+    """Logical ID of the file system that the stack makes; its ID exists only after this configuration."""
     default_user: str
     """Login user of the machine image, who owns the workers file."""
     bootstrap_timeout_s: int
@@ -86,7 +90,9 @@ class NodeConfig:
         except RecordError as error:
             raise ConfigError(str(error)) from error
         if (self.address is None) != (self.address_allocation is None):
-            raise ConfigError("address and address_allocation must be given together or not at all")
+            raise ConfigError("address and address_allocation must be set together or not at all")
+        if (self.shared_storage == "efs") != (self.shared_storage_resource is not None):
+            raise ConfigError("shared_storage_resource must be set with shared_storage efs, and only then")
 
     @property
     def signal_target(self) -> SignalTarget:

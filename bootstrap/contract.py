@@ -16,7 +16,7 @@ bootstrap/cluster/poll_interval.py have the arithmetic."""
 
 # ---- files and directories on a node ----
 ROOT: Final = "/opt/deeplearning"
-"""Directory of everything that users may look at."""
+"""Directory of the product's files that users may read."""
 RELEASES_DIR: Final = f"{ROOT}/releases"
 """Parent of the releases, each named by its bundle's hash."""
 CURRENT_RELEASE: Final = f"{ROOT}/current"
@@ -24,7 +24,7 @@ CURRENT_RELEASE: Final = f"{ROOT}/current"
 TRAINER: Final = f"{ROOT}/trainer"
 """Symbolic link to the bundled trainer: ``launch python /opt/deeplearning/trainer ...``."""
 WORKERS_FILE: Final = f"{ROOT}/workers"
-"""One host name a line, in index order, owned by the default user."""
+"""One host name per line, in index order, owned by the default user."""
 NODE_CONFIG: Final = "/etc/deeplearning/node.json"
 """Configuration of the node: bootstrap.config.NodeConfig as JSON, written by the user data."""
 NODE_STATE: Final = "/run/deeplearning/node.json"
@@ -47,20 +47,27 @@ CLUSTER_KEY_DIR: Final = "/etc/deeplearning/cluster-key"
 CLUSTER_KEY_FILE: Final = f"{CLUSTER_KEY_DIR}/id_ed25519"
 """The cluster's private key, on the master only: jobs that run without a user log in to the nodes with it."""
 AUTHORIZED_KEYS_DIR: Final = "/etc/deeplearning/authorized_keys"
-"""One file a login user, with the cluster's public key; sshd reads it beside the user's own."""
+"""One file per login user, with the cluster's public key; sshd reads it as well as the user's own."""
 SCRATCH_DIRS: Final = ("/var/tmp", "/opt/dlami/nvme")  # noqa: S108  (only files without a name)
 """Where jobs write scratch data: the root volume, and the instance storage of the Deep Learning AMIs."""
 ENGINES_DIR: Final = f"{ROOT}/engines"
-"""Parent of the framework environments (setting ``engines``), each named by its recipe's key."""
+"""Parent of the engines environments (setting ``engines``), each named by its recipe's key."""
 ENGINES: Final = f"{ENGINES_DIR}/current"
 """Symbolic link to the complete environment in use; its ``bin`` has python, mpirun and horovodrun."""
 ENGINES_LIST: Final = f"{ENGINES}/engines"
-"""List of the frameworks in it, one a line."""
+"""List of the engines in it, one per line."""
 ENGINES_PREFIX: Final = "engines/"
 """Prefix of the environments in the cluster's bucket: KEY.tar.gz."""
 ENGINES_STATE: Final = "/run/deeplearning/engines.json"
-"""Progress of the framework environment: {"doing", "why", "failure", "detail"}. "why" names the failure that led to
+"""Progress of the engines environment: {"doing", "why", "failure", "detail"}. "why" names the failure that led to
 this try; "failure" and "detail" are null until the last try has failed."""
+SHARED_DIR: Final = "/shared"
+"""Directory that all nodes share (setting ``shared_storage``); it refuses writes until the file system is mounted."""
+SHARED_TARGET: Final = "/run/deeplearning/shared-target"
+"""File system to mount there: SHARED_STORAGE_FIELD's value. The agent writes it, the service reads it."""
+SHARED_STATE: Final = "/run/deeplearning/shared-state"
+"""Progress of the mount, one of MOUNT_STATES. The service writes it, the agent reads it."""
+SHARED_SERVICE: Final = "deeplearning-shared.service"
 HOROVOD_WHEEL: Final = "/etc/deeplearning-horovod.txt"
 """Requirements file with hashes, put there by the image's owner: the Horovod wheel to install instead of compiling."""
 ENGINES_SERVICE: Final = "deeplearning-engines.service"
@@ -85,18 +92,16 @@ def worker_host(node_index: int) -> str:
     return f"{WORKER_HOST_PREFIX}{node_index}"
 
 
-# ---- variables ----
+# ---- variables that other packages read; bootstrap/files/environment.py defines all of them ----
 WORKERS_PATH_VARIABLE: Final = "DEEPLEARNING_WORKERS_PATH"
 WORKERS_COUNT_VARIABLE: Final = "DEEPLEARNING_WORKERS_COUNT"
 GPU_COUNT_VARIABLE: Final = "DEEPLEARNING_WORKER_GPU_COUNT"
 BUCKET_VARIABLE: Final = "DEEPLEARNING_BUCKET"
 """Name of the cluster's bucket, for data that must outlive the nodes and the cluster."""
-SCRATCH_VARIABLE: Final = "DEEPLEARNING_SCRATCH"
-"""Directory on the instance's own NVMe disks, empty after a stop; unset on types without such disks."""
+EFS_MOUNT_VARIABLE: Final = "EFS_MOUNT"
+"""deeplearning-cfn's name of the directory that all nodes share; ours is DEEPLEARNING_SHARED."""
 KEEP_VARIABLE: Final = "DEEPLEARNING_KEEP_S"
 """Seconds for which ``launch`` keeps idle connections; administrators turn this off with 0."""
-INSTANCE_ID_VARIABLE: Final = "DEEPLEARNING_INSTANCE_ID"
-"""ID of the instance that a process runs on, for logs and reports."""
 
 # ---- tags, on the Auto Scaling groups and their instances ----
 CLUSTER_TAG: Final = "deeplearning:cluster"
@@ -115,6 +120,9 @@ DRAIN_HOOK: Final = "drain"
 DRAIN_TIMEOUT_S: Final = 30
 """Seconds that the hook waits for a heartbeat, AWS's minimum: a rollback waits that long for a silent node."""
 
+STACK_DESCRIPTION: Final = "A training cluster of deeplearning-cdk"
+"""The template's description, by which dlcluster knows a stack that has no outputs yet or failed before them."""
+
 # ---- stack outputs; the first three keep deeplearning-cfn's names ----
 MASTER_GROUP_OUTPUT: Final = "MasterAutoScalingGroup"
 WORKER_GROUP_OUTPUT: Final = "WorkerAutoScalingGroup"
@@ -123,18 +131,26 @@ CLUSTER_NAME_OUTPUT: Final = "ClusterName"
 TABLE_OUTPUT: Final = "ClusterTable"
 LOG_GROUP_OUTPUT: Final = "ClusterLogGroup"
 BUCKET_OUTPUT: Final = "ClusterBucket"
+SHARED_STORAGE_OUTPUT: Final = "SharedStorage"
+"""ID of the file system that the nodes share; absent without one."""
 LOGIN_USER_OUTPUT: Final = "LoginUser"
 NETWORKS_OUTPUT: Final = "ClusterNetworks"
 """CIDR blocks, separated by commas; readers reject a node address outside of them."""
+PRIVATE_OUTPUT: Final = "ClusterPrivate"
+"""``true`` if logins go through Session Manager; a cluster with an open SSH port has no such output."""
+EXPIRES_OUTPUT: Final = "ClusterExpires"
+"""Time from which on the cluster is paused, ISO 8601 in UTC; absent from a cluster that never is."""
+PRICE_OUTPUT: Final = "PricePerHour"
+"""What the deployed sizes cost an hour by list prices, for people."""
 
-# ---- the cluster's table (DynamoDB): one item a record, partition key TABLE_KEY ----
+# ---- the cluster's table (DynamoDB): one item per record, partition key TABLE_KEY ----
 TABLE_KEY: Final = "id"
 MEMBERSHIP_ID: Final = "membership"
 """Record of all members and their indexes. Only the master's role may write it."""
 GENERATION_ID: Final = "generation"
 """Small record with the membership's generation, which every node polls."""
 ENGINES_RECORD_ID: Final = "engines"
-"""Record of the framework environment in the bucket and its archive's hash. Only the master's role may write it."""
+"""Record of the engines environment in the bucket and its archive's hash. Only the master's role may write it."""
 RECORD_VERSION: Final = 2
 """Version of the records, in the field ``version``: agents of two deploys must understand each other. A version may
 gain keys; readers ignore keys that they do not know."""
@@ -155,6 +171,8 @@ DESIRED_NODES_FIELD: Final = "desired_nodes"
 MEMBERS_FIELD: Final = "members"
 """Fields of the membership record; ``members`` is a JSON list. ``desired_nodes`` is the sum of the groups'
 DesiredCapacity."""
+SHARED_STORAGE_FIELD: Final = "shared_storage"
+"""Field of the membership record: ``efs:ID`` or ``lustre:ID:MOUNT_NAME``; absent while none is known."""
 NODE_INDEX_FIELD: Final = "node_index"
 INSTANCE_ID_FIELD: Final = "instance_id"
 ADDRESS_FIELD: Final = "address"
@@ -162,10 +180,21 @@ NODE_TYPE_FIELD: Final = "node_type"
 HOST_KEY_FIELD: Final = "host_key"
 SSH_KEY_FIELD: Final = "ssh_key"
 DRAINING_FIELD: Final = "draining"
-"""Fields of a member. A node's own record has all but the index and the address."""
+MOUNT_FIELD: Final = "mount"
+"""Fields of a member. A node's own record has all but the index and the address. ``mount`` is one of MOUNT_STATES, and
+absent without shared storage."""
+MOUNTED: Final = "mounted"
+NOT_KNOWN: Final = "not-known"
+NO_ADDRESS: Final = "no-address"
+UNREACHABLE: Final = "unreachable"
+REFUSED: Final = "refused"
+NO_CLIENT: Final = "no-client"
+MOUNT_STATES: Final = (MOUNTED, NOT_KNOWN, NO_ADDRESS, UNREACHABLE, REFUSED, NO_CLIENT)
+"""States of a node's shared directory: the file system is mounted and answers; its ID has not arrived yet; its name has
+no address, as there is no mount target; nothing answers there; it refuses the mount; the kernel has no such client."""
 ENVIRONMENT_FIELD: Final = "environment"
 SHA256_FIELD: Final = "sha256"
-"""Fields of the record of the framework environment."""
+"""Fields of the record of the engines environment."""
 
 
 # ---- ports ----

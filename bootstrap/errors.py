@@ -46,10 +46,10 @@ class CommandError(BootstrapError):
     reason = "command-failed"
 
 
-class FrameworkError(BootstrapError):
-    """The framework environment cannot be provided; ``short`` fits into a failure signal.
+class EnginesError(BootstrapError):
+    """The engines environment cannot be provided; ``short`` fits into a failure signal.
 
-    ``lasting``: another try would fail in the same way.
+    ``lasting``: a retry would fail in the same way.
     """
 
     reason = "engines-failed"

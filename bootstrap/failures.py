@@ -13,7 +13,7 @@ from botocore.exceptions import (
 )
 
 from bootstrap.cluster.record_fields import RecordError
-from bootstrap.errors import BootstrapError, CommandError, FrameworkError, HostKeyError
+from bootstrap.errors import BootstrapError, CommandError, EnginesError, HostKeyError
 
 RetryableError = BootstrapError | RecordError | BotoCoreError | ClientError | OSError
 RETRYABLE_ERRORS: Final = (BootstrapError, RecordError, BotoCoreError, ClientError, OSError)
@@ -36,14 +36,14 @@ class Activity(Enum):
     GROUPS = "groups"
     FILES = "files"
     ADDRESS = "address"
-    FRAMEWORKS = "engines"
+    ENGINES = "engines"
     CHECKS = "checks"
     STACK = "stack"
 
 
 def reason(error: RetryableError, *, doing: Activity) -> str:
     """Return the short name of a failure during an activity."""
-    if isinstance(error, FrameworkError):
+    if isinstance(error, EnginesError):
         return f"engines: {error.short}"
     if isinstance(error, BootstrapError):
         return error.reason
@@ -61,7 +61,7 @@ def reason(error: RetryableError, *, doing: Activity) -> str:
 
 
 def replacement_would_help(error: RetryableError) -> bool:
-    """Return whether the error is this machine's own; a failure of AWS would meet its replacement too."""
+    """Return whether the error is this machine's own; its replacement would meet a failure of AWS too."""
     if isinstance(error, OSError):
         return error.errno in BROKEN_DISK
     return isinstance(error, (HostKeyError, CommandError))

@@ -1,27 +1,31 @@
 """Collect what the agent uses of its machine, and the clients with which it takes part in the cluster."""
 
 import random
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bootstrap.aws.auto_scaling import GroupRequests
 from bootstrap.aws.clients import Clients
 from bootstrap.aws.elastic_ip import ElasticIp
-from bootstrap.aws.imds import Identity, TerminationNotice
+from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.aws.signals import SIGNALLED_FILE, Signals
 from bootstrap.cluster.coordinator import Coordinator
-from bootstrap.cluster.draining import Draining
 from bootstrap.cluster.follower import Follower
 from bootstrap.cluster.poll_interval import ReadTurn
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
+from bootstrap.cluster.termination_notice import TerminationHandler, TerminationNotice
 from bootstrap.config import NodeConfig
-from bootstrap.contract import MASTER, node_record_id
-from bootstrap.files.node_files import Actions, read_node_state, under_root, user_access
+from bootstrap.contract import MASTER, SHARED_DIR, node_record_id
+from bootstrap.files.node_files import Actions, NodeFiles, read_node_state, user_permissions
+from bootstrap.files.paths import under_root
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
+from bootstrap.shared_storage.lookup import FileSystemLookup
 
 RANDOM: Final = random.SystemRandom()
 """Spreads the polls of nodes that started at the same moment."""
@@ -55,7 +59,8 @@ class ClusterClients:
     table: Table
     follower: Follower
     signals: Signals
-    draining: Draining
+    group: GroupRequests
+    termination: TerminationHandler
     coordinator: Coordinator | None
     """On the master only."""
     address: ElasticIp | None
@@ -68,6 +73,7 @@ def connect_to_cluster(
     """Build the clients of one node."""
     networks = config.cluster_networks
     table = Table(clients.dynamodb, name=config.table, networks=networks)
+    group = GroupRequests(lambda: clients.autoscaling, group=config.group, instance_id=identity.instance_id)
     is_master = config.node_type == MASTER
     return ClusterClients(
         identity=identity,
@@ -79,12 +85,8 @@ def connect_to_cluster(
             instance_id=identity.instance_id,
             sent_file=under_root(host.root, SIGNALLED_FILE),
         ),
-        draining=Draining(
-            lambda: clients.autoscaling,
-            group=config.group,
-            instance_id=identity.instance_id,
-            monotonic=host.monotonic,
-        ),
+        group=group,
+        termination=TerminationHandler(group, instance_id=identity.instance_id, monotonic=host.monotonic),
         coordinator=Coordinator(
             config,
             instance_id=identity.instance_id,
@@ -93,6 +95,7 @@ def connect_to_cluster(
             ec2=clients.ec2,
             remembered=read_node_state(host.root, instance_id=identity.instance_id, networks=networks),
             monotonic=host.monotonic,
+            shared_storage=FileSystemLookup(config, clients, monotonic=host.monotonic).find,
         )
         if is_master
         else None,
@@ -108,36 +111,37 @@ def connect_to_cluster(
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NodeKeys:
-    """The public keys that a node publishes."""
+def own_record(config: NodeConfig, host: HostServices, *, instance_id: str, draining: bool, mount: str) -> NodeRecord:
+    """Return the record that this node publishes of itself; make its keys if it has none.
 
-    host: str
-    """Its host key."""
-    cluster: str
-    """The cluster's SSH key, which the master makes; empty on a worker."""
-
-
-def ensure_keys(config: NodeConfig, host: HostServices, *, instance_id: str) -> NodeKeys:
-    """Make the cluster's key on a master that has none, delete a copy on a worker, and return the node's keys."""
-    return NodeKeys(host=read_host_key(host.root), cluster=_ensure_cluster_key(config, host, instance_id))
+    Only a master has the cluster's key: a worker's copy, left by its image, is deleted.
+    """
+    return NodeRecord(
+        record_id=node_record_id(config.role_id(config.node_type), instance_id),
+        instance_id=instance_id,
+        node_type=config.node_type,
+        host_key=read_host_key(host.root),
+        ssh_key=_ensure_cluster_key(config, host, instance_id),
+        draining=draining,
+        mount=mount,
+    )
 
 
 def _ensure_cluster_key(config: NodeConfig, host: HostServices, instance_id: str) -> str:
     if config.node_type != MASTER:
         delete_cluster_key(host.root)
         return ""
-    user = user_access(config.default_user)
+    user = user_permissions(config.default_user)
     return cluster_key(host.root, instance_id=instance_id, user=user, maker=host.actions)
 
 
-def build_node_record(config: NodeConfig, keys: NodeKeys, *, instance_id: str, draining: bool) -> NodeRecord:
-    """Build the record that this node publishes of itself."""
-    return NodeRecord(
-        record_id=node_record_id(config.role_id(config.node_type), instance_id),
-        instance_id=instance_id,
-        node_type=config.node_type,
-        host_key=keys.host,
-        ssh_key=keys.cluster,
-        draining=draining,
+def node_files(config: NodeConfig, host: HostServices) -> NodeFiles:
+    """Return the writer of the node's files."""
+    return NodeFiles(
+        host.root,
+        user_name=config.default_user,
+        bucket=config.bucket,
+        actions=host.actions,
+        own_name=socket.gethostname() if config.engines else None,
+        shared=None if config.shared_storage is None else SHARED_DIR,
     )

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Final, Protocol
 
-from bootstrap.atomic_file import Access, point_link, write_and_act, write_file
+from bootstrap.atomic_file import Permissions, point_link, write_and_act, write_file
 from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import (
     AGENT_SERVICE,
@@ -18,11 +18,11 @@ from bootstrap.contract import (
     LAUNCH_COMMAND,
     MASTER,
     NODE_CONFIG,
-    NODE_STATE,
+    SHARED_SERVICE,
     TRAINER,
 )
 from bootstrap.errors import BootstrapError, ConfigError
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import pending_file, under_root
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +62,24 @@ Nice=5
 [Install]
 WantedBy=multi-user.target
 """
+SHARED_UNIT_FILE: Final = f"/etc/systemd/system/{SHARED_SERVICE}"
+SHARED_UNIT: Final = f"""\
+[Unit]
+Description=deeplearning-cdk shared storage
+Wants=network-online.target remote-fs-pre.target
+After=network-online.target
+# At shutdown systemd unmounts the network file system before it stops the tunnel that carries it.
+Before=remote-fs-pre.target
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap shared
+Restart=always
+RestartSec=2
+
+[Install]
+WantedBy=multi-user.target
+"""
 LAUNCH: Final = f"""\
 #!/bin/sh
 exec /usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE}/launcher/__main__.py "$@"
@@ -93,12 +111,13 @@ def install(release: Path, *, root: Path, services: Services) -> None:
     compile_for_users(release)
     point_link(under_root(root, CURRENT_RELEASE), release)
     point_link(under_root(root, TRAINER), Path(CURRENT_RELEASE) / "trainer")
-    write_file(under_root(root, LAUNCH_COMMAND), LAUNCH, Access(mode=0o755))
+    write_file(under_root(root, LAUNCH_COMMAND), LAUNCH, Permissions(mode=0o755))
     _start(release, root=root, services=services)
     config = _read_config(root)
     if config is not None:
         _enable_linger(config, services=services)
-        _start_framework_service(config, root=root, services=services)
+        _start_engines_service(config, root=root, services=services)
+        _start_shared_service(config, root=root, services=services)
     log.info("installed release %s", release.name)
 
 
@@ -121,7 +140,7 @@ def _start(release: Path, *, root: Path, services: Services) -> None:
         under_root(root, UNIT_FILE),
         UNIT.format(release=release.name),
         act=take_over,
-        pending=under_root(root, NODE_STATE).with_name("restart-agent.pending"),
+        pending=pending_file(root, "restart-agent"),
     )
     if not changed:
         services.enable(AGENT_SERVICE)
@@ -141,10 +160,19 @@ def _enable_linger(config: NodeConfig, *, services: Services) -> None:
         services.enable_linger(config.default_user)
 
 
-def _start_framework_service(config: NodeConfig, *, root: Path, services: Services) -> None:
-    """Start the service that provides the frameworks, if the configuration names any."""
+def _start_engines_service(config: NodeConfig, *, root: Path, services: Services) -> None:
+    """Start the service that provides the engines, if the configuration names any."""
     if config.engines is None:
         return
     if write_file(under_root(root, ENGINES_UNIT_FILE), ENGINES_UNIT):
         services.reload_units()
     services.enable(ENGINES_SERVICE)
+
+
+def _start_shared_service(config: NodeConfig, *, root: Path, services: Services) -> None:
+    """Start the service that mounts the shared storage, if the cluster has any."""
+    if config.shared_storage is None:
+        return
+    if write_file(under_root(root, SHARED_UNIT_FILE), SHARED_UNIT):
+        services.reload_units()
+    services.enable(SHARED_SERVICE)

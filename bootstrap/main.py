@@ -1,4 +1,4 @@
-"""Parse the command line: ``install`` a release, ``run`` the agent, or provide the frameworks (``engines``)."""
+"""Parse the command line: ``install`` a release, ``run`` the agent, provide ``engines``, mount ``shared`` storage."""
 
 import argparse
 import logging
@@ -20,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("install", help="install this release and start its agent")
     commands.add_parser("run", help="run the agent until a signal stops it")
     commands.add_parser("engines", help="provide the environment that the setting engines names")
+    commands.add_parser("shared", help="mount the shared storage, and keep it mounted")
     arguments = parser.parse_args(argv)
     try:
         if arguments.command == "install":
@@ -29,7 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
             install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
         elif arguments.command == "engines":
-            _frameworks()
+            _engines()
+        elif arguments.command == "shared":
+            _shared_storage()
         else:
             _run()
     except (BootstrapError, OSError) as error:
@@ -38,12 +41,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _frameworks() -> None:
-    from bootstrap.frameworks.service import serve_frameworks
+def _engines() -> None:
+    from bootstrap.engines.service import serve_engines
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    serve_frameworks(ROOT)
+    serve_engines(ROOT)
+
+
+def _shared_storage() -> None:
+    from bootstrap.shared_storage.service import serve_shared_storage
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    serve_shared_storage(ROOT)
 
 
 def _run() -> None:

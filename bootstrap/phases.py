@@ -5,8 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bootstrap.atomic_file import write_file
-from bootstrap.contract import NODE_STATE
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import run_file
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +34,7 @@ def first_start(root: Path, *, now: float) -> float:
     A restarted agent must not get a new deadline. A reboot empties /run and restarts the
     monotonic clock.
     """
-    file = under_root(root, NODE_STATE).with_name("agent-started")
+    file = run_file(root, "agent-started")
     try:
         return min(now, float(file.read_text()))
     except (FileNotFoundError, ValueError):

@@ -11,14 +11,15 @@ from typing import NoReturn
 
 from bootstrap.agent import Agent
 from bootstrap.aws.clients import connect
-from bootstrap.aws.imds import read_identity, read_notice
+from bootstrap.aws.imds import read_identity
 from bootstrap.aws.log_shipping import LogShipper, set_up_logging
 from bootstrap.aws.signals import SIGNALLED_FILE, Signals
+from bootstrap.cluster.termination_notice import read_notice
 from bootstrap.config import NodeConfig, SignalTarget, parse_config, parse_signal_target
 from bootstrap.contract import LOG_FILE, NODE_CONFIG
 from bootstrap.errors import ConfigError
 from bootstrap.failures import RETRYABLE_ERRORS
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 from bootstrap.health.checks import answers_ssh
 from bootstrap.host_services import HostServices
 from bootstrap.system import System

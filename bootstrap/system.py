@@ -25,8 +25,8 @@ def run(command: Sequence[str]) -> str:
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S).stdout
     except subprocess.CalledProcessError as error:
-        said = error.stderr.strip()[-200:]
-        raise CommandError(f"{command[0]} {command[1]} exited {error.returncode}: {said}") from error
+        output = error.stderr.strip()[-200:]
+        raise CommandError(f"{command[0]} {command[1]} exited {error.returncode}: {output}") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CommandError(f"{command[0]} {command[1]} failed: {error}") from error
 
@@ -75,8 +75,8 @@ class System:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise CommandError(f"nvidia-smi -L failed: {error}") from error
         if done.returncode not in GPUS_LISTED:
-            said = " ".join((done.stdout + done.stderr).split())[:200]
-            raise CommandError(f"nvidia-smi -L exited {done.returncode}: {said}")
+            output = " ".join((done.stdout + done.stderr).split())[:200]
+            raise CommandError(f"nvidia-smi -L exited {done.returncode}: {output}")
         return done.stdout
 
     def make_key(self, file: Path, *, comment: str) -> None:

@@ -20,7 +20,11 @@ class ClusterContext:
 
 def find_selected_cluster(selection: Selection) -> ClusterContext:
     """Return the selected cluster and its members. Raises ClusterError."""
-    clients = connect(selection.region)
+    return look_up(selection, connect(selection.region))
+
+
+def look_up(selection: Selection, clients: Clients) -> ClusterContext:
+    """Return the same with the given clients, which are slow to create. Raises ClusterError."""
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     membership = read_membership(
         clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name

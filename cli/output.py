@@ -3,17 +3,20 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 JSON_VERSION: Final = 1
 """Version of each JSON object that a verb prints. Keys may be added under the same version (docs/dlcluster-json.md)."""
 STYLES: Final = {
-    **dict.fromkeys(("running", "RUNNING", "SUCCEEDED", "ok"), "green"),
+    **dict.fromkeys(("running", "RUNNING", "SUCCEEDED", "ok", "active"), "green"),
     **dict.fromkeys(("pending", "PENDING", "CANCELLED", "warning"), "yellow"),
-    **dict.fromkeys(("gone", "stopped", "terminated", "FAILED", "problem"), "red"),
+    **dict.fromkeys(("gone", "stopped", "terminated", "FAILED", "problem", "failed", "no answer"), "red"),
 }
 """Colours of states on a terminal."""
 
@@ -37,11 +40,17 @@ def is_terminal() -> bool:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; an empty cell is a hyphen."""
-    filled = [[printable(cell) or "-" for cell in row] for row in rows]
     if is_terminal():
-        _print_rich(columns, filled)
+        from rich.console import Console
+
+        Console().print(rich_table(columns, rows))
     else:
-        print(aligned([columns, *filled]), end="")
+        print(aligned([columns, *filled(rows)]), end="")
+
+
+def filled(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the rows without control characters; an empty cell is a hyphen."""
+    return [[printable(cell) or "-" for cell in row] for row in rows]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -56,14 +65,14 @@ def printable(text: str, *, keep: str = "") -> str:
     return "".join(char if char.isprintable() or char in keep else " " for char in text)
 
 
-def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> "Table":
+    """Return a table for a terminal, with the states in colour."""
     # Import only for a terminal: it takes longer than all else that a pipe needs.
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in rows:
+    for row in filled(rows):
         table.add_row(*(Text(cell, style=STYLES.get(cell.partition(",")[0], "")) for cell in row))
-    Console().print(table)
+    return table

@@ -15,7 +15,12 @@ PROGRAM: Final = "dlcluster"
 VERBS: Final = {
     "list": "List the clusters of a region.",
     "status": "List the nodes of a cluster.",
+    "extend": "Move the time from which on a cluster is paused, and deploy.",
+    "cost": "Say what a cluster costs, and has cost.",
     "why": "Explain why a deploy failed or a node is missing.",
+    "pause": "End all nodes, and keep the cluster.",
+    "resume": "Bring the nodes of a paused cluster back.",
+    "resize": "Change the number of workers, and deploy.",
     "preflight": "Check before a deploy that the account can hold the cluster.",
     "run": "Run a command on all nodes, with the current directory.",
     "jobs": "List the jobs that were started on the master.",
@@ -25,17 +30,27 @@ VERBS: Final = {
     "pull": "Copy a file or folder from a node.",
     "ssh": "Log in to a node, or run a command there.",
     "tunnel": "Forward a node's port to this machine.",
+    "tensorboard": "Run TensorBoard on the master and show it here.",
+    "jupyter": "Run JupyterLab on the master and show it here.",
     "ssh-config": "Print a block for ~/.ssh/config.",
     "known-hosts": "Print verified host keys.",
+    "ssm-proxy": "Connect ssh with a node of a private cluster.",
+    "policy": "Print the IAM policy that the cluster's users need.",
+    "delete-storage": "Delete a file system that a cluster left.",
     "completion": "Print the script that completes words in your shell.",
 }
 """The first line of each verb's help; the verb itself is ``command`` in cli.verbs.NAME."""
 ELSEWHERE: Final = {
     **dict.fromkeys(("up", "deploy", "create"), "cdk deploy creates or updates a cluster"),
     **dict.fromkeys(("down", "destroy", "delete"), "cdk destroy removes a cluster"),
+    **dict.fromkeys(("price", "bill", "cost-report"), "dlcluster cost says what a cluster costs, and has cost"),
+    **dict.fromkeys(("sleep", "hibernate", "suspend"), "dlcluster pause ends all nodes and keeps the cluster"),
+    **dict.fromkeys(("scale", "grow", "shrink"), "dlcluster resize 3 makes a cluster of the master and three workers"),
+    **dict.fromkeys(("start", "wake"), "dlcluster resume brings the nodes of a paused cluster back"),
     **dict.fromkeys(("launch", "exec", "train", "submit"), "dlcluster run -- train.py runs it on all nodes"),
     **dict.fromkeys(("cancel", "kill"), "dlcluster stop ends a job, cdk destroy removes a cluster"),
     **dict.fromkeys(("queue", "ps"), "dlcluster jobs lists the jobs"),
+    **dict.fromkeys(("notebook", "lab"), "dlcluster jupyter runs JupyterLab on the master"),
     **dict.fromkeys(("sync", "rsync", "scp", "cp"), "dlcluster push copies to every node, dlcluster pull from one"),
 }
 """Words that people try as verbs, and the command that does it."""

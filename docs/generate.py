@@ -8,14 +8,14 @@ import ast
 import dataclasses
 import inspect
 import os
-import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from bootstrap.files.environment import VARIABLES
 from stacks.settings.props import ClusterProps
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
@@ -24,17 +24,6 @@ NOTICE: Final = "<!-- Written by python -m docs.generate: edit the code, not thi
 WIDTH: Final = 100
 """Width of the programs' help, in columns."""
 LAUNCH_VERBS: Final = ("list", "status", "logs", "stop", "close")
-CONTRACT: Final = REPOSITORY / "bootstrap/contract.py"
-VARIABLES: Final[Mapping[str, str]] = {
-    "DEEPLEARNING_WORKERS_PATH": "path of the workers file: one host name a line, in the order of the numbers",
-    "DEEPLEARNING_WORKERS_COUNT": "number of nodes, the master included",
-    "DEEPLEARNING_WORKER_GPU_COUNT": "GPUs of this node; 0 on a CPU type",
-    "DEEPLEARNING_BUCKET": "name of the cluster's S3 bucket",
-    "DEEPLEARNING_SCRATCH": "directory on the node's own NVMe disks, lost with the node; unset on types without them",
-    "DEEPLEARNING_INSTANCE_ID": "EC2's id of this instance",
-    "DEEPLEARNING_KEEP_S": "yours to set: seconds for which `launch` keeps connections for the next job; 0 keeps none",
-}
-"""What each variable holds; a test compares the names with the contract's."""
 
 
 def settings_page() -> str:
@@ -85,9 +74,8 @@ def trainer_page() -> str:
 
 
 def variables_page() -> str:
-    """Return the names that scripts find on every node, taken from the contract."""
-    names = re.findall(r'^\w+_VARIABLE: Final = "(\w+)"', CONTRACT.read_text(), re.MULTILINE)
-    rows = [f"| `{name}` | {VARIABLES[name]} |" for name in names]
+    """Return the names that scripts can use on every node."""
+    rows = [f"| `{variable.name}` | {variable.meaning} |" for variable in VARIABLES]
     return _page(
         "Names and variables",
         "What every node has, in login shells, in `ssh host command` and in systemd units. `launch` adds torchrun's "

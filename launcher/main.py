@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
             return run_subcommand(arguments)
         job = parse_options(arguments, environ=os.environ)
         cwd = working_directory()
-        return detach(job, arguments, cwd=cwd) if job.detach else run_here(job, cwd=cwd)
+        return start_detached(job, arguments, cwd=cwd) if job.detach else run_here(job, cwd=cwd)
     except LaunchError as error:
         from launcher.session import print_refusal
 
@@ -37,33 +37,34 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run_subcommand(arguments: Sequence[str]) -> int:
-    """Run a subcommand."""
+    """Run ``launch list``, ``logs`` or another subcommand."""
     import_asyncio()
-    from launcher.history.commands import main as subcommand
+    from launcher.history.commands import main as history_main
 
     enable_gc()
-    return subcommand(arguments)
+    return history_main(arguments)
 
 
-def detach(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
-    """Start a detached job."""
+def start_detached(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
+    """Start a job as a systemd unit that outlives this shell."""
     import_asyncio()
-    from launcher.detached.detach import detach as start
+    from launcher.detached.detach import detach
     from launcher.session import print_notes
 
     enable_gc()
     print_notes(job.notes)
-    return start(arguments, cwd=cwd)
+    return detach(arguments, grace_s=job.grace_s, cwd=cwd)
 
 
 def run_here(job: Job, *, cwd: str) -> int:
-    """Run a job for this terminal."""
+    """Run a job for this terminal; return its exit code."""
+    # Call the runners that the last launch left idle; without any, the job opens new connections.
     pool = open_pool(job.hosts, seconds=job.keep_s)
     import_asyncio()
-    from launcher.session import run
+    from launcher.session import run_in_terminal
 
     enable_gc()
-    return run(job, cwd=cwd, pool=pool)
+    return run_in_terminal(job, cwd=cwd, pool=pool)
 
 
 def import_asyncio() -> None:
@@ -77,13 +78,13 @@ def import_asyncio() -> None:
 
 
 def enable_gc() -> None:
-    """Collect garbage from now on, but not among modules."""
+    """Turn the garbage collector on; freeze the imported modules first."""
     gc.freeze()
     gc.enable()
 
 
 def open_streams() -> None:
-    """Open /dev/null for a stream that the caller closed (``>&-``), or the first file opened would take its place."""
+    """Open /dev/null for a stream that the caller closed (``>&-``), or the first file opened would get its number."""
     for fd in STANDARD_FDS:
         try:
             os.fstat(fd)
@@ -92,7 +93,7 @@ def open_streams() -> None:
 
 
 def close_fds_on_exec() -> None:
-    """Keep descriptors that the caller left open out of child processes: stored connections outlive this one.
+    """Keep descriptors that the caller left open out of child processes, as kept connections outlive this one.
 
     They would hold locks of flock(1), and keep a pipe's reader waiting.
     """
@@ -103,7 +104,7 @@ def close_fds_on_exec() -> None:
 
 
 def working_directory() -> str:
-    """Return the directory that the ranks start in."""
+    """Return the current directory, in which the ranks start."""
     try:
         return str(Path.cwd())
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Run one job in a terminal or as a unit: keep its record, handle signals, report its end."""
+"""Run one job in a terminal or as a systemd unit: keep its record, handle signals, report its end."""
 
 import asyncio
 import signal
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from launcher.errors import LaunchError
 from launcher.history.journal import Journal
-from launcher.job.node import Failure
-from launcher.job.restarts import new_job_id, run_job
+from launcher.history.records import new_job_id
+from launcher.job.attempt import run_job
+from launcher.job.failure import Failure
 from launcher.output.output_stream import OutputStream
 from launcher.output.prefixes import Sink, Streams
 from launcher.spec import Job
@@ -19,7 +20,7 @@ PRINT_TIMEOUT_S = 10.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run(job: Job, *, cwd: str, pool: ConnectionPool | None) -> int:
+def run_in_terminal(job: Job, *, cwd: str, pool: ConnectionPool | None) -> int:
     """Run a job for this terminal; return its exit code."""
     print_notes(job.notes)
     streams = {FrameType.STDOUT: OutputStream(STDOUT_FD), FrameType.STDERR: OutputStream(STDERR_FD)}
@@ -27,9 +28,9 @@ def run(job: Job, *, cwd: str, pool: ConnectionPool | None) -> int:
 
 
 def print_notes(notes: Sequence[str]) -> None:
-    """Print notes about the options before the job begins."""
+    """Print notes about the options, before the job begins."""
     for line in notes:
-        note(line, OutputStream(STDERR_FD))
+        print_note(line, OutputStream(STDERR_FD))
 
 
 def print_refusal(error: LaunchError) -> int:
@@ -48,59 +49,59 @@ def run_and_record(
         failure = Failure(exit_code=error.exit_code, reason=str(error))
     except KeyboardInterrupt:  # the signal came before its handler was installed
         failure = stopped_by(signal.SIGINT)
-    journal.ended(failure)
+    journal.on_end(failure)
     stderr = streams[FrameType.STDERR]
     if journal.write_error is not None:
-        note(f"no record of the job is kept: {journal.write_error}", stderr)
+        print_note(f"no record of the job is kept: {journal.write_error}", stderr)
     code = 0 if failure is None else print_failure(failure, stderr)
     if upload_error := journal.publish():
-        note(f"the job's record is not in the bucket: {upload_error}", stderr)
+        print_note(f"the job's record is not in the bucket: {upload_error}", stderr)
     return code
 
 
-def note(line: str, stderr: Sink) -> None:
-    """Print something that is no failure of the job."""
+def print_note(line: str, stderr: Sink) -> None:
+    """Print a notice on stderr that does not change the exit code."""
     stderr.send_at_the_end(f"launch: {line}\n".encode(errors="surrogateescape"), deadline_s=PRINT_TIMEOUT_S)
 
 
 def print_failure(failure: Failure, stderr: Sink) -> int:
     """Print why the job failed; return its exit code."""
     tail = b"".join(b"  | " + line + b"\n" for line in failure.tail)
-    where = f"launch: all that it said: {failure.log}\n" if failure.log else ""
-    said = tail + f"{where}launch: {failure.reason}\n".encode(errors="surrogateescape")
-    stderr.send_at_the_end(said, deadline_s=PRINT_TIMEOUT_S)
+    log = f"launch: full log: {failure.log}\n" if failure.log else ""
+    lines = tail + f"{log}launch: {failure.reason}\n".encode(errors="surrogateescape")
+    stderr.send_at_the_end(lines, deadline_s=PRINT_TIMEOUT_S)
     return failure.exit_code
 
 
 async def run_until_signal(
     job: Job, *, journal: Journal, cwd: str, streams: Streams, pool: ConnectionPool | None = None
 ) -> Failure | None:
-    """Run `job`; a signal ends its ranks everywhere and is the job's failure."""
-    running = asyncio.ensure_future(
+    """Run `job`; a signal ends its ranks on every node and counts as the job's failure."""
+    job_task = asyncio.ensure_future(
         run_job(job, job_id=journal.job_id, cwd=cwd, streams=streams, observer=journal, pool=pool)
     )
-    beating = asyncio.ensure_future(journal.touch_lock_forever())
+    touching = asyncio.ensure_future(journal.touch_lock_forever())
     received: list[signal.Signals] = []
 
-    def stop(number: signal.Signals) -> None:
+    def on_signal(number: signal.Signals) -> None:
         # A second signal must not interrupt the ending of the ranks.
         if not received:
             received.append(number)
-            running.cancel()
+            job_task.cancel()
 
     for number in STOP_SIGNALS:
         # Under nohup the job outlives its terminal.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            asyncio.get_running_loop().add_signal_handler(number, stop, number)
+            asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
     # A suspended launcher would send no heartbeats, and its nodes would end the job.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, lambda: None)
     try:
-        return await running
+        return await job_task
     except asyncio.CancelledError:
         # Until the handlers are installed, asyncio's own cancel this task, from Python 3.11 on.
         return stopped_by(received[0] if received else signal.SIGINT)
     finally:
-        beating.cancel()
+        touching.cancel()
 
 
 def stopped_by(number: signal.Signals) -> Failure:

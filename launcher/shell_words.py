@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-"""Beginning of a word that sets a variable, if it precedes the command's name."""
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+"""Beginning of a word that sets a variable, if it precedes the command's name; env(1) takes letters of any language."""
 SHELL_OPERATORS = frozenset(";&|<>$`()\n")
 """If a line contains one of these, another command than the first may have failed."""
 GLOB_CHARS = frozenset("*?[{~")

@@ -13,14 +13,14 @@ GRACE_S = 10.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Restarts:
-    """Describe what happens after a failure."""
+    """Describe when and how a job restarts after a failure."""
 
-    most: int = 0
-    """Most restarts."""
+    max_restarts: int = 0
+    """Largest number of restarts."""
     min_nodes: int = 1
-    """Fewest nodes to restart on."""
+    """Smallest number of nodes to restart on."""
     rejoin_s: float = 0.0
-    """How long to wait for nodes while some are missing."""
+    """Seconds to wait for missing nodes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,38 +31,38 @@ class Job:
     """The job's nodes in rank order, each with its slots filled in."""
     local: bool
     """Whether the one node is this machine, reached without ssh."""
-    framework: str
-    """A name of launcher.frameworks.FRAMEWORKS."""
+    engine: str
+    """A name of launcher.engines.ENGINES."""
     servers: int
-    """Number of parameter servers, for a framework that has them."""
+    """Number of parameter servers, for an engine that has them."""
     environment: Mapping[str, str]
     """Variables that every process gets on top of its node's."""
     command: tuple[str, ...]
     """The argument list that each process runs."""
     host_source: HostSource | None = None
-    """Where the hosts come from. Left out: they are given."""
-    servers_follow: bool = False
-    """Whether there are always as many servers as workers."""
+    """Where the hosts come from. None: they never change."""
+    servers_match_workers: bool = False
+    """Whether a restart on other nodes sets the number of servers to that of the workers."""
     restarts: Restarts = Restarts()
     grace_s: float = GRACE_S
     """Seconds between TERM and KILL."""
 
     detach: bool = False
-    """Whether it goes on without the shell that started it."""
+    """Whether the job runs on without the shell that started it."""
     force: bool = False
-    """Whether it starts on GPUs that are in use."""
+    """Whether the job starts even on GPUs that are in use."""
     keep_s: float = 0.0
     """How long a successful job's connections stay open for the next launch, in seconds."""
     sync: SyncRequest | None = None
     """Files to bring to every node before anything starts."""
     shown: frozenset[int] | None = None
-    """Local ranks of each node whose output is shown; left out, all. The output of the others is only kept."""
+    """Local ranks of each node whose output is shown, None for all; the logs keep the others' output too."""
     notes: tuple[str, ...] = ()
     """Notes about the command line, for the user."""
 
     def with_hosts(self, hosts: tuple[Host, ...]) -> "Job":
-        """Return the same job on other machines."""
-        servers = sum(host.slots for host in hosts) if self.servers_follow else self.servers
+        """Return the same job on other hosts."""
+        servers = sum(host.slots for host in hosts) if self.servers_match_workers else self.servers
         return replace(self, hosts=hosts, servers=servers)
 
 
@@ -77,8 +77,8 @@ class ProcessSpec:
     command: tuple[str, ...]
     environment: dict[str, str]
     """Variables of its own."""
-    decisive: bool = True
-    """Whether the job waits for it: the job succeeds when all such processes have ended with 0."""
+    ends_job: bool = True
+    """Whether the job waits for it: the job ends when all such processes have."""
 
     @property
     def log(self) -> str:
@@ -104,7 +104,7 @@ class NodeSpec:
     """Address of another node of the job."""
     cwd: str
     """Working directory if it exists, else the home directory. A relative one is in the home directory."""
-    bins: list[str] = field(default_factory=list)
+    path_prefix: list[str] = field(default_factory=list)
     """Directories put first in PATH if they exist."""
     grace_s: float = GRACE_S
     """Seconds between TERM and KILL."""
@@ -118,6 +118,6 @@ class NodeSpec:
         return json.dumps(self, default=_fields).encode("ascii") + b"\n"
 
 
-def _fields(one: NodeSpec | ProcessSpec) -> dict[str, object]:
+def _fields(spec: NodeSpec | ProcessSpec) -> dict[str, object]:
     """Return fields for JSON. dataclasses.asdict would copy them, which costs more than everything else here."""
-    return {field.name: getattr(one, field.name) for field in fields(one)}
+    return {field.name: getattr(spec, field.name) for field in fields(spec)}

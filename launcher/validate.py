@@ -4,7 +4,7 @@ import reprlib
 
 from launcher.errors import UsageError
 
-MOST_DIGITS = 9
+MAX_DIGITS = 9
 """No count that people give here needs to be larger."""
 
 
@@ -12,7 +12,7 @@ def whole_number(text: str, *, name: str, least: int = 1, most: int | None = Non
     """Parse `text`; UsageError says what `name` must be."""
     allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
     # int() accepts more than digits, and refuses thousands of them.
-    if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS:
+    if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS:
         number = int(text)
         if number >= least and (most is None or number <= most):
             return number

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# boot.sh NAME HOSTNAME DIR CGROUP LAYERS: boot one node: real systemd in a container whose root is an overlay of its
+# boot.sh NAME HOSTNAME DIR CGROUP LAYERS EXPORTS: boot one node: real systemd in a container whose root is an overlay of its
 # disk, mounted at DIR/disk, over the image LAYERS (colon-separated, uppermost first). Its network namespace NAME exists.
+# It finds the directories behind file systems, EXPORTS, where its mount helper looks for them.
 # Runs until the node powers off (exit 0) or reboots (exit 133).
 set -euo pipefail
-export NODE=$1 NODE_HOSTNAME=$2 DIR=$3 CGROUP=$4 LAYERS=$5
+export NODE=$1 NODE_HOSTNAME=$2 DIR=$3 CGROUP=$4 LAYERS=$5 EXPORTS=$6
 
 # A cgroup of its own first: cgroup.kill is the node's power switch, cgroup.freeze hangs it.
 mkdir -p "$CGROUP"
@@ -19,5 +20,5 @@ exec ip netns exec "$NODE" unshare --mount --propagation private bash -euc '
     export SYSTEMD_NSPAWN_API_VFS_WRITABLE=network
     exec systemd-nspawn --quiet --boot --register=no --keep-unit --machine="$NODE" --hostname="$NODE_HOSTNAME" \
         --directory="$DIR/root" --capability=CAP_NET_ADMIN --console=pipe --link-journal=no --resolv-conf=off \
-        --timezone=off --kill-signal=SIGRTMIN+3
+        --timezone=off --kill-signal=SIGRTMIN+3 --bind="$EXPORTS:/var/lib/local-aws/file-systems"
 '

@@ -1,1 +1,1 @@
-"""Define what exists in AWS, as CDK constructs. Only ``stacks.settings`` does not import aws_cdk."""
+"""Define the resources in AWS, as CDK constructs. Only ``stacks.settings`` does not import aws_cdk."""

@@ -1,37 +1,45 @@
 """Define the cluster as a construct, which any stack can contain."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import aws_cdk as cdk
 from constructs import Construct
 
 from bootstrap import contract
 from bootstrap.config import NodeConfig
+from stacks.expiry import Expiry
 from stacks.immutable_setting import ImmutableSetting
-from stacks.network.existing_network import ExistingNetwork, cluster_zone, existing_subnets
+from stacks.network.existing_network import ExistingNetwork, existing_subnets
 from stacks.network.master_address import MasterAddress
-from stacks.network.network import Network, zone_in_template
+from stacks.network.network import Network
 from stacks.network.security_groups import SecurityGroups
+from stacks.network.zone import cluster_zone, zone_in_template
 from stacks.nodes.bundle_asset import BundleAsset
 from stacks.nodes.machine_image import LOGIN_USER, machine_image
 from stacks.nodes.node_group import NodeGroup, NodeTemplate
 from stacks.nodes.roles import NodeResources, NodeRoles
+from stacks.prices.price_list import price_list
+from stacks.prices.rate import BilledParts, describe_rate, hourly_rate
 from stacks.settings.deep_learning_ami import ROOT_DEVICE
 from stacks.settings.props import ClusterProps
+from stacks.settings.storage import NO_SHARED_STORAGE
 from stacks.storage.bucket import cluster_bucket
 from stacks.storage.log_group import ClusterLogs
 from stacks.storage.table import ClusterTable
+
+if TYPE_CHECKING:
+    from stacks.storage.shared_storage import SharedStorage
 
 BOOTSTRAP_TIMEOUT_S: Final = 1200
 """Seconds that an agent waits until its node is ready. Even after a slow boot and download this ends well before
 CREATION_TIMEOUT, so that the node reports what it waited for."""
 
-UNKNOWN_ZONE: Final = "the region's first"
-"""Record of a zone that CloudFormation chose."""
+UNPINNED_ZONE: Final = "unpinned"
+"""Value of the stack's zone parameter if CloudFormation chooses the zone."""
 
 
 class DeepLearningCluster(Construct):
-    """A master and its workers in a network of their own."""
+    """A master and its workers, with their network, storage and roles."""
 
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps) -> None:
         super().__init__(scope, construct_id)
@@ -47,10 +55,9 @@ class DeepLearningCluster(Construct):
         )
         self.table = ClusterTable(self, "Storage").table
         self.bucket = cluster_bucket(self, cluster_name=props.cluster_name, adopted=props.bucket)
+        self.shared_storage = self._shared_storage()
         self.log_group = ClusterLogs(self, "Logs").log_group
-        self.address = MasterAddress(
-            self, "MasterAddress", cluster_name=props.cluster_name, subnet=self.network.subnet_for(contract.MASTER)
-        )
+        self.address = self._master_address()
         self.bundle = BundleAsset.publish(cdk.Stack.of(self))
         self.roles = NodeRoles(
             self,
@@ -61,23 +68,47 @@ class DeepLearningCluster(Construct):
                 log_group=self.log_group.log_group_arn,
                 bucket=self.bucket.bucket_arn,
                 bundle=self.bundle.arn,
-                address=self.address.arn,
+                address=self.address.arn if self.address else None,
+                makes_file_system=self.props.makes_file_system,
+                lustre=self._lustre_arn(),
             ),
+            private=props.private,
         )
         self.master, self.workers = self._node_groups()
         for group in (self.master, self.workers):
             group.set_user_data(self._node_config(group), self.bundle.source)
+            if props.private:
+                # An SSM agent that is denied at its first try waits for minutes before the next.
+                group.group.node.add_dependency(self.roles)
+        if props.expires_at is not None:
+            Expiry(self, "Expiry", cluster_name=props.cluster_name, expires=props.expires_at)
         self._refuse_changes()
+        self.price = self._price()
+        cdk.Annotations.of(self).add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")
         for warning_id, sentence in {**props.warnings(), **self._zone_warning()}.items():
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
 
+    def _price(self) -> str:
+        """Return what an hour costs, by the list prices of the region if it is known."""
+        region = cdk.Stack.of(self).region
+        prices = price_list(None if cdk.Token.is_unresolved(region) else region)
+        nat_gateways = 0 if self.props.vpc_id else 1
+        parts = BilledParts(
+            nodes=sum(size.desired for size in self.props.sizes.values()),
+            instance_type=self.props.instance_type,
+            volume_gib=self.props.root_volume_gib,
+            nat_gateways=nat_gateways,
+            addresses=1 + nat_gateways,
+        )
+        return describe_rate(hourly_rate(parts, prices), prices)
+
     def _zone_warning(self) -> dict[str, str]:
-        """Warn of a zone that CloudFormation chooses: the name that it finds is recorded nowhere."""
+        """Warn if CloudFormation chooses the zone: nothing records its name."""
         if self.zone is not None:
             return {}
         sentence = (
             "availability_zone is not set and could not be looked up without credentials: CloudFormation chooses the "
-            f"zone, and the stack records {UNKNOWN_ZONE!r}"
+            f"zone, and the stack records {UNPINNED_ZONE!r}"
         )
         return {"zone-not-pinned": sentence}
 
@@ -90,12 +121,43 @@ class DeepLearningCluster(Construct):
             cluster_name=self.props.cluster_name,
             cidr=self.props.vpc_cidr,
             availability_zone=zone_in_template(self.zone),
+            private=self.props.private,
         )
+
+    def _master_address(self) -> MasterAddress | None:
+        if self.props.private:
+            return None
+        subnet = self.network.subnet_for(contract.MASTER)
+        return MasterAddress(self, "MasterAddress", cluster_name=self.props.cluster_name, subnet=subnet)
+
+    def _shared_storage(self) -> "SharedStorage | None":
+        """Return the mount target of EFS; None where the user's own VPC has one, and without shared storage."""
+        props = self.props
+        if not props.makes_file_system and (props.existing_efs is None or props.vpc_id is not None):
+            return None
+        # Imported here: the CDK's module for EFS costs a tenth of a second, which only these clusters need.
+        from stacks.storage.shared_storage import SharedStorage
+
+        return SharedStorage(
+            self,
+            "SharedStorage",
+            cluster_name=props.cluster_name,
+            file_system_id=props.existing_efs,
+            vpc=self.network.vpc,
+            subnet=self.network.subnet_for(contract.WORKER),
+            nodes=self.security,
+        )
+
+    def _lustre_arn(self) -> str | None:
+        kind, _, file_system = self.props.shared_storage.partition(":")
+        if kind != "lustre":
+            return None
+        return cdk.Stack.of(self).format_arn(service="fsx", resource="file-system", resource_name=file_system)
 
     def _refuse_changes(self) -> None:
         """Refuse a deploy that would harm the running nodes."""
         replaces = "it would replace the network and every node"
-        zone = self.zone or UNKNOWN_ZONE
+        zone = self.zone or UNPINNED_ZONE
         bucket = self.props.bucket or "one of its own"
         # One parameter for both, so that a cluster moves neither into an existing VPC nor out of it.
         name, value = ("vpc_id", vpc) if (vpc := self.props.vpc_id) else ("vpc_cidr", self.props.vpc_cidr)
@@ -105,11 +167,20 @@ class DeepLearningCluster(Construct):
             ("MasterSubnet", "master_subnet_id", self.props.master_subnet),
         ):
             if subnet is not None:
-                left = "running nodes take no addresses of another subnet for the cluster's"
-                ImmutableSetting(self, construct_id, name=name, value=subnet, why=left)
+                reason = "running nodes reject addresses outside the original subnet"
+                ImmutableSetting(self, construct_id, name=name, value=subnet, why=reason)
+        private, why = str(self.props.private).lower(), "running nodes keep their subnets and addresses"
+        ImmutableSetting(self, "Private", name="private", value=private, why=why)
         ImmutableSetting(self, "AvailabilityZone", name="availability_zone", value=zone, why=replaces)
         ImmutableSetting(
             self, "Bucket", name="bucket", value=bucket, why="running nodes would lose their rights to the old one"
+        )
+        ImmutableSetting(
+            self,
+            "SharedStorageSetting",
+            name="shared_storage",
+            value=self.props.shared_storage,
+            why="running nodes keep what they have mounted",
         )
 
     def _node_groups(self) -> tuple[NodeGroup, NodeGroup]:
@@ -121,12 +192,12 @@ class DeepLearningCluster(Construct):
             root_device=ROOT_DEVICE,
             root_volume_gib=self.props.root_volume_gib,
         )
+        sizes = self.props.sizes
         master = NodeGroup(
             self,
             "Master",
             node_type=contract.MASTER,
-            desired_nodes=1,
-            min_nodes=1,
+            size=sizes[contract.MASTER],
             template=template,
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.MASTER),
@@ -137,8 +208,7 @@ class DeepLearningCluster(Construct):
             self,
             "Workers",
             node_type=contract.WORKER,
-            desired_nodes=self.props.worker_count,
-            min_nodes=self.props.needed_workers,
+            size=sizes[contract.WORKER],
             template=template,
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.WORKER),
@@ -150,6 +220,7 @@ class DeepLearningCluster(Construct):
     def _node_config(self, group: NodeGroup) -> NodeConfig:
         stack, props = cdk.Stack.of(self), self.props
         is_master = group.node_type == contract.MASTER
+        address = self.address if is_master else None
         return NodeConfig(
             cluster_name=props.cluster_name,
             region=stack.region,
@@ -161,8 +232,8 @@ class DeepLearningCluster(Construct):
             min_nodes=None if props.min_workers is None else 1 + props.min_workers,
             gpu_count=props.gpus,
             # The reference makes CloudFormation delete the master before its address.
-            address=self.address.address if is_master else None,
-            address_allocation=self.address.allocation_id if is_master else None,
+            address=address.address if address else None,
+            address_allocation=address.allocation_id if address else None,
             table=self.table.table_name,
             networks=self.network.networks,
             log_group=self.log_group.log_group_name,
@@ -170,6 +241,8 @@ class DeepLearningCluster(Construct):
             master_role_id=self.roles.master.role_id,
             worker_role_id=self.roles.worker.role_id,
             engines=props.engines[-1] if props.engines else None,
+            shared_storage=None if props.shared_storage == NO_SHARED_STORAGE else props.shared_storage,
+            shared_storage_resource=self.shared_storage.resource if self.shared_storage else None,
             default_user=LOGIN_USER,
             bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S,
         )

@@ -1,4 +1,4 @@
-"""Refuse a deploy that changes a setting which a running cluster has to keep.
+"""Refuse a deploy that changes a setting which cannot change in a running cluster.
 
 The setting becomes a parameter whose default is its value, and a rule that says the two are equal, as they are
 when the stack is created. On an update the CDK's command line passes the previous value of every parameter
@@ -12,7 +12,7 @@ from constructs import Construct
 
 
 class ImmutableSetting(Construct):
-    """A setting that CloudFormation refuses to change; ``why`` completes the sentence that the user reads."""
+    """A setting that CloudFormation refuses to change; ``why`` ends the error message."""
 
     def __init__(self, scope: Construct, construct_id: str, *, name: str, value: str, why: str) -> None:
         super().__init__(scope, construct_id)

@@ -7,16 +7,18 @@ from constructs import Construct
 
 from bootstrap import contract
 from stacks.cluster import DeepLearningCluster
-from stacks.network.existing_network import cluster_zone
-from stacks.network.network import zone_in_template
+from stacks.network.zone import cluster_zone, zone_in_template
 from stacks.nodes.machine_image import LOGIN_USER
+from stacks.settings.lifetime import iso
 from stacks.settings.props import ClusterProps
+from stacks.settings.storage import NO_SHARED_STORAGE
 
 
 class ClusterStack(cdk.Stack):
     """A stack named after the cluster; dlcluster and scripts find the cluster by its outputs."""
 
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps, **options: Any) -> None:
+        options = {"description": contract.STACK_DESCRIPTION, **options}
         super().__init__(scope, construct_id, stack_name=props.cluster_name, tags=dict(props.tags), **options)
         self._zone = zone_in_template(cluster_zone(self, props))
         self.cluster = DeepLearningCluster(self, "Cluster", props=props)
@@ -32,7 +34,9 @@ class ClusterStack(cdk.Stack):
 
     def _outputs(self) -> dict[str, str]:
         cluster = self.cluster
+        private = {contract.PRIVATE_OUTPUT: "true"} if cluster.props.private else {}
         return {
+            **private,
             contract.MASTER_GROUP_OUTPUT: cluster.master.group.auto_scaling_group_name,
             contract.WORKER_GROUP_OUTPUT: cluster.workers.group.auto_scaling_group_name,
             contract.ADMIN_SECURITY_GROUP_OUTPUT: cluster.security.admin_ssh.security_group_id,
@@ -42,4 +46,14 @@ class ClusterStack(cdk.Stack):
             contract.BUCKET_OUTPUT: cluster.bucket.bucket_name,
             contract.LOGIN_USER_OUTPUT: LOGIN_USER,
             contract.NETWORKS_OUTPUT: cluster.network.networks,
+            contract.PRICE_OUTPUT: cluster.price,
+            **({contract.EXPIRES_OUTPUT: iso(expires)} if (expires := cluster.props.expires_at) else {}),
+            **self._shared_storage_output(),
         }
+
+    def _shared_storage_output(self) -> dict[str, str]:
+        """Name the file system that the nodes share, which ``cdk destroy`` keeps."""
+        setting, made = self.cluster.props.shared_storage, self.cluster.shared_storage
+        if setting == NO_SHARED_STORAGE:
+            return {}
+        return {contract.SHARED_STORAGE_OUTPUT: made.file_system_id if made else setting.partition(":")[2]}

@@ -1,9 +1,10 @@
-"""Check the layout of the repository: where folders are, how large packages and files are, and import circles.
+"""Check the layout of the repository: folders, sizes of packages and files, import circles, and the launch path.
 
 ``make lint`` runs it as ``python -m tests.layout``; each line that it prints is one broken rule.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -18,12 +19,15 @@ MOST_MODULES: Final = 12
 MOST_LINES: Final = 300
 LEAST_LINES: Final = 25
 MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
-    "cli/preflight": (15, "one check a file"),
-    "cli/verbs": (16, "one verb a file"),
+    "cli/preflight": (17, "one check a file"),
+    "cli/verbs": (25, "one verb a file"),
+    "stacks/settings": (13, "one concern a file"),
+    "trainer/data": (13, "one data set a file"),
 }
 """Packages that may have more modules: how many, and the reason."""
 SHORT_FILES: Final[Mapping[str, str]] = {
     "bootstrap/files/workers.py": "one renderer a file",
+    "bootstrap/files/paths.py": "shared by the packages of bootstrap",
     "launcher/errors.py": "the errors of a package",
     "launcher/paths.py": "names that the runner imports with every job",
     "launcher/subcommands.py": "names that are imported without their code",
@@ -33,11 +37,18 @@ SHORT_FILES: Final[Mapping[str, str]] = {
     "local/faults/clients.py": "one cache for all faults",
     "cli/verbs/jobs.py": "one verb a file",
     "cli/verbs/logs.py": "one verb a file",
+    "cli/verbs/policy.py": "one verb a file",
+    "cli/verbs/known_hosts.py": "one verb a file",
     "cli/verbs/ssh_config.py": "one verb a file",
     "stacks/storage/log_group.py": "one construct a file",
 }
 """Files that may be shorter, with the reason."""
 ENTRY_POINTS: Final = ("__init__.py", "__main__.py")
+LAUNCH_PATH_PAGE: Final = "docs/how/launcher.md"
+"""Page with the table of the files that a reader opens to follow one launch."""
+LAUNCH_PATH_ROW: Final = re.compile(r"^\| \d+ \| (master|node) \| `([^`]+)` \| ([^|]+) \|", re.MULTILINE)
+"""Matches a row: where its functions run, their file, and their names."""
+MAX_LAUNCH_FILES: Final = 10
 
 
 def broken_rules(repository: Path = REPOSITORY) -> Iterator[str]:
@@ -47,6 +58,7 @@ def broken_rules(repository: Path = REPOSITORY) -> Iterator[str]:
     yield from _files(repository)
     for package in PRODUCT:
         yield from _circles(repository, package)
+    yield from _launch_path(repository)
 
 
 def _folders(repository: Path) -> Iterator[str]:
@@ -128,6 +140,43 @@ def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
         if name not in found:
             found.add(name)
             left += graph[name]
+    return found
+
+
+def _launch_path(repository: Path) -> Iterator[str]:
+    """Check the table of one launch's files: how many, that their functions exist, and that earlier rows call them."""
+    page = repository / LAUNCH_PATH_PAGE
+    rows = LAUNCH_PATH_ROW.findall(page.read_text()) if page.exists() else []
+    files = [file for _, file, _ in rows]
+    if not 1 <= len(files) <= MAX_LAUNCH_FILES:
+        yield f"{LAUNCH_PATH_PAGE}: {len(files)} files from the command to the process, 1 to {MAX_LAUNCH_FILES} allowed"
+    yield from (f"{LAUNCH_PATH_PAGE}: {file} is opened twice" for file, count in Counter(files).items() if count > 1)
+    called: dict[str, set[str]] = {"master": {"main"}, "node": {"main"}}
+    for where, file, cell in rows:
+        functions = _functions(repository / "launcher" / file)
+        names = re.findall(r"`([^`]+)`", cell)
+        # What the file's own functions call counts too: the reader has it open.
+        called[where] |= {name for one in names for name in functions.get(one, ())}
+        for name in names:
+            if name not in functions:
+                yield f"{LAUNCH_PATH_PAGE}: launcher/{file} has no function {name}"
+            elif name.rpartition(".")[2] not in called[where]:
+                yield f"{LAUNCH_PATH_PAGE}: no function of an earlier row calls {name} of launcher/{file}"
+
+
+def _functions(path: Path) -> dict[str, set[str]]:
+    """Return a file's functions and methods, each with the names that it calls or passes on."""
+    found: dict[str, set[str]] = {}
+    body = ast.parse(path.read_text()).body if path.exists() else []
+    classes = [(f"{node.name}.", node.body) for node in body if isinstance(node, ast.ClassDef)]
+    for prefix, nodes in [("", body), *classes]:
+        for node in nodes:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found[prefix + node.name] = {
+                    one.id if isinstance(one, ast.Name) else one.attr
+                    for one in ast.walk(node)
+                    if isinstance(one, ast.Name | ast.Attribute)
+                }
     return found
 
 

@@ -3,6 +3,7 @@
 ``make lint`` compares all reference pages with the code and checks links and anchors.
 """
 
+import html
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from docs import generate
+from bootstrap import contract
+from docs import generate, pictures
 from stacks.settings.props import SETTINGS
+from tests.e2e.console_blocks import OMITTED, general, steps
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = sorted((REPOSITORY / "docs").rglob("*.md"))
@@ -31,8 +34,23 @@ def text_lines(page: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_files_that_a_page_names_exist(page: Path) -> None:
+    """A page about a package may name files relative to it."""
     named = re.findall(rf"`((?:{ROOMS})/[\w./-]+\.(?:py|md|sh|json|svg))`", page.read_text())
-    assert [name for name in named if not (REPOSITORY / name).exists()] == []
+    roots = (REPOSITORY, REPOSITORY / page.stem)
+    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_symbols_that_a_page_names_are_in_their_file(page: Path) -> None:
+    """A page writes `file` (`symbol`, `symbol`)."""
+    pairs = re.findall(rf"`((?:{ROOMS})/[\w./-]+\.py)`\s+\((`[^)]*`)\)", page.read_text())
+    missing = [
+        f"{file} {symbol}"
+        for file, symbols in pairs
+        for symbol in re.findall(r"`([A-Za-z_][\w.]*)`", symbols)
+        if not re.search(rf"\b{symbol.rpartition('.')[2]}\b", (REPOSITORY / file).read_text())
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -65,6 +83,22 @@ def test_the_settings_page_has_every_setting() -> None:
     assert re.findall(r"^\| `(\w+)` ", generate.settings_page(), re.MULTILINE) == list(SETTINGS)
 
 
-def test_every_variable_of_the_contract_is_described() -> None:
-    shown = re.findall(r"^\| `(DEEPLEARNING_\w+)` ", generate.variables_page(), re.MULTILINE)
-    assert sorted(shown) == sorted(generate.VARIABLES)
+def test_the_variables_page_has_every_variable_of_the_contract() -> None:
+    shown = re.findall(r"^\| `((?:DEEPLEARNING|EFS)_\w+)` ", generate.variables_page(), re.MULTILINE)
+    names = {value for name, value in vars(contract).items() if name.endswith("_VARIABLE")}
+    assert sorted(names - {*shown}) == []
+
+
+@pytest.mark.parametrize("name", pictures.PAGES)
+def test_a_picture_shows_what_its_page_shows(name: str) -> None:
+    """``make docs-pictures`` draws it again after a change of the page or of what is printed."""
+    svg = (pictures.PICTURES / f"{name}.svg").read_text()
+    drawn = {general(html.unescape(text).replace("\xa0", " ")) for text in re.findall(r"<text[^>]*>(.*?)</text>", svg)}
+    shown = [line for step in steps(pictures.DOCS / pictures.PAGES[name]) for line in step.shown if line != OMITTED]
+    assert shown
+    assert [line for line in shown if general(line) not in drawn] == []
+
+
+def test_pictures_fetch_nothing() -> None:
+    for path in pictures.PICTURES.glob("*.svg"):
+        assert re.findall(r"(?:src|href|url)\W+(?:https?:)?//", path.read_text()) == []

@@ -12,10 +12,12 @@ PACKAGES = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local", "bench
 CONTRACT = {"bootstrap.contract"}
 RECORDS = {"bootstrap.cluster.record_fields", "bootstrap.cluster.records"}
 """The code that checks records, which every reader of records uses."""
+SIZES = {"bootstrap.aws.group_sizes"}
+"""The one module that owns the groups' sizes, for every writer."""
 ALLOWED: dict[str, set[str]] = {
-    "stacks": CONTRACT | {"bootstrap.config"},
+    "stacks": CONTRACT | SIZES | {"bootstrap.config"},
     "launcher": CONTRACT | RECORDS,
-    "cli": CONTRACT | RECORDS | {"stacks.settings"},
+    "cli": CONTRACT | RECORDS | SIZES | {"stacks.settings", "stacks.prices"},
     "bootstrap": set(),
     "trainer": set(),
 }
@@ -23,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
 ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"torch", "mxnet", "horovod", "numpy"}}
 """What code that runs on nodes may import besides the standard library."""
 
-ELSEWHERE = {"bootstrap/frameworks/mends.py": {"numpy"}}
+ELSEWHERE = {"bootstrap/engines/mxnet_patches.py": {"numpy"}}
 """What a file may import that runs in an environment of its own, beside MXNet."""
 
 
@@ -92,10 +94,12 @@ def test_records_are_checked_by_code_that_stands_alone(name: str) -> None:
 
 
 def test_settings_are_read_without_the_cdk() -> None:
-    files = [REPOSITORY / "stacks" / "__init__.py", *modules("stacks/settings")]
+    files = [REPOSITORY / "stacks" / "__init__.py", *modules("stacks/settings"), *modules("stacks/prices")]
     seen = {name for path in files for name in imports(path)}
     foreign = {n for n in seen if n.partition(".")[0] not in sys.stdlib_module_names}
-    assert {n for n in foreign if not n.startswith(("stacks.settings", "bootstrap.contract"))} == set()
+    assert {
+        n for n in foreign if not n.startswith(("stacks.settings", "stacks.prices", "bootstrap.contract", *SIZES))
+    } == set()
 
 
 def test_nothing_of_the_product_imports_local() -> None:
@@ -103,3 +107,9 @@ def test_nothing_of_the_product_imports_local() -> None:
     product = [package for package in PACKAGES if package not in ("local", "benchmarks")]
     paths = [*(path for package in product for path in modules(package)), REPOSITORY / "app.py"]
     assert [p for p in paths for n in imports(p) if n.partition(".")[0] == "local"] == []
+
+
+def test_the_sizes_of_groups_stand_alone() -> None:
+    seen = set(imports(REPOSITORY / "bootstrap/aws/group_sizes.py"))
+    assert {n for n in seen if n.startswith("bootstrap")} <= CONTRACT
+    assert {n.partition(".")[0] for n in seen} <= sys.stdlib_module_names | {"bootstrap"}

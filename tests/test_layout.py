@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.layout import FOLDERS, PRODUCT, broken_rules
+from tests.layout import FOLDERS, LAUNCH_PATH_PAGE, MAX_LAUNCH_FILES, PRODUCT, broken_rules
 
 LONG_ENOUGH = "# a line\n" * 30
 
@@ -15,7 +15,16 @@ def tree(tmp_path: Path) -> Path:
     for folder in FOLDERS:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "__init__.py").write_text("")
+    write(tmp_path, "launcher/main.py", "def main(): run_job()\n")
+    write(tmp_path, "launcher/job.py", "def run_job(): pass\n")
+    write_launch_path(tmp_path, "`main.py` | `main`", "`job.py` | `run_job`")
     return tmp_path
+
+
+def write_launch_path(tree: Path, *rows: str) -> None:
+    page = tree / LAUNCH_PATH_PAGE
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("".join(f"| {number} | master | {row} | what happens |\n" for number, row in enumerate(rows, 1)))
 
 
 def broken(tree: Path) -> list[str]:
@@ -69,3 +78,37 @@ def test_every_circle_is_reported_not_only_the_first(tree: Path) -> None:
     for name, imported in (("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")):
         write(tree, f"cli/{name}.py", f"import cli.{imported}\n")
     assert sorted(broken(tree)) == ["import circle: cli.a -> cli.b", "import circle: cli.c -> cli.d"]
+
+
+def test_the_launch_path_may_have_ten_files(tree: Path) -> None:
+    names = [f"f{number}" for number in range(MAX_LAUNCH_FILES)]
+    for name in names:
+        write(tree, f"launcher/hops/{name}.py", f"def {name}(): pass\n")
+    write(tree, "launcher/main.py", f"def main(): {'(), '.join(names)}()\n")
+    rows = [f"`hops/{name}.py` | `{name}`" for name in names]
+    write_launch_path(tree, "`main.py` | `main`", *rows[1:])
+    assert broken(tree) == []
+    write_launch_path(tree, "`main.py` | `main`", *rows)
+    assert broken(tree) == [f"{LAUNCH_PATH_PAGE}: 11 files from the command to the process, 1 to 10 allowed"]
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ("`main.py` | `main`", "main.py is opened twice"),
+        ("`lost.py` | `run_job`", "launcher/lost.py has no function run_job"),
+        ("`job.py` | `run_jobs`", "launcher/job.py has no function run_jobs"),
+        ("`other.py` | `other`", "no function of an earlier row calls other of launcher/other.py"),
+    ],
+)
+def test_each_row_of_the_launch_path_is_a_function_that_the_rows_above_call(
+    tree: Path, row: str, sentence: str
+) -> None:
+    write(tree, "launcher/other.py", "def other(): pass\n")
+    write_launch_path(tree, "`main.py` | `main`", row)
+    assert broken(tree) == [f"{LAUNCH_PATH_PAGE}: {sentence}"]
+
+
+def test_a_launch_path_without_a_table(tree: Path) -> None:
+    write_launch_path(tree)
+    assert broken(tree) == [f"{LAUNCH_PATH_PAGE}: 0 files from the command to the process, 1 to 10 allowed"]

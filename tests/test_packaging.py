@@ -1,6 +1,9 @@
 """Test that ``pip install .`` brings the program and every file that the nodes get, without building a wheel."""
 
+import json
+import os
 import subprocess
+import sys
 from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
@@ -19,10 +22,36 @@ def test_the_program_is_there() -> None:
     assert callable(getattr(import_module(module), function))
 
 
-def test_its_dependencies_are_the_pinned_ones() -> None:
-    assert PYPROJECT["tool"]["setuptools"]["dynamic"]["dependencies"] == {"file": ["requirements.txt"]}
-    lines = (REPOSITORY / "requirements.txt").read_text().splitlines()
-    assert [line for line in lines if "==" not in line] == []
+def test_its_dependencies_are_ranges_that_begin_with_the_pinned_versions() -> None:
+    pinned = dict(line.split("==") for line in (REPOSITORY / "requirements.txt").read_text().split())
+    ranges = [f"{name}>={version},<{int(version.split('.')[0]) + 1}" for name, version in pinned.items()]
+    assert PYPROJECT["project"]["dependencies"] == ranges
+
+
+def import_in(directory: Path) -> "subprocess.CompletedProcess[str]":
+    """Import the constructs as an app in this directory does, which Python looks through first."""
+    command = [sys.executable, "-c", "import deeplearning_cdk"]
+    path = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run(command, cwd=directory, env=path, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["stacks", "bootstrap"])
+def test_fails_in_one_line_when_the_app_hides_a_package(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").touch()
+    last = import_in(tmp_path).stderr.splitlines()[-1]
+    ours, theirs = REPOSITORY / name, tmp_path / name
+    assert last == f"ImportError: package {name} must be deeplearning-cdk's {ours}, Python finds {theirs}: rename it"
+
+
+def test_a_users_own_app_has_the_cluster_beside_its_stacks(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "CDK_OUTDIR": str(tmp_path), "CDK_VALIDATION": "false"}
+    app = REPOSITORY / "examples/own_app.py"
+    subprocess.run([sys.executable, app], cwd=tmp_path, env=environment, check=True, timeout=120)
+    training = json.loads((tmp_path / "Training.template.json").read_text())
+    assert training["Outputs"]["ClusterName"]["Value"] == "vision"
+    groups = [each for each in training["Resources"].values() if each["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
+    assert len(groups) == 2
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -1,4 +1,4 @@
-"""Define what the training loop asks of a backend: PyTorch (trainer.step) or MXNet (trainer.mxnet).
+"""Define what the training loop asks of a backend: PyTorch (step.py) or MXNet (mxnet/gluon_backend.py).
 
 train.py, the data and the checkpoints know only numpy and this protocol. The command line calls a backend ``--engine``.
 """
@@ -29,7 +29,7 @@ Weights = Mapping[str, NDArray[np.generic]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """Everything a backend needs to continue a training exactly."""
+    """Everything a backend needs to continue a run exactly."""
 
     weights: Weights
     optimizer: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class State:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StopSaveFlags:
-    """What ranks want after a step; all ranks do it as soon as one asks."""
+    """What a rank wants after a step; as soon as one rank sets a flag, all ranks act on it."""
 
     save: bool = False
     """Save a checkpoint."""
@@ -57,13 +57,13 @@ class BatchResult:
     """The outcome of one step's forward and backward pass."""
 
     loss_sum: float
-    """Over the samples of all ranks: every rank sees the same number and decides the same.
+    """Sum over all ranks' samples, identical on every rank, so all take the same decisions.
 
     With dist_async, where ranks do not wait for each other, an estimate from this rank's own samples."""
     correct: int
     """Number of this rank's own samples that the network classified correctly."""
     flags: StopSaveFlags = NO_FLAGS
-    """Flags of all ranks together."""
+    """Flags that any rank has set."""
     steps_ago: int = 0
     """0 for the latest step, 1 for the step before: a deferred result."""
 
@@ -82,7 +82,7 @@ class Backend(Protocol):
 
     @property
     def peak_speed(self) -> float | None:
-        """Samples a second that this rank's device could compute by its datasheet; None if unknown."""
+        """Samples per second that this rank's device could compute by its datasheet; None if unknown."""
 
     def seed(self, number: int) -> None:
         """Seed this rank's random numbers, such as those of dropout; ``number`` has 31 bits."""
@@ -144,7 +144,7 @@ class CreateBackend(Protocol):
     """Creates a backend with a new network."""
 
     def __call__(self, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> Backend:
-        """Build the network and connect to the other ranks, unless connect() already has."""
+        """Build the network and connect to the other ranks, unless they are connected already."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,21 +155,20 @@ class BackendFactory:
     create: CreateBackend
 
 
-Connect = Callable[[TrainConfig, Mapping[str, str]], BackendFactory]
-"""Finds out which rank this process is; waits for the other ranks where only they can tell."""
-
 MODULES: Final = {
     "torch": "trainer.torch.connect",
     "mxnet": "trainer.mxnet.connect",
     "horovod": "trainer.mxnet.horovod",
 }
+"""Module of each --engine, with a function ``backend_factory(config, environment)``."""
 PACKAGES: Final = {"torch": ("torch",), "mxnet": ("mxnet",), "horovod": ("mxnet", "horovod")}
 """Packages each backend needs, in the order in which they are checked."""
-ORIGIN: Final = {
-    "torch": "the image's is /opt/pytorch/bin/python",
-    "mxnet": "`launch --engine mxnet` takes one that has, in a cluster with the setting engines",
-    "horovod": "`launch --engine horovod` takes one that has, in a cluster with the setting engines=horovod",
+REMEDY: Final = {
+    "torch": "use the image's /opt/pytorch/bin/python",
+    "mxnet": "use `launch --engine mxnet` on a cluster deployed with engines=mxnet",
+    "horovod": "use `launch --engine horovod` on a cluster deployed with engines=horovod",
 }
+"""What to do when a package is missing."""
 
 
 def set_library_defaults() -> None:
@@ -181,10 +180,13 @@ def set_library_defaults() -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
-def load_backend(engine: str) -> Connect:
-    """Import the backend of an ``--engine``; TrainerError when this Python lacks its packages."""
-    for package in PACKAGES[engine]:
+def make_backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+    """Import the backend of --engine and find out which rank this is; some backends connect the ranks for that.
+
+    Raises TrainerError when this Python lacks the backend's packages.
+    """
+    for package in PACKAGES[config.engine]:
         if importlib.util.find_spec(package) is None:
-            raise TrainerError(f"this Python ({sys.executable}) has no {package}, {ORIGIN[engine]}")
-    connect: Connect = importlib.import_module(MODULES[engine]).connect
-    return connect
+            raise TrainerError(f"{package} is not installed in this Python ({sys.executable}); {REMEDY[config.engine]}")
+    factory: BackendFactory = importlib.import_module(MODULES[config.engine]).backend_factory(config, environment)
+    return factory

@@ -1,10 +1,10 @@
-"""Define the errors that end a training with one line, and shorten those of libraries to one."""
+"""Define the errors that end a training run with one line, and shorten those of libraries to one."""
 
 import re
 
 
 class TrainerError(Exception):
-    """The training cannot start or go on; exit status 1."""
+    """Training cannot start or continue; exit status 1."""
 
 
 class UsageError(TrainerError):
@@ -12,7 +12,7 @@ class UsageError(TrainerError):
 
 
 class StoppedError(TrainerError):
-    """A rank was told to stop, so all ranks stopped between two steps; the message says what was saved."""
+    """A rank received a signal, so all ranks stopped between two steps; the message says what was saved."""
 
 
 def first_line(error: Exception) -> str:

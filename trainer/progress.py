@@ -1,4 +1,4 @@
-"""Count how far a training has come: what a checkpoint needs besides the weights."""
+"""Count how far a training run has come: what a checkpoint needs besides the weights."""
 
 import math
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ class Progress:
     """A position between two steps, the same on all ranks."""
 
     started: float = 0.0
-    """When the training began, in seconds since 1970 on rank 0's clock; identifies the training."""
+    """When the run began, in seconds since 1970 on rank 0's clock; identifies the run."""
     epoch: int = 0
     """The current epoch, counted from 0."""
     samples: int = 0
@@ -34,6 +34,6 @@ class Progress:
         if not math.isfinite(loss_sum):
             raise TrainerError(
                 f"loss is {loss_sum} at epoch {self.epoch} batch {batch}, "
-                "try a lower --lr (with --resume never, where an epoch is done)"
+                "try a lower --lr (and --resume never, if an epoch is done)"
             )
         return replace(self, loss_sum=self.loss_sum + loss_sum)

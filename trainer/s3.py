@@ -1,4 +1,4 @@
-"""Read and write files in S3 with the AWS command line, all that the trainer knows of AWS."""
+"""Read and write files in S3 with the AWS command line; nothing else in the trainer uses AWS."""
 
 import json
 import subprocess
@@ -11,10 +11,11 @@ from trainer.errors import TrainerError
 
 SCHEME: Final = "s3://"
 LIST_S: Final = 180.0
-"""One attempt to connect may take 60 s before the next ("AWS CLI Command Reference", --cli-connect-timeout), and a new
-machine reads the command line itself from its image, block by block ("Initialize Amazon EBS volumes")."""
+"""Longest time for a request without a copy. One attempt to connect may take 60 s before the next ("AWS CLI Command
+Reference", --cli-connect-timeout), and a new machine reads the command line itself from its image, block by block
+("Initialize Amazon EBS volumes")."""
 COPY_S: Final = 1800.0
-"""For 10 GB at 50 Mbit/s."""
+"""Longest time for one copy: 10 GB at 50 Mbit/s."""
 NO_SUCH_KEY: Final = 1
 """Exit code of ``aws s3 ls`` when no object has the prefix ("AWS CLI Command Reference", s3 ls)."""
 NO_METADATA: Final[Mapping[str, str]] = {}
@@ -48,8 +49,8 @@ class S3Folder:
 
     def store(self, path: Path, name: str, *, metadata: Mapping[str, str] = NO_METADATA) -> None:
         """Copy a file to S3, whole or not at all."""
-        given = ["--metadata", ",".join(f"{key}={value}" for key, value in metadata.items())] if metadata else []
-        _aws(["s3", "cp", "--only-show-errors", *given, str(path), f"{self._url}/{name}"], deadline_s=COPY_S)
+        options = ["--metadata", ",".join(f"{key}={value}" for key, value in metadata.items())] if metadata else []
+        _aws(["s3", "cp", "--only-show-errors", *options, str(path), f"{self._url}/{name}"], deadline_s=COPY_S)
 
     def fetch(self, name: str, path: Path) -> None:
         """Copy an object to a file, whole or not at all."""

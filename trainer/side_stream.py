@@ -1,4 +1,4 @@
-"""Queue work of a GPU on a stream beside the training's own (CUDA streams), and wait for work with a timeout.
+"""Queue GPU work on a side stream beside the training stream (CUDA streams), and wait for work with a timeout.
 
 On a CPU there are no streams: every operation is done when its call returns.
 """
@@ -17,9 +17,9 @@ POLL_S: Final = 0.0002
 
 
 def select_device(device: torch.device) -> None:
-    """Make this GPU the calling thread's own; call it first in every thread that queues work.
+    """Make this the calling thread's current GPU; call it first in every thread that queues work.
 
-    A fresh thread has GPU 0, so that each process would make a context there, which takes half a GB of its memory.
+    A new thread starts with GPU 0, so that each process would make a context there and use half a GB of its memory.
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -29,7 +29,7 @@ def record_event(device: torch.device) -> torch.cuda.Event | None:
     """Return an event that completes after everything this thread has queued on its stream; None on a CPU."""
     if device.type != "cuda":
         return None
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # as said
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # see above
     event.record(torch.cuda.current_stream(device))
     return event
 
@@ -38,9 +38,9 @@ def wait_for(event: torch.cuda.Event | None, *, timeout_s: float, clock: Callabl
     """Return when the event has completed. Raises TrainerError after ``timeout_s``: another rank is probably lost."""
     deadline = clock() + timeout_s
     # Not synchronize(): NCCL's operations wait for lost ranks without an end.
-    while event is not None and not event.query():  # type: ignore[no-untyped-call]  # as said
+    while event is not None and not event.query():  # type: ignore[no-untyped-call]  # see above
         if clock() >= deadline:
-            raise TrainerError(f"the GPU has not ended its work for {timeout_s:.0f} s, another rank may be lost")
+            raise TrainerError(f"the GPU has not finished its work within {timeout_s:.0f} s, another rank may be lost")
         time.sleep(POLL_S)
 
 
@@ -64,11 +64,11 @@ def read(values: torch.Tensor, *, timeout_s: float) -> torch.Tensor:
 
 
 class SideStream:
-    """A stream beside the training's own."""
+    """A stream beside the training stream."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # as said
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # see above
 
     @contextmanager
     def after(self, event: torch.cuda.Event | None) -> Iterator[None]:
@@ -81,6 +81,6 @@ class SideStream:
             yield
 
     def join(self) -> None:
-        """Make this thread's own stream wait for the side stream before it does what is queued next."""
+        """Make this thread's stream wait for the side stream before its next queued work."""
         if self._stream is not None:
             torch.cuda.current_stream(self._device).wait_stream(self._stream)

@@ -10,13 +10,13 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 
-# nohup makes a process ignore it.
 HANGUP: Final = set() if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else {signal.SIGHUP}
-"""Sent when a terminal closes; systemd sends it right after SIGTERM to a session that it ends (systemd.kill(5))."""
+"""SIGHUP, unless the process ignores it, as under nohup. A terminal that closes sends it; systemd sends it right after
+SIGTERM to a session that it ends (systemd.kill(5))."""
 ENDING: Final = {signal.SIGTERM, signal.SIGINT} | HANGUP
 AT_ONCE: Final = {signal.SIGINT}
-"""Ends the process at once when it follows another signal: it comes from a person. Other signals often come in pairs,
-from systemd or from two programs that pass the same one on."""
+"""As the second signal, Ctrl-C ends the process at once, because a person has sent it. Other signals often come in
+pairs, from systemd or from two programs that pass the same one on."""
 LAST_STEP_S: Final = 60.0
 """Longest time for the current step and its checkpoint; most senders of a signal wait less."""
 
@@ -32,7 +32,7 @@ def unblock_signals() -> None:
 
 
 class Signals:
-    """Waits for the signals in a thread of its own; create it before other threads start, as they inherit the mask.
+    """Waits for signals in its own thread; create it before other threads start, because they inherit the signal mask.
 
     A Python signal handler would run only after a collective operation returns: when a rank is lost, that can take the
     operation's whole timeout.
@@ -40,7 +40,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
-        """The signal that the training has to stop for."""
+        """The signal that run has to stop for."""
         self._deferred = False
         self._lock = threading.Lock()
         block_signals()

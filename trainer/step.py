@@ -1,8 +1,9 @@
-"""Compute one training step in PyTorch: forward, backward, reduce, update.
+"""Compute one training step in PyTorch: forward, backward, reduce, update. For MXNet: mxnet/gluon_backend.py.
 
-All weights lie in one flat tensor, and so do all gradients. Behind the gradients lie BatchNorm's running statistics,
-the loss and the ranks' flags, so that one all-reduce a step sums everything, or several overlap with the backward pass
-(distributed/reduce/gradient_buckets.py). One process a device; gloo and a ring of ours between CPUs, NCCL between GPUs.
+All weights lie in one flat tensor. Between GPUs DistributedDataParallel sums the gradients during the backward pass
+(distributed/reduce/ddp.py). Between CPUs, and where it cannot, all gradients lie in one flat tensor too, and
+distributed/reduce/gradient_buckets.py sums it. BatchNorm's running statistics, the loss and the ranks' flags lie behind
+the gradients, or by themselves. One process per device; gloo and a ring of ours between CPUs, NCCL between GPUs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,19 +23,19 @@ from trainer.data.samples import DataSet
 from trainer.data.sampling import Shard
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.reduce.collective import Collective
-from trainer.distributed.reduce.gradient_buckets import GradientBuckets
 from trainer.distributed.reduce.process_groups import ProcessGroups
 from trainer.distributed.reduce.ring import Ring
 from trainer.metrics.flops import find_peak_speed
 from trainer.metrics.step_timer import COMMUNICATION, StepTimer
 from trainer.side_stream import read
 from trainer.torch.autotune import MODE_KEY, decode, encode, mode_of
-from trainer.torch.compute_mode import DTYPES, EXACT, ComputeMode
+from trainer.torch.compute_mode import DEFAULT_MODE, DTYPES, ComputeMode
 from trainer.torch.deferred_results import DeferredResults
 from trainer.torch.device import seed_device
 from trainer.torch.device_loader import DeviceBatch, Parts, device_loader, load_parts, split, to_device
-from trainer.torch.flat_params import bind_gradients, bind_parameters, fill, flatten, order_by_decay, views
+from trainer.torch.flat_params import FlatParams
 from trainer.torch.optimizer import SGD, Precision
+from trainer.torch.reduction import use_ddp, use_flat_gradients
 from trainer.torch.snapshots import Snapshots
 from trainer.torch.state_dict import MOMENTUM, MOMENTUM_COPY_KEY, SCALE, load_weights, pack_state
 from trainer.torch.step_errors import report_failed_step
@@ -62,19 +63,21 @@ class TorchBackend:
         shard: Shard,
         ring: Ring | None = None,
         groups: ProcessGroups | None = None,
+        ddp: bool = False,
         learning_rate: float,
         momentum: float,
         weight_decay: float,
         decay_all: bool = False,
         sync_bn: bool = False,
-        mode: ComputeMode = EXACT,
+        mode: ComputeMode = DEFAULT_MODE,
         autotune: Callable[[], ComputeMode] | None = None,
         accumulation: int = 1,
+        label_smoothing: float = 0.0,
         gc_type: str = "none",
         is_deferred: bool = False,
         flops: float | None = None,
     ) -> None:
-        """Place the network. ``is_deferred``: never wait for the device; ``flops``: of one sample, if known."""
+        """Move the model to the device. ``is_deferred``: results arrive one step late; ``flops``: of one sample."""
         self.timer = StepTimer()
         self._model = model.to(device)
         self._device = device
@@ -84,61 +87,55 @@ class TorchBackend:
         self._all_ranks_pass = sync_bn and self._collective.is_distributed
         self._autotune = autotune
         self._accumulation = accumulation
+        self._label_smoothing = label_smoothing
         self._is_deferred = is_deferred
         self._results = DeferredResults(is_deferred=is_deferred)
         self._flops = flops
         adapt_batch_norms(self._model, all_reduce=self._collective.all_reduce if self._all_ranks_pass else None)
         self._statistics = flatten_statistics(self._model)
-        trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
-        self._parameters, undecayed = order_by_decay(trained, decay_all=decay_all)
-        indices = {id(parameter): index for index, parameter in enumerate(self._parameters)}
-        self._network_order = [indices[id(parameter)] for parameter in trained]
-        weights = flatten([parameter.detach() for parameter in self._parameters])
-        sizes = [weights.numel(), self._statistics.numel(), 1, 2]
-        self._flat_sums = weights.new_zeros(sum(sizes))
+        self._flat = FlatParams(self._model, decay_all=decay_all)
+        self._ddp = ddp and self._collective.is_distributed
+        sizes = [0 if self._ddp else self._flat.weights.numel(), self._statistics.numel(), 1, 2]
+        self._flat_sums = self._flat.weights.new_zeros(sum(sizes))
         self._sums = StepSums(*torch.split(self._flat_sums, sizes))
-        self._flat_weights = nn.Parameter(weights)
-        self._flat_weights.grad = self._sums.gradients
-        self._optimizer = SGD(
-            self._flat_weights,
-            learning_rate=learning_rate,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            undecayed=undecayed,
-        )
-        self._momenta = views(self._optimizer.momenta, self._parameters, channels_last=False)
-        self._buckets = GradientBuckets(self._flat_sums, self._parameters, collective=self._collective, gc_type=gc_type)
+        self._weight_decay = weight_decay
+        self._gc_type = gc_type
+        self._make_optimizer = partial(SGD, learning_rate=learning_rate, momentum=momentum)
         self._snapshots = Snapshots(device)
-        self._use(mode)
+        self._mode = mode
+        if autotune is None:
+            self._apply_mode(mode)
 
     def compute_gradients(
         self, images: Images | DeviceBatch | Parts, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
     ) -> BatchResult:
         """Run forward and backward, and sum gradients, loss and flags over all ranks."""
-        self._flat_sums.zero_()
+        self._reduction.begin()
         correct = self._sums.loss.new_zeros(1)
 
-        # Forward and backward, in as many parts as --gradient-accumulation says.
-        if len(labels) or self._all_ranks_pass:
-            with report_failed_step(images):
-                for number, part in enumerate(self._parts(images, labels), start=1):
-                    if number == self._accumulation:
-                        # Between GPUs the next backward pass sends each bucket of gradients as soon as it is ready.
-                        self._buckets.expect_last_backward()
+        # Forward and backward, in as many parts as --gradient-accumulation says. Between GPUs the last part's backward
+        # pass sends the gradients of all parts.
+        with report_failed_step(images, timeout_s=self._collective.timeout_s):
+            for number, part in enumerate(self._parts(images, labels), start=1):
+                is_last = number == self._accumulation
+                with self._reduction.backward_pass(is_last=is_last):
                     if len(part.targets) or self._all_ranks_pass:
                         correct += self._forward_backward(part)
+                    elif is_last:
+                        with self._precision.autocast():
+                            self._reduction.run_without_samples(part.images)
 
-        # Reduce: sum whatever is not yet on its way.
+        # Reduce: sum everything that has not been sent yet.
         if self._collective.is_distributed:
             # Weighted by samples, as the gradients are: update() turns both into means.
             torch.mul(self._statistics, len(labels), out=self._sums.statistics)
         if flags != NO_FLAGS:
             self._sums.flags.copy_(torch.tensor([flags.save, flags.stop]))
-        self._buckets.finish()
+        self._reduction.finish()
         figures = torch.cat([self._sums.loss, self._sums.flags, correct])
         result = self._results.push(figures, timeout_s=self._collective.timeout_s)
         self.timer.end(COMMUNICATION)
-        return self._received(result) or NO_RESULT_YET
+        return self._shorten_timeout(result) or NO_RESULT_YET
 
     def _parts(self, images: Images | DeviceBatch | Parts, labels: Labels) -> Iterator[DeviceBatch]:
         """Yield a step's samples in parts on the device."""
@@ -150,8 +147,8 @@ class TorchBackend:
     def _forward_backward(self, batch: DeviceBatch) -> torch.Tensor:
         """Add this batch's gradients and loss to this rank's sums; return how many it classified correctly."""
         with self._precision.autocast():
-            scores: torch.Tensor = self._run(batch.images).float()
-        loss = cross_entropy(scores, batch.targets, reduction="sum")
+            scores: torch.Tensor = self._forward(batch.images).float()
+        loss = cross_entropy(scores, batch.targets, reduction="sum", label_smoothing=self._label_smoothing)
         self.timer.end("forward")
         torch.autograd.backward(self._precision.scaled(loss))
         self._sums.loss.add_(loss.detach())
@@ -161,7 +158,7 @@ class TorchBackend:
 
     def update(self, *, samples: int) -> None:
         """Change the weights by the mean gradient over the ``samples`` of all ranks."""
-        self._flat_sums.div_(samples)
+        self._reduction.divide(samples=samples)
         self.wait_for_snapshot()
         self._precision.step(self._optimizer, unseen_loss=self._sums.loss if self._is_deferred else None)
         if self._collective.is_distributed:
@@ -169,12 +166,12 @@ class TorchBackend:
 
     def take_deferred(self) -> BatchResult | None:
         """Return the result that compute_gradients has not returned yet, if there is one."""
-        return self._received(self._results.take(timeout_s=self._collective.timeout_s))
+        return self._shorten_timeout(self._results.take(timeout_s=self._collective.timeout_s))
 
-    def _received(self, result: BatchResult | None) -> BatchResult | None:
+    def _shorten_timeout(self, result: BatchResult | None) -> BatchResult | None:
         if result is not None:
             # All ranks have made a step. torch.compile may take minutes again, for a batch of another size.
-            self._collective.expect_steps(compiled=self._run is not self._model)
+            self._collective.use_step_timeout(compiled=self._mode.is_compiled)
         return result
 
     def seed(self, number: int) -> None:
@@ -233,13 +230,17 @@ class TorchBackend:
         optimizer = {} if scale is None else {SCALE: scale.numpy()}
         if self._autotune is not None:
             optimizer[MODE_KEY] = np.array(encode(self._mode))
-        values = {**self._model.state_dict(keep_vars=True), MOMENTUM_COPY_KEY: self._optimizer.momenta}
+        values = {**self._model.state_dict(keep_vars=True), MOMENTUM_COPY_KEY: self._flat.momenta}
         # Under every name that a buffer has: networks may share modules.
         buffers = {name for name, _ in self._model.named_buffers(remove_duplicate=False)}
         take = self._snapshots.begin(values, changing=buffers)
         layout = self._mode.channels_last
         return lambda: pack_state(
-            take(), self._parameters, network_order=self._network_order, channels_last=layout, optimizer=optimizer
+            take(),
+            self._flat.parameters,
+            network_order=self._flat.network_order,
+            channels_last=layout,
+            optimizer=optimizer,
         )
 
     def wait_for_snapshot(self) -> None:
@@ -252,13 +253,12 @@ class TorchBackend:
             self._agree_on_mode(self._autotune, state, source=source)
         if state is not None:
             load_weights(self._model, state)
-            momenta = [self._momenta[index] for index in self._network_order]
-            fill(momenta, torch.from_numpy(state.optimizer[MOMENTUM].copy()).to(self._device))
+            self._flat.load_momenta(torch.from_numpy(state.optimizer[MOMENTUM].copy()).to(self._device))
             if SCALE in state.optimizer:
                 self._precision.scale = torch.from_numpy(state.optimizer[SCALE].copy())
         frozen = [parameter.detach() for parameter in self._model.parameters() if not parameter.requires_grad]
         scales = [] if self._precision.scale is None else [self._precision.scale.to(self._device)]
-        tensors = [self._flat_weights.detach(), self._optimizer.momenta, *frozen, *self._model.buffers(), *scales]
+        tensors = [self._flat.weights, self._flat.momenta, *frozen, *self._model.buffers(), *scales]
         self._collective.broadcast(tensors, what="the weights", source=source)
         for sent in scales:
             self._precision.scale = sent
@@ -272,22 +272,28 @@ class TorchBackend:
         self._collective.close()
 
     def _agree_on_mode(self, autotune: Callable[[], ComputeMode], state: State | None, *, source: int) -> None:
-        """Use the mode in the checkpoint of the rank ``source``, or the one that it picks now."""
-        is_source = not self._collective.is_distributed or self._shard.index == source
-        own = (mode_of(state) or autotune()) if is_source else EXACT
-        numbers = torch.tensor(encode(own), device=self._device)
-        self._collective.broadcast([numbers], what="how to compute", source=source)
-        self._use(decode(numbers.tolist()))
+        """Use the mode in the checkpoint of the rank ``source``, or the one that all ranks pick now."""
+        own = mode_of(state)
+        found = self.broadcast_object(None if own is None else encode(own), source=source)
+        self._apply_mode(autotune() if found is None else decode(found))
 
-    def _use(self, mode: ComputeMode) -> None:
-        """Compute in this mode from now on."""
+    def _apply_mode(self, mode: ComputeMode) -> None:
+        """Compute in this mode from now on: lay out the weights, and connect the gradients to the other ranks."""
         self._mode = mode
-        momenta = flatten(self._momenta)
-        layout = mode.channels_last
-        bind_parameters(self._parameters, self._flat_weights.detach(), channels_last=layout)
-        bind_gradients(self._parameters, self._sums.gradients, channels_last=layout)
-        self._momenta = views(self._optimizer.momenta, self._parameters, channels_last=layout)
-        fill(self._momenta, momenta)
+        self._flat.bind(channels_last=mode.channels_last)
+        parts = (mode.compile(self._model), self._flat, self._flat_sums)
+        if self._ddp:
+            reduction = use_ddp(*parts, collective=self._collective, weight_decay=self._weight_decay)
+        else:
+            reduction = use_flat_gradients(
+                *parts,
+                collective=self._collective,
+                weight_decay=self._weight_decay,
+                mode=mode,
+                gc_type=self._gc_type,
+            )
+        self._reduction = reduction.sum
+        self._optimizer = self._make_optimizer(reduction.groups)
         self._precision = Precision(mode.dtype, device=self._device)
-        self._run = mode.compile(self._model)
+        self._forward = reduction.network
         self.peak_speed = find_peak_speed(self._flops, DTYPES[mode.dtype], device=self._device)

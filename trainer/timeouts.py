@@ -1,4 +1,4 @@
-"""Say how long a rank waits for the others, with every backend."""
+"""Define how long a rank waits for the others, with every backend."""
 
 from typing import Final
 
@@ -6,13 +6,14 @@ from trainer.config.settings import TrainConfig
 from trainer.s3 import COPY_S, LIST_S, SCHEME
 
 RENDEZVOUS_S: Final = 600.0
-"""Wait at the start. A new machine reads the framework from its image for the first time, block by block
-("Initialize Amazon EBS volumes"), and not all machines are equally quick."""
+"""Longest wait at the start. A new machine reads the framework from its image for the first time, block by block
+("Initialize Amazon EBS volumes"), and machines differ in speed."""
 FETCH_S: Final = 3600.0
 """Time to fetch a data set from S3 that other machines may already have: 150 GB, ImageNet's size, at 350 Mbit/s."""
 STEP_S: Final = 300.0
-"""Wait in a collective operation, from the first step on: a rank may read its validation set from a cold disk. Only a
-rank that hangs takes this long: closed connections reveal a dead rank at once, the launcher a silent node in 20 s."""
+"""Longest wait in a collective operation, from the first step on: a rank may read its validation set from a cold disk.
+Only a rank that hangs takes this long: closed connections reveal a dead rank at once, the launcher a silent node in
+20 s."""
 WRITE_S: Final = 1800.0
 """Time to write a checkpoint to a disk, or to a shared one: 10 GB at 50 Mbit/s."""
 PAUSE_S: Final = WRITE_S + STEP_S

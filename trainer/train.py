@@ -1,8 +1,8 @@
 """Train a network: arguments, data, ranks, checkpoints, model, loop, from top to bottom.
 
-One training step is Trainer.train_epoch(), in full. Four files explain it: this one; step.py (forward, backward, reduce
-and update in PyTorch); torch/optimizer.py (SGD and loss scaling); distributed/reduce/gradient_buckets.py (what is
-summed over all ranks, and when).
+Trainer.train_epoch() shows one training step in full. Four files explain it: this one; step.py (forward, backward,
+reduce and update in PyTorch; for MXNet it is mxnet/gluon_backend.py); torch/optimizer.py (SGD and loss scaling);
+distributed/reduce/gradient_buckets.py (what is summed over all ranks, and when).
 """
 
 import importlib
@@ -13,11 +13,11 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
-from trainer.backend import NO_FLAGS, Backend, load_backend, set_library_defaults
-from trainer.checkpoint import CheckpointManager, CheckpointPolicy, flush_on_exit, open_store
+from trainer.backend import NO_FLAGS, Backend, make_backend_factory, set_library_defaults
+from trainer.checkpoint import CheckpointManager, CheckpointPolicy, flush_on_exit, open_checkpoint_store
 from trainer.config.parser import parse
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, BatchLoader, epoch_batches
@@ -26,7 +26,7 @@ from trainer.data.samples import DataSet
 from trainer.data.sampling import Shard, epoch_end, step_seed
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.check_same_data import check_same_data
-from trainer.distributed.launcher_env import check_launcher, choose_store, is_server
+from trainer.distributed.launcher_env import check_launcher, choose_kv_store, is_server
 from trainer.distributed.world import divide_batch, warn_if_independent
 from trainer.errors import StoppedError, TrainerError, UsageError
 from trainer.metrics.metric_writers import MetricWriters, open_writers
@@ -48,7 +48,7 @@ NO_PROFILER: Final = Profiler()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program; return 0, 1 when the training failed, 2 for a wrong option, 143 after SIGTERM."""
+    """Run the program; return 0, 1 when training failed, 2 for a wrong option, 143 after SIGTERM."""
     try:
         set_library_defaults()
         if is_server(os.environ):
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             importlib.import_module("mxnet")
         config = parse(sys.argv[1:] if arguments is None else arguments)
         check_launcher(config.engine, os.environ)
-        config = choose_store(config, os.environ)
+        config = choose_kv_store(config, os.environ)
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         signals = Signals()
         run(config, signals)
@@ -91,13 +91,13 @@ def main_and_exit() -> NoReturn:
 
 def run(config: TrainConfig, signals: Signals) -> None:
     """Train and write the final checkpoint; no rank returns before it is written."""
-    # Data: before the backend is loaded and the ranks meet, so that a wrong path costs nobody a wait.
+    # Data: open it before the backend is loaded and the ranks meet, so that a wrong path fails at once.
     data = open_data(config)
     config = replace(config, num_classes=config.num_classes or data.classes)
 
-    # Ranks: torchrun's variables, MXNet's servers or Horovod tell which one this is.
-    connection = load_backend(config.engine)(config, os.environ)
-    world = connection.world
+    # Ranks: torchrun's variables, MXNet's servers or Horovod determine which one this is.
+    factory = make_backend_factory(config, os.environ)
+    world = factory.world
     bar = make_progress_bar(sys.stderr, rank=world.rank)
     line = f"rank {world} %(message)s"
     logging.basicConfig(level=logging.INFO, format=line, handlers=[LogHandler(sys.stderr, bar)], force=True)
@@ -107,39 +107,40 @@ def run(config: TrainConfig, signals: Signals) -> None:
     # Checkpoints: find the newest on this machine, or in S3. A restarted job always resumes from its first attempt.
     if world.restarts:
         config = replace(config, resume="auto")
-    store = open_store(config, world)
+    checkpoint_store = open_checkpoint_store(config, world)
     profiler = Profiler(config.profile_steps, directory=config.profile_dir, rank=world.rank)
     writers = MetricWriters() if world.rank else open_writers(metrics=config.metrics, tensorboard=config.tensorboard)
     checkpoints = CheckpointManager(
-        config, shard=shard, store=store, world=world, stop_requested=lambda: signals.received is not None
+        config, shard=shard, store=checkpoint_store, world=world, stop_requested=lambda: signals.received is not None
     )
 
     # Model and optimizer.
-    backend = connection.create(config, world=world, shard=shard, learning_rate=learning_rate)
+    backend = factory.create(config, world=world, shard=shard, learning_rate=learning_rate)
     log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
     check_same_data(backend, data, shard=shard, source=config.dataset)
     if world.rank == 0:
-        log.info("data set %s: %s", config.dataset, data.counts)
+        log.info("data set %s: %s", config.dataset, data.describe_counts())
     begin = checkpoints.resume(backend)
 
-    # Loop; None means that the training was over before the launcher restarted its job.
+    # Loop; None means that run had completed before the launcher restarted the job.
     if begin is not None:
-        with signals.deferred(), flush_on_exit(store), writers, bar, profiler:
-            results = train(
-                backend,
-                data,
-                config=config,
-                shard=shard,
-                global_batch_size=global_batch_size,
-                policy=checkpoints,
-                writers=writers,
-                bar=bar,
-                profiler=profiler,
-                begin=begin,
-            )
+        trainer = Trainer(
+            backend=backend,
+            data=data,
+            config=config,
+            shard=shard,
+            global_batch_size=global_batch_size,
+            checkpoints=checkpoints,
+            writers=writers,
+            bar=bar,
+            profiler=profiler,
+        )
+        with signals.deferred(), flush_on_exit(checkpoint_store), writers, bar, profiler:
+            results = trainer.train(begin)
         # Rank 0 may take long to write the final checkpoint and to copy it to S3.
         backend.allow_pause(shutdown_timeout_s(config))
-        if shard.index == 0:
+        # The first rank of each model: processes that train apart (--kv-store device) each have a shard 0.
+        if shard.is_first:
             path = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
             print(f"rank {world} {summarize(results)} checkpoint={path}", flush=True)
         checkpoints.agree_on_end(backend)
@@ -149,66 +150,42 @@ def run(config: TrainConfig, signals: Signals) -> None:
     warn_if_independent(config, world)
 
 
-def train(
-    backend: Backend,
-    data: DataSet,
-    *,
-    config: TrainConfig,
-    shard: Shard,
-    global_batch_size: int,
-    policy: CheckpointPolicy,
-    writers: MetricWriters = NO_WRITERS,
-    bar: ProgressBar = NO_BAR,
-    profiler: Profiler = NO_PROFILER,
-    begin: Progress = BEGINNING,
-    clock: Clock = time.perf_counter,
-) -> list[EpochResult]:
-    """Train from ``begin`` to the last epoch; return each epoch's result. StoppedError when a rank was stopped."""
-    trainer = Trainer(
-        backend=backend,
-        load=backend.loader(data),
-        data=data,
-        config=config,
-        shard=shard,
-        global_batch_size=global_batch_size,
-        policy=policy,
-        writers=writers,
-        bar=bar,
-        profiler=profiler,
-        clock=clock,
-    )
-    results, progress = [], begin
-    for epoch in range(begin.epoch, config.num_epochs):
-        result = trainer.train_epoch(progress)
-        results.append(result)
-        if shard.index == 0:
-            log.info("Epoch[%d] %s", epoch, result)
-            log.info("Epoch[%d] where its time went: %s", epoch, format_shares(result.phases))
-            if result.slowest is not None:
-                log.warning("Epoch[%d] %s", epoch, result.slowest)
-            writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * trainer.samples_in_epoch())
-        log.info("Epoch[%d] weights=%s", epoch, digest(backend.weights()))
-        progress = Progress(started=begin.started, epoch=epoch + 1)
-        if progress.epoch < config.num_epochs:
-            policy.save(backend, progress, validation_accuracy=result.validation_accuracy)
-    return results
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Trainer:
-    """Everything that the steps of a training need."""
+    """Trains one model, epoch by epoch and step by step."""
 
     backend: Backend
-    load: BatchLoader
     data: DataSet
     config: TrainConfig
     shard: Shard
     global_batch_size: int
-    policy: CheckpointPolicy
-    writers: MetricWriters
-    bar: ProgressBar
-    profiler: Profiler
-    clock: Clock
+    checkpoints: CheckpointPolicy
+    writers: MetricWriters = NO_WRITERS
+    bar: ProgressBar = NO_BAR
+    profiler: Profiler = NO_PROFILER
+    clock: Clock = time.perf_counter
+    load: BatchLoader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.load = self.backend.loader(self.data)
+
+    def train(self, begin: Progress = BEGINNING) -> list[EpochResult]:
+        """Train from ``begin`` to the last epoch; return each epoch's result. StoppedError when a rank was stopped."""
+        results, progress = [], begin
+        for epoch in range(begin.epoch, self.config.num_epochs):
+            result = self.train_epoch(progress)
+            results.append(result)
+            if self.shard.is_first:
+                log.info("Epoch[%d] %s", epoch, result)
+                log.info("Epoch[%d] where its time went: %s", epoch, format_shares(result.phases))
+                if result.slowest is not None:
+                    log.warning("Epoch[%d] %s", epoch, result.slowest)
+                self.writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * self.samples_in_epoch())
+            log.info("Epoch[%d] weights=%s", epoch, digest(self.backend.weights()))
+            progress = Progress(started=begin.started, epoch=epoch + 1)
+            if progress.epoch < self.config.num_epochs:
+                self.checkpoints.save(self.backend, progress, validation_accuracy=result.validation_accuracy)
+        return results
 
     def train_epoch(self, progress: Progress) -> EpochResult:
         """Train on the rest of the epoch, step by step, and validate."""
@@ -217,16 +194,14 @@ class Trainer:
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
         timer, started = backend.timer, self.clock()
-        # Count what all ranks had classified correctly before an interruption only once.
-        own_correct = progress.correct if self.shard.index == 0 else 0
+        # What all ranks had classified correctly before an interruption: count it on one rank only.
+        own_correct = progress.correct if self.shard.is_first else 0
         timer.take()
         timer.start()
         batches = epoch_batches(
             self.data.train,
             self.load,
-            augmentation=Augmentation(
-                random_crop=config.random_crop, random_mirror=config.random_mirror, seed=config.seed
-            ),
+            augmentation=Augmentation.of(config),
             shard=self.shard,
             global_batch_size=self.global_batch_size,
             seed=config.seed,
@@ -238,11 +213,11 @@ class Trainer:
             for step, samples, images, labels in batches:
                 timer.end("data")
                 self.profiler.begin_step()
-                # Seed every step by its position alone: a resumed training then draws the same random numbers.
+                # Seed every step by its position alone: a resumed run draws the same random numbers.
                 backend.seed(step_seed(config.seed, epoch=epoch, samples=progress.samples, shard=self.shard))
 
                 # Forward, backward, and the sum of the gradients over all ranks.
-                result = backend.compute_gradients(images, labels, flags=self.policy.flags())
+                result = backend.compute_gradients(images, labels, flags=self.checkpoints.flags())
                 progress = replace(progress, samples=progress.samples + samples)
                 progress = progress.add_loss(result.loss_sum, batch=step - result.steps_ago)
 
@@ -252,9 +227,9 @@ class Trainer:
                 timer.end("optimizer")
 
                 # A GPU returns a step's result in the next step; wait for it only when it is about to be used.
-                needed = speedometer.is_due or result.flags != NO_FLAGS or progress.samples == total
+                must_wait_for_result = speedometer.is_due or result.flags != NO_FLAGS or progress.samples == total
                 correct = result.correct
-                if needed and (latest := backend.take_deferred()):
+                if must_wait_for_result and (latest := backend.take_deferred()):
                     progress = progress.add_loss(latest.loss_sum, batch=step)
                     correct += latest.correct
                     result = replace(latest, flags=result.flags | latest.flags)
@@ -270,7 +245,7 @@ class Trainer:
                 # Save a checkpoint, or save it and stop: all ranks at the same step.
                 if result.flags != NO_FLAGS:
                     [all_correct] = backend.all_reduce([own_correct])
-                    self.policy.save(backend, replace(progress, correct=int(all_correct)))
+                    self.checkpoints.save(backend, replace(progress, correct=int(all_correct)))
                 if result.flags.stop:
                     raise StoppedError("with a checkpoint")
                 timer.start()

@@ -1,6 +1,6 @@
 """Validate a network: count the validation images that it classifies correctly.
 
-Every rank counts among its own share of them; the training loop adds the counts up.
+Every rank counts its share of the images; the training loop sums the counts.
 """
 
 from contextlib import closing
@@ -18,7 +18,7 @@ def count_correct_validation(
 ) -> int:
     """Return how many of this rank's validation images the network classifies correctly.
 
-    It gets as many at once as in a step of the training, since the device's memory holds these.
+    Its batches are as large as a training step's, which the device's memory is known to hold.
     """
     batch_size = max(1, global_batch_size // shard.count)
     own = shard.of(np.arange(len(validation.labels)))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from benchmarks.harness.cluster import WHOLE_S, observer, run_cdk, run_in_local_aws, user_with_cluster
+from benchmarks.harness.cluster import AGREEMENT_TIMEOUT_S, observer, run_cdk, run_in_local_aws, user_with_cluster
 from local.run.user import deploy_arguments
 
 SIZES = (2, 8)
@@ -32,7 +32,7 @@ def measure() -> None:
         for size in SIZES:
             if size != SIZES[0]:
                 run_cdk(user, *deploy_arguments(nodes=size))
-            observer(user).await_agreement(WHOLE_S)
+            observer(user).await_agreement(AGREEMENT_TIMEOUT_S)
             time.sleep(SETTLE_S)
             began = time.time()
             time.sleep(WINDOW_S)

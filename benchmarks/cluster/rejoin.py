@@ -10,7 +10,7 @@ import statistics
 import sys
 
 from benchmarks.harness.cluster import (
-    WHOLE_S,
+    AGREEMENT_TIMEOUT_S,
     observer,
     replacement,
     run_in_local_aws,
@@ -31,7 +31,7 @@ KINDS = {"worker": 2, "master": 1}
 
 def measure() -> None:
     with user_with_cluster(nodes=NODES) as user:
-        before = observer(user).await_agreement(WHOLE_S)
+        before = observer(user).await_agreement(AGREEMENT_TIMEOUT_S)
         first_boot = {
             kind: user_data_took(Faults.here().node(before.instances[node_index])) for kind, node_index in KINDS.items()
         }

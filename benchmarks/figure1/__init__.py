@@ -1,1 +1,1 @@
-"""Measure and draw the fifth article's Figure 1."""
+"""Measure and draw Figure 1 of "Distributed Learning with Apache MXNet and Horovod"."""

@@ -8,7 +8,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.figure1._ways import WAYS
+from benchmarks.figure1._methods import METHODS
 
 COLOURS: Final = {
     "one_server": "#b3cde3",
@@ -18,7 +18,7 @@ COLOURS: Final = {
     "ours": "#3a7d44",
 }
 CORES: Final[dict[str, Any]] = {"marker": "D", "markersize": 4, "linestyle": "none", "color": "none", "mec": "black"}
-BYTES_A_WEIGHT: Final = 4
+BYTES_PER_WEIGHT: Final = 4
 WIDTH: Final = 0.86
 """Width of a group of bars; groups are 1 apart."""
 
@@ -36,7 +36,7 @@ def draw(measured: Mapping[str, Any], path: Path) -> None:
         handles, labels = left.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
         figure.suptitle(
-            f"{measured['weights'] / 1e6:.1f} million weights, batch {measured['batch']} a worker, "
+            f"{measured['weights'] / 1e6:.1f} million weights, batch {measured['batch']} per worker, "
             f"links of {measured['mbit']:,} Mbit/s ({measured['machine']}, load {measured['load']}, {measured['date']})"
         )
         figure.savefig(path, format="svg", metadata={"Date": None})
@@ -47,7 +47,7 @@ def limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
 
     It is infinite for one worker.
     """
-    seconds = WAYS[name].models_sent(workers) * measured["weights"] * BYTES_A_WEIGHT * 8 / (measured["mbit"] * 1e6)
+    seconds = METHODS[name].models_sent(workers) * measured["weights"] * BYTES_PER_WEIGHT * 8 / (measured["mbit"] * 1e6)
     images: int = workers * measured["batch"]
     return images / seconds if seconds else float("inf")
 
@@ -63,19 +63,19 @@ def cores_limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
 
 
 def efficiency(measured: Mapping[str, Any], name: str, workers: int) -> float:
-    """Return the share, from 0 to 1, that this way reaches of what the cores allow workers that send nothing."""
+    """Return the share, from 0 to 1, that this method reaches of what the cores allow workers that send nothing."""
     speed: float = measured["images_per_s"][str(workers)][name]
-    return speed / cores_limit(measured, WAYS[name].ideal, workers)
+    return speed / cores_limit(measured, METHODS[name].baseline, workers)
 
 
 def _draw_speeds(axes: Axes, measured: Mapping[str, Any]) -> None:
     rows = measured["images_per_s"]
-    bar = WIDTH / len(WAYS)
+    bar = WIDTH / len(METHODS)
     inner = 0.92 * bar
-    for place, (name, way) in enumerate(WAYS.items()):
+    for place, (name, method) in enumerate(METHODS.items()):
         lefts = [group - WIDTH / 2 + place * bar for group in range(len(rows))]
         heights = [row[name] for row in rows.values()]
-        bars = axes.bar(lefts, heights, inner, align="edge", color=COLOURS[name], label=way.label)
+        bars = axes.bar(lefts, heights, inner, align="edge", color=COLOURS[name], label=method.label)
         axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=1)
         for workers, left in zip(map(int, rows), lefts, strict=True):
             # One worker sends nothing and computes on one core.
@@ -91,7 +91,7 @@ def _draw_speeds(axes: Axes, measured: Mapping[str, Any]) -> None:
 
 def _draw_efficiencies(axes: Axes, measured: Mapping[str, Any]) -> None:
     rows = measured["images_per_s"]
-    for name in WAYS:
+    for name in METHODS:
         shares = [100 * efficiency(measured, name, int(workers)) for workers in rows]
         axes.plot(range(len(rows)), shares, color=COLOURS[name], marker="o")
     axes.set_xticks(range(len(rows)), list(rows))

@@ -1,4 +1,4 @@
-"""Measure a training on a cluster from outside: the speed of its steps, and the processor time of one step."""
+"""Measure a training run on a cluster from outside: the speed of its steps, and the processor time of one step."""
 
 import re
 import subprocess

@@ -1,7 +1,8 @@
-"""Measure how training scales with parameter servers and with all-reduce, as in the fifth article's Figure 1.
+"""Measure how training scales with parameter servers and with all-reduce.
 
+Reproduces Figure 1 of "Distributed Learning with Apache MXNet and Horovod".
 One to four nodes of a local AWS, with links of 1 Gbit/s, train a network with as many weights as the article's
-ResNet-50 (_wide.py) in batches of 32 per worker, by each way of _ways.py. Speed is the images/s of all workers.
+ResNet-50 (_wide.py) in batches of 32 per worker, with each method of _methods.py. Speed is the images/s of all workers.
 Efficiency is the speed over what the nodes' shared cores allow to as many workers that send nothing:
 their processor time for a step, on all cores of the machine. The limit of the links and the processor time with
 everything sent are reported too.
@@ -9,7 +10,7 @@ everything sent are reported too.
     make bench B=figure1                            measure, and draw docs/figures/figure1.svg; as root
     python -m benchmarks.figure1.figure1 --draw     draw it again from docs/figures/figure1.json
 
-Figures are each way's efficiency with four workers.
+Figures are each method's efficiency with four workers.
 """
 
 import argparse
@@ -26,8 +27,8 @@ from typing import Any
 from benchmarks.figure1 import _wide
 from benchmarks.figure1._drawing import draw, efficiency
 from benchmarks.figure1._links import rates, shape
+from benchmarks.figure1._methods import BASELINES, METHODS, NO_BASELINE, TrainingMethod
 from benchmarks.figure1._steps import Steps, follow
-from benchmarks.figure1._ways import ALONE, ITSELF, WAYS, Way
 from benchmarks.harness.cluster import CLUSTER, is_inside, output_inside, user_with_cluster
 from benchmarks.harness.nodes import machine
 from local.faults import Faults
@@ -37,7 +38,7 @@ from local.run.user import User
 WORKERS = (1, 2, 4)
 BATCH = 32
 STEPS = 8
-"""Steps of a training that uses the links."""
+"""Steps of a run that uses the links."""
 STEPS_WITHOUT_LINKS = 16
 """Steps of workers that train independently. They are much shorter, and the workers should overlap in time although
 they do not start together."""
@@ -63,7 +64,7 @@ def main() -> int:
     measured = json.loads(DATA.read_text())
     draw(measured, DRAWING)
     most = max(WORKERS)
-    for name in WAYS:
+    for name in METHODS:
         print(f"figure_1_{name}_{most} {efficiency(measured, name, most):.2f} ratio")
     return 0
 
@@ -80,8 +81,8 @@ def measure(mbit: int) -> dict[str, Any]:
         shape(nodes, mbit=mbit)
         carried = rates(*nodes[:2])
         print(f"{machine()}; two links carry {carried[0]:.0f} and {carried[1]:.0f} Mbit/s at once", file=sys.stderr)
-        # Run all ways of one size in succession: other load on the machine changes slowly.
-        rows = {workers: measure_ways(user, nodes, workers=workers) for workers in WORKERS}
+        # Run all methods of one size in succession: other load on the machine changes slowly.
+        rows = {workers: measure_methods(user, nodes, workers=workers) for workers in WORKERS}
         load = os.getloadavg()[2]
         print(machine(), file=sys.stderr)
     return {
@@ -104,24 +105,26 @@ def measure(mbit: int) -> dict[str, Any]:
     }
 
 
-def measure_ways(user: User, nodes: Sequence[NodeHandle], *, workers: int) -> dict[str, Steps]:
-    """Train by each way."""
+def measure_methods(user: User, nodes: Sequence[NodeHandle], *, workers: int) -> dict[str, Steps]:
+    """Train with each method."""
     found: dict[str, Steps] = {}
-    for name, way in (ALONE | WAYS).items():
-        # With a single worker, two of the ways have one server.
-        same = [other for other in found if (ALONE | WAYS)[other].command(workers) == way.command(workers)]
-        found[name] = found[same[0]] if same else train(user, nodes, way, workers=workers)
+    for name, method in (BASELINES | METHODS).items():
+        # With a single worker, two of the methods have one server.
+        same = [other for other in found if (BASELINES | METHODS)[other].command(workers) == method.command(workers)]
+        found[name] = found[same[0]] if same else train(user, nodes, method, workers=workers)
     return found
 
 
-def train(user: User, nodes: Sequence[NodeHandle], way: Way, *, workers: int) -> Steps:
-    """Train once by one way, on one node per worker."""
-    steps = STEPS if way.models_sent(workers) else STEPS_WITHOUT_LINKS
-    samples = steps * BATCH * (1 if way.ideal == ITSELF else workers)
+def train(user: User, nodes: Sequence[NodeHandle], method: TrainingMethod, *, workers: int) -> Steps:
+    """Train once with one method, on one node per worker."""
+    steps = STEPS if method.models_sent(workers) else STEPS_WITHOUT_LINKS
+    samples = steps * BATCH * (1 if method.baseline == NO_BASELINE else workers)
     image_shape = ",".join(map(str, _wide.IMAGE_SHAPE))
-    # One epoch, without a checkpoint, which would be written during the next training's steps.
+    # One epoch, without a checkpoint, which would be written during the next run's steps.
     options = f"--benchmark 1 --image-shape {image_shape} --num-examples {samples} --batch-size {BATCH} --num-epochs 1"
-    command = f"{way.command(workers)} {options} --lr 0.001 --disp-batches 1 --resume never --model-prefix figure1/net"
+    command = (
+        f"{method.command(workers)} {options} --lr 0.001 --disp-batches 1 --resume never --model-prefix figure1/net"
+    )
     login = shlex.join(["bash", "-lc", f"export OMP_NUM_THREADS=1; {command} 2>&1"])
     began = time.monotonic()
     try:
@@ -136,8 +139,8 @@ def train(user: User, nodes: Sequence[NodeHandle], way: Way, *, workers: int) ->
     except ValueError as error:
         raise SystemExit(f"{command}: {error}") from error
     print(
-        f"{workers} workers, {way.label}: {found.images_per_s:.1f} images/s, {found.cpu_s_per_step:.2f} processor "
-        f"seconds a step; took {time.monotonic() - began:.0f} s",
+        f"{workers} workers, {method.label}: {found.images_per_s:.1f} images/s, {found.cpu_s_per_step:.2f} processor "
+        f"seconds per step; took {time.monotonic() - began:.0f} s",
         file=sys.stderr,
     )
     return found

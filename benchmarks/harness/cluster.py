@@ -17,7 +17,8 @@ from local.faults.nodes import NodeHandle
 from local.run.user import User, deploy_arguments, new_user
 
 CLUSTER = "deeplearning"
-WHOLE_S = 300.0
+AGREEMENT_TIMEOUT_S = 300.0
+"""Longest wait until all nodes agree on the members."""
 RUN_TIMEOUT_S = 1700
 CLOUD_INIT_LOG = "/var/log/cloud-init.log"
 BEGINS = r"Running command \['/var/lib/cloud/instance/scripts/part-001'\]"
@@ -73,12 +74,12 @@ def observer(user: User) -> Observer:
 
 def replacement(user: User, before: Observation, node_index: int) -> Observation:
     """Return what all nodes agree on once another instance has the node index. Raises TimeoutError."""
-    deadline = time.monotonic() + WHOLE_S
+    deadline = time.monotonic() + AGREEMENT_TIMEOUT_S
     while Faults.here().instances(CLUSTER).get(node_index) in (None, before.instances[node_index]):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {WHOLE_S:.0f} s for another instance with index {node_index}")
+            raise TimeoutError(f"waited {AGREEMENT_TIMEOUT_S:.0f} s for another instance with index {node_index}")
         time.sleep(0.2)
-    return observer(user).await_agreement(WHOLE_S, previous=before)
+    return observer(user).await_agreement(AGREEMENT_TIMEOUT_S, previous=before)
 
 
 def user_data_began(node: NodeHandle) -> float:

@@ -81,16 +81,16 @@ def ranks(node: Node) -> Mapping[str, str]:
 
 @dataclass(kw_only=True, slots=True)
 class Contestant:
-    """Run the same command in two workers, and keep their speeds: images/s of both, one figure a round."""
+    """A command that runs in two workers, with their speeds: images/s of both together, one figure per round."""
 
     name: str
     command: Sequence[str]
     work: Work
     environment: Environment = ranks
-    beside: Callable[[Node], Sequence[Mapping[str, str]]] = no_processes
+    extra_processes: Callable[[Node], Sequence[Mapping[str, str]]] = no_processes
     """Returns the environments of a node's extra processes, which do not train: MXNet's servers."""
     speeds: list[float] = field(default_factory=list)
-    whole: list[float] = field(default_factory=list)
+    epoch_speeds: list[float] = field(default_factory=list)
     """Speeds over whole epochs, including the work between two of them. Empty for work of one epoch."""
 
     @property
@@ -98,8 +98,8 @@ class Contestant:
         return max(self.speeds)
 
     @property
-    def best_whole(self) -> float:
-        return max(self.whole)
+    def best_epoch_speed(self) -> float:
+        return max(self.epoch_speeds)
 
     def run(self) -> None:
         """Run one round; count each worker's fastest window, the only one that a busy machine left undisturbed."""
@@ -112,13 +112,13 @@ class Contestant:
             )
         self.speeds.append(sum(map(max, windows)))
         if self.work.epochs > 1:
-            self.whole.append(sum(whole_epochs(lines, self.work) for lines in said))
+            self.epoch_speeds.append(sum(epoch_speed(lines, self.work) for lines in said))
         print(f"  {self.name}: {self.speeds[-1]:.1f} images/s", file=sys.stderr)
 
     def __str__(self) -> str:
         rounds = " ".join(f"{one:.1f}" for one in self.speeds)
-        whole = f"; over whole epochs {self.best_whole:.1f}" if self.whole else ""
-        return f"{self.name}: best {self.best:.1f} images/s; rounds {rounds}{whole}"
+        epochs = f"; over whole epochs {self.best_epoch_speed:.1f}" if self.epoch_speeds else ""
+        return f"{self.name}: best {self.best:.1f} images/s; rounds {rounds}{epochs}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,7 +129,7 @@ class Line:
     text: str
 
 
-def whole_epochs(lines: Sequence[Line], work: Work) -> float:
+def epoch_speed(lines: Sequence[Line], work: Work) -> float:
     """Return a worker's images/s between the last steps of its first and its last epoch."""
     spoken = [line.seconds for line in lines if SPEED.search(line.text)]
     windows = work.windows // work.epochs
@@ -145,7 +145,8 @@ def run_on_both(contestant: Contestant, directory: Path) -> list[list[Line]]:
             own = directory / node.name
             own.mkdir()
             others += [
-                _start(contestant, node, own, extra, stdout=subprocess.DEVNULL) for extra in contestant.beside(node)
+                _start(contestant, node, own, extra, stdout=subprocess.DEVNULL)
+                for extra in contestant.extra_processes(node)
             ]
             workers.append(_start(contestant, node, own, contestant.environment(node), stdout=subprocess.PIPE))
             listeners.append(Thread(target=_listen, args=(workers[-1], lines)))

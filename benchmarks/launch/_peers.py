@@ -15,19 +15,29 @@ CLUSTERSHELL = "ClusterShell==1.10.1"
 PDSH_PACKAGES = ("pdsh", "libgenders0")
 
 
+def fetch_all() -> None:
+    """Fetch all peers into the cache; namespaces cannot reach the internet."""
+    _clush_programs()
+    pdsh_tree()
+
+
 def clush(hosts: str) -> list[str]:
     """Return clush's command line without the command; its default fan-out is 64."""
-    programs = cached_tree("clush", CLUSTERSHELL.partition("==")[2], _build_clush) / "bin"
+    programs = _clush_programs()
     # Name the interpreter, because the script's first line has the path at which the tree was built.
     return [str(programs / "python"), str(programs / "clush"), "-w", hosts]
 
 
+def _clush_programs() -> Path:
+    return cached_tree("clush", CLUSTERSHELL.partition("==")[2], _build_clush) / "bin"
+
+
 def pdsh(hosts: str) -> list[str]:
-    """Return pdsh's command line without the command; needs ``programs`` over /usr. Its default fan-out is 32."""
+    """Return pdsh's command line without the command; needs ``pdsh_tree`` over /usr. Its default fan-out is 32."""
     return ["pdsh", "-R", "ssh", "-w", hosts]
 
 
-def programs() -> Path:
+def pdsh_tree() -> Path:
     """Return the tree of Debian's pdsh for /usr, the only place where it finds its modules."""
     return cached_tree("pdsh", "debian", _unpack_pdsh) / "usr"
 

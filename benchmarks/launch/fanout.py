@@ -2,11 +2,14 @@
 
 ``true`` runs on 32 nodes with a real sshd each (harness/nodes.py), all contestants in turns, from the first node,
 which only we reach without ssh. The peers use ssh as installed; docs/decisions/013 has our options.
-``fanout_cold_32``: our shortest time without an open connection, over that of the best peer (at most 0.5).
-``fanout_warm_32``: our shortest time right after another launch, with its connections (docs/decisions/018), over
-clush's (at most 0.1). ``fanout_lost_64``: the share of lost connections to 64 nodes in 100 rounds (0). Each time comes
-with the processor time per node, here and on the nodes (for open connections only here): on a single machine it decides
-the time, and it alone is reliable when the machine is busy.
+
+- ``fanout_cold_32``: our shortest time without an open connection, over the best peer's. Target: at most 0.5.
+- ``fanout_warm_32``: our shortest time right after another launch, over its open connections (docs/decisions/018),
+  over clush's. Target: at most 0.1.
+- ``fanout_lost_64``: share of lost connections to 64 nodes in 100 rounds. Target: 0.
+
+Each time comes with the processor time per node, here and on the nodes (for open connections only here). On a single
+machine it decides the time, and it alone is reliable when the machine is busy.
 Run by ``make bench B=fanout`` or ``python -m benchmarks.launch.fanout [--rounds N]``, as root.
 """
 
@@ -34,16 +37,17 @@ KEPT_S = 60
 
 @dataclass(kw_only=True, slots=True)
 class FanoutCommand:
-    """Run ``true`` on all nodes in one way, and keep the times."""
+    """A command that runs ``true`` on all nodes, with its times."""
 
     name: str
     command: Sequence[str]
     kept_s: int = 0
     """Seconds for which launch keeps its connections open; 0 for the peers, which cannot."""
     seconds: list[float] = field(default_factory=list)
-    near_s: float = 0.0
-    """Processor time on this side in all rounds."""
-    nodes_s: float = 0.0
+    local_cpu_s: float = 0.0
+    """Processor time of the command on this side in all rounds."""
+    node_cpu_s: float = 0.0
+    """Processor time of the nodes' sessions in all rounds."""
 
     @property
     def best(self) -> float:
@@ -53,11 +57,11 @@ class FanoutCommand:
         """Run one round. Raises CalledProcessError if a node was not reached."""
         if self.kept_s:
             self._call()
-        near, nodes, start = _near_s(), _nodes_s(), time.perf_counter()
+        local, nodes, start = _local_cpu_s(), _node_cpu_s(), time.perf_counter()
         self._call()
         self.seconds.append(time.perf_counter() - start)
-        self.near_s += _near_s() - near
-        self.nodes_s += _nodes_s() - nodes
+        self.local_cpu_s += _local_cpu_s() - local
+        self.node_cpu_s += _node_cpu_s() - nodes
 
     def _call(self) -> None:
         environment = {**os.environ, KEEP_VARIABLE: str(self.kept_s)}
@@ -76,8 +80,8 @@ class FanoutCommand:
         share = 1000 / len(self.seconds) / NODES
         rounds = " ".join(f"{one:.2f}" for one in self.seconds)
         return (
-            f"{self.name}: least {self.best:.2f} s; processor time a node: {self.near_s * share:.0f} ms here, "
-            f"{self.nodes_s * share:.0f} ms there; rounds {rounds}"
+            f"{self.name}: best {self.best:.2f} s; processor time per node: {self.local_cpu_s * share:.0f} ms here, "
+            f"{self.node_cpu_s * share:.0f} ms there; rounds {rounds}"
         )
 
 
@@ -87,13 +91,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--many-rounds", type=int, default=100)
     options = parser.parse_args()
-    _peers.programs(), _peers.clush("")
+    _peers.fetch_all()
     return run_in_namespaces("benchmarks.launch.fanout", lambda: measure(options.rounds, options.many_rounds))
 
 
 def measure(rounds: int, many_rounds: int) -> None:
     """Measure, and print the figures."""
-    with running_nodes(MANY_NODES, programs=_peers.programs()) as everybody:
+    with running_nodes(MANY_NODES, programs=_peers.pdsh_tree()) as everybody:
         print(_peers.versions(), file=sys.stderr)
         hosts_file = everybody.with_name("workers-32")
         hosts_file.write_text("".join(everybody.read_text().splitlines(keepends=True)[:NODES]))
@@ -155,12 +159,12 @@ def lost_connections(hosts_file: Path, rounds: int) -> int:
     return lost
 
 
-def _near_s() -> float:
+def _local_cpu_s() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def _nodes_s() -> float:
+def _node_cpu_s() -> float:
     """Return the processor time of the sessions that every sshd has ended. See proc(5) for the fields."""
     ticks = 0
     for process in Path("/proc").glob("[0-9]*/stat"):

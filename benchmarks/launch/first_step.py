@@ -1,4 +1,4 @@
-"""Measure the time from the launch of a training to its first step, and its parts.
+"""Measure the time from the launch of a training run to its first step, and its parts.
 
 Two nodes with a real sshd each (harness/nodes.py) run ``launch python trainer`` on the digits. A part ends with a
 line of rank 0: PyTorch is loaded and there is a device, the ranks have met and agree, a step is done.
@@ -49,7 +49,7 @@ def measure(rounds: int) -> None:
 
 
 def first_step(hosts_file: Path) -> list[float]:
-    """Run a training; return the seconds from its launch to the end of each part."""
+    """Run a run; return the seconds from its launch to the end of each part."""
     prefix = hosts_file.with_name("checkpoints") / "net"
     trainer = ["python", str(REPOSITORY / "trainer"), *OPTIONS, "--model-prefix", str(prefix)]
     start, ends, said = time.perf_counter(), [], []

@@ -1,10 +1,13 @@
 """Measure how soon files are on all nodes, against parallel rsyncs to each node.
 
 A master and eight nodes run in network namespaces, each with a sshd and 400 Mbit/s in each direction.
-``sync_tree_8``: ``launch --sync-dst-dir DIR true`` with 200 MB in 200 new files, over eight parallel ``rsync -a`` to
-the same nodes (aim: at most 0.6). ``sync_noop_8``: seconds of the same launch again when nothing has changed, its job
-included, over the connections that the first one left open (aim: at most 1 s). They run in turns, the shortest round
-counts, and the files that arrive are compared with those that were sent.
+
+- ``sync_tree_8``: ``launch --sync-dst-dir DIR true`` with 200 MB in 200 new files, over eight parallel ``rsync -a`` to
+  the same nodes. Target: at most 0.6.
+- ``sync_noop_8``: seconds of the same launch when nothing has changed, its job included, over the connections that the
+  first one left open. Target: at most 1.
+
+They run in turns, the shortest round counts, and the files that arrive are compared with those that were sent.
 Run by ``make bench B=sync`` or ``python -m benchmarks.launch.sync [--rounds N]``, as root.
 """
 
@@ -31,8 +34,8 @@ NODES = 8
 RATE = "400mbit"
 FILES, FILE_SIZE = 200, 1_000_000
 SYNC = ("--sync-dst-dir", "copy")
-AGAIN = 4
-"""How often an unchanged sync is timed in a round, each time beside a launch without one."""
+REPEATS = 4
+"""Number of unchanged syncs timed per round, each beside a launch without a sync."""
 MASTER = "master"
 PORT = 22
 TIMEOUT_S = 300
@@ -99,30 +102,36 @@ class Site:
 
 
 def measure(rounds: int) -> None:
-    ours, again, bare, rsync = [], [], [], []
+    ours, unchanged, bare, rsync = [], [], [], []
     with site(Path(os.environ[INSIDE])) as here:
         for _ in range(rounds):
             here.clear()
             ours.append(here.launch(*SYNC))
             here.compare()
-            for _ in range(AGAIN):
-                again.append(here.launch(*SYNC))
+            for _ in range(REPEATS):
+                unchanged.append(here.launch(*SYNC))
                 bare.append(here.launch())
             here.clear()
             rsync.append(here.rsync())
             here.compare()
-    report(ours=ours, rsync=rsync, again=again, bare=bare)
+    report(ours=ours, rsync=rsync, unchanged=unchanged, bare=bare)
 
 
-def report(**figures: list[float]) -> None:
+def report(*, ours: list[float], rsync: list[float], unchanged: list[float], bare: list[float]) -> None:
+    """Print the versions and all times, then the figures."""
     for program in ("rsync", "ssh"):
         said = subprocess.run([program, "-V"], capture_output=True, text=True, check=True)
         print((said.stdout or said.stderr).splitlines()[0], file=sys.stderr)
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    for name, seconds in figures.items():
+    for name, seconds in {
+        "ours": ours,
+        "rsync": rsync,
+        "ours, unchanged files": unchanged,
+        "ours without sync": bare,
+    }.items():
         print(f"{name}: {', '.join(f'{value:.2f}' for value in seconds)} s; load {load}", file=sys.stderr)
-    print(f"sync_tree_{NODES} {min(figures['ours']) / min(figures['rsync']):.2f} ratio")
-    print(f"sync_noop_{NODES} {min(figures['again']):.2f} s")
+    print(f"sync_tree_{NODES} {min(ours) / min(rsync):.2f} ratio")
+    print(f"sync_noop_{NODES} {min(unchanged):.2f} s")
 
 
 @contextmanager

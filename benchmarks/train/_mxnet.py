@@ -8,10 +8,10 @@ from pathlib import Path
 
 from benchmarks.harness.pair import INTERFACE, NODES, PORT, Contestant, Node
 from benchmarks.harness.work import WORK
-from bootstrap.frameworks.recipe import MXNET
+from bootstrap.engines.recipe import MXNET
 from local.cache import cached_tree, recipe_hash
 
-REQUIREMENTS = Path(__file__).parents[2] / "bootstrap" / "frameworks" / f"{MXNET}.txt"
+REQUIREMENTS = Path(__file__).parents[2] / "bootstrap" / "engines" / f"{MXNET}.txt"
 """The same packages as on a cluster's nodes."""
 
 
@@ -29,12 +29,14 @@ def mxnet(network: str) -> Contestant:
     def worker(node: Node) -> Mapping[str, str]:
         return {**everybody, "DMLC_ROLE": "worker"}
 
-    def beside(node: Node) -> list[Mapping[str, str]]:
+    def servers(node: Node) -> list[Mapping[str, str]]:
         roles = ["server"] if node.rank else ["scheduler", "server"]
         return [{**everybody, "DMLC_ROLE": role} for role in roles]
 
     command = [str(environment() / "bin/python"), "-m", "benchmarks.train._bare_mxnet", network]
-    return Contestant(name=f"{network} MXNet", command=command, work=WORK[network], environment=worker, beside=beside)
+    return Contestant(
+        name=f"{network} MXNet", command=command, work=WORK[network], environment=worker, extra_processes=servers
+    )
 
 
 def environment() -> Path:

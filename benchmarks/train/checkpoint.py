@@ -3,7 +3,7 @@
 Training stops while the loop takes a checkpoint, and before the next update until the weights are copied. The peer is
 ``torch.save`` of the same weights and momentum into the same directory; it returns before the data is on the disk, ours
 is on the disk in the end. ``checkpoint_stall`` is our time over the peer's for ResNet-50, the largest network, and
-``checkpoint_stall_lenet`` for the smallest (at most 0.05).
+``checkpoint_stall_lenet`` for the smallest. Target of both: at most 0.05.
 
 A save costs more than that: copying and writing share processor and memory with the steps beside them.
 ``checkpoint_cost`` and ``checkpoint_cost_lenet`` are all the seconds that a save takes from the training, over those of
@@ -42,19 +42,21 @@ CONFIGS = {
     "_lenet": TrainConfig(network="lenet", dataset="synthetic"),
 }
 BATCH_SIZE = 2
-LEAST_STEPS = 2
-"""Least number of steps to compare, even if a checkpoint is written within fewer."""
+MIN_STEPS = 2
+"""Smallest number of steps to compare, even if a checkpoint is written within fewer."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Rounds:
     """Hold the seconds of each round."""
 
-    held: list[float] = field(default_factory=list)
-    torch_save: list[float] = field(default_factory=list)
-    cost: list[float] = field(default_factory=list)
-    """Extra time of the steps beside a save."""
-    step: list[float] = field(default_factory=list)
+    stall_s: list[float] = field(default_factory=list)
+    """Time for which a save stops training."""
+    torch_save_s: list[float] = field(default_factory=list)
+    total_cost_s: list[float] = field(default_factory=list)
+    """Extra time of the steps beside a save, the stall included."""
+    step_s: list[float] = field(default_factory=list)
+    """Time of a step without a save."""
 
 
 def main() -> int:
@@ -68,15 +70,15 @@ def main() -> int:
         with TemporaryDirectory() as directory:
             rounds = measure(config, Path(directory), options.rounds)
         for what, seconds in (
-            ("held", rounds.held),
-            ("cost", rounds.cost),
-            ("torch.save", rounds.torch_save),
-            ("step", rounds.step),
+            ("stall", rounds.stall_s),
+            ("total cost", rounds.total_cost_s),
+            ("torch.save", rounds.torch_save_s),
+            ("step", rounds.step_s),
         ):
             print(f"{config.network} {what}: {' '.join(f'{1000 * one:.2f}' for one in seconds)} ms", file=sys.stderr)
-        peer = statistics.median(rounds.torch_save)
-        figures.append(f"checkpoint_stall{name} {statistics.median(rounds.held) / peer:.3f} ratio")
-        figures.append(f"checkpoint_cost{name} {statistics.median(rounds.cost) / peer:.2f} ratio")
+        peer_s = statistics.median(rounds.torch_save_s)
+        figures.append(f"checkpoint_stall{name} {statistics.median(rounds.stall_s) / peer_s:.3f} ratio")
+        figures.append(f"checkpoint_cost{name} {statistics.median(rounds.total_cost_s) / peer_s:.2f} ratio")
     print("\n".join(figures))
     return 0
 
@@ -87,32 +89,32 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
     store = CheckpointStore(str(directory / "net"))
     checkpoints = CheckpointManager(config, shard=Shard(), store=store)
     rounds = Rounds()
-    steps = LEAST_STEPS
+    steps = MIN_STEPS
     # The first round loads libraries, allocates memory, and finds how many steps a write takes.
     for number in range(count + 1):
         start = time.perf_counter()
         checkpoints.save(backend, Progress(started=1.0, epoch=number))
-        held = time.perf_counter() - start
+        stall_s = time.perf_counter() - start
         compute_gradients(backend, config)
         start = time.perf_counter()
         backend.wait_for_snapshot()
-        held += time.perf_counter() - start
+        stall_s += time.perf_counter() - start
         backend.update(samples=BATCH_SIZE)
         store.wait()
-        alone = statistics.mean(step(backend, config) for _ in range(steps))
+        step_s = statistics.mean(run_step(backend, config) for _ in range(steps))
         start, steps = time.perf_counter(), 0
         checkpoints.save(backend, Progress(started=2.0, epoch=number))
-        while store.is_writing or steps < LEAST_STEPS:
-            step(backend, config)
+        while store.is_writing or steps < MIN_STEPS:
+            run_step(backend, config)
             steps += 1
-        cost = time.perf_counter() - start - steps * alone
+        total_cost_s = time.perf_counter() - start - steps * step_s
         store.wait()
-        took = save_with_torch(backend, directory / "peer.pt")
+        torch_save_s = save_with_torch(backend, directory / "peer.pt")
         if number:
-            rounds.held.append(held)
-            rounds.cost.append(cost)
-            rounds.torch_save.append(took)
-            rounds.step.append(alone)
+            rounds.stall_s.append(stall_s)
+            rounds.total_cost_s.append(total_cost_s)
+            rounds.torch_save_s.append(torch_save_s)
+            rounds.step_s.append(step_s)
     return rounds
 
 
@@ -128,8 +130,8 @@ def save_with_torch(backend: TorchBackend, path: Path) -> float:
     return took
 
 
-def step(backend: TorchBackend, config: TrainConfig) -> float:
-    """Make a step; return the seconds it took."""
+def run_step(backend: TorchBackend, config: TrainConfig) -> float:
+    """Run a step; return the seconds it took."""
     start = time.perf_counter()
     compute_gradients(backend, config)
     backend.update(samples=BATCH_SIZE)

@@ -1,7 +1,7 @@
 """Measure which default of --last-batch trains better: does an epoch's small last batch help or harm?
 
 ResNet-20 learns 512 of the digits and a few more, in batches of 128: the last batch of an epoch is that tail, or it is
-dropped (the next epoch has another order, so that no digit is left out for good). Each training is made with two seeds,
+dropped (the next epoch has another order, so that no digit is left out for good). Each run is repeated with two seeds,
 and both ways make the same number of epochs. The figures are the validation accuracies, dropped over kept:
 
 ``last_batch_RATE`` is their mean over tails of 1, 16 and 64 samples at the learning rates 0.1 and 0.8, and
@@ -23,10 +23,10 @@ from trainer.data.samples import DataSet, InMemory
 from trainer.data.sampling import Shard
 from trainer.distributed.world import World
 from trainer.torch.connect import create
-from trainer.train import train
+from trainer.train import Trainer
 
 SHAPE = (1, 8, 8)
-BATCH, WHOLE = 128, 4
+BATCH, FULL_BATCHES = 128, 4
 TAILS = (1, 16, 64)
 RATES = (0.1, 0.8)
 SEEDS = (0, 1)
@@ -50,14 +50,14 @@ def learn(data: DataSet, *, last_batch: str, rate: float, seed: int) -> tuple[fl
         seed=seed,
         last_batch=last_batch,
     )
-    [*_, last] = train(
-        create(config, world=World(), shard=Shard(), learning_rate=rate),
-        data,
+    [*_, last] = Trainer(
+        backend=create(config, world=World(), shard=Shard(), learning_rate=rate),
+        data=data,
         config=config,
         shard=Shard(),
         global_batch_size=BATCH,
-        policy=CheckpointManager(config, shard=Shard(), store=None),
-    )
+        checkpoints=CheckpointManager(config, shard=Shard(), store=None),
+    ).train()
     return last.loss, last.validation_accuracy
 
 
@@ -69,7 +69,7 @@ def main() -> None:
     for rate in RATES:
         ratios = []
         for tail in TAILS:
-            data = cut(digits, WHOLE * BATCH + tail)
+            data = cut(digits, FULL_BATCHES * BATCH + tail)
             found = {
                 way: [learn(data, last_batch=way, rate=rate, seed=seed) for seed in SEEDS] for way in ("keep", "drop")
             }

@@ -46,7 +46,7 @@ def measure(rounds: int, networks: list[str]) -> list[str]:
         compare([ours, bare, other], rounds=rounds)
         for name, peer in ((f"overhead_{network}", bare), (f"vs_mxnet_{network}", other)):
             figures.append(f"{name} {ours.best / peer.best:.2f} ratio")
-            figures.append(f"{name}_epochs {ours.best_whole / peer.best_whole:.2f} ratio")
+            figures.append(f"{name}_epochs {ours.best_epoch_speed / peer.best_epoch_speed:.2f} ratio")
     return figures
 
 

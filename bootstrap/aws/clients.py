@@ -1,7 +1,7 @@
 """Create the clients of the AWS services, with retries and timeouts that suit an agent."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import boto3
 from botocore.config import Config
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_logs import CloudWatchLogsClient
 
-    from bootstrap.frameworks.archive import S3
+    from bootstrap.engines.archive import S3
 
 DEFAULT: Final = Config(retries={"mode": "adaptive", "total_max_attempts": 3}, connect_timeout=5, read_timeout=10)
 """Retries and timeouts of most services."""
 SHORT: Final = Config(retries={"mode": "adaptive", "total_max_attempts": 3}, connect_timeout=2, read_timeout=4)
 """Shorter timeouts for the table: it answers in milliseconds, and must not delay a draining node by half a minute."""
 ONE_ATTEMPT: Final = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=2, read_timeout=5)
-"""One attempt, for a service that the agent can do without."""
+"""One attempt, for a service that the agent does not depend on."""
 
 
 class Clients:
@@ -39,6 +39,16 @@ class Clients:
     def cloudformation(self) -> "CloudFormationClient":
         """Return the client of the stack."""
         return self._session.client("cloudformation", config=DEFAULT)
+
+    @cached_property
+    def stack_reader(self) -> "CloudFormationClient":
+        """Return a client of the stack that does not insist, for a question that can wait."""
+        return self._session.client("cloudformation", config=ONE_ATTEMPT)
+
+    @cached_property
+    def fsx(self) -> Any:
+        """Return the client of FSx; only the master of a cluster with Lustre uses it."""
+        return self._session.client("fsx", config=ONE_ATTEMPT)
 
     @cached_property
     def autoscaling(self) -> "AutoScalingClient":

@@ -30,7 +30,7 @@ QUEUE_LINES: Final = 1_000
 RETRY_S: Final = 30.0
 BATCH_LINES: Final = 100
 LINE_CHARACTERS: Final = 2_000
-"""Longest line. A batch of such lines fits into PutLogEvents' 1 MiB even at four bytes a character."""
+"""Longest line. A batch of such lines fits into PutLogEvents' 1 MiB even at four bytes per character."""
 
 
 def set_up_logging(file: Path) -> "LogShipper":

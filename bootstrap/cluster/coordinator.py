@@ -49,6 +49,7 @@ class Coordinator:
         remembered: Membership = EMPTY,
         random_step: Callable[[], int] = lambda: RANDOM.randint(1, LARGEST_STEP),
         monotonic: Callable[[], float] = time.monotonic,
+        shared_storage: Callable[[], str] = lambda: "",
     ) -> None:
         self._config = config
         self._instance_id = instance_id
@@ -57,6 +58,7 @@ class Coordinator:
         self._ec2_cache = Ec2Cache(ec2)
         self._last = remembered
         self._random_step = random_step
+        self._shared_storage = shared_storage
         self._rate_limit = RecordRateLimit(monotonic)
         self.arriving: frozenset[str] = frozenset()
         """Instances that the last pass found in the groups but not among the members."""
@@ -84,6 +86,7 @@ class Coordinator:
             nodes=[*self._nodes(grouped, instances, base), *_stray_nodes(strays, instances)],
             gone={name for name, instance in instances.items() if instance.ended}
             | {member.instance_id for member in strays if self._ec2_cache.gone(member.instance_id)},
+            shared_storage=self._shared_storage(),
         )
         self.arriving = frozenset(grouped.keys() - {member.instance_id for member in wanted.members})
         if stored.flaw is None and replace(wanted, generation=current.generation) == current and current.generation:
@@ -168,6 +171,7 @@ def _candidates(
                 host_key=record.host_key,
                 ssh_key=record.ssh_key if group.node_type == MASTER else "",
                 draining=draining or record.draining,
+                mount=record.mount,
             )
         elif member is not None:
             node = _without_record(member, instances)

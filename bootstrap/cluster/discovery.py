@@ -72,7 +72,7 @@ def describe_groups(client: "AutoScalingClient", *, cluster_name: str) -> list[G
 
 
 def describe_instances(client: "EC2Client", instance_ids: Collection[str]) -> dict[str, Instance]:
-    """Describe the instances that EC2 knows, by ID. It filters, since a list of IDs must not contain unknown ones."""
+    """Describe the instances that EC2 knows, by ID. Uses a filter: InstanceIds fails if any ID is unknown."""
     found = {}
     for chunk in _chunks(sorted(instance_ids), FILTER_VALUES):
         pages = client.get_paginator("describe_instances").paginate(

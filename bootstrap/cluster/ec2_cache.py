@@ -1,4 +1,4 @@
-"""Cache what EC2 says about the instances of the cluster, so that not every pass has to ask."""
+"""Cache EC2's description of the cluster's instances, so that not every pass calls EC2."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 REFRESH_PASSES: Final = 3
-"""Passes after which EC2 is asked even if nothing has changed: it knows of a crash before Auto Scaling does."""
+"""Passes after which EC2 is called even if nothing has changed: it knows of a crash before Auto Scaling does."""
 ABSENT_ANSWERS: Final = 10
 """Answers in a row without an instance before it counts as gone: EC2's API is eventually consistent."""
 
@@ -37,7 +37,7 @@ class Ec2Cache:
         return self._found
 
     def gone(self, instance_id: str) -> bool:
-        """Return whether an instance that no group has will certainly never be a member again."""
+        """Return whether an instance without a group can never be a member again."""
         instance = self._found.get(instance_id)
         return self._absent[instance_id] >= ABSENT_ANSWERS if instance is None else instance.gone
 

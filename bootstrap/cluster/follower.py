@@ -18,15 +18,15 @@ class Follower:
         self._table = table
         self._turn = turn
         self._monotonic = monotonic
-        self.turn_in = 0.0
+        self.seconds_until_turn = 0.0
         """Seconds until this node's turn to read a change that all nodes noticed at once."""
         self.flaw: str | None = None
-        """Return the fault in the table's present records, or None. The master rewrites bad ones."""
+        """Why the table's records cannot be used, or None. The master rewrites bad records."""
 
     def read(self, known: Membership) -> Membership:
         """Return the current membership, or ``known`` if there is no newer one to read."""
         last, self.flaw = self.flaw, None
-        self.turn_in = 0.0
+        self.seconds_until_turn = 0.0
         try:
             return known if self._generation() == known.generation else self._read_in_turn(known)
         except RecordError as error:
@@ -38,8 +38,8 @@ class Follower:
 
     def _read_in_turn(self, known: Membership) -> Membership:
         now = self._monotonic()
-        self.turn_in = self._turn.seconds_until_turn(known.desired_nodes, now=now)
-        if self.turn_in > 0:
+        self.seconds_until_turn = self._turn.seconds_until_turn(known.desired_nodes, now=now)
+        if self.seconds_until_turn > 0:
             return known
         found = self._table.read_membership()
         self._turn.taken(now=now)

@@ -21,6 +21,8 @@ class Node:
     """Public half of the cluster's key; empty on a worker."""
     draining: bool = False
     """The node is about to end or in standby: no list names it, but it keeps its index until it is gone."""
+    mount: str = ""
+    """State of the shared directory; empty without shared storage."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,13 +52,15 @@ class Membership:
     """Sum of the Auto Scaling groups' DesiredCapacity, the master included."""
     members: tuple[Member, ...]
     """In index order."""
+    shared_storage: str = ""
+    """File system to mount on every node; empty while there is none."""
 
     @property
     def present(self) -> tuple[Member, ...]:
         """Return the members that the lists name: those that do not drain."""
         return tuple(member for member in self.members if not member.draining)
 
-    def has(self, min_nodes: int | None) -> bool:
+    def has_at_least(self, min_nodes: int | None) -> bool:
         """Return whether at least ``min_nodes`` members are present; None stands for all desired nodes."""
         return len(self.present) >= (self.desired_nodes if min_nodes is None else min_nodes)
 
@@ -79,12 +83,17 @@ EMPTY = Membership(generation=0, desired_nodes=0, members=())
 
 
 def next_membership(
-    current: Membership, *, desired_nodes: int, nodes: Sequence[Node], gone: Collection[str]
+    current: Membership, *, desired_nodes: int, nodes: Sequence[Node], gone: Collection[str], shared_storage: str = ""
 ) -> Membership:
     """Return the next membership, or ``current`` itself if nothing changes."""
     desired_nodes = min(desired_nodes, MOST_NODES)
     members = assign_node_indexes(current.members, desired_nodes=desired_nodes, nodes=nodes, gone=gone)
-    wanted = replace(current, desired_nodes=desired_nodes, members=members)
+    wanted = replace(
+        current,
+        desired_nodes=desired_nodes,
+        members=members,
+        shared_storage=shared_storage or current.shared_storage,
+    )
     if wanted == current and current.generation > 0:
         return current
     return replace(wanted, generation=generation_after(current.generation))
@@ -146,4 +155,12 @@ def _lowest_free(by_index: Collection[int], node_type: NodeType, *, desired_node
 
 def members_to_json(members: Iterable[Member]) -> str:
     """Render the members as JSON, as the table stores them."""
-    return json.dumps([asdict(member) for member in members], separators=(",", ":"))
+    return json.dumps([member_row(member) for member in members], separators=(",", ":"))
+
+
+def member_row(member: Member) -> dict[str, object]:
+    """Return a member as records and the state file have it: without the shared directory's state if it has none."""
+    row = asdict(member)
+    if not member.mount:
+        del row["mount"]
+    return row

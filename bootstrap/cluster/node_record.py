@@ -20,7 +20,7 @@ class NodeRecordWriter:
         self._not_before = 0.0
 
     def is_due(self, record: NodeRecord, membership: Membership) -> bool:
-        """Return whether to write the record: it is new, or the membership says something else of this node.
+        """Return whether to write the record: it is new, or the membership differs from it.
 
         The table may have lost the record, or another process with this node's role may have replaced it.
         """
@@ -38,5 +38,5 @@ class NodeRecordWriter:
 
 def _agrees(record: NodeRecord, membership: Membership) -> bool:
     member = membership.member(record.instance_id)
-    published = (record.host_key, record.ssh_key, record.draining)
-    return member is not None and (member.host_key, member.ssh_key, member.draining) == published
+    published = (record.host_key, record.ssh_key, record.draining, record.mount)
+    return member is not None and (member.host_key, member.ssh_key, member.draining, member.mount) == published

@@ -27,9 +27,9 @@ class PollInterval:
         return EAGER_RECONCILE_S if eager else STEADY_RECONCILE_S
 
 
-READ_UNITS_A_SECOND: Final = 2000.0
-"""Read units a second that all agents together may use for the item with the members: two thirds of the 3,000 that
-DynamoDB serves from a partition. The same partition may hold the generation, which all nodes poll, and the records,
+READ_UNITS_PER_SECOND: Final = 2000.0
+"""Read units per second that all agents together may use for the item with the members: two thirds of the 3,000 that
+DynamoDB serves per partition. The same partition may hold the generation, which all nodes poll, and the records,
 which the master reads (Amazon DynamoDB Developer Guide, "Designing partition keys to distribute your workload")."""
 READ_UNIT_BYTES: Final = 4096
 """Bytes of a consistent read that one read unit covers."""
@@ -42,7 +42,7 @@ SHORTEST_ROUND_S: Final = 1.0
 def round_s(nodes: int) -> float:
     """Return the seconds that this many agents need to read in turn; 0 if they need no turns."""
     units = math.ceil(nodes * MEMBER_BYTES / READ_UNIT_BYTES)
-    needed = nodes * units / READ_UNITS_A_SECOND
+    needed = nodes * units / READ_UNITS_PER_SECOND
     return needed if needed >= SHORTEST_ROUND_S else 0.0
 
 

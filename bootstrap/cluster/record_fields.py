@@ -6,6 +6,7 @@ character, except the one space in a key. The functions are pure.
 
 import base64
 import binascii
+import json
 import re
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
@@ -15,21 +16,30 @@ from bootstrap.contract import (
     DRAINING_FIELD,
     INSTANCE_ID_FIELD,
     MOST_WORKERS,
+    MOUNT_FIELD,
+    MOUNT_STATES,
     NODE_INDEX_FIELD,
     NODE_TYPE_FIELD,
     NODE_TYPES,
     SHA256_FIELD,
+    SHARED_STORAGE_FIELD,
     NodeType,
 )
 
 MOST_NODES: Final = 1 + MOST_WORKERS
 MOST_NETWORKS: Final = 8
+LONGEST_RECORD: Final = 1024 * 1024
+"""Largest record in characters: a DynamoDB item has at most 400 KB, and the state file adds indentation."""
+LONGEST_INTEGER: Final = 16
+"""Largest number of digits: Python 3.10 takes seconds to parse an integer of 400,000."""
 LONGEST_SHOWN: Final = 60
 """Longest value in a message, in characters."""
 
 INSTANCE_ID: Final = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 KEY: Final = re.compile(r"ssh-ed25519 ([A-Za-z0-9+/]{68})")
 SHA256: Final = re.compile(r"[0-9a-f]{64}")
+SHARED_STORAGE: Final = re.compile(r"(efs|lustre):(fs-(?:[0-9a-f]{8}|[0-9a-f]{17}))(?::([A-Za-z0-9_-]{1,8}))?")
+"""Kind, ID and Lustre mount name of a file system (``LustreFileSystemMountName`` in the Amazon FSx API Reference)."""
 KEY_HEADER: Final = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
 """First bytes of a public key's 51: the type, and the length of the rest (RFC 8709, RFC 4251)."""
 
@@ -106,11 +116,42 @@ def check_sha256(value: object) -> str:
     return value
 
 
+def check_shared_storage(value: object) -> str:
+    """Return the file system to mount on every node, or nothing."""
+    match = SHARED_STORAGE.fullmatch(value) if isinstance(value, str) else None
+    if value != "" and (match is None or (match[1] == "lustre") != bool(match[3])):
+        raise RecordError(f"{SHARED_STORAGE_FIELD} must be efs:ID or lustre:ID:MOUNT_NAME, got {shown(value)}")
+    return str(value)
+
+
+def check_mount(value: object) -> str:
+    """Return the state of a node's shared directory, or nothing."""
+    if value not in ("", *MOUNT_STATES):
+        raise RecordError(f"{MOUNT_FIELD} must be one of {', '.join(MOUNT_STATES)}, got {shown(value)}")
+    return str(value)
+
+
 def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
         return b""
+
+
+def parse_json(name: str, text: str) -> object:
+    """Parse JSON of any origin; ``name`` is for the message."""
+    if len(text) > LONGEST_RECORD:
+        raise RecordError(f"{name} must have at most {LONGEST_RECORD} characters, got {len(text)}")
+    try:
+        return json.loads(text, parse_int=_bounded)
+    except (ValueError, RecursionError):
+        raise RecordError(f"{name} must be JSON, got {shown(text)}") from None
+
+
+def _bounded(digits: str) -> int:
+    if len(digits) > LONGEST_INTEGER:
+        raise ValueError(f"integer must have at most {LONGEST_INTEGER} digits, got {len(digits)}")
+    return int(digits)
 
 
 def shown(value: object) -> str:

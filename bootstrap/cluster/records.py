@@ -7,7 +7,6 @@ writes on every node. Agents, the launcher and dlcluster therefore read records 
 The functions are pure and raise RecordError. They ignore keys that a newer agent has added.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from bootstrap.cluster.record_fields import (
+    LONGEST_INTEGER,
     MOST_NODES,
     Networks,
     RecordError,
@@ -22,9 +22,12 @@ from bootstrap.cluster.record_fields import (
     check_flag,
     check_instance_id,
     check_key,
+    check_mount,
     check_node_index,
     check_node_type,
     check_sha256,
+    check_shared_storage,
+    parse_json,
     shown,
 )
 from bootstrap.contract import (
@@ -37,10 +40,12 @@ from bootstrap.contract import (
     INSTANCE_ID_FIELD,
     MASTER,
     MEMBERS_FIELD,
+    MOUNT_FIELD,
     NODE_INDEX_FIELD,
     NODE_TYPE_FIELD,
     RECORD_VERSION,
     SHA256_FIELD,
+    SHARED_STORAGE_FIELD,
     SSH_KEY_FIELD,
     TABLE_KEY,
     VERSION_FIELD,
@@ -48,10 +53,6 @@ from bootstrap.contract import (
 )
 
 MOST_GENERATION: Final = 10**15
-LONGEST_RECORD: Final = 1024 * 1024
-"""Largest record in characters: a DynamoDB item has at most 400 KB, and the state file adds indentation."""
-LONGEST_INTEGER: Final = 16
-"""Largest number of digits: Python 3.10 takes seconds to parse an integer of 400,000."""
 
 Item = Mapping[str, Mapping[str, Any]]
 """An item as DynamoDB's API returns it."""
@@ -69,6 +70,8 @@ class MemberRecord:
     ssh_key: str
     """Public half of the cluster's key; empty on a worker."""
     draining: bool
+    mount: str = ""
+    """State of the shared directory; empty without shared storage."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +81,8 @@ class MembershipRecord:
     generation: int
     desired_nodes: int
     members: tuple[MemberRecord, ...]
+    shared_storage: str = ""
+    """File system to mount on every node; empty while there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,12 +110,15 @@ class NodeRecord:
     """True if the node has a termination notice."""
     ssh_key: str = ""
     """Public half of the cluster's key; empty on a worker."""
+    mount: str = ""
+    """State of the shared directory; empty without shared storage."""
 
     def __post_init__(self) -> None:
         # Every node writes these keys into its known hosts and authorized keys.
         check_key(self.host_key, f"{HOST_KEY_FIELD} of {shown(self.record_id)}")
         if self.ssh_key:
             check_key(self.ssh_key, f"{SSH_KEY_FIELD} of {shown(self.record_id)}")
+        check_mount(self.mount)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,6 +145,7 @@ def parse_membership(item: Item, networks: Networks) -> MembershipRecord:
         generation=parse_generation(item),
         desired_nodes=_number(item, DESIRED_NODES_FIELD, least=0, most=MOST_NODES),
         members=parse_members(_rows(item), networks),
+        shared_storage=check_shared_storage(_optional(item, SHARED_STORAGE_FIELD)),
     )
 
 
@@ -149,7 +158,8 @@ def parse_node(item: Item) -> NodeRecord:
         node_type=check_node_type(_attribute(item, NODE_TYPE_FIELD, "S")),
         host_key=_attribute(item, HOST_KEY_FIELD, "S"),
         draining=_attribute(item, DRAINING_FIELD, "BOOL") if DRAINING_FIELD in item else False,
-        ssh_key=_attribute(item, SSH_KEY_FIELD, "S") if SSH_KEY_FIELD in item else "",
+        ssh_key=_optional(item, SSH_KEY_FIELD),
+        mount=_optional(item, MOUNT_FIELD),
     )
 
 
@@ -164,7 +174,7 @@ def parse_environment(item: Item) -> EnvironmentRecord:
 
 def parse_state(text: str, networks: Networks | None) -> StateRecord:
     """Parse a node's state file. Without networks, accept any address: root wrote the file from a checked record."""
-    values = _json("state", text)
+    values = parse_json("state", text)
     if not isinstance(values, dict):
         raise RecordError(f"state must be a JSON object, got {shown(values)}")
     state = cast("dict[str, object]", values)
@@ -206,6 +216,7 @@ def parse_member(row: object, networks: Networks | None) -> MemberRecord:
         host_key=check_key(values.get(HOST_KEY_FIELD), HOST_KEY_FIELD),
         ssh_key=check_key(key, SSH_KEY_FIELD) if (key := values.get(SSH_KEY_FIELD, "")) != "" else "",
         draining=check_flag(values.get(DRAINING_FIELD, False)),
+        mount=check_mount(values.get(MOUNT_FIELD, "")),
     )
     if (member.node_index == 1) != (member.node_type == MASTER):
         raise RecordError(
@@ -256,6 +267,11 @@ def _attribute(item: Item, name: str, kind: str) -> Any:
     return value
 
 
+def _optional(item: Item, name: str) -> str:
+    """Return a text; empty if the record has none."""
+    return str(_attribute(item, name, "S")) if name in item else ""
+
+
 def _number(item: Item, name: str, *, least: int, most: int) -> int:
     text = _attribute(item, name, "N")
     number = int(text) if re.fullmatch(rf"[0-9]{{1,{LONGEST_INTEGER}}}", text) else -1
@@ -265,22 +281,7 @@ def _number(item: Item, name: str, *, least: int, most: int) -> int:
 
 
 def _rows(item: Item) -> object:
-    return _json(MEMBERS_FIELD, _attribute(item, MEMBERS_FIELD, "S"))
-
-
-def _json(name: str, text: str) -> object:
-    if len(text) > LONGEST_RECORD:
-        raise RecordError(f"{name} must have at most {LONGEST_RECORD} characters, got {len(text)}")
-    try:
-        return json.loads(text, parse_int=_bounded)
-    except (ValueError, RecursionError):
-        raise RecordError(f"{name} must be JSON, got {shown(text)}") from None
-
-
-def _bounded(digits: str) -> int:
-    if len(digits) > LONGEST_INTEGER:
-        raise ValueError(f"integer must have at most {LONGEST_INTEGER} digits, got {len(digits)}")
-    return int(digits)
+    return parse_json(MEMBERS_FIELD, _attribute(item, MEMBERS_FIELD, "S"))
 
 
 def _check_unique(name: str, values: Iterable[Hashable]) -> None:

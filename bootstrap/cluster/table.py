@@ -27,8 +27,10 @@ from bootstrap.contract import (
     INSTANCE_ID_FIELD,
     MEMBERS_FIELD,
     MEMBERSHIP_ID,
+    MOUNT_FIELD,
     NODE_TYPE_FIELD,
     RECORD_VERSION,
+    SHARED_STORAGE_FIELD,
     SSH_KEY_FIELD,
     TABLE_KEY,
     VERSION_FIELD,
@@ -56,6 +58,7 @@ NODE_FIELDS: Final = {
             HOST_KEY_FIELD,
             DRAINING_FIELD,
             SSH_KEY_FIELD,
+            MOUNT_FIELD,
         )
     )
 }
@@ -145,6 +148,7 @@ class Table:
             **generation,
             DESIRED_NODES_FIELD: {"N": str(new.desired_nodes)},
             MEMBERS_FIELD: {"S": members_to_json(new.members)},
+            **_if_any(SHARED_STORAGE_FIELD, new.shared_storage),
         }
         puts = [self._put(MEMBERSHIP_ID, membership, old.condition), self._put(GENERATION_ID, generation)]
         try:
@@ -182,6 +186,7 @@ class Table:
             HOST_KEY_FIELD: {"S": record.host_key},
             DRAINING_FIELD: {"BOOL": record.draining},
             SSH_KEY_FIELD: {"S": record.ssh_key},
+            **_if_any(MOUNT_FIELD, record.mount),
         }
         self._write(lambda: self._client.put_item(TableName=self._name, Item=item))
 
@@ -233,6 +238,10 @@ class Table:
         }
 
 
+def _if_any(name: str, text: str) -> Item:
+    return {name: {"S": text}} if text else {}
+
+
 def _codes(error: ClientError) -> set[str]:
     """Return why a call failed: the reasons of a cancelled transaction, or else the error's code."""
     reasons = {str(each.get("Code")) for each in error.response.get("CancellationReasons", [])} - {"None"}
@@ -259,6 +268,7 @@ def _membership(item: Item, networks: Networks) -> Membership:
         generation=record.generation,
         desired_nodes=record.desired_nodes,
         members=tuple(map(Member.of, record.members)),
+        shared_storage=record.shared_storage,
     )
 
 

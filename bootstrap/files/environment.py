@@ -1,32 +1,83 @@
-"""Render the ``DEEPLEARNING_*`` variables for login shells, for PAM sessions and for systemd."""
+"""Define the ``DEEPLEARNING_*`` variables, and render them for login shells, PAM sessions and systemd.
+
+A new variable is one row of VARIABLES: the nodes write it and docs/reference/variables.md describes it. The contract
+has only the names that other packages read.
+"""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from bootstrap.contract import (
     BUCKET_VARIABLE,
+    EFS_MOUNT_VARIABLE,
     GPU_COUNT_VARIABLE,
-    INSTANCE_ID_VARIABLE,
-    SCRATCH_VARIABLE,
+    KEEP_VARIABLE,
     WORKERS_COUNT_VARIABLE,
     WORKERS_FILE,
     WORKERS_PATH_VARIABLE,
 )
 
 
-def variables(
-    *, workers_count: int, gpu_count: int, bucket: str, instance_id: str, scratch: str | None
-) -> dict[str, str]:
-    """Return the variables that every process on a node sees; ``scratch`` is None on a node without local disks."""
-    values = {
-        WORKERS_PATH_VARIABLE: WORKERS_FILE,
-        # Counts the master, as deeplearning-cfn did; the setting worker_count does not.
-        WORKERS_COUNT_VARIABLE: str(workers_count),
-        GPU_COUNT_VARIABLE: str(gpu_count),
-        BUCKET_VARIABLE: bucket,
-        INSTANCE_ID_VARIABLE: instance_id,
-    }
-    return values if scratch is None else {**values, SCRATCH_VARIABLE: scratch}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeFacts:
+    """What the variables of a node are made of."""
+
+    workers_count: int
+    """Nodes in the lists, the master included, as deeplearning-cfn counted; the setting worker_count leaves it out."""
+    gpu_count: int
+    bucket: str
+    instance_id: str
+    scratch: str | None
+    """Directory on the local disks; None on a node without."""
+    shared: str | None
+    """Directory that all nodes share; None in a cluster without shared storage."""
+
+
+class Variable(NamedTuple):
+    """A variable that every process on a node sees."""
+
+    name: str
+    meaning: str
+    """One line for the reference page."""
+    value: Callable[[NodeFacts], str | None]
+    """Returns the value on a node; None leaves the variable unset."""
+
+
+VARIABLES: Final = (
+    Variable(
+        WORKERS_PATH_VARIABLE,
+        "path of the workers file: one host name per line, in index order",
+        lambda node: WORKERS_FILE,
+    ),
+    Variable(WORKERS_COUNT_VARIABLE, "number of nodes, including the master", lambda node: str(node.workers_count)),
+    Variable(GPU_COUNT_VARIABLE, "GPUs of this node; 0 on a CPU type", lambda node: str(node.gpu_count)),
+    Variable(BUCKET_VARIABLE, "name of the cluster's S3 bucket", lambda node: node.bucket),
+    Variable("DEEPLEARNING_INSTANCE_ID", "EC2 ID of this instance", lambda node: node.instance_id),
+    Variable(
+        "DEEPLEARNING_SCRATCH",
+        "directory on the node's own NVMe disks, lost with the node; unset on types without them",
+        lambda node: node.scratch,
+    ),
+    Variable(
+        "DEEPLEARNING_SHARED",
+        "`/shared`, the directory that all nodes share; unset without `shared_storage`",
+        lambda node: node.shared,
+    ),
+    Variable(EFS_MOUNT_VARIABLE, "the same directory, by its name in deeplearning-cfn", lambda node: node.shared),
+    Variable(
+        KEEP_VARIABLE,
+        "set it yourself: seconds for which `launch` keeps connections for the next job; 0 keeps none",
+        lambda node: None,
+    ),
+)
+
+
+def variables(node: NodeFacts) -> dict[str, str]:
+    """Return the variables of a node, by name."""
+    values = {variable.name: variable.value(node) for variable in VARIABLES}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def profile_script(values: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ def in_index_order(members: Iterable[Member]) -> list[Member]:
 
 
 def hosts_lines(members: Iterable[Member], *, also: Mapping[int, str] | None = None) -> str:
-    """Render one line a member; ``also`` maps node indexes to further names."""
+    """Render one line per member; ``also`` maps node indexes to further names."""
     further = also or {}
 
     def line(member: Member) -> str:

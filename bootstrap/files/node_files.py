@@ -3,17 +3,17 @@
 import json
 import pwd
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
 from bootstrap import contract
-from bootstrap.atomic_file import Access, write_and_act, write_block, write_file
-from bootstrap.cluster.membership import EMPTY, Member, Membership
+from bootstrap.atomic_file import Permissions, write_and_act, write_block, write_file
+from bootstrap.cluster.membership import EMPTY, Member, Membership, member_row
 from bootstrap.cluster.record_fields import Networks, RecordError
 from bootstrap.cluster.records import parse_state
 from bootstrap.errors import ConfigError
 from bootstrap.files import environment, hosts, ssh
+from bootstrap.files.paths import pending_file, under_root
 from bootstrap.files.scratch import scratch_directory
 from bootstrap.files.workers import workers_file
 
@@ -31,32 +31,35 @@ class Actions(Protocol):
         """Write an ed25519 key pair without a passphrase to ``file`` and ``file.pub``."""
 
 
-def user_access(user: str) -> Access:
+def user_permissions(user: str) -> Permissions:
     """Return the access of a file that belongs to a login user. Raises ConfigError if there is no such user."""
     try:
         entry = pwd.getpwnam(user)
     except KeyError as error:
         raise ConfigError(f"default_user must be a user of this machine, got {user!r}") from error
-    return Access(uid=entry.pw_uid, gid=entry.pw_gid)
-
-
-def under_root(root: Path, path: str) -> Path:
-    """Return an absolute path of the contract below ``root``, which is another directory in tests."""
-    return root / path.lstrip("/")
+    return Permissions(uid=entry.pw_uid, gid=entry.pw_gid)
 
 
 class NodeFiles:
     """Write the files of one node."""
 
     def __init__(
-        self, root: Path, *, user_name: str, bucket: str, actions: Actions, own_name: str | None = None
+        self,
+        root: Path,
+        *,
+        user_name: str,
+        bucket: str,
+        actions: Actions,
+        own_name: str | None = None,
+        shared: str | None = None,
     ) -> None:
         # Horovod's Gloo connects to the address of the machine's own name, which /etc/hosts must therefore define.
         self._own_name = own_name
         self._root = root
         self._user_name = user_name
-        self._user = user_access(user_name)
+        self._user = user_permissions(user_name)
         self._bucket = bucket
+        self._shared = shared
         self._actions = actions
 
     def write(self, membership: Membership, *, member: Member, gpu_count: int) -> list[str]:
@@ -65,11 +68,14 @@ class NodeFiles:
         The node's state is written last: a reader that finds a generation there finds matching files.
         """
         values = environment.variables(
-            workers_count=len(membership.present),
-            gpu_count=gpu_count,
-            bucket=self._bucket,
-            instance_id=member.instance_id,
-            scratch=scratch_directory(self._root),
+            environment.NodeFacts(
+                workers_count=len(membership.present),
+                gpu_count=gpu_count,
+                bucket=self._bucket,
+                instance_id=member.instance_id,
+                scratch=scratch_directory(self._root),
+                shared=self._shared,
+            )
         )
         changed = {
             **self._write_members(membership, node_index=member.node_index),
@@ -102,7 +108,7 @@ class NodeFiles:
                 self._path(contract.SYSTEMD_ENVIRONMENT),
                 environment.systemd_environment(values),
                 act=lambda: self._actions.set_environment(values),
-                pending=self._pending("set-environment"),
+                pending=pending_file(self._root, "set-environment"),
             ),
         }
 
@@ -121,15 +127,12 @@ class NodeFiles:
                 self._path(contract.SSHD_CONFIG),
                 ssh.SSHD_MASTER if is_master else ssh.SSHD_WORKER,
                 act=self._actions.reload_sshd,
-                pending=self._pending("reload-sshd"),
+                pending=pending_file(self._root, "reload-sshd"),
             ),
         }
 
     def _path(self, path: str) -> Path:
         return under_root(self._root, path)
-
-    def _pending(self, action: str) -> Path:
-        return self._path(contract.NODE_STATE).with_name(f"{action}.pending")
 
 
 def read_node_state(root: Path, *, instance_id: str, networks: Networks) -> Membership:
@@ -150,6 +153,6 @@ def node_state(membership: Membership, *, member: Member) -> str:
         "instance_id": member.instance_id,
         "node_index": member.node_index,
         "generation": membership.generation,
-        "members": [asdict(each) for each in membership.members],
+        "members": [member_row(each) for each in membership.members],
     }
     return json.dumps(state, indent=2) + "\n"

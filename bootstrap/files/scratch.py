@@ -12,13 +12,13 @@ IMAGE_MOUNT: Final = "/opt/dlami/nvme"
 (its release notes: ``dlami-nvme.service``). Another image may mount its disks there, too."""
 SCRATCH_DIR: Final = f"{IMAGE_MOUNT}/deeplearning"
 _OPEN_TO_ALL: Final = 0o1777
-"""As /tmp: everybody may write, and only owners remove."""
+"""As /tmp: everybody may write, and only owners may delete."""
 
 
 def scratch_directory(root: Path) -> str | None:
     """Make the directory if need be and return its path; None where no file system is mounted.
 
-    The disks are empty after a stop, so ask each time and not once. A disk that fails takes no node out of the cluster.
+    The disks are empty after a stop, so check each time. A failing disk does not take the node out of the cluster.
     """
     if not (root / IMAGE_MOUNT.lstrip("/")).is_mount():
         return None

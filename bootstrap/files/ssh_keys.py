@@ -7,13 +7,14 @@ contains the key, hence the instance ID in its comment: an instance with another
 import shutil
 from pathlib import Path
 
-from bootstrap.atomic_file import Access, make_directory, set_access
+from bootstrap.atomic_file import Permissions, make_directory, set_permissions
 from bootstrap.contract import CLUSTER_KEY_DIR, CLUSTER_KEY_FILE, HOST_KEY_FILE
 from bootstrap.errors import HostKeyError
-from bootstrap.files.node_files import Actions, under_root
+from bootstrap.files.node_files import Actions
+from bootstrap.files.paths import under_root
 
 
-def cluster_key(root: Path, *, instance_id: str, user: Access, maker: Actions) -> str:
+def cluster_key(root: Path, *, instance_id: str, user: Permissions, maker: Actions) -> str:
     """Return the public half of this master's key, made if it has none; the login user owns the private half."""
     directory = under_root(root, CLUSTER_KEY_DIR)
     key = under_root(root, CLUSTER_KEY_FILE)
@@ -43,14 +44,14 @@ def delete_cluster_key(root: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def _make(directory: Path, *, name: str, instance_id: str, user: Access, maker: Actions) -> None:
+def _make(directory: Path, *, name: str, instance_id: str, user: Permissions, maker: Actions) -> None:
     """Make both halves in a temporary directory and move it into place in one step."""
     fresh = _fresh(directory)
     shutil.rmtree(fresh, ignore_errors=True)
     make_directory(fresh)
     maker.make_key(fresh / name, comment=instance_id)
-    set_access(fresh / name, Access(mode=0o600, uid=user.uid, gid=user.gid))
-    set_access(fresh / f"{name}.pub", Access(mode=0o644))
+    set_permissions(fresh / name, Permissions(mode=0o600, uid=user.uid, gid=user.gid))
+    set_permissions(fresh / f"{name}.pub", Permissions(mode=0o644))
     shutil.rmtree(directory, ignore_errors=True)
     fresh.rename(directory)
 

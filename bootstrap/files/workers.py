@@ -1,6 +1,6 @@
 """Render the workers file, which DEEPLEARNING_WORKERS_PATH names.
 
-Training scripts and ``launch`` read one host name a line, in index order, so that node_rank and data shards stay with
+Training scripts and ``launch`` read one host name per line, in index order, so that node_rank and data shards stay with
 a node when another is replaced. The number of nodes comes from the setting ``worker_count``: it travels as the groups'
 DesiredCapacity, from stacks/nodes/node_group.py to bootstrap/cluster/discovery.py.
 """
@@ -13,5 +13,5 @@ from bootstrap.files.hosts import in_index_order
 
 
 def workers_file(members: Iterable[Member]) -> str:
-    """Render one host name a line, in index order; the master is the first, as ``deeplearning-worker1``."""
+    """Render one host name per line, in index order; the master is the first, as ``deeplearning-worker1``."""
     return "".join(f"{worker_host(member.node_index)}\n" for member in in_index_order(members))

@@ -18,7 +18,7 @@ from bootstrap.cluster.membership import Member
 from bootstrap.contract import MASTER_HOST, SCRATCH_DIRS, SSH_PORT
 from bootstrap.failures import BROKEN_DISK
 from bootstrap.files.hosts import host_names
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 
 PROBE_BYTES: Final = 4096
 """Bytes that a check writes to a scratch directory and reads back."""
@@ -70,8 +70,8 @@ class Health:
         if count == self.expected_gpus:
             return None
         # A driver that does not answer is no defect: after an update that needs a reboot, replacements fail likewise.
-        found = "?" if count is None else count
-        return Finding(what=f"gpus {found}/{self.expected_gpus}", needs_replacement=count is not None)
+        shown = "?" if count is None else count
+        return Finding(what=f"gpus {shown}/{self.expected_gpus}", needs_replacement=count is not None)
 
     def _check_scratch(self) -> Finding | None:
         for path in SCRATCH_DIRS:

@@ -10,7 +10,7 @@ from bootstrap.errors import CommandError
 log = logging.getLogger(__name__)
 
 DRIVER_LIST: Final = "proc/driver/nvidia/gpus"
-"""Directory with one entry a GPU, which exists once the driver is loaded."""
+"""Directory with one entry per GPU, which exists once the driver is loaded."""
 EAGER_COUNT_S: Final = 5.0
 """Seconds until the next count while the number is wrong."""
 STEADY_COUNT_S: Final = 60.0
@@ -51,7 +51,7 @@ class GpuCounter:
     def _ask(self) -> int | None:
         """Ask nvidia-smi, which also loads the driver; without nvidia-smi, count what the kernel shows.
 
-        Never use the kernel's count beside nvidia-smi's: the kernel still shows a GPU that no longer answers.
+        Never use the kernel's count where nvidia-smi exists: the kernel still shows a GPU that no longer answers.
         """
         try:
             listing = self._nvidia_smi()

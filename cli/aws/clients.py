@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import boto3
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -21,6 +20,7 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as NoConnectionError
 from botocore.parsers import ResponseParserError
+from botocore.session import Session
 
 from cli.errors import ClusterError, CredentialsError, NoAnswerError, UsageError
 
@@ -53,7 +53,7 @@ def _client(service: str) -> Any:
 
     def make(clients: "Clients") -> Any:
         with _sdk_setting_errors():
-            made = clients.session.client(service)
+            made = clients.session.create_client(service)
             _ = urlsplit(made.meta.endpoint_url).port  # which botocore itself reads with the first request
             return made
 
@@ -61,16 +61,19 @@ def _client(service: str) -> Any:
 
 
 class Clients:
-    """The clients of one region; dlcluster only reads."""
+    """The clients of one region."""
 
-    def __init__(self, session: boto3.Session) -> None:
+    def __init__(self, session: Session, region: str) -> None:
+        # botocore's session, not boto3's, whose import costs each login a tenth of its time for S3 transfers.
         self.session: Any = session
-        self.region: str = session.region_name
+        self.region = region
 
     autoscaling: "AutoScalingClient" = _client("autoscaling")
     cloudformation: "CloudFormationClient" = _client("cloudformation")
     dynamodb: "DynamoDBClient" = _client("dynamodb")
     ec2: "EC2Client" = _client("ec2")
+    efs: Any = _client("efs")
+    fsx: Any = _client("fsx")
     iam: Any = _client("iam")
     logs: "CloudWatchLogsClient" = _client("logs")
     s3: Any = _client("s3")
@@ -82,16 +85,22 @@ class Clients:
 
 def connect(region: str | None) -> Clients:
     """Return clients for `region`, or for the region of the environment or profile."""
-    session = _session(region)
-    if session.region_name is None:
-        raise NoRegionError
-    return Clients(session)
-
-
-def _session(region: str | None) -> boto3.Session:
-    # boto3 itself reads AWS_DEFAULT_REGION only; every other tool reads AWS_REGION.
+    session = Session()
+    # botocore itself reads AWS_DEFAULT_REGION only; every other tool reads AWS_REGION.
+    chosen = region or os.environ.get("AWS_REGION")
     with _sdk_setting_errors():
-        return boto3.Session(region_name=region or os.environ.get("AWS_REGION") or None)
+        if chosen:
+            session.set_config_variable("region", chosen)
+        found = session.get_config_variable("region")
+        session.get_scoped_config()  # a profile that is not there is an error here
+    if found is None:
+        raise NoRegionError
+    return Clients(session, found)
+
+
+def _region(region: str | None) -> str:
+    """Return the name of the region for a message."""
+    return connect(region).region
 
 
 @contextmanager
@@ -128,7 +137,7 @@ def aws_errors(region: str | None) -> Iterator[None]:
             raise CredentialsError(refused) from error
         if code in UNKNOWN_CALLER:
             # Also AWS's answer in a region that the account has not enabled.
-            place = f" (or the region {_session(region).region_name} is not enabled for the account)"
+            place = f" (or the region {_region(region)} is not enabled for the account)"
             raise CredentialsError(f"{refused}{place}") from error
         raise ClusterError(refused) from error
     except (NoConnectionError, HTTPClientError) as error:
@@ -136,7 +145,7 @@ def aws_errors(region: str | None) -> Iterator[None]:
     except BotoCoreError as error:
         raise ClusterError(_shorten(f"cannot call AWS: {error}")) from error
     except ResponseParserError as error:
-        place = f"in place of the region {_session(region).region_name}"
+        place = f"in place of the region {_region(region)}"
         raise NoAnswerError(f"cannot call AWS: something else answers {place}") from error
 
 

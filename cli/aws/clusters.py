@@ -3,10 +3,19 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks, shown
-from bootstrap.contract import CLUSTER_NAME_OUTPUT, LOGIN_USER_OUTPUT, NETWORKS_OUTPUT, TABLE_OUTPUT
+from bootstrap.contract import (
+    CLUSTER_NAME_OUTPUT,
+    EXPIRES_OUTPUT,
+    LOGIN_USER_OUTPUT,
+    NETWORKS_OUTPUT,
+    PRIVATE_OUTPUT,
+    STACK_DESCRIPTION,
+    TABLE_OUTPUT,
+)
 from cli.aws.stack_history import describe_stack
 from cli.errors import ClusterError, NoClusterError, UsageError
 
@@ -35,9 +44,13 @@ class Cluster:
     login_user: str
     networks_text: str | None
     """None if the stack is older than this output."""
+    is_private: bool = False
+    """Whether logins go through Session Manager."""
     stack_status: str = ""
     created: str = ""
     """Time when the stack was created; ISO 8601, UTC."""
+    expires: datetime | None = None
+    """Time from which on AWS pauses the cluster; None if it never does."""
 
     @property
     def networks(self) -> Networks:
@@ -50,13 +63,35 @@ class Cluster:
             raise ClusterError(f"output {NETWORKS_OUTPUT} of stack {self.stack_name}: {error}") from error
 
 
-def find_clusters(cloudformation: "CloudFormationClient") -> Iterator[Cluster]:
-    """Yield every cluster of the account and region."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnfinishedStack:
+    """A cluster's stack without outputs: it is being created, or that failed."""
+
+    name: str
+    status: str
+    created: str
+
+
+def find_stacks(cloudformation: "CloudFormationClient") -> "Iterator[Cluster | UnfinishedStack]":
+    """Yield every cluster of the account and region, those that are not complete too."""
     for page in cloudformation.get_paginator("describe_stacks").paginate():
         for stack in page["Stacks"]:
             cluster = _cluster(stack)
             if cluster is not None:
                 yield cluster
+            elif stack.get("Description") == STACK_DESCRIPTION:
+                yield UnfinishedStack(
+                    name=stack["StackName"], status=stack["StackStatus"], created=_iso(stack["CreationTime"])
+                )
+
+
+def find_clusters(cloudformation: "CloudFormationClient") -> Iterator[Cluster]:
+    """Yield every complete cluster of the account and region."""
+    return (found for found in find_stacks(cloudformation) if isinstance(found, Cluster))
+
+
+def _iso(time: datetime) -> str:
+    return f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _cluster(stack: "StackTypeDef") -> Cluster | None:
@@ -69,9 +104,18 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         table=outputs[TABLE_OUTPUT],
         login_user=outputs[LOGIN_USER_OUTPUT],
         networks_text=outputs.get(NETWORKS_OUTPUT),
+        is_private=outputs.get(PRIVATE_OUTPUT) == "true",
         stack_status=stack["StackStatus"],
-        created=f"{stack['CreationTime']:%Y-%m-%dT%H:%M:%SZ}",
+        expires=_expires(outputs.get(EXPIRES_OUTPUT)),
+        created=_iso(stack["CreationTime"]),
     )
+
+
+def _expires(text: str | None) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
+    except ValueError:
+        return None
 
 
 def check_outputs(cluster: Cluster) -> Cluster:

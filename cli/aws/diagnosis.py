@@ -7,9 +7,9 @@ from typing import Final, TypeVar
 
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.clusters import Cluster
-from cli.aws.left_buckets import left_buckets
 from cli.aws.node_logs import NodeLog, newest_streams, read_log
 from cli.aws.nodes import RUNNING, find_machines, missing_count, read_membership
+from cli.aws.orphaned_buckets import orphaned_buckets
 from cli.aws.scaling import BEGINNING_OF_TIME, Activity, find_groups, read_activities
 from cli.aws.stack_history import Event, StackState, last_failures, physical_ids, read_events
 from cli.errors import ClusterError
@@ -81,7 +81,7 @@ def diagnose(clients: Clients, stack: StackState, cluster: Cluster | None) -> Di
         logs = ask(lambda: _logs(clients, log_group, suspects, launched), logs) if log_group else []
     name = cluster.name if cluster else stack.name
     buckets = ask(
-        lambda: left_buckets(clients.tagging, clients.cloudformation, cluster_name=name, events=events), list[str]()
+        lambda: orphaned_buckets(clients.tagging, clients.cloudformation, cluster_name=name, events=events), list[str]()
     )
     return Diagnosis(
         stack=stack,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from bootstrap.cluster.record_fields import Networks, RecordError, check_address, shown
@@ -28,6 +29,8 @@ class Member:
     """Public ed25519 host key, which the node itself wrote to the table."""
     draining: bool = False
     """About to end, or in standby: it keeps its index but is left out of the hosts and workers files."""
+    mount: str = ""
+    """State of the shared directory (contract.MOUNT_STATES); empty without shared storage."""
 
     @property
     def alias(self) -> str:
@@ -52,6 +55,8 @@ class Membership:
     generation: int
     desired_nodes: int
     members: tuple[Member, ...]
+    shared_storage: str = ""
+    """File system that all nodes mount; empty while none is known."""
 
     @property
     def master(self) -> Member:
@@ -71,6 +76,7 @@ class Machine:
     public_address: str
     """Empty if it has none."""
     state: str
+    launched: datetime | None = None
 
 
 MOST_FILTER_VALUES: Final = 200
@@ -106,6 +112,7 @@ def read_membership(
         generation=record.generation,
         desired_nodes=record.desired_nodes,
         members=tuple(map(_member, record.members)),
+        shared_storage=record.shared_storage,
     )
 
 
@@ -117,6 +124,7 @@ def _member(record: MemberRecord) -> Member:
         node_type=record.node_type,
         host_key=record.host_key,
         draining=record.draining,
+        mount=record.mount,
     )
 
 
@@ -157,30 +165,36 @@ def _machine(instance: "InstanceTypeDef") -> Machine:
         zone=instance["Placement"]["AvailabilityZone"],
         public_address=instance.get("PublicIpAddress", ""),
         state=instance["State"]["Name"],
+        launched=instance.get("LaunchTime"),
     )
 
 
 def master_address(ec2: "EC2Client", membership: Membership, *, cluster_name: str) -> str:
-    """Return the master's public address after checking with EC2 that the instance belongs to the cluster.
+    """Return the master's public address after checking with EC2 that the instance belongs to the cluster."""
+    return _public_address(check_instance(ec2, membership.master, cluster_name=cluster_name))
+
+
+def check_instance(ec2: "EC2Client", member: Member, *, cluster_name: str) -> "InstanceTypeDef":
+    """Return EC2's description of a member after checking that the instance runs and belongs to the cluster.
 
     Any process on the master can write the record, and with another instance's id lead a login there.
     """
-    master = membership.master
-    instance = next(_described(ec2, [master.instance_id]), None)
+    instance = next(_described(ec2, [member.instance_id]), None)
+    named = f"the {MASTER} {member.instance_id}" if member.node_type == MASTER else member.instance_id
     if instance is None or instance["State"]["Name"] != RUNNING:
         state = GONE.state if instance is None else instance["State"]["Name"]
-        raise ClusterError(f"the master {master.instance_id} must be {RUNNING}, its state is {state}")
+        raise ClusterError(f"{named} must be {RUNNING}, its state is {state}")
     tags = {tag.get("Key"): tag.get("Value") for tag in instance.get("Tags", [])}
     for what, said, known in (
         (f"tag {CLUSTER_TAG}", cluster_name, tags.get(CLUSTER_TAG)),
-        ("private address", master.address, instance.get("PrivateIpAddress")),
+        ("private address", member.address, instance.get("PrivateIpAddress")),
     ):
         if known != said:
             raise ClusterError(
-                f"the membership record names {master.instance_id} as the master, which is not the cluster's: "
-                f"its {what} must be {said}, EC2 says {shown(known)}"
+                f"the membership record names {member.instance_id} as the {member.short_name}, which is not the "
+                f"cluster's: its {what} must be {said}, EC2 says {shown(known)}"
             )
-    return _public_address(instance)
+    return instance
 
 
 def _public_address(instance: "InstanceTypeDef") -> str:

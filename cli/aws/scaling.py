@@ -32,6 +32,8 @@ class Activity:
     description: str
     status: str
     reason: str
+    end: datetime | None = None
+    """None while it goes on."""
 
     @property
     def is_failure(self) -> bool:
@@ -87,16 +89,21 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
     )
 
 
-def read_activities(autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime) -> list[Activity]:
-    """Return what the groups did, deleted groups too, newest first; before `since` an earlier cluster had the names."""
-    found = (_activity(each) for group in groups for each in _activities(autoscaling, group))
+def read_activities(
+    autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime, most: int | None = MOST_ACTIVITIES
+) -> list[Activity]:
+    """Return what the groups did, deleted groups too, newest first; before `since` an earlier cluster had the names.
+
+    Without `most` it reads all that AWS still has of each group.
+    """
+    found = (_activity(each) for group in groups for each in _activities(autoscaling, group, most))
     kept = (activity for activity in found if activity.time >= since)
     return sorted(kept, key=lambda activity: activity.time, reverse=True)
 
 
-def _activities(autoscaling: "AutoScalingClient", group: str) -> "list[ActivityTypeDef]":
+def _activities(autoscaling: "AutoScalingClient", group: str, most: int | None) -> "list[ActivityTypeDef]":
     pages = autoscaling.get_paginator("describe_scaling_activities").paginate(
-        AutoScalingGroupName=group, IncludeDeletedGroups=True, PaginationConfig={"MaxItems": MOST_ACTIVITIES}
+        AutoScalingGroupName=group, IncludeDeletedGroups=True, PaginationConfig={"MaxItems": most} if most else {}
     )
     return [activity for page in pages for activity in page["Activities"]]
 
@@ -108,6 +115,7 @@ def _activity(found: "ActivityTypeDef") -> Activity:
         description=found.get("Description", "").removesuffix("."),
         status=found["StatusCode"],
         reason=" ".join(found.get("StatusMessage", "").split()),
+        end=found.get("EndTime"),
     )
 
 

@@ -71,8 +71,8 @@ def upload(
     if not NAME.fullmatch(name):
         raise UsageError(f"--to must be letters, digits and . _ - that begin with a letter or digit, got {name!r}")
     local = find_files(directory)
-    with _owned(connection, name, owner=_owner(directory)):
-        changed = _bring(connection, directory.resolve(), local, folder=f"{FOLDER}/{name}", show=show)
+    with _locked_by_owner(connection, name, owner=_owner(directory)):
+        changed = _sync(connection, directory.resolve(), local, folder=f"{FOLDER}/{name}", show=show)
     return Upload(
         name=name,
         files=len(local),
@@ -82,7 +82,7 @@ def upload(
     )
 
 
-def _bring(
+def _sync(
     connection: Connection,
     top: Path,
     local: Mapping[str, LocalFile],
@@ -93,17 +93,17 @@ def _bring(
     """Make a folder on the master hold the local files; return those that were sent."""
     there = _listing(connection, folder)
     stale = sorted(there.keys() - local.keys())
-    changed = [file for path, file in sorted(local.items()) if not _same(file, there.get(path))]
+    changed = [file for path, file in sorted(local.items()) if not _is_unchanged(file, there.get(path))]
     if stale or any(file.path in there for file in changed):
         _remove(connection, folder, [*stale, *(file.path for file in changed if file.path in there)])
     if changed:
         progress = show(sum(file.size for file in changed) + ARCHIVE_BYTES * len(changed))
-        _check(connection.output(_in(folder, "tar -xpf -"), chunks=_counted(_tar(top, changed), progress)))
+        _check(connection.output(_shell_line_in(folder, "tar -xpf -"), chunks=_counted(_tar(top, changed), progress)))
     return changed
 
 
 @contextmanager
-def _owned(connection: Connection, name: str, *, owner: str) -> Iterator[None]:
+def _locked_by_owner(connection: Connection, name: str, *, owner: str) -> Iterator[None]:
     """Lock a copy while it is written. Raises UsageError if it is somebody else's: all share one login."""
     lock, marker = f".{name}.lock", f".{name}.owner"
     line = (
@@ -111,7 +111,7 @@ def _owned(connection: Connection, name: str, *, owner: str) -> Iterator[None]:
         f"[ -s {marker} ] || printf '%s' {shlex.quote(owner)} >{marker} || exit; "
         f"head -n 1 {marker}; echo; cat >/dev/null; }}"
     )
-    with connection.holding(_in(FOLDER, line)) as held:
+    with connection.holding(_shell_line_in(FOLDER, line)) as held:
         found = _check(held).decode(errors="replace").strip()
         if not found:
             raise ClusterError(f"somebody else sends to ~/{name}: try again")
@@ -129,7 +129,7 @@ def _owner(directory: Path) -> str:
     return printable(f"{user}@{socket.gethostname().partition('.')[0]}:{directory.resolve()}")
 
 
-def _in(folder: str, command: str) -> str:
+def _shell_line_in(folder: str, command: str) -> str:
     return f"cd && mkdir -p {shlex.quote(folder)} && cd {shlex.quote(folder)} && {command}"
 
 
@@ -140,7 +140,7 @@ def _check(done: Output) -> bytes:
 
 
 def _listing(connection: Connection, folder: str) -> dict[str, LocalFile]:
-    words = _check(connection.output(_in(folder, LISTING))).decode(errors="surrogateescape").split("\0")
+    words = _check(connection.output(_shell_line_in(folder, LISTING))).decode(errors="surrogateescape").split("\0")
     return dict(map(_listed, words[:-1:2], words[1::2]))
 
 
@@ -160,7 +160,7 @@ def _listed(line: str, link: str) -> tuple[str, LocalFile]:
     return path, file
 
 
-def _same(file: LocalFile, there: LocalFile | None) -> bool:
+def _is_unchanged(file: LocalFile, there: LocalFile | None) -> bool:
     if there is None or file.link is not None or there.link is not None:
         return there is not None and file.link == there.link
     return (file.size, file.mtime_ns, file.executable) == (there.size, there.mtime_ns, there.executable)
@@ -170,7 +170,9 @@ def _remove(connection: Connection, folder: str, paths: Sequence[str]) -> None:
     """Remove files, then empty folders: a file may replace a folder of its name, and the other way round."""
     names = "".join(f"./{path}\0" for path in paths).encode(errors="surrogateescape")
     _check(
-        connection.output(_in(folder, "xargs -0 rm -f -- && find . -mindepth 1 -type d -empty -delete"), chunks=[names])
+        connection.output(
+            _shell_line_in(folder, "xargs -0 rm -f -- && find . -mindepth 1 -type d -empty -delete"), chunks=[names]
+        )
     )
 
 

@@ -58,9 +58,9 @@ class Job:
         return asdict(self)
 
 
-def read_jobs(connection: Connection) -> list[Job]:
+def read_jobs(connection: Connection, *, deadline_s: float | None = None) -> list[Job]:
     """Return the jobs that were started on the master, newest last."""
-    found = _json(run_launcher_command(connection, "list", "--json"))
+    found = _json(run_launcher_command(connection, "list", "--json", deadline_s=deadline_s))
     if not isinstance(found, list):
         raise ClusterError("the launcher on the master did not return a list of jobs")
     return [_job(each) for each in found]
@@ -71,9 +71,9 @@ def read_job(connection: Connection, job_id: str) -> Job:
     return _job(_json(run_launcher_command(connection, "status", "--json", job_id)))
 
 
-def run_launcher_command(connection: Connection, *words: str) -> Output:
+def run_launcher_command(connection: Connection, *words: str, deadline_s: float | None = None) -> Output:
     """Run a subcommand of the launcher on the master. Raises ClusterError with the launcher's own message."""
-    done = connection.output(shlex.join(["launch", *words]))
+    done = connection.output(shlex.join(["launch", *words]), deadline_s=deadline_s)
     if done.exit_code:
         said = last_line(done.stderr).removeprefix("launch: ").removeprefix("error: ") or "launch failed on the master"
         raise (UsageError if done.exit_code == LAUNCHER_USAGE_ERROR else ClusterError)(said)

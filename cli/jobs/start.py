@@ -12,7 +12,7 @@ from cli.errors import ClusterError, UsageError
 from cli.files.upload import Upload
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
 from cli.output import printable
-from cli.ssh.remote import Connection, last_line
+from cli.ssh.remote import Connection, ending_with_connection, last_line
 
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 ONLY_FILES: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
@@ -42,12 +42,14 @@ class LaunchOptions:
 def start_job(connection: Connection, command: Sequence[str], *, options: LaunchOptions, sent: Upload | None) -> str:
     """Start a detached job; return its id once its processes run. Raises ClusterError with the launcher's reason."""
     sync = [] if sent is None else ["--sync-dst-dir", sent.name]
-    line = shlex.join(["launch", "--detach", *sync, *options.words(), "--", *command])
+    # On Ctrl-C nobody would know the job's id: the start ends with the connection, and the job with it.
+    line = ending_with_connection(["launch", "--detach", *sync, *options.words(), "--", *command])
     try:
-        done = connection.output(line if sent is None else f"cd && cd {shlex.quote(sent.copy)} && {line}")
+        done = connection.output(
+            line if sent is None else f"cd && cd {shlex.quote(sent.copy)} && {{ {line}; }}", holds_input=True
+        )
     except KeyboardInterrupt:
-        advice = "dlcluster jobs lists it, dlcluster stop ID ends it"
-        print(f"dlcluster: the job may start nonetheless: {advice}", file=sys.stderr)
+        print("dlcluster: the job's start is stopped; dlcluster jobs shows how it ended", file=sys.stderr)
         raise
     job_id = done.stdout.decode(errors="replace").strip()
     if done.exit_code:

@@ -20,11 +20,11 @@ def vcpus(target: PreflightTarget) -> Iterator[Finding]:
         yield warning("vCPU quota", f"could not check: no quota is known for {target.props.instance_type}")
         return
     needed = target.nodes * _vcpus_of_type(target)
-    allowed = quotas.value(target, quota)
+    allowed = quotas.quota_floor(target, quota)
     used = _running_vcpus(target, quota)
     found = f"{target.nodes} x {target.props.instance_type} are {needed} vCPUs; {quota.name}: {allowed}, {used} in use"
     if used + needed > allowed:
-        yield problem("vCPU quota", found, quotas.request(quota, wanted=used + needed, region=target.region))
+        yield problem("vCPU quota", found, quotas.increase_advice(quota, wanted=used + needed, region=target.region))
     else:
         yield ok("vCPU quota", found)
 

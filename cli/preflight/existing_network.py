@@ -13,6 +13,10 @@ SUBJECT: Final = "subnets"
 GATEWAY_SERVICES: Final = ("s3", "dynamodb")
 INTERFACE_SERVICES: Final = ("autoscaling", "cloudformation", "logs")
 """Services that a worker calls (stacks/nodes/roles.py), besides GATEWAY_SERVICES."""
+MASTER_SERVICES: Final = ("ec2",)
+"""Services that the master calls besides."""
+SESSION_SERVICES: Final = ("ssm", "ssmmessages")
+"""Services that the SSM agent of each node in a private cluster calls."""
 _DEFAULT: Final = "0.0.0.0/0"
 
 
@@ -32,11 +36,38 @@ def subnets(target: PreflightTarget) -> Iterator[Finding]:
     worker, master = found[props.subnet_id], found[props.master_subnet]
     problems = [
         *_free_addresses(target, worker, master),
-        *_master_route(target, master),
-        *(_worker_routes(target, worker) if props.worker_count else ()),
+        *_routes(target, worker, master),
         *_name_servers(target, props.vpc_id),
     ]
     yield from problems or [ok(SUBJECT, f"{props.vpc_id} has room, routes and name servers for the nodes")]
+
+
+def _routes(target: PreflightTarget, worker: "SubnetTypeDef", master: "SubnetTypeDef") -> Iterator[Finding]:
+    """Check the way to AWS of each subnet that gets nodes."""
+    if not target.props.private:
+        yield from _master_route(target, master)
+        if target.props.worker_count:
+            yield from _worker_routes(target, worker)
+        return
+    yield from _private_route(target, master, (*INTERFACE_SERVICES, *MASTER_SERVICES, *SESSION_SERVICES))
+    if target.props.worker_count and worker["SubnetId"] != master["SubnetId"]:
+        yield from _private_route(target, worker, (*INTERFACE_SERVICES, *SESSION_SERVICES))
+
+
+def _private_route(target: PreflightTarget, subnet: "SubnetTypeDef", services: Sequence[str]) -> Iterator[Finding]:
+    """Check that nodes without a public address reach AWS, and say what cannot work where that is all they reach."""
+    table = _route_table(target, subnet)
+    route, name = _default_route(table), subnet["SubnetId"]
+    if _leads_to_internet(route):
+        sentence = f"{name} leads to an internet gateway, where nodes without a public address reach nothing"
+        yield problem(SUBJECT, sentence, "choose a private subnet, with a NAT gateway or endpoints")
+    elif route is None:
+        if engines := ", ".join(target.props.engines):
+            sentence = f"{name} has no default route, and engines ({engines}) are fetched from the internet"
+            yield problem(SUBJECT, sentence, "leave engines out, or give the subnet a NAT gateway")
+        yield from _endpoints(target, subnet, table, services)
+    elif route.get("State") == "blackhole":
+        yield from _blackhole(subnet, table)
 
 
 def _of_vpc(vpc_id: str) -> "list[FilterTypeDef]":
@@ -116,7 +147,7 @@ def _worker_routes(target: PreflightTarget, worker: "SubnetTypeDef") -> Iterator
     table = _route_table(target, worker)
     route = _default_route(table)
     if route is None:
-        yield from _endpoints(target, worker, table)
+        yield from _endpoints(target, worker, table, INTERFACE_SERVICES)
     elif route.get("State") == "blackhole":
         yield from _blackhole(worker, table)
     elif _leads_to_internet(route) and target.props.master_subnet != worker["SubnetId"]:
@@ -124,9 +155,9 @@ def _worker_routes(target: PreflightTarget, worker: "SubnetTypeDef") -> Iterator
 
 
 def _endpoints(
-    target: PreflightTarget, worker: "SubnetTypeDef", table: "RouteTableTypeDef | None"
+    target: PreflightTarget, worker: "SubnetTypeDef", table: "RouteTableTypeDef | None", services: Sequence[str]
 ) -> Iterator[Finding]:
-    """Check that the VPC has an endpoint for every service that a worker calls."""
+    """Check that the VPC has an endpoint for every service that the subnet's nodes call."""
     vpc_id, table_id = worker["VpcId"], table["RouteTableId"] if table else ""
     pages = target.clients.ec2.get_paginator("describe_vpc_endpoints").paginate(Filters=_of_vpc(vpc_id))
     present = [
@@ -138,11 +169,11 @@ def _endpoints(
     gateway = f"--vpc-endpoint-type Gateway --route-table-ids {table_id}"
     interface = f"--vpc-endpoint-type Interface --subnet-ids {worker['SubnetId']} --security-group-ids GROUP"
     having: Mapping[str, Sequence[str]] = {"gateway": [*by_route, *by_name], "interface": [*by_name]}
-    for kind, options, services in (
+    for kind, options, called in (
         ("gateway", gateway, GATEWAY_SERVICES),
-        ("interface", f"{interface}, where GROUP lets port 443 in from {worker['CidrBlock']}", INTERFACE_SERVICES),
+        ("interface", f"{interface}, where GROUP lets port 443 in from {worker['CidrBlock']}", services),
     ):
-        for service in services:
+        for service in called:
             if not any(name.endswith(f".{service}") for name in having[kind]):
                 sentence = f"{worker['SubnetId']} has no default route, and {vpc_id} no {kind} endpoint of {service}"
                 # The name's prefix is another in China.

@@ -8,14 +8,19 @@ from cli.preflight.finding import Finding, ok, problem
 from cli.preflight.target import PreflightTarget, is_deployed
 
 ELASTIC_IPS: Final = 2
-"""One for the NAT gateway and one for the master; in an existing VPC the master's alone."""
+"""One for the NAT gateway and one for the master, unless it is private; in an existing VPC the master's alone."""
 VPCS: Final = 1
 
 
 def elastic_ip(target: PreflightTarget) -> Iterator[Finding]:
     """Check the quota of Elastic IPs; AWS's default is 5 per region."""
-    used = len(target.clients.ec2.describe_addresses()["Addresses"])
     needed = ELASTIC_IPS if target.props.vpc_id is None else 1
+    if target.props.private:
+        needed -= 1
+    if not needed:
+        yield ok("Elastic IP", "a private cluster in an existing VPC needs none")
+        return
+    used = len(target.clients.ec2.describe_addresses()["Addresses"])
     yield from _room(target, "Elastic IP", quotas.ELASTIC_IPS, needed=needed, used=used)
 
 
@@ -33,9 +38,9 @@ def _room(target: PreflightTarget, subject: str, quota: quotas.Quota, *, needed:
     if is_deployed(target):
         yield ok(subject, f"the cluster has its {subject} already")
         return
-    allowed = quotas.value(target, quota)
+    allowed = quotas.quota_floor(target, quota)
     found = f"the cluster needs {needed}; {quota.name}: {allowed}, {used} in use"
     if used + needed > allowed:
-        yield problem(subject, found, quotas.request(quota, wanted=used + needed, region=target.region))
+        yield problem(subject, found, quotas.increase_advice(quota, wanted=used + needed, region=target.region))
     else:
         yield ok(subject, found)

@@ -49,12 +49,12 @@ def vcpu_quota(instance_type: str) -> Quota | None:
     return _VCPU_QUOTAS.get(letters[0]) if letters else None
 
 
-def value(target: PreflightTarget, quota: Quota) -> int:
+def quota_floor(target: PreflightTarget, quota: Quota) -> int:
     """Return the quota as a whole number, for things that are counted."""
-    return math.floor(amount(target, quota))
+    return math.floor(quota_value(target, quota))
 
 
-def amount(target: PreflightTarget, quota: Quota) -> float:
+def quota_value(target: PreflightTarget, quota: Quota) -> float:
     """Return the quota, for things that are measured."""
     client = target.clients.service_quotas
     try:
@@ -66,7 +66,7 @@ def amount(target: PreflightTarget, quota: Quota) -> float:
     return allowed
 
 
-def request(quota: Quota, *, wanted: int, region: str) -> str:
+def increase_advice(quota: Quota, *, wanted: int, region: str) -> str:
     """Return the advice to request more, in the console or with a command."""
     page = f"https://{region}.console.aws.amazon.com/servicequotas/home/services/{quota.service}/quotas/{quota.code}"
     return (

@@ -1,1 +1,1 @@
-"""Format what ``dlcluster status`` and ``dlcluster why`` print."""
+"""Read what ``dlcluster status`` shows; format what ``status`` and ``why`` print."""

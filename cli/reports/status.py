@@ -2,11 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from bootstrap.contract import MOUNTED, NO_ADDRESS, NO_CLIENT, NOT_KNOWN, REFUSED, UNREACHABLE
 from cli.aws.nodes import RUNNING, Machine, Member, Membership, missing_count, running_count
 from cli.aws.scaling import Activity, distinct_failures
 
+MOUNT_REASONS: Final = {
+    NOT_KNOWN: "no id of a file system yet",
+    NO_ADDRESS: "no mount target answers to its name",
+    UNREACHABLE: "its mount target does not answer",
+    REFUSED: "it refuses the mount",
+    NO_CLIENT: "the image has no client for it",
+}
+"""Explanation of each state but the mounted one."""
 COLUMNS = ("INDEX", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
 
 
@@ -34,6 +43,9 @@ class Status:
     @property
     def summary(self) -> str:
         """One line about all nodes."""
+        if self.desired_nodes == 0:
+            left = f", {self.running} nodes still end" if self.running else ""
+            return f"{self.cluster_name}: paused{left}; dlcluster resume brings its nodes back"
         counts = f"{self.running} of {self.desired_nodes} nodes"
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
 
@@ -58,6 +70,7 @@ class Status:
             "missing_nodes": self.missing,
             "nodes": [self._node(member) for member in self.membership.members],
             "reasons": list(told),
+            "shared_storage": self.membership.shared_storage or None,
         }
 
     def _node(self, member: Member) -> dict[str, Any]:
@@ -72,7 +85,24 @@ class Status:
             "public_address": machine.public_address or None,
             "state": machine.state,
             "leaving": member.draining,
+            "shared_storage": member.mount or None,
         }
+
+    def shared_storage_lines(self) -> list[str]:
+        """Return where the shared storage is mounted, and why it is not elsewhere; nothing without shared storage."""
+        states = {member.short_name: member.mount for member in self.membership.members if member.mount}
+        if not states:
+            return []
+        mounted = sum(state == MOUNTED for state in states.values())
+        name = self.membership.shared_storage.partition(":")[2] or "not known yet"
+        return [
+            f"shared storage {name}: on {mounted} of {len(self.membership.members)} nodes",
+            *(
+                f"{node}: {MOUNT_REASONS[state]}, it goes on trying"
+                for node, state in states.items()
+                if state != MOUNTED
+            ),
+        ]
 
     def missing_lines(self, told: Sequence[str]) -> list[str]:
         """Return the lines below the table of a cluster with missing nodes."""

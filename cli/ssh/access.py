@@ -16,19 +16,22 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 def resolve_access(context: ClusterContext) -> Access:
     """Return how OpenSSH reaches this cluster. Raises ClusterError if the cluster has no master."""
-    cluster = context.cluster
+    cluster, membership = context.cluster, context.membership
     # The Python that runs now has boto3; the one that PATH names may not. Table and networks are named,
     # as finding them would cost each login two more clients and a call.
     networks = ",".join(map(str, cluster.networks))
-    named = ("--cluster", cluster.name, "--region", context.clients.region, "--table", cluster.table)
-    words = ("known-hosts", *named, "--networks", networks)
-    python, program = (ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(own_program())))
+    named = ("--region", context.clients.region, "--table", cluster.table, "--networks", networks)
+    own = [ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(own_program()))]
+    address, session = None, (*own, "ssm-proxy", *named, cluster.name)
+    if not cluster.is_private:
+        address, session = master_address(context.clients.ec2, membership, cluster_name=cluster.name), ()
     return Access(
         cluster_name=cluster.name,
         login_user=cluster.login_user,
-        master=context.membership.master,
-        master_address=master_address(context.clients.ec2, context.membership, cluster_name=context.cluster.name),
-        known_hosts_command=(python, program, *words),
+        master=membership.master,
+        master_address=address,
+        known_hosts_command=(*own, "known-hosts", "--cluster", cluster.name, *named),
+        session_command=session,
         identity=identity_path(context.selection.identity),
     )
 

@@ -17,6 +17,11 @@ CONNECT_TIMEOUT_S: Final = 20
 It covers the way through the master and a host key from the table. Between nodes: launcher/transport/ssh.py.
 """
 
+KEEPALIVE_S: Final = 15
+"""Seconds between the questions by which a login notices that the other end has gone."""
+KEEPALIVES_UNANSWERED: Final = 4
+"""Number of unanswered questions after which a login through Session Manager ends."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
@@ -25,9 +30,12 @@ class Access:
     cluster_name: str
     login_user: str
     master: Member
-    master_address: str
+    master_address: str | None
+    """The master's public address; None in a private cluster."""
     known_hosts_command: tuple[str, ...]
     """Command line that prints known hosts lines for the name appended to it."""
+    session_command: tuple[str, ...] = ()
+    """In a private cluster, the command line that carries ssh to the node whose name is appended to it."""
     identity: str | None = None
     """Private key file. Left out: the files that ssh tries by default."""
 
@@ -39,12 +47,14 @@ class Access:
 def options(access: Access, member: Member) -> dict[str, str]:
     """Return the options for one node, except the jump through the master.
 
+    Through Session Manager each node is reached by itself, and its address plays no part.
     What comes from the table or the stack's outputs has been checked (bootstrap.cluster.records,
     cli.aws.clusters): it holds nothing that ssh or a shell would expand. Paths are quoted here.
     """
     is_master = member == access.master
+    address = access.master_address if is_master or access.session_command else member.address
     own = {
-        "HostName": access.master_address if is_master else member.address,
+        "HostName": address or member.alias,
         "User": access.login_user,
         # The agent goes to the master and no further: whoever is root on a node that has it can sign with it.
         "ForwardAgent": "yes" if is_master else "no",
@@ -58,9 +68,23 @@ def options(access: Access, member: Member) -> dict[str, str]:
         "UserKnownHostsFile": "none",
         "GlobalKnownHostsFile": "none",
     }
+    if access.session_command:
+        own |= _through_session_manager(access, member)
     if access.identity is not None:
         own |= {"IdentityFile": _quoted(access.identity), "IdentitiesOnly": "yes"}
     return own
+
+
+def _through_session_manager(access: Access, member: Member) -> dict[str, str]:
+    """Return the options that find the node when ssh connects: no instance id or address is kept."""
+    words = (*access.session_command, member.short_name)
+    return {
+        # The user's shell reads it, after ssh has expanded %-sequences.
+        "ProxyCommand": shlex.join(words).replace("%", "%%"),
+        # A session ends after 20 minutes without traffic, and a lost node leaves it open on this side.
+        "ServerAliveInterval": str(KEEPALIVE_S),
+        "ServerAliveCountMax": str(KEEPALIVES_UNANSWERED),
+    }
 
 
 def _quoted(word: str) -> str:
@@ -72,7 +96,7 @@ def _quoted(word: str) -> str:
 def ssh_arguments(access: Access, member: Member) -> list[str]:
     """Return ssh's arguments for one node; the last one is the destination."""
     own = options(access, member)
-    if member != access.master:
+    if member != access.master and not access.session_command:
         hop = ["ssh", *_as_arguments(options(access, access.master) | {"ForwardAgent": "no"})]
         # A shell reads it, so the address stands there itself; %p is a number that ssh has read.
         through = f"{shlex.join(hop).replace('%', '%%')} -W {shlex.quote(f'[{member.address}]:')}%p"
@@ -95,7 +119,7 @@ def _config_block(access: Access, member: Member) -> str:
     names = [access.host_name(member)]
     if member == access.master:
         names.append(f"{access.cluster_name}-worker{member.node_index}")
-    else:
+    elif not access.session_command:
         own["ProxyJump"] = access.host_name(access.master)
         # The block is kept: the master resolves the name, and knows who has the index then.
         own["HostName"] = member.alias

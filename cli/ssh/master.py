@@ -1,13 +1,15 @@
 """Log in to the master of the selected cluster, once per verb."""
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cli.aws.nodes import master_address
+from cli.aws.nodes import check_instance, master_address
 from cli.cluster_context import ClusterContext, find_selected_cluster
 from cli.shared_options import Selection
 from cli.ssh.access import identity_path
 from cli.ssh.remote import Connection, SshTarget, connect
+from cli.ssh.session_manager import start_session
 
 
 @contextmanager
@@ -19,10 +21,18 @@ def master_of(selection: Selection) -> Iterator[tuple[ClusterContext, Connection
 
 
 def ssh_target(context: ClusterContext) -> SshTarget:
-    """Return the master's address, login and host key."""
+    """Return the master's address, login and host key; in a private cluster, the way to it."""
+    clients, cluster, membership = context.clients, context.cluster, context.membership
+    master, session = membership.master, None
+    if cluster.is_private:
+        check_instance(clients.ec2, master, cluster_name=cluster.name)
+        address, session = master.host_names[0], functools.partial(start_session, clients, master.instance_id)
+    else:
+        address = master_address(clients.ec2, membership, cluster_name=cluster.name)
     return SshTarget(
-        address=master_address(context.clients.ec2, context.membership, cluster_name=context.cluster.name),
-        user=context.cluster.login_user,
-        host_key=context.membership.master.host_key,
+        address=address,
+        user=cluster.login_user,
+        host_key=master.host_key,
         identity=identity_path(context.selection.identity),
+        session=session,
     )

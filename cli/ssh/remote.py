@@ -6,8 +6,9 @@ import select
 import shlex
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,11 +18,11 @@ from paramiko.agent import AgentRequestHandler
 from bootstrap.contract import SSH_PORT
 from cli.errors import ClusterError
 from cli.output import printable
-from cli.ssh.config import CONNECT_TIMEOUT_S
+from cli.ssh.config import CONNECT_TIMEOUT_S, KEEPALIVE_S
+from cli.ssh.session_manager import PluginCall, carried
 
-KEEPALIVE_S: Final = 15
-SILENCE_MS: Final = 60_000
-"""Milliseconds without an acknowledgement before the kernel drops the connection."""
+SILENCE_S: Final = 60
+"""Seconds without a sign of the master after which its connection is lost."""
 READ_SIZE: Final = 1 << 15
 MOST_ERROR_BYTES: Final = 1 << 16
 """Most of a failing command's standard error that is kept."""
@@ -39,6 +40,8 @@ class SshTarget:
     host_key: str
     identity: str | None
     port: int = SSH_PORT
+    session: Callable[[], PluginCall] | None = None
+    """Function that starts a session of Session Manager; None to connect to the address."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,11 +68,22 @@ class Connection:
             _pass_on(channel, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
             return self._exit_code(channel)
 
-    def output(self, command: str, *, chunks: Iterable[bytes] = ()) -> Output:
-        """Run a command with `chunks` as its standard input; return all that it printed."""
-        with self._channel(command) as channel:
+    def output(
+        self,
+        command: str,
+        *,
+        chunks: Iterable[bytes] = (),
+        holds_input: bool = False,
+        deadline_s: float | None = None,
+    ) -> Output:
+        """Run a command with `chunks` as its standard input; return all that it printed.
+
+        With `holds_input` its input ends with the connection (ending_with_connection). At the deadline the connection
+        counts as lost: a frozen master acknowledges packets and answers nothing.
+        """
+        with self._channel(command) as channel, _closing_after(deadline_s, channel):
             stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, most=MOST_ERROR_BYTES)
-            all_sent = _send(channel, chunks)
+            all_sent = holds_input or _send(channel, chunks)
             done = Output(
                 stdout=stdout.text(), stderr=stderr.text().decode(errors="replace"), exit_code=self._exit_code(channel)
             )
@@ -124,6 +138,21 @@ class Connection:
         return ClusterError(f"the connection to {self._address} was lost")
 
 
+@contextmanager
+def _closing_after(seconds: float | None, channel: paramiko.Channel) -> Iterator[None]:
+    """Close the channel if the block takes longer."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, channel.close)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 class _Drain(threading.Thread):
     """Read one stream of a channel to its end, beside the others: they share a window."""
 
@@ -157,8 +186,10 @@ def _send(channel: paramiko.Channel, chunks: Iterable[bytes]) -> bool:
 @contextmanager
 def connect(target: SshTarget) -> Iterator[Connection]:
     """Log in, and yield the connection. Raises ClusterError."""
-    with paramiko.SSHClient() as client:
-        yield Connection(_log_in(client, target), address=target.address)
+    with ExitStack() as opened:
+        sock = opened.enter_context(carried(target.session())) if target.session else None
+        client = opened.enter_context(paramiko.SSHClient())
+        yield Connection(_log_in(client, target, sock), address=target.address)
 
 
 def run_command(target: SshTarget, command: str, *, stdout_fd: int, stderr_fd: int) -> int:
@@ -196,7 +227,7 @@ def agent_has_keys() -> bool:
         agent.close()
 
 
-def _log_in(client: paramiko.SSHClient, target: SshTarget) -> paramiko.Transport:
+def _log_in(client: paramiko.SSHClient, target: SshTarget, sock: socket.socket | None) -> paramiko.Transport:
     key_type, data = target.host_key.split()[:2]
     client.set_missing_host_key_policy(paramiko.RejectPolicy())
     try:
@@ -211,6 +242,7 @@ def _log_in(client: paramiko.SSHClient, target: SshTarget) -> paramiko.Transport
             timeout=CONNECT_TIMEOUT_S,
             banner_timeout=CONNECT_TIMEOUT_S,
             auth_timeout=CONNECT_TIMEOUT_S,
+            sock=sock,
         )
     except paramiko.BadHostKeyException as error:
         reason = "its host key is not the one in the cluster's table"
@@ -221,11 +253,25 @@ def _log_in(client: paramiko.SSHClient, target: SshTarget) -> paramiko.Transport
     transport = client.get_transport()
     if transport is None:
         raise ClusterError(f"the connection to {target.address} was lost")
+    # A master that vanished: paramiko never misses the answers to its keepalives, but the kernel and _watch do.
     transport.set_keepalive(KEEPALIVE_S)
-    if hasattr(socket, "TCP_USER_TIMEOUT") and isinstance(transport.sock, socket.socket):
-        # A master that vanished: paramiko never misses the answers to its keepalives, the kernel does.
-        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS)
+    if sock is not None:
+        threading.Thread(target=_watch, args=(transport,), daemon=True).start()
+    elif hasattr(socket, "TCP_USER_TIMEOUT") and isinstance(transport.sock, socket.socket):
+        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_S * 1000)
     return transport
+
+
+def _watch(transport: paramiko.Transport) -> None:
+    """End a connection through Session Manager whose master no longer answers: its plugin would wait for ever."""
+    while transport.is_active():
+        overdue = threading.Timer(SILENCE_S, transport.close)
+        overdue.daemon = True
+        overdue.start()
+        with suppress(paramiko.SSHException, OSError, EOFError):
+            transport.global_request("keepalive@openssh.com", wait=True)
+        overdue.cancel()
+        time.sleep(KEEPALIVE_S)
 
 
 def _known_name(target: SshTarget) -> str:

@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from cli.aws.clients import Clients, aws_errors, connect
-from cli.aws.clusters import Cluster, check_outputs, find_clusters
+from cli.aws.clusters import Cluster, UnfinishedStack, check_outputs, find_stacks
 from cli.aws.scaling import find_groups
 from cli.errors import ClusterError
 from cli.output import json_option, print_json, print_table, printable
@@ -19,47 +20,36 @@ COLUMNS = ("CLUSTER", "NODES", "STACK", "STATUS", "CREATED")
 def command(selection: Selection, *, as_json: bool) -> int:
     """List the clusters of a region, each with its desired number of nodes.
 
-    A stack without outputs, because a deploy goes on or failed, is not listed, though its resources cost money:
-    dlcluster why --cluster NAME.
+    A stack that is being created, or failed, has no number: dlcluster why --cluster NAME tells more.
     """
     clients = connect(selection.region)
-    found = sorted(_checked(find_clusters(clients.cloudformation)), key=lambda cluster: cluster.name)
-    chosen = [cluster for cluster in found if selection.cluster in (None, cluster.name)]
-    nodes = [_desired_nodes(clients, cluster) for cluster in chosen]
+    found = sorted(_checked(find_stacks(clients.cloudformation)), key=lambda each: each.name)
+    rows = [_document(clients, each) for each in found if selection.cluster in (None, each.name)]
     if as_json:
-        print_json(
-            region=clients.region,
-            clusters=[
-                {
-                    "name": cluster.name,
-                    "desired_nodes": count,
-                    "stack": cluster.stack_name,
-                    "status": cluster.stack_status,
-                    "created": cluster.created,
-                }
-                for cluster, count in zip(chosen, nodes, strict=True)
-            ],
-        )
-    elif chosen:
-        print_table(
-            COLUMNS,
-            [
-                (each.name, "" if count is None else str(count), each.stack_name, each.stack_status, each.created)
-                for each, count in zip(chosen, nodes, strict=True)
-            ],
-        )
+        print_json(region=clients.region, clusters=rows)
+    elif rows:
+        print_table(COLUMNS, [["" if cell is None else str(cell) for cell in row.values()] for row in rows])
     else:
         print(f"dlcluster: no cluster in {clients.region}", file=sys.stderr)
     return 0
 
 
-def _checked(clusters: Iterable[Cluster]) -> Iterator[Cluster]:
-    """Yield the clusters with usable outputs; name the others on standard error."""
-    for cluster in clusters:
+def _checked(stacks: Iterable[Cluster | UnfinishedStack]) -> Iterator[Cluster | UnfinishedStack]:
+    """Yield the stacks with usable outputs, or none; name the others on standard error."""
+    for stack in stacks:
         try:
-            yield check_outputs(cluster)
+            yield check_outputs(stack) if isinstance(stack, Cluster) else stack
         except ClusterError as error:
             print(f"dlcluster: not listed: {printable(str(error))}", file=sys.stderr)
+
+
+def _document(clients: Clients, found: Cluster | UnfinishedStack) -> dict[str, Any]:
+    """Return a cluster as a JSON object, whose values are also the table's cells."""
+    if isinstance(found, UnfinishedStack):
+        stack, status, desired = found.name, found.status, None
+    else:
+        stack, status, desired = found.stack_name, found.stack_status, _desired_nodes(clients, found)
+    return {"name": found.name, "desired_nodes": desired, "stack": stack, "status": status, "created": found.created}
 
 
 def _desired_nodes(clients: Clients, cluster: Cluster) -> int | None:

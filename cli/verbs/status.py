@@ -1,54 +1,71 @@
-"""``dlcluster status``: list the nodes, and say how many are missing and why."""
+"""``dlcluster status``: list the nodes, and say how many are missing and why; look again and again with ``--watch``."""
 
-from cli.aws.clients import Clients, aws_errors
-from cli.aws.nodes import find_machines
-from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
-from cli.cluster_context import find_selected_cluster
-from cli.errors import ClusterError
-from cli.output import json_option, print_json, print_table
-from cli.reports.status import COLUMNS, Status, reasons
+import sys
+from typing import Final
+
+import click
+
+from cli.aws.clients import aws_errors
+from cli.cluster_context import ClusterContext, find_selected_cluster
+from cli.costs.read import Cost, read_cost
+from cli.errors import ClusterError, UsageError
+from cli.output import json_option, print_json, print_table, printable
+from cli.reports.status import COLUMNS
+from cli.reports.status_reader import read_status
 from cli.shared_options import Selection
 from cli.verb import verb
 
+INTERVAL_S: Final = 5
+"""Seconds between two looks, if no interval is given."""
+EXAMPLES: Final = (
+    "dlcluster status",
+    "dlcluster status --cluster vision --region eu-west-1 --json",
+    "dlcluster status --watch --interval 10",
+)
 
-@verb("status", examples=("dlcluster status", "dlcluster status --cluster vision --region eu-west-1 --json"))
+
+@verb("status", examples=EXAMPLES)
 @json_option
-def command(selection: Selection, *, as_json: bool) -> int:
-    """List the nodes of a cluster, and say how many are missing and why."""
+@click.option("--watch", "watches", is_flag=True, help="Look again and again until Ctrl-C; needs the key to log in.")
+@click.option(
+    "--interval", metavar="SECONDS", type=click.IntRange(1, 3600), help=f"Pause between two looks ({INTERVAL_S})."
+)
+def command(selection: Selection, *, as_json: bool, watches: bool, interval: int | None) -> int:
+    """List the nodes of a cluster, say how many are missing and why, and what it costs.
+
+    --watch also asks the nodes, through the master: whether agent and sshd are alive, how busy the GPUs are, which jobs
+    run. A terminal shows one table that changes; elsewhere each look is a block of lines, with --json one line.
+    """
+    if watches:
+        from cli.watch.loop import watch
+
+        watch(selection, interval_s=interval or INTERVAL_S, as_json=as_json)
+    if interval is not None:
+        raise UsageError("--interval needs --watch")
     context = find_selected_cluster(selection)
-    clients, membership = context.clients, context.membership
-    groups, refusals = _groups(clients, context.cluster.name)
-    status = Status(
-        cluster_name=context.cluster.name,
-        region=clients.region,
-        membership=membership,
-        machines=find_machines(clients.ec2, [member.instance_id for member in membership.members]),
-        # The groups say at once what was asked for; the membership only when a master has noticed.
-        desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
-    )
-    told = [*refusals, *_reasons(clients, groups)] if status.missing else []
+    status, told = read_status(context)
+    cost = _cost(context)
     if as_json:
-        print_json(**status.document(told))
+        print_json(
+            **status.document(told),
+            usd_per_hour=cost.rate.total if cost else None,
+            usd_spent=cost.spent.total if cost else None,
+        )
         return 0
     print(status.summary)
     print_table(COLUMNS, status.rows())
-    if status.missing:
-        print("\n".join(status.missing_lines(told)))
+    for line in (*status.shared_storage_lines(), *(status.missing_lines(told) if status.missing else ())):
+        print(line)
+    if cost:
+        print(cost.summary())
     return 0
 
 
-def _groups(clients: Clients, cluster_name: str) -> tuple[ScalingGroups, list[str]]:
-    """Return the groups, or none and the refusal if the user may not list them: the table does without."""
+def _cost(context: ClusterContext) -> Cost | None:
+    """Return the cost; say on standard error why there is none."""
     try:
-        with aws_errors(clients.region):
-            return find_groups(clients.autoscaling, cluster_name), []
+        with aws_errors(context.clients.region):
+            return read_cost(context.clients, context.cluster)
     except ClusterError as error:
-        return NO_GROUPS, [str(error)]
-
-
-def _reasons(clients: Clients, groups: ScalingGroups) -> list[str]:
-    try:
-        with aws_errors(clients.region):
-            return reasons(read_activities(clients.autoscaling, groups.names, since=groups.since))
-    except ClusterError as error:
-        return [str(error)]
+        print(f"dlcluster: cannot tell the cost: {printable(str(error))}", file=sys.stderr)
+        return None

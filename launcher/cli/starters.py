@@ -1,12 +1,12 @@
-"""Recognize programs that start ranks themselves: under launch each of their copies would train apart.
+"""Recognize programs that start ranks themselves: under launch each copy would train a model of its own.
 
-torchrun does what launch does, so it is taken as part of launch's own line (launcher.cli.options). The others are
-refused, with the line that works.
+torchrun does what launch does, so launch reads its options as its own (launcher.cli.options). The others are refused,
+with the line that works. A command that is no such program passes through here unchanged.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
@@ -29,7 +29,7 @@ MODULES = {
     "deepspeed.launcher.runner": "deepspeed",
     "horovod.runner.launch": "horovodrun",
 }
-"""The same for what ``python -m`` may name."""
+"""The program that a module is, by the module's name after ``python -m``."""
 WRAPPERS = frozenset(
     (
         *("command", "env", "exec", "nice", "nohup", "numactl", "setsid", "stdbuf", "sudo", "time", "timeout"),
@@ -89,8 +89,8 @@ def _in_line(line: str, *, before: tuple[str, ...]) -> StarterCall | None:
         if not SHELL_OPERATORS.issuperset(token):
             if call or token not in KEYWORDS:
                 call.append(token)
-        elif (found := _parse_call(call)) is not None:
-            return StarterCall(name=found.name, before=(), python=found.python, words=found.words, plain=False)
+        elif (starter := _parse_call(call)) is not None:
+            return replace(starter, before=(), plain=False)
         else:
             call = []
     return None
@@ -141,22 +141,24 @@ def _name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def refuse_starter(found: StarterCall, *, options: Sequence[str], hosts: Sequence[Host]) -> None:
-    """Raise UsageError with the line that works, unless the job is one process, which cannot train apart."""
-    processes = sum(host.slots for host in hosts)
-    if processes == 1:
+def refuse_starters(command: Sequence[str], *, options: Sequence[str], hosts: Sequence[Host]) -> None:
+    """Raise UsageError with the line that works if `command` starts ranks itself; a single process may."""
+    starter, processes = find_starter(command), sum(host.slots for host in hosts)
+    if starter is None or processes == 1:
         return
-    what = f"{found.name} starts ranks itself: each of {processes} would train apart"
-    words = _script(found.words)
+    problem = f"{starter.name} starts ranks itself: each of the {processes} processes would train its own model"
+    words = _script(starter.words)
     import shlex
 
-    if not found.plain:
-        how = f"in its place write {shlex.join(words)} alone"
-        raise UsageError(f"{what}; launch starts the ranks, {how}, its options are launch's")
-    extra = STARTERS.get(found.name, "").split()
-    given = [] if extra[:1] and extra[0] in options else extra
-    line = shlex.join(("launch", *options, *given, *found.before, *words))
-    raise UsageError(f"{what}; launch starts the ranks, as in: {line}")
+    if not starter.plain:
+        line = shlex.join(words)
+        raise UsageError(
+            f"{problem}; launch starts the ranks: write only {line} in its place, and its options to launch"
+        )
+    extra = STARTERS.get(starter.name, "").split()
+    option = [] if extra[:1] and extra[0] in options else extra
+    line = shlex.join(("launch", *options, *option, *starter.before, *words))
+    raise UsageError(f"{problem}; launch starts the ranks, as in: {line}")
 
 
 def _script(words: Sequence[str]) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""Parse the options about files."""
+"""Parse the options that copy files to the nodes."""
 
 import argparse
 
 from launcher.errors import UsageError
-from launcher.sync.request import DEADLINE_S, IGNORE_FILE, SOURCE, Fetch, SyncRequest
+from launcher.sync.request import BUCKET_URL, DEADLINE_S, IGNORE_FILE, Fetch, SyncRequest
 from launcher.validate import whole_number
 
 
@@ -19,7 +19,7 @@ def add_sync_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help=f"leave out of the copy what matches, as in a .gitignore (also: {IGNORE_FILE})",
+        help=f"exclude files from the copy, as a line of a .gitignore does (also: {IGNORE_FILE})",
     )
     parser.add_argument(
         "--sync-s3",
@@ -29,16 +29,16 @@ def add_sync_options(parser: argparse.ArgumentParser) -> None:
         metavar=("SOURCE", "DIR"),
         help="have every node fetch s3://BUCKET/PREFIX to DIR first",
     )
-    parser.add_argument("--sync-timeout", metavar="S", help=f"seconds for all copies together ({DEADLINE_S})")
+    parser.add_argument("--sync-timeout", metavar="S", help=f"seconds for all copies together (default: {DEADLINE_S})")
 
 
 def sync_request(options: argparse.Namespace) -> SyncRequest | None:
-    """Return what the options ask for, if anything."""
+    """Return the sync that the options request; None if they request none."""
     deadline_s = DEADLINE_S
     if options.sync_timeout is not None:
         deadline_s = whole_number(options.sync_timeout, name="--sync-timeout")
     if options.sync_dst_dir is None and options.sync_exclude:
-        raise UsageError("--sync-exclude is for --sync-dst-dir, which is not given")
+        raise UsageError("--sync-exclude is for --sync-dst-dir, which is left out")
     if options.sync_exclude:
         # Import only now: most jobs never need it.
         from launcher.sync.ignore import Ignore
@@ -46,7 +46,7 @@ def sync_request(options: argparse.Namespace) -> SyncRequest | None:
         Ignore(options.sync_exclude)  # raises
     if options.sync_dst_dir is None and not options.sync_s3:
         if options.sync_timeout is not None:
-            raise UsageError("--sync-timeout is for --sync-dst-dir and --sync-s3, of which none is given")
+            raise UsageError("--sync-timeout is for --sync-dst-dir and --sync-s3, which are left out")
         return None
     directory = None if options.sync_dst_dir is None else _directory(options.sync_dst_dir, option="--sync-dst-dir")
     return SyncRequest(
@@ -58,7 +58,7 @@ def sync_request(options: argparse.Namespace) -> SyncRequest | None:
 
 
 def _fetch(source: str, directory: str) -> Fetch:
-    if not SOURCE.fullmatch(source):
+    if not BUCKET_URL.fullmatch(source):
         raise UsageError(f"--sync-s3 must name s3://BUCKET/PREFIX, got {source!r}")
     return Fetch(source=source, directory=_directory(directory, option="--sync-s3"))
 

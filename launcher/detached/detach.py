@@ -1,4 +1,4 @@
-"""Start a job as a unit of the user's own systemd, which goes on after logout: ``launch --detach``.
+"""Start a job as a unit of the user's own systemd, which outlives the login: ``launch --detach``.
 
 See docs/decisions/017-detached-jobs-are-user-units.md.
 """
@@ -7,47 +7,84 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
-from launcher.cli.options import parse_options
 from launcher.detached.request import DetachedJob
 from launcher.errors import LaunchError
 from launcher.history.journal import jobs_directory, user_name
 from launcher.history.record_upload import UPLOADS_S
-from launcher.history.records import read_record
-from launcher.job.restarts import new_job_id
+from launcher.history.records import new_job_id, read_record
 from launcher.transport.protocol import AFTER_GRACE_S
 
 UNIT = "deeplearning-job-{job_id}.service"
 UNIT_PROGRAM = Path(__file__).parent
 LINGER = Path("/var/lib/systemd/linger")
 """Holds a file for each user whose systemd runs without a session; see loginctl(1), enable-linger."""
+SYSTEMD_MARGIN_S = 10.0
+"""Seconds that systemd may take to stop a unit, besides the launcher's own."""
 PROPERTIES = (
     "Type=notify",  # systemd-run then waits until the job has started
     "TimeoutStartSec=infinity",
-    "KillMode=mixed",  # TERM goes to the launcher alone, which ends the ranks in order
+    "KillMode=mixed",  # TERM goes only to the launcher, which ends the ranks cleanly
     "OOMPolicy=continue",  # a killed rank is a failure with an exit code, not the end of the unit
 )
 
 
-def detach(arguments: Sequence[str], *, cwd: str) -> int:
-    """Run ``launch`` with these arguments as a unit; return when the job has started, or report why not."""
+class _TerminatedError(Exception):
+    """SIGTERM came while the job started."""
+
+
+def detach(arguments: Sequence[str], *, grace_s: float, cwd: str) -> int:
+    """Run ``launch`` with these arguments as a unit; return when the job has started, or report why not.
+
+    `grace_s` is the job's time between TERM and KILL.
+    """
     check_writable(jobs_directory())
     check_linger(user_name())
     runtime = runtime_directory()
     job_id = new_job_id()
-    handed_over = runtime / f"deeplearning-job-{job_id}.json"
-    DetachedJob.of_this_process(arguments, job_id=job_id, cwd=cwd).write(handed_over)
+    job_file = runtime / f"deeplearning-job-{job_id}.json"
+    DetachedJob.of_this_process(arguments, job_id=job_id, cwd=cwd).write(job_file)
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+    stop_s = stop_timeout_s(grace_s)
     try:
-        environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
-        said = _run_unit(job_id, handed_over, stop_s=_stop_seconds(arguments), environment=environment)
+        with _sigterm_raises():
+            error = _start_unit(job_id, job_file, stop_s=stop_s, environment=environment)
     except KeyboardInterrupt:
-        print(f"launch: job {job_id} starts all the same: launch stop {job_id}", file=sys.stderr)
+        print(f"launch: job {job_id} starts anyway; to end it: launch stop {job_id}", file=sys.stderr)
         return 128 + signal.SIGINT
+    except _TerminatedError:
+        _stop_unit(job_id, deadline_s=stop_s + SYSTEMD_MARGIN_S, environment=environment)
+        return 128 + signal.SIGTERM
     finally:
-        handed_over.unlink(missing_ok=True)
-    return _report(job_id, said)
+        job_file.unlink(missing_ok=True)
+    return _report(job_id, error)
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """Raise _TerminatedError at SIGTERM: ``dlcluster run`` was interrupted, and its user knows no job id."""
+
+    def terminate(number: int, frame: object) -> NoReturn:
+        raise _TerminatedError
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop_unit(job_id: str, *, deadline_s: float, environment: Mapping[str, str]) -> None:
+    """Stop the unit, whether it still starts or runs. Raises LaunchError."""
+    command = ["systemctl", "--user", "stop", UNIT.format(job_id=job_id)]
+    try:
+        subprocess.run(command, env=dict(environment), stdin=subprocess.DEVNULL, timeout=deadline_s, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LaunchError(f"job {job_id} may run: cannot stop its unit: {error}") from error
 
 
 def check_writable(directory: Path) -> None:
@@ -76,15 +113,15 @@ def runtime_directory() -> Path:
     return path
 
 
-def _stop_seconds(arguments: Sequence[str]) -> float:
-    """Return how long a launcher may take to end its job, with nodes that do not answer and uploads."""
-    return parse_options(arguments, environ=os.environ).grace_s + 2 * AFTER_GRACE_S + UPLOADS_S
+def stop_timeout_s(grace_s: float) -> float:
+    """Return the seconds that a launcher may take to end its job, with silent nodes and uploads."""
+    return grace_s + 2 * AFTER_GRACE_S + UPLOADS_S
 
 
-def _run_unit(job_id: str, handed_over: Path, *, stop_s: float, environment: Mapping[str, str]) -> str:
+def _start_unit(job_id: str, job_file: Path, *, stop_s: float, environment: Mapping[str, str]) -> str:
     """Start the unit; return what systemd-run wrote if the job did not start."""
-    properties = [word for one in (*PROPERTIES, f"TimeoutStopSec={stop_s:.0f}") for word in ("--property", one)]
-    program = [sys.executable or "python3", str(UNIT_PROGRAM), str(handed_over)]
+    properties = [word for setting in (*PROPERTIES, f"TimeoutStopSec={stop_s:.0f}") for word in ("--property", setting)]
+    program = [sys.executable or "python3", str(UNIT_PROGRAM), str(job_file)]
     unit = UNIT.format(job_id=job_id)
     try:
         ended = subprocess.run(
@@ -104,14 +141,14 @@ def _run_unit(job_id: str, handed_over: Path, *, stop_s: float, environment: Map
     return "" if ended.returncode == 0 else ended.stderr.strip() or f"exit code {ended.returncode}"
 
 
-def _report(job_id: str, said: str) -> int:
+def _report(job_id: str, error: str) -> int:
     """Print how to follow the job, or why it has not started."""
-    if not said:
+    if not error:
         print(job_id)
         print(f"launch: follow it with: launch logs -f {job_id}", file=sys.stderr)
         return 0
     record = read_record(jobs_directory() / job_id)
     if record is None or record.reason is None:
-        raise LaunchError(f"job {job_id} did not start: {said.splitlines()[0]}")
+        raise LaunchError(f"job {job_id} did not start: {error.splitlines()[0]}")
     print(f"launch: {record.reason}", file=sys.stderr)
     return record.exit_code or 1

@@ -20,10 +20,10 @@ SYSTEMD_S = 10.0
 """Deadline for an answer of the user's systemd."""
 
 
-def main(handed_over: Path) -> int:
+def main(job_file: Path) -> int:
     """Run the job that the file describes; return the exit code of ``launch``."""
     systemd = os.environ.get(NOTIFY_VARIABLE)
-    request = DetachedJob.take(handed_over)
+    request = DetachedJob.take(job_file)
     request.enter()
     # The shell's launch has parsed the same command line already.
     job = parse_options(request.arguments, environ=os.environ)
@@ -37,7 +37,7 @@ def main(handed_over: Path) -> int:
             job_id=request.job_id,
             cwd=request.cwd,
             detached=True,
-            on_running=lambda: ready(systemd),
+            on_start=lambda: notify_systemd(systemd),
             systemd_is_stopping=systemd_is_stopping,
         ),
         cwd=request.cwd,
@@ -45,7 +45,7 @@ def main(handed_over: Path) -> int:
     )
 
 
-def ready(systemd: str | None) -> None:
+def notify_systemd(systemd: str | None) -> None:
     """Tell systemd that the job has started; see sd_notify(3)."""
     if systemd:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
@@ -55,7 +55,7 @@ def ready(systemd: str | None) -> None:
 def systemd_is_stopping() -> bool:
     """Return whether systemd ends everything of the user's, not this job alone; see systemctl(1), is-system-running."""
     try:
-        said = subprocess.run(
+        state = subprocess.run(
             ["systemctl", "--user", "is-system-running"],
             env={**os.environ, "XDG_RUNTIME_DIR": str(runtime_directory())},
             stdin=subprocess.DEVNULL,
@@ -66,7 +66,7 @@ def systemd_is_stopping() -> bool:
         )
     except (OSError, subprocess.TimeoutExpired, LaunchError):
         return False
-    return said.stdout.strip() == b"stopping"
+    return state.stdout.strip() == b"stopping"
 
 
 class LogSink:

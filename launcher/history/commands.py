@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import NoReturn
 
 from launcher.errors import LaunchError, UsageError
+from launcher.history import job_lookup
 from launcher.history import log_command as logs
-from launcher.history import store
 from launcher.history.lock import is_held, signal_launcher
 from launcher.history.record_upload import UPLOADS_S
 from launcher.history.records import JobRecord, State, now, read_record, write_record
@@ -24,15 +24,15 @@ from launcher.transport.protocol import AFTER_GRACE_S
 
 KILL_DEADLINE_S = 5.0
 POLL_S = 0.05
-LONGEST_COMMAND = 60
+MAX_COMMAND = 60
 COLUMNS = "{:23} {:9} {:20} {:>8} {:>5}  {}"
 BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        form = " ".join(self.format_usage().split()[1:])
-        raise UsageError(f"{message}; the form is: {form}")
+        usage = " ".join(self.format_usage().split()[1:])
+        raise UsageError(f"{message}; usage: {usage}")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -41,14 +41,14 @@ def main(arguments: Sequence[str]) -> int:
     parser = _Parser(prog=f"launch {name}", allow_abbrev=False, description=SUBCOMMANDS[name])
     if name not in ("list", "close"):
         parser.add_argument(
-            "job", nargs="?", metavar="JOB", help="its id or its start (the one that runs, or the latest)"
+            "job", nargs="?", metavar="JOB", help="job id or unique prefix (default: the running job, else the latest)"
         )
     if name in ("list", "status"):
-        parser.add_argument("--json", action="store_true", help="the record as it is kept")
+        parser.add_argument("--json", action="store_true", help="print the record as JSON")
     if name == "logs":
         logs.add_options(parser)
     try:
-        code = RUN[name](parser.parse_args(rest))
+        code = COMMANDS[name](parser.parse_args(rest))
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -60,8 +60,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def list_jobs(options: argparse.Namespace) -> int:
-    """Print one line a job, the latest last."""
-    jobs = store.all_jobs()
+    """Print one line per job, the latest last."""
+    jobs = job_lookup.all_jobs()
     if options.json:
         print(json.dumps([json.loads(job.to_bytes()) for job in jobs], indent=2))
         return 0
@@ -72,14 +72,14 @@ def list_jobs(options: argparse.Namespace) -> int:
 
 
 def show_status(options: argparse.Namespace) -> int:
-    """Print everything known of a job."""
-    job = store.find(options.job)
+    """Print a job's record."""
+    job = job_lookup.find(options.job)
     if options.json:
         print(job.to_bytes().decode(), end="")
         return 0
     revision = job.revision
     dirty = " with changed files" if revision.dirty else ""
-    known = {
+    fields = {
         "job": job.id,
         "state": job.state.value,
         "reason": job.reason,
@@ -89,14 +89,14 @@ def show_status(options: argparse.Namespace) -> int:
         "revision": f"{revision.commit}{dirty}" if revision.commit else None,
         "folder": revision.digest,
         "hosts": ", ".join(job.hosts),
-        "engine": job.framework,
+        "engine": job.engine,
         "user": job.user,
         "machine": job.machine,
         "start": job.start,
         "end": job.end,
         "restarts": job.restarts,
     }
-    for name, value in known.items():
+    for name, value in fields.items():
         if value is not None:
             print(f"{name:10} {value}")
     return 0
@@ -104,55 +104,55 @@ def show_status(options: argparse.Namespace) -> int:
 
 def stop(options: argparse.Namespace) -> int:
     """End a job on all its nodes; its ranks get TERM, and KILL after the grace."""
-    job = store.find_going(options.job)
-    directory = store.directory_of(job.id)
+    job = job_lookup.find_running(options.job)
+    directory = job_lookup.directory_of(job.id)
     if job.state.is_terminal:
-        raise UsageError(f"job {job.id} has ended already: {job.state.value}")
+        raise UsageError(f"job {job.id} has already ended: {job.state.value}")
     signal_launcher(directory, job, signal.SIGTERM)
     # Longer than a launcher takes to end its job, even with a node that does not answer.
     ended = _wait_for_end(job, 2 * (job.grace_s + AFTER_GRACE_S))
-    if not ended and _latest(job).state.is_terminal:
+    if not ended and _latest_record(job).state.is_terminal:
         # Its record is being copied to the bucket.
         ended = _wait_for_end(job, UPLOADS_S)
     if not ended:
         _kill(job)
-    last = store.current(directory)
+    last = job_lookup.current(directory)
     print(f"{job.id} {last.state.value if last else 'gone'}")
     return 0
 
 
 def close(_: argparse.Namespace) -> int:
     """End the connections that are kept for the next launch; their nodes' runners end with them."""
-    kept = fetch_idle(os.environ)
-    for one in kept:
-        one.process.discard()
-    print(f"{len(kept)} connection{'s' if len(kept) != 1 else ''} closed")
+    connections = fetch_idle(os.environ)
+    for connection in connections:
+        connection.process.discard()
+    print(f"{len(connections)} connection{'s' if len(connections) != 1 else ''} closed")
     return 0
 
 
 def _kill(job: JobRecord) -> None:
     """Kill a launcher that does not end; the nodes end their processes once it is gone."""
-    directory = store.directory_of(job.id)
+    directory = job_lookup.directory_of(job.id)
     signal_launcher(directory, job, signal.SIGKILL)
     if not _wait_for_end(job, KILL_DEADLINE_S):
         raise LaunchError(f"job {job.id}: its launcher, process {job.pid}, cannot be killed")
-    latest = _latest(job)
+    latest = _latest_record(job)
     if latest.state.is_terminal:
         return
     try:
         write_record(directory, replace(latest, state=State.CANCELLED, reason="killed by launch stop", end=now()))
     except OSError as error:
-        raise LaunchError(f"job {job.id} is killed, but its record cannot say so: {error.strerror}") from error
+        raise LaunchError(f"job {job.id} is killed, but its record cannot be written: {error.strerror}") from error
 
 
-def _latest(job: JobRecord) -> JobRecord:
+def _latest_record(job: JobRecord) -> JobRecord:
     """Return the record as the launcher last wrote it."""
-    return read_record(store.directory_of(job.id)) or job
+    return read_record(job_lookup.directory_of(job.id)) or job
 
 
 def _wait_for_end(job: JobRecord, seconds: float) -> bool:
     until = time.monotonic() + seconds
-    while is_held(store.directory_of(job.id)):
+    while is_held(job_lookup.directory_of(job.id)):
         if time.monotonic() >= until:
             return False
         time.sleep(POLL_S)
@@ -174,13 +174,13 @@ def _seconds(moment: str) -> float:
 def _short(job: JobRecord) -> str:
     command = job.command[2] if job.command[:2] == ("/bin/bash", "-c") else shlex.join(job.command)
     line = _printable(command)
-    return line if len(line) <= LONGEST_COMMAND else f"{line[: LONGEST_COMMAND - 3]}..."
+    return line if len(line) <= MAX_COMMAND else f"{line[: MAX_COMMAND - 3]}..."
 
 
 def _printable(text: str) -> str:
-    """Quote text for one line: a command may hold line ends and control sequences."""
+    """Replace unprintable characters by blanks: a command may hold line ends and control sequences."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-RUN = {"close": close, "list": list_jobs, "logs": logs.show, "status": show_status, "stop": stop}
-"""What runs each of launcher.subcommands."""
+COMMANDS = {"close": close, "list": list_jobs, "logs": logs.show, "status": show_status, "stop": stop}
+"""Function of each of launcher.subcommands."""

@@ -8,8 +8,8 @@ from launcher.history.records import Revision
 DEADLINE_S = 5.0
 
 
-class RevisionQuestion:
-    """Ask git while the job starts, so that neither waits for the other."""
+class RevisionQuery:
+    """Query git while the job starts, so that neither waits for the other."""
 
     def __init__(self, cwd: str) -> None:
         # "v2" reports the commit in a header, and changed files in further lines.
@@ -18,7 +18,7 @@ class RevisionQuestion:
 
     @property
     def is_answered(self) -> bool:
-        """Return whether the answer is there."""
+        """Return whether git has ended."""
         return self._git is None or self._git.poll() is not None
 
     def answer(self) -> Revision:
@@ -26,26 +26,26 @@ class RevisionQuestion:
         if self._git is None:
             return Revision()
         try:
-            said, _ = self._git.communicate(timeout=DEADLINE_S)
+            output, _ = self._git.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
             # Do not wait for it: on a file server that hangs, git cannot even be killed.
             self._git.kill()
             return Revision()
-        return parse_status(said) if self._git.returncode == 0 else Revision()
+        return parse_status(output) if self._git.returncode == 0 else Revision()
 
 
-def parse_status(said: str) -> Revision:
+def parse_status(output: str) -> Revision:
     """Parse the output of ``git status --porcelain=v2 --branch``."""
-    header, _, _ = said.partition("\n")
+    header, _, _ = output.partition("\n")
     commit = header.removeprefix("# branch.oid ")
     if commit in (header, "(initial)"):
         return Revision()
-    return Revision(commit=commit, dirty=any(line and not line.startswith("#") for line in said.splitlines()))
+    return Revision(commit=commit, dirty=any(line and not line.startswith("#") for line in output.splitlines()))
 
 
 def _is_checkout(directory: Path) -> bool:
     """Return whether the directory looks like a checkout: git takes some milliseconds to say no."""
-    return any((place / ".git").exists() for place in (directory, *directory.parents))
+    return any((path / ".git").exists() for path in (directory, *directory.parents))
 
 
 def _start(command: list[str], cwd: str) -> "subprocess.Popen[str] | None":

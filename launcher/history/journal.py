@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.history.git import RevisionQuestion
-from launcher.history.lock import BEAT_S, beat, boot_id, end_beats, hold
+from launcher.history.git import RevisionQuery
+from launcher.history.lock import TOUCH_INTERVAL_S, acquire_lock, boot_id, mark_lock_stale, touch_lock
 from launcher.history.record_upload import Upload, start_upload, upload
 from launcher.history.records import JobRecord, Revision, State, now, without_values, write_record
-from launcher.job.node import Failure
+from launcher.job.failure import Failure
+from launcher.job_directories import KEPT_JOBS, remove_old_jobs
 from launcher.paths import JOBS_DIR
-from launcher.runner.logs import KEPT_JOBS, clear_away
 from launcher.spec import Job
 
 UPLOAD_AFTER_S = 10.0
@@ -39,7 +39,7 @@ class Journal:
         job_id: str,
         cwd: str,
         detached: bool = False,
-        on_running: Callable[[], None] = lambda: None,
+        on_start: Callable[[], None] = lambda: None,
         systemd_is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._record = JobRecord(
@@ -47,7 +47,7 @@ class Journal:
             state=State.PENDING,
             command=without_values(job.command),
             hosts=tuple(map(str, job.hosts)),
-            framework=job.framework,
+            engine=job.engine,
             grace_s=job.grace_s,
             cwd=cwd,
             user=user_name(),
@@ -57,10 +57,10 @@ class Journal:
             start=now(),
             detached=detached,
         )
-        self._on_running = on_running
+        self._on_start = on_start
         self._systemd_is_stopping = systemd_is_stopping
         self._directory = jobs_directory() / job_id
-        self._question: RevisionQuestion | None = None
+        self._revision_query: RevisionQuery | None = None
         self._upload: Upload | None = None
         self.write_error: str | None = None
         """Why no record is kept, if so."""
@@ -74,39 +74,39 @@ class Journal:
         """Record the job as PENDING."""
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            hold(self._directory)
+            acquire_lock(self._directory)
         except OSError as error:
-            self.write_error = self._why(error)
+            self.write_error = self._describe(error)
             return
-        self._question = RevisionQuestion(self._record.cwd)
+        self._revision_query = RevisionQuery(self._record.cwd)
         self._write()
-        clear_away(str(self._directory.parent), keep=KEPT_JOBS)
+        remove_old_jobs(str(self._directory.parent), keep=KEPT_JOBS)
 
     async def touch_lock_forever(self) -> None:
         """Touch the lock for machines that share the home directory, until cancelled."""
         while True:
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(TOUCH_INTERVAL_S)
             with suppress(OSError):
-                beat(self._directory)
+                touch_lock(self._directory)
 
-    def running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
+    def on_running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
         """Record that the processes start, for the `restart`-th time again; `logs` names each host's logs."""
-        again = self._record.state is State.RUNNING
+        is_restart = self._record.state is State.RUNNING
         self._change(
             state=State.RUNNING,
             hosts=tuple(logs),
             logs={host: list(names) for host, names in logs.items()},
             restarts=restart,
         )
-        if not again:
-            self._on_running()
+        if not is_restart:
+            self._on_start()
             asyncio.get_running_loop().call_later(UPLOAD_AFTER_S, self._begin_upload)
 
-    def synced(self, digest: str) -> None:
+    def on_synced(self, digest: str) -> None:
         """Record that the nodes have the files with this digest."""
         self._change(revision=replace(self._record.revision, digest=digest))
 
-    def ended(self, failure: Failure | None) -> None:
+    def on_end(self, failure: Failure | None) -> None:
         """Record that the job is over."""
         if failure is not None and failure.cancelled and self._systemd_is_stopping():
             # Nobody has asked for the job's end.
@@ -130,18 +130,18 @@ class Journal:
         upload_error = upload(self._directory)
         with suppress(OSError):
             # Only now may another job clear the record away.
-            end_beats(self._directory)
+            mark_lock_stale(self._directory)
         return upload_error
 
     def _revision(self) -> Revision:
-        known, self._question = self._question, None
-        if known is None:
+        query, self._revision_query = self._revision_query, None
+        if query is None:
             return self._record.revision
-        return replace(known.answer(), digest=self._record.revision.digest)
+        return replace(query.answer(), digest=self._record.revision.digest)
 
     def _begin_upload(self) -> None:
-        # The job goes on: the nodes would miss its launcher's heartbeats if it waited.
-        if self._question is not None and self._question.is_answered:
+        # Do not wait: the job runs, and its nodes would miss the launcher's heartbeats.
+        if self._revision_query is not None and self._revision_query.is_answered:
             self._change(revision=self._revision())
         with suppress(OSError):
             self._upload = start_upload(self._directory)
@@ -156,9 +156,9 @@ class Journal:
         try:
             write_record(self._directory, self._record)
         except OSError as error:
-            self.write_error = self._why(error)
+            self.write_error = self._describe(error)
 
-    def _why(self, error: OSError) -> str:
+    def _describe(self, error: OSError) -> str:
         # Errors on an open file (a lock, a full disk) do not name the file.
         return f"{error.filename or self._directory}: {error.strerror}"
 

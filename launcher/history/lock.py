@@ -11,18 +11,18 @@ from pathlib import Path
 
 from launcher.errors import LaunchError
 from launcher.history.records import JobRecord
+from launcher.job_directories import lock_is_fresh
 from launcher.paths import LOCK_FILE
-from launcher.runner.logs import is_fresh
 
-BEAT_S = 60.0
-"""Several times as often as launcher.runner.logs.STALE_S."""
+TOUCH_INTERVAL_S = 60.0
+"""Seconds between touches; a tenth of launcher.job_directories.STALE_S."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def hold(directory: Path) -> None:
+def acquire_lock(directory: Path) -> None:
     """Lock this job until this process ends, which also keeps its directory from being cleared away."""
-    os_lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(os_lock, fcntl.LOCK_EX)
+    lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     # As launcher.runner.logs does for the processes' logs.
     fcntl.flock(os.open(directory, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
 
@@ -44,19 +44,19 @@ def is_held(directory: Path) -> bool:
         os.close(fd)
 
 
-def beat(directory: Path) -> None:
-    """Touch the file for other machines. Raises OSError."""
+def touch_lock(directory: Path) -> None:
+    """Touch the lock file, so that other machines know that the launcher lives. Raises OSError."""
     os.utime(directory / LOCK_FILE)
 
 
-def end_beats(directory: Path) -> None:
-    """Make the job count as over on other machines at once. Raises OSError."""
+def mark_lock_stale(directory: Path) -> None:
+    """Give the lock file an old time, so that the job counts as over on other machines at once. Raises OSError."""
     os.utime(directory / LOCK_FILE, (0, 0))
 
 
 def is_alive(directory: Path, record: JobRecord) -> bool:
     """Return whether the job's launcher lives, here or on another machine; LaunchError if nobody can tell."""
-    return is_held(directory) or (is_elsewhere(record) and is_fresh(directory))
+    return is_held(directory) or (is_elsewhere(record) and lock_is_fresh(directory))
 
 
 def is_elsewhere(record: JobRecord) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from launcher.errors import LaunchError, UsageError
-from launcher.history import store
+from launcher.history import job_lookup
 from launcher.history.records import JobRecord
 from launcher.hosts.hostfile import LOCAL_HOST, Host
 from launcher.job.connect import is_this_machine
@@ -22,16 +22,16 @@ READER = Path(__file__).parent / "reader"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``launch logs``."""
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
-    one = parser.add_mutually_exclusive_group()
-    one.add_argument("--rank", metavar="N", help="what this rank said, from its node")
-    one.add_argument("--node", metavar="HOST", help="what all processes of this node said, from the node")
+    parser.add_argument("-f", "--follow", action="store_true", help="follow the output until the job ends")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--rank", metavar="N", help="show only this rank's output, from its node")
+    source.add_argument("--node", metavar="HOST", help="show only this node's output")
 
 
 def show(options: argparse.Namespace) -> int:
     """Print a job's log; return 1 if a part of it could not be read."""
-    job = store.find(options.job)
-    host, names = _place(job, options)
+    job = job_lookup.find(options.job)
+    host, names = _find_logs(job, options)
     words = ["python3", "-I", "-S", "-X", "utf8", str(READER), *(["-f"] if options.follow else []), job.id, *names]
     # When this process ends, its input closes, and so does ssh's session, which ends the reader.
     command = words if host is None else [*client_command(host), "--", host.name, shlex.join(words)]
@@ -51,12 +51,13 @@ def show(options: argparse.Namespace) -> int:
     return min(code, 1) if code >= 0 else 128 - code
 
 
-def _place(job: JobRecord, options: argparse.Namespace) -> tuple[Host | None, Sequence[str]]:
-    """Return where the logs are (None: here), and their names."""
+def _find_logs(job: JobRecord, options: argparse.Namespace) -> tuple[Host | None, Sequence[str]]:
+    """Return the host that has the logs (None: this machine), and their names."""
     if options.rank is None and options.node is None:
         if not job.detached:
             raise UsageError(
-                f"job {job.id} said it all to its own terminal: --rank N or --node HOST shows what its nodes have kept"
+                f"job {job.id} was not detached: its output went to its terminal; "
+                "--rank N or --node HOST shows the logs on its nodes"
             )
         return None, [JOB_LOG]
     if not job.logs:
@@ -69,8 +70,8 @@ def _place(job: JobRecord, options: argparse.Namespace) -> tuple[Host | None, Se
     for host, names in job.logs.items():
         if name in names:
             return _host(host, job), [name]
-    kept = ", ".join(name.removesuffix(".log") for names in job.logs.values() for name in names)
-    raise UsageError(f"--rank must name a process of job {job.id}, which has {kept}, got {options.rank!r}")
+    names_known = ", ".join(name.removesuffix(".log") for names in job.logs.values() for name in names)
+    raise UsageError(f"--rank must name a process of job {job.id}, which has {names_known}, got {options.rank!r}")
 
 
 def _host(text: str, job: JobRecord) -> Host | None:

@@ -20,13 +20,13 @@ class Upload:
     """Hold one copy of a record on its way."""
 
     def __init__(self, directory: Path, *, bucket: str, node: Mapping[str, str]) -> None:
-        place = "/".join(("jobs", *([node["cluster_name"]] if "cluster_name" in node else []), directory.name))
+        key = "/".join(("jobs", *([node["cluster_name"]] if "cluster_name" in node else []), directory.name))
         environment = dict(os.environ)
         if "region" in node and not os.environ.get("AWS_REGION"):
             environment.setdefault(REGION_VARIABLE, node["region"])
         with (directory / RECORD_FILE).open("rb") as record:
             self._aws = subprocess.Popen(
-                ["aws", "s3", "cp", "--only-show-errors", "-", f"s3://{bucket}/{place}.json"],
+                ["aws", "s3", "cp", "--only-show-errors", "-", f"s3://{bucket}/{key}.json"],
                 env=environment,
                 stdin=record,
                 stdout=subprocess.DEVNULL,
@@ -38,16 +38,16 @@ class Upload:
     def finish(self) -> str | None:
         """Wait for the end; return why the record is not in the bucket, or None."""
         try:
-            _, said = self._aws.communicate(timeout=DEADLINE_S)
+            _, stderr = self._aws.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
             self._give_up()
             return f"no answer within {DEADLINE_S:g} s"
         except KeyboardInterrupt:
             self._give_up()
             return "interrupted"
-        lines = said.decode(errors="replace").split("\n")
-        words = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return None if self._aws.returncode == 0 else f"aws: {words or f'exit code {self._aws.returncode}'}"
+        lines = stderr.decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return None if self._aws.returncode == 0 else f"aws: {last or f'exit code {self._aws.returncode}'}"
 
     def _give_up(self) -> None:
         self._aws.kill()

@@ -5,6 +5,7 @@ Values of variables are never in it.
 
 import enum
 import json
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -13,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from launcher.atomic_file import write_atomically
+from launcher.shell_words import ASSIGNMENT
 from launcher.spec import GRACE_S
 
 RECORD_FILE = "job.json"
 RECORD_VERSION = 1
 """Version of each record. Keys may be added under the same version; readers skip those that they do not know."""
-ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 SHELL_ASSIGNMENT = re.compile(
     # Where a word may begin, within quotes too: the line may be another shell's.
     r"""(?P<name>(?:^|[\s;&|('"`])[A-Za-z_]\w*\+?=)"""
@@ -70,7 +71,7 @@ class JobRecord:
     command: tuple[str, ...]
     hosts: tuple[str, ...]
     """Hosts in rank order, named as in the hosts file."""
-    framework: str
+    engine: str
     cwd: str
     user: str
     pid: int
@@ -116,6 +117,12 @@ class JobRecord:
 
 def _names(record: type[JobRecord | Revision]) -> set[str]:
     return {one.name for one in fields(record)}
+
+
+def new_job_id() -> str:
+    """Return a unique job id that sorts by time."""
+    seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(seconds))}-{nanoseconds // 10**6:03d}{os.urandom(2).hex()}"
 
 
 def now() -> str:

@@ -8,34 +8,36 @@ from launcher.errors import LaunchError
 
 def check_reachable(names: Sequence[str], addresses: Sequence[str]) -> None:
     """Raise LaunchError if the job's other nodes cannot reach one of its addresses."""
-    places = tuple(zip(names, addresses, strict=True))
-    elsewhere = [name for name, address in places if not is_loopback(address)]
-    for name, address in places:
+    nodes = tuple(zip(names, addresses, strict=True))
+    elsewhere = [name for name, address in nodes if not is_loopback(address)]
+    for name, address in nodes:
         if elsewhere and is_loopback(address):
             raise LaunchError(f"{name} is {address} here, which {elsewhere[0]} cannot reach")
 
 
-def address_for_peers(name: str, seen: str | None) -> str:
-    """Return a node's address: where its sshd took the connection (`seen`), as its name may be an alias of ssh's."""
-    if seen is not None and not is_loopback(seen):
-        return seen
+def address_for_peers(name: str, sshd_address: str | None) -> str:
+    """Return a node's address: `sshd_address` if known, as its name may be an alias of ssh's."""
+    if sshd_address is not None and not is_loopback(sshd_address):
+        return sshd_address
     try:
         return address_of(name)
     except LaunchError:
-        if seen is None:
+        if sshd_address is None:
             raise
-        return seen
+        return sshd_address
 
 
 def address_of(host: str) -> str:
     """Return a host name's IPv4 address, the first that is not loopback if there is one."""
     try:
         # Given a str, Python imports the codec for internationalized names, which is slow.
-        found = socket.getaddrinfo(host.encode() if host.isascii() else host, None, socket.AF_INET, socket.SOCK_STREAM)
+        results = socket.getaddrinfo(
+            host.encode() if host.isascii() else host, None, socket.AF_INET, socket.SOCK_STREAM
+        )
     except (OSError, UnicodeError) as error:  # the latter for a name that DNS could never hold
         reason = error.strerror if isinstance(error, OSError) else "not a valid host name"
         raise LaunchError(f"{host}: {reason or error}") from error
-    addresses = [str(item[4][0]) for item in found]
+    addresses = [str(item[4][0]) for item in results]
     return next((address for address in addresses if not is_loopback(address)), addresses[0])
 
 

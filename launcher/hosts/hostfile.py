@@ -1,6 +1,6 @@
 """Parse hosts files: the machines that a job may use, in the forms that launch.py and mpirun take.
 
-One host a line: ``host``, ``host:port`` (of its sshd) or either with ``slots=N`` (ranks on it);
+One host per line: ``host``, ``host:port`` (of its sshd) or either with ``slots=N`` (ranks on it);
 blank lines and ``#`` comments do not count.
 """
 
@@ -14,9 +14,9 @@ from launcher.validate import whole_number
 
 FORMS = "HOST, HOST:PORT or HOST slots=N"
 LOCAL_HOST = "localhost"
-MOST_SLOTS = 256
+MAX_SLOTS = 256
 """Most ranks on a machine: no machine has as many GPUs, and a typing slip must not start thousands."""
-HIGHEST_PORT = 65535
+MAX_PORT = 65535
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +45,7 @@ def merge_reasons(reasons: Iterable[str]) -> str:
     for reason in reasons:
         host, _, why = reason.partition(": ")
         hosts.setdefault(why, []).append(host)
-    return "; ".join(": ".join(filter(None, (first_and_others(those), why))) for why, those in hosts.items())
+    return "; ".join(": ".join(filter(None, (first_and_others(names), why))) for why, names in hosts.items())
 
 
 def parse_hosts(text: str, *, source: str) -> tuple[Host, ...]:
@@ -54,24 +54,24 @@ def parse_hosts(text: str, *, source: str) -> tuple[Host, ...]:
     hosts = tuple(_parse_line(line, source=source) for line in lines if line)
     if not hosts:
         raise UsageError(f"{source} names no host")
-    twice = [host for host, count in Counter(map(str, hosts)).items() if count > 1]
-    if twice:
-        raise UsageError(f"{source} must name each host once, got {', '.join(twice)} more than once")
+    repeated = [host for host, count in Counter(map(str, hosts)).items() if count > 1]
+    if repeated:
+        raise UsageError(f"{source} must name each host once, got {', '.join(repeated)} more than once")
     return hosts
 
 
 def _parse_line(line: str, *, source: str) -> Host:
-    place, *settings = line.split()
-    name, colon, port = place.partition(":")
+    address, *settings = line.split()
+    name, colon, port = address.partition(":")
     keys = [setting.partition("=")[0] for setting in settings]
     # ssh would take a name that starts with a dash for an option.
     if not name or name.startswith("-") or ":" in port or keys not in ([], ["slots"]):
-        raise UsageError(f"{source} must hold {FORMS} a line, got {line!r}")
+        raise UsageError(f"{source} must hold one {FORMS} per line, got {line!r}")
     slots = settings[0].partition("=")[2] if settings else ""
     return Host(
         name=name,
-        port=whole_number(port, name=f"{source}: port of {name}", most=HIGHEST_PORT) if colon else None,
-        slots=whole_number(slots, name=f"{source}: slots of {name}", most=MOST_SLOTS) if settings else 0,
+        port=whole_number(port, name=f"{source}: port of {name}", most=MAX_PORT) if colon else None,
+        slots=whole_number(slots, name=f"{source}: slots of {name}", most=MAX_SLOTS) if settings else 0,
     )
 
 
@@ -81,7 +81,7 @@ def read_hosts(path: Path) -> tuple[Host, ...]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        hint = "; -H names a file, one host a line" if "," in str(path) else ""
+        hint = "; -H names a file, one host per line" if "," in str(path) else ""
         raise UsageError(f"cannot read the hosts file {path}: {reason}{hint}") from error
     return parse_hosts(text, source=str(path))
 
@@ -92,11 +92,11 @@ class HostSource:
 
     path: Path
     slots: int | None
-    """Ranks on each host, whatever the file says. Left out: what the file says."""
-    otherwise: int
-    """Ranks on a host if neither the file nor `slots` says."""
+    """Ranks on each host, whatever the file says. None: as in the file."""
+    default_slots: int
+    """Ranks on a host if neither the file nor `slots` gives a number."""
 
     def read(self) -> tuple[Host, ...]:
         """Read all hosts, in order; UsageError if the file cannot be used."""
         hosts = read_hosts(self.path)
-        return tuple(replace(host, slots=self.slots or host.slots or self.otherwise) for host in hosts)
+        return tuple(replace(host, slots=self.slots or host.slots or self.default_slots) for host in hosts)

@@ -1,49 +1,44 @@
-"""Run one attempt at a job to its last process, on nodes that have answered.
+"""Run a job, attempt by attempt: connect to its nodes, check them, send each its ranks, and wait for the end.
 
 All nodes have the requested files before anything starts. The first failing process, a lost or preempted node or a
-signal ends the processes everywhere; the attempt is over when every runner has ended.
+signal ends the processes everywhere; an attempt is over when every runner has ended.
 """
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from bootstrap.contract import ENGINES, PYTORCH_PYTHON, WORKER_HOST_PREFIX
-from launcher.errors import UsageError
-from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, Framework, JobTopology
-from launcher.frameworks.horovod_store import RendezvousStore, serve
-from launcher.hosts.addresses import own_address_towards
-from launcher.job.connect import close_connections, peer_addresses
-from launcher.job.framework_check import check_framework
-from launcher.job.gpus import check_gpus, gpus_of
+from bootstrap.contract import ENGINES as ENGINES_DIRECTORY
+from bootstrap.contract import PYTORCH_PYTHON
+from launcher.engines import Engine, JobTopology, load_engine
+from launcher.errors import LaunchError, UnreachableError, UsageError
+from launcher.job.checks import check_nodes
+from launcher.job.connect import close_connections, connect_all, peer_addresses
+from launcher.job.failure import Failure
+from launcher.job.gpu_check import gpus_of
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.node import Failure, Node, set_first_failure
-from launcher.job.preemption import watch_for_preemption
-from launcher.output.prefixes import Sink, Streams
+from launcher.job.node import Node, output_failure, run_nodes
+from launcher.job.restarts import reconnect
+from launcher.output.prefixes import Streams
 from launcher.spec import Job, NodeSpec
 from launcher.transport.connection import Connection
 from launcher.transport.pool.pool import ConnectionPool
-from launcher.transport.protocol import AFTER_GRACE_S, FrameType
+from launcher.transport.protocol import FrameType
 
-LINGER_S = 5.0
-"""How long parameter servers, which end by themselves, may outlive their workers before they are stopped."""
-READER_CHECK_S = 1.0
-
-OUTPUT_LOST = 128 + signal.SIGPIPE
-"""Exit code of a job whose output nobody reads any more."""
+SHORT_S = 300.0
+"""A shorter attempt always counts against --max-restarts: a job that crashes its machine must not restart for ever."""
 
 
 class Observer(Protocol):
     """Follow a job to keep its record (launcher.history.journal)."""
 
-    def synced(self, digest: str) -> None:
+    def on_synced(self, digest: str) -> None:
         """Note that the nodes have the files with this digest."""
 
-    def running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
+    def on_running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
         """Note that the processes start, for the `restart`-th time again; `logs` names each host's logs."""
 
 
@@ -59,100 +54,113 @@ class Attempt:
     observer: Observer
 
 
+async def run_job(
+    job: Job, *, job_id: str, cwd: str, streams: Streams, observer: Observer, pool: ConnectionPool | None = None
+) -> Failure | None:
+    """Run `job` until it succeeds, or fails for good. Cancelling it ends its processes."""
+    attempt = Attempt(job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer)
+    failure, counted = await first_attempt(job, attempt, pool), 0
+    while failure is not None and not failure.final and job.restarts.max_restarts:
+        # A preempted node is not the job's failure, and the cloud may take any number of nodes.
+        counted += not failure.preempted
+        if counted > job.restarts.max_restarts:
+            break
+        attempt = replace(attempt, restart=attempt.restart + 1)
+        which = "restart (not counted)" if failure.preempted else f"restart {counted} of {job.restarts.max_restarts}"
+        failure = await restart_job(job, attempt, failure, which=which)
+    return failure
+
+
+async def first_attempt(job: Job, attempt: Attempt, pool: ConnectionPool | None) -> Failure | None:
+    """Run `job` on the requested nodes, all of which must answer."""
+    try:
+        connections = await connect_all(job.hosts, local=job.local, pool=pool)
+    except UnreachableError as error:
+        return Failure(exit_code=error.exit_code, reason=str(error), final=error.final)
+    return await run_attempt(job, connections, attempt, pool)
+
+
+async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, which: str) -> Failure | None:
+    """Restart `job` after `failure`, on as many of its nodes as answer in time."""
+    nodes = await reconnect(job, attempt.streams, failure, which=which)
+    if isinstance(nodes, Failure):
+        return nodes
+    try:
+        return await run_attempt(job.with_hosts(tuple(one.host for one in nodes)), nodes, attempt)
+    except UsageError:
+        raise
+    except LaunchError as error:
+        # A node was lost while it received its files, for example: the next restart may succeed.
+        return replace(failure, reason=str(error), preempted=False)
+
+
 async def run_attempt(
     job: Job, connections: Sequence[Connection], attempt: Attempt, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job` to its end; return None if every process ended with 0. Cancelling it ends the processes.
 
-    A successful job's connections go to `pool`.
+    A successful job's connections go to `pool`. After a short attempt no node counts as preempted.
     """
-    framework = FRAMEWORKS[job.framework]
+    clock = asyncio.get_running_loop().time
+    began = clock()
     try:
-        await check_framework(job, connections)
-        check_first_host(job, connections)
-        if not (job.force or attempt.restart):
-            check_gpus(job, [one.gpus for one in connections])
-        addresses = peer_addresses(connections)
-        cwd = await bring_files(job, connections, addresses, attempt)
-        async with rendezvous(framework, job, towards=addresses[0]) as place:
-            topology = JobTopology(
-                job_id=attempt.job_id,
-                addresses=addresses,
-                port=connections[0].free_port,
-                rendezvous=place,
-                restart=attempt.restart,
-                max_restarts=job.restarts.most,
-            )
-            keep = [pool is not None and not one.is_here for one in connections]
-            specs = node_specs(framework, job, topology, cwd=cwd, keep=keep)
-            attempt.observer.running(
-                {
-                    str(one.host): [process.log for process in spec.processes]
-                    for one, spec in zip(connections, specs, strict=True)
-                },
-                restart=attempt.restart,
-            )
-            missing_cwd = MissingCwd(job.hosts, wanted=cwd, notes=attempt.streams[FrameType.STDERR])
-            pairs = zip(connections, specs, strict=True)
-            nodes = [Node(*pair, attempt.streams, missing_cwd, shown=job.shown) for pair in pairs]
-            failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
-            watches = (
-                watch_reader(attempt.streams[FrameType.STDOUT], failure),
-                watch_for_preemption(job.hosts, failure),
-            )
-            outcome = await supervise(nodes, failure, watches, grace_s=job.grace_s)
-        outcome = outcome or output_lost(attempt.streams[FrameType.STDOUT])
-        if outcome is None and pool is not None:
-            pool.store(connections)
+        failure = await start_and_follow(job, connections, attempt, keep=pool is not None)
+        if failure is None and pool is not None:
+            pool.keep(connections)
+    finally:  # after a signal too
         await close_connections(connections)
-        return outcome
-    except BaseException:  # a signal too
-        await close_connections(connections)
-        raise
+    return failure if failure is None or clock() - began >= SHORT_S else replace(failure, preempted=False)
 
 
-def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
-    """Raise UsageError if mpirun would run on a node that has no key for the others."""
-    first = connections[0]
-    is_elsewhere = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_here
-    if job.framework == LAUNCHED_BY_MPI and len(connections) > 1 and is_elsewhere:
-        raise UsageError(
-            f"--launcher mpi needs this machine as the first host, as only the master has the cluster's key, "
-            f"got {first.host}"
+async def start_and_follow(
+    job: Job, connections: Sequence[Connection], attempt: Attempt, *, keep: bool
+) -> Failure | None:
+    """Check the nodes, send each its ranks, and forward their output to the end; `keep` leaves the runners idle."""
+    engine = load_engine(job.engine)
+    await check_nodes(job, connections, is_restart=attempt.restart > 0)
+    addresses = peer_addresses(connections)
+    cwd = await sync_files(job, connections, addresses, attempt)
+    async with AsyncExitStack() as rendezvous:
+        serve = engine.serve_rendezvous
+        topology = JobTopology(
+            job_id=attempt.job_id,
+            addresses=addresses,
+            port=connections[0].free_port,
+            rendezvous=None if serve is None else await rendezvous.enter_async_context(serve(job, addresses[0])),
+            restart=attempt.restart,
+            max_restarts=job.restarts.max_restarts,
         )
+        specs = node_specs(engine, job, topology, cwd=cwd, keep=[keep and not one.is_here for one in connections])
+        attempt.observer.on_running(
+            {spec.host: [process.log for process in spec.processes] for spec in specs}, restart=attempt.restart
+        )
+        missing_cwd = MissingCwd(job.hosts, wanted=cwd, stderr=attempt.streams[FrameType.STDERR])
+        nodes = [
+            Node(connection, spec, attempt.streams, missing_cwd, shown=job.shown)
+            for connection, spec in zip(connections, specs, strict=True)
+        ]
+        failure = await run_nodes(nodes, job.hosts, attempt.streams[FrameType.STDOUT], grace_s=job.grace_s)
+    return failure or output_failure(attempt.streams[FrameType.STDOUT])
 
 
-async def bring_files(job: Job, connections: Sequence[Connection], addresses: Sequence[str], attempt: Attempt) -> str:
+async def sync_files(job: Job, connections: Sequence[Connection], addresses: Sequence[str], attempt: Attempt) -> str:
     """Bring the job's files to every node; return the directory that its processes start in."""
     if job.sync is None:
         return attempt.cwd
     # Import only now: most jobs bring no files.
     from launcher.sync.sender import sync
 
-    notes = attempt.streams[FrameType.STDERR]
+    stderr = attempt.streams[FrameType.STDERR]
     digest = await sync(
-        connections, addresses, job.sync, source=Path(attempt.cwd), here=connections[0].is_here, notes=notes
+        connections, addresses, job.sync, source=Path(attempt.cwd), here=connections[0].is_here, stderr=stderr
     )
     if digest is not None:
-        attempt.observer.synced(digest)
+        attempt.observer.on_synced(digest)
     return job.sync.directory or attempt.cwd
 
 
-@asynccontextmanager
-async def rendezvous(framework: Framework, job: Job, *, towards: str) -> AsyncIterator[tuple[str, int] | None]:
-    """Serve the processes' rendezvous store until the job is over, if the framework uses one."""
-    if framework.scopes is None:
-        yield None
-        return
-    address = own_address_towards(towards)
-    async with await serve(RendezvousStore(framework.scopes(job)), address=address) as server:
-        yield address, int(server.sockets[0].getsockname()[1])
-
-
-def node_specs(
-    framework: Framework, job: Job, topology: JobTopology, *, cwd: str, keep: Sequence[bool]
-) -> list[NodeSpec]:
-    """Return what each node has to run."""
+def node_specs(engine: Engine, job: Job, topology: JobTopology, *, cwd: str, keep: Sequence[bool]) -> list[NodeSpec]:
+    """Return what each node runs: the engine's processes, with the job's variables and GPUs."""
     first, other = topology.addresses[0], topology.addresses[min(1, len(topology.addresses) - 1)]
     return [
         NodeSpec(
@@ -160,90 +168,20 @@ def node_specs(
             host=str(job.hosts[node_rank]),
             processes=processes,
             environment=dict(job.environment),
-            defaults=dict(framework.shared_defaults) if len(processes) > 1 else {},
-            interface_variables=framework.interface_variables,
-            bins=bins(framework),
+            defaults=dict(engine.shared_defaults) if len(processes) > 1 else {},
+            interface_variables=engine.interface_variables,
+            path_prefix=path_prefix(engine),
             peer=first if node_rank else other,
             cwd=cwd,
             grace_s=job.grace_s,
             gpus=None if (gpus := gpus_of(job, job.hosts[node_rank])) is None else list(gpus),
             keep=keep[node_rank],
         )
-        for node_rank, processes in enumerate(framework.plan(job, topology))
+        for node_rank, processes in enumerate(engine.plan(job, topology))
     ]
 
 
-def bins(framework: Framework) -> list[str]:
+def path_prefix(engine: Engine) -> list[str]:
     """Return the directories in which a command that only says python finds it."""
-    return [*([f"{ENGINES}/bin"] if framework.required_engine is not None else []), str(Path(PYTORCH_PYTHON).parent)]
-
-
-async def supervise(
-    nodes: Sequence[Node],
-    failure: "asyncio.Future[Failure]",
-    watches: Sequence[Coroutine[Any, Any, None]],
-    *,
-    grace_s: float,
-) -> Failure | None:
-    """Start the processes, wait for the end or the first failure, and end what still runs."""
-    follows = [asyncio.create_task(node.follow(failure)) for node in nodes]
-    everything = asyncio.create_task(asyncio.wait(follows))
-    decided = asyncio.create_task(_until_decided(nodes))
-    watching = [asyncio.create_task(watch) for watch in watches]
-    first: set[asyncio.Future[Any]] = {failure, everything, decided}
-    try:
-        await asyncio.gather(*(node.start(failure) for node in nodes))
-        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        # Once the processes that the job waits for have ended, no other end is a failure.
-        outcome = failure.result() if failure.done() else None
-        if outcome is None:
-            await asyncio.wait({everything}, timeout=LINGER_S)
-    finally:
-        for task in (*watching, decided):
-            task.cancel()
-        await end(nodes, follows, deadline_s=grace_s + AFTER_GRACE_S)
-    return unless_crashed(outcome, nodes)
-
-
-def unless_crashed(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
-    """Correct `outcome` by what the preempted node has done since.
-
-    A node with notice lives, and reports how its processes end. A crashed one is silent, which may be the job's
-    own fault.
-    """
-    crashed = [node.connection.host for node in nodes if node.is_lost]
-    return replace(outcome, preempted=False) if outcome is not None and outcome.preempted_host in crashed else outcome
-
-
-async def _until_decided(nodes: Sequence[Node]) -> None:
-    for node in nodes:
-        await node.decided.wait()
-
-
-async def watch_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None:
-    """Fail the job when its reader is gone, also while the job is silent."""
-    while not stdout.reader_has_gone():
-        await asyncio.sleep(READER_CHECK_S)
-    if lost := output_lost(stdout):
-        set_first_failure(failure, lost)
-
-
-def output_lost(stdout: Sink) -> Failure | None:
-    """Return the failure of a job whose output could not all be written; else None."""
-    if stdout.lost is None:
-        return None
-    return Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", final=True)
-
-
-async def end(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, deadline_s: float) -> None:
-    """Tell every runner to end its processes; cut the connection of one that takes too long."""
-    for node in nodes:
-        if not node.connection.is_idle:
-            node.stop()
-    _, late = await asyncio.wait(follows, timeout=deadline_s)
-    for task in late:
-        task.cancel()
-    for task in late:
-        with suppress(asyncio.CancelledError):
-            await task
-    await close_connections([node.connection for node in nodes if not node.connection.is_idle])
+    engines = [f"{ENGINES_DIRECTORY}/bin"] if engine.required_setting is not None else []
+    return [*engines, str(Path(PYTORCH_PYTHON).parent)]

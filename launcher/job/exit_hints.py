@@ -1,4 +1,4 @@
-"""Explain exit codes that alone would leave the user puzzled."""
+"""Explain the exit codes that do not explain themselves."""
 
 import signal
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND
 
 KILLED = 128 + signal.SIGKILL
 """Exit code of a killed process. The launcher's own KILL comes only after a job's end is decided."""
-LIKENESS = 0.7
-"""By difflib's measure `lst` and `stat` resemble a subcommand, `ls` does not."""
+SIMILARITY = 0.7
+"""Least ratio of difflib at which a word counts as a misspelt subcommand: `lst` and `stat` do, `ls` does not."""
 
 
 def exit_hint(code: int, command: Sequence[str]) -> str:
     """Return what to add to the exit code of `command`, or an empty string."""
     if code == KILLED:
-        return ": killed, as the kernel does where memory runs out"
+        return ": killed (SIGKILL), often out of memory"
     if code not in (CANNOT_RUN, NOT_FOUND) or (name := command_word(command)) is None:
         return ""
     if code == CANNOT_RUN:
@@ -24,5 +24,5 @@ def exit_hint(code: int, command: Sequence[str]) -> str:
         return f": if Python is to run {name}: launch python {name}" if "/" in name else ""
     import difflib
 
-    near = difflib.get_close_matches(name, SUBCOMMANDS, n=1, cutoff=LIKENESS)
+    near = difflib.get_close_matches(name, SUBCOMMANDS, n=1, cutoff=SIMILARITY)
     return f": no command {name}, did you mean launch {near[0]}?" if near else ""

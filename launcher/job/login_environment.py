@@ -1,6 +1,6 @@
 """Choose the variables that processes on the launcher's own machine get: those that sshd would give them.
 
-The other nodes know nothing of the launcher's shell, and frameworks hang if their settings differ between ranks.
+The other nodes know nothing of the launcher's shell, and engines hang if their settings differ between ranks.
 ``--env`` passes a variable to all.
 """
 

@@ -1,45 +1,31 @@
-"""Follow one node's part of a running job."""
+"""Start a job's processes on its nodes, follow them, and end them all at the first failure."""
 
 import asyncio
-from dataclasses import dataclass
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
+from launcher.job.connect import close_connections
 from launcher.job.exit_hints import exit_hint
+from launcher.job.failure import NODE_LOST, Failure, set_first_failure
 from launcher.job.missing_cwd import MissingCwd
-from launcher.output.prefixes import ProcessOutput, Streams
+from launcher.job.preemption import watch_for_preemption
+from launcher.output.prefixes import ProcessOutput, Sink, Streams
 from launcher.paths import JOBS_DIR
 from launcher.spec import NodeSpec
 from launcher.transport.connection import Connection
-from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND, Frame, FrameType
+from launcher.transport.protocol import AFTER_GRACE_S, CANNOT_RUN, NOT_FOUND, Frame, FrameType
 
-LOST = 1
-"""Exit code of a job that lost a node."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Failure:
-    """Explain why a job failed: its exit code, one line, and the process's last output."""
-
-    exit_code: int
-    reason: str
-    tail: tuple[bytes, ...] = ()
-    log: str | None = None
-    """File with the whole output."""
-    final: bool = False
-    """Whether no restart can help."""
-    preempted: bool = False
-    """Whether a node ended after notice (launcher.job.preemption), which is not the job's fault."""
-    preempted_host: Host | None = None
-    """The preempted node."""
-    cancelled: bool = False
-    """Whether somebody ended the job on purpose."""
-
-
-def set_first_failure(failure: "asyncio.Future[Failure]", value: Failure) -> None:
-    """Set the job's failure, unless it has one already."""
-    if not failure.done():
-        failure.set_result(value)
+LINGER_S = 5.0
+"""How long parameter servers, which end by themselves, may outlive their workers before they are stopped."""
+READER_CHECK_S = 1.0
+"""Seconds between checks whether the job's output still has a reader."""
+OUTPUT_LOST = 128 + signal.SIGPIPE
+"""Exit code of a job whose output has lost its reader."""
 
 
 class Node:
@@ -59,77 +45,150 @@ class Node:
         self._missing_cwd = missing_cwd
         # A process's index is its local rank where ranks are filtered by it.
         self._outputs = [
-            ProcessOutput(f"{connection.host} [{one.label}] ", streams, is_shown=shown is None or index in shown)
-            for index, one in enumerate(spec.processes)
+            ProcessOutput(f"{connection.host} [{process.label}] ", streams, is_shown=shown is None or index in shown)
+            for index, process in enumerate(spec.processes)
         ]
-        self._notes = streams[FrameType.STDERR]
+        self._stderr = streams[FrameType.STDERR]
         self._running = set(range(len(spec.processes)))
         self.decided = asyncio.Event()
         """Set when every process that the job waits for has ended."""
-        self._told = self._heard_since = False
+        self._stop_requested = self._answered_since = False
         self._check_decided()
 
     async def start(self, failure: "asyncio.Future[Failure]") -> None:
-        """Tell the runner what to run."""
+        """Send the runner its spec, at which it starts the processes."""
         try:
-            await self.connection.start(self._spec)
+            await self.connection.send_spec(self._spec)
         except LaunchError as error:
-            set_first_failure(failure, Failure(exit_code=LOST, reason=str(error)))
+            set_first_failure(failure, Failure(exit_code=NODE_LOST, reason=str(error)))
 
     async def follow(self, failure: "asyncio.Future[Failure]") -> None:
         """Forward output until the runner ends; report the first failure."""
         try:
             async for frame in self.connection.frames():
-                await self._take(frame, failure)
+                await self._on_frame(frame, failure)
         except LaunchError as error:
             set_first_failure(failure, Failure(exit_code=error.exit_code, reason=str(error)))
-        await self._missing_cwd.heard(self.connection.host, cwd_missing=False)
+        await self._missing_cwd.report(self.connection.host, cwd_missing=False)
         for output in self._outputs:
             await output.finish()
         if self._running:
             reason = f"{self.connection.host}: lost: {await self.connection.end_reason()}"
-            set_first_failure(failure, Failure(exit_code=LOST, reason=reason))
+            set_first_failure(failure, Failure(exit_code=NODE_LOST, reason=reason))
 
     def stop(self) -> None:
         """Tell the runner to end the processes; its frames continue until they have ended."""
-        self._told = True
-        self.connection.close()
+        self._stop_requested = True
+        self.connection.request_stop()
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing was heard since the processes were told to end."""
-        return bool(self._running) and not self._heard_since
+        """Whether the node has sent nothing since its processes were told to end."""
+        return bool(self._running) and not self._answered_since
 
-    async def _take(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
-        if self._told and frame.kind in (FrameType.ALIVE, FrameType.EXIT):  # output may have been on its way for long
-            self._heard_since = True
+    async def _on_frame(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
+        # Frames with output may have been on their way for long.
+        if self._stop_requested and frame.kind in (FrameType.ALIVE, FrameType.EXIT):
+            self._answered_since = True
         if frame.kind == FrameType.ALIVE:
             return
         if frame.kind == FrameType.NOTE:
-            await self._notes.send(f"launch: {self.connection.host}: ".encode() + frame.payload + b"\n")
+            await self._stderr.send(f"launch: {self.connection.host}: ".encode() + frame.payload + b"\n")
             return
         if frame.kind == FrameType.CWD:
-            await self._missing_cwd.heard(self.connection.host, cwd_missing=bool(frame.payload))
+            await self._missing_cwd.report(self.connection.host, cwd_missing=bool(frame.payload))
             return
         output = self._outputs[frame.process]
         if frame.kind in (FrameType.STDOUT, FrameType.STDERR):
             await output.write(frame.kind, frame.payload)
         elif frame.kind == FrameType.EXIT:
             await output.finish()
-            self._ended(frame.process, int(frame.payload), failure)
+            self._on_exit(frame.process, int(frame.payload), failure)
 
-    def _ended(self, process: int, code: int, failure: "asyncio.Future[Failure]") -> None:
-        self._running.discard(process)
+    def _on_exit(self, index: int, code: int, failure: "asyncio.Future[Failure]") -> None:
+        self._running.discard(index)
         if code:
-            one = self._spec.processes[process]
-            reason = f"{self.connection.host}: {one.name} ended with exit code {code}{exit_hint(code, one.command)}"
-            log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{one.log}"
-            tail = tuple(self._outputs[process].tail)
+            process = self._spec.processes[index]
+            hint = exit_hint(code, process.command)
+            reason = f"{self.connection.host}: {process.name} ended with exit code {code}{hint}"
+            log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{process.log}"
+            tail = tuple(self._outputs[index].tail)
             # A command that cannot run now will not run the next time.
             final = code in (CANNOT_RUN, NOT_FOUND)
             set_first_failure(failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=final))
         self._check_decided()
 
     def _check_decided(self) -> None:
-        if not any(self._spec.processes[process].decisive for process in self._running):
+        if not any(self._spec.processes[index].ends_job for index in self._running):
             self.decided.set()
+
+
+async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, *, grace_s: float) -> Failure | None:
+    """Start the processes, wait for the end or the first failure, and end what still runs."""
+    failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
+    follows = [asyncio.create_task(node.follow(failure)) for node in nodes]
+    all_ended = asyncio.create_task(asyncio.wait(follows))
+    decided = asyncio.create_task(_wait_until_decided(nodes))
+    watches: list[asyncio.Task[None]] = []
+    first: set[asyncio.Future[Any]] = {failure, all_ended, decided}
+    try:
+        await asyncio.gather(*(node.start(failure) for node in nodes))
+        # Only now: the nodes start their ranks while this process reads the cluster's state.
+        watches += [
+            asyncio.create_task(fail_without_reader(stdout, failure)),
+            asyncio.create_task(watch_for_preemption(hosts, failure)),
+        ]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        # Once the processes that the job waits for have ended, no other end is a failure.
+        outcome = failure.result() if failure.done() else None
+        if outcome is None:
+            await asyncio.wait({all_ended}, timeout=LINGER_S)
+    finally:
+        for task in (*watches, decided):
+            task.cancel()
+        await end_nodes(nodes, follows, deadline_s=grace_s + AFTER_GRACE_S)
+    return clear_preempted_if_silent(outcome, nodes)
+
+
+def clear_preempted_if_silent(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
+    """Clear the preemption mark if the node has been silent since.
+
+    A node with notice lives, and reports how its processes end. A crashed one is silent, which may be the job's
+    own fault.
+    """
+    crashed = [node.connection.host for node in nodes if node.is_lost]
+    return replace(outcome, preempted=False) if outcome is not None and outcome.preempted_host in crashed else outcome
+
+
+async def _wait_until_decided(nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        await node.decided.wait()
+
+
+async def fail_without_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None:
+    """Fail the job when its reader is gone, also while the job is silent."""
+    while not stdout.reader_has_gone():
+        await asyncio.sleep(READER_CHECK_S)
+    if lost := output_failure(stdout):
+        set_first_failure(failure, lost)
+
+
+def output_failure(stdout: Sink) -> Failure | None:
+    """Return the failure of a job whose output could not all be written; else None."""
+    if stdout.lost is None:
+        return None
+    return Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", final=True)
+
+
+async def end_nodes(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, deadline_s: float) -> None:
+    """Tell every runner to end its processes; cut the connection of one that takes too long."""
+    for node in nodes:
+        if not node.connection.is_idle:
+            node.stop()
+    _, late = await asyncio.wait(follows, timeout=deadline_s)
+    for task in late:
+        task.cancel()
+    for task in late:
+        with suppress(asyncio.CancelledError):
+            await task
+    await close_connections([node.connection for node in nodes if not node.connection.is_idle])

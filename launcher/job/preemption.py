@@ -9,23 +9,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.cluster.records import parse_state
 from bootstrap.contract import MASTER_HOST, NODE_STATE, WORKER_HOST_PREFIX, worker_host
 from launcher.hosts.hostfile import Host
-from launcher.job.node import LOST, Failure, set_first_failure
+from launcher.job.failure import NODE_LOST, Failure, set_first_failure
 
-LOOK_S = 1.0
+POLL_S = 1.0
+"""Seconds between looks at the file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterView:
     """Hold the cluster's members that have no notice of their end."""
 
-    own: str
+    own_instance: str
     """Id of the instance that this process runs on."""
     instances: Mapping[str, str]
     """Instance ids by host name and by address."""
-    noticed: frozenset[str] = frozenset()
+    draining_instances: frozenset[str] = frozenset()
     """Instances that keep their index though the cluster no longer counts on them, usually because they have notice.
 
     A crashed instance may be among them for a while, but does not answer (launcher.job.attempt).
@@ -38,14 +38,17 @@ class ClusterView:
 
 def parse_cluster_view(text: str) -> ClusterView:
     """Parse what the agent has written, checked as the table's records are."""
+    # Import only now: machines outside a cluster have no such file.
+    from bootstrap.cluster.records import parse_state
+
     state = parse_state(text, networks=None)
     instances: dict[str, str] = {}
-    noticed = frozenset(member.instance_id for member in state.members if member.draining)
+    draining_instances = frozenset(member.instance_id for member in state.members if member.draining)
     for member in state.members:
         if not member.draining:
             names = (worker_host(member.node_index), *([MASTER_HOST] if member.node_index == 1 else []), member.address)
             instances |= dict.fromkeys(names, member.instance_id)
-    return ClusterView(own=state.instance_id, instances=instances, noticed=noticed)
+    return ClusterView(own_instance=state.instance_id, instances=instances, draining_instances=draining_instances)
 
 
 class NodeStateReader:
@@ -53,36 +56,36 @@ class NodeStateReader:
 
     def __init__(self, path: Path = Path(NODE_STATE)) -> None:
         self._path = path
-        self._seen: tuple[int, int] | None = None
-        self._present: ClusterView | None = None
+        self._version: tuple[int, int] | None = None
+        self._view: ClusterView | None = None
 
-    def look(self) -> ClusterView | None:
-        """Return what the file says, or said last if it cannot be read; None if there never was one."""
+    def read(self) -> ClusterView | None:
+        """Return the file's contents, the last ones if it cannot be read; None if there never was a file."""
         try:
-            found = self._path.stat()
-            if (found.st_ino, found.st_mtime_ns) != self._seen:
-                self._present = parse_cluster_view(self._path.read_text())
-                self._seen = (found.st_ino, found.st_mtime_ns)
+            status = self._path.stat()
+            if (status.st_ino, status.st_mtime_ns) != self._version:
+                self._view = parse_cluster_view(self._path.read_text())
+                self._version = (status.st_ino, status.st_mtime_ns)
         except (OSError, ValueError):
             # The file is missing or of another release: preempted nodes are then found by their silence.
             pass
-        return self._present
+        return self._view
 
 
-def departure_failure(hosts: Mapping[Host, str | None], present: ClusterView) -> Failure | None:
+def departure_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Failure | None:
     """Return the failure of a job if this node or one of its hosts leaves the cluster; None if all stay.
 
     `hosts` maps each host to the instance that it was when the job started.
     """
-    if not present.has(present.own):
-        return Failure(exit_code=LOST, reason="this node leaves the cluster, and the launcher with it", final=True)
+    if not view.has(view.own_instance):
+        return Failure(exit_code=NODE_LOST, reason="this node leaves the cluster, and the launcher with it", final=True)
     for host, instance in hosts.items():
         if instance is None and not host.name.startswith(WORKER_HOST_PREFIX):
             continue  # a machine of the user's own
-        if not present.has(instance):
-            preempted = instance in present.noticed
+        if not view.has(instance):
+            preempted = instance in view.draining_instances
             return Failure(
-                exit_code=LOST, reason=f"{host}: leaves the cluster", preempted=preempted, preempted_host=host
+                exit_code=NODE_LOST, reason=f"{host}: leaves the cluster", preempted=preempted, preempted_host=host
             )
     return None
 
@@ -92,11 +95,11 @@ async def watch_for_preemption(
 ) -> None:
     """Fail the job as soon as one of its nodes, or this one, has notice of its end or is gone."""
     reader = reader or NodeStateReader()
-    present = reader.look()
-    if present is None:
+    view = reader.read()
+    if view is None:
         return
-    started_on = {host: present.instances.get(host.name) for host in hosts}
-    while (lost := departure_failure(started_on, present)) is None:
-        await asyncio.sleep(LOOK_S)
-        present = reader.look() or present
+    started_on = {host: view.instances.get(host.name) for host in hosts}
+    while (lost := departure_failure(started_on, view)) is None:
+        await asyncio.sleep(POLL_S)
+        view = reader.read() or view
     set_first_failure(failure, lost)

@@ -9,8 +9,8 @@ import time
 
 CHUNK = 4096
 """PIPE_BUF of Linux (pipe(7)): what a pipe takes without waiting once poll(2) calls it writable."""
-GONE = (errno.EPIPE, errno.ECONNRESET, errno.EIO)
-"""Errors that mean nobody reads any more; a terminal that was hung up answers EIO."""
+READER_GONE = (errno.EPIPE, errno.ECONNRESET, errno.EIO)
+"""Errors of a stream without a reader; a terminal that was hung up gives EIO."""
 
 
 class OutputStream:
@@ -18,7 +18,7 @@ class OutputStream:
 
     def __init__(self, fd: int) -> None:
         self._fd = _own_description(fd)
-        self._turn = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self._poller = select.poll()
         self._poller.register(self._fd, select.POLLOUT)
         self.lost: str | None = None
@@ -30,13 +30,13 @@ class OutputStream:
         return os.isatty(self._fd)
 
     async def send(self, data: bytes) -> None:
-        """Write all of `data` without interleaving another piece."""
+        """Write all of `data`; wait while another piece is being written."""
         view = memoryview(data)
-        async with self._turn:
+        async with self._write_lock:
             while view and not self.lost:
                 view = view[self._write_some(view) :]
                 if view and not self._poller.poll(0):
-                    await self._writable()
+                    await self._wait_until_writable()
 
     def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
         """Write `data` after everything else has ended; give up on a reader that takes nothing until the deadline."""
@@ -61,10 +61,10 @@ class OutputStream:
         except BlockingIOError:
             return 0
         except OSError as error:
-            self.lost = os.strerror(errno.EPIPE if error.errno in GONE else error.errno or 0)
+            self.lost = os.strerror(errno.EPIPE if error.errno in READER_GONE else error.errno or 0)
             return 0
 
-    async def _writable(self) -> None:
+    async def _wait_until_writable(self) -> None:
         loop, writable = asyncio.get_running_loop(), asyncio.Event()
         loop.add_writer(self._fd, writable.set)
         try:

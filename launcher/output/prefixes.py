@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 TAIL_LINES = 10
-LONGEST_LINE = 1 << 20
+MAX_LINE = 1 << 20
 """Longest line, in bytes; longer ones are broken, so that output without line ends cannot fill the memory."""
 
 
@@ -26,7 +26,7 @@ class Sink(Protocol):
         """Write `data` after everything else has ended."""
 
     def reader_has_gone(self) -> bool:
-        """Return whether nobody will read it."""
+        """Return whether it has lost its reader."""
 
 
 Streams = Mapping[int, Sink]
@@ -52,7 +52,7 @@ class ProcessOutput:
             pending.clear()
             await self._emit(kind, whole)
         pending += data[end:]
-        if len(pending) > LONGEST_LINE:
+        if len(pending) > MAX_LINE:
             await self._finish(kind)
 
     async def finish(self) -> None:

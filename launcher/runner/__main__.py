@@ -17,7 +17,7 @@ def start() -> int:
     """Import the runner and run it; the less it imports, the sooner every node of every job starts."""
     # There is no garbage to collect yet.
     gc.disable()
-    from launcher.runner.idle import say_idle, session_fingerprint
+    from launcher.runner.idle import report_idle, session_fingerprint
     from launcher.runner.main import main
     from launcher.runner.process.reaper import run_under_reaper
 
@@ -25,7 +25,7 @@ def start() -> int:
     # The child need not copy what it never changes.
     gc.freeze()
     gc.enable()
-    return run_under_reaper(lambda is_further: main(at_login, is_further=is_further), say_idle)
+    return run_under_reaper(lambda is_reused: main(at_login, is_reused=is_reused), report_idle)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Lock a job on this node, so that two attempts at it never share GPUs and memory.
 
-A node that was cut off or hung may be asked to start again while it still ends the attempt before.
+A node that was cut off or hung may be told to restart the job while it still ends the previous attempt.
 """
 
 import fcntl
@@ -20,16 +20,16 @@ POLL_S = 0.1
 
 
 def acquire_attempt_lock(spec: "NodeSpec", channel: RunnerChannel, *, home: str) -> bool:
-    """Wait until this process alone runs the job on this host, and keep it so; return False after the deadline."""
+    """Wait until no other process runs the job on this host, and lock others out; return False after the deadline."""
     try:
         lock = _open(f"{home}/{JOBS_DIR}/{spec.job_id}/.{spec.host.replace('/', '-')}.lock")
     except OSError:
         return True  # another part reports that nothing can be written
     until = time.monotonic() + spec.grace_s + AFTER_GRACE_S
-    while not _take(lock) and not channel.over:
+    while not _try_lock(lock) and not channel.stop_requested:
         if time.monotonic() > until:
             return False
-        _listen(channel)
+        _exchange_heartbeats(channel)
     return True
 
 
@@ -38,7 +38,7 @@ def _open(path: str) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _take(lock: int) -> bool:
+def _try_lock(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -48,9 +48,9 @@ def _take(lock: int) -> bool:
     return True
 
 
-def _listen(channel: RunnerChannel) -> None:
+def _exchange_heartbeats(channel: RunnerChannel) -> None:
     """Exchange heartbeats for a moment."""
     timeout = min(channel.keep_alive(), POLL_S)
-    select.select([channel.source], [channel.sink] if channel.pending else [], [], timeout)
+    select.select([channel.source], [channel.sink] if channel.has_pending else [], [], timeout)
     channel.flush()
     channel.receive()

@@ -1,7 +1,7 @@
-"""Provide parts of Python's library without everything they import, because runners start with every job.
+"""Provide parts of Python's library without everything they import, because a runner starts with every job.
 
 `signal`, `json` and `ctypes` are Python around these parts in C. In Python 3.11 importing them takes as long as
-starting Python, mostly for what no runner needs: enumerations, regular expressions, C types.
+starting Python, mostly for enumerations, regular expressions and C types, which no runner needs.
 """
 
 import _ctypes
@@ -30,7 +30,7 @@ class _Strict:
     parse_float, parse_int, parse_constant = float, int, float
 
     def __getattr__(self, name: str) -> None:
-        """Answer None to hooks that later versions of Python add."""
+        """Return None for hooks that later versions of Python add."""
 
 
 _scan = _json.make_scanner(_Strict())  # type: ignore[arg-type]  # it has every attribute of a JSONDecoder that is read
@@ -42,19 +42,19 @@ def parse_json(text: str) -> "Any":
     return value
 
 
-def quoted(text: str) -> str:
+def json_string(text: str) -> str:
     """Return `text` as JSON."""
     return _json.encode_basestring_ascii(text)
 
 
-def contents(path: str) -> str:
-    """Return the contents of a small file of the kernel's; open() would cost as much as several such reads."""
+def read_file(path: str) -> str:
+    """Read a small file of the kernel's; open() would take as long as several such reads."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        read = b""
+        data = b""
         while more := os.read(file, 1 << 16):
-            read += more
-        return read.decode("ascii")
+            data += more
+        return data.decode("ascii")
     finally:
         os.close(file)
 

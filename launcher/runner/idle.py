@@ -1,4 +1,4 @@
-"""Wait between two jobs, as long as this session is what a new login would be.
+"""Wait between two jobs, as long as this session is the same as a new login's.
 
 The fingerprint covers the files that a session is made from: see sshd(8), login process; pam_env(8);
 pam_limits(8); bash(1), invocation.
@@ -50,15 +50,15 @@ SessionFingerprint = list[object]
 
 
 def session_fingerprint() -> SessionFingerprint:
-    """Fingerprint what this session was made from: the release, the home directory, and the state of the files."""
+    """Fingerprint what the session depends on: the release, the home directory, and the state of the files."""
     home = os.path.expanduser("~")
     files, directories = ([home + name[1:] if name[0] == "~" else name for name in one] for one in (FILES, DIRECTORIES))
     inside = [f"{directory}/{name}" for directory in directories for name in _names(directory)]
-    return [os.path.realpath(__file__), _inode(home), inside, *map(_state, (*files, *directories, *inside))]
+    return [os.path.realpath(__file__), _inode(home), inside, *map(_stat_key, (*files, *directories, *inside))]
 
 
-def say_idle(*, sink: int = 1) -> bool:
-    """Report that nothing of the last job is left and a call will be heard; return False if nobody reads it in time."""
+def report_idle(*, sink: int = 1) -> bool:
+    """Report that nothing of the last job is left and a call will be answered; return False if nobody reads it."""
     try:
         return (
             bool(select.select([], [sink], [], HEARTBEAT_TIMEOUT_S)[1])
@@ -71,22 +71,22 @@ def say_idle(*, sink: int = 1) -> bool:
 def await_call(channel: RunnerChannel, *, seconds: float = IDLE_S, clock: Callable[[], float] = time.monotonic) -> bool:
     """Wait for a call; return False if none comes in time."""
     received, until = b"", clock() + seconds
-    while not channel.over and (left := until - clock()) > 0:
-        select.select([channel.source], [channel.sink] if channel.pending else [], [], left)
+    while not channel.stop_requested and (left := until - clock()) > 0:
+        select.select([channel.source], [channel.sink] if channel.has_pending else [], [], left)
         channel.flush()
         # Heartbeats may have been on their way.
         received = (received + channel.receive()).lstrip(b"\n")
-        if received or channel.over:
+        if received or channel.stop_requested:
             return received == CALL
     return False
 
 
-def _state(place: str) -> object:
+def _stat_key(path: str) -> object:
     try:
-        found = os.stat(place)
+        status = os.stat(path)
     except OSError as error:
         return error.errno
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid, found.st_gid
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode, status.st_uid, status.st_gid
 
 
 def _names(directory: str) -> list[str]:
@@ -96,10 +96,10 @@ def _names(directory: str) -> list[str]:
         return []
 
 
-def _inode(place: str) -> object:
+def _inode(path: str) -> object:
     """Identify a home directory; files come and go in it, so its times do not count."""
     try:
-        found = os.stat(place)
-        return found.st_dev, found.st_ino
+        status = os.stat(path)
+        return status.st_dev, status.st_ino
     except OSError as error:
         return error.errno

@@ -20,7 +20,7 @@ class Inbox:
         self._searched = 0
         self._data_left = 0
 
-    def take(self, received: bytes) -> "Iterator[NodeSpec | Request | bytes]":
+    def add(self, received: bytes) -> "Iterator[NodeSpec | Request | bytes]":
         """Return the messages that `received` completes; bytes belong to the stream of files, cut anywhere."""
         self._pending += received
         while self._pending:
@@ -51,7 +51,7 @@ class Inbox:
 
 
 class _Fields:
-    """Hold these attributes."""
+    """Hold a message's fields as attributes."""
 
     def __init__(self, values: "dict[str, Any]") -> None:
         vars(self).update(values)

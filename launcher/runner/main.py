@@ -8,7 +8,7 @@ from _collections_abc import Mapping  # importing collections is slow
 
 from launcher.errors import LaunchError
 from launcher.runner.attempt_lock import acquire_attempt_lock
-from launcher.runner.fast_imports import TYPE_CHECKING, quoted
+from launcher.runner.fast_imports import TYPE_CHECKING, json_string
 from launcher.runner.idle import SessionFingerprint, await_call, session_fingerprint
 from launcher.runner.inbox import Inbox
 from launcher.runner.logs import JobLogs, ProcessLog
@@ -28,27 +28,27 @@ BUSY_NAME = "launch-runner"
 """Process name during a job; its reaper keeps the name that it had while waiting."""
 
 
-def main(at_login: SessionFingerprint, *, is_further: bool) -> int:
+def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
     """Run this node's part of a job; return AGAIN if another job may follow, else 0, whatever the ranks' exit codes.
 
-    `at_login` is the session's fingerprint; `is_further` says that the session has run a job before.
+    `at_login` is the session's fingerprint; `is_reused` says that this session has run a job before.
     """
     channel = RunnerChannel(source=sys.stdin.fileno(), sink=sys.stdout.fileno())
-    if not is_further:
+    if not is_reused:
         channel.send_bytes(PREAMBLE)
-    elif not is_called(channel, at_login):
+    elif not await_next_job(channel, at_login):
         return 0
     claim = claim_port()  # until this process ends, and the job with it
-    channel.send(FrameType.READY, readiness(claim.port))
+    channel.send(FrameType.READY, ready_payload(claim.port))
     spec = receive_spec(channel)
     if spec is None:
         return 0
     adopt_orphans()
-    in_order = run(spec, channel)
-    return AGAIN if spec.keep and in_order else 0
+    all_succeeded = run_ranks(spec, channel)
+    return AGAIN if spec.keep and all_succeeded else 0
 
 
-def is_called(channel: RunnerChannel, at_login: SessionFingerprint) -> bool:
+def await_next_job(channel: RunnerChannel, at_login: SessionFingerprint) -> bool:
     """Wait for another job; return False if none comes, or if this session is no longer what a new login would be."""
     if not await_call(channel) or session_fingerprint() != at_login:
         return False
@@ -60,38 +60,38 @@ def is_called(channel: RunnerChannel, at_login: SessionFingerprint) -> bool:
 
 
 def has_gpus() -> bool:
-    """Return whether this node can report GPUs; other nodes skip the imports."""
+    """Return whether this node has nvidia-smi; other nodes skip the imports."""
     # Does what os.get_exec_path() does, which imports warnings.
     directories = os.environ.get("PATH", os.defpath).split(":")
     return any(os.access(f"{directory}/nvidia-smi", os.X_OK) for directory in directories)
 
 
-def readiness(port: int) -> bytes:
-    """Return what the launcher must know before it sends the spec: see FrameType.READY."""
-    seen = own_address(os.environ)
-    address = "null" if seen is None else quoted(seen)
-    return f'{{"port": {port}, "address": {address}, "gpus": {gpus_in_use()}}}'.encode("ascii")
+def ready_payload(port: int) -> bytes:
+    """Return the payload of FrameType.READY, which the launcher needs before it sends the spec."""
+    address = sshd_address(os.environ)
+    address_json = "null" if address is None else json_string(address)
+    return f'{{"port": {port}, "address": {address_json}, "gpus": {gpus_in_use()}}}'.encode("ascii")
 
 
 def gpus_in_use() -> str:
-    """Return what launcher.transport.gpus_in_use.GpusInUse reads, as JSON."""
+    """Return the report on GPUs as JSON (launcher.transport.gpus_in_use.GpusInUse)."""
     if not has_gpus():
         return "{}"
     import json
 
-    from launcher.runner.gpus import GpuQuestion
+    from launcher.runner.gpu_usage import GpuQuery
 
-    return json.dumps(GpuQuestion(os.path.expanduser("~")).answer())
+    return json.dumps(GpuQuery(os.path.expanduser("~")).answer())
 
 
 def receive_spec(channel: RunnerChannel) -> "NodeSpec | None":
     """Return the spec that the launcher sends, or None if the launcher is gone."""
     inbox = Inbox()
-    while not channel.over:
+    while not channel.stop_requested:
         timeout = channel.keep_alive()
-        select.select([channel.source], [channel.sink] if channel.pending else [], [], timeout)
+        select.select([channel.source], [channel.sink] if channel.has_pending else [], [], timeout)
         channel.flush()
-        for message in inbox.take(channel.receive()):
+        for message in inbox.add(channel.receive()):
             if not isinstance(message, (bytes, dict)):
                 return message
             # Import only now: this is slow, and most jobs send no files.
@@ -101,16 +101,16 @@ def receive_spec(channel: RunnerChannel) -> "NodeSpec | None":
     return None
 
 
-def run(spec: "NodeSpec", channel: RunnerChannel) -> bool:
-    """Run the processes of `spec` to their end; return whether all succeeded by themselves."""
+def run_ranks(spec: "NodeSpec", channel: RunnerChannel) -> bool:
+    """Run the processes of `spec` to their end; return whether all succeeded without being stopped."""
     channel.grace_s = spec.grace_s
-    is_alone = acquire_attempt_lock(spec, channel, home=os.path.expanduser("~"))
-    if channel.over:
+    has_lock = acquire_attempt_lock(spec, channel, home=os.path.expanduser("~"))
+    if channel.stop_requested:
         return False
     supervisor = Supervisor(channel, grace_s=spec.grace_s)
-    if not is_alone:
+    if not has_lock:
         for index in range(len(spec.processes)):
-            supervisor.refuse(index, reason="processes of the attempt before this one do not end", code=1)
+            supervisor.refuse(index, reason="processes of the previous attempt do not end", code=1)
         return supervisor.run()
     logs = open_logs(spec, channel)
     interface = interface_to(spec.peer)
@@ -133,7 +133,7 @@ def open_logs(spec: "NodeSpec", channel: RunnerChannel) -> list[ProcessLog]:
     try:
         logs = JobLogs(os.path.expanduser("~"), spec.job_id)
         if has_gpus():
-            from launcher.runner.gpus import claim
+            from launcher.runner.gpu_usage import claim
 
             claim(logs.directory, spec.gpus)
         return [logs.open(process) for process in spec.processes]
@@ -147,7 +147,7 @@ def interfaces() -> list[str]:
     return [name for _, name in socket.if_nameindex()]
 
 
-def own_address(environ: Mapping[str, str]) -> str | None:
+def sshd_address(environ: Mapping[str, str]) -> str | None:
     """Return the IPv4 address at which sshd was reached; None without sshd. See SSH_CONNECTION in ssh(1)."""
     words = environ.get("SSH_CONNECTION", "").split()
     address = words[2] if len(words) == 4 else ":"

@@ -1,4 +1,4 @@
-"""Claim a TCP port for the ranks to meet at, against every other launch until this process ends.
+"""Claim a TCP port for the ranks' rendezvous, so that no other launch gets it until this process ends.
 
 A port that is free when asked is not enough: the ranks take it seconds later, after their imports. The kernel gives
 this one to nobody by itself, and its number is bound as the name of an abstract Unix socket (unix(7)), which only one
@@ -9,7 +9,7 @@ unbound: a rank that does not set SO_REUSEADDR could not take it otherwise.
 import _socket as socket  # importing socket is slow
 import os
 
-from launcher.runner.fast_imports import contents
+from launcher.runner.fast_imports import read_file
 
 PORTS = 8192
 PORTS_TRIED = 32
@@ -19,24 +19,24 @@ RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 class Claim:
     """Hold a port that no other launch on this machine gets while this is open."""
 
-    def __init__(self, port: int, held: socket.socket) -> None:
+    def __init__(self, port: int, lock: socket.socket) -> None:
         self.port = port
-        self._held = held
+        self._lock = lock
 
     def close(self) -> None:
         """Release the port."""
-        self._held.close()
+        self._lock.close()
 
 
 def claim_port(port_range: str = RANGE) -> Claim:
     """Claim a TCP port that is free on this node and that no outgoing connection will be given."""
-    ephemeral = int(contents(port_range).split()[0])
+    ephemeral = int(read_file(port_range).split()[0])
     lowest = max(1024, ephemeral - PORTS)
     # An administrator may have given every port to outgoing connections.
     span = max(0, ephemeral - lowest)
-    for tried in range(PORTS_TRIED):
+    for attempt in range(PORTS_TRIED):
         # The last try takes any port that the kernel gives.
-        wanted = lowest + int.from_bytes(os.urandom(4), "big") % span if span and tried < PORTS_TRIED // 2 else 0
+        wanted = lowest + int.from_bytes(os.urandom(4), "big") % span if span and attempt < PORTS_TRIED // 2 else 0
         if (claim := _claim(wanted)) is not None:
             return claim
     raise OSError("no TCP port is free")
@@ -44,14 +44,14 @@ def claim_port(port_range: str = RANGE) -> Claim:
 
 def _claim(wanted: int) -> Claim | None:
     probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         probe.bind(("", wanted))
         port = int(probe.getsockname()[1])
-        held.bind(f"\0deeplearning-port-{port}")
-        return Claim(port, held)
+        lock.bind(f"\0deeplearning-port-{port}")
+        return Claim(port, lock)
     except OSError:
-        held.close()
+        lock.close()
         return None
     finally:
         probe.close()

@@ -8,7 +8,7 @@ from _collections_abc import Callable  # importing collections is slow
 from launcher.transport.protocol import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, FrameType, encode
 
 READ_SIZE = 1 << 16
-MOST_PENDING = 1 << 20
+MAX_PENDING = 1 << 20
 """Bytes that may wait for a slow launcher before the ranks must wait too."""
 
 
@@ -20,25 +20,25 @@ class RunnerChannel:
         self.sink = sink
         os.set_blocking(source, False)
         os.set_blocking(sink, False)
-        self.over = False
-        """Whether the job is over: the launcher closed its end, or is gone. It may still read."""
+        self.stop_requested = False
+        """Whether the processes must end: the launcher closed its end, or is gone. It may still read."""
         self.grace_s = 0.0
         """How long the launcher, which sends no more heartbeats then, waits for the processes to end."""
-        self.gone = False
-        """Whether nobody reads any more: the launcher ended or was silent for too long."""
+        self.reader_gone = False
+        """Whether the launcher reads no more: it ended or was silent for too long."""
         self._pending = bytearray()
         self._clock = clock
-        self._heard = self._said = clock()
+        self._received_at = self._sent_at = clock()
 
     @property
-    def pending(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether bytes wait to be written."""
         return bool(self._pending)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the ranks should wait until the launcher has read."""
-        return len(self._pending) > MOST_PENDING
+        return len(self._pending) > MAX_PENDING
 
     def send(self, kind: int, payload: bytes = b"", *, process: int = 0) -> None:
         """Write a frame, now or later."""
@@ -46,8 +46,8 @@ class RunnerChannel:
 
     def send_bytes(self, data: bytes) -> None:
         """Write encoded frames, or what precedes the first one."""
-        if not self.gone:
-            self._said = self._clock()
+        if not self.reader_gone:
+            self._sent_at = self._clock()
             self._pending += data
             self.flush()
 
@@ -69,27 +69,27 @@ class RunnerChannel:
             return b""
         except OSError:
             data = b""
-        self.over = self.over or not data
-        self._heard = self._clock()
+        self.stop_requested = self.stop_requested or not data
+        self._received_at = self._clock()
         return data
 
-    def excuse(self) -> None:
-        """Count unread input as a heartbeat, when there was no room to read it."""
+    def count_unread_input_as_heartbeat(self) -> None:
+        """Take note that the launcher lives, although there was no room to read what it sent."""
         if select.select([self.source], [], [], 0)[0]:
-            self._heard = self._clock()
+            self._received_at = self._clock()
 
     def keep_alive(self) -> float:
-        """Send a heartbeat if it is due and check the launcher's; return the seconds until the next time."""
+        """Send a heartbeat if it is due and check the launcher's; return the seconds until the next check."""
         now = self._clock()
-        timeout_s = HEARTBEAT_TIMEOUT_S + (self.grace_s if self.over else 0.0)
-        if now - self._heard >= timeout_s:
+        timeout_s = HEARTBEAT_TIMEOUT_S + (self.grace_s if self.stop_requested else 0.0)
+        if now - self._received_at >= timeout_s:
             self._give_up()
-        if self.gone:
+        if self.reader_gone:
             return HEARTBEAT_INTERVAL_S
-        if now - self._said >= HEARTBEAT_INTERVAL_S:
+        if now - self._sent_at >= HEARTBEAT_INTERVAL_S:
             self.send(FrameType.ALIVE)
-        return max(0.0, min(self._said + HEARTBEAT_INTERVAL_S, self._heard + timeout_s) - now)
+        return max(0.0, min(self._sent_at + HEARTBEAT_INTERVAL_S, self._received_at + timeout_s) - now)
 
     def _give_up(self) -> None:
-        self.over = self.gone = True
+        self.stop_requested = self.reader_gone = True
         self._pending.clear()

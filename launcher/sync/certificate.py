@@ -1,4 +1,4 @@
-"""Make one certificate a sync, by which its nodes authenticate each other and nobody else.
+"""Make one certificate per sync, with which only its nodes authenticate each other.
 
 All nodes receive its private key over their connections to the launcher. It is used once and stored in no file.
 See docs/decisions/014.
@@ -30,7 +30,7 @@ def new_sync_key() -> str:
     except subprocess.TimeoutExpired as error:
         raise LaunchError(f"openssl: no key within {DEADLINE_S:g} s") from error
     except OSError as error:
-        raise LaunchError(f"cannot run openssl, by which the nodes know each other: {error.strerror}") from error
+        raise LaunchError(f"cannot run openssl, which makes the key of the sync: {error.strerror}") from error
     if done.returncode:
         raise LaunchError(f"openssl: {done.stderr.decode(errors='replace').strip()}")
     return done.stdout.decode("ascii")

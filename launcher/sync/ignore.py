@@ -28,7 +28,7 @@ DEFAULTS = (
 @dataclass(frozen=True, slots=True)
 class _Rule:
     regex: re.Pattern[str]
-    takes_back: bool
+    negated: bool
     directories_only: bool
 
 
@@ -39,38 +39,38 @@ class Ignore:
         self.patterns = tuple(patterns)
         self._rules = [rule for pattern in patterns if (rule := _rule(pattern)) is not None]
 
-    def leaves_out(self, path: str, *, is_directory: bool) -> bool:
+    def matches(self, path: str, *, is_directory: bool) -> bool:
         """Return whether a path below the source is excluded, given that none of its parents is."""
         for rule in reversed(self._rules):
             if (is_directory or not rule.directories_only) and rule.regex.fullmatch(path):
-                return not rule.takes_back
+                return not rule.negated
         return False
 
-    def covers(self, path: str, *, is_directory: bool) -> bool:
+    def excludes(self, path: str, *, is_directory: bool) -> bool:
         """Return whether a path or a directory above it is excluded."""
         parents = [path[:end] for end, character in enumerate(path) if character == "/"]
-        above = any(self.leaves_out(parent, is_directory=True) for parent in parents)
-        return above or self.leaves_out(path, is_directory=is_directory)
+        above = any(self.matches(parent, is_directory=True) for parent in parents)
+        return above or self.matches(path, is_directory=is_directory)
 
 
 def read_ignore(source: Path, *, excludes: Sequence[str]) -> Ignore:
-    """Read the defaults, then the source's own patterns, then those of the command line."""
+    """Read the defaults, then the source's patterns, then those of the command line."""
     file = source / IGNORE_FILE
     try:
-        own = file.read_text(encoding="utf-8").splitlines()
+        patterns = file.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        own = []
+        patterns = []
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
         raise UsageError(f"cannot read {file}: {reason}") from error
-    return Ignore([*DEFAULTS, *own, *excludes])
+    return Ignore([*DEFAULTS, *patterns, *excludes])
 
 
 def _rule(line: str) -> _Rule | None:
     pattern = line if line.endswith("\\ ") else line.rstrip()
     if not pattern or pattern.startswith("#"):
         return None
-    takes_back = pattern.startswith("!")
+    negated = pattern.startswith("!")
     body = pattern.removeprefix("!")
     directories_only = body.endswith("/")
     body = body.removesuffix("/")
@@ -78,8 +78,8 @@ def _rule(line: str) -> _Rule | None:
     try:
         regex = re.compile(("(?:.*/)?" if anywhere else "") + _regex(body.removeprefix("/")), re.DOTALL)
     except re.error as error:
-        raise UsageError(f"what is left out must be a pattern as in a .gitignore, got {line!r}") from error
-    return _Rule(regex=regex, takes_back=takes_back, directories_only=directories_only)
+        raise UsageError(f"--sync-exclude and .launchignore take patterns as in a .gitignore, got {line!r}") from error
+    return _Rule(regex=regex, negated=negated, directories_only=directories_only)
 
 
 TOKEN = re.compile(r"^\*\*/|/\*\*/|/\*\*$|\*+|\?|\\.|\[[!^]?\]?[^]]*\]|.", re.DOTALL)

@@ -77,16 +77,16 @@ def scan(
     Sockets, devices and pipes are skipped. Raises LaunchError once `is_stopped` says so.
     """
     entries: list[Entry] = []
-    left_out = str(without.relative_to(source)) if without else None
+    excluded = str(without.relative_to(source)) if without else None
     above = [""]
     while above:
         parent = above.pop()
         for item in _children(source / parent):
             if is_stopped():
-                raise LaunchError(f"{source} was not looked through")
+                raise LaunchError(f"{source} was not scanned")
             path = f"{parent}{item.name}"
             is_directory = item.is_dir(follow_symlinks=False)
-            if path == left_out or ignore.leaves_out(path, is_directory=is_directory):
+            if path == excluded or ignore.matches(path, is_directory=is_directory):
                 continue
             entry = _entry(item, path)
             if entry is not None:
@@ -107,15 +107,15 @@ def _children(directory: Path) -> list[os.DirEntry[str]]:
 
 def _entry(item: os.DirEntry[str], path: str) -> Entry | None:
     try:
-        found = item.stat(follow_symlinks=False)
-        if stat.S_ISLNK(found.st_mode):
+        status = item.stat(follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
             return Entry(path, LINK, target=link_target(item.path))
     except FileNotFoundError:
         return None
-    if stat.S_ISDIR(found.st_mode):
-        return Entry(path, DIRECTORY, stat.S_IMODE(found.st_mode) & 0o777 | stat.S_IRWXU)
-    if stat.S_ISREG(found.st_mode):
-        return Entry(path, FILE, stat.S_IMODE(found.st_mode) & 0o777, found.st_size, found.st_mtime_ns)
+    if stat.S_ISDIR(status.st_mode):
+        return Entry(path, DIRECTORY, stat.S_IMODE(status.st_mode) & 0o777 | stat.S_IRWXU)
+    if stat.S_ISREG(status.st_mode):
+        return Entry(path, FILE, stat.S_IMODE(status.st_mode) & 0o777, status.st_size, status.st_mtime_ns)
     return None
 
 
@@ -124,15 +124,15 @@ def link_target(path: "str | Path") -> str:
     return os.readlink(path)  # noqa: PTH115  (a Path would normalize it)
 
 
-def is_unchanged(found: os.stat_result, entry: Entry) -> bool:
+def is_unchanged(status: os.stat_result, entry: Entry) -> bool:
     """Return whether what is on disk is the file that the entry describes."""
     return (
-        stat.S_ISREG(found.st_mode)
-        and found.st_size == entry.size
-        and (found.st_mtime_ns == entry.mtime_ns or _is_same_second(found.st_mtime_ns, entry.mtime_ns))
+        stat.S_ISREG(status.st_mode)
+        and status.st_size == entry.size
+        and (status.st_mtime_ns == entry.mtime_ns or _is_same_second(status.st_mtime_ns, entry.mtime_ns))
     )
 
 
-def _is_same_second(kept: int, given: int) -> bool:
-    """Return whether `kept` is `given` on a file system that stores whole seconds, as Lustre does."""
-    return kept % SECOND_NS == 0 and kept == given // SECOND_NS * SECOND_NS
+def _is_same_second(stored: int, sent: int) -> bool:
+    """Return whether `stored` is `sent` on a file system that stores whole seconds, as Lustre does."""
+    return stored % SECOND_NS == 0 and stored == sent // SECOND_NS * SECOND_NS

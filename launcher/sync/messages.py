@@ -10,13 +10,13 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from launcher.transport.protocol import DATA, LONGEST_PAYLOAD, REQUEST
+from launcher.transport.protocol import DATA, MAX_PAYLOAD, REQUEST
 
 Request: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]
 Ranges: TypeAlias = list[list[int]]
 """Pairs of the first number of a range and the first one after it."""
-MOST_UNPACKED = 64 * LONGEST_PAYLOAD
+MAX_UNPACKED = 64 * MAX_PAYLOAD
 
 
 def request_line(operation: str, **values: Any) -> bytes:
@@ -36,7 +36,7 @@ def pack_answer(answer: Answer) -> bytes:
 
 def unpack_answer(payload: bytes) -> Answer:
     """Decode what `pack_answer` encoded."""
-    answer: Answer = json.loads(zlib.decompressobj().decompress(payload, MOST_UNPACKED))
+    answer: Answer = json.loads(zlib.decompressobj().decompress(payload, MAX_UNPACKED))
     return answer
 
 

@@ -1,4 +1,4 @@
-"""Show how far a sync has come: a bar on a terminal, a line now and then elsewhere."""
+"""Show the progress of a sync: a bar on a terminal, a line now and then elsewhere."""
 
 import asyncio
 import time
@@ -15,13 +15,13 @@ CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Bytes that the first node has received; the others are a few MB behind."""
+    """Count the bytes that the first node has received; the others are a few MB behind."""
 
     def __init__(self, total: int, *, nodes: int) -> None:
         self.sent = 0
         self._total = total
         self._nodes = nodes
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
 
     def advance(self, count: int) -> None:
         self.sent += count
@@ -29,14 +29,14 @@ class Progress:
     @property
     def seconds(self) -> float:
         """Seconds since it began."""
-        return time.monotonic() - self._began
+        return time.monotonic() - self._started_at
 
     def _text(self) -> str:
         # The stream is a little longer than the files in it.
         sent = min(self.sent, self._total)
         rate = sent / max(self.seconds, 0.001)
         return (
-            f"{megabytes(sent)} of {megabytes(self._total)} sent to {counted(self._nodes, 'node')}, {megabytes(rate)}/s"
+            f"{megabytes(sent)} of {megabytes(self._total)} sent to {plural(self._nodes, 'node')}, {megabytes(rate)}/s"
         )
 
     def line(self) -> str:
@@ -50,23 +50,23 @@ class Progress:
 
 
 @asynccontextmanager
-async def shown(progress: Progress, channel: Sink) -> AsyncIterator[None]:
-    """Show the progress until the block ends. A slow reader of it holds up nothing else."""
-    showing = asyncio.create_task(_show(progress, channel))
+async def show_progress(progress: Progress, sink: Sink) -> AsyncIterator[None]:
+    """Show the progress until the block ends; a slow reader delays nothing else."""
+    showing = asyncio.create_task(_show(progress, sink))
     try:
         yield
     finally:
         showing.cancel()
         with suppress(asyncio.CancelledError):
             await showing
-        if channel.is_terminal:
-            await channel.send(CLEAR.encode())
+        if sink.is_terminal:
+            await sink.send(CLEAR.encode())
 
 
-async def _show(progress: Progress, channel: Sink) -> None:
+async def _show(progress: Progress, sink: Sink) -> None:
     while True:
-        await asyncio.sleep(REDRAW_S if channel.is_terminal else LINE_S)
-        await channel.send((progress.bar() if channel.is_terminal else progress.line()).encode())
+        await asyncio.sleep(REDRAW_S if sink.is_terminal else LINE_S)
+        await sink.send((progress.bar() if sink.is_terminal else progress.line()).encode())
 
 
 def megabytes(count: float) -> str:
@@ -74,6 +74,6 @@ def megabytes(count: float) -> str:
     return f"{count / 1e6:.1f} MB"
 
 
-def counted(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
     """Format a number of things for people."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -9,7 +9,7 @@ from launcher.errors import LaunchError
 DEADLINE_S = 3600
 IGNORE_FILE = ".launchignore"
 """File in the source directory with patterns of what is not sent (launcher.sync.ignore)."""
-SOURCE = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?)/?)?", re.DOTALL)
+BUCKET_URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?)/?)?", re.DOTALL)
 """Bucket, and prefix if any."""
 
 
@@ -36,8 +36,8 @@ class SyncRequest:
     """Deadline for the whole sync."""
 
 
-def place(directory: str, *, home: Path) -> Path:
-    """Return the directory's path on this node: relative ones are in the home directory, as with ssh and rsync."""
+def destination_path(directory: str, *, home: Path) -> Path:
+    """Return the directory's path on this node; a relative one is in the home directory, as with ssh and rsync."""
     try:
         return home / Path(directory).expanduser()
     except RuntimeError as error:

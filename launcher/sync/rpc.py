@@ -15,13 +15,13 @@ CAUSE_S = 3.0
 """How long to collect other nodes' errors after the first, which may only be a lost neighbour."""
 
 
-class AnswerError(LaunchError):
-    """Report why a node could not do what it was asked to."""
+class RemoteError(LaunchError):
+    """Report why a node could not carry out a request."""
 
     def __init__(self, reason: str, *, neighbour: bool) -> None:
         super().__init__(reason)
         self.neighbour = neighbour
-        """Whether the node only lost its neighbour, which is then the one to blame."""
+        """Whether the node only lost its neighbour, whose own error is the cause."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,25 +41,25 @@ class Deadline:
         return max(0.0, self.at - asyncio.get_running_loop().time())
 
 
-async def ask(connection: Connection, operation: str, **values: Any) -> Answer:
-    """Return a node's answer to a request."""
+async def call(connection: Connection, operation: str, **values: Any) -> Answer:
+    """Send a node a request; return its answer."""
     await connection.send(request_line(operation, **values))
     return await receive_answer(connection)
 
 
 async def receive_answer(connection: Connection) -> Answer:
-    """Return the next answer; AnswerError if it reports a failure."""
+    """Return the next answer; RemoteError if it reports a failure."""
     answer = unpack_answer(await connection.receive(FrameType.SYNC))
     if "error" in answer:
-        raise AnswerError(f"{connection.host}: {answer['error']}", neighbour=answer["neighbour"])
+        raise RemoteError(f"{connection.host}: {answer['error']}", neighbour=answer["neighbour"])
     return answer
 
 
 async def run_on_all(
-    connections: Sequence[Connection], act: Callable[[Connection], Awaitable[Any]], *, deadline: Deadline
+    connections: Sequence[Connection], operation: Callable[[Connection], Awaitable[Any]], *, deadline: Deadline
 ) -> list[Any]:
-    """Run `act` for each node; raise one LaunchError that names every node with a failure of its own."""
-    tasks = [asyncio.ensure_future(act(connection)) for connection in connections]
+    """Run `operation` for each node; raise one LaunchError that names every node with a failure of its own."""
+    tasks = [asyncio.ensure_future(operation(connection)) for connection in connections]
     try:
         done, pending = await asyncio.wait(tasks, timeout=deadline.left, return_when=asyncio.FIRST_EXCEPTION)
         if pending and any(task.exception() for task in done):
@@ -70,7 +70,7 @@ async def run_on_all(
         if pending:
             late = ", ".join(str(one.host) for one, task in zip(connections, tasks, strict=True) if not task.done())
             limit = f"{deadline.seconds:g} s (--sync-timeout)"
-            raise LaunchError(f"nothing started: {late}: not all files there within {limit}")
+            raise LaunchError(f"nothing started: {late}: not all files copied within {limit}")
         return [task.result() for task in tasks]
     finally:
         for task in tasks:
@@ -82,5 +82,5 @@ def _combine_errors(errors: Sequence[BaseException], *, total: int) -> BaseExcep
     defect = next((error for error in errors if not isinstance(error, LaunchError)), None)
     if defect is not None:
         return defect
-    causes = [error for error in errors if not (isinstance(error, AnswerError) and error.neighbour)] or errors[:1]
+    causes = [error for error in errors if not (isinstance(error, RemoteError) and error.neighbour)] or errors[:1]
     return LaunchError(f"nothing started, {len(causes)} of {total} nodes: {merge_reasons(map(str, causes))}")

@@ -17,9 +17,9 @@ from launcher.sync.certificate import new_sync_key
 from launcher.sync.ignore import Ignore, read_ignore
 from launcher.sync.manifest import Manifest, scan
 from launcher.sync.messages import Answer, data_piece, from_ranges, request_line, to_ranges
-from launcher.sync.progress import Progress, counted, megabytes, shown
-from launcher.sync.request import SyncRequest, place
-from launcher.sync.rpc import Deadline, ask, receive_answer, run_on_all
+from launcher.sync.progress import Progress, megabytes, plural, show_progress
+from launcher.sync.request import SyncRequest, destination_path
+from launcher.sync.rpc import Deadline, call, receive_answer, run_on_all
 from launcher.sync.stream import SourceStream
 from launcher.transport.connection import Connection
 
@@ -34,27 +34,27 @@ async def sync(
     *,
     source: Path,
     here: bool,
-    notes: Sink,
+    stderr: Sink,
 ) -> str | None:
-    """Bring everything to every node, or raise LaunchError; return the digest of the source's state.
+    """Bring all requested files to every node, or raise LaunchError; return the digest of the source's state.
 
     `addresses` are the nodes' as the others can reach them; `here` says that the first node is this machine.
     """
     deadline, digest = Deadline.after(request.deadline_s), None
     if request.directory is not None:
-        copying = _Copying(
+        directory_sync = _DirectorySync(
             connections=connections,
             addresses=addresses,
             directory=request.directory,
             excludes=request.excludes,
             source=source,
-            own=connections[0] if here else None,
-            notes=notes,
+            local=connections[0] if here else None,
+            stderr=stderr,
             deadline=deadline,
         )
-        digest = await copying.run()
+        digest = await directory_sync.send_until_unchanged()
     for wanted in request.fetches:
-        fetch = partial(ask, operation="fetch", source=wanted.source, directory=wanted.directory)
+        fetch = partial(call, operation="fetch", source=wanted.source, directory=wanted.directory)
         await run_on_all(connections, partial(fetch, deadline_s=deadline.left), deadline=deadline)
     return digest
 
@@ -70,7 +70,7 @@ class _Member:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Copying:
+class _DirectorySync:
     """Copy the launcher's directory to a directory of each node."""
 
     connections: Sequence[Connection]
@@ -78,14 +78,14 @@ class _Copying:
     directory: str
     excludes: Sequence[str]
     source: Path
-    own: Connection | None
+    local: Connection | None
     """The connection of this machine's own node."""
-    notes: Sink
+    stderr: Sink
     deadline: Deadline
 
-    async def run(self) -> str:
+    async def send_until_unchanged(self) -> str:
         """Send until nothing changes meanwhile."""
-        without = self._within_source() if self.own else None
+        without = self._within_source() if self.local else None
         for _ in range(ROUNDS):
             ignore = read_ignore(self.source, excludes=self.excludes)
             manifest = await self._scan(ignore, without)
@@ -93,20 +93,20 @@ class _Copying:
             changed = await self._send(manifest, chain) if chain else []
             if not changed:
                 return manifest.digest
-        raise LaunchError(f"nothing started: {self.source / changed[0]} keeps changing, leave it out (--sync-exclude)")
+        raise LaunchError(f"nothing started: {self.source / changed[0]} keeps changing; exclude it (--sync-exclude)")
 
     async def _scan(self, ignore: Ignore, without: Path | None) -> Manifest:
         stopped = threading.Event()
         try:
-            look = partial(scan, self.source, ignore=ignore, without=without, is_stopped=stopped.is_set)
-            return await asyncio.to_thread(look)
+            scan_source = partial(scan, self.source, ignore=ignore, without=without, is_stopped=stopped.is_set)
+            return await asyncio.to_thread(scan_source)
         finally:
             # A cancelled task would otherwise wait for the thread: minutes for a directory of millions of files.
             stopped.set()
 
     def _within_source(self) -> Path | None:
         """Return the destination on this machine if it lies in the source, as it must not be sent itself."""
-        path, source = place(self.directory, home=Path.home()).resolve(), self.source.resolve()
+        path, source = destination_path(self.directory, home=Path.home()).resolve(), self.source.resolve()
         if path in source.parents:
             meant = f"{self.directory!r}, which is {path}"
             raise UsageError(f"--sync-dst-dir must not be above the current directory, got {meant}")
@@ -115,11 +115,11 @@ class _Copying:
     async def _compare(self, manifest: Manifest, ignore: Ignore) -> list[_Member]:
         """Return the nodes that lack something, those that lack most first, so that they can serve the others."""
         compare = partial(
-            ask, operation="compare", directory=self.directory, manifest=manifest.pack(), patterns=ignore.patterns
+            call, operation="compare", directory=self.directory, manifest=manifest.pack(), patterns=ignore.patterns
         )
 
         async def lacking(connection: Connection) -> Answer:
-            return await compare(connection, source=str(self.source) if connection is self.own else None)
+            return await compare(connection, source=str(self.source) if connection is self.local else None)
 
         answers = await run_on_all(self.connections, lacking, deadline=self.deadline)
         members = [
@@ -131,7 +131,7 @@ class _Copying:
 
     async def _send(self, manifest: Manifest, chain: Sequence[_Member]) -> list[str]:
         """Send what the nodes lack; return the files that changed meanwhile."""
-        needs = needs_from(chain)
+        needs = needed_from_here(chain)
         size = manifest.size_of(needs[0])
         progress = Progress(size, nodes=len(chain))
         stream = SourceStream(self.source, manifest, sorted(needs[0]))
@@ -143,20 +143,20 @@ class _Copying:
             answer = asyncio.create_task(receive_answer(connection))
             try:
                 if connection is chain[0].connection:
-                    await _pump(stream, connection, progress, until=answer)
+                    await _send_stream(stream, connection, progress, until=answer)
                 await answer
             finally:
                 answer.cancel()
                 await asyncio.gather(answer, return_exceptions=True)
 
-        async with shown(progress, self.notes):
+        async with show_progress(progress, self.stderr):
             await run_on_all([member.connection for member in chain], transfer, deadline=self.deadline)
-        said = f"launch: {counted(len(needs[0]), 'file')}, {megabytes(size)}, sent to {counted(len(chain), 'node')}"
-        await self.notes.send(f"{said} in {progress.seconds:.1f} s\n".encode())
+        summary = f"launch: {plural(len(needs[0]), 'file')}, {megabytes(size)}, sent to {plural(len(chain), 'node')}"
+        await self.stderr.send(f"{summary} in {progress.seconds:.1f} s\n".encode())
         return stream.changed
 
 
-def needs_from(chain: Sequence[_Member]) -> list[set[int]]:
+def needed_from_here(chain: Sequence[_Member]) -> list[set[int]]:
     """Return for each node of the chain what it and the nodes after it lack."""
     needs: list[set[int]] = []
     for member in reversed(chain):
@@ -165,21 +165,21 @@ def needs_from(chain: Sequence[_Member]) -> list[set[int]]:
 
 
 def receive_requests(chain: Sequence[_Member], needs: Sequence[set[int]], *, identity: str) -> dict[Connection, bytes]:
-    """Return each node's request to receive: where its files come from, and which of them go on to whom."""
+    """Return each node's request to receive: its source, the node after it, and the files for that one."""
     lines = {}
-    for at, member in enumerate(chain):
-        after = chain[at + 1] if at + 1 < len(chain) else None
+    for index, member in enumerate(chain):
+        after = chain[index + 1] if index + 1 < len(chain) else None
         lines[member.connection] = request_line(
             "receive",
             identity=identity,
-            first=at == 0,
+            first=index == 0,
             following=[str(after.connection.host), after.address, after.port] if after else None,
-            forward=to_ranges(needs[at + 1]) if after else [],
+            forward=to_ranges(needs[index + 1]) if after else [],
         )
     return lines
 
 
-async def _pump(
+async def _send_stream(
     stream: SourceStream, connection: Connection, progress: Progress, *, until: "asyncio.Task[Answer]"
 ) -> None:
     """Send the stream as fast as the first node takes it."""

@@ -20,9 +20,9 @@ from launcher.sync.manifest import Entry, Manifest, is_unchanged
 RECORD = struct.Struct(">BI")
 CHUNK = 1 << 18
 BLOCK = 1 << 20
-"""Bytes handed on at once: many small files, or a part of a large one."""
-LONGEST_CHUNK = 1 << 20
-NO_FILE_ANY_MORE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE)
+"""Bytes sent at once: many small files, or a part of a large one."""
+MAX_CHUNK = 1 << 20
+NO_LONGER_A_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE)
 """Errors from reading a path that has become something else since it was scanned."""
 
 
@@ -35,8 +35,8 @@ class RecordType(enum.IntEnum):
     """That many bytes of the file follow."""
     END = 3
     """The file is complete; that many bytes of digest follow."""
-    CALLED_OFF = 4
-    """The file must not be kept."""
+    CANCELLED = 4
+    """The file changed while being sent; the receiver must drop it."""
     DONE = 5
     """Nothing more comes."""
     ALIVE = 6
@@ -52,7 +52,7 @@ class StreamRecord:
     data: bytes = b""
 
     def encode(self) -> bytes:
-        """The bytes that follow."""
+        """Return header and data as bytes."""
         return RECORD.pack(self.kind, self.number) + self.data
 
 
@@ -66,7 +66,7 @@ class SourceStream:
 
     def __init__(self, source: Path, manifest: Manifest, numbers: Sequence[int]) -> None:
         self.changed: list[str] = []
-        """Numbers of the files that were cancelled."""
+        """Paths of the files that changed while being sent."""
         self._source = source
         self._manifest = manifest
         self._blocks = self._gather(numbers)
@@ -98,14 +98,14 @@ class SourceStream:
                     yield StreamRecord(RecordType.DATA, len(data), data)
                 unchanged = is_unchanged(os.fstat(file.fileno()), entry)
         except OSError as error:
-            if error.errno not in NO_FILE_ANY_MORE:
+            if error.errno not in NO_LONGER_A_FILE:
                 raise LaunchError(f"cannot read {path}: {error.strerror}") from error
             unchanged = False
         if unchanged:
             yield StreamRecord(RecordType.END, digest.digest_size, digest.digest())
         else:
             self.changed.append(entry.path)
-            yield StreamRecord(RecordType.CALLED_OFF)
+            yield StreamRecord(RecordType.CANCELLED)
 
 
 def _open_file(path: Path) -> BinaryIO:
@@ -118,8 +118,8 @@ def read_records(stream: BinaryIO) -> Iterator[StreamRecord]:
     while True:
         kind, number = RECORD.unpack(_read_exactly(stream, RECORD.size))
         carries = kind in (RecordType.DATA, RecordType.END)
-        if kind not in set(RecordType) or (carries and number > LONGEST_CHUNK):
-            raise LaunchError(f"received what is no part of a file (kind {kind}, {number} bytes)")
+        if kind not in set(RecordType) or (carries and number > MAX_CHUNK):
+            raise LaunchError(f"received an invalid record (kind {kind}, {number} bytes)")
         yield StreamRecord(RecordType(kind), number, _read_exactly(stream, number) if carries else b"")
         if kind == RecordType.DONE:
             return

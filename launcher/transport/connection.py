@@ -11,13 +11,13 @@ from launcher.spec import NodeSpec
 from launcher.transport.gpus_in_use import GpusInUse
 from launcher.transport.process import Process
 from launcher.transport.protocol import (
+    FRAME_TYPES,
     GREETING,
     HEADER,
     HEARTBEAT,
     HEARTBEAT_INTERVAL_S,
     HEARTBEAT_TIMEOUT_S,
-    KINDS,
-    LONGEST_PAYLOAD,
+    MAX_PAYLOAD,
     VERSION,
     Frame,
     FrameType,
@@ -47,8 +47,8 @@ class Connection:
         self._reading: asyncio.BaseTransport | None = None
         self._stderr_tail = StderrTail(process.stderr)
         self._waiting_since: float | None = None
-        self._silent = False
-        self._watching: asyncio.Task[None] | None = None
+        self._timed_out = False
+        self._heartbeats: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -65,7 +65,7 @@ class Connection:
         except OSError as error:
             raise LaunchError(f"{host}: cannot run {command[0]}: {error.strerror}") from error
         connection = cls(host, process)
-        await connection._answered(connection._become_ready, deadline_s=deadline_s)
+        await connection._handshake(connection._read_preamble_and_ready, deadline_s=deadline_s)
         return connection
 
     @classmethod
@@ -75,13 +75,13 @@ class Connection:
         Raises LaunchError if the runner is gone or its session is out of date.
         """
         connection = cls(host, process)
-        await connection._answered(connection._become_ready_again, deadline_s=deadline_s)
+        await connection._handshake(connection._read_ready_again, deadline_s=deadline_s)
         return connection
 
-    async def _answered(self, greet: Callable[[], Awaitable[None]], *, deadline_s: float) -> None:
+    async def _handshake(self, read_answer: Callable[[], Awaitable[None]], *, deadline_s: float) -> None:
         try:
             await self._attach()
-            await asyncio.wait_for(greet(), deadline_s)
+            await asyncio.wait_for(read_answer(), deadline_s)
         except asyncio.TimeoutError as error:
             await self.kill()
             raise LaunchError(f"{self.host}: no answer within {deadline_s:g} s") from error
@@ -99,40 +99,40 @@ class Connection:
         incoming = asyncio.StreamReaderProtocol(self._stdout)
         self._reading, _ = await loop.connect_read_pipe(lambda: incoming, self._process.stdout)
 
-    async def _become_ready(self) -> None:
+    async def _read_preamble_and_ready(self) -> None:
         try:
-            await self._greeted()
+            await self._read_greeting()
             version = (await self._stdout.readline()).decode(errors="replace").strip()
             if version != VERSION:
                 # Nodes launched before and after a deploy of new code may run different releases.
                 raise LaunchError(f"{self.host}: its runner speaks version {version} and not {VERSION}")
-            self._take_ready(await self._read_frame())
+            self._on_ready(await self._read_frame())
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             raise LaunchError(f"{self.host}: {await self.end_reason()}") from error
 
-    async def _greeted(self) -> None:
+    async def _read_greeting(self) -> None:
         try:
             await self._stdout.readuntil(GREETING)
         except asyncio.IncompleteReadError as error:
-            # Something other than a runner spoke, as AWS's images do to a login as root.
-            raise LaunchError(f"{self.host}: {await self.end_reason(said=error.partial)}") from error
+            # Another program answered, as AWS's images do to a login as root.
+            raise LaunchError(f"{self.host}: {await self.end_reason(output=error.partial)}") from error
 
-    async def _become_ready_again(self) -> None:
+    async def _read_ready_again(self) -> None:
         try:
             # The runner first confirms that its session is valid, even if its next answer takes a while.
             frame = await asyncio.wait_for(self._read_frame(), CALL_DEADLINE_S)
-            self._take_ready(await self._read_frame() if frame.kind == FrameType.ALIVE else frame)
+            self._on_ready(await self._read_frame() if frame.kind == FrameType.ALIVE else frame)
         except asyncio.IncompleteReadError as error:
-            raise LaunchError(f"{self.host}: waits no longer") from error
+            raise LaunchError(f"{self.host}: its idle runner has gone") from error
 
-    def _take_ready(self, frame: Frame) -> None:
+    def _on_ready(self, frame: Frame) -> None:
         values = json.loads(frame.payload)
         self.free_port, self.address = int(values["port"]), values["address"]
         self.gpus = GpusInUse.from_json(values.get("gpus", {}))
-        self._watching = asyncio.create_task(self._keep_alive())
+        self._heartbeats = asyncio.create_task(self._keep_alive())
 
-    async def start(self, spec: NodeSpec) -> None:
-        """Tell the runner what to run."""
+    async def send_spec(self, spec: NodeSpec) -> None:
+        """Send the runner its spec, at which it starts the ranks."""
         await self.send(spec.to_line())
 
     async def send(self, data: bytes) -> None:
@@ -172,7 +172,7 @@ class Connection:
                 self._stdin.write(HEARTBEAT)
             since = self._waiting_since
             if since is not None and asyncio.get_running_loop().time() - since > HEARTBEAT_TIMEOUT_S:
-                self._silent = True
+                self._timed_out = True
                 self._process.kill()
 
     async def _read_frame(self) -> Frame:
@@ -185,12 +185,12 @@ class Connection:
 
     async def _receive_frame(self) -> Frame:
         kind, process, size = HEADER.unpack(await self._stdout.readexactly(HEADER.size))
-        if kind not in KINDS or size > LONGEST_PAYLOAD:
+        if kind not in FRAME_TYPES or size > MAX_PAYLOAD:
             raise LaunchError(f"{self.host}: sent what is not a runner's frame (kind {kind}, {size} bytes)")
         payload = await self._stdout.readexactly(size)
         return Frame(kind=kind, process=process, payload=payload)
 
-    def close(self) -> None:
+    def request_stop(self) -> None:
         """Tell the runner to end its ranks. Its frames continue until they have ended."""
         self._stdin.close()
 
@@ -200,12 +200,12 @@ class Connection:
         if not self._process.has_ended():
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._process.wait(), EXIT_TIMEOUT_S)
-        self.detach()
+        self.release()
 
-    def detach(self) -> None:
+    def release(self) -> None:
         """Close our ends of the pipes; a process that inherited them keeps the runner."""
-        if self._watching is not None:
-            self._watching.cancel()
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
         self._stderr_tail.stop()
         if self._reading is not None:
             self._reading.close()
@@ -216,18 +216,18 @@ class Connection:
         self._process.close()
 
     def idle_process(self) -> Process | None:
-        """Return the idle runner's process for a later launch, or None if its job did not end in order."""
-        in_order = self.is_idle and not self._stdin.is_closing() and not self._process.has_ended()
-        return self._process if in_order and not self._stdout.at_eof() else None
+        """Return the idle runner's process for a later launch, or None if its job did not end cleanly."""
+        is_clean = self.is_idle and not self._stdin.is_closing() and not self._process.has_ended()
+        return self._process if is_clean and not self._stdout.at_eof() else None
 
-    async def end_reason(self, *, said: bytes = b"") -> str:
-        """Explain why the connection ended: ssh's last words, the runner's, or what was `said` in their place."""
-        if self._silent:
+    async def end_reason(self, *, output: bytes = b"") -> str:
+        """Explain why the connection ended: the last line of ssh or the runner on stderr, else that of `output`."""
+        if self._timed_out:
             return f"silent for {HEARTBEAT_TIMEOUT_S:g} s"
         # A program that ssh started may hold its standard error open.
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.gather(self._process.wait(), self._stderr_tail.over.wait()), EXIT_TIMEOUT_S)
-        if last := self._stderr_tail.last() or last_line(said):
+            await asyncio.wait_for(asyncio.gather(self._process.wait(), self._stderr_tail.ended.wait()), EXIT_TIMEOUT_S)
+        if last := self._stderr_tail.last_line() or last_line(output):
             return last
         code = self._process.returncode
         return "connection ended" if code is None else f"connection ended with code {code}"

@@ -32,15 +32,16 @@ class Process:
         try:
             for _ in range(3):
                 fds += os.pipe()
-            its_stdin, stdin, stdout, its_stdout, stderr, its_stderr = fds
+            child_stdin, stdin, stdout, child_stdout, stderr, child_stderr = fds
             pid = os.posix_spawnp(
                 command[0],
                 list(command),
                 os.environ if environment is None else environment,
                 file_actions=[
-                    (os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((its_stdin, its_stdout, its_stderr))
+                    (os.POSIX_SPAWN_DUP2, fd, number)
+                    for number, fd in enumerate((child_stdin, child_stdout, child_stderr))
                 ],
-                # Ctrl-C in a terminal goes to the launcher alone, which ends the ranks in order.
+                # Ctrl-C in a terminal goes only to the launcher, which ends the ranks cleanly.
                 setsid=True,
                 setsigdef=IGNORED,
             )
@@ -48,7 +49,7 @@ class Process:
             _close(*fds)
             raise
         # Closing these first leaves room for the pidfd.
-        _close(its_stdin, its_stdout, its_stderr)
+        _close(child_stdin, child_stdout, child_stderr)
         return cls((stdin, stdout, stderr, os.pidfd_open(pid)), pid=pid)
 
     def has_ended(self) -> bool:
@@ -81,14 +82,14 @@ class Process:
         import asyncio
 
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        # Several callers may wait, and a loop takes one callback a descriptor.
-        mine = os.dup(self._pidfd)
-        loop.add_reader(mine, ended.set)
+        # Several callers may wait, and a loop takes one callback per descriptor.
+        pidfd = os.dup(self._pidfd)
+        loop.add_reader(pidfd, ended.set)
         try:
             await ended.wait()
         finally:
-            loop.remove_reader(mine)
-            os.close(mine)
+            loop.remove_reader(pidfd)
+            os.close(pidfd)
         self.has_ended()
 
     def close(self) -> None:

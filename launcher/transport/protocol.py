@@ -1,4 +1,4 @@
-"""Define what launcher and runner say to each other: frames one way, lines the other.
+"""Define the protocol of launcher and runner: frames one way, lines the other.
 
 The runner writes frames with a fixed header to its standard output. They are length-prefixed, so that binary
 output and unfinished lines arrive as they left. On its standard input it reads the node's spec, one line of
@@ -9,14 +9,13 @@ import struct
 
 GREETING = b"\0deeplearning-runner "
 """Marks the start of the runner's output; whatever a node's shell start-up files print comes before it."""
-VERSION = "5"
+VERSION = "6"
 """Version of frames and spec; raise it whenever a runner of another release would misunderstand."""
 PREAMBLE = GREETING + VERSION.encode("ascii") + b"\n"
 
 HEADER = struct.Struct(">BHI")
-LONGEST_PAYLOAD = 1 << 20
-"""Longest payload of a frame, in bytes: a runner never sends more than one read gave it."""
-
+MAX_PAYLOAD = 1 << 20
+"""Longest payload of a frame, in bytes: a runner sends each read as one frame."""
 
 HEARTBEAT_INTERVAL_S = 5.0
 """How often each side sends a heartbeat when it has nothing else to send."""
@@ -40,7 +39,7 @@ class FrameType:
 
     READY = 0
     """JSON object: {"port": a free port of the node, "address": where its sshd took the connection or null,
-    "gpus": who uses its GPUs (launcher.transport.gpus_in_use.GpusInUse)}."""
+    "gpus": what uses its GPUs (launcher.transport.gpus_in_use.GpusInUse)}."""
     STDOUT = 1
     STDERR = 2
     EXIT = 3
@@ -58,7 +57,7 @@ class FrameType:
     """The answer to a request about files (launcher.sync.messages)."""
 
 
-KINDS = frozenset(value for name, value in vars(FrameType).items() if name.isupper())
+FRAME_TYPES = frozenset(value for name, value in vars(FrameType).items() if name.isupper())
 
 
 class Frame:

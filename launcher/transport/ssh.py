@@ -10,7 +10,8 @@ from launcher.hosts.hostfile import Host
 
 QUIET, LOUD = "ERROR", "INFO"
 CONNECT_TIMEOUT_S = 10
-"""Timeout in seconds of a login between nodes. From the user's machine: cli/ssh/config.py."""
+"""Timeout in seconds of a login between nodes; launcher.job.connect.READY_DEADLINE_S caps it together with the
+runner's start. From the user's machine: cli/ssh/config.py."""
 ALIVE_INTERVAL_S = 5
 ALIVE_COUNT = 6
 """ssh gives up on a node that is silent for ALIVE_INTERVAL_S times this."""
@@ -55,7 +56,7 @@ def ssh_command(host: Host) -> list[str]:
     return [*client_command(host), "--", host.name, shlex.join(runner_command())]
 
 
-def louder(command: Sequence[str]) -> list[str]:
+def with_verbose_ssh(command: Sequence[str]) -> list[str]:
     """Return the same command line with ssh's log level raised, so that it names a failed negotiation with sshd."""
     return [f"LogLevel={LOUD}" if word == f"LogLevel={QUIET}" else word for word in command]
 

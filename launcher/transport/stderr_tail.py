@@ -1,11 +1,11 @@
-"""Keep the end of what ssh and the runner write to standard error: it says why a connection ended."""
+"""Keep the end of the standard error of ssh and the runner, which says why a connection ended."""
 
 import asyncio
 import os
 
 READ_SIZE = 1 << 16
-KEPT = 1 << 12
-"""How many bytes are kept; messages show only a line or two."""
+TAIL_SIZE = 1 << 12
+"""Number of bytes kept; messages show only a line or two."""
 
 
 class StderrTail:
@@ -13,20 +13,20 @@ class StderrTail:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._said = b""
-        self.over = asyncio.Event()
+        self._tail = b""
+        self.ended = asyncio.Event()
         """Set when nothing more can come."""
         asyncio.get_running_loop().add_reader(fd, self._read)
 
-    def last(self) -> str:
+    def last_line(self) -> str:
         """Return the last line with text in it, or an empty one."""
-        return last_line(self._said)
+        return last_line(self._tail)
 
     def stop(self) -> None:
         """Stop reading."""
-        if not self.over.is_set():
+        if not self.ended.is_set():
             asyncio.get_running_loop().remove_reader(self._fd)
-            self.over.set()
+            self.ended.set()
 
     def _read(self) -> None:
         try:
@@ -35,12 +35,12 @@ class StderrTail:
             return
         except OSError:
             data = b""
-        self._said = (self._said + data)[-KEPT:]
+        self._tail = (self._tail + data)[-TAIL_SIZE:]
         if not data:
             self.stop()
 
 
-def last_line(said: bytes) -> str:
+def last_line(output: bytes) -> str:
     """Return the last line with text in it, or an empty one."""
-    lines = (line.strip() for line in said[-KEPT:].decode(errors="replace").splitlines())
+    lines = (line.strip() for line in output[-TAIL_SIZE:].decode(errors="replace").splitlines())
     return next((line for line in reversed([*lines]) if line), "")

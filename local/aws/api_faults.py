@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 from werkzeug.wrappers import Response
 
 ApiFaultKind = Literal["throttle", "error"]
-SERVICES: Final = ("autoscaling", "cloudformation", "dynamodb", "ec2", "iam", "logs", "s3", "ssm", "sts")
+SERVICES: Final = ("autoscaling", "cloudformation", "dynamodb", "ec2", "iam", "logs", "s3", "ssm", "ssmmessages", "sts")
 """All services of the local AWS, named as in a signature."""
 FILE: Final = "api-faults.json"
 """Name of the rules' file in the run's directory."""

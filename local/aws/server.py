@@ -12,9 +12,9 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
-from local.aws import buckets
+from local.aws import buckets, file_systems
 from local.aws.api_faults import ApiFaults
-from local.aws.autoscaling import activities, health, launch, lifecycle, lifecycle_hooks
+from local.aws.autoscaling import activities, health, launch, lifecycle, lifecycle_hooks, size_limits
 from local.aws.calls import Call
 from local.aws.cloudformation import change_sets, resource_types, signals, stack_events, stacks, template_rules
 from local.aws.ec2 import (
@@ -31,6 +31,9 @@ from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
+from local.aws.scheduler import schedules
+from local.aws.sessions import channels, start_session
+from local.aws.sessions.gateway import GATEWAY
 from local.dataplane.changes import ChangeWriter, may_change
 
 MOTO_VERSION = "5.2.5"
@@ -45,19 +48,22 @@ _PARTS = (
     security_groups,
     resource_types,
     buckets,
+    file_systems,
     launch,
     activities,
     lifecycle,
     lifecycle_hooks,
     health,
+    size_limits,
     subnets,
     elastic_ips,
     instance_types,
     launch_checks,
     reboots,
     availability_zones,
+    start_session,
 )
-"""Additions to moto, innermost first."""
+"""Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one."""
 
 
 class LocalAwsError(Exception):
@@ -84,12 +90,14 @@ def serve(
     except OSError as error:
         raise LocalAwsError(f"cannot write {error.filename}: {error.strerror}") from error
     try:
+        GATEWAY.listen(host)
         # Bind here: werkzeug would exit the process if the port is taken.
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, port))
             listener.listen(128)
             fd = listener.fileno()
+            schedules.serve_at(f"http://{'localhost' if host in ('', '0.0.0.0') else host}:{listener.getsockname()[1]}")  # noqa: S104  (compares)
             application = Application(log, ApiFaults(api_faults) if api_faults else None)
             return make_server(host, port, application, True, request_handler=_QuietHandler, fd=fd)
     except OSError as error:
@@ -117,11 +125,13 @@ class Application:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
         call = Call(environ, body)
-        with LOCK if may_change(call.service, body) else LOCK.reading():
+        with LOCK if may_change(call.service, body, method=call.method) else LOCK.reading():
             authorization = authorize(call)
             if self._log:
                 self._log.write(call, authorization)
             answer = self._injected_error(call) or authorization.answer
+            if answer is None and call.service == channels.SERVICE:
+                answer = channels.answer(call)
             response: Iterable[bytes] = (answer or self._moto)(environ, start_response)
             return response
 

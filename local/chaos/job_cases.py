@@ -31,7 +31,7 @@ OPTIONS: Final[dict[RestartPolicy, tuple[str, ...]]] = {
 }
 RESTART_PREFIX: Final = "launch: restart "
 """Start of the launcher's line when a job restarts."""
-TOO_FEW_NODES: Final = f"; not restarted on 1 of at least {MIN_NODES} nodes; "
+TOO_FEW_NODES: Final = f"; not restarted: 1 node available, at least {MIN_NODES} needed; "
 NODE_LOST: Final = 1
 SESSION_LOST: Final = 255
 """Exit code of ssh itself: the user's session was on the node that failed."""

@@ -1,6 +1,6 @@
 """Break nodes under jobs: each job must end or restart as configured, in time, and leave nothing on any node.
 
-    python -m local run -- python -m local.chaos.job_chaos --rounds 50 --seed 7     (make soak)
+    python -m local run -- python -m local.chaos.job_chaos --cases 50 --seed 7     (make soak)
 
 deploys a master and two workers first. The same seed gives the same faults. local.chaos.job_cases defines a case.
 """
@@ -186,12 +186,7 @@ def _say(text: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m local.chaos.job_chaos", allow_abbrev=False)
     parser.add_argument(
-        "--rounds",
-        dest="cases",
-        metavar="JOBS",
-        type=int,
-        default=50,
-        help="number of jobs to hit, up to three by each fault",
+        "--cases", metavar="N", type=int, default=50, help="number of cases, each one job; up to three per fault"
     )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
@@ -201,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         user.write_ssh_config()
         errors = run_cases(CLUSTER, user=user, seed=options.seed, cases=options.cases, say=_say)
         user.cdk("destroy", "--force")
-    _say("\n".join(errors) or f"{options.cases} jobs, nothing wrong")
+    _say("\n".join(errors) or f"{options.cases} cases, nothing wrong")
     return 1 if errors else 0
 
 

@@ -9,30 +9,13 @@
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, get_args
+from typing import Final
 
 from bootstrap.contract import MASTER, MASTER_HOST, WORKER, NodeType, worker_host
+from local.faults.faults import FAULT_TYPES
 
-FaultKind = Literal[
-    "kill",
-    "terminate",
-    "kill-agent",
-    "freeze",
-    "partition",
-    "partition-pair",
-    "reboot",
-    "spot-notice",
-    "fill-disk",
-    "metadata-outage",
-    "throttle",
-    "api-errors",
-    "api-outage",
-]
-KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
-INSTANT_KINDS: Final[frozenset[FaultKind]] = frozenset({"kill", "terminate", "kill-agent", "reboot"})
-"""Faults without a duration; a spot notice's duration is the time until the interruption."""
-API_KINDS: Final[frozenset[FaultKind]] = frozenset({"throttle", "api-errors", "api-outage"})
-"""Faults of AWS's API, which have no node as their target."""
+KINDS: Final = tuple(name for name, fault in FAULT_TYPES.items() if fault.is_planned)
+"""Names in FAULT_TYPES of the faults that plans draw."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +56,8 @@ ANY_WORKER: Final = PlannedTarget(node_type=WORKER)
 class PlannedFault:
     """Describe one fault, in seconds since the plan's start."""
 
-    kind: FaultKind
+    kind: str
+    """Name in FAULT_TYPES."""
     at_s: float
     duration_s: float = 0.0
     """Duration; 0 for a fault without one."""
@@ -117,7 +101,7 @@ def make_plan(
     count: int,
     over_s: float,
     targets: Sequence[PlannedTarget],
-    kinds: Sequence[FaultKind] = KINDS,
+    kinds: Sequence[str] = KINDS,
     at_least: int = 1,
     durations_s: tuple[float, float] = (5.0, 30.0),
 ) -> Plan:
@@ -145,15 +129,15 @@ def make_plan(
 
 def _draw(
     rng: random.Random,
-    kind: FaultKind,
+    kind: str,
     at_s: float,
     *,
     targets: Sequence[PlannedTarget],
     durations_s: tuple[float, float],
 ) -> PlannedFault:
-    duration_s = round(rng.uniform(*durations_s), 1) if kind not in INSTANT_KINDS else 0.0
-    number = 0 if kind in API_KINDS else 2 if kind == "partition-pair" else 1
-    chosen = (_with_random_pick(rng, target) for target in rng.sample(targets, number))
+    fault_type = FAULT_TYPES[kind]
+    duration_s = round(rng.uniform(*durations_s), 1) if fault_type.has_duration else 0.0
+    chosen = (_with_random_pick(rng, target) for target in rng.sample(targets, fault_type.node_count))
     return PlannedFault(kind=kind, at_s=at_s, duration_s=duration_s, targets=tuple(chosen))
 
 

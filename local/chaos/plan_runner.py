@@ -6,16 +6,28 @@ the fault is skipped and logged.
 
 import heapq
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
 
 from local.chaos.plan import Plan, PlannedFault
 from local.errors import LocalError
-from local.faults.faults import Faults
+from local.faults.faults import FAULT_TYPES, Faults
 
 API_SHARE = 0.5
 """Share of the nodes' requests that fail while AWS's API throttles or returns errors."""
+
+
+@dataclass(frozen=True, order=True, kw_only=True, slots=True)
+class Event:
+    """The start or the end of a planned fault; ordered by time."""
+
+    at_s: float
+    fault_number: int
+    is_end: bool = False
+    instances: tuple[str, ...] = ()
+    """Instances that the fault hit; the end undoes it on these."""
 
 
 def run_plan(
@@ -29,25 +41,27 @@ def run_plan(
 ) -> None:
     """Begin and end each fault at its time; return after the last end. ``instances`` returns them by node index."""
     started = clock()
-    events: list[tuple[float, int, str, tuple[str, ...]]] = [
-        (fault.at_s, number, "begins", ()) for number, fault in enumerate(plan.faults)
-    ]
+    events = [Event(at_s=fault.at_s, fault_number=number) for number, fault in enumerate(plan.faults)]
     heapq.heapify(events)
     while events:
-        at_s, number, what, names = heapq.heappop(events)
-        sleep(max(0.0, at_s - (clock() - started)))
-        fault = plan.faults[number]
+        event = heapq.heappop(events)
+        sleep(max(0.0, event.at_s - (clock() - started)))
+        fault, hit = plan.faults[event.fault_number], event.instances
+        fault_type = FAULT_TYPES[fault.kind]
         try:
-            if what == "begins":
-                names = targeted_instances(fault, instances())
-                _begin(faults, fault, names, seed=plan.seed + number)
-                if fault.duration_s and fault.kind != "spot-notice":
-                    heapq.heappush(events, (fault.ends_s, number, "ends", names))
+            if event.is_end:
+                fault_type.end(faults, *hit)
             else:
-                _end(faults, fault, names)
+                hit = targeted_instances(fault, instances())
+                values = {"seconds": fault.duration_s, "share": API_SHARE, "seed": plan.seed + event.fault_number}
+                fault_type.begin(faults, *hit, **{name: values[name] for name in fault_type.plan_options})
+                if fault.duration_s and fault_type.end_method is not None:
+                    end = Event(at_s=fault.ends_s, fault_number=event.fault_number, is_end=True, instances=hit)
+                    heapq.heappush(events, end)
+            outcome = "ends" if event.is_end else "begins"
         except (LocalError, ClientError) as error:  # Its node or its instance has just ended.
-            what = f"passed over: {error}"
-        say(f"{clock() - started:7.1f} s  {fault.kind} {' and '.join(names)} {what}")
+            outcome = f"skipped: {error}"
+        say(f"{clock() - started:7.1f} s  {fault.kind} {' and '.join(hit)} {outcome}")
 
 
 def targeted_instances(fault: PlannedFault, instances: Mapping[int, str]) -> tuple[str, ...]:
@@ -56,52 +70,6 @@ def targeted_instances(fault: PlannedFault, instances: Mapping[int, str]) -> tup
     for target in fault.targets:
         node_index = target.pick_from(left)
         if node_index is None:
-            raise LocalError(f"nobody is {target}")
+            raise LocalError(f"no instance is {target}")
         names.append(left.pop(node_index))
     return tuple(names)
-
-
-def _begin(faults: Faults, fault: PlannedFault, names: Sequence[str], *, seed: int) -> None:
-    match fault.kind:
-        case "kill":
-            faults.kill(*names)
-        case "terminate":
-            faults.terminate(*names)
-        case "kill-agent":
-            faults.kill_agent(*names)
-        case "reboot":
-            faults.reboot(*names)
-        case "freeze":
-            faults.freeze(*names)
-        case "partition" | "partition-pair":
-            faults.partition(*names)
-        case "spot-notice":
-            faults.spot_notice(*names, seconds=fault.duration_s)
-        case "fill-disk":
-            faults.fill_disk(*names)
-        case "metadata-outage":
-            faults.metadata_outage(*names)
-        case "throttle":
-            faults.throttle(share=API_SHARE, seed=seed)
-        case "api-errors":
-            faults.api_errors(share=API_SHARE, seed=seed)
-        case "api-outage":
-            faults.api_outage()
-
-
-def _end(faults: Faults, fault: PlannedFault, names: Sequence[str]) -> None:
-    match fault.kind:
-        case "freeze":
-            faults.thaw(*names)
-        case "partition" | "partition-pair":
-            faults.reconnect(*names)
-        case "fill-disk":
-            faults.free_disk(*names)
-        case "metadata-outage":
-            faults.metadata_back(*names)
-        case "throttle":
-            faults.stop_throttling()
-        case "api-errors":
-            faults.stop_api_errors()
-        case "api-outage":
-            faults.api_back()

@@ -12,14 +12,14 @@ from typing import Final
 FILE: Final = "changes"
 AT_LEAST_EVERY_S: Final = 10.0
 """Longest time between two looks without a signal, because a change may go unnoticed."""
-_UNRELATED_SERVICES: Final = frozenset({"dynamodb", "iam", "logs", "s3", "ssm", "sts"})
+_UNRELATED_SERVICES: Final = frozenset({"dynamodb", "iam", "logs", "s3", "ssm", "ssmmessages", "sts"})
 """Services that never change an instance, route or security group."""
 _READS: Final = re.compile(rb"(?:^|&)Action=(?:Describe|Get|List)")
 
 
-def may_change(service: str, body: bytes) -> bool:
+def may_change(service: str, body: bytes, *, method: str = "POST") -> bool:
     """Return whether a request may change what the data plane maintains; if in doubt, it may."""
-    return service not in _UNRELATED_SERVICES and not _READS.search(body)
+    return service not in _UNRELATED_SERVICES and method != "GET" and not _READS.search(body)
 
 
 class ChangeWriter:

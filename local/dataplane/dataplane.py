@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 
 from local.dataplane import changes, launch_failures
-from local.dataplane.errors import DataplaneErrors
+from local.dataplane.errors import RECONCILIATION, DataplaneErrors
 from local.dataplane.launch_failures import BOOT_TIMEOUT_S, START_TIMEOUT_S
 from local.dataplane.vpcs import Vpcs
 from local.errors import LocalError
@@ -29,6 +29,8 @@ from local.node.container import REBOOT_CODE, Node, ask_to_reboot, destroy_node,
 from local.node.inotify_limit import inotify_shortage
 from local.node.inventory import Instance, Inventory, read_gpu_models, read_inventory, read_user_data
 from local.node.status_checks import StatusChecks
+from local.storage.exports import Exports
+from local.storage.mount_targets import StorageFaults, read_mount_targets
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -82,6 +84,7 @@ class DataPlane:
     def __init__(self, session: boto3.Session, *, run_dir: Path, cgroup: Path, layers: list[Path]) -> None:
         self._ec2: EC2Client = session.client("ec2")
         self._autoscaling: AutoScalingClient = session.client("autoscaling")
+        self._efs: Any = session.client("efs")
         self._credentials = InstanceCredentials(session)
         self._run_dir = run_dir
         self._nodes_dir = run_dir / "nodes"
@@ -89,7 +92,9 @@ class DataPlane:
         self._layers = layers
         self._nodes: dict[str, Node] = {}
         self._metadata: dict[tuple[str, str], metadata.Metadata] = {}
-        self._vpcs = Vpcs(self.metadata_of)
+        self._exports = Exports(run_dir)
+        self._vpcs = Vpcs(self.metadata_of, self._exports)
+        self._storage_faults = StorageFaults()
         self._inventory: Inventory | None = None
         self._told_to_reboot: set[str] = set()
         self._status_checks = StatusChecks()
@@ -105,13 +110,19 @@ class DataPlane:
 
         ``look`` says whether to read the inventory again; if not, the last one still holds.
         """
-        with self._errors.recorded("everything"):
-            self._reconcile(self._look() if look or self._inventory is None else self._inventory)
+        with self._errors.recorded(RECONCILIATION):
+            self._reconcile(self._look() if look or self._is_outdated() or self._inventory is None else self._inventory)
         self._errors.end_pass()
+
+    def _is_outdated(self) -> bool:
+        return self._storage_faults != StorageFaults.read(self._run_dir)
 
     def _look(self) -> Inventory:
         self._inventory = None  # Until the inventory can be read as a whole, each pass tries again.
         found = read_inventory(self._ec2, self._autoscaling)
+        self._storage_faults = StorageFaults.read(self._run_dir)
+        targets = read_mount_targets(self._efs, faults=self._storage_faults)
+        found = dataclasses.replace(found, mount_targets=targets)
         self._inventory = None if found.unreadable else found
         return found
 
@@ -127,7 +138,9 @@ class DataPlane:
                 elif self._has_room():
                     self._launch_attempts.check(instance_id)
                     self._start(instance)
-        self._launch_attempts.keep(wanted.keys() - {i for i, node in self._nodes.items() if node.has_found_metadata()})
+        self._launch_attempts.forget_except(
+            wanted.keys() - {i for i, node in self._nodes.items() if node.has_found_metadata()}
+        )
         for instance_id, node in list(self._nodes.items()):
             with self._errors.recorded(instance_id):
                 self._handle_end(node)
@@ -162,7 +175,12 @@ class DataPlane:
         gpu_models = read_gpu_models(self._ec2, instance.instance_type)
         try:
             self._nodes[instance.instance_id] = start_node(
-                instance, nodes_dir=self._nodes_dir, cgroup=self._cgroup, layers=self._layers, gpu_models=gpu_models
+                instance,
+                nodes_dir=self._nodes_dir,
+                cgroup=self._cgroup,
+                layers=self._layers,
+                gpu_models=gpu_models,
+                authority=self._exports.authority,
             )
         except (LocalError, OSError, subprocess.SubprocessError) as error:
             raise self._fail_launch(instance.instance_id, str(error), after=START_TIMEOUT_S) from error
@@ -240,7 +258,7 @@ class DataPlane:
     def _check_status(self, node: Node) -> None:
         """Let a group replace an instance that hangs; leave one without a group as it is."""
         instance_id = node.instance.instance_id
-        if self._status_checks.failed(instance_id, hangs=is_frozen(node.cgroup)):
+        if self._status_checks.newly_failed(instance_id, hangs=is_frozen(node.cgroup)):
             log.warning("%s fails its instance status check", instance_id)
             self._autoscaling.set_instance_health(InstanceId=instance_id, HealthStatus="Unhealthy")
 

@@ -14,6 +14,8 @@ from local.errors import LocalError
 
 log = logging.getLogger(__name__)
 FILE: Final = "dataplane-errors.json"
+RECONCILIATION: Final = "reconciliation"
+"""Name of an error that ended a whole pass instead of the update of one instance."""
 RETRIED_ERRORS = (ClientError, BotoCoreError, LookupError, LocalError, OSError, subprocess.SubprocessError)
 """Errors to retry in the next pass: a read between two writes of the control plane (a subnet just deleted), or
 something that this machine refuses. One instance must not stop the others."""
@@ -35,7 +37,8 @@ class DataplaneErrors:
         except RETRIED_ERRORS as error:
             self._now[name] = str(error) if isinstance(error, LocalError) else repr(error)
             if self._last.get(name) != self._now[name]:
-                log.warning("cannot update %s, will retry: %s", name, self._now[name])
+                failure = "the pass failed" if name == RECONCILIATION else f"cannot update {name}"
+                log.warning("%s, will retry: %s", failure, self._now[name])
 
     def end_pass(self) -> None:
         """Publish the errors of this pass, and forget those that did not recur."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from local.node.inventory import Group, Instance, Inventory, Rule
+from local.storage.mount_targets import MountTarget
 
 
 def _set(name: str, addresses: Iterable[str]) -> str:
@@ -46,11 +47,16 @@ def _nat(instances: Iterable[Instance]) -> list[str]:
     ]  # fmt: skip
 
 
-def _addresses_by_group(groups: Iterable[Group], instances: Iterable[Instance]) -> dict[str, list[str]]:
+def _addresses_by_group(
+    groups: Iterable[Group], instances: Iterable[Instance], targets: Iterable[MountTarget]
+) -> dict[str, list[str]]:
     members: dict[str, list[str]] = {group.group_id: [] for group in groups}
     for instance in instances:
         for group_id in instance.group_ids:
             members.setdefault(group_id, []).append(str(instance.address.ip))
+    for target in targets:
+        for group_id in target.group_ids:
+            members.setdefault(group_id, []).append(target.address)
     return members
 
 
@@ -74,6 +80,7 @@ def render_rules(inventory: Inventory, vpc_id: str) -> str:
     instances = [instance for instance in inventory.instances if instance.vpc_id == vpc_id]
     groups = [group for group in inventory.groups if group.vpc_id == vpc_id]
     everyone = [str(i.address.ip) for i in instances]
+    targets = [target for target in inventory.mount_targets if target.vpc_id == vpc_id]
     connected = [str(i.address.ip) for i in instances if i.internet_address]
     lines = [
         "table inet vpc",
@@ -81,7 +88,11 @@ def render_rules(inventory: Inventory, vpc_id: str) -> str:
         "table inet vpc {",
         _set("nodes", everyone),
         _set("connected", connected),
-        *(_set(_set_name(g), addresses) for g, addresses in sorted(_addresses_by_group(groups, instances).items())),
+        _set("mount_targets", {target.address for target in targets}),
+        *(
+            _set(_set_name(g), addresses)
+            for g, addresses in sorted(_addresses_by_group(groups, instances, targets).items())
+        ),
         *_chain("egress", groups),
         *_chain("ingress", groups),
         "  chain forward { type filter hook forward priority 0; policy drop;",
@@ -91,6 +102,12 @@ def render_rules(inventory: Inventory, vpc_id: str) -> str:
         "    ip saddr @nodes oifname igw ip saddr != @connected drop",
         "    ip saddr @nodes accept",
         "    ip daddr @nodes accept",
+        "  }",
+        # The router itself serves the mount targets.
+        "  chain mounts { type filter hook input priority 0; policy accept;",
+        "    ct state established,related accept",
+        "    ip daddr @mount_targets ip saddr @nodes jump egress",
+        "    ip daddr @mount_targets jump ingress",
         "  }",
         *_nat(instances),
         "}",

@@ -44,8 +44,8 @@ class LaunchAttempts:
         """Return whether the first attempt was more than ``seconds`` ago."""
         return self._monotonic() - self._begun.get(instance_id, self._monotonic()) > seconds
 
-    def keep(self, instances: Collection[str]) -> None:
-        """Forget all other instances: they have booted or are gone."""
+    def forget_except(self, instances: Collection[str]) -> None:
+        """Forget all instances but these: the others have booted or are gone."""
         for instance_id in self._begun.keys() - set(instances):
             del self._begun[instance_id]
             self._failed.pop(instance_id, None)

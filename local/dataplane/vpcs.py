@@ -11,6 +11,7 @@ from local.dataplane import firewall
 from local.network import vpc_network
 from local.node import metadata
 from local.node.inventory import Inventory
+from local.storage.exports import Exports
 
 log = logging.getLogger(__name__)
 FindMetadata = Callable[[str, str], metadata.Metadata | None]
@@ -20,41 +21,47 @@ FindMetadata = Callable[[str, str], metadata.Metadata | None]
 class Vpcs:
     """Keep routers by VPC equal to an inventory."""
 
-    def __init__(self, find: FindMetadata) -> None:
+    def __init__(self, find: FindMetadata, exports: Exports) -> None:
         self._find = find
-        self._end_metadata: dict[str, Callable[[], None]] = {}
+        self._exports = exports
+        self._routers: dict[str, tuple[Callable[[], None], ...]] = {}
+        """By VPC: the functions that stop the router's metadata service and name server."""
         self._rules: dict[str, str] = {}
         self._routes: dict[str, str] = {}
 
     def reconcile(self, inventory: Inventory, *, kept: Collection[str]) -> None:
         """Make missing routers, load what has changed, remove the others except those of the ``kept`` VPCs."""
         wanted = {instance.vpc_id for instance in inventory.instances}
-        for vpc_id in sorted(wanted - self._end_metadata.keys()):
+        for vpc_id in sorted(wanted - self._routers.keys()):
             self._create(vpc_id)
         for vpc_id in sorted(wanted):
             self._load_rules(vpc_id, firewall.render_rules(inventory, vpc_id))
         self._load_routes(public_addresses(inventory))
-        for vpc_id in sorted(self._end_metadata.keys() - wanted - set(kept)):
+        self._exports.reconcile(inventory.mount_targets, vpcs=wanted)
+        for vpc_id in sorted(self._routers.keys() - wanted - set(kept)):
             self._delete(vpc_id)
 
     def _create(self, vpc_id: str) -> None:
         try:
             vpc_network.create_router(vpc_id)
-            self._end_metadata[vpc_id] = metadata.start_server(vpc_id, functools.partial(self._find, vpc_id))
+            stop_names = self._exports.start_names(vpc_id)
+            stop_metadata = metadata.start_server(vpc_id, functools.partial(self._find, vpc_id))
+            self._routers[vpc_id] = (stop_metadata, stop_names)
         except BaseException:
             vpc_network.delete_router(vpc_id)
             raise
         log.info("%s has a router", vpc_id)
 
     def _delete(self, vpc_id: str) -> None:
-        self._end_metadata.pop(vpc_id)()
+        for stop in self._routers.pop(vpc_id):
+            stop()
         self._rules.pop(vpc_id, None)
         vpc_network.delete_router(vpc_id)
         log.info("%s has no instance any more", vpc_id)
 
     def _load_rules(self, vpc_id: str, rules: str) -> None:
         if self._rules.get(vpc_id) != rules:
-            vpc_network.load_rules(vpc_id, rules)
+            vpc_network.run_nft(vpc_id, rules)
             self._rules[vpc_id] = rules
 
     def _load_routes(self, routes: dict[str, str]) -> None:

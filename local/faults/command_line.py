@@ -5,45 +5,18 @@ import math
 
 from local.aws.api_faults import SERVICES
 from local.errors import UsageError
-from local.faults.faults import SPOT_NOTICE_S, Faults
+from local.faults.faults import FAULT_TYPES, SPOT_NOTICE_S, Faults
 
-LONGEST_NOTICE_S = 86400
+MAX_NOTICE_S = 86400
 NODE = "instance id, host name, or the end of that: worker2, master"
-ON_ONE_NODE = {
-    "kill": "end all of a node's processes at once, as when its host crashes",
-    "terminate": "terminate a node through EC2",
-    "reboot": "reboot a node through EC2",
-    "freeze": "hang a node: nothing runs, nothing answers",
-    "thaw": "resume a frozen node",
-    "kill-agent": "send SIGKILL to a node's agent",
-    "rebalance-recommendation": "announce in a node's metadata that a spot interruption is likely",
-    "fill-disk": "fill a node's disk",
-    "free-disk": "release the space that fill-disk took",
-    "metadata-outage": "stop a node's metadata service from answering",
-    "metadata-back": "let a node's metadata service answer again",
-}
-
-DONE = {
-    "kill": "killed",
-    "terminate": "terminated",
-    "reboot": "rebooted",
-    "freeze": "froze",
-    "thaw": "thawed",
-    "kill-agent": "killed the agent of",
-    "rebalance-recommendation": "recommended a rebalance to",
-    "fill-disk": "filled the disk of",
-    "free-disk": "freed the disk of",
-    "metadata-outage": "cut off the metadata of",
-    "metadata-back": "gave metadata back to",
-}
-"""Report of each fault, without the node's name that follows."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a subcommand for each fault."""
     verbs = parser.add_subparsers(dest="fault", required=True, metavar="FAULT")
-    for verb, text in ON_ONE_NODE.items():
-        verbs.add_parser(verb, help=text).add_argument("node", metavar="NODE", help=NODE)
+    for name, fault in FAULT_TYPES.items():
+        if fault.done:
+            verbs.add_parser(name, help=fault.help).add_argument("node", metavar="NODE", help=NODE)
     notice = verbs.add_parser("spot-notice", help="announce a node's interruption in its metadata, then terminate it")
     notice.add_argument("node", metavar="NODE", help=NODE)
     notice.add_argument(
@@ -69,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs.add_parser("api-back", help="restore the nodes' access to AWS's API").add_argument(
         "node", metavar="NODE", nargs="?"
     )
+    storage = verbs.add_parser(
+        "storage-outage", help="take the mount targets of all file systems away, or slow them down"
+    )
+    storage.add_argument("--slow", type=_seconds, metavar="SECONDS", help="answer mounts this late instead")
+    verbs.add_parser("storage-back", help="give the mount targets back")
     verbs.add_parser("heal", help="undo all that can be undone, everywhere")
 
 
@@ -88,8 +66,8 @@ def _share(text: str) -> float:
 
 def _seconds(text: str) -> float:
     seconds = _number(text)
-    if not 0 <= seconds <= LONGEST_NOTICE_S:
-        raise argparse.ArgumentTypeError(f"must be seconds from 0 to {LONGEST_NOTICE_S}, got {text!r}")
+    if not 0 <= seconds <= MAX_NOTICE_S:
+        raise argparse.ArgumentTypeError(f"must be seconds from 0 to {MAX_NOTICE_S}, got {text!r}")
     return seconds
 
 
@@ -112,6 +90,8 @@ def _act(faults: Faults, options: argparse.Namespace) -> str:
         case "heal":
             faults.heal()
             return "healed all that can be undone"
+        case "storage-outage" | "storage-back":
+            return _change_storage(faults, options)
         case "throttle" | "api-errors":
             return _refuse_requests(faults, options)
         case "api-outage" | "api-back":
@@ -122,8 +102,17 @@ def _act(faults: Faults, options: argparse.Namespace) -> str:
     if options.fault == "spot-notice":
         faults.spot_notice(node.instance_id, seconds=options.seconds)
         return f"gave notice to {node}: it ends in {options.seconds:g} s"
-    getattr(faults, options.fault.replace("-", "_"))(node.instance_id)
-    return f"{DONE[options.fault]} {node}"
+    fault = FAULT_TYPES[options.fault]
+    fault.begin(faults, node.instance_id)
+    return f"{fault.done} {node}"
+
+
+def _change_storage(faults: Faults, options: argparse.Namespace) -> str:
+    if options.fault == "storage-back":
+        faults.storage_back()
+        return "gave the mount targets back"
+    faults.storage_outage(slow_s=options.slow)
+    return "took the mount targets away" if options.slow is None else f"slowed mounts down by {options.slow:g} s"
 
 
 def _cut_nodes(faults: Faults, options: argparse.Namespace) -> str:

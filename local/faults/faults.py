@@ -1,10 +1,15 @@
-"""Offer all faults in one class. Each takes effect before its call returns, and repeating it changes nothing.
+"""Define every fault: its methods in the class Faults, and its entry in FAULT_TYPES.
 
+The command line and chaos plans read FAULT_TYPES, so a new fault needs no change elsewhere, unless it takes arguments
+on the command line. A fault takes effect before its call returns, and repeating it changes nothing.
 A node is named by its instance id, its host name or the end of that (worker2, master). Inside a local AWS only.
 """
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Final
 
 import boto3
 
@@ -17,6 +22,7 @@ from local.faults.targets import Target, find_target
 from local.network.addresses import API_PORT
 from local.node.spot_notices import announce_interruption, recommend_rebalance
 from local.run_dir import current_run_dir
+from local.storage.mount_targets import StorageFaults
 
 SPOT_NOTICE_S = 120.0
 """Seconds between EC2's notice and the end of a spot instance ("Spot Instance interruption notices")."""
@@ -169,12 +175,113 @@ class Faults:
         instance_id = None if name is None else self.node(name).instance_id
         return ApiFault(kind=kind, service=service, instance_id=instance_id, share=share, seed=seed)
 
+    # ---- shared storage ----
+
+    def storage_outage(self, *, slow_s: float | None = None) -> None:
+        """Take the mount targets of all file systems away, or let them answer late."""
+        StorageFaults(absent=slow_s is None, slow_s=slow_s or 0.0).write(self._run_dir)
+
+    def storage_back(self) -> None:
+        """Give the mount targets back; the data plane notices within a second."""
+        StorageFaults().write(self._run_dir)
+
     # ---- healing ----
 
     def heal(self) -> None:
         """Undo all that can be undone: dead and rebooted nodes stay so, and notices stand."""
         network.heal_all()
         api.heal_all(self._run_dir)
+        self.storage_back()
         for node in all_nodes(self._run_dir):
             power.thaw(node)
             disk.free(node)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FaultType:
+    """A fault as the command line and chaos plans offer it."""
+
+    begin_method: Callable[..., None]
+    """Method of Faults; takes as many instances as ``node_count`` says, and the ``plan_options``."""
+    end_method: Callable[..., None] | None = None
+    """Method of Faults that a plan calls at the end, with the same instances; None if nothing can be undone."""
+    help: str = ""
+    done: str = ""
+    """Report of the command line, before the node's name; empty for a fault that is no command or takes arguments."""
+    node_count: int = 1
+    """Nodes that a plan draws; 0 for a fault of AWS's API."""
+    plan_options: tuple[str, ...] = ()
+    """Options of ``begin`` that a plan passes: seconds, share, seed."""
+    is_planned: bool = True
+    """Whether chaos plans draw it."""
+
+    @property
+    def has_duration(self) -> bool:
+        """Whether a plan draws a duration; a spot notice's is the time until the interruption."""
+        return self.end_method is not None or "seconds" in self.plan_options
+
+    def begin(self, faults: Faults, *instances: str, **options: float) -> None:
+        """Cause the fault."""
+        getattr(faults, self.begin_method.__name__)(*instances, **options)
+
+    def end(self, faults: Faults, *instances: str) -> None:
+        """Undo the fault, if it can be undone."""
+        if self.end_method is not None:
+            getattr(faults, self.end_method.__name__)(*instances)
+
+
+FAULT_TYPES: Final[Mapping[str, FaultType]] = {
+    "kill": FaultType(
+        help="end all of a node's processes at once, as when its host crashes", done="killed", begin_method=Faults.kill
+    ),
+    "terminate": FaultType(help="terminate a node through EC2", done="terminated", begin_method=Faults.terminate),
+    "kill-agent": FaultType(
+        help="send SIGKILL to a node's agent", done="killed the agent of", begin_method=Faults.kill_agent
+    ),
+    "freeze": FaultType(
+        help="hang a node: nothing runs, nothing answers",
+        done="froze",
+        begin_method=Faults.freeze,
+        end_method=Faults.thaw,
+    ),
+    "thaw": FaultType(help="resume a frozen node", done="thawed", begin_method=Faults.thaw, is_planned=False),
+    "partition": FaultType(begin_method=Faults.partition, end_method=Faults.reconnect),
+    "partition-pair": FaultType(begin_method=Faults.partition, end_method=Faults.reconnect, node_count=2),
+    "reboot": FaultType(help="reboot a node through EC2", done="rebooted", begin_method=Faults.reboot),
+    "spot-notice": FaultType(begin_method=Faults.spot_notice, plan_options=("seconds",)),
+    "rebalance-recommendation": FaultType(
+        help="announce in a node's metadata that a spot interruption is likely",
+        done="recommended a rebalance to",
+        begin_method=Faults.rebalance_recommendation,
+        is_planned=False,
+    ),
+    "fill-disk": FaultType(
+        help="fill a node's disk", done="filled the disk of", begin_method=Faults.fill_disk, end_method=Faults.free_disk
+    ),
+    "free-disk": FaultType(
+        help="release the space that fill-disk took",
+        done="freed the disk of",
+        begin_method=Faults.free_disk,
+        is_planned=False,
+    ),
+    "metadata-outage": FaultType(
+        help="stop a node's metadata service from answering",
+        done="cut off the metadata of",
+        begin_method=Faults.metadata_outage,
+        end_method=Faults.metadata_back,
+    ),
+    "metadata-back": FaultType(
+        help="let a node's metadata service answer again",
+        done="gave metadata back to",
+        begin_method=Faults.metadata_back,
+        is_planned=False,
+    ),
+    "throttle": FaultType(
+        begin_method=Faults.throttle, end_method=Faults.stop_throttling, node_count=0, plan_options=("share", "seed")
+    ),
+    "api-errors": FaultType(
+        begin_method=Faults.api_errors, end_method=Faults.stop_api_errors, node_count=0, plan_options=("share", "seed")
+    ),
+    "api-outage": FaultType(begin_method=Faults.api_outage, end_method=Faults.api_back, node_count=0),
+}
+"""Every fault by its name. The command line parses the arguments of those without a ``done`` itself."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from local.errors import LocalError
 from local.network.addresses import API_ADDRESS, API_PORT, METADATA_ADDRESS
-from local.network.vpc_network import load_rules, routers
+from local.network.vpc_network import routers, run_nft
 
 TABLE: Final = "inet faults"
 CUT, HUNG, PAIRS, NO_METADATA, NO_API = "cut", "hung", "pairs", "no_metadata", "no_api"
@@ -60,7 +60,7 @@ def _load(lines: Sequence[str]) -> None:
     """
     for router in routers():
         try:
-            load_rules(router, "\n".join(lines) + "\n")
+            run_nft(router, "\n".join(lines) + "\n")
         except LocalError:
             if router in routers():  # Otherwise its VPC has just lost its last node.
                 raise

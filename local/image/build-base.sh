@@ -44,6 +44,7 @@ for unit in apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer e2scrub_re
             dpkg-db-backup.timer getty@tty1.service console-getty.service systemd-pstore.service; do
     ln -sf /dev/null "$root/etc/systemd/system/$unit"
 done
+ln -s ../amazon-ssm-agent.service "$root/etc/systemd/system/multi-user.target.wants/amazon-ssm-agent.service"
 # Some files are for other versions of Python and do not compile.
 chroot "$root" python3 -m compileall -q /usr/local/lib/aws-cli /usr/lib/python3 >/dev/null || true
 [ -d "$root/usr/local/lib/aws-cli/awscli/__pycache__" ]

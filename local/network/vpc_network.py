@@ -24,6 +24,7 @@ from local.network.addresses import (
     GATEWAY_INTERFACE,
     INTERNET,
     METADATA_ADDRESS,
+    NAME_SERVER_ADDRESS,
     NODE_INTERFACE,
     PROVIDER_ADDRESS,
     USER_ADDRESS,
@@ -109,6 +110,7 @@ def create_router(vpc_id: str) -> None:
     _ip([
         "link set lo up",
         f"addr add {METADATA_ADDRESS}/32 dev lo",
+        f"addr add {NAME_SERVER_ADDRESS}/32 dev lo",
         f"addr add {GATEWAY_ADDRESS}/32 dev {GATEWAY_INTERFACE}",
         f"link set {GATEWAY_INTERFACE} up",
         f"route add default via {BACKBONE_ADDRESS} dev {GATEWAY_INTERFACE} onlink",
@@ -121,6 +123,16 @@ def delete_router(vpc_id: str) -> None:
     if Path(f"/run/netns/{vpc_id}").exists():
         _ip([f"link delete {_uplink_name(vpc_id)}"], namespace=INTERNET, check=False)
         _ip([f"netns delete {vpc_id}"])
+
+
+def add_router_address(vpc_id: str, address: str) -> None:
+    """Give a VPC's router an address in the VPC, at which it serves what has no node of its own."""
+    _ip([f"addr replace {address}/32 dev lo"], namespace=vpc_id)
+
+
+def delete_router_address(vpc_id: str, address: str) -> None:
+    """Take that address away."""
+    _ip([f"addr delete {address}/32 dev lo"], namespace=vpc_id, check=False)
 
 
 def routers() -> list[str]:
@@ -197,6 +209,6 @@ def router_of(instance_id: str) -> str:
     raise LocalError(f"no router has a link to {instance_id}")
 
 
-def load_rules(vpc_id: str, rules: str) -> None:
-    """Replace a router's firewall, in one transaction."""
-    _run(["ip", "netns", "exec", vpc_id, "nft", "-f", "-"], rules)
+def run_nft(router: str, script: str) -> None:
+    """Run an nftables script on a router, a VPC's or the internet's, in one transaction."""
+    _run(["ip", "netns", "exec", router, "nft", "-f", "-"], script)

@@ -16,6 +16,8 @@ from local.network import vpc_network
 from local.node import nvidia_smi
 from local.node.disks import create_disk, unmount_disk
 from local.node.inventory import Instance
+from local.storage.certificates import Authority
+from local.storage.on_node import EXPORTS, install_storage_client
 
 log = logging.getLogger(__name__)
 BOOT = Path(__file__).parents[1] / "boot.sh"
@@ -77,7 +79,9 @@ def is_frozen(cgroup: Path) -> bool:
 
 def _boot(instance: Instance, *, directory: Path, cgroup: Path, layers: list[Path]) -> subprocess.Popen[bytes]:
     stacked = ":".join(map(str, layers))
-    command = [str(BOOT), instance.instance_id, host_name(instance), str(directory), str(cgroup), stacked]
+    exports = directory.parents[1] / EXPORTS
+    exports.mkdir(mode=0o700, exist_ok=True)
+    command = [str(BOOT), instance.instance_id, host_name(instance), str(directory), str(cgroup), stacked, str(exports)]
     with (directory / "console.log").open("ab") as console:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT, start_new_session=True,
@@ -85,8 +89,8 @@ def _boot(instance: Instance, *, directory: Path, cgroup: Path, layers: list[Pat
         )  # fmt: skip
 
 
-def install_gpus(disk: Path, *, instance_id: str, models: Sequence[str]) -> None:
-    """Install the command with which software counts GPUs, and the list that it prints."""
+def install_fake_nvidia_smi(disk: Path, *, instance_id: str, models: Sequence[str]) -> None:
+    """Install a simulated nvidia-smi, with which software counts GPUs, and the list that it prints."""
     uuids = (uuid.uuid5(uuid.NAMESPACE_OID, f"{instance_id}/{index}") for index in range(len(models)))
     lines = [f"NVIDIA {model}\tGPU-{own}\n" for model, own in zip(models, uuids, strict=True)]
     listing, command = disk / nvidia_smi.GPUS, disk / "usr/bin/nvidia-smi"
@@ -98,7 +102,13 @@ def install_gpus(disk: Path, *, instance_id: str, models: Sequence[str]) -> None
 
 
 def start_node(
-    instance: Instance, *, nodes_dir: Path, cgroup: Path, layers: list[Path], gpu_models: Sequence[str] = ()
+    instance: Instance,
+    *,
+    nodes_dir: Path,
+    cgroup: Path,
+    layers: list[Path],
+    authority: Authority,
+    gpu_models: Sequence[str] = (),
 ) -> Node:
     """Plug a new node into the network and switch it on."""
     directory = nodes_dir / instance.instance_id
@@ -106,7 +116,8 @@ def start_node(
     try:
         disk = create_disk(directory)
         if gpu_models:
-            install_gpus(disk, instance_id=instance.instance_id, models=gpu_models)
+            install_fake_nvidia_smi(disk, instance_id=instance.instance_id, models=gpu_models)
+        install_storage_client(disk, authority=authority)
         vpc_network.create_node(instance.instance_id, instance.address, vpc_id=instance.vpc_id)
         node_cgroup = cgroup / instance.instance_id
         process = _boot(instance, directory=directory, cgroup=node_cgroup, layers=layers)

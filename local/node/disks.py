@@ -22,7 +22,8 @@ def create_disk(node_directory: Path) -> Path:
         ["mount", "-n", "-o", OPTIONS, str(image), str(mounted)],
     ):
         subprocess.run(command, check=True)
-    for name in ("upper", "work"):  # An overlay needs this directory.
+    # An overlay needs an upper and a work directory.
+    for name in ("upper", "work"):
         (mounted / name).mkdir()
     return mounted / "upper"
 

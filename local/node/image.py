@@ -9,7 +9,7 @@ from pathlib import Path
 
 from local.cache import cache_dir, cached_tree, recipe_hash
 from local.network.addresses import ENDPOINT
-from local.node.framework_layer import framework_layer
+from local.node.engine_layer import engine_layer
 
 RECIPE = Path(__file__).parents[1] / "image"
 
@@ -30,4 +30,4 @@ def image_layers(*, engines: bool = False) -> list[Path]:
     base = cached_tree("image-base", base_key, lambda root: _run("build-base.sh", root, ENDPOINT))
     pytorch_key = recipe_hash([RECIPE / "build-pytorch.sh", RECIPE / "pytorch.txt"])
     pytorch = cached_tree("image-pytorch", pytorch_key, lambda layer: _run("build-pytorch.sh", layer, base))
-    return [*([framework_layer()] if engines else []), pytorch, base]
+    return [*([engine_layer()] if engines else []), pytorch, base]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Interface, ip_network
 from typing import TYPE_CHECKING, Any
 
+from local.storage.mount_targets import MountTarget
+
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
     from mypy_boto3_ec2 import EC2Client
@@ -67,6 +69,8 @@ class Inventory:
     groups: tuple[Group, ...]
     unreadable: frozenset[str] = frozenset()
     """Instances with incomplete records, whose nodes the data plane leaves as they are."""
+    mount_targets: tuple[MountTarget, ...] = ()
+    """Mount targets of file systems that can be reached."""
 
 
 def _rule(permission: Mapping[str, Any]) -> Rule:

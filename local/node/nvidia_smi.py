@@ -16,7 +16,7 @@ from pathlib import Path
 
 GPUS = "usr/share/local-aws/gpus"
 """File with the type's GPUs: a line per GPU, its name and its UUID separated by a tab."""
-SEEN = "run/local-aws/gpus"
+VISIBLE_COUNT_FILE = "run/local-aws/gpus"
 """File with the number of GPUs to list; without it all are listed."""
 NO_DEVICES, INVALID = 6, 2
 """Exit codes of the real nvidia-smi ("RETURN VALUE" in its manual)."""
@@ -25,8 +25,9 @@ NO_DEVICES, INVALID = 6, 2
 def read_gpus(root: Path) -> list[dict[str, str]]:
     """Return the queryable fields of every GPU to list."""
     rows = [line.split("\t") for line in (root / GPUS).read_text().splitlines()]
-    seen = (root / SEEN).read_text() if (root / SEEN).exists() else str(len(rows))
-    rows = rows[: int(seen)]
+    count_file = root / VISIBLE_COUNT_FILE
+    if count_file.exists():
+        rows = rows[: int(count_file.read_text())]
     return [
         {"index": str(index), "name": name, "uuid": uuid, "count": str(len(rows))}
         for index, (name, uuid) in enumerate(rows)

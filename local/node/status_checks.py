@@ -18,7 +18,7 @@ class StatusChecks:
         self._monotonic = monotonic
         self._since: dict[str, float] = {}
 
-    def failed(self, instance_id: str, *, hangs: bool) -> bool:
+    def newly_failed(self, instance_id: str, *, hangs: bool) -> bool:
         """Return whether an instance has hung too long; called in each pass, it returns True once per hang."""
         if not hangs:
             self._since.pop(instance_id, None)

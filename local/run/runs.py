@@ -21,8 +21,7 @@ from local.errors import LocalError, UsageError
 from local.run.processes import process_of
 
 MARK_VARIABLE = "LOCAL_AWS_MARK"
-"""Variable with four hexadecimal digits that begin the names of all runs which a process starts: the starter finds
-leftovers by them."""
+"""Variable with the prefix for the names of runs started by one test run, to find leftovers; four hex digits."""
 NAMESPACES = {"pid": "pid_for_children", "mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}
 """Namespaces of a sandbox by nsenter's option; unshare itself is in all of them except the process namespace."""
 USER_PREFIXES = ("AWS_", "CDK_", "SSH_")
@@ -122,9 +121,9 @@ def pick_run(name: str | None) -> Run:
     if len(found) == 1:
         return found[0]
     if name:
-        raise UsageError(f"no single local AWS is called {name!r}, up are: {names}")
+        raise UsageError(f"no unique match for {name!r}; running: {names}")
     if runs:
-        raise UsageError(f"several local AWS are up, name one with RUN=: {names}")
+        raise UsageError(f"several local AWS are running, select one with RUN=: {names}")
     raise LocalError("no local AWS is up; make local-aws starts one")
 
 

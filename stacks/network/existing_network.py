@@ -13,12 +13,12 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from bootstrap import contract
-from stacks.network.network import default_zone
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError, require
 
 _DOCKER: Final = ipaddress.IPv4Network("172.17.0.0/16")
 _PUBLIC: Final = "Public"
+_PRIVATE: Final = "Private"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,19 +70,12 @@ def _imported(scope: Construct, construct_id: str, subnet: ExistingSubnet) -> ec
     )
 
 
-def cluster_zone(scope: Construct, props: ClusterProps) -> str | None:
-    """Return the zone of all nodes; None if only CloudFormation can choose it."""
-    if props.vpc_id is not None:
-        return existing_subnets(scope, props).worker.zone
-    return props.availability_zone or default_zone(scope)
-
-
 def existing_subnets(scope: Construct, props: ClusterProps) -> ExistingSubnets:
     """Look the settings' subnets up. Raises SettingsError for those that cannot hold the cluster."""
     vpc_id, worker_id, master_id = props.vpc_id, props.subnet_id, props.master_subnet
     if vpc_id is None or worker_id is None or master_id is None:
         raise TypeError("the settings name no existing network")
-    found = _look_up(scope, vpc_id, wanted=[worker_id, master_id])
+    found = _look_up(scope, vpc_id, wanted=[worker_id, master_id], kind=_PRIVATE if props.private else _PUBLIC)
     named = {"subnet_id": worker_id, "master_subnet_id": master_id}
     for name, subnet_id in named.items():
         require(
@@ -93,17 +86,30 @@ def existing_subnets(scope: Construct, props: ClusterProps) -> ExistingSubnets:
             raise SettingsError(f"{name} must not overlap {_DOCKER}, got {cidr}: Docker's bridge has it on every node")
     worker, master = found[worker_id], found[master_id]
     require(master.zone == worker.zone, "master_subnet_id", master_id, f"in the zone of subnet_id, {worker.zone}")
-    public = ", ".join(s.subnet_id for s in found.values() if s.is_public and s.zone == worker.zone)
-    require(
-        master.is_public,
-        "master_subnet_id",
-        master_id,
-        f"a public subnet, as log-in needs the master's public address: {public or f'{vpc_id} has none there'}",
-    )
-    return ExistingSubnets(master=master, worker=worker)
+    subnets = ExistingSubnets(master=master, worker=worker)
+    in_zone = [subnet for subnet in found.values() if subnet.zone == worker.zone]
+    if props.private:
+        _require_private(subnets, in_zone)
+    else:
+        _require_public(master, in_zone)
+    return subnets
 
 
-def _look_up(scope: Construct, vpc_id: str, *, wanted: list[str]) -> dict[str, ExistingSubnet]:
+def _require_public(master: ExistingSubnet, in_zone: list[ExistingSubnet]) -> None:
+    public = ", ".join(subnet.subnet_id for subnet in in_zone if subnet.is_public) or f"{master.vpc_id} has none there"
+    allowed = f"a public subnet, as log-in needs the master's public address: {public}"
+    require(master.is_public, "master_subnet_id", master.subnet_id, allowed)
+
+
+def _require_private(subnets: ExistingSubnets, in_zone: list[ExistingSubnet]) -> None:
+    """Refuse subnets that lead to an internet gateway: without a public address a node would reach nothing there."""
+    private = ", ".join(subnet.subnet_id for subnet in in_zone if not subnet.is_public)
+    for name, subnet in (("subnet_id", subnets.worker), ("master_subnet_id", subnets.master)):
+        allowed = f"a private subnet with private: {private or f'{subnet.vpc_id} has none there'}"
+        require(not subnet.is_public, name, subnet.subnet_id, allowed)
+
+
+def _look_up(scope: Construct, vpc_id: str, *, wanted: list[str], kind: str) -> dict[str, ExistingSubnet]:
     stack = cdk.Stack.of(scope)
     if cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(stack.region):
         raise SettingsError(f"vpc_id {vpc_id} needs credentials, as its subnets are looked up in the account")
@@ -113,7 +119,7 @@ def _look_up(scope: Construct, vpc_id: str, *, wanted: list[str]) -> dict[str, E
         provider="vpc-provider",
         props={"filter": {"vpc-id": vpc_id}, "returnAsymmetricSubnets": True, "returnVpnGateways": False},
         # The CDK discards the first pass, which runs before the look-up.
-        dummy_value=_placeholder(wanted, zone=f"{stack.region}a"),
+        dummy_value=_placeholder(wanted, zone=f"{stack.region}a", kind=kind),
     )
     return {
         subnet["subnetId"]: ExistingSubnet(
@@ -129,7 +135,7 @@ def _look_up(scope: Construct, vpc_id: str, *, wanted: list[str]) -> dict[str, E
     }
 
 
-def _placeholder(subnet_ids: list[str], *, zone: str) -> dict[str, Any]:
+def _placeholder(subnet_ids: list[str], *, zone: str, kind: str) -> dict[str, Any]:
     known = {"cidr": "10.0.0.0/24", "availabilityZone": zone, "routeTableId": "rtb-12345678"}
     subnets = [{"subnetId": each, **known} for each in subnet_ids]
-    return {"subnetGroups": [{"type": _PUBLIC, "subnets": subnets}]}
+    return {"subnetGroups": [{"type": kind, "subnets": subnets}]}

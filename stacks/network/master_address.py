@@ -1,4 +1,4 @@
-"""Define the Elastic IP of the master, which every new master takes over."""
+"""Define the Elastic IP of the master, which each new master associates with itself."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2

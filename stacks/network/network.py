@@ -5,40 +5,26 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from bootstrap import contract
-from stacks.settings.network import first_zone
-
-
-def default_zone(scope: Construct) -> str | None:
-    """Return the region's first zone, looked up once and kept in cdk.context.json; None without an account.
-
-    ``stack.availability_zones`` would not do: ClusterStack overrides it, and it would take any kind of zone.
-    """
-    stack = cdk.Stack.of(scope)
-    region = stack.region
-    if cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(region):
-        return None
-    found = cdk.ContextProvider.get_value(
-        scope,
-        # AVAILABILITY_ZONE_PROVIDER of the cloud assembly schema: jsii's enumerations hide their values.
-        provider="availability-zones",
-        # The CDK discards the first pass, which runs before the look-up.
-        dummy_value=[f"{region}a"],
-    )
-    return first_zone(found.value, region)
-
-
-def zone_in_template(zone: str | None) -> str:
-    """Return the zone's name, or without one the expression that lets CloudFormation choose at the deploy."""
-    return zone or cdk.Fn.select(0, cdk.Fn.get_azs())
 
 
 class Network(Construct):
-    """A VPC with one zone and one NAT gateway; S3 and DynamoDB are reached without it."""
+    """A VPC with one zone and one NAT gateway; S3 and DynamoDB are reached without it.
+
+    With ``private`` its public subnet holds the NAT gateway alone.
+    """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, cluster_name: str, cidr: str, availability_zone: str
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster_name: str,
+        cidr: str,
+        availability_zone: str,
+        private: bool,
     ) -> None:
         super().__init__(scope, construct_id)
+        self._private = private
         self.vpc = ec2.Vpc(
             self,
             "Vpc",
@@ -47,7 +33,9 @@ class Network(Construct):
             availability_zones=[availability_zone],
             nat_gateways=1,
             subnet_configuration=[
-                ec2.SubnetConfiguration(name="Public", subnet_type=ec2.SubnetType.PUBLIC),
+                ec2.SubnetConfiguration(
+                    name="Public", subnet_type=ec2.SubnetType.PUBLIC, map_public_ip_on_launch=not private
+                ),
                 ec2.SubnetConfiguration(name="Private", subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS),
             ],
             gateway_endpoints={
@@ -74,8 +62,9 @@ class Network(Construct):
         self._name_parts(cluster_name)
 
     def subnet_for(self, node_type: contract.NodeType) -> ec2.ISubnet:
-        """Return the subnet of the nodes of a type: the master alone is reached from outside."""
-        return self.public_subnet if node_type == contract.MASTER else self.private_subnet
+        """Return the subnet of the nodes of a type: unless all are private, the master is reached from outside."""
+        is_public = node_type == contract.MASTER and not self._private
+        return self.public_subnet if is_public else self.private_subnet
 
     def _name_parts(self, cluster_name: str) -> None:
         """Name every part after the cluster: the CDK's own names are the same in all clusters."""

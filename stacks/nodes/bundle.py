@@ -17,7 +17,7 @@ REPOSITORY: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("bootstrap", "launcher", "trainer")
 VENDORED: Final = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six")
 """boto3 and its dependencies, copied from the environment that runs the synth."""
-SERVICES: Final = frozenset({"autoscaling", "cloudformation", "dynamodb", "ec2", "logs", "s3"})
+SERVICES: Final = frozenset({"autoscaling", "cloudformation", "dynamodb", "ec2", "fsx", "logs", "s3"})
 """The services that the agent calls; botocore has the models of some 400, in 25 MB."""
 
 _SKIPPED_DIRECTORIES: Final = frozenset({"__pycache__", "tests"})

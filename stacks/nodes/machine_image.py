@@ -28,7 +28,7 @@ class ImageById:
 
 
 def machine_image(scope: Construct, props: ClusterProps) -> ec2.IMachineImage:
-    """Return the user's image, or the Deep Learning AMI for the instance type.
+    """Return the image that the user names, or the Deep Learning AMI for the instance type.
 
     With an account and a region the parameter is looked up once and kept in cdk.context.json;
     without them CloudFormation resolves it at each deploy.

@@ -10,11 +10,12 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from bootstrap import contract
+from bootstrap.aws.group_sizes import GroupSize
 from bootstrap.config import NodeConfig
 from stacks.nodes import user_data
 
 CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)
-"""Time within which CloudFormation must have the signals of ``min_nodes`` nodes."""
+"""Time within which CloudFormation must have the signals of ``size.least`` nodes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +31,7 @@ class NodeTemplate:
 
 
 class NodeGroup(Construct):
-    """A group of ``desired_nodes`` nodes in one subnet; a deploy succeeds once ``min_nodes`` of them are ready.
+    """A group of nodes in one subnet; a deploy succeeds once ``size.least`` of them are ready.
 
     AWS replaces a lost node; a deploy never replaces a running one.
     """
@@ -41,8 +42,7 @@ class NodeGroup(Construct):
         construct_id: str,
         *,
         node_type: contract.NodeType,
-        desired_nodes: int,
-        min_nodes: int,
+        size: GroupSize,
         template: NodeTemplate,
         vpc: ec2.IVpc,
         subnet: ec2.ISubnet,
@@ -59,16 +59,15 @@ class NodeGroup(Construct):
             vpc=vpc,
             vpc_subnets=ec2.SubnetSelection(subnets=[subnet]),
             launch_template=self.launch_template,
-            # Not desired_nodes: CloudFormation does not create a group with fewer than MinSize, whatever the signals.
-            min_capacity=min_nodes,
-            max_capacity=desired_nodes,
+            min_capacity=size.least,
+            max_capacity=size.most,
             # The number travels as the group's DesiredCapacity: bootstrap/cluster/discovery.py reads it on the master.
-            desired_capacity=desired_nodes,
+            desired_capacity=size.desired,
             # AWS's default ends the nodes of the oldest launch template first: after a redeploy, the ones that train.
             termination_policies=[autoscaling.TerminationPolicy.NEWEST_INSTANCE],
             # The name is explicit because user data and roles contain it before the group exists.
             auto_scaling_group_name=contract.group_name(template.cluster_name, node_type),
-            signals=autoscaling.Signals.wait_for_count(min_nodes, timeout=CREATION_TIMEOUT) if min_nodes else None,
+            signals=autoscaling.Signals.wait_for_count(size.least, timeout=CREATION_TIMEOUT) if size.least else None,
         )
         self._add_drain_hook()
         # Create the nodes after their route to the internet and delete them before it: a gateway cannot be detached

@@ -13,6 +13,16 @@ UNSCOPED_ACTIONS: Final = ("autoscaling:DescribeAutoScalingGroups", "ec2:Describ
 """The only actions allowed on ``*``: AWS defines no resource type for them (Service Authorization Reference, Auto
 Scaling and EC2)."""
 
+CHANNEL_ACTIONS: Final = (
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+)
+"""What the image's SSM agent needs for sessions, besides ssm:UpdateInstanceInformation; on ``*``, as AWS defines no
+resource for an instance's channels. The managed policy AmazonSSMManagedInstanceCore would also let each node read every
+parameter of the account."""
+
 SHARED_RECORDS: Final = (contract.MEMBERSHIP_ID, contract.GENERATION_ID, contract.ENGINES_RECORD_ID)
 """Records that every node reads; only the master's role may write them."""
 OWN_RECORD: Final = "${aws:userid}"
@@ -30,27 +40,50 @@ class NodeResources:
     """The bundle's S3 object; ``Asset.grant_read`` would grant its whole bucket."""
     address: str | None
     """The master's Elastic IP, if the cluster has one."""
+    makes_file_system: bool = False
+    """Whether the stack makes the shared file system, whose ID the master has to ask for."""
+    lustre: str | None = None
+    """ARN of the user's Lustre file system, if the cluster has one."""
 
 
 class NodeRoles(Construct):
     """The role of the master and the role of the workers."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, cluster_name: str, resources: NodeResources) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, cluster_name: str, resources: NodeResources, private: bool
+    ) -> None:
         super().__init__(scope, construct_id)
         self._cluster_name = cluster_name
-        self.master = self._role("Master", [*_every_node(resources), *self._own_group(contract.MASTER)])
-        for statement in (*_master(resources), *self._own_address(resources.address)):
+        self.master = self._role("Master", [*_common_statements(resources), *self._own_group(contract.MASTER)])
+        for statement in (
+            *_master_statements(resources),
+            *_shared_storage(resources),
+            *self._own_address(resources.address),
+        ):
             self.master.add_to_policy(statement)
         _acknowledge(self.master, "*", "AWS defines no resource for the Describe calls of UNSCOPED_ACTIONS")
         self.worker = self._role(
-            "Worker", [*_every_node(resources), *self._own_group(contract.WORKER), *_worker(resources)]
+            "Worker",
+            [*_common_statements(resources), *self._own_group(contract.WORKER), *_worker_statements(resources)],
         )
+        if private:
+            self._serve_sessions()
         self._acknowledge_groups()
         _acknowledge(
             self,
             f"{self._nag_arn(resources.bucket)}/*",
             "checkpoints have names that only the user's jobs know",
         )
+
+    def _serve_sessions(self) -> None:
+        """Allow the SSM agent of each node to serve the sessions that reach a private cluster."""
+        instances = self._arn("ec2", "instance/*")
+        for role in (self.master, self.worker):
+            role.add_to_policy(iam.PolicyStatement(actions=["ssm:UpdateInstanceInformation"], resources=[instances]))
+            role.add_to_policy(iam.PolicyStatement(actions=list(CHANNEL_ACTIONS), resources=["*"]))
+        nag_arn = "arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:instance/*"
+        _acknowledge(self.worker, nag_arn, "IAM cannot name the instance that a role's session belongs to")
+        _acknowledge(self.worker, "*", "AWS defines no resource for the actions of CHANNEL_ACTIONS")
 
     def _nag_arn(self, arn: str) -> str:
         """Render an ARN as cdk-nag writes it. A given bucket's ARN is text, except for the partition."""
@@ -118,7 +151,7 @@ def _acknowledge(scope: Construct, resource: str, reason: str) -> None:
     cdk.Validations.of(scope).acknowledge(cdk.Acknowledgment(id=rule, reason=reason))
 
 
-def _every_node(resources: NodeResources) -> list[iam.PolicyStatement]:
+def _common_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     return [
         iam.PolicyStatement(actions=["s3:GetObject"], resources=[resources.bundle]),
         iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[resources.log_group]),
@@ -131,10 +164,10 @@ def _every_node(resources: NodeResources) -> list[iam.PolicyStatement]:
     ]
 
 
-def _worker(resources: NodeResources) -> list[iam.PolicyStatement]:
+def _worker_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     return [
         _records(["dynamodb:GetItem"], resources.table, keys=list(SHARED_RECORDS)),
-        # The agent of every node runs the programs stored there as root.
+        # Every node runs the programs stored there as root.
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
             actions=["s3:PutObject", "s3:DeleteObject"],
@@ -143,12 +176,23 @@ def _worker(resources: NodeResources) -> list[iam.PolicyStatement]:
     ]
 
 
-def _master(resources: NodeResources) -> list[iam.PolicyStatement]:
+def _master_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     return [
         iam.PolicyStatement(actions=["dynamodb:GetItem", "dynamodb:BatchGetItem"], resources=[resources.table]),
         _records(["dynamodb:PutItem"], resources.table, keys=list(SHARED_RECORDS)),
         iam.PolicyStatement(actions=list(UNSCOPED_ACTIONS), resources=["*"]),
     ]
+
+
+def _shared_storage(resources: NodeResources) -> list[iam.PolicyStatement]:
+    """Allow the master to ask which file system the nodes mount; mounting it takes no permission."""
+    if resources.makes_file_system:
+        return [
+            iam.PolicyStatement(actions=["cloudformation:DescribeStackResource"], resources=[cdk.Aws.STACK_ID]),
+        ]
+    if resources.lustre is not None:
+        return [iam.PolicyStatement(actions=["fsx:DescribeFileSystems"], resources=[resources.lustre])]
+    return []
 
 
 def _records(actions: list[str], table: str, *, keys: list[str]) -> iam.PolicyStatement:

@@ -90,7 +90,7 @@ finish() {{
 }}
 trap finish EXIT
 
-step='ask the metadata service who this is'
+step='read instance metadata'
 token=$(curl -sSf -m 5 --retry 5 --retry-connrefused -X PUT \\
   -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' "$metadata/api/token")
 instance=$(curl -sSf -m 5 --retry 5 -H "X-aws-ec2-metadata-token: $token" "$metadata/meta-data/instance-id")

@@ -1,4 +1,4 @@
-"""Define the settings that say who may log in to a cluster."""
+"""Define the settings for logging in to a cluster."""
 
 import re
 import shlex
@@ -13,25 +13,32 @@ _WIDEST_SSH_PREFIX: Final = 8
 
 @dataclass(frozen=True, kw_only=True)
 class AccessSettings(Settings):
-    """The SSH key and the addresses that the master lets in."""
+    """The SSH key, and the way to the nodes: the master's SSH port, or Session Manager."""
 
     key_name: str | None = None
     """EC2 key pair for logging in; left out, nobody can log in over SSH."""
     ssh_location: str | None = None
-    """IPv4 block that may reach the master's SSH port; left out, nothing may."""
+    """IPv4 block that may reach the master's SSH port; left out, none may."""
+    private: bool = False
+    """With true no node has a public address or an open SSH port: logins go through Session Manager. Cannot be
+    changed after creation."""
 
     def check(self) -> None:
-        """Check the form of both; ``dlcluster preflight`` asks EC2 whether the key pair exists."""
+        """Check the form of each; ``dlcluster preflight`` asks EC2 whether the key pair exists."""
         super().check()
         if self.key_name is not None:
             _check_key_name(self.key_name)
         if self.ssh_location is not None:
             ipv4_block("ssh_location", self.ssh_location)
+            allowed = "left out with private: logins go through Session Manager, so no address reaches an SSH port"
+            require(not self.private, "ssh_location", self.ssh_location, allowed)
 
     def warnings(self) -> dict[str, str]:
         """Warn of a cluster that nobody can log in to, or that much of the internet can reach."""
         found = super().warnings()
-        if self.ssh_location is None:
+        if self.private:
+            pass  # IAM says who may log in
+        elif self.ssh_location is None:
             found["no-ssh"] = "ssh_location is not set: the master accepts no SSH connection"
         elif self.ssh_location == "0.0.0.0/0":
             found["open-ssh"] = "ssh_location 0.0.0.0/0 lets the whole internet reach the master's SSH port"

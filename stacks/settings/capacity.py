@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bootstrap import contract
+from bootstrap.aws.group_sizes import ClusterSizes, declared_sizes
 from stacks.settings import instance_types
 from stacks.settings.values import Settings, require
 
@@ -20,8 +21,7 @@ class CapacitySettings(Settings):
     instance_type: str = "g6.xlarge"
     """Type of every node; the default is the least expensive current type with a GPU (NVIDIA L4)."""
     gpu_count: int | None = None
-    """GPUs of a node; with it, a type that the catalogue does not know is taken with the default AMI.
-    Left out, the catalogue's number."""
+    """GPUs per node. Set it to use an instance type that is not in the catalogue."""
     worker_count: int = 1
     """Nodes besides the master, which trains too; 0 makes a cluster of the master alone."""
     min_workers: int | None = None
@@ -29,7 +29,7 @@ class CapacitySettings(Settings):
     broken ones are replaced. Left out, all are needed and a broken one fails the deploy at once."""
 
     def check(self) -> None:
-        """Check the number of workers and the name of the type; ``ImageSettings`` checks what the AMI needs of it."""
+        """Check the number of workers and the instance type; ``ImageSettings`` checks that the AMI boots on it."""
         super().check()
         count, most = self.worker_count, contract.MOST_WORKERS
         # The table could not serve more agents (docs/healing.md).
@@ -42,7 +42,7 @@ class CapacitySettings(Settings):
         require(is_plausible, "instance_type", name, f"like g6.xlarge{nearest_type_hint(name)}")
 
     def warnings(self) -> dict[str, str]:
-        """Warn of a type that the catalogue does not know, or that AWS hardly sells any more."""
+        """Warn of a type that is not in the catalogue, or that AWS no longer sells everywhere."""
         found = super().warnings()
         if self.instance is None and not instance_types.is_arm(self.instance_type):
             near = instance_types.nearest(self.instance_type)
@@ -64,13 +64,18 @@ class CapacitySettings(Settings):
 
     @property
     def gpus(self) -> int | None:
-        """Return the GPUs of a node; None if neither the catalogue nor the user says."""
+        """Return the GPUs of a node; None if neither the catalogue nor the user names it."""
         return self.gpu_count if self.instance is None else self.instance.gpus
 
     @property
     def needed_workers(self) -> int:
         """Return the number of workers without which the deploy fails."""
         return self.worker_count if self.min_workers is None else self.min_workers
+
+    @property
+    def sizes(self) -> ClusterSizes:
+        """Return the sizes of both Auto Scaling groups."""
+        return declared_sizes(worker_count=self.worker_count, needed_workers=self.needed_workers)
 
     def _check_gpu_count(self) -> None:
         count, known = self.gpu_count, self.instance

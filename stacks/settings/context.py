@@ -1,4 +1,4 @@
-"""Find the settings of a cluster in the CDK's context, and refuse names that are no setting."""
+"""Find the settings of a cluster in the CDK's context, and refuse unknown names."""
 
 import difflib
 import re
@@ -48,9 +48,11 @@ _NAMES_ELSEWHERE: Final = {
     "subnet": "subnet_id",
     "name": "cluster_name",
     "key": "key_name",
+    "use_internal_ips": "private",
+    **dict.fromkeys(("efs", "fsx", "storage"), "shared_storage"),
     "disk_size": "root_volume_gib",
 }
-"""Other tools' names for our settings; by spelling alone, the nearest would be a wrong one."""
+"""Our settings by the names that other tools use; the nearest spelling would be a wrong setting."""
 
 
 def _belongs_to_cdk(key: str) -> bool:

@@ -14,13 +14,13 @@ _SSM_PARAMETER: Final = re.compile(r"/[A-Za-z0-9_./-]{1,1010}")
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSettings(CapacitySettings):
-    """The image of the nodes, which has to drive their instance type, and their root volume."""
+    """The machine image and the root volume of the nodes."""
 
     ami: str | None = None
     """``ami-...`` or the name of an SSM parameter, of an Ubuntu 22.04 or later; left out, the Deep
     Learning AMI for the type."""
     root_volume_gib: int = 150
-    """Size of each node's root volume; at least the size of the image."""
+    """Size of each node's root volume in GiB; at least the size of the image."""
 
     def check(self) -> None:
         """Check that the image can boot on the instance type and fits the root volume."""
@@ -71,7 +71,7 @@ class ImageSettings(CapacitySettings):
             )
 
     def _check_root_volume(self) -> None:
-        """Check against EC2's limits and the size of the default image; the size of the user's own is not known."""
+        """Check against EC2's limits and the size of the default image; the size of a custom image is not known."""
         gib, family = self.root_volume_gib, self.ami_family
         require(8 <= gib <= 16384, "root_volume_gib", gib, "8 to 16384")
         least = deep_learning_ami.IMAGE_GIB[family] if family else 0

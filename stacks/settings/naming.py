@@ -12,7 +12,7 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
 _TAG_TEXT: Final = re.compile(r"[\w +\-=.:/@]*")
 _RESERVED_TAG_PREFIXES: Final = ("aws:", "deeplearning:")
 _MOST_TAGS: Final = 40
-"""Largest number of the user's tags: AWS allows 50 a resource, and the product and CloudFormation add some."""
+"""Largest number of the user's tags: AWS allows 50 per resource, and the product and CloudFormation add some."""
 
 
 def parse_tags(name: str, value: Any) -> dict[str, str]:

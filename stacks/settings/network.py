@@ -28,23 +28,24 @@ _RESERVED_ADDRESSES: Final = 5
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSettings(CapacitySettings):
-    """The network, which has to have an address for every node."""
+    """The network, which needs an address for every node."""
 
     availability_zone: str | None = None
-    """Zone of all nodes; left out, the region's first when it is looked up. A running cluster keeps it."""
+    """Zone of all nodes; left out, the region's first. Cannot be changed after creation."""
     vpc_cidr: str = _OWN_VPC_CIDR
-    """Addresses of the cluster's network, /16 to /27; halved into a public and a private subnet. A
-    running cluster keeps it."""
+    """Addresses of the cluster's network, /16 to /27; halved into a public and a private subnet. Cannot be
+    changed after creation."""
     vpc_id: str | None = None
-    """VPC that exists and takes the nodes; it stays as it is. Left out, the cluster makes one of its own. A
-    running cluster keeps it."""
+    """Existing VPC for the nodes, which the stack does not change; left out, the stack creates one. Cannot be
+    changed after creation."""
     subnet_id: str | None = None
-    """Subnet of the workers in ``vpc_id``; its zone is the cluster's. A running cluster keeps it."""
+    """Subnet of the workers in ``vpc_id``; it determines the zone of all nodes. Cannot be changed after creation."""
     master_subnet_id: str | None = None
-    """Public subnet of the master, in the zone of ``subnet_id``; left out, that one. A running cluster keeps it."""
+    """Public subnet of the master, in the zone of ``subnet_id``; left out, ``subnet_id`` itself. Cannot be changed
+    after creation."""
 
     def check(self) -> None:
-        """Check the own network's addresses, or that an existing one is named in full."""
+        """Check the addresses of a new network, or the IDs of an existing one."""
         super().check()
         zone = self.availability_zone
         require(zone is None or _ZONE.fullmatch(zone), "availability_zone", zone, "like us-east-1a")
@@ -61,13 +62,15 @@ class NetworkSettings(CapacitySettings):
         require(vpc is None or _VPC.fullmatch(vpc), "vpc_id", vpc, f"vpc- {_HEX}")
         for name, value in (("subnet_id", subnet), ("master_subnet_id", master)):
             require(value is None or _SUBNET.fullmatch(value), name, value, f"subnet- {_HEX}")
-            require(value is None or vpc is not None, name, value, "left out without vpc_id")
+            if value is not None and vpc is None:
+                raise SettingsError(f"{name} must not be set without vpc_id, got {shown(value)}")
         if vpc is None:
             return
         require(subnet is not None, "subnet_id", subnet, f"a subnet of vpc_id {vpc}")
-        own = (("availability_zone", self.availability_zone, None), ("vpc_cidr", self.vpc_cidr, _OWN_VPC_CIDR))
-        for name, value, default in own:
-            require(value == default, name, value, f"left out with vpc_id {vpc}: subnet_id says it")
+        if self.availability_zone is not None:
+            raise SettingsError("availability_zone must not be set with vpc_id: the subnet determines the zone")
+        if self.vpc_cidr != _OWN_VPC_CIDR:
+            raise SettingsError("vpc_cidr must not be set with vpc_id: the subnets determine the addresses")
 
     def _check_own_vpc(self) -> None:
         """Check that AWS takes the block and that half of it has room for the workers."""

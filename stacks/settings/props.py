@@ -12,8 +12,9 @@ from typing import Any, Final
 from stacks.settings.access import AccessSettings
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.context import settings_in
-from stacks.settings.frameworks import FrameworkSettings
+from stacks.settings.engines import EngineSettings
 from stacks.settings.image import ImageSettings
+from stacks.settings.lifetime import LifetimeSettings
 from stacks.settings.naming import NamingSettings
 from stacks.settings.network import NetworkSettings
 from stacks.settings.storage import StorageSettings
@@ -24,8 +25,9 @@ from stacks.settings.values import parse
 # No slots: Python cannot combine several bases that have them.
 @dataclass(frozen=True, kw_only=True)
 class ClusterProps(
+    LifetimeSettings,
     StorageSettings,
-    FrameworkSettings,
+    EngineSettings,
     NetworkSettings,
     ImageSettings,
     AccessSettings,

@@ -1,10 +1,11 @@
-"""Define the setting that names the bucket for checkpoints."""
+"""Define the settings of the storage that outlives the nodes: the bucket, and the directory that all nodes share."""
 
 import re
 from dataclasses import dataclass
 from typing import Final
 
-from stacks.settings.values import Settings, require
+from stacks.settings.network import NetworkSettings
+from stacks.settings.values import require
 
 _BUCKET: Final = re.compile(r"(?!.*\.\.)(?![0-9.]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _CDK_BUCKET: Final = re.compile(r"cdk-[a-z0-9]+-assets-|cdktoolkit-")
@@ -14,21 +15,65 @@ _OTHER_BUCKETS: Final = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 (Amazon S3 User Guide, "General purpose bucket naming rules")."""
 
 
+NO_SHARED_STORAGE: Final = "none"
+EFS: Final = "efs"
+_SHARED_STORAGE: Final = re.compile(r"none|efs|(?:efs|lustre):fs-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+EFS_PRICE: Final = "$0.30 per GB and month, $0.03 per GB read and $0.06 per GB written in us-east-1"
+"""Price of a file system that the stack makes: Standard storage, Elastic throughput (docs/start/costs.md)."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class StorageSettings(Settings):
+class StorageSettings(NetworkSettings):
     """The storage that outlives the nodes."""
 
     bucket: str | None = None
-    """Name of an S3 bucket to use, such as one that an earlier cluster left; it stays as it is. Left out, the
-    cluster makes one of its own. A running cluster keeps it."""
+    """Name of an existing S3 bucket to use, such as an earlier cluster's; left out, the stack creates one. Cannot
+    be changed after creation."""
+    shared_storage: str = NO_SHARED_STORAGE
+    """File system that every node mounts on ``/shared``: ``efs`` makes one, which ``cdk destroy`` keeps;
+    ``efs:fs-...`` or ``lustre:fs-...`` takes an existing one. Cannot be changed after creation."""
 
     def check(self) -> None:
         """Check the form of the name; ``dlcluster preflight`` asks S3 for the bucket."""
         super().check()
         name = self.bucket
-        # Who may write into the CDK's buckets could change templates that CloudFormation runs as administrator.
+        # Nodes write to the bucket: in the CDK's they could change templates that CloudFormation runs as administrator.
         own = name is None or not _CDK_BUCKET.match(name)
         require(own, "bucket", name, "a bucket of your own, not one of the CDK's")
         usable = name is None or (_BUCKET.fullmatch(name) and not name.endswith(_OTHER_BUCKETS))
         allowed = "the name of a general purpose S3 bucket: 3 to 63 lowercase letters, digits, - and ."
         require(usable, "bucket", name, allowed)
+        self._check_shared_storage()
+
+    def _check_shared_storage(self) -> None:
+        value = self.shared_storage
+        require(
+            _SHARED_STORAGE.fullmatch(value),
+            "shared_storage",
+            value,
+            f"{NO_SHARED_STORAGE}, {EFS}, efs:fs-ID or lustre:fs-ID",
+        )
+        if value.startswith("lustre:"):
+            why = "set for Lustre, whose network interfaces are in a VPC that exists"
+            require(self.vpc_id is not None, "vpc_id", self.vpc_id, why)
+
+    def warnings(self) -> dict[str, str]:
+        """Warn of what costs money after ``cdk destroy``."""
+        found = super().warnings()
+        if self.makes_file_system:
+            found["file-system-kept"] = (
+                f"shared_storage efs makes a file system that cdk destroy keeps, with the data in it: {EFS_PRICE}; "
+                "dlcluster delete-storage deletes it"
+            )
+        return found
+
+    @property
+    def makes_file_system(self) -> bool:
+        """Return whether the stack makes the shared file system."""
+        return self.shared_storage == EFS
+
+    @property
+    def existing_efs(self) -> str | None:
+        """Return the ID of the EFS file system that the user names, if any."""
+        kind, _, file_system = self.shared_storage.partition(":")
+        return file_system if kind == EFS and file_system else None

@@ -1,6 +1,6 @@
 """Parse and check one value of a setting.
 
-An error message is one short line: what is wrong, what is allowed, what was given.
+An error message is one short line: what is wrong, the values allowed, the value got.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ class Settings:
         """Raise SettingsError for a value that AWS or the nodes would refuse, before anything is created."""
 
     def warnings(self) -> dict[str, str]:
-        """Return what the user should know before deploying: an id and a sentence each."""
+        """Return the warnings to show before a deploy: sentences by ID."""
         return {}
 
 
@@ -66,8 +66,17 @@ def parse(field: "dataclasses.Field[Any]", value: Any) -> Any:
         return parser(field.name, value)
     if field.type in (int, int | None):
         return _parse_integer(field.name, value)
+    if field.type is bool:
+        return _parse_boolean(field.name, value)
     require(isinstance(value, str), field.name, value, "text")
     return value
+
+
+def _parse_boolean(name: str, value: Any) -> bool:
+    # The command line gives text, cdk.json also true and false.
+    word = str(value).strip().lower() if isinstance(value, str | bool) else ""
+    require(word in ("true", "false"), name, value, "true or false")
+    return word == "true"
 
 
 def _parse_integer(name: str, value: Any) -> int:

@@ -1,4 +1,4 @@
-"""Define the bucket for checkpoints, job records and built frameworks, which outlives the cluster."""
+"""Define the bucket for checkpoints, job records and built engines, which outlives the cluster."""
 
 from typing import Final
 
@@ -9,14 +9,14 @@ from constructs import Construct
 from bootstrap import contract
 
 OLD_VERSIONS_KEPT: Final = cdk.Duration.days(14)
-"""How long an overwritten or deleted version is kept: as long as the log that tells what happened. Longer is
-expensive: a training that copies its newest checkpoint here every ten minutes leaves 144 versions a day."""
+"""How long an overwritten or deleted version is kept: as long as the log that explains it. Longer is
+expensive: a job that uploads its newest checkpoint every ten minutes leaves 144 versions per day."""
 UPLOADS_KEPT: Final = cdk.Duration.days(7)
 """How long the parts of an interrupted multipart upload stay: nodes may not abort one."""
 
 
 def cluster_bucket(scope: Construct, *, cluster_name: str, adopted: str | None) -> s3.IBucket:
-    """Return the bucket that the user names, which the stack leaves as it is, or make one."""
+    """Return the bucket that the user names, which the stack does not change, or create one."""
     if adopted is not None:
         return s3.Bucket.from_bucket_name(scope, "AdoptedCheckpoints", adopted)
     return ClusterBucket(scope, "Checkpoints", cluster_name=cluster_name).bucket

@@ -1,4 +1,4 @@
-"""Define the log group of the nodes, which outlives the stack: it tells why a deploy was rolled back."""
+"""Define the log group of the nodes, which outlives the stack: it shows why a deploy was rolled back."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_logs as logs

@@ -15,7 +15,7 @@ MEASURED = {"mbit": 1000, "batch": 64, "weights": 1_000_000}
 
 
 @pytest.mark.parametrize(
-    ("way", "workers", "images_per_s"),
+    ("method", "workers", "images_per_s"),
     [
         # A model of 4 MB takes 32 ms at 1 Gbit/s: those of three workers come over the one server's link.
         ("one_server", 4, 4 * 64 / (3 * 0.032)),
@@ -26,8 +26,8 @@ MEASURED = {"mbit": 1000, "batch": 64, "weights": 1_000_000}
         ("two_n_servers", 1, float("inf")),
     ],
 )
-def test_the_links_allow_so_much(way: str, workers: int, images_per_s: float) -> None:
-    assert limit(MEASURED, way, workers) == pytest.approx(images_per_s)
+def test_links_limit_the_speed(method: str, workers: int, images_per_s: float) -> None:
+    assert limit(MEASURED, method, workers) == pytest.approx(images_per_s)
 
 
 def test_the_network_is_as_large_as_resnet_50() -> None:

@@ -3,17 +3,17 @@
 import pytest
 
 from benchmarks.harness import pair
-from benchmarks.harness.pair import Contestant, Line, whole_epochs
+from benchmarks.harness.pair import Contestant, Line, epoch_speed
 from benchmarks.harness.work import Work
 
 
-def test_whole_epochs_count_what_is_done_between_two_of_them() -> None:
+def test_epoch_speed_includes_the_work_between_epochs() -> None:
     work = Work(batch_size=8, steps=4, epochs=3, window=2)
     # Windows of a second, and two seconds for validation and checkpoint after each epoch.
     times = [1, 2, 5, 6, 9, 10]
     lines = [Line(seconds=second, text=f"Epoch[0] Batch [2] Speed: 16.00 samples/sec {second}") for second in times]
     lines.insert(2, Line(seconds=3, text="Epoch[0] Train-accuracy=0.5 Speed=99 samples/sec (all workers)"))
-    assert whole_epochs(lines, work) == pytest.approx(2 * 32 / 8)
+    assert epoch_speed(lines, work) == pytest.approx(2 * 32 / 8)
 
 
 def test_a_worker_that_ends_early_is_reported_with_its_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:

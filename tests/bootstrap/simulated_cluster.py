@@ -13,13 +13,14 @@ from moto.core.models import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
 
 from bootstrap.agent import Agent
 from bootstrap.aws.clients import Clients
-from bootstrap.aws.imds import Identity, TerminationNotice
+from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.cluster.table import Table
+from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import CLUSTER_TAG, DRAIN_HOOK, HOST_KEY_FILE, HOSTS_FILE, NODE_TYPE_TAG
 from bootstrap.errors import MetadataError
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 from bootstrap.host_services import HostServices
 from tests.bootstrap.given import NETWORKS, public_key
 
@@ -51,6 +52,8 @@ def config_values(node_type: str = "worker") -> dict[str, Any]:
         "master_role_id": "AROAMASTER",
         "worker_role_id": "AROAWORKER",
         "engines": None,
+        "shared_storage": None,
+        "shared_storage_resource": None,
         "default_user": pwd.getpwuid(os.getuid()).pw_name,
         "bootstrap_timeout_s": 600,
     }

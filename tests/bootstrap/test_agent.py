@@ -10,7 +10,7 @@ from bootstrap import contract
 from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.table import Table
 from bootstrap.files import ssh
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 from bootstrap.host_services import HostServices
 from tests.bootstrap.forming import all_ready, booted, hosts_file
 from tests.bootstrap.given import public_key

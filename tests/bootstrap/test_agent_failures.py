@@ -12,7 +12,7 @@ from bootstrap.aws.clients import Clients
 from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.errors import MetadataError
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 from tests.bootstrap.forming import all_ready, booted, hosts_file
 from tests.bootstrap.simulated_cluster import LOG_GROUP, Cluster, TestNode
 

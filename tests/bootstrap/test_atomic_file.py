@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootstrap.atomic_file import Access, point_link, replace_block, write_and_act, write_block, write_file
+from bootstrap.atomic_file import Permissions, point_link, replace_block, write_and_act, write_block, write_file
 from bootstrap.contract import BLOCK_BEGIN, BLOCK_END
 from tests.bootstrap.written import written
 
@@ -85,11 +85,11 @@ def test_new_file_and_directories_are_readable_by_all_whatever_the_umask(tmp_pat
     assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o755
 
 
-def test_wrong_mode_is_mended(tmp_path: Path) -> None:
+def test_wrong_mode_is_corrected(tmp_path: Path) -> None:
     file = tmp_path / "file"
     write_file(file, "text")
     file.chmod(0o600)
-    assert write_file(file, "text", Access(mode=0o755))
+    assert write_file(file, "text", Permissions(mode=0o755))
     assert stat.S_IMODE(file.stat().st_mode) == 0o755
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.contract import NodeType
 from bootstrap.errors import BootstrapError, CommandError
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 from bootstrap.install import install
 from tests.bootstrap.simulated_cluster import config_values
 from tests.bootstrap.written import written

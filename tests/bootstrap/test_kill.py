@@ -11,7 +11,7 @@ import pytest
 
 from bootstrap import contract
 from bootstrap.contract import MASTER, NODE_TYPES, WORKER, NodeType
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 from tests.bootstrap.forming import all_ready, hosts_file
 from tests.bootstrap.simulated_cluster import TABLE, Cluster, TestNode
 

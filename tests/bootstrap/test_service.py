@@ -16,7 +16,7 @@ from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.contract import NODE_CONFIG
 from bootstrap.errors import ConfigError, MetadataError
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 from tests.bootstrap.simulated_cluster import LOG_GROUP, Cluster, config_values
 
 

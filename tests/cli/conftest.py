@@ -69,7 +69,7 @@ def aws(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, st
     moto_api_backend.reset()
 
 
-def template(name: str, user: str) -> str:
+def template(name: str, user: str, *, is_private: bool = False) -> str:
     table = {
         "Type": "AWS::DynamoDB::Table",
         "Properties": {
@@ -79,6 +79,7 @@ def template(name: str, user: str) -> str:
         },
     }
     outputs = {"ClusterName": name, "ClusterTable": {"Ref": "Table"}, "LoginUser": user, "ClusterNetworks": NETWORKS}
+    outputs |= {"ClusterPrivate": "true"} if is_private else {}
     return json.dumps(
         {"Resources": {"Table": table}, "Outputs": {key: {"Value": value} for key, value in outputs.items()}}
     )
@@ -93,21 +94,22 @@ def deploy(aws: dict[str, str]) -> Deploy:
         *,
         user: str = "ubuntu",
         public: str = "203.0.113.5",
+        is_private: bool = False,
         private: Sequence[str] = ("10.0.0.10", "10.0.1.20", "10.0.1.30"),
         host_keys: Sequence[str] = (KEY, KEY, KEY),
     ) -> Fleet:
         cloudformation = boto3.client("cloudformation", region_name=REGION)
-        cloudformation.create_stack(StackName=f"{name}-stack", TemplateBody=template(name, user))
+        cloudformation.create_stack(StackName=f"{name}-stack", TemplateBody=template(name, user, is_private=is_private))
         outputs = cloudformation.describe_stacks(StackName=f"{name}-stack")["Stacks"][0]["Outputs"]
         table = next(out["OutputValue"] for out in outputs if out["OutputKey"] == "ClusterTable")
-        ids = _run_instances(name, private, public)
+        ids = _run_instances(name, private, None if is_private else public)
         put_membership(table, ids, private=private, host_keys=host_keys)
         return Fleet(name=name, table=table, instance_ids=ids)
 
     return deploy
 
 
-def _run_instances(cluster_name: str, private: Sequence[str], public: str) -> tuple[str, ...]:
+def _run_instances(cluster_name: str, private: Sequence[str], public: str | None) -> tuple[str, ...]:
     ec2, count = boto3.client("ec2", region_name=REGION), len(private)
     image = ec2.register_image(Name="node")["ImageId"]
     found = ec2.run_instances(
@@ -154,10 +156,15 @@ def put_membership(
 
 
 def put_members(
-    table: str, members: Sequence[dict[str, Any]], *, version: int = 2, desired_nodes: int | None = None
+    table: str,
+    members: Sequence[dict[str, Any]],
+    *,
+    version: int = 2,
+    desired_nodes: int | None = None,
+    region: str = REGION,
 ) -> None:
     """Write a membership with these rows, whatever they are."""
-    boto3.client("dynamodb", region_name=REGION).put_item(
+    boto3.client("dynamodb", region_name=region).put_item(
         TableName=table,
         Item={
             "id": {"S": "membership"},

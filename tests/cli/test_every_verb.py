@@ -7,7 +7,10 @@ from pathlib import Path
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from moto.cloudformation.models import cloudformation_backends
+from moto.core.models import DEFAULT_ACCOUNT_ID
 
+from bootstrap.contract import STACK_DESCRIPTION
 from cli.aws.clusters import find_clusters
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, CredentialsError
 from cli.main import main
@@ -27,10 +30,16 @@ LINES = {
     "pull": "pull out",
     "ssh": "ssh -- true",
     "tunnel": "tunnel master 6006",
+    "tensorboard": "tensorboard",
+    "jupyter": "jupyter",
     "ssh-config": "ssh-config",
     "known-hosts": "known-hosts",
+    "policy": "policy",
+    "cost": "cost",
+    "pause": "pause --yes",
+    "resume": "resume",
 }
-ON_MASTER = ("run", "jobs", "logs", "stop", "push", "pull", "ssh", "tunnel", "ssh-config")
+ON_MASTER = ("run", "jobs", "logs", "stop", "push", "pull", "ssh", "tunnel", "tensorboard", "jupyter", "ssh-config")
 OF_ONE_CLUSTER = [verb for verb in LINES if verb not in ("list", "why")]
 """why also explains stacks that are no cluster, and list has nothing to choose."""
 
@@ -43,7 +52,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws: dict[str, s
 
 
 def test_all_verbs_are_here() -> None:
-    assert {*LINES, "preflight", "completion"} == VERBS.keys()
+    others = {"preflight", "completion", "ssm-proxy", "resize", "extend", "delete-storage"}
+    assert {*LINES, *others} == VERBS.keys()
 
 
 def credentials_advice(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
@@ -128,7 +138,7 @@ def test_the_list_goes_on_after_a_stack_with_odd_outputs(
 ) -> None:
     deploy("one")
     found = [*find_clusters(boto3.client("cloudformation", region_name=REGION))]
-    monkeypatch.setattr(list_verb, "find_clusters", lambda _: [replace(found[0], name="-odd\x1b"), *found])
+    monkeypatch.setattr(list_verb, "find_stacks", lambda _: [replace(found[0], name="-odd\x1b"), *found])
     assert main(["list"]) == 0
     got = capsys.readouterr()
     assert [line.split()[0] for line in got.out.splitlines()] == ["CLUSTER", "one"]
@@ -157,3 +167,25 @@ def test_the_list_of_clusters(deploy: Deploy, capsys: pytest.CaptureFixture[str]
         "name": "two", "desired_nodes": None, "stack": "two-stack", "status": "CREATE_COMPLETE",
         "created": f"{created['CreationTime']:%Y-%m-%dT%H:%M:%SZ}",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("status", ["CREATE_IN_PROGRESS", "ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS"])
+def test_a_cluster_that_is_being_created_or_failed_is_listed(
+    status: str, deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy("one")
+    cloudformation = boto3.client("cloudformation", region_name=REGION)
+    topic = {"Topic": {"Type": "AWS::SNS::Topic"}}
+    for name, description in (("two", STACK_DESCRIPTION), ("other", "of somebody else")):
+        body = json.dumps({"Description": description, "Resources": topic})
+        cloudformation.create_stack(StackName=name, TemplateBody=body)
+        stack = next(
+            each for each in cloudformation_backends[DEFAULT_ACCOUNT_ID][REGION].stacks.values() if each.name == name
+        )
+        stack.status = status
+    assert main(["list"]) == 0
+    rows = [line.split()[:4] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert rows == [["one", "-", "one-stack", "CREATE_COMPLETE"], ["two", "-", "two", status]]
+    assert main(["list", "--json", "--cluster", "two"]) == 0
+    [found] = json.loads(capsys.readouterr().out)["clusters"]
+    assert (found["name"], found["desired_nodes"], found["status"]) == ("two", None, status)

@@ -28,7 +28,7 @@ def test_the_verbs_are_listed(words: list[str], capsys: pytest.CaptureFixture[st
     assert main(words) == 0
     out = capsys.readouterr().out
     for verb, text in VERBS.items():
-        assert f"  {verb:13}{text}\n" in out
+        assert f"  {verb:{max(map(len, VERBS)) + 2}}{text}\n" in out
     assert "3 no such cluster" in out
 
 

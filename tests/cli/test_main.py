@@ -245,7 +245,7 @@ def test_the_version_is_the_projects(capsys: pytest.CaptureFixture[str]) -> None
     assert f'\nversion = "{VERSION}"\n' in (PROGRAM.parents[1] / "pyproject.toml").read_text()
 
 
-@pytest.mark.parametrize("missing", ["boto3", "paramiko"])
+@pytest.mark.parametrize("missing", ["botocore", "paramiko"])
 def test_fails_when_the_environment_is_not_active(
     missing: str, deploy: Deploy, aws: dict[str, str], tmp_path: Path
 ) -> None:

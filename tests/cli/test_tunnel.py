@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from cli.errors import ClusterError
-from cli.verbs.tunnel import LOOPBACK, _free_port
+from cli.ssh.forward import LOOPBACK, free_port
 
 
 def test_a_port_in_use_is_not_taken_for_the_tunnel() -> None:
@@ -16,6 +16,6 @@ def test_a_port_in_use_is_not_taken_for_the_tunnel() -> None:
         with pytest.raises(
             ClusterError, match=f"port {port} of this machine is in use: choose another with --local-port"
         ):
-            _free_port(port)
-        assert _free_port(port, 0) != port
-    assert _free_port(port) == port
+            free_port(port)
+        assert free_port(port, 0) != port
+    assert free_port(port) == port

@@ -84,9 +84,15 @@ def user() -> Iterator[User]:
 
 
 @pytest.fixture(scope="session")
-def cluster(user: User) -> Cluster:
+def more_settings() -> tuple[str, ...]:
+    """Return settings of the cluster, as arguments; a part's own conftest.py replaces them."""
+    return ()
+
+
+@pytest.fixture(scope="session")
+def cluster(user: User, more_settings: tuple[str, ...]) -> Cluster:
     """Deploy the cluster; last/test_destroy.py destroys it and checks what is left."""
-    user.cdk(*deploy_arguments(nodes=NODES))
+    user.cdk(*deploy_arguments(nodes=NODES), *more_settings)
     user.write_ssh_config()
     outputs = stack_outputs()
     masters = group_instances(outputs["MasterAutoScalingGroup"])

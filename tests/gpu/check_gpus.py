@@ -50,8 +50,24 @@ class TwoGpus(unittest.TestCase):
                 mine, other = both
                 assert np.linalg.norm(mine - other) / np.linalg.norm(other) < tolerance
 
+    def test_ddp_adds_up_to_the_same_as_buckets(self) -> None:
+        flat = self.weights("--reduction", "buckets", count=2)
+        for options, tolerance in (
+            ((), 1e-5),
+            (("--gradient-accumulation", "2"), 1e-5),
+            (("--dtype", "float16"), 1e-2),
+            (("--compile", "1"), 1e-4),
+            (("--compile", "graphs"), 1e-4),
+        ):
+            with self.subTest(str(options)):
+                accumulated = "--gradient-accumulation" in options
+                alike = self.weights(*options, "--reduction", "buckets", count=2) if accumulated else flat
+                found = self.weights(*options, "--reduction", "ddp", count=2)
+                mine, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (found, alike))
+                assert np.linalg.norm(mine - other) / np.linalg.norm(other) < tolerance
+
     def test_buckets_beside_the_backward_pass_add_up_to_the_same(self) -> None:
-        flat = self.weights(count=2)
+        flat = self.weights("--reduction", "buckets", count=2)
         buckets = made("patch('trainer.distributed.reduce.gradient_buckets.BUCKET_BYTES', 100_000).start()")
         for options, tolerance in (
             ((), 1e-5),
@@ -62,8 +78,8 @@ class TwoGpus(unittest.TestCase):
         ):
             with self.subTest(str(options)):
                 accumulated = "--gradient-accumulation" in options
-                alike = self.weights(*options, count=2) if accumulated else flat
-                found = self.weights(*options, count=2, program=buckets)
+                alike = self.weights(*options, "--reduction", "buckets", count=2) if accumulated else flat
+                found = self.weights(*options, "--reduction", "buckets", count=2, program=buckets)
                 mine, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (found, alike))
                 assert np.linalg.norm(mine - other) / np.linalg.norm(other) < tolerance
 
@@ -77,7 +93,7 @@ class TwoGpus(unittest.TestCase):
         with running(*OPTIONS, directory=self.directory, count=2, program=program, variables=VARIABLES) as ranks:
             assert ranks[0].wait() == 1
             last_line = ranks[0].log.read_text().splitlines()[-1]
-            assert "the GPU has not ended its work for 5 s, another rank may be lost" in last_line
+            assert "the GPU has not finished its work within 5 s, another rank may be lost" in last_line
             assert "Traceback" not in ranks[0].log.read_text()
 
     def test_a_killed_rank_ends_the_other_with_one_line(self) -> None:

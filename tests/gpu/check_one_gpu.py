@@ -22,7 +22,7 @@ from trainer.metrics.results import digest
 from trainer.models import build
 from trainer.side_stream import record_event
 from trainer.step import TorchBackend
-from trainer.torch.compute_mode import EXACT, ComputeMode
+from trainer.torch.compute_mode import DEFAULT_MODE, ComputeMode
 from trainer.torch.connect import create
 from trainer.torch.device_loader import DeviceLoader
 
@@ -38,7 +38,7 @@ LONG_CYCLES = 2_000_000_000
 DIGITS = ("--num-epochs", "12", "--model-prefix", "net")
 
 
-def backend(device: torch.device, *, mode: ComputeMode = EXACT, network: str = "resnet20") -> TorchBackend:
+def backend(device: torch.device, *, mode: ComputeMode = DEFAULT_MODE, network: str = "resnet20") -> TorchBackend:
     torch.manual_seed(0)
     torch.backends.cudnn.allow_tf32 = False
     model = build(network, classes=10, image_shape=SHAPE)
@@ -87,7 +87,7 @@ class OneGpu(unittest.TestCase):
                 assert distance(learned(backend(GPU, mode=mode)), exact) < tolerance
 
     def test_a_step_never_waits_for_the_gpu(self) -> None:
-        for mode in (EXACT, ComputeMode(dtype=HALF, channels_last=True), ComputeMode(dtype="float16")):
+        for mode in (DEFAULT_MODE, ComputeMode(dtype=HALF, channels_last=True), ComputeMode(dtype="float16")):
             ours = backend(GPU, mode=mode)
             read = ours.loader(DATA)
             placed, labels = read(DATA.train, np.arange(64))
@@ -113,7 +113,7 @@ class OneGpu(unittest.TestCase):
         assert abs(late.correct - result.correct) <= 2
 
     def test_a_loss_that_is_not_finite_changes_no_weights(self) -> None:
-        for mode in (EXACT, ComputeMode(dtype="float16")):
+        for mode in (DEFAULT_MODE, ComputeMode(dtype="float16")):
             ours = backend(GPU, mode=mode, network="lenet")
             learned(ours)
             before = digest(ours.weights())
@@ -203,7 +203,7 @@ class CommandLine(unittest.TestCase):
                 interrupted.process.send_signal(signal.SIGTERM)
                 assert interrupted.wait() == 128 + signal.SIGTERM
             [resumed] = run(*options, directory=place, variables=OWN)
-            assert "going on at epoch 1" in resumed.log.read_text()
+            assert "resuming at epoch 1" in resumed.log.read_text()
             assert resumed.digests[-1] == whole.digests[-1]
 
     def test_deterministic_networks_of_ours_have_every_operation_they_need(self) -> None:

@@ -19,18 +19,18 @@ from tests.launcher.sshd import client_config, make_key, sshd_nodes
 
 LAUNCHER = Path(__file__).parents[2] / "launcher"
 ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
-"""The first is "here"; the launcher reaches the others through ssh."""
+"""Addresses of the nodes: the first is this machine, the launcher reaches the others by ssh."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Three nodes and the environment of a user on the first."""
+    """Hold three nodes and the environment of a user on the first."""
 
     directory: Path
     environment: dict[str, str]
     launcher: Path = LAUNCHER
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """Carried by every rank's environment, so that strays can be found from outside."""
+    """Value of a variable that every rank has, so that strays can be found from outside."""
 
     def hosts_file(self, hosts: Sequence[str]) -> Path:
         path = self.directory / f"hosts-{'-'.join(host.replace(' ', '_') for host in hosts)}"
@@ -38,7 +38,7 @@ class Cluster:
         return path
 
     def program(self, name: str, script: str) -> Path:
-        """A shell script that may stand before another program of its name."""
+        """Write a shell script that shadows another program of its name on PATH."""
         path = self.directory / "bin" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"#!/bin/sh\n{script}\n")
@@ -46,7 +46,7 @@ class Cluster:
         return path
 
     def path_with_ssh(self, nodes: Path, settings: str) -> str:
-        """A PATH with an ssh whose configuration begins with other settings: of several, ssh takes the first."""
+        """Return a PATH with an ssh whose configuration begins with other settings: ssh takes the first of several."""
         config = self.directory / "ssh_config"
         config.write_text(settings + (nodes / "ssh_config").read_text().replace("Host 127.*", "Host *"))
         ssh = self.program("ssh", f'exec /usr/bin/ssh -F {config} "$@"')
@@ -54,7 +54,7 @@ class Cluster:
 
     def _command(self, arguments: Sequence[str], hosts: Sequence[str]) -> list[str]:
         options = ["-H", str(self.hosts_file(hosts)), "--env", f"STRAY_TOKEN:{self.token}"]
-        # Also where the tests themselves run under nohup or in the background.
+        # The tests themselves may run under nohup or in the background.
         defaults = ["env", "--default-signal=HUP,INT"]
         return [*defaults, sys.executable, str(self.launcher), *options, *arguments]
 
@@ -95,7 +95,7 @@ class Cluster:
             return Result(code=process.returncode, stdout=stdout, stderr=stderr)
 
     def ranks(self) -> list[int]:
-        """Process ids of everything that runs with a rank's environment, runners aside."""
+        """Return the process ids of everything that has a rank's environment, without the runners."""
         pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
         return [pid for pid in pids if self._is_rank(pid)]
 
@@ -105,7 +105,7 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How a launch ended."""
+    """Hold how a launch ended."""
 
     code: int
     stdout: bytes
@@ -121,13 +121,13 @@ class Result:
 
 
 def read_lines(stream: IO[bytes] | None, count: int) -> list[str]:
-    """The next lines, sorted: nodes answer in any order."""
+    """Read the next lines, sorted, as nodes answer in any order."""
     assert stream is not None
     return sorted(stream.readline().decode().rstrip("\n") for _ in range(count))
 
 
-def said(stderr: bytes) -> list[str]:
-    """The launcher's own lines."""
+def launcher_lines(stderr: bytes) -> list[str]:
+    """Return the launcher's own lines."""
     return [line for line in stderr.decode().splitlines() if line.startswith("launch: ")]
 
 
@@ -164,9 +164,9 @@ def wait_until_gone(pids: Sequence[int], *, seconds: float) -> None:
 
 
 @pytest.fixture(scope="session")
-def impatient(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the launcher whose deadlines pass in a tenth of the time."""
-    copy = copy_launcher(tmp_path_factory.mktemp("impatient"))
+def short_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the launcher, with deadlines a tenth as long."""
+    copy = copy_launcher(tmp_path_factory.mktemp("short_timeout_launcher"))
     for file, constant in (
         ("transport/protocol", "HEARTBEAT_INTERVAL_S"),
         ("transport/protocol", "HEARTBEAT_TIMEOUT_S"),
@@ -177,14 +177,14 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def copy_launcher(directory: Path) -> Path:
-    """A launcher to be changed."""
+    """Copy the launcher to a directory, in which a test may change it."""
     for room in ("launcher", "bootstrap"):
         shutil.copytree(LAUNCHER.parent / room, directory / room, ignore=shutil.ignore_patterns("__pycache__"))
     return directory / "launcher"
 
 
 def change_constant(module: Path, name: str, change: Callable[[float], float]) -> None:
-    """Have a module of a copy say another number."""
+    """Change a constant in a copy of the launcher."""
     text = module.read_text()
     (line,) = re.findall(rf"^{name} = .*$", text, re.MULTILINE)
     module.write_text(text.replace(line, f"{name} = {change(float(line.partition('=')[2]))}"))
@@ -192,7 +192,7 @@ def change_constant(module: Path, name: str, change: Callable[[float], float]) -
 
 @pytest.fixture(scope="session")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Directory with an `ssh` that leads to sshd on the second and third address."""
+    """Make a directory with an `ssh` that leads to sshd on the second and third address."""
     directory = tmp_path_factory.mktemp("nodes")
     authorized = make_key(directory / "identity")
     with sshd_nodes(directory, ADDRESSES[1:], authorized=authorized) as running:

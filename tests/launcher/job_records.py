@@ -1,4 +1,4 @@
-"""A job, and a record of one, for tests."""
+"""Provide a job, and a record of one, for tests."""
 
 from launcher.history.records import JobRecord, State
 from launcher.hosts.hostfile import Host
@@ -9,10 +9,10 @@ RECORD = JobRecord(
     state=State.RUNNING,
     command=("python", "x"),
     hosts=("one", "two"),
-    framework="torch",
+    engine="torch",
     cwd="/",
     user="u",
     pid=1,
     start="2026-11-22T00:00:00Z",
 )
-JOB = Job(hosts=(Host(name="a"),), local=False, framework="torch", servers=0, environment={}, command=("x",))
+JOB = Job(hosts=(Host(name="a"),), local=False, engine="torch", servers=0, environment={}, command=("x",))

@@ -1,4 +1,4 @@
-"""Real sshd processes on loopback addresses, run as the test's own user."""
+"""Run real sshd processes on loopback addresses, as the test's own user."""
 
 import getpass
 import os
@@ -17,7 +17,7 @@ PRIVILEGE_SEPARATION = Path("/run/sshd")
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One sshd."""
+    """Hold a running sshd."""
 
     address: str
     port: int
@@ -25,7 +25,7 @@ class Node:
 
 
 def make_key(path: Path) -> str:
-    """A new key pair at `path`; returns the public half, type and key only."""
+    """Make a key pair at `path`; return the public half, type and key only."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path], check=True, timeout=30)
     return " ".join(Path(f"{path}.pub").read_text().split()[:2])
 
@@ -39,7 +39,7 @@ def sshd_nodes(
     port: int | None = None,
     homes: Mapping[str, Path] | None = None,
 ) -> Iterator[list[Node]]:
-    """An sshd with a host key of its own on each address, all with one port, a free one unless it is given.
+    """Run an sshd with a host key of its own on each address, all on one port, a free one by default.
 
     They share a home directory unless `homes` names others.
     """
@@ -53,7 +53,7 @@ def sshd_nodes(
 
 
 def make_privilege_separation_directory() -> None:
-    """A directory that sshd must find, as Debian's package leaves it; nobody takes it away again."""
+    """Make the directory that sshd requires, as Debian's package does; nobody removes it."""
     PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
 
 
@@ -75,7 +75,7 @@ def _sshd(directory: Path, address: str, port: int, home: Path) -> Iterator[Node
         try:
             said = process.stderr.readline()
             assert "Server listening" in said, said
-            # Its later log lines must not block it.
+            # Later log lines must not block it.
             with subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL):
                 try:
                     yield Node(address=address, port=port, host_key=host_key)
@@ -86,7 +86,7 @@ def _sshd(directory: Path, address: str, port: int, home: Path) -> Iterator[Node
 
 
 def client_config(path: Path, *, port: int, identity: Path, known_hosts: Path) -> None:
-    """An ssh client configuration that leads to the nodes and touches nothing of the user's."""
+    """Write an ssh client configuration that leads to the nodes and touches nothing of the user's."""
     path.write_text(
         "Host 127.*\n"
         f"  User {getpass.getuser()}\n"

@@ -1,4 +1,4 @@
-"""Ctrl-C in the first moments of a launch, before anything heeds it."""
+"""Test the first moments of a launch: what it imports, and Ctrl-C."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.mark.parametrize("module", ["asyncio", "json"])
-def test_while_it_is_being_imported_it_ends_without_a_word(tmp_path: Path, module: str) -> None:
+def test_ctrl_c_during_imports_ends_launch_silently(tmp_path: Path, module: str) -> None:
     (tmp_path / f"{module}.py").write_text(INTERRUPTED)
     # Also where the tests themselves run under nohup or in the background.
     python = ["env", "--default-signal=INT", sys.executable, "-I", "-S", "-c", STARTED_WITH, str(tmp_path)]
@@ -39,7 +39,7 @@ def test_while_it_is_being_imported_it_ends_without_a_word(tmp_path: Path, modul
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, b"", b"")
 
 
-def test_idle_runners_are_called_before_what_takes_long_is_imported() -> None:
+def test_idle_runners_are_called_before_slow_imports() -> None:
     program = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -52,7 +52,23 @@ print(sorted({"asyncio", "shutil", "ssl", "launcher.session"} & set(sys.modules)
     assert done.stdout == "[]\n"
 
 
-def test_before_the_job_begins_it_is_its_end(
+def test_a_torch_job_imports_neither_other_engines_nor_the_parser_of_the_clusters_state() -> None:
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from launcher.main import import_asyncio, parse_options
+parse_options(["--launcher", "local", "python", "train.py"], environ={})
+import_asyncio()
+import launcher.session
+engines = {f"launcher.engines.{name}" for name in ("mxnet", "horovod", "horovod_store", "mpi")}
+print(sorted((engines | {"bootstrap.cluster.records", "launcher.runner.fast_imports", "ssl"}) & set(sys.modules)))
+"""
+    command = [sys.executable, "-I", "-S", "-c", program, str(LAUNCHER.parents[1])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_ctrl_c_before_the_job_begins_cancels_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(_coroutine: object) -> None:
@@ -70,7 +86,7 @@ def test_before_the_job_begins_it_is_its_end(
     assert record.state is State.CANCELLED
 
 
-def test_before_signals_are_heeded_ctrl_c_is_its_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_before_the_signal_handlers_cancels_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     async def cancelled(*_: object, **__: object) -> None:
         # As asyncio.run does on SIGINT from Python 3.11 on, while it has the handler.
         raise asyncio.CancelledError

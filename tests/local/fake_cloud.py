@@ -15,6 +15,7 @@ from local.errors import LocalError
 from local.network import vpc_network
 from local.node import metadata
 from local.node.inventory import Instance, Inventory
+from local.storage import exports
 from tests.local.dataplane.test_firewall import instance
 
 ONE = instance(4, groups=("sg-1",), public="198.18.0.4", internet="198.18.0.4")
@@ -105,6 +106,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) ->
 
     replacements: dict[str, Callable[..., Any]] = {
         "read_inventory": lambda *_clients: cloud.inventory,
+        "read_mount_targets": lambda *_clients, faults: (),
         "start_node": start,
         "ask_to_reboot": lambda node: cloud.note(f"ask {node.instance.instance_id}"),
         "restart_node": lambda node, **_places: cloud.note(f"restart {node.instance.instance_id}"),
@@ -112,7 +114,8 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) ->
     }
     for name, replacement in replacements.items():
         monkeypatch.setattr(dataplane, name, replacement)
-    for name in ("create_router", "delete_router", "load_rules", "load_routes"):
+    for name in ("create_router", "delete_router", "run_nft", "load_routes"):
         monkeypatch.setattr(vpc_network, name, lambda *_arguments, **_named: None)
     monkeypatch.setattr(metadata, "start_server", lambda _vpc_id, _find: lambda: None)
+    monkeypatch.setattr(exports, "start_name_server", lambda _vpc_id, _find: lambda: None)
     return cloud

@@ -16,6 +16,7 @@ from typing import Any
 from local.network.addresses import USER_ADDRESS
 from tests.local.aws.harness import Aws, Group, Stacks, state
 from tests.local.aws.templates import attribute, cluster, group, hook, launch_template, ssh_from
+from tests.waiting import await_true
 
 PORT = 9999
 DEADLINE_S = 90.0
@@ -84,12 +85,11 @@ def template() -> dict[str, Any]:
     return made
 
 
-def await_true(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
-        time.sleep(0.1)
-    print(f"{time.monotonic() - (deadline - DEADLINE_S):5.1f} s: {what}", flush=True)
+def await_step(condition: Callable[[], object], what: str) -> None:
+    """Poll until the condition holds, and print how long that took."""
+    started = time.monotonic()
+    await_true(condition, what, timeout_s=DEADLINE_S)
+    print(f"{time.monotonic() - started:5.1f} s: {what}", flush=True)
 
 
 def ssh_banner(address: str) -> str:
@@ -108,30 +108,30 @@ def check(aws: Aws, run_dir: Path) -> None:
         return reports.by_id.get(instance_id) == (address, address, notice, "4")
 
     (first,) = members.in_service()
-    await_true(lambda: has_address(first), "the node to have the address, outside and in its metadata, and four GPUs")
+    await_step(lambda: has_address(first), "the node to have the address, outside and in its metadata, and four GPUs")
     assert ssh_banner(address).startswith("SSH-2.0")
     spot_notices = run_dir / "notices" / first
     spot_notices.mkdir(parents=True)
     (spot_notices / "spot-instance-action").write_text('{"action": "terminate", "time": "2100-01-02T03:04:05Z"}')
-    await_true(lambda: has_address(first, "200"), "the node to see a notice")
+    await_step(lambda: has_address(first, "200"), "the node to see a notice")
 
     members.autoscaling.set_instance_health(InstanceId=first, HealthStatus="Unhealthy")
     (second,) = members.in_service()
     assert members.waiting() == {first}
     assert state(aws, first) == "running"
-    await_true(lambda: not members.waiting(), "the first node to complete its hook")
+    await_step(lambda: not members.waiting(), "the first node to complete its hook")
     assert state(aws, first) == "terminated"
-    await_true(lambda: has_address(second), "the second node to have the address")
+    await_step(lambda: has_address(second), "the second node to have the address")
     assert ssh_banner(address).startswith("SSH-2.0")
 
     next(Path("/sys/fs/cgroup").rglob(f"{second}/cgroup.kill")).write_text("1")
-    await_true(lambda: second not in members.members(), "the group to miss the node whose power was cut")
+    await_step(lambda: second not in members.members(), "the group to miss the node whose power was cut")
     (third,) = members.in_service()
-    await_true(lambda: has_address(third), "the third node to have the address")
+    await_step(lambda: has_address(third), "the third node to have the address")
 
     stacks.cloudformation.delete_stack(StackName="stack")
     assert stacks.status() == "DELETE_IN_PROGRESS"
-    await_true(lambda: not stacks.cloudformation.describe_stacks()["Stacks"], "the stack to be deleted")
+    await_step(lambda: not stacks.cloudformation.describe_stacks()["Stacks"], "the stack to be deleted")
     assert state(aws, third) == "terminated"
     assert aws.client("ec2").describe_addresses()["Addresses"] == []
 

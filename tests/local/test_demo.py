@@ -28,7 +28,7 @@ def start() -> subprocess.Popen[str]:
 
 
 @pytest.mark.usefixtures("clean_machine")
-def test_a_demo_that_was_killed_and_the_next_one() -> None:
+def test_demo_runs_after_a_killed_demo() -> None:
     killed = start()
     assert killed.stdout is not None
     while line := killed.stdout.readline():
@@ -47,5 +47,5 @@ def test_a_demo_that_was_killed_and_the_next_one() -> None:
 @pytest.mark.parametrize(
     ("nodes", "text"), [(1, "a master and 0 workers"), (2, "a master and 1 worker"), (3, "a master and 2 workers")]
 )
-def test_what_so_many_nodes_are(nodes: int, text: str) -> None:
+def test_node_count_is_described_in_words(nodes: int, text: str) -> None:
     assert parts(nodes) == text

@@ -85,11 +85,11 @@ def test_fails_with_one_line_when_the_user_is_not_root(programs: Path, target: s
     assert not (programs.parent / "cache").exists()
 
 
-def test_what_the_lines_name_is_there() -> None:
+def test_every_named_package_exists() -> None:
     assert "\n## On another machine\n" in (REPOSITORY / "docs/local-aws.md").read_text()
 
 
-def test_nothing_is_missing_here() -> None:
+def test_no_package_is_missing_on_this_machine() -> None:
     """Check that the other tests' stand-ins cause their errors, and no defect of this machine does."""
     result = subprocess.run(
         ["local/setup.sh"], cwd=REPOSITORY, env=os.environ, capture_output=True, text=True, check=False, timeout=60
@@ -100,7 +100,7 @@ def test_nothing_is_missing_here() -> None:
 
 @pytest.mark.parametrize("target", ["others", "alone"])
 @pytest.mark.parametrize("mark", ["", "ab12"])
-def test_temporary_files_go_where_the_machine_is_compared_also_with_a_space(target: str, mark: str) -> None:
+def test_temporary_files_go_to_tmpdir_even_with_a_space(target: str, mark: str) -> None:
     own = "/tmp/with space/deeplearning-cdk/tmp" if not mark else "/tmp/own space"
     variables = {"XDG_CACHE_HOME": "/tmp/with space", "TMPDIR": "/tmp/own space", "LOCAL_AWS_MARK": mark}
     recipe = subprocess.check_output(

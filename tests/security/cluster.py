@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.permissions.policies import Decision, Permission, Statement, evaluate, parse, single_grants
-from tests.local.aws.harness import REGION, Aws, Stacks, session_keys, wait_until
+from tests.local.aws.harness import REGION, Aws, Stacks, await_server, session_keys
 
 ACCOUNT = "123456789012"
 REFUSED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403"})
@@ -69,7 +69,7 @@ class Cluster:
             for logical_id, physical_id in groups:
                 for instance_id in self.members(physical_id):
                     self.stacks.signal(logical_id, instance_id, name=self.name)
-        wait_until(lambda: self.stacks.status(self.name) == "CREATE_COMPLETE", "the stack")
+        await_server(lambda: self.stacks.status(self.name) == "CREATE_COMPLETE", "the stack")
 
     def _waiting(self) -> list[tuple[str, str]]:
         found = self.stacks.cloudformation.describe_stack_resources(StackName=self.name)["StackResources"]
@@ -160,7 +160,7 @@ class Node:
 
     def _words(self, single: Statement) -> str:
         (action,), (resource,) = single.actions, single.resources
-        on = "all but " if single.but_resources else ""
+        on = "all but " if single.is_not_resource else ""
         where = [f"{each.key.rsplit('/', 1)[-1]} {' '.join(each.values)}" for each in single.conditions]
         return ", ".join([f"{action} on {on}{self._labelled(resource)}", *map(self._labelled, where)])
 

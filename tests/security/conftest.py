@@ -43,7 +43,13 @@ def deploy(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
     def run(name: str) -> Cluster:
         outdir = tmp_path_factory.mktemp("cdk.out")
         app = cdk.App(context=context, outdir=str(outdir), builtin_cloud_formation_validation=False)
-        props = ClusterProps(cluster_name=name, worker_count=2, instance_type="c5.large", ami=image_id(FAMILIES[0]))
+        props = ClusterProps(
+            cluster_name=name,
+            worker_count=2,
+            instance_type="c5.large",
+            ami=image_id(FAMILIES[0]),
+            shared_storage="efs",
+        )
         env = cdk.Environment(account=ACCOUNT, region=REGION)
         ClusterStack(app, "ClusterStack", props=props, env=env)
         app.synth()

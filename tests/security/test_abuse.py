@@ -223,6 +223,23 @@ def test_a_worker_takes_no_address(worker: Node) -> None:
     refused(worker.client("ec2").associate_address, AllocationId=address, InstanceId=worker.instance_id)
 
 
+@abuses(("master",), "cloudformation:DescribeStackResource on STACK")
+def test_a_master_sees_the_resources_of_its_own_stack_by_name_and_no_others(master: Node) -> None:
+    """It learns the physical names of its own stack's parts, most of which it has anyway."""
+    stack, cloudformation = master.cluster.names["STACK"], master.client("cloudformation")
+    resource = next(name for name in master.cluster.template["Resources"] if "SharedStorageFileSystem" in name)
+    cloudformation.describe_stack_resource(StackName=stack, LogicalResourceId=resource)
+    other = stack.replace(":stack/", ":stack/other-")
+    refused(cloudformation.describe_stack_resource, StackName=other, LogicalResourceId=resource)
+    refused(cloudformation.describe_stack_resources, StackName=stack)
+    refused(cloudformation.get_template, StackName=stack)
+
+
+def test_a_worker_sees_no_resources_of_the_stack(worker: Node) -> None:
+    stack = worker.cluster.names["STACK"]
+    refused(worker.client("cloudformation").describe_stack_resource, StackName=stack, LogicalResourceId="Any")
+
+
 def test_no_node_takes_another_role(node: Node) -> None:
     for node_type in BOTH:
         role = node.cluster.node(node_type).role["Arn"]

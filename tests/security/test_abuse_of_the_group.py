@@ -1,6 +1,6 @@
 """Test what an intruder on a node can do to other nodes, of its group and of the other one."""
 
-from tests.local.aws.harness import Group, state, wait_until
+from tests.local.aws.harness import Group, await_server, state
 from tests.security.cluster import BOTH, Cluster, Node, abuses, refused
 
 OWN_GROUP = "autoscaling:autoScalingGroup:*:autoScalingGroupName/OWN-GROUP"
@@ -30,7 +30,7 @@ def test_a_node_has_any_node_of_its_group_replaced(node: Node) -> None:
     size = len(own.members())
     autoscaling.set_instance_health(InstanceId=victim, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False)
     assert victim not in own.in_service()
-    wait_until(lambda: len(own.in_service()) == size, "a replacement")
+    await_server(lambda: len(own.in_service()) == size, "a replacement")
     own.complete(victim, HOOK)
 
 

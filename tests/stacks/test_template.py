@@ -228,4 +228,5 @@ def test_outputs_are_the_contracts(template: Template) -> None:
         contract.BUCKET_OUTPUT,
         contract.LOGIN_USER_OUTPUT,
         contract.NETWORKS_OUTPUT,
+        contract.PRICE_OUTPUT,
     }

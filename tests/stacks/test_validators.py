@@ -18,10 +18,18 @@ from tests.stacks import existing_vpc
 SETTINGS: list[dict[str, Any]] = [
     {"worker_count": 4, "min_workers": 1, "key_name": "mine", "ssh_location": "203.0.113.0/24"},
     {"worker_count": 2, "engines": ("mxnet", "horovod"), "tags": {"team": "vision"}},
-    {"worker_count": 0, "ami": "ami-0123456789abcdef0", "instance_type": "c5.large"},
-    {"bucket": "kept.by-an-earlier.cluster"},
+    {
+        "worker_count": 0,
+        "ami": "ami-0123456789abcdef0",
+        "instance_type": "c5.large",
+        "shared_storage": "efs:fs-01234567",
+    },
+    {"bucket": "kept.by-an-earlier.cluster", "shared_storage": "efs"},
     {"availability_zone": "us-east-1b", "ssh_location": "0.0.0.0/0", "ami": "/team/ami"},
     {**existing_vpc.SETTINGS, "ami": "ami-0123456789abcdef0", "ssh_location": "203.0.113.0/24"},
+    {"private": True, "key_name": "mine"},
+    {"vpc_id": existing_vpc.VPC, "subnet_id": existing_vpc.WORKERS, "ami": "ami-0123456789abcdef0", "private": True},
+    {**existing_vpc.SETTINGS, "ami": "ami-0123456789abcdef0", "shared_storage": "lustre:fs-0123456789abcdef0"},
 ]
 IGNORED = {
     "W3005": "the CDK adds a dependency on the role to each launch template, needed or not",

@@ -20,7 +20,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def aws(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AWS's variables lead there, and the bucket is empty."""
+    """Point AWS's variables to the server, and empty the bucket."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)

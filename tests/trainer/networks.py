@@ -7,7 +7,7 @@ from trainer.models import cifar_resnet
 
 
 def normalised(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
-    """BatchNorm where a sample has many values a channel, and where it has one."""
+    """Build a network with BatchNorm over many values per channel of a sample, and over one."""
     return nn.Sequential(
         nn.Conv2d(image_shape[0], 8, kernel_size=3, stride=2, bias=False),
         nn.BatchNorm2d(8),
@@ -23,12 +23,12 @@ def normalised(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
 
 
 def resnet8(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
-    """The smallest ResNet for CIFAR."""
+    """Build the smallest ResNet for CIFAR."""
     return cifar_resnet.build(8, classes=classes, image_shape=image_shape)
 
 
 def perceptron(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
-    """A network that is quick in any data type."""
+    """Build a network that is fast in any data type."""
     channels, height, width = image_shape
     return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 32), nn.Tanh(), nn.Linear(32, classes))
 
@@ -50,7 +50,7 @@ def lazy(classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
 
 
-def too_few(image_shape: tuple[int, int, int]) -> nn.Module:
+def wrong_class_count(image_shape: tuple[int, int, int]) -> nn.Module:
     return perceptron(classes=3, image_shape=image_shape)
 
 
@@ -66,7 +66,7 @@ class Pair(nn.Module):
 
 
 class Counting(nn.Module):
-    """Knows how often it was called, and draws random numbers."""
+    """Counts its calls, and draws random numbers."""
 
     def __init__(self, *, classes: int, image_shape: tuple[int, int, int]) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Counting(nn.Module):
         return scores + torch.rand_like(scores)
 
 
-def doubled(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def float64_weights(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     return perceptron(classes=classes, image_shape=image_shape).double()
 
 
@@ -94,12 +94,12 @@ def nothing(**_: object) -> None:
 not_a_function = 3
 
 
-def demanding(classes: int, width: int, *layers: int, dropout: float, depth: int = 3, **_: object) -> nn.Module:
+def extra_arguments(classes: int, width: int, *layers: int, dropout: float, depth: int = 3, **_: object) -> nn.Module:
     raise NotImplementedError
 
 
-def forgetful(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
-    """BatchNorm and dropout: what remembers earlier steps, and what draws random numbers in each."""
+def dropout_and_batch_norm(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+    """Build a network with BatchNorm, which remembers earlier steps, and dropout, which draws random numbers."""
     return nn.Sequential(
         nn.Conv2d(image_shape[0], 16, kernel_size=3, stride=2, bias=False),
         nn.BatchNorm2d(16),
@@ -114,7 +114,7 @@ def forgetful(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
 
 
 class Classifier(nn.Module):
-    """A network of a library: its class takes no more than these."""
+    """Network of a library, whose class takes only these arguments."""
 
     def __init__(self, num_classes: int = 1000, in_chans: int = 3) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class Classifier(nn.Module):
 
 
 def as_in_torchvision(*, weights: str | None = None, progress: bool = True, **kwargs: int) -> nn.Module:
-    """Has the signature of torchvision.models.resnet18, whose class has no in_chans."""
+    """Build a network like torchvision.models.resnet18, whose class has no in_chans."""
     assert weights is None
     assert progress
     assert set(kwargs) <= {"num_classes"}
@@ -135,6 +135,19 @@ def as_in_torchvision(*, weights: str | None = None, progress: bool = True, **kw
 
 
 def as_in_timm(pretrained: bool = False, **kwargs: int) -> nn.Module:
-    """Has the signature of timm.models.resnet18."""
+    """Build a network like timm.models.resnet18."""
     assert not pretrained
     return Classifier(**kwargs)
+
+
+class Skipping(nn.Module):
+    """Never uses one of its layers."""
+
+    def __init__(self, *, classes: int, image_shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.scores = perceptron(classes=classes, image_shape=image_shape)
+        self.skipped = nn.Linear(1, 1)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.scores(images)
+        return scores

@@ -1,4 +1,4 @@
-"""A ResNet with BatchNorm on digits of CIFAR's shape: two workers learn along the curve of one with their batches."""
+"""Test that two workers converge like one with their batches: a ResNet with BatchNorm on digits of CIFAR's shape."""
 
 import re
 from pathlib import Path

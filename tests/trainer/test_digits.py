@@ -1,4 +1,4 @@
-"""The defaults learn the digits, however the program is started."""
+"""Test that the defaults learn the digits, however the program is started."""
 
 import json
 import re
@@ -14,7 +14,7 @@ ACCURACY = re.compile(r"rank 0/\d Validation-accuracy=([\d.]+) images/s=([\d.]+)
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_recognises_98_percent_of_the_held_out_digits(tmp_path: Path, count: int) -> None:
+def test_lenet_classifies_98_percent_of_the_validation_digits(tmp_path: Path, count: int) -> None:
     # As the article's command is on a machine without GPUs, and as the cluster starts it: a linked directory.
     link = tmp_path / "trainer"
     link.symlink_to(REPOSITORY / "trainer")
@@ -25,7 +25,7 @@ def test_recognises_98_percent_of_the_held_out_digits(tmp_path: Path, count: int
     assert result is not None
     assert float(result[1]) >= 0.98
     assert float(result[2]) > 0
-    # Rank 0 alone writes them: an epoch once.
+    # Only rank 0 writes them, once per epoch.
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     whole = 1437 // (64 * count) * 64 * count
     epochs = [line for line in lines if "validation/accuracy" in line]

@@ -1,4 +1,4 @@
-"""How the program ends."""
+"""Test how the program ends."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_an_error_of_its_own_ends_the_process_before_anything_is_taken_apart(tmp_path: Path) -> None:
+def test_internal_error_ends_the_process_at_once(tmp_path: Path) -> None:
     # MXNet's store waits for all other ranks when it is forgotten.
     program = tmp_path / "program.py"
     program.write_text(
@@ -40,14 +40,14 @@ def test_an_error_of_its_own_ends_the_process_before_anything_is_taken_apart(tmp
 
 
 @pytest.mark.parametrize("role", ["server", "scheduler"])
-def test_a_server_serves_whatever_the_options_are(tmp_path: Path, role: str) -> None:
+def test_server_process_ignores_the_options(tmp_path: Path, role: str) -> None:
     (tmp_path / "mxnet.py").write_text("import sys\nprint('serving')\nsys.exit()\n")
     path = f"{REPOSITORY}:{tmp_path}"
     result = run("-m", "trainer", "--no-such-option", DMLC_ROLE=role, PYTHONPATH=path)
     assert (result.returncode, result.stdout, result.stderr) == (0, "serving\n", "")
 
 
-def test_a_worker_says_what_is_wrong(tmp_path: Path) -> None:
+def test_worker_reports_a_wrong_option(tmp_path: Path) -> None:
     result = run("-m", "trainer", "--no-such-option", DMLC_ROLE="worker")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "trainer: unknown argument '--no-such-option', see --help\n"

@@ -25,13 +25,13 @@ def imported_modules(path: Path) -> set[str]:
     return found
 
 
-def test_checkpoints_are_one_package_with_one_entrance() -> None:
+def test_checkpoint_package_has_one_entrance() -> None:
     outside = [path for path in MODULES.values() if path.parent.name != "checkpoint"]
     inside = {name for name in MODULES if name.startswith("trainer.checkpoint.")}
     assert [str(path) for path in outside if imported_modules(path) & inside] == []
 
 
-def test_train_names_the_four_files_of_a_step() -> None:
+def test_train_docstring_names_the_four_files_of_a_step() -> None:
     docstring = ast.get_docstring(ast.parse((TRAINER / STEP[0]).read_text()))
     assert docstring is not None
     assert all(file in docstring and (TRAINER / file).is_file() for file in STEP[1:])

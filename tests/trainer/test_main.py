@@ -4,7 +4,7 @@ from pathlib import Path
 from tests.trainer.programs.processes import run, running
 
 
-def test_missing_data_are_reported_before_torch_is_loaded(tmp_path: Path) -> None:
+def test_missing_data_is_reported_before_torch_is_loaded(tmp_path: Path) -> None:
     options = ("--network", "resnet20", "--dataset", "cifar10", "--data-dir", "nowhere")
     # Python then says on its standard error what it imports.
     with running(*options, directory=tmp_path, variables={"PYTHONPROFILEIMPORTTIME": "1"}) as [rank]:
@@ -16,7 +16,7 @@ def test_missing_data_are_reported_before_torch_is_loaded(tmp_path: Path) -> Non
     assert "torch" not in imported
 
 
-def test_rank_0_says_once_how_many_samples_were_found(tmp_path: Path) -> None:
+def test_rank_0_logs_the_sample_counts_once(tmp_path: Path) -> None:
     options = ("--benchmark", "1", "--num-examples", "64", "--num-epochs", "1")
     first, second = (rank.log.read_text() for rank in run(*options, directory=tmp_path, count=2))
     assert first.count("data set synthetic: 64 training and 12 validation samples of 10 classes\n") == 1
@@ -25,7 +25,7 @@ def test_rank_0_says_once_how_many_samples_were_found(tmp_path: Path) -> None:
     assert "global batch size 128," in first
 
 
-def test_what_trained_apart_says_so_in_its_last_line(tmp_path: Path) -> None:
+def test_independent_ranks_warn_in_their_last_line(tmp_path: Path) -> None:
     options = ("--benchmark", "1", "--num-examples", "64", "--num-epochs", "1", "--kv-store", "device")
     for rank in run(*options, directory=tmp_path, count=2):
         assert "--kv-store device does not communicate, 2 processes" in rank.log.read_text().splitlines()[-1]

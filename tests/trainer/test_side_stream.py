@@ -8,29 +8,29 @@ CPU = torch.device("cpu")
 
 
 class Event:
-    """Comes after so many looks."""
+    """Completes after this many queries."""
 
-    def __init__(self, looks: int) -> None:
-        self._looks = looks
+    def __init__(self, queries: int) -> None:
+        self._queries = queries
 
     def query(self) -> bool:
-        self._looks -= 1
-        return self._looks < 0
+        self._queries -= 1
+        return self._queries < 0
 
 
-def test_what_comes_in_time_is_waited_for() -> None:
-    event = Event(looks=3)
+def test_wait_for_returns_when_the_event_completes() -> None:
+    event = Event(queries=3)
     wait_for(event, timeout_s=60)  # type: ignore[arg-type]  # stands in for torch's
     assert event.query()
 
 
-def test_fails_when_the_device_does_not_come_to_its_end() -> None:
+def test_wait_for_times_out() -> None:
     times = iter([0.0, 59.0, 60.0])
-    with pytest.raises(TrainerError, match="the GPU has not ended its work for 60 s, another rank may be lost"):
-        wait_for(Event(looks=9), timeout_s=60, clock=lambda: next(times))  # type: ignore[arg-type]  # stands in for torch's
+    with pytest.raises(TrainerError, match="the GPU has not finished its work within 60 s, another rank may be lost"):
+        wait_for(Event(queries=9), timeout_s=60, clock=lambda: next(times))  # type: ignore[arg-type]  # stands in for torch's
 
 
-def test_a_cpu_has_done_what_it_was_asked_for_and_copies_are_copies() -> None:
+def test_cpu_has_no_events_and_to_host_copies() -> None:
     values, beside = torch.ones(3), SideStream(CPU)
     assert record_event(CPU) is None
     with beside.after(record_event(CPU)):

@@ -1,4 +1,4 @@
-"""What a signal does while a training is under way."""
+"""Test what a signal does during a training run."""
 
 import signal
 import subprocess
@@ -28,7 +28,7 @@ with signals.deferred():
 
 @contextmanager
 def training(before: Sequence[str] = (), after: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
-    """A training whose last step lasts until it is told a line, or for the seconds in ``after``."""
+    """Start a run whose last step lasts until a line on its standard input, or for the seconds in ``after``."""
     # The tests themselves may run under nohup.
     program = [sys.executable, "-c", PROGRAM, *after]
     command, pipe = ["env", "--default-signal=HUP", *before, *program], subprocess.PIPE
@@ -42,7 +42,7 @@ def training(before: Sequence[str] = (), after: Sequence[str] = ()) -> Iterator[
 
 
 def send(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """The first one: it is waited for until it is said."""
+    """Send the run its first signal and wait until it has logged it."""
     assert process.stderr is not None
     process.send_signal(number)
     said = process.stderr.readline()
@@ -50,7 +50,7 @@ def send(process: subprocess.Popen[str], number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_what_systemd_sends_after_the_first_signal_does_not_cost_the_checkpoint(first: signal.Signals) -> None:
+def test_sighup_after_sigterm_does_not_prevent_the_checkpoint(first: signal.Signals) -> None:
     with training() as process:
         send(process, first)
         process.send_signal(signal.SIGTERM)
@@ -60,14 +60,14 @@ def test_what_systemd_sends_after_the_first_signal_does_not_cost_the_checkpoint(
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
-def test_ctrl_c_ends_it_at_once(first: signal.Signals) -> None:
+def test_second_ctrl_c_ends_the_process_at_once(first: signal.Signals) -> None:
     with training() as process:
         send(process, first)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == 128 + first
 
 
-def test_a_step_that_does_not_end_is_not_waited_for() -> None:
+def test_endless_step_is_abandoned_after_a_timeout() -> None:
     # docs/trainer.md says: a minute.
     assert LAST_STEP_S == 60
     with training(after=["0.01"]) as process:
@@ -77,7 +77,7 @@ def test_a_step_that_does_not_end_is_not_waited_for() -> None:
         assert process.stderr.read() == "ended by SIGTERM\n"
 
 
-def test_nohup_is_heard() -> None:
+def test_sighup_is_ignored_under_nohup() -> None:
     with training(before=["env", "--ignore-signal=HUP"]) as process:
         process.send_signal(signal.SIGHUP)
         send(process, signal.SIGTERM)

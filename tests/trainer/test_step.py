@@ -18,7 +18,7 @@ from trainer.metrics.results import digest
 from trainer.models import build
 from trainer.step import TorchBackend
 from trainer.torch.connect import create
-from trainer.train import train
+from trainer.train import Trainer
 
 DATA = make_synthetic((1, 28, 28), samples=320)
 IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(16))
@@ -34,12 +34,14 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def make_backend(*, seed: int = 0) -> TorchBackend:
-    return create(TrainConfig(seed=seed), world=World(), shard=Shard(), learning_rate=0.1)
+def make_backend(*, seed: int = 0, label_smoothing: float = 0.0) -> TorchBackend:
+    config = TrainConfig(seed=seed, label_smoothing=label_smoothing)
+    return create(config, world=World(), shard=Shard(), learning_rate=0.1)
 
 
-def test_a_step_is_that_of_plain_torch() -> None:
-    backend = make_backend()
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_step_matches_plain_torch(label_smoothing: float) -> None:
+    backend = make_backend(label_smoothing=label_smoothing)
     torch.manual_seed(0)
     model = build("lenet", classes=10, image_shape=(1, 28, 28))
     weights, biases = ([each for each in model.parameters() if (each.dim() > 1) is many] for many in (True, False))
@@ -51,37 +53,39 @@ def test_a_step_is_that_of_plain_torch() -> None:
         backend.update(samples=8)
         optimizer.zero_grad()
         torch.autograd.backward(
-            torch.nn.functional.cross_entropy(model(torch.from_numpy(images)), torch.from_numpy(labels))
+            torch.nn.functional.cross_entropy(
+                model(torch.from_numpy(images)), torch.from_numpy(labels), label_smoothing=label_smoothing
+            )
         )
         optimizer.step()
     for name, value in model.state_dict().items():
         assert np.allclose(backend.weights()[name], value.numpy(), rtol=1e-5, atol=1e-6), name
 
 
-def test_a_users_network_gets_its_images_as_pytorch_lays_them_out() -> None:
+def test_users_network_gets_contiguous_images() -> None:
     config = TrainConfig(network="tests.trainer.networks:Viewing", image_shape=(1, 28, 28))
     backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
     assert backend.compute_gradients(IMAGES, LABELS).loss_sum > 0
     assert backend.count_correct(IMAGES, LABELS) >= 0
 
 
-def test_a_seed_decides_every_bit() -> None:
+def test_same_seed_gives_identical_bits() -> None:
     def run(seed: int) -> str:
         backend = make_backend(seed=seed)
-        train(
-            backend,
-            DATA,
+        Trainer(
+            backend=backend,
+            data=DATA,
             config=TrainConfig(seed=seed, num_epochs=1),
             shard=Shard(),
             global_batch_size=32,
-            policy=CheckpointManager(TrainConfig(), shard=Shard(), store=None),
-        )
+            checkpoints=CheckpointManager(TrainConfig(), shard=Shard(), store=None),
+        ).train()
         return digest(backend.weights())
 
     assert run(1) == run(1) != run(2)
 
 
-def test_every_rank_starts_from_the_weights_of_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_rank_starts_from_rank_0s_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     def receive(weights: torch.Tensor, *, src: int) -> None:
         assert src == 0
         weights.fill_(0.5)
@@ -100,7 +104,7 @@ def test_every_rank_starts_from_the_weights_of_rank_0(monkeypatch: pytest.Monkey
     assert all(np.all(value == 0.5) for value in backend.weights().values())
 
 
-def test_a_restored_engine_takes_the_same_steps() -> None:
+def test_restored_backend_takes_the_same_steps() -> None:
     def step(backend: TorchBackend, start: int) -> None:
         batch = slice(start, start + 8)
         backend.compute_gradients(IMAGES[batch], LABELS[batch])
@@ -116,13 +120,13 @@ def test_a_restored_engine_takes_the_same_steps() -> None:
 
 
 def normalised() -> TorchBackend:
-    """One whose forward pass changes what a checkpoint needs."""
+    """Network whose forward pass changes a buffer that a checkpoint needs."""
     torch.manual_seed(0)
     model = resnet8(classes=10, image_shape=(1, 28, 28))
     return TorchBackend(model, device=CPU, shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0)
 
 
-def test_a_snapshot_is_of_its_moment_though_the_next_step_has_begun() -> None:
+def test_snapshot_is_unaffected_by_the_next_step() -> None:
     backend = normalised()
     before = backend.state()
     take = backend.snapshot()
@@ -134,7 +138,7 @@ def test_a_snapshot_is_of_its_moment_though_the_next_step_has_begun() -> None:
 
 
 class Counting(nn.Module):
-    """Puts another tensor in its buffer's place with every step."""
+    """Network that replaces its buffer's tensor in every step."""
 
     count: torch.Tensor
 
@@ -149,7 +153,7 @@ class Counting(nn.Module):
         return scores
 
 
-def test_a_snapshot_has_a_buffer_that_the_network_has_replaced() -> None:
+def test_snapshot_holds_a_buffer_that_the_network_replaced() -> None:
     backend = TorchBackend(Counting(), device=CPU, shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0)
     backend.compute_gradients(IMAGES, LABELS)
     take = backend.snapshot()
@@ -159,7 +163,7 @@ def test_a_snapshot_has_a_buffer_that_the_network_has_replaced() -> None:
 
 
 class Shared(nn.Module):
-    """Has one part under two names."""
+    """Network that has one module under two names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +175,7 @@ class Shared(nn.Module):
         return scores
 
 
-def test_a_snapshot_is_of_its_moment_by_each_of_a_buffers_names() -> None:
+def test_snapshot_copies_a_shared_buffer_under_each_name() -> None:
     backend = TorchBackend(Shared(), device=CPU, shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0)
     before = backend.state().weights
     take = backend.snapshot()
@@ -182,7 +186,7 @@ def test_a_snapshot_is_of_its_moment_by_each_of_a_buffers_names() -> None:
         assert not np.array_equal(backend.state().weights[name], before[name])
 
 
-def test_the_weights_change_only_when_the_snapshot_has_been_taken() -> None:
+def test_update_waits_for_the_snapshot() -> None:
     backend = make_backend()
     before = digest(backend.weights())
     take = backend.snapshot()
@@ -196,7 +200,7 @@ def test_the_weights_change_only_when_the_snapshot_has_been_taken() -> None:
     assert digest(backend.weights()) != before
 
 
-def test_a_rate_holds_from_the_next_update_on() -> None:
+def test_learning_rate_applies_from_the_next_update() -> None:
     backend, slow = make_backend(), make_backend()
     for each, rate in ((backend, 0.1), (slow, 0.001)):
         each.compute_gradients(IMAGES, LABELS)
@@ -210,14 +214,14 @@ def test_a_rate_holds_from_the_next_update_on() -> None:
     assert all(np.allclose(moved[name], 100 * little[name], rtol=0.01, atol=1e-5) for name in first)
 
 
-def test_what_a_rank_asks_for_all_hear() -> None:
+def test_flags_of_one_rank_reach_all_ranks() -> None:
     backend = make_backend()
     images, labels = IMAGES[:4], LABELS[:4]
     for flags in (NO_FLAGS, StopSaveFlags(save=True), StopSaveFlags(stop=True), NO_FLAGS):
         assert backend.compute_gradients(images, labels, flags=flags).flags == flags
 
 
-def test_a_rank_without_samples_adds_nothing() -> None:
+def test_rank_without_samples_adds_no_gradient() -> None:
     backend = make_backend()
     backend.compute_gradients(IMAGES[:4], LABELS[:4])
     result = backend.compute_gradients(IMAGES[:0], LABELS[:0])

@@ -22,12 +22,10 @@ def config(options: dict[str, str], *, engine: str) -> TrainConfig:
         (DATA | PREFIX, FETCH_S + COPY_S),
     ],
 )
-def test_ranks_meet_also_when_one_has_to_fetch_all_and_another_nothing(
-    engine: str, options: dict[str, str], least: float
-) -> None:
+def test_rendezvous_timeout_covers_downloads_of_one_rank(engine: str, options: dict[str, str], least: float) -> None:
     assert rendezvous_s(config(options, engine=engine)) >= least
 
 
-def test_the_end_has_time_for_two_checkpoints_and_their_copies() -> None:
+def test_shutdown_timeout_covers_two_checkpoints_and_their_uploads() -> None:
     assert shutdown_timeout_s(TrainConfig()) >= 2 * WRITE_S + STEP_S
     assert shutdown_timeout_s(config(PREFIX, engine="torch")) >= 2 * WRITE_S + 3 * COPY_S

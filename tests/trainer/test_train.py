@@ -10,7 +10,7 @@ from trainer.data.samples import DataSet
 from trainer.data.sampling import Shard
 from trainer.errors import StoppedError, TrainerError
 from trainer.progress import Progress
-from trainer.train import train
+from trainer.train import Trainer
 
 
 @pytest.fixture
@@ -18,19 +18,19 @@ def data() -> DataSet:
     return make_numbered_samples()
 
 
-def test_trains_on_every_sample_once_an_epoch_and_divides_by_the_global_batch(data: DataSet) -> None:
+def test_epoch_trains_on_every_sample_once(data: DataSet) -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
     config = TrainConfig(last_batch="keep", num_epochs=1)
     times = iter([0.0, 0.0, 2.0])
-    [result] = train(
-        backend,
-        data,
+    [result] = Trainer(
+        backend=backend,
+        data=data,
         config=config,
         shard=Shard(),
         global_batch_size=4,
-        policy=RecordingPolicy(),
+        checkpoints=RecordingPolicy(),
         clock=lambda: next(times),
-    )
+    ).train()
     assert sorted(value for batch in backend.seen for value in batch) == list(range(SAMPLES))
     assert backend.updates == [4, 4, 2]
     assert result.loss == pytest.approx(1)
@@ -41,90 +41,93 @@ def test_trains_on_every_sample_once_an_epoch_and_divides_by_the_global_batch(da
 @pytest.mark.parametrize(
     ("last_batch", "begin", "updates"), [("drop", 0, [4, 4]), ("keep", 0, [4, 4, 2]), ("drop", 8, []), ("drop", 5, [4])]
 )
-def test_the_last_batch_is_left_out_where_it_is_smaller(
-    data: DataSet, last_batch: str, begin: int, updates: list[int]
-) -> None:
+def test_smaller_last_batch_is_dropped(data: DataSet, last_batch: str, begin: int, updates: list[int]) -> None:
     backend = RecordingBackend(losses=[4.0] * len(updates))
     progress = Progress(samples=begin, loss_sum=float(begin))
-    [result] = train(
-        backend,
-        data,
+    [result] = Trainer(
+        backend=backend,
+        data=data,
         config=TrainConfig(num_epochs=1, last_batch=last_batch),
         shard=Shard(),
         global_batch_size=4,
-        policy=RecordingPolicy(),
-        begin=progress,
-    )
+        checkpoints=RecordingPolicy(),
+    ).train(progress)
     assert backend.updates == updates
     assert result.loss == pytest.approx((begin + 4 * len(updates)) / (begin + sum(updates)))
 
 
-def test_validation_takes_as_many_images_at_once_as_the_training(data: DataSet) -> None:
+def test_validation_batches_are_as_large_as_training_batches(data: DataSet) -> None:
     backend = RecordingBackend(losses=[4] * 5)
-    train(
-        backend,
-        data,
+    Trainer(
+        backend=backend,
+        data=data,
         config=TrainConfig(num_epochs=1),
         shard=Shard(index=0, count=2),
         global_batch_size=4,
-        policy=RecordingPolicy(),
-    )
+        checkpoints=RecordingPolicy(),
+    ).train()
     assert backend.validated == [2, 2, 1]
 
 
-def test_utilisation_is_of_all_ranks_devices(data: DataSet) -> None:
+def test_utilisation_counts_the_devices_of_all_ranks(data: DataSet) -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
     backend.peak_speed = 10.0
     times = iter([0.0, 0.0, 2.0])
-    [result] = train(
-        backend,
-        data,
+    [result] = Trainer(
+        backend=backend,
+        data=data,
         config=TrainConfig(last_batch="keep", num_epochs=1),
         shard=Shard(index=0, count=2),
         global_batch_size=4,
-        policy=RecordingPolicy(),
+        checkpoints=RecordingPolicy(),
         clock=lambda: next(times),
-    )
+    ).train()
     # 10 samples in 2 seconds, where two devices could have done 40.
     assert result.utilisation == pytest.approx(0.25)
 
 
-def test_every_rank_makes_equally_many_steps_also_without_samples(data: DataSet) -> None:
+def test_ranks_without_samples_make_every_step(data: DataSet) -> None:
     steps = []
     for index in range(3):
         backend = RecordingBackend(losses=[0] * 3)
-        train(
-            backend,
-            data,
+        Trainer(
+            backend=backend,
+            data=data,
             config=TrainConfig(last_batch="keep", num_epochs=1),
             shard=Shard(index=index, count=3),
             global_batch_size=4,
-            policy=RecordingPolicy(),
-        )
+            checkpoints=RecordingPolicy(),
+        ).train()
         steps.append([len(batch) for batch in backend.seen])
         assert backend.updates == [4, 4, 2]
     assert steps == [[1, 1, 0], [1, 1, 1], [2, 2, 1]]
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
-def test_fails_when_the_loss_is_not_finite_before_the_weights_change(data: DataSet, loss: float) -> None:
+def test_infinite_loss_stops_before_the_update(data: DataSet, loss: float) -> None:
     backend = RecordingBackend(losses=[1, loss])
     with pytest.raises(TrainerError, match=f"loss is {loss} at epoch 0 batch 2, try a lower --lr"):
-        train(backend, data, config=TrainConfig(), shard=Shard(), global_batch_size=4, policy=RecordingPolicy())
+        Trainer(
+            backend=backend,
+            data=data,
+            config=TrainConfig(),
+            shard=Shard(),
+            global_batch_size=4,
+            checkpoints=RecordingPolicy(),
+        ).train()
     assert backend.updates == [4]
 
 
-def test_a_checkpoint_is_kept_after_each_epoch_but_the_last_and_when_a_rank_asks(data: DataSet) -> None:
+def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request(data: DataSet) -> None:
     policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True))
-    train(
-        RecordingBackend(losses=[4, 2, 1] * 3),
-        data,
+    Trainer(
+        backend=RecordingBackend(losses=[4, 2, 1] * 3),
+        data=data,
         config=TrainConfig(last_batch="keep", num_epochs=3),
         shard=Shard(),
         global_batch_size=4,
-        policy=policy,
-        begin=Progress(started=7),
-    )
+        checkpoints=policy,
+    ).train(Progress(started=7))
     assert policy.saved == [
         Progress(started=7, epoch=0, samples=8, loss_sum=6, correct=8),
         Progress(started=7, epoch=1),
@@ -132,80 +135,82 @@ def test_a_checkpoint_is_kept_after_each_epoch_but_the_last_and_when_a_rank_asks
     ]
 
 
-def test_what_was_stopped_goes_on_with_the_next_batch_and_counts_all_once(data: DataSet) -> None:
+def test_resumed_epoch_continues_with_the_next_batch(data: DataSet) -> None:
     config = TrainConfig(last_batch="keep", num_epochs=2)
     first, policy = RecordingBackend(losses=[4] * 4), RecordingPolicy(*[NO_FLAGS] * 3, StopSaveFlags(stop=True))
     with pytest.raises(StoppedError):
-        train(first, data, config=config, shard=Shard(), global_batch_size=4, policy=policy)
+        Trainer(backend=first, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=policy).train()
     second, begin = RecordingBackend(losses=[3, 3]), policy.saved[-1]
     assert begin == Progress(epoch=1, samples=4, loss_sum=4, correct=4)
-    [result] = train(
-        second, data, config=config, shard=Shard(), global_batch_size=4, policy=RecordingPolicy(), begin=begin
-    )
+    [result] = Trainer(
+        backend=second, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=RecordingPolicy()
+    ).train(begin)
     whole = RecordingBackend(losses=[1] * 6)
-    train(whole, data, config=config, shard=Shard(), global_batch_size=4, policy=RecordingPolicy())
+    Trainer(
+        backend=whole, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=RecordingPolicy()
+    ).train()
     assert first.seen + second.seen == whole.seen
     assert (result.loss, result.train_accuracy, result.samples) == (1, 1, 6)
 
 
-def test_what_all_ranks_recognised_before_an_interruption_counts_on_one_of_them(data: DataSet) -> None:
-    def counted(index: int) -> tuple[int, int]:
-        """What a rank brings into the accuracy of the epoch, and into that of a checkpoint in its last step."""
+def test_correct_count_before_an_interruption_is_added_once(data: DataSet) -> None:
+    def correct_counts(index: int) -> tuple[int, int]:
+        """Return the correct count of a rank at the end of the epoch, and in a checkpoint of its last step."""
         policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True))
-        [result] = train(
-            RecordingBackend(losses=[0] * 2),
-            data,
+        [result] = Trainer(
+            backend=RecordingBackend(losses=[0] * 2),
+            data=data,
             config=TrainConfig(last_batch="keep", num_epochs=1),
             shard=Shard(index=index, count=2),
             global_batch_size=4,
-            policy=policy,
-            begin=Progress(samples=4, correct=3),
-        )
+            checkpoints=policy,
+        ).train(Progress(samples=4, correct=3))
         return round(result.train_accuracy * SAMPLES), policy.saved[-1].correct
 
-    # Of the six samples that are left, three are each rank's.
-    assert [counted(index) for index in range(2)] == [(3 + 3, 3 + 3), (3, 3)]
+    # Each rank has three of the six remaining samples.
+    assert [correct_counts(index) for index in range(2)] == [(3 + 3, 3 + 3), (3, 3)]
 
 
 @pytest.mark.parametrize("before", [1, 2, 3])
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_on_another_number_of_ranks_each_sample_of_the_epoch_still_counts_once(
-    data: DataSet, before: int, after: int
-) -> None:
-    def part(
+def test_resume_on_other_rank_count_uses_each_sample_once(data: DataSet, before: int, after: int) -> None:
+    def train_rest(
         count: int, make_policy: Callable[[], RecordingPolicy], begin: Progress
     ) -> tuple[list[float], Progress | None]:
-        """What ranks of two samples each see in what is left of the epoch, and the place where they were stopped."""
+        """Return the samples that ranks of two samples each see in the rest of the epoch, and where they stop."""
         seen, stopped = [], None
         for index in range(count):
             backend, policy = RecordingBackend(losses=[0] * SAMPLES), make_policy()
             with suppress(StoppedError):
-                train(
-                    backend,
-                    data,
+                Trainer(
+                    backend=backend,
+                    data=data,
                     config=TrainConfig(last_batch="keep", num_epochs=1),
                     shard=Shard(index=index, count=count),
                     global_batch_size=2 * count,
-                    policy=policy,
-                    begin=begin,
-                )
+                    checkpoints=policy,
+                ).train(begin)
             seen += [value for batch in backend.seen for value in batch]
             stopped = policy.saved[-1] if policy.saved else None
         return seen, stopped
 
-    first, place = part(before, lambda: RecordingPolicy(StopSaveFlags(save=True, stop=True)), Progress())
+    first, place = train_rest(before, lambda: RecordingPolicy(StopSaveFlags(save=True, stop=True)), Progress())
     assert place is not None
     assert (len(first), place.samples) == (2 * before, 2 * before)
-    second, end = part(after, RecordingPolicy, place)
+    second, end = train_rest(after, RecordingPolicy, place)
     assert sorted(first + second) == list(range(SAMPLES))
     assert end is None
 
 
-def test_the_rate_follows_the_schedule_also_after_an_interruption(data: DataSet) -> None:
+def test_learning_rate_follows_the_schedule_after_a_resume(data: DataSet) -> None:
     config = TrainConfig(last_batch="keep", num_epochs=3, lr=1.0, warmup_epochs=1, lr_step_epochs=(2,))
     whole, rest = RecordingBackend(losses=[1] * 9), RecordingBackend(losses=[1] * 2)
-    train(whole, data, config=config, shard=Shard(), global_batch_size=4, policy=RecordingPolicy())
+    Trainer(
+        backend=whole, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=RecordingPolicy()
+    ).train()
     assert whole.rates == pytest.approx([0.4, 0.8, 1, 0.1])
     begin = Progress(epoch=2, samples=4)
-    train(rest, data, config=config, shard=Shard(), global_batch_size=4, policy=RecordingPolicy(), begin=begin)
+    Trainer(
+        backend=rest, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=RecordingPolicy()
+    ).train(begin)
     assert rest.rates == whole.rates[-1:]

@@ -14,7 +14,7 @@ from trainer.data.samples import DataSet
 from trainer.data.sampling import Shard
 from trainer.errors import StoppedError, TrainerError
 from trainer.progress import Progress
-from trainer.train import train
+from trainer.train import Trainer
 
 
 class DeferredBackend(RecordingBackend):
@@ -36,21 +36,21 @@ def data() -> DataSet:
 
 def test_deferred_results_are_counted_once(data: DataSet, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        results = train(
-            DeferredBackend(losses=[4, 2, 1] * 2),
-            data,
+        results = Trainer(
+            backend=DeferredBackend(losses=[4, 2, 1] * 2),
+            data=data,
             config=TrainConfig(last_batch="keep", num_epochs=2, disp_batches=2),
             shard=Shard(),
             global_batch_size=4,
-            policy=RecordingPolicy(),
-        )
+            checkpoints=RecordingPolicy(),
+        ).train()
     assert [(result.loss, result.train_accuracy) for result in results] == [(0.7, 1), (0.7, 1)]
     said = [message for message in caplog.messages if "Batch" in message]
     assert len(said) == 2
     assert all("Batch [2]" in message and message.endswith("accuracy=1.0000") for message in said)
 
 
-def test_late_flags_are_obeyed_a_step_later(data: DataSet) -> None:
+def test_deferred_flags_are_obeyed_one_step_later(data: DataSet) -> None:
     config, expected = TrainConfig(last_batch="keep", num_epochs=1), [Progress(samples=8, loss_sum=6, correct=8)]
     for flags, end in (
         (StopSaveFlags(save=True), nullcontext()),
@@ -58,7 +58,9 @@ def test_late_flags_are_obeyed_a_step_later(data: DataSet) -> None:
     ):
         backend, policy = DeferredBackend(losses=[4, 2, 1]), RecordingPolicy(flags, flags)
         with end:
-            train(backend, data, config=config, shard=Shard(), global_batch_size=4, policy=policy)
+            Trainer(
+                backend=backend, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=policy
+            ).train()
         assert policy.saved == expected
 
 
@@ -69,7 +71,14 @@ def test_late_flags_are_obeyed_a_step_later(data: DataSet) -> None:
 def test_nan_loss_stops_before_next_update(data: DataSet, losses: list[float], batch: int, updates: list[int]) -> None:
     backend, policy = DeferredBackend(losses=losses), RecordingPolicy()
     with pytest.raises(TrainerError, match=f"loss is nan at epoch 0 batch {batch}, try a lower --lr"):
-        train(backend, data, config=TrainConfig(last_batch="keep"), shard=Shard(), global_batch_size=4, policy=policy)
+        Trainer(
+            backend=backend,
+            data=data,
+            config=TrainConfig(last_batch="keep"),
+            shard=Shard(),
+            global_batch_size=4,
+            checkpoints=policy,
+        ).train()
     assert backend.updates == updates
     assert not policy.saved
 
@@ -79,7 +88,9 @@ def test_flags_are_obeyed_when_every_step_is_awaited(data: DataSet) -> None:
     config = TrainConfig(last_batch="keep", num_epochs=1, disp_batches=1)
     backend = DeferredBackend(losses=[4, 4, 2])
     with pytest.raises(StoppedError):
-        train(backend, data, config=config, shard=Shard(), global_batch_size=4, policy=policy)
+        Trainer(
+            backend=backend, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=policy
+        ).train()
     assert [progress.samples for progress in policy.saved] == [8]
 
 
@@ -87,5 +98,12 @@ def test_flags_are_obeyed_when_every_step_is_awaited(data: DataSet) -> None:
 def test_flags_of_one_step_survive_a_step_without_flags(data: DataSet, flags: StopSaveFlags) -> None:
     policy, config = RecordingPolicy(flags), TrainConfig(last_batch="keep", num_epochs=1)
     with pytest.raises(StoppedError) if flags.stop else nullcontext():
-        train(DeferredBackend(losses=[4, 2, 1]), data, config=config, shard=Shard(), global_batch_size=4, policy=policy)
+        Trainer(
+            backend=DeferredBackend(losses=[4, 2, 1]),
+            data=data,
+            config=config,
+            shard=Shard(),
+            global_batch_size=4,
+            checkpoints=policy,
+        ).train()
     assert policy.saved == [Progress(samples=8, loss_sum=6, correct=8)]

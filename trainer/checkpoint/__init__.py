@@ -5,6 +5,6 @@ one machine (store, format, best, completion_marker, prefix_lock, shared_dir) an
 """
 
 from trainer.checkpoint.manager import CheckpointManager, CheckpointPolicy
-from trainer.checkpoint.store import flush_on_exit, open_store
+from trainer.checkpoint.store import flush_on_exit, open_checkpoint_store
 
-__all__ = ["CheckpointManager", "CheckpointPolicy", "flush_on_exit", "open_store"]
+__all__ = ["CheckpointManager", "CheckpointPolicy", "flush_on_exit", "open_checkpoint_store"]

@@ -1,7 +1,7 @@
-"""Keep the checkpoint of a training's best epoch: a file on every machine with a store, and a copy in S3.
+"""Keep the checkpoint of a training run's best epoch: a file on every machine with a store, and a copy in S3.
 
-The copy's metadata say which training and accuracy it has, so that a new machine need not fetch it to know what a later
-epoch has to beat.
+The copy's metadata hold its run and accuracy, so that a new machine knows what a later epoch has to beat without
+downloading it. s3_uploader copies the other checkpoints.
 """
 
 import logging
@@ -21,7 +21,7 @@ class Score(NamedTuple):
     """The result of an epoch."""
 
     started: float
-    """When its training started; see Progress.started."""
+    """When its run started; see Progress.started."""
     accuracy: float
     """Validation accuracy."""
 
@@ -37,29 +37,29 @@ class BestCheckpoint:
         self._copier = ThreadPoolExecutor(max_workers=1, thread_name_prefix="best")
         self._copying: Future[None] | None = None
 
-    def look_up_in_s3(self) -> None:
+    def read_score_from_s3(self) -> None:
         """Read the score of the copy in S3, if there is one; TrainerError when S3 does not answer."""
         if self._folder is not None:
             metadata = self._folder.metadata(self.path.name)
             if {"started", "accuracy"} <= metadata.keys():
                 self._in_s3 = Score(float(metadata["started"]), float(metadata["accuracy"]))
 
-    def accuracy(self, *, of_training: float) -> float | None:
-        """Return the accuracy of that training's best epoch, on this machine or known to be in S3."""
+    def accuracy(self, *, training_started: float) -> float | None:
+        """Return the accuracy of that run's best epoch, on this machine or known to be in S3."""
         scores = (_score(self.path), self._in_s3)
-        return max((score.accuracy for score in scores if score and score.started == of_training), default=None)
+        return max((score.accuracy for score in scores if score and score.started == training_started), default=None)
 
     def save(self, path: Path) -> None:
         """Make the checkpoint in this file the best, and copy it in another thread; TrainerError on failure.
 
-        A better one of the same training stays: in a directory that machines share, one of them may come late.
+        A better one of the same run stays: in a directory that machines share, one of them may write late.
         """
         new, previous = _score(path), _score(self.path)
         if new and previous and new.started == previous.started and new.accuracy < previous.accuracy:
             return
         link_or_copy(path, self.path)
         is_queued = self._copying is not None and not self._copying.running() and not self._copying.done()
-        # A copy that has not begun yet will copy the file that is there by then.
+        # A queued copy will copy the file that is there when it begins.
         if self._folder is not None and not is_queued:
             self._copying = self._copier.submit(self._copy_or_warn, self._folder)
 
@@ -68,8 +68,8 @@ class BestCheckpoint:
         if self._copying is not None:
             self._copying.result()
 
-    def publish(self, best: Score) -> None:
-        """Return when this score is in S3, if this machine has it; TrainerError when it cannot be copied."""
+    def upload_if_missing(self, best: Score) -> None:
+        """Upload the checkpoint with this score if this machine has it and S3 does not; TrainerError on failure."""
         self.wait()
         if self._folder is not None and self._in_s3 != best and _score(self.path) == best:
             self._copy(self._folder)
@@ -78,22 +78,22 @@ class BestCheckpoint:
         try:
             self._copy(folder)
         except TrainerError as error:
-            # The machines have the file, and the end of the training tries again.
+            # The machines have the file, and the run tries again at its end.
             log.warning("%s", error)
 
     def _copy(self, folder: S3Folder) -> None:
-        # Copy from a second link: a better checkpoint may replace the file meanwhile. Its own link is made under the
-        # temporary name of this path, so this one needs another.
-        held = temporary_path(temporary_path(self.path))
-        link_or_copy(self.path, held)
+        # Upload from a second link: save() may replace the file meanwhile. save() uses temporary_path(self.path), so
+        # this link needs another name.
+        link = temporary_path(temporary_path(self.path))
+        link_or_copy(self.path, link)
         try:
-            score = _score(held)
+            score = _score(link)
             if score is not None and score != self._in_s3:
                 metadata = {name: repr(value) for name, value in score._asdict().items()}
-                folder.store(held, self.path.name, metadata=metadata)
+                folder.store(link, self.path.name, metadata=metadata)
                 self._in_s3 = score
         finally:
-            held.unlink(missing_ok=True)
+            link.unlink(missing_ok=True)
 
 
 def _score(path: Path) -> Score | None:

@@ -1,7 +1,7 @@
-"""Mark a training as completed: which training, and of which job.
+"""Record which training run completed last on this machine, and in which job.
 
-A rank may be killed on its way out, after the training is over. The launcher then restarts a job that has nothing left
-to do, which the marker tells; a new job with the same command trains anew.
+A rank may be killed on its way out, after training has completed. The launcher then restarts a job that has nothing
+left to do, and the marker tells it so; a new job with the same command starts a new run.
 """
 
 import json
@@ -14,7 +14,7 @@ from trainer.atomic_file import atomic_write
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompletionMarker:
-    """The last completed training; the defaults stand for none."""
+    """The last completed run; the defaults mean that there was none."""
 
     started: float = 0.0
     """When it started; see Progress.started."""
@@ -26,12 +26,12 @@ class CompletionMarker:
 
 def write_marker(path: Path, marker: CompletionMarker) -> None:
     """Write the marker, whole or not at all; TrainerError on failure."""
-    with atomic_write(path, what="mark") as file:
+    with atomic_write(path, what="completion marker") as file:
         file.write(json.dumps(asdict(marker)).encode())
 
 
 def read_marker(path: Path) -> CompletionMarker:
-    """Read the marker; one that cannot be read counts as none: at worst a training resumes needlessly."""
+    """Read the marker; one that cannot be read counts as none: at worst a run resumes needlessly."""
     try:
         return CompletionMarker(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):

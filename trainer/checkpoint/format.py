@@ -27,10 +27,10 @@ OPTIMIZER: Final = "optimizer/"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Description:
-    """The training and the position that a checkpoint belongs to."""
+    """The run and the position that a checkpoint belongs to."""
 
     settings: Mapping[str, object]
-    """Settings that a training keeps when it resumes; see TrainConfig.identity."""
+    """Settings that a run keeps when it resumes; see TrainConfig.identity."""
     progress: Progress
     validation_accuracy: float | None = None
     """Accuracy of the last whole epoch."""
@@ -38,7 +38,7 @@ class Description:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """Everything that a training needs to resume."""
+    """Everything that a run needs to resume."""
 
     description: Description
     state: State = field(repr=False)
@@ -50,7 +50,7 @@ def final_checkpoint_path(prefix: str, *, epochs: int) -> Path:
 
 
 def make_checkpoint_directory(directory: Path) -> None:
-    """Create the directory, so that a wrong path fails before the training and not after it."""
+    """Create the directory, so that a wrong path fails before training and not after it."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Decide when to save a checkpoint, and where a training resumes: the same on all ranks."""
+"""Decide when to save a checkpoint, and where a training run resumes: the same on all ranks."""
 
 import logging
 import time
@@ -13,8 +13,8 @@ from trainer.checkpoint.format import Checkpoint, Description, final_checkpoint_
 from trainer.checkpoint.resume import (
     RankReport,
     SourceProgress,
-    ignore_completed_trainings,
-    ignore_other_trainings,
+    ignore_completed_runs,
+    ignore_other_runs,
     newer_settings,
     reason_to_refuse,
 )
@@ -35,7 +35,7 @@ SINGLE_PROCESS: Final = World()
 
 
 class CheckpointPolicy(Protocol):
-    """What the training loop asks: when to save a checkpoint, and to save one."""
+    """Decides when the training loop saves a checkpoint, and saves it."""
 
     def flags(self) -> StopSaveFlags:
         """Return what this rank wants after the next step."""
@@ -45,20 +45,20 @@ class CheckpointPolicy(Protocol):
 
 
 class BestOfRank(NamedTuple):
-    """The best epoch of this training whose checkpoint a rank has."""
+    """The best epoch of this run whose checkpoint a rank has. all_gather carries floats: 1 for true, 0 for false."""
 
     is_known: float
     accuracy: float
 
 
 class StartTime(NamedTuple):
-    """Start of a training, in seconds since 1970 on rank 0's clock; identifies the training."""
+    """Start of a run, in seconds since 1970 on rank 0's clock; identifies the run."""
 
     started: float
 
 
 class CheckpointManager:
-    """One rank's part in saving and resuming."""
+    """Saves and resumes on one rank, in agreement with the managers of the other ranks."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class CheckpointManager:
         stop_requested: Callable[[], bool] = lambda: False,
         clock: Clock = time.monotonic,
     ) -> None:
-        """Look for a checkpoint; ``store`` is None on a rank whose machine another rank writes for."""
+        """Load the newest checkpoint of this machine; ``store`` is None if another rank does that and writes."""
         self._config = config
         self._shard = shard
         self._store = store
@@ -81,13 +81,13 @@ class CheckpointManager:
         self._started = 0.0
         self._best: float | None = None
         """Validation accuracy of the best epoch so far, the same on all ranks until the last epoch."""
-        self._found = None if store is None or config.resume == "never" else store.newest()
+        self._loaded = None if store is None or config.resume == "never" else store.load_newest()
 
     def resume(self, backend: Backend) -> Progress | None:
-        """Bring all ranks to the newest checkpoint of any rank, or to the start of a new training.
+        """Bring all ranks to the newest checkpoint of any rank, or to the start of a new run.
 
-        None when the training was over before the launcher restarted its job. Also find out which ranks share rank 0's
-        directory, so that it writes for them.
+        Return None when training had completed before the launcher restarted the job. Also find out which ranks share
+        rank 0's directory, so that it writes for them.
         """
         prefix = self._store.prefix if self._store else None
         elsewhere = is_in_another_directory(backend, prefix, shard=self._shard)
@@ -95,36 +95,37 @@ class CheckpointManager:
         return self.resume_from_newest(backend, elsewhere=elsewhere, shared=shared)
 
     def resume_from_newest(self, backend: Backend, *, elsewhere: bool = False, shared: bool = False) -> Progress | None:
-        """Load the newest checkpoint of any rank; None when the training was over.
+        """Load the newest checkpoint of any rank; None when training had completed.
 
         ``elsewhere``: this rank's directory differs from rank 0's; ``shared``: it is the very same one.
         """
         if shared:
-            self._store = self._found = None
+            self._store = self._loaded = None
         begin = self._agree_on_position(backend, elsewhere)
-        self._found = None
+        self._loaded = None
         if begin is None:
             return None
         self._started = begin.started
         if begin.epoch or begin.samples:
             if self._store is not None:
-                self._store.find_best()
+                self._store.read_best_score_from_s3()
             best = max(self._gather_bests(backend))
             self._best = best.accuracy if best.is_known else None
         return begin
 
     def _agree_on_position(self, backend: Backend, elsewhere: bool) -> Progress | None:
-        own = self._found.description.progress if self._found else Progress()
+        own = self._loaded.description.progress if self._loaded else Progress()
         marker = CompletionMarker() if self._store is None else self._store.marker()
+        self._disown_marker_of_earlier_job(marker)
         report = RankReport(*own.position, marker.started, self._is_of_this_job(marker), elsewhere)
         all_reports = all_gather(backend, report, shard=self._shard)
-        reports = ignore_other_trainings(all_reports)
+        reports = ignore_other_runs(all_reports)
         self._started = max(report.completed if report.completed_in_this_job else 0.0 for report in reports)
         if self._started and self._has_final_checkpoint(backend):
-            if self._shard.index == 0:
-                log.info("the training was over before its job was started again, nothing is left to do")
+            if self._shard.is_first:
+                log.info("training had completed before its job was restarted, nothing is left to do")
             return None
-        reports = ignore_completed_trainings(reports)
+        reports = ignore_completed_runs(reports)
         positions = [report.position for report in reports]
         source = positions.index(max(positions))
         if not any(positions[source]):
@@ -136,28 +137,28 @@ class CheckpointManager:
     def _start_new_training(self, backend: Backend, *, after: float) -> Progress:
         if self._store is not None:
             self._store.delete_all()
-        # Start later than the last completed training, also by the clock of another machine.
+        # Start later than the last completed run, also by the clock of another machine.
         [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), shard=self._shard)
         backend.restore(None, source=0)
         return Progress(started=first.started)
 
     def _restore(self, backend: Backend, source: int) -> Progress:
-        """Load the checkpoint of the rank ``source`` on all ranks; UsageError when it belongs to another training."""
-        found = self._found if source == self._shard.index else None
-        own = found.description.progress if found else Progress()
-        reason = reason_to_refuse(found.description, self._config) if found else None
+        """Load the checkpoint of the rank ``source`` on all ranks; UsageError when it belongs to another run."""
+        loaded = self._loaded if source == self._shard.index else None
+        own = loaded.description.progress if loaded else Progress()
+        reason = reason_to_refuse(loaded.description, self._config) if loaded else None
         row = SourceProgress(*own.position, own.loss_sum, own.correct, is_refused=reason is not None)
         chosen = all_gather(backend, row, shard=self._shard)[source]
         if chosen.is_refused:
-            # All ranks raise the same line, whichever of them the launcher repeats.
+            # Raise the same message on all ranks: the launcher repeats that of any rank.
             raise UsageError(backend.broadcast_object(reason, source=source))
-        backend.restore(found.state if found else None, source=source)
+        backend.restore(loaded.state if loaded else None, source=source)
         progress = chosen.progress
-        if found and (new := newer_settings(found.description, self._config)):
+        if loaded and (new := newer_settings(loaded.description, self._config)):
             log.warning("the checkpoint predates %s; using the current values", ", ".join(new))
-        if self._shard.index == 0:
+        if self._shard.is_first:
             log.info(
-                "going on at epoch %d sample %d, from the checkpoint of rank %d; to start over, pass --resume never",
+                "resuming at epoch %d sample %d, from the checkpoint of rank %d; to start over, pass --resume never",
                 progress.epoch,
                 progress.samples,
                 source,
@@ -165,22 +166,22 @@ class CheckpointManager:
         return progress
 
     def _refuse_other_directory(self, backend: Backend, source: int) -> NoReturn:
-        """Raise UsageError: only a person can tell whether that training is another, or what a lost disk left."""
+        """Raise UsageError: only a person can tell whether it is another run, or this one whose first disk was lost."""
         own = "" if self._store is None else checkpoint_directory(self._store.prefix)
         directory = backend.broadcast_object(own, source=source)
         raise UsageError(
-            f"rank {source} has the checkpoint of an interrupted training in {directory}, which is not rank 0's "
-            "directory, where there is none: to resume, run it where both are the same; to start over, "
+            f"rank {source} has the checkpoint of an interrupted run in {directory}, which is not rank 0's "
+            "directory, and rank 0 has none: to resume, start it where both directories are the same; to start over, "
             "pass --resume never; to keep both, pass another --model-prefix"
         )
 
     def flags(self) -> StopSaveFlags:
         """Return what this rank wants after the next step."""
-        is_due = self._shard.index == 0 and self._clock() - self._saved_at >= self._config.checkpoint_seconds
+        is_due = self._shard.is_first and self._clock() - self._saved_at >= self._config.checkpoint_seconds
         return StopSaveFlags(save=is_due, stop=self._stop_requested())
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
-        """Save a checkpoint of this position; ``validation_accuracy`` is given at the end of an epoch."""
+        """Save a checkpoint of this position; pass ``validation_accuracy`` at the end of an epoch."""
         self._saved_at = self._clock()
         [writing] = backend.all_reduce([self._store is not None and self._store.is_writing])
         if writing:
@@ -201,12 +202,12 @@ class CheckpointManager:
             description = self._describe(progress, validation_accuracy)
             save_checkpoint(path, Checkpoint(description=description, state=backend.state()))
         except TrainerError as error:
-            raise TrainerError(f"{error}; the same command goes on from the checkpoint before") from error
+            raise TrainerError(f"{error}; rerun the same command to resume from the previous checkpoint") from error
         self._store.wait()
         if self._is_best(validation_accuracy):
             self._store.save_best(path)
         best = validation_accuracy if self._best is None else self._best
-        return self._store.publish(path, best=Score(self._started, best))
+        return self._store.upload_final(path, best=Score(self._started, best))
 
     def agree_on_end(self, backend: Backend) -> None:
         """Return once rank 0 has written the final checkpoint; warn on rank 0 when another machine has the best."""
@@ -216,7 +217,7 @@ class CheckpointManager:
             own = "" if self._store is None else str(self._store.best_path)
             path = backend.broadcast_object(own, source=holder)
             accuracy = bests[holder].accuracy
-            if self._shard.index == 0 and accuracy == self._best:
+            if self._shard.is_first and accuracy == self._best:
                 log.warning(
                     "the network of the best epoch, Validation-accuracy=%.6f, is not here but on rank %d's machine: %s",
                     accuracy,
@@ -238,29 +239,32 @@ class CheckpointManager:
         return CompletionMarker(started=started, job=self._world.job, settings=settings)
 
     def _is_of_this_job(self, marker: CompletionMarker) -> bool:
-        """Return whether this very training was over before the launcher restarted its job."""
-        if self._store is None or not self._world.job or marker != self._make_marker(marker.started):
-            return False
-        if not self._world.restarts:
-            # The marker of an earlier job with the same name: restarts of this job must not take it for theirs.
+        """Return whether this job completed the marker's run before the launcher restarted it."""
+        return self._names_this_job(marker) and self._world.restarts > 0
+
+    def _disown_marker_of_earlier_job(self, marker: CompletionMarker) -> None:
+        """On a job's first attempt, remove its name from an earlier job's marker, which its restarts would match."""
+        if self._store is not None and self._names_this_job(marker) and not self._world.restarts:
             self._store.set_marker(replace(marker, job=""))
-        return self._world.restarts > 0
+
+    def _names_this_job(self, marker: CompletionMarker) -> bool:
+        return bool(self._world.job) and marker == self._make_marker(marker.started)
 
     def _has_final_checkpoint(self, backend: Backend) -> bool:
         """Return whether any rank has the final checkpoint; with S3 a marker is only set when it is there."""
         here = self._config.s3_folder is not None
         if self._store is not None and not here:
             path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
-            here = self._store.holds(path, of_training=self._started)
+            here = self._store.holds(path, training_started=self._started)
         [ranks] = backend.all_reduce([here])
         return ranks > 0
 
     def _gather_bests(self, backend: Backend) -> list[BestOfRank]:
-        best = None if self._store is None else self._store.best(of_training=self._started)
+        best = None if self._store is None else self._store.best_accuracy(training_started=self._started)
         return all_gather(backend, BestOfRank(best is not None, best or 0.0), shard=self._shard)
 
     def _is_best(self, accuracy: float) -> bool:
-        """Return whether no earlier epoch of this training was as good, and remember the best."""
+        """Return whether no earlier epoch of this run was as good, and remember the best."""
         is_best = self._best is None or accuracy > self._best
         if is_best:
             self._best = accuracy

@@ -1,7 +1,7 @@
-"""Lock a checkpoint prefix for one training on a machine: two would replace each other's checkpoints.
+"""Lock a checkpoint prefix for one training run on a machine: two would replace each other's checkpoints.
 
 The lock file names its holder, and the kernel releases it with the process, however that ends (flock(2)). Machines that
-share a directory lock it each for themselves: they keep the checkpoints of the same training.
+share a directory each take a lock of their own, because they store checkpoints of the same run.
 """
 
 import fcntl
@@ -20,9 +20,9 @@ RETRIES: Final = 40
 
 
 def lock_prefix(prefix: str, *, training: str) -> int | None:
-    """Return a descriptor that holds the lock for this training while it is open; None when nothing can be locked.
+    """Lock the prefix for this run; return a descriptor that holds the lock while it is open, or None without a file.
 
-    Several processes of one training may hold it. Raises UsageError when another training does.
+    Several processes of one run may hold it. Raises UsageError when another run does.
     """
     base = Path(prefix).expanduser()
     try:
@@ -36,14 +36,12 @@ def lock_prefix(prefix: str, *, training: str) -> int | None:
         return file
     if holder != training:
         os.close(file)
-        raise UsageError(
-            f"--model-prefix must be no other training's that runs on {os.uname().nodename}, got {prefix} of {holder}"
-        )
+        raise UsageError(f"--model-prefix {prefix} is in use on {os.uname().nodename} by {holder}")
     return file
 
 
 def training_name(job: str, environment: Mapping[str, str]) -> str:
-    """Name the training that this process is part of: by its job, or by the address where its ranks meet."""
+    """Name the run that this process is part of: by its job, or by the address where its ranks meet."""
     place = [environment[name] for name in RENDEZVOUS_VARIABLES if environment.get(name)]
     if job:
         return f"job {job}"
@@ -51,7 +49,7 @@ def training_name(job: str, environment: Mapping[str, str]) -> str:
 
 
 def _take(file: int, training: str) -> str:
-    """Take the lock if it is free; return the training that holds it."""
+    """Take the lock if it is free; return the run that holds it."""
     for _ in range(RETRIES):
         if _flock(file, fcntl.LOCK_EX):
             os.ftruncate(file, 0)
@@ -59,7 +57,7 @@ def _take(file: int, training: str) -> str:
         if _flock(file, fcntl.LOCK_SH):
             return os.pread(file, 1000, 0).decode(errors="replace")
         time.sleep(RETRY_S)
-    return "another training"
+    return "another run"
 
 
 def _flock(file: int, kind: int) -> bool:

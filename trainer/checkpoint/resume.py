@@ -10,18 +10,18 @@ from trainer.progress import Progress
 
 
 class RankReport(NamedTuple):
-    """What one rank found in its checkpoint directory."""
+    """What one rank found in its checkpoint directory. all_gather carries floats: 1 for true, 0 for false."""
 
     started: float = 0.0
-    """Start time of the training whose newest checkpoint this rank holds; 0 if it has none."""
+    """Start time of the run whose newest checkpoint this rank holds; 0 if it has none."""
     epoch: float = 0.0
     samples: float = 0.0
     completed: float = 0.0
-    """Start time of the last training that it saw complete; 0 if there was none."""
+    """Start time of the last run that it saw complete; 0 if there was none."""
     completed_in_this_job: float = 0.0
-    """Whether that was this very training, before the launcher restarted its job."""
+    """1 if this job completed it before the launcher restarted the job."""
     in_another_directory: float = 0.0
-    """Whether its directory differs from rank 0's."""
+    """1 if its directory differs from rank 0's."""
 
     @property
     def position(self) -> tuple[float, float, float]:
@@ -30,7 +30,7 @@ class RankReport(NamedTuple):
 
 
 class SourceProgress(NamedTuple):
-    """Progress of the chosen checkpoint, and whether it belongs to a training with other settings."""
+    """Progress of the chosen checkpoint; ``is_refused`` is 1 if it belongs to a run with other settings."""
 
     started: float = 0.0
     epoch: float = 0.0
@@ -51,8 +51,8 @@ class SourceProgress(NamedTuple):
         )
 
 
-def ignore_other_trainings(reports: Sequence[RankReport]) -> list[RankReport]:
-    """Drop reports about other trainings from other directories, if rank 0 has a training to resume."""
+def ignore_other_runs(reports: Sequence[RankReport]) -> list[RankReport]:
+    """Drop reports about other runs from other directories, if rank 0 has a run to resume."""
     first = reports[0].started
     kept = []
     for report in reports:
@@ -65,11 +65,11 @@ def ignore_other_trainings(reports: Sequence[RankReport]) -> list[RankReport]:
     return kept
 
 
-def ignore_completed_trainings(reports: Sequence[RankReport]) -> list[RankReport]:
-    """Drop checkpoints of trainings that some rank saw complete: a machine that was cut off still has its own.
+def ignore_completed_runs(reports: Sequence[RankReport]) -> list[RankReport]:
+    """Drop checkpoints of runs that some rank saw complete: a machine that was cut off still has its own.
 
-    A training that completed in this very job counts as not completed: its final checkpoint was lost with a machine, so
-    resume from what is left.
+    A run that completed in this job counts as not completed: its final checkpoint was lost with a machine, so resume
+    from what is left.
     """
     completed = max(0.0 if report.completed_in_this_job else report.completed for report in reports)
     return [
@@ -85,18 +85,18 @@ def newer_settings(description: Description, config: TrainConfig) -> list[str]:
 
 
 def reason_to_refuse(description: Description, config: TrainConfig) -> str | None:
-    """Return why this training cannot resume from a checkpoint: it has other settings, or no epochs left."""
+    """Return why this run cannot resume from a checkpoint: it has other settings, or no epochs left."""
     for name, value in config.identity.items():
         previous = description.settings.get(name, value)
         if previous != value:
             return (
-                f"the interrupted training of {config.checkpoint_prefix} "
+                f"the interrupted run of {config.checkpoint_prefix} "
                 f"had {option_name(name)} {format_value(previous)}, got {format_value(value)}: "
                 "to start over, pass --resume never; to keep both, pass another --model-prefix"
             )
     if description.progress.epoch >= config.num_epochs:
         return (
-            f"--num-epochs must be more than the {description.progress.epoch} that the interrupted training of "
+            f"--num-epochs must be more than the {description.progress.epoch} that the interrupted run of "
             f"{config.checkpoint_prefix} has done, got {config.num_epochs}; to start over, pass --resume never"
         )
     return None

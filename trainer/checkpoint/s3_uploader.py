@@ -1,4 +1,7 @@
-"""Copy a training's newest checkpoint to S3, for when none of its machines is left."""
+"""Copy a training run's newest and final checkpoint to S3, for when none of its machines is left.
+
+BestCheckpoint (best.py) uploads the best one itself: at other times, and with its score in the metadata.
+"""
 
 import logging
 import time
@@ -14,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class S3Checkpoints:
-    """Uploads one file at a time in a thread, and downloads the newest; the training waits only at its end."""
+    """Uploads one file at a time in a thread, and downloads the newest; training waits for uploads only at its end."""
 
     def __init__(self, folder: S3Folder, *, every_s: float, clock: Clock = time.monotonic) -> None:
         self.folder = folder
@@ -26,16 +29,17 @@ class S3Checkpoints:
         self._uploading: Future[None] | None = None
 
     def download_newer(self, prefix: str, *, than: str, into: Path) -> None:
-        """Fetch the newest copy, by name, if it is newer than this name; TrainerError when S3 does not answer.
+        """Download the newest copy, by name, if it is newer than this name.
 
-        Not a warning: a training that started anew would delete what it could have resumed from.
+        Raises TrainerError when S3 does not answer. It does not only warn: the run would start over and delete the
+        checkpoint that it could have resumed from.
         """
         newest = max(self.folder.names(prefix), default="")
         self._uploaded = newest or None
         if newest > than:
             self.folder.fetch(newest, into / newest)
 
-    def offer(self, path: Path) -> None:
+    def upload_if_due(self, path: Path) -> None:
         """Upload the file, unless the last upload was recent or is still under way."""
         busy = self._uploading is not None and not self._uploading.done()
         if not busy and self._clock() - self._uploaded_at >= self._every_s:
@@ -46,18 +50,18 @@ class S3Checkpoints:
         self.wait()
         self._uploaded_at = self._clock()
         # Upload from a second link: newer checkpoints replace the file meanwhile.
-        held = temporary_path(path)
-        link_or_copy(path, held)
-        self._uploading = self._thread.submit(self._store, held, path.name)
+        link = temporary_path(path)
+        link_or_copy(path, link)
+        self._uploading = self._thread.submit(self._upload_and_delete_previous, link, path.name)
 
-    def _store(self, held: Path, name: str) -> None:
+    def _upload_and_delete_previous(self, link: Path, name: str) -> None:
         try:
-            self.folder.store(held, name)
+            self.folder.store(link, name)
             previous, self._uploaded = self._uploaded, name
             if previous is not None and previous != name:
                 self.folder.remove(previous)
         finally:
-            held.unlink(missing_ok=True)
+            link.unlink(missing_ok=True)
 
     def flush(self, path: Path | None) -> None:
         """Return when this file, the last one, is in S3."""
@@ -75,7 +79,7 @@ class S3Checkpoints:
                 log.warning("%s", error)
             self._uploading = None
 
-    def publish(self, path: Path) -> str:
+    def upload_final(self, path: Path) -> str:
         """Upload the final checkpoint and return where it is; TrainerError on failure."""
         self.wait()
         self.folder.store(path, path.name)

@@ -19,12 +19,12 @@ from trainer.distributed.all_gather import all_gather
 
 log = logging.getLogger(__name__)
 
-NAMED: Final = 5
-"""List at most this many ranks in one line."""
+MAX_LISTED: Final = 5
+"""Most ranks that one line lists."""
 
 
 class DirectoryReport(NamedTuple):
-    """What each rank tells the others of its checkpoint directory."""
+    """One rank's report on its checkpoint directory."""
 
     differs_from_first: float
     """1 if it is not rank 0's directory, else 0."""
@@ -48,27 +48,29 @@ def is_in_another_directory(backend: Backend, prefix: str | None, *, shard: Shar
     differs = bool(own) and own != first
     reports = all_gather(backend, DirectoryReport(differs), shard=shard)
     others = [str(rank) for rank, report in enumerate(reports) if report.differs_from_first]
-    if others and not shard.index:
-        named = ", ".join(others[:NAMED]) + (f" and {len(others) - NAMED} more" if len(others) > NAMED else "")
+    if others and shard.is_first:
+        listed = ", ".join(others[:MAX_LISTED])
+        if len(others) > MAX_LISTED:
+            listed += f" and {len(others) - MAX_LISTED} more"
         log.warning(
-            "checkpoints of rank %s are not in rank 0's directory %s, as their nodes run elsewhere; "
-            "an absolute --model-prefix, or the same directory on every node (launch --sync-dst-dir), is one for all",
-            named,
+            "checkpoints of rank %s are not in rank 0's directory %s, because their working directory differs; "
+            "use an absolute --model-prefix, or the same directory on every node (launch --sync-dst-dir)",
+            listed,
             first,
         )
     return differs
 
 
 def is_shared_with_rank_0(backend: Backend, prefix: str | None, *, shard: Shard) -> bool:
-    """Return whether this rank, other than rank 0, has the very directory of rank 0.
+    """Return whether this rank shares rank 0's checkpoint directory; False on rank 0 itself.
 
-    Rank 0 creates a file there that no other directory has, and all look for it. A rank that does not see it, as
-    through a cache of a network file system, writes its own checkpoints: not wrong, only more. ``prefix`` is None on a
-    rank whose machine another rank writes for. All ranks call it together.
+    Rank 0 creates a file with a random name there, and every other rank looks for it. A rank that misses it, because
+    its network file system caches the directory, writes checkpoints of its own: harmless, but redundant. ``prefix`` is
+    None on a rank whose machine another rank writes for. All ranks must call it together.
     """
-    with _probe_file(prefix) if prefix and not shard.index else contextlib.nullcontext("") as own:
+    with _probe_file(prefix) if prefix and shard.is_first else contextlib.nullcontext("") as own:
         name = backend.broadcast_object(own, source=0)
-        found = prefix is not None and shard.index > 0 and _exists(_directory(prefix) / name)
+        found = prefix is not None and not shard.is_first and _exists(_directory(prefix) / name)
         # Barrier: delete the file after every rank has looked for it.
         backend.all_reduce([0])
     return found
@@ -76,7 +78,7 @@ def is_shared_with_rank_0(backend: Backend, prefix: str | None, *, shard: Shard)
 
 @contextlib.contextmanager
 def _probe_file(prefix: str) -> Iterator[str]:
-    """Create a file while the block lasts, and yield its name; nobody finds it where it cannot be written."""
+    """Create a file for the duration of the block and yield its name, even if the file cannot be written."""
     path = temporary_path(_directory(prefix) / f"{Path(prefix).name}-{secrets.token_hex(8)}")
     try:
         with contextlib.suppress(OSError):

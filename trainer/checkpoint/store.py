@@ -1,9 +1,9 @@
-"""Store the checkpoints of one process: those that an interrupted training resumes from, and the best.
+"""Store the checkpoints of one process: those that an interrupted training run resumes from, and the best.
 
-Every machine keeps its own, so that a training survives the loss of any machine and needs no shared disk; where
-machines share the directory, rank 0 alone writes (shared_dir). A thread copies and writes them while the training goes
-on. When the training ends all but the best are deleted; a completion marker then tells the other ranks that a
-checkpoint on a machine that was cut off is out of date. One machine can also keep its newest in S3 (s3_uploader).
+Every machine stores the checkpoints, so that a run survives the loss of any machine and needs no shared disk; where
+machines share the directory, only rank 0 writes (shared_dir). A thread copies and writes them while training continues.
+A run that ends deletes all but the best; a completion marker then tells the other ranks that a checkpoint on a machine
+that was cut off is out of date. One machine can also copy its newest checkpoint to S3 (s3_uploader).
 """
 
 import contextlib
@@ -42,7 +42,7 @@ WARN_S: Final = 5.0
 """Wait this long for a slow disk before warning about it."""
 
 
-def open_store(config: TrainConfig, world: World) -> "CheckpointStore | None":
+def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore | None":
     """Open this rank's store. None when the first process of its machine writes for it: all train one model."""
     if world.local_rank and config.distributed:
         return None
@@ -52,11 +52,11 @@ def open_store(config: TrainConfig, world: World) -> "CheckpointStore | None":
         prefix = f"{prefix}-rank{world.rank}"
     # Held until the process ends.
     lock_prefix(prefix, training=training_name(world.job, os.environ))
-    uploader = None
+    s3_checkpoints = None
     # All machines keep the same checkpoints, so one copy in S3 is enough.
     if config.s3_folder is not None and (world.rank == 0 or not config.distributed):
-        uploader = S3Checkpoints(S3Folder(config.s3_folder), every_s=config.checkpoint_seconds)
-    return CheckpointStore(prefix, uploader=uploader)
+        s3_checkpoints = S3Checkpoints(S3Folder(config.s3_folder), every_s=config.checkpoint_seconds)
+    return CheckpointStore(prefix, s3_checkpoints=s3_checkpoints)
 
 
 @contextlib.contextmanager
@@ -78,24 +78,27 @@ class CheckpointStore:
     ``PREFIX-resume-STARTED-EPOCH-SAMPLES.npz``, ``PREFIX-best.npz`` and ``.PREFIX-finished``.
     """
 
-    def __init__(self, prefix: str, *, uploader: S3Checkpoints | None = None) -> None:
+    def __init__(self, prefix: str, *, s3_checkpoints: S3Checkpoints | None = None) -> None:
         self.prefix = prefix
         self._directory = Path(prefix).expanduser().parent
         self._name_prefix = f"{Path(prefix).name}-resume-"
         best = self._directory / f"{Path(prefix).name}-best.npz"
-        self._best = BestCheckpoint(best, folder=uploader.folder if uploader else None)
+        self._best = BestCheckpoint(best, folder=s3_checkpoints.folder if s3_checkpoints else None)
         self._marker = self._directory / f".{Path(prefix).name}-finished"
-        self._uploader = uploader
+        self._s3_checkpoints = s3_checkpoints
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
         with _warn_on_failure():
             remove_temporaries(self._directory, f"{Path(prefix).name}-")
 
-    def newest(self) -> Checkpoint | None:
-        """Return the newest readable checkpoint; TrainerError when S3, which may hold it, does not answer."""
-        if self._uploader is not None:
+    def load_newest(self) -> Checkpoint | None:
+        """Load the newest readable checkpoint; download it first if S3 has a newer one.
+
+        Raises TrainerError when S3 does not answer.
+        """
+        if self._s3_checkpoints is not None:
             own = max((path.name for path in self._paths()), default="")
-            self._uploader.download_newer(self._name_prefix, than=own, into=self._directory)
+            self._s3_checkpoints.download_newer(self._name_prefix, than=own, into=self._directory)
         for path in sorted(self._paths(), reverse=True):
             with _warn_on_failure():
                 return load_checkpoint(path)
@@ -106,18 +109,18 @@ class CheckpointStore:
         """Return the path of the best checkpoint so far."""
         return self._best.path
 
-    def find_best(self) -> None:
-        """Look up the best checkpoint in S3; TrainerError when S3 does not answer."""
-        self._best.look_up_in_s3()
+    def read_best_score_from_s3(self) -> None:
+        """Read the score of the best checkpoint in S3; TrainerError when S3 does not answer."""
+        self._best.read_score_from_s3()
 
-    def best(self, *, of_training: float) -> float | None:
-        """Return the best validation accuracy of the training that started then, if its checkpoint is stored."""
-        return self._best.accuracy(of_training=of_training)
+    def best_accuracy(self, *, training_started: float) -> float | None:
+        """Return the best validation accuracy of the run that started then, if its checkpoint is stored."""
+        return self._best.accuracy(training_started=training_started)
 
     def save(self, take: Callable[[], Checkpoint], *, is_best: bool = False) -> None:
         """Write the checkpoint that ``take`` returns, in another thread; wait for the previous one first.
 
-        A failure is a warning: the training goes on, and the previous checkpoints stay.
+        A failure is a warning: training continues, and the previous checkpoints stay.
         """
         self.wait()
         self._writing = self._writer.submit(self._write, take, is_best)
@@ -129,7 +132,7 @@ class CheckpointStore:
 
     def save_best(self, path: Path) -> None:
         """Make the checkpoint in this file the best. A failure is a warning: the previous best stays."""
-        with _warn_on_failure("the best before stays"):
+        with _warn_on_failure("the previous best stays"):
             self._best.save(path)
 
     def wait(self) -> None:
@@ -138,63 +141,72 @@ class CheckpointStore:
         if writing is None:
             return
         if not wait_for([writing], WARN_S).done:
-            log.warning("waiting for the checkpoint before, %s is slow: at most %.0f s", self._directory, WRITE_S)
+            directory = self._directory.absolute()
+            log.warning(
+                "still writing the previous checkpoint to %s (slow disk); waiting up to %.0f s", directory, WRITE_S
+            )
             if not wait_for([writing], WRITE_S - WARN_S).done:
-                raise TrainerError(f"a checkpoint could not be written to {self._directory} within {WRITE_S:.0f} s")
+                raise TrainerError(f"a checkpoint could not be written to {directory} within {WRITE_S:.0f} s")
         writing.result()
 
     def flush(self) -> None:
-        """Return when the last checkpoint is written and copied to S3: this training resumes another time."""
+        """Return when the last checkpoint is written and copied to S3, for a run that will resume later."""
         self.wait()
-        if self._uploader is not None:
-            self._uploader.flush(max(self._paths(), default=None))
+        if self._s3_checkpoints is not None:
+            self._s3_checkpoints.flush(max(self._paths(), default=None))
         self._best.wait()
 
-    def publish(self, path: Path, *, best: Score) -> str:
-        """Copy the final and the best checkpoint to S3, if asked for; return where the final one is."""
-        if self._uploader is None:
+    def wait_for_uploads(self) -> None:
+        """Return when no upload to S3 is under way."""
+        if self._s3_checkpoints is not None:
+            self._s3_checkpoints.wait()
+        self._best.wait()
+
+    def upload_final(self, path: Path, *, best: Score) -> str:
+        """Upload the final and the best checkpoint if --model-prefix is in S3; return where the final one is."""
+        if self._s3_checkpoints is None:
             return str(path)
-        self._best.publish(best)
-        return self._uploader.publish(path)
+        self._best.upload_if_missing(best)
+        return self._s3_checkpoints.upload_final(path)
 
     def marker(self) -> CompletionMarker:
-        """Return the marker of the last completed training."""
+        """Return the marker of the last completed run."""
         return read_marker(self._marker)
 
     def set_marker(self, marker: CompletionMarker) -> None:
-        """Mark a training as completed."""
+        """Mark a run as completed."""
         with _warn_on_failure():
             write_marker(self._marker, marker)
 
-    def holds(self, path: Path, *, of_training: float) -> bool:
-        """Return whether this file is a checkpoint of the training that started then."""
+    def holds(self, path: Path, *, training_started: float) -> bool:
+        """Return whether this file is a checkpoint of the run that started then."""
         if path.exists():
             with _warn_on_failure():
-                return load_description(path).progress.started == of_training
+                return load_description(path).progress.started == training_started
         return False
 
     def delete_all(self) -> None:
-        """Delete all checkpoints but the best: the training is over, or starts anew."""
+        """Delete all checkpoints but the best, because the run has completed or a new one starts."""
         self.wait()
         for path in self._paths():
             path.unlink(missing_ok=True)
-        if self._uploader is not None:
+        if self._s3_checkpoints is not None:
             with _warn_on_failure():
-                self._uploader.delete_all(self._name_prefix)
+                self._s3_checkpoints.delete_all(self._name_prefix)
 
     def _write(self, take: Callable[[], Checkpoint], is_best: bool) -> None:
         checkpoint = take()
-        path = self._directory / f"{self._name_prefix}{_format_place(checkpoint.description.progress)}.npz"
-        with _warn_on_failure("the training goes on without it"):
+        path = self._directory / f"{self._name_prefix}{_format_position(checkpoint.description.progress)}.npz"
+        with _warn_on_failure("training continues without it"):
             save_checkpoint(path, checkpoint)
             if is_best:
                 self.save_best(path)
-            # By time, not by name: with a wrong clock an older training may have a later name.
+            # By time, not by name: with a wrong clock an older run may have a later name.
             others = sorted((other for other in self._paths() if other != path), key=_modified)
             for old in others[: 1 - KEPT]:
                 old.unlink(missing_ok=True)
-            if self._uploader is not None:
-                self._uploader.offer(path)
+            if self._s3_checkpoints is not None:
+                self._s3_checkpoints.upload_if_due(path)
 
     def _paths(self) -> Iterator[Path]:
         return (path for path in self._directory.glob("*.npz") if path.name.startswith(self._name_prefix))
@@ -209,8 +221,8 @@ def _warn_on_failure(consequence: str = "") -> Iterator[None]:
         log.warning("%s", f"{error}; {consequence}" if consequence else error)
 
 
-def _format_place(progress: Progress) -> str:
-    """Return a name that sorts as the place does."""
+def _format_position(progress: Progress) -> str:
+    """Return a name that sorts as the position does."""
     return f"{progress.started:017.6f}-{progress.epoch:04d}-{progress.samples:09d}"
 
 

@@ -1,1 +1,1 @@
-"""Read and check the command line: options (parser), one training's settings (settings), learning rate (schedule)."""
+"""Read and check the command line: options (parser), one run's settings (settings), learning rate (schedule)."""

@@ -20,14 +20,20 @@ COMPILE_LEVELS: Final = ("0", "1", "graphs")
 """How much torch.compile does: nothing, a network's operations, their launches too (CUDA graphs)."""
 COMPILE_CHOICES: Final = (*COMPILE_LEVELS, "auto")
 FAST_CHOICES: Final = ("off", "auto")
+REDUCTIONS: Final = ("auto", "ddp", "buckets", "ring")
+AUGMENTATIONS: Final = ("auto", "none", "standard")
+LR_SCHEDULES: Final = ("step", "cosine")
 LAST_BATCHES: Final = ("drop", "keep")
 TORCH_ONLY_SETTINGS: Final = (
     *("sync_bn", "dtype", "gradient_accumulation", "gc_type", "compile", "fast", "deterministic", "profile_steps"),
+    "reduction",
+    "label_smoothing",
 )
 """Settings that only --engine torch supports."""
 OPTIONS: Final[Mapping[str, str]] = {
     "batch_size_per_machine": "--batch-size",
     "data_type": "--dtype",
+    "augmented": "--augment",
     "input_shape": "--image-shape",
 }
 """Options of settings that have another name."""
@@ -39,7 +45,7 @@ def option_name(name: str) -> str:
 
 
 def format_value(value: object) -> str:
-    """Return a setting's value as a user writes it; ``none`` when it is not given."""
+    """Return a setting's value as a user writes it; ``none`` for None."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -59,6 +65,6 @@ def check_kv_store(name: str, *, engine: str) -> None:
     if name not in KV_STORES_OF[engine]:
         others = " or ".join(f"--engine {other}" for other in ENGINES if name in KV_STORES_OF[other])
         raise UsageError(
-            f"--kv-store {name} is not of --engine {engine}, which has {', '.join(KV_STORES_OF[engine])}; "
-            f"it takes {others}"
+            f"--kv-store {name} is not supported by --engine {engine}, "
+            f"which supports {', '.join(KV_STORES_OF[engine])}; use it with {others}"
         )

@@ -42,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _build_parser() -> _Parser:
-    # TrainConfig has the defaults: an option that is not given is not in the result.
+    # TrainConfig has the defaults: the result holds only the options on the command line.
     parser = _Parser(
         prog="trainer",
         description="Train a network on this machine, or under `launch` on the whole cluster.",
@@ -71,9 +71,9 @@ def _build_parser() -> _Parser:
         dest="batch_size_per_machine",
         type=_number(int, COUNT),
         metavar="N",
-        help=f"samples of one step on each machine (default {default.batch_size_per_machine})",
+        help=f"samples per step on each machine (default {default.batch_size_per_machine})",
     )
-    add("--num-epochs", type=_number(int, COUNT), metavar="N", help=f"(default {default.num_epochs})")
+    add("--num-epochs", type=_number(int, COUNT), metavar="N", help=f"number of epochs (default {default.num_epochs})")
     _add_rate_options(parser)
     add("--mom", type=_number(float, "a number of at least 0 and below 1"), help=f"momentum (default {default.mom})")
     add("--wd", type=_number(float, "a number of at least 0"), help=f"weight decay (default {default.wd})")
@@ -81,26 +81,32 @@ def _build_parser() -> _Parser:
     add(
         "--last-batch",
         metavar="drop|keep",
-        help=f"an epoch's last batch where it is smaller than the others (default {default.last_batch})",
+        help=f"drop or keep an epoch's last batch if it is smaller than the others (default {default.last_batch})",
+    )
+    add(
+        "--label-smoothing",
+        type=_number(float, "a number of at least 0 and below 1"),
+        metavar="E",
+        help=f"fraction of a label that is spread over all classes (default {default.label_smoothing:g})",
     )
     add("--engine", help=f"one of {', '.join(ENGINES)} (default {default.engine})")
     stores = "; ".join(f"{engine}: {', '.join(names)}" for engine, names in KV_STORES_OF.items())
     add(
         "--kv-store",
-        help=f"of {stores} (default dist_sync for several processes, device for one; device and local do not "
-        "communicate: each process trains a network of its own; dist_async: checkpoints at epochs' ends alone, none at "
-        "SIGTERM)",
+        help=f"one of {stores} (default dist_sync for several processes, device for one). device and local do not "
+        "communicate: each process trains a network of its own. dist_async saves checkpoints only at the end of an "
+        "epoch, and none at SIGTERM",
     )
     add(
         "--sync-bn",
         action="store_true",
-        help="BatchNorm over the samples of all ranks (default: each rank normalises by its own)",
+        help="BatchNorm over the samples of all ranks (default: each rank normalises by its own samples)",
     )
     _add_speed_options(parser)
     add(
         "--seed",
         type=_number(int, f"a whole number of at least 0 and below {2**32}"),
-        help=f"of weights and sample order (default {default.seed})",
+        help=f"random seed for weights and sample order (default {default.seed})",
     )
     add(
         "--model-prefix",
@@ -108,28 +114,33 @@ def _build_parser() -> _Parser:
         help="beginning of the checkpoints' paths, s3://BUCKET/FOLDER/NAME for copies in S3 "
         f"(default {default.checkpoint_prefix})",
     )
-    add("--resume", help=f"auto: go on where an interrupted training stopped; never (default {default.resume})")
+    add(
+        "--resume",
+        metavar="auto|never",
+        help=f"auto: continue where an interrupted run stopped; never: start over (default {default.resume})",
+    )
     add(
         "--checkpoint-seconds",
         type=_number(float, "a number above 0"),
         metavar="S",
-        help=f"between checkpoints within an epoch, which ends with one too (default {default.checkpoint_seconds:g})",
+        help="seconds between checkpoints; one is also saved at the end of each epoch "
+        f"(default {default.checkpoint_seconds:g})",
     )
     add(
         "--disp-batches",
         type=_number(int, COUNT),
         metavar="N",
-        help=f"batches between two lines (default {default.disp_batches})",
+        help=f"batches between two lines of progress (default {default.disp_batches})",
     )
-    add("--metrics", metavar="FILE", help="write figures as lines of JSON, on rank 0's machine")
-    add("--tensorboard", metavar="DIR", help="write figures for TensorBoard, on rank 0's machine")
+    add("--metrics", metavar="FILE", help="write metrics as lines of JSON, on rank 0's machine")
+    add("--tensorboard", metavar="DIR", help="write metrics for TensorBoard, on rank 0's machine")
     add(
         "--profile-steps",
         type=_parse_steps,
         metavar="A-B",
         help="trace these steps of this run, counted from 1, on every rank (engine torch)",
     )
-    add("--profile-dir", metavar="DIR", help=f"where the traces go (default {default.profile_dir})")
+    add("--profile-dir", metavar="DIR", help=f"directory for the traces (default {default.profile_dir})")
     _add_data_options(parser)
     return parser
 
@@ -137,20 +148,30 @@ def _build_parser() -> _Parser:
 def _add_speed_options(parser: _Parser) -> None:
     add = parser.add_argument_group("speed (engine torch)").add_argument
     default = TrainConfig()
-    add("--dtype", help=f"of what is computed, one of {', '.join(DTYPES)} (default float32, on GPUs with TF32)")
+    add("--dtype", help=f"compute data type, one of {', '.join(DTYPES)} (default float32, on GPUs with TF32)")
     add(
         "--gradient-accumulation",
         type=_number(int, COUNT),
         metavar="N",
-        help=f"batches to a step: as a batch N times as large (default {default.gradient_accumulation})",
+        help=f"batches per step: the same as a batch N times as large (default {default.gradient_accumulation})",
     )
-    add("--gc-type", help=f"gradients on the network, one of {', '.join(GC_TYPES)} (default {default.gc_type})")
-    add("--compile", help="torch.compile: 0, 1, graphs (a GPU's launches recorded too), or auto: what pays (default 0)")
+    add(
+        "--gc-type",
+        help=f"precision of gradients sent between nodes, one of {', '.join(GC_TYPES)} (default {default.gc_type})",
+    )
+    add("--compile", help="torch.compile: 0, 1, graphs (with CUDA graphs), or auto: the fastest measured (default 0)")
     add("--fast", help=f"auto: measure a few steps and pick data type, layout and compile (default {default.fast})")
+    add(
+        "--reduction",
+        help="how gradients are summed over the ranks: ddp (PyTorch's DistributedDataParallel), buckets (our own), "
+        "ring (our own, for CPUs), or auto: ddp between GPUs, buckets with --deterministic or --gc-type, ring between "
+        "CPUs (default auto)",
+    )
+
     add(
         "--deterministic",
         action="store_true",
-        help="GPUs give the same bits every time, also when a training goes on (default: whatever is quickest)",
+        help="make GPUs compute the same bits every time, also after a resume (default: the fastest algorithms)",
     )
 
 
@@ -160,25 +181,31 @@ def _add_rate_options(parser: _Parser) -> None:
     add(
         "--lr",
         type=_number(float, "a number above 0"),
-        help="(default 0.05 for a global batch of 64, growing with it; to 0.1 without a warm-up)",
+        help="learning rate (default: 0.05 at global batch 64, scaled linearly, capped at 0.1 without warm-up)",
     )
     add(
         "--lr-batch-size",
         type=_number(int, COUNT),
         metavar="N",
-        help="the global batch that --lr is for: the rate grows with the batch of all machines (default: it does not)",
+        help="the global batch size that --lr is for; the rate scales with the actual one (default: no scaling)",
     )
     add(
         "--warmup-epochs",
         type=_number(float, "a number of at least 0"),
         metavar="N",
-        help=f"until the full rate (default {default.warmup_epochs:g})",
+        help=f"warm-up length in epochs (default {default.warmup_epochs:g})",
     )
-    add("--lr-step-epochs", type=_parse_epochs, metavar="30,60", help="where the rate is reduced (default nowhere)")
+    add(
+        "--lr-step-epochs",
+        type=_parse_epochs,
+        metavar="30,60",
+        help="epochs at which the rate is multiplied by --lr-factor (default none)",
+    )
+    add("--lr-schedule", metavar="step|cosine", help=f"how the rate decays (default {default.lr_schedule})")
     add(
         "--lr-factor",
         type=_number(float, "a number above 0 and at most 1"),
-        help=f"what it is multiplied by there (default {default.lr_factor})",
+        help=f"decay factor (default {default.lr_factor})",
     )
 
 
@@ -186,20 +213,26 @@ def _add_data_options(parser: _Parser) -> None:
     add = parser.add_argument_group("data").add_argument
     default = TrainConfig()
     add("--dataset", help=f"one of {', '.join(DATA_SETS)} (default {default.dataset})")
-    add("--data-dir", metavar="DIR", help=f"where its files are, also s3://BUCKET/FOLDER (default {default.data_dir})")
+    add("--data-dir", metavar="DIR", help=f"folder of its files, or s3://BUCKET/FOLDER (default {default.data_dir})")
     add("--benchmark", type=_parse_switch, metavar="0|1", help="1: --dataset synthetic, made-up images (default 0)")
     add(
         "--image-shape",
         type=_parse_shape,
         metavar="C,H,W",
-        help="of digits, folder and synthetic (default: 1,28,28 for digits, or else what the network was made for)",
+        help="image shape of digits, folder and synthetic (default: 1,28,28 for digits, otherwise the network's own)",
     )
-    add("--num-classes", type=_number(int, COUNT), metavar="N", help="(default: the data set's)")
+    add("--num-classes", type=_number(int, COUNT), metavar="N", help="number of classes (default: the data set's)")
     add(
         "--num-examples",
         type=_number(int, COUNT),
         metavar="N",
         help="made-up images to train on (default 2000, or 128 MiB of them)",
+    )
+    add(
+        "--augment",
+        metavar="none|standard",
+        help="training images: standard takes a random part of a folder's, in the network's size, and of other data "
+        "sets a random crop, and mirrors every second one (default standard for folder, none for others)",
     )
     add(
         "--random-crop",

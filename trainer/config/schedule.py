@@ -1,40 +1,42 @@
-"""Compute the learning rate over a training: a warm-up, then steps down.
+"""Compute the learning rate over a training run: a warm-up, then steps down, or half a cosine.
 
-The rate depends on the place in the training alone, so that resuming is exact.
+The rate depends only on the position in the run, so that resuming is exact.
 
 Linear scaling and gradual warm-up: Goyal et al. (2017), "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour",
-sections 2.1 and 2.2; the fifth article scales so from 0.1 on one GPU to 6.4 on 64. The steps are those of MXNet's
-example, --lr-factor and --lr-step-epochs.
+sections 2.1 and 2.2; so does "Distributed Learning with Apache MXNet and Horovod", from 0.1 on one GPU to 6.4 on 64.
+The steps are those of MXNet's example, --lr-factor and --lr-step-epochs; the cosine is that of Loshchilov and Hutter
+(2017), "SGDR", without restarts.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 DEFAULT_RATE: Final = (0.05, 64)
 """Learning rate, and the global batch size that it is for."""
-HIGHEST_DEFAULT: Final = 0.1
+MAX_DEFAULT_RATE: Final = 0.1
 """Highest default rate without a warm-up: above it LeNet with momentum may diverge."""
 
 
 def first_rates(
     lr: float | None, lr_batch_size: int | None, *, global_batch_size: int, stale_for: int | None, warms_up: bool
 ) -> tuple[float, float]:
-    """Return the rates at the start and at the end of the warm-up; ``lr`` None stands for the default.
+    """Return the rates at the start and at the end of the warm-up; None for ``lr`` means the default.
 
-    ``stale_for`` is a machine's batch size where machines update apart from each other.
+    ``stale_for`` is a machine's batch size if machines update the weights independently.
     """
     rate, batch = (lr, lr_batch_size) if lr is not None else DEFAULT_RATE
     peak = rate * global_batch_size / batch if batch else rate
     if lr is None and stale_for is not None:
-        peak = min(rate * stale_for / DEFAULT_RATE[1], HIGHEST_DEFAULT) * stale_for / global_batch_size
+        peak = min(rate * stale_for / DEFAULT_RATE[1], MAX_DEFAULT_RATE) * stale_for / global_batch_size
     elif lr is None and not warms_up:
-        peak = min(peak, HIGHEST_DEFAULT)
+        peak = min(peak, MAX_DEFAULT_RATE)
     return min(rate, peak) if batch else 0.0, peak
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """The rate at every place of a training."""
+    """The learning rate at every position of a run."""
 
     start: float
     """Rate at the start of the warm-up."""
@@ -45,10 +47,15 @@ class Schedule:
     """What each step multiplies the rate by."""
     step_epochs: tuple[int, ...] = ()
     """Epochs, counted from 0, that begin with a step."""
+    cosine_epochs: int | None = None
+    """Epochs of the training whose rate falls as half a cosine; None: in steps."""
 
     def rate(self, *, epoch: int, trained: float) -> float:
-        """Return the rate of the step at whose end this share of the epoch, from 0 to 1, is trained."""
+        """Return the rate for the step that brings the epoch to the fraction ``trained``, from 0 to 1."""
         rate = self.peak
         if epoch + trained < self.warmup_epochs:
             rate = self.start + (self.peak - self.start) * (epoch + trained) / self.warmup_epochs
+        elif self.cosine_epochs is not None:
+            share = (epoch + trained - self.warmup_epochs) / max(self.cosine_epochs - self.warmup_epochs, 1e-9)
+            return rate * (1 + math.cos(math.pi * min(share, 1.0))) / 2
         return rate * self.factor ** sum(epoch >= step for step in self.step_epochs)

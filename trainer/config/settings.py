@@ -5,11 +5,8 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from trainer.config.choices import (
-    COMPILE_CHOICES,
-    DTYPES,
+    AUGMENTATIONS,
     ENGINES,
-    FAST_CHOICES,
-    GC_TYPES,
     KV_STORES_OF,
     LAST_BATCHES,
     RESUME,
@@ -21,7 +18,9 @@ from trainer.config.choices import (
 )
 from trainer.config.data_sets import DATA_SETS, check_channels
 from trainer.config.paths import check_data_dir, check_local, check_prefix, folder_in_s3
+from trainer.config.rate_settings import RateSettings
 from trainer.config.schedule import Schedule, first_rates
+from trainer.config.speed_settings import SpeedSettings
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
 
@@ -30,12 +29,14 @@ IDENTITY: Final = (
     *("network", "engine", "batch_size_per_machine", "lr", "mom", "wd", "wd_all", "seed", "sync_bn"),
     *("dataset", "input_shape", "num_classes", "num_examples", "random_crop", "random_mirror"),
     *("data_type", "gradient_accumulation", "gc_type"),
-    *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_step_epochs", "last_batch"),
+    *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_schedule", "lr_step_epochs", "last_batch"),
+    *("augmented", "label_smoothing"),
 )
+"""Settings and properties that must stay the same when a run resumes, because they change its result."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrainConfig:
+class TrainConfig(RateSettings, SpeedSettings):
     """Settings of one run, named as in MXNet's image classification example."""
 
     network: str = "lenet"
@@ -43,21 +44,11 @@ class TrainConfig:
     engine: str = "torch"
     """Which backend computes and communicates."""
     gpus: tuple[int, ...] = ()
-    """GPUs of each machine, one process a GPU. Left out: a GPU for each process, or else the CPU."""
+    """GPUs of each machine, one process per GPU. Left out: a GPU for each process, or else the CPU."""
     batch_size_per_machine: int = 64
     """Split over the processes of a machine."""
     num_epochs: int = 12
     """Enough for the digits with up to 8 machines."""
-    lr: float | None = None
-    """For a global batch of lr_batch_size. Left out: 0.05 for a batch of 64, at most 0.1 without a warm-up."""
-    lr_batch_size: int | None = None
-    """Global batch size that lr is for: the rate grows with the batch. Left out: lr is used as it is."""
-    warmup_epochs: float = 0.0
-    """Epochs over which the rate grows to its full value."""
-    lr_factor: float = 0.1
-    """What the rate is multiplied by at each of lr_step_epochs."""
-    lr_step_epochs: tuple[int, ...] = ()
-    """Epochs at which the rate is reduced."""
     mom: float = 0.9
     """Momentum."""
     wd: float = 0.0001
@@ -70,19 +61,6 @@ class TrainConfig:
     """How ranks communicate. Left out: dist_sync where the launcher started several processes, device for one."""
     sync_bn: bool = False
     """Whether BatchNorm normalises by the samples of all ranks. Left out: by each rank's own."""
-    dtype: str | None = None
-    """Data type that the network computes in, one of DTYPES. Left out: what ``fast`` picks, or float32, with TF32 on
-    GPUs."""
-    gradient_accumulation: int = 1
-    """Batches whose gradients make one step."""
-    gc_type: str = "none"
-    """Type that gradients travel in, one of GC_TYPES."""
-    compile: str | None = None
-    """How much torch.compile does, one of COMPILE. Left out: 0, or what ``fast`` picks."""
-    fast: str = "off"
-    """Whether to measure and pick the fastest way to compute, one of FAST. Left out: off, float32."""
-    deterministic: bool = False
-    """Whether a GPU must compute the same bits every time, as CPUs do. Left out: whatever is fastest."""
     seed: int = 0
     """Seed of the first weights and of the sample order."""
     model_prefix: str | None = None
@@ -100,12 +78,16 @@ class TrainConfig:
     """Number of classes. Left out: the data set's, or as many as the network was made for; see classes."""
     num_examples: int | None = None
     """Number of made-up images to train on. Left out: 2,000, or as many as 128 MiB hold."""
+    augment: str = "auto"
+    """How training images are changed, one of AUGMENTATIONS. Left out: standard for folders, none for others."""
+    label_smoothing: float = 0.0
+    """Share of a label that is spread over all classes (Szegedy et al. 2016, section 7)."""
     random_crop: bool = False
     """Whether training images are cropped at random places. Left out: in the middle."""
     random_mirror: bool = False
     """Whether every second training image, at random, is mirrored."""
     resume: str = "auto"
-    """Whether to resume an interrupted training. Left out: whenever there is one."""
+    """Whether to resume an interrupted run. Left out: whenever there is one."""
     metrics: str | None = None
     """File for metrics as lines of JSON, which rank 0 writes."""
     tensorboard: str | None = None
@@ -122,8 +104,9 @@ class TrainConfig:
         check_choice("dataset", self.dataset, tuple(DATA_SETS))
         self._check_images()
         check_choice("engine", self.engine, ENGINES)
-        check_kv_store(self.store, engine=self.engine)
+        check_kv_store(self.effective_kv_store, engine=self.engine)
         self._check_speed()
+        self._check_augmentation()
         check_choice("last_batch", self.last_batch, LAST_BATCHES)
         check_choice("resume", self.resume, RESUME)
         self._check_profile()
@@ -132,7 +115,7 @@ class TrainConfig:
                 raise UsageError(f"{option_name(name)} must be at least 1, got {getattr(self, name)}")
         if not 0 <= self.seed < 2**32:
             raise UsageError(f"--seed must be at least 0 and below {2**32}, got {self.seed}")
-        self._check_rate()
+        self.check_rate()
         if not (math.isfinite(self.checkpoint_seconds) and self.checkpoint_seconds > 0):
             raise UsageError(f"--checkpoint-seconds must be a number above 0, got {self.checkpoint_seconds}")
         check_prefix(self.model_prefix)
@@ -150,24 +133,14 @@ class TrainConfig:
             raise UsageError(f"--gpus must differ from each other, got {format_value(self.gpus)}")
 
     @property
-    def store(self) -> str:
-        """Return the given kv-store, or the engine's default."""
+    def effective_kv_store(self) -> str:
+        """Return the kv-store of the settings, or the engine's default."""
         return self.kv_store or KV_STORES_OF[self.engine][0]
 
     @property
     def distributed(self) -> bool:
         """Return whether all processes train one model together."""
-        return self.store not in NOT_DISTRIBUTED
-
-    @property
-    def data_type(self) -> str:
-        """Return the data type, or "auto" when it will be measured."""
-        return self.dtype or ("auto" if self.fast == "auto" else "float32")
-
-    @property
-    def measures(self) -> bool:
-        """Return whether anything will be measured."""
-        return self.fast == "auto" or self.compile == "auto"
+        return self.effective_kv_store not in NOT_DISTRIBUTED
 
     @property
     def samples_per_step(self) -> int:
@@ -176,7 +149,7 @@ class TrainConfig:
 
     @property
     def identity(self) -> dict[str, object]:
-        """Return the settings that a training must keep when it resumes; others may change."""
+        """Return the settings that a run must keep when it resumes; others may change."""
         values = {name: getattr(self, name) for name in IDENTITY}
         # As JSON returns them: lists for tuples.
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
@@ -196,7 +169,7 @@ class TrainConfig:
 
     @property
     def checkpoint_prefix(self) -> str:
-        """Return the beginning of the paths on this machine: as given, or in checkpoints/ by default and with S3."""
+        """Return the beginning of the local paths: --model-prefix, or in checkpoints/ by default and with S3."""
         prefix = self.model_prefix or self.network.replace(":", ".")
         return prefix if self.model_prefix and self.s3_folder is None else f"checkpoints/{prefix.rpartition('/')[2]}"
 
@@ -233,6 +206,25 @@ class TrainConfig:
                 f"got {self.num_examples} with {self.dataset}"
             )
 
+    @property
+    def augmented(self) -> tuple[str, ...]:
+        """Return what happens to training images: resized-crop, crop, mirror."""
+        given = (*("crop",) * self.random_crop, *("mirror",) * self.random_mirror)
+        is_folder = self.dataset == "folder"
+        if self.augment == "standard" or (self.augment == "auto" and is_folder and not given):
+            return ("resized-crop" if is_folder else "crop", "mirror")
+        return given
+
+    def _check_augmentation(self) -> None:
+        """Raise UsageError unless augmentation and label smoothing are valid."""
+        check_choice("augment", self.augment, AUGMENTATIONS)
+        if self.augment != "auto" and (self.random_crop or self.random_mirror):
+            raise UsageError(
+                f"--augment {self.augment} stands for --random-crop and --random-mirror too, give only one"
+            )
+        if not 0 <= self.label_smoothing < 1:
+            raise UsageError(f"--label-smoothing must be at least 0 and below 1, got {self.label_smoothing}")
+
     def _check_profile(self) -> None:
         """Raise UsageError unless these steps can be traced."""
         if self.profile_steps is None:
@@ -248,46 +240,16 @@ class TrainConfig:
             given = [each.name for each in own if getattr(self, each.name) != each.default]
             if given:
                 raise UsageError(f"{option_name(given[0])} is for the engine torch, got --engine {self.engine}")
-        if self.dtype is not None:
-            check_choice("dtype", self.dtype, DTYPES)
-        check_choice("gc_type", self.gc_type, GC_TYPES)
-        if self.compile is not None:
-            check_choice("compile", self.compile, COMPILE_CHOICES)
-        check_choice("fast", self.fast, FAST_CHOICES)
-        compiles = self.compile not in (None, "0")
-        if compiles and self.sync_bn:
-            raise UsageError(
-                f"--compile must be 0 with --sync-bn, whose sums torch.compile cannot see, got {self.compile}"
-            )
-        if compiles and self.deterministic:
-            raise UsageError(f"--compile must be 0 with --deterministic, it may choose anew, got {self.compile}")
-
-    def _check_rate(self) -> None:
-        """Raise UsageError unless learning rate and schedule are valid."""
-        if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
-            raise UsageError(f"--lr must be a number above 0, got {self.lr}")
-        if self.lr_batch_size is not None and (self.lr is None or self.lr_batch_size < 1):
-            raise UsageError(
-                f"--lr-batch-size must be at least 1 and needs --lr, "
-                f"got {self.lr_batch_size} and {format_value(self.lr)}"
-            )
-        if not (math.isfinite(self.warmup_epochs) and self.warmup_epochs >= 0):
-            raise UsageError(f"--warmup-epochs must be a number of at least 0, got {self.warmup_epochs}")
-        if not 0 < self.lr_factor <= 1:
-            raise UsageError(f"--lr-factor must be above 0 and at most 1, got {self.lr_factor}")
-        if any(epoch < 1 for epoch in self.lr_step_epochs) or list(self.lr_step_epochs) != sorted(
-            set(self.lr_step_epochs)
-        ):
-            raise UsageError(f"--lr-step-epochs must rise from at least 1, got {format_value(self.lr_step_epochs)}")
+        self.check_speed(sync_bn=self.sync_bn)
 
     def schedule(self, *, global_batch_size: int) -> Schedule:
-        """Return the learning rate over the training."""
+        """Return the learning rate over the run."""
         start, peak = first_rates(
             self.lr,
             self.lr_batch_size,
             global_batch_size=global_batch_size,
             # Divide by the machine count: asynchronous updates are that stale.
-            stale_for=self.batch_size_per_machine if self.store == "dist_async" else None,
+            stale_for=self.batch_size_per_machine if self.effective_kv_store == "dist_async" else None,
             warms_up=self.warmup_epochs > 0,
         )
         return Schedule(
@@ -296,4 +258,5 @@ class TrainConfig:
             warmup_epochs=self.warmup_epochs,
             factor=self.lr_factor,
             step_epochs=self.lr_step_epochs,
+            cosine_epochs=self.num_epochs if self.lr_schedule == "cosine" else None,
         )

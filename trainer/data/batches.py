@@ -1,4 +1,4 @@
-"""Prepare batches for the network: crop, mirror and normalise them, one batch ahead of the training."""
+"""Prepare batches for the network: crop, mirror and normalise them, some batches ahead of the training."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -10,7 +10,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
+from trainer.data.resized_crop import ResizedCrops
 from trainer.data.samples import DataSet, Samples
 from trainer.data.sampling import Indices, Shard, global_batches
 
@@ -18,6 +20,8 @@ PADDING: Final = 4
 """Pixels added on each side of an image that has no margin to crop from: He et al. (2015), section 4.2."""
 AUGMENTATION: Final = 1
 """Keeps these random numbers apart from those of the sample order."""
+AHEAD: Final = 3
+"""Batches that are prepared before they are due: a slow one, as of large images, then holds up no step."""
 
 Item = TypeVar("Item")
 Ready = TypeVar("Ready")
@@ -25,18 +29,32 @@ Ready = TypeVar("Ready")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Augmentation:
-    """What may happen to a training image; drawn from seed, epoch and sample, so that the ranks do not matter."""
+    """Random changes to training images, drawn from seed, epoch and sample, so that they don't depend on the ranks."""
 
+    resized_crop: bool = False
+    """Whether to take a random part of samples that are decoded when they are read, instead of ``random_crop``."""
     random_crop: bool = False
     random_mirror: bool = False
     seed: int = 0
 
+    @classmethod
+    def of(cls, config: TrainConfig) -> "Augmentation":
+        """Return the augmentation of these settings."""
+        augmented = config.augmented
+        return cls(
+            resized_crop="resized-crop" in augmented,
+            random_crop="crop" in augmented,
+            random_mirror="mirror" in augmented,
+            seed=config.seed,
+        )
+
     def draw(self, *, epoch: int, samples: int) -> "Draws | None":
         """Draw for all samples of an epoch; None when nothing changes."""
-        if not (self.random_crop or self.random_mirror):
+        if not (self.resized_crop or self.random_crop or self.random_mirror):
             return None
         numbers = np.random.default_rng([self.seed, epoch, AUGMENTATION]).random((samples, 3))
         return Draws(
+            crops=ResizedCrops(seed=self.seed, epoch=epoch) if self.resized_crop else None,
             crop_corners=numbers[:, :2] if self.random_crop else None,
             mirrored=numbers[:, 2] < 0.5 if self.random_mirror else np.zeros(samples, np.bool_),
         )
@@ -44,15 +62,16 @@ class Augmentation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draws:
-    """What happens to each sample in one epoch."""
+    """The random numbers of each sample in one epoch."""
 
+    crops: ResizedCrops | None = None
     crop_corners: NDArray[np.float64] | None
     """Shape (samples, 2): the crop's upper left corner, from 0 to 1 of the available margin. None: the middle."""
     mirrored: NDArray[np.bool_]
 
 
 class BatchLoader(Protocol):
-    """Loads batches as a backend takes them; called in the thread that works one batch ahead."""
+    """Loads batches as a backend takes them; called in the thread that works ahead."""
 
     def __call__(self, samples: Samples, indices: Indices, draws: Draws | None = None) -> tuple[Any, Labels]:
         """Return these samples as the backend takes them, and their labels."""
@@ -97,7 +116,7 @@ def prepare(
     data: DataSet, samples: Samples, indices: NDArray[np.int64], draws: Draws | None = None
 ) -> tuple[Images, Labels]:
     """Read these samples, crop, mirror and normalise them."""
-    pixels = samples.read(indices)
+    pixels = samples.read(indices, draws.crops if draws else None)
     _, height, width = data.image_shape
     crop_corners = draws.crop_corners[indices] if draws and draws.crop_corners is not None else None
     if crop_corners is not None and pixels.shape[2:] == (height, width):
@@ -120,7 +139,7 @@ def _pad(pixels: Pixels, mean: tuple[float, ...]) -> Pixels:
 
 
 def _crop(pixels: Pixels, height: int, width: int, crop_corners: NDArray[np.float64] | None) -> Pixels:
-    """Crop images to this size, each at its own place or in the middle."""
+    """Crop images to this size, each at its own corner or in the middle."""
     margin = np.array(pixels.shape[2:]) - (height, width)
     if crop_corners is None:
         top, left = margin // 2
@@ -131,13 +150,13 @@ def _crop(pixels: Pixels, height: int, width: int, crop_corners: NDArray[np.floa
 
 
 def prefetch(items: Iterable[Item], prepare: Callable[[Item], Ready]) -> Generator[Ready, None, None]:
-    """Prepare the items in a thread, one ahead of the one that is yielded; close it when leaving early."""
+    """Prepare the items in a thread, AHEAD of the one that is yielded; close it when leaving early."""
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="data")
     waiting: deque[Future[Ready]] = deque()
     try:
         for item in items:
             waiting.append(worker.submit(prepare, item))
-            if len(waiting) > 1:
+            if len(waiting) > AHEAD:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

@@ -36,7 +36,7 @@ Read = Callable[[str], tuple[object, bytes]]
 def load_cifar10(directory: Path) -> DataSet:
     """Read 50,000 training and 10,000 validation images of 32x32 in colour.
 
-    Raises TrainerError when a file is damaged, or missing; then it says where to get the data set.
+    Raises TrainerError when a file is damaged or missing; a missing file's message says where to get the data set.
     """
     for folder, suffix, archive in VERSIONS:
         parse = _parse_binary if suffix else _parse_pickle
@@ -48,7 +48,7 @@ def load_cifar10(directory: Path) -> DataSet:
     archives = " or ".join(archive for _, _, archive in VERSIONS)
     raise TrainerError(
         f"no {archives}, packed or unpacked, in {directory}: get one from {DATA_SETS['cifar10'].page} "
-        "and say with --data-dir where it is"
+        "and pass its directory as --data-dir"
     )
 
 
@@ -106,7 +106,7 @@ def _parse_pickle(path: object, content: bytes) -> InMemory:
 
 
 class _RefusedError(Exception):
-    """A pickle asks for something other than an array."""
+    """A pickle refers to something other than an array."""
 
 
 class _Arrays(pickle.Unpickler):

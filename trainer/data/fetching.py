@@ -1,7 +1,7 @@
 """Fetch a data set from S3 to this machine before the training, with the AWS command line.
 
 It stays in ``~/.cache/deeplearning/data``, or on the machine's own disks that ``DEEPLEARNING_SCRATCH`` names, so that
-the next training fetches only what has changed. To fetch each byte from S3 only once and copy it from node to node, use
+the next run fetches only what has changed. To fetch each byte from S3 only once and copy it from node to node, use
 ``launch --sync-s3`` and ``--sync-dst-dir``.
 """
 

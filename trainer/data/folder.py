@@ -1,16 +1,19 @@
 """Load image folders: DIRECTORY/train/CLASS/*.jpg and DIRECTORY/val/CLASS/*.jpg, the usual layout of ImageNet.
 
-Threads decode the images when their batch is prepared, so that the data set need not fit into memory. They are scaled
-to a seventh more than the network takes (for 224: 256, as He et al. 2015), and the crop is taken from that. They are
+Threads decode the images when their batch is prepared, so that the data set need not fit into memory. For training a
+random part of each is scaled to the network's size. For validation, and without augmentation, images are scaled to a
+seventh more than the network takes (for 224: 256, as He et al. 2015), and the crop is taken from that. They are
 normalised by ImageNet's mean and standard deviation: measuring a folder's own would decode all of it once.
 """
 
 import importlib
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data import Labels, Pixels
+from trainer.data.resized_crop import ResizedCrops
 from trainer.data.samples import DataSet
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
@@ -27,8 +31,8 @@ STD: Final = (58.395, 57.12, 57.375)
 """Mean and standard deviation of ImageNet's training images, in red, green and blue (torchvision, "Models and
 pre-trained weights", times 255)."""
 SUFFIXES: Final = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp"))
-THREADS: Final = 8
-"""Most threads; a machine's processes share its cores."""
+MARGIN: Final = 8 / 7
+"""Size of the decoded images over the network's; the crop is taken from that."""
 
 
 def load_folder(directory: Path, image_shape: ImageShape) -> DataSet:
@@ -61,29 +65,60 @@ class Files:
 
     paths: Sequence[Path] = field(repr=False)
     labels: Labels = field(repr=False)
-    size: ImageShape
-    """Shape of the decoded images."""
+    image_shape: ImageShape
+    """What the network takes; without random parts the decoded images are larger by MARGIN."""
     threads: ThreadPoolExecutor
 
-    def read(self, indices: NDArray[np.int64]) -> Pixels:
+    def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
         """Decode these images; TrainerError names the one that is damaged."""
-        pixels = np.empty((len(indices), *self.size), np.uint8)
-        for place, image in enumerate(self.threads.map(self._decode, (self.paths[index] for index in indices))):
+        channels, height, width = self.image_shape
+        if crops is None:
+            height, width = round(height * MARGIN), round(width * MARGIN)
+        pixels = np.empty((len(indices), channels, height, width), np.uint8)
+        decode = partial(self._decode, crops=crops, size=(width, height))
+        for place, image in enumerate(self.threads.map(decode, indices.tolist())):
             pixels[place] = image
         return pixels
 
-    def _decode(self, path: Path) -> Pixels:
-        channels, height, width = self.size
-        pillow = _pillow("Image")
+    def _decode(self, sample: int, *, crops: ResizedCrops | None, size: tuple[int, int]) -> Pixels:
+        pillow, path = _pillow("Image"), self.paths[sample]
+        mode = "RGB" if self.image_shape[0] > 1 else "L"
         try:
             with pillow.open(path) as image:
-                # JPEG decodes faster at 1/2, 1/4 or 1/8 of the size; keep at least twice what is needed.
-                image.draft(None, (2 * width, 2 * height))
-                converted = image.convert("RGB" if channels > 1 else "L")
-            return np.atleast_3d(np.asarray(_pillow("ImageOps").fit(converted, (width, height)))).transpose(2, 0, 1)
+                if crops is None:
+                    decoded = _decode_whole(image, mode, size)
+                else:
+                    decoded = _decode_part(image, mode, size, crops, sample)
+            return np.atleast_3d(np.asarray(decoded)).transpose(2, 0, 1)
         # The errors that Pillow's decoders raise for damaged files.
         except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
             raise TrainerError(f"cannot read the image {path}, {str(error).splitlines()[0]}") from error
+
+
+def decode_threads(environment: Mapping[str, str]) -> int:
+    """Return this process's share of the cores, which it has with the launcher's other processes on this machine."""
+    processes = environment.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, len(os.sched_getaffinity(0)) // int(processes) if processes.isdecimal() and int(processes) else 1)
+
+
+def _decode_whole(image: Any, mode: str, size: tuple[int, int]) -> Any:
+    """Return the middle of an image, as much of it as has the proportions of ``size``, in that size."""
+    width, height = size
+    # JPEG decodes faster at 1/2, 1/4 or 1/8 of the size; keep at least twice what is needed.
+    image.draft(None, (2 * width, 2 * height))
+    return _pillow("ImageOps").fit(image.convert(mode), size)
+
+
+def _decode_part(image: Any, mode: str, size: tuple[int, int], crops: ResizedCrops, sample: int) -> Any:
+    """Return a random part of an image in this size."""
+    whole_width, whole_height = image.size
+    box = crops.box(sample, width=whole_width, height=whole_height)
+    # JPEG decodes faster at 1/2, 1/4 or 1/8 of the size; keep at least what the part needs.
+    least = (size[0] * whole_width / (box.right - box.left), size[1] * whole_height / (box.bottom - box.top))
+    image.draft(None, (math.ceil(least[0]), math.ceil(least[1])))
+    across, down = image.width / whole_width, image.height / whole_height
+    part = (box.left * across, box.top * down, box.right * across, box.bottom * down)
+    return image.convert(mode).resize(size, _pillow("Image").Resampling.BILINEAR, box=part)
 
 
 def _classes(directory: Path) -> list[str]:
@@ -107,12 +142,11 @@ def _list(directory: Path, classes: Mapping[str, int], image_shape: ImageShape) 
         found = _images(directory / name)
         paths += found
         labels += [label] * len(found)
-    channels, height, width = image_shape
     return Files(
         paths=paths,
         labels=np.array(labels, np.int64),
-        size=(channels, round(height * 8 / 7), round(width * 8 / 7)),
-        threads=ThreadPoolExecutor(min(THREADS, len(os.sched_getaffinity(0))), thread_name_prefix="decode"),
+        image_shape=image_shape,
+        threads=ThreadPoolExecutor(decode_threads(os.environ), thread_name_prefix="decode"),
     )
 
 

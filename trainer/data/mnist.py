@@ -17,7 +17,7 @@ CLASSES: Final = 10
 def load_mnist(directory: Path, *, name: str) -> DataSet:
     """Read the data set ``name``, mnist or fashion-mnist: 60,000 and 10,000 images of 28x28.
 
-    Raises TrainerError when a file is damaged, or missing; then it says where to get it.
+    Raises TrainerError when a file is damaged or missing; a missing file's message says where to get it.
     """
     return in_memory(
         _read(directory, "train", name=name), _read(directory, "t10k", name=name), classes=CLASSES, source=directory
@@ -39,5 +39,5 @@ def _find(directory: Path, file: str, *, name: str) -> Path:
             return path
     raise TrainerError(
         f"no {file} or {file}.gz in {directory}: get the four files of {name} from {DATA_SETS[name].page} "
-        "and say with --data-dir where they are"
+        "and pass their directory as --data-dir"
     )

@@ -36,7 +36,7 @@ def open_data(config: TrainConfig) -> DataSet:
     try:
         data = OPEN[config.dataset](config, local_directory(config.data_dir))
     except MemoryError as error:
-        # numpy's message says how much it asked for.
+        # numpy's message names the size of the allocation.
         reason = f", {error}" if str(error) else ""
         raise TrainerError(
             f"{config.dataset} with images of {format_value(config.input_shape)} does not fit into memory{reason}"

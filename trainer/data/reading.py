@@ -14,8 +14,8 @@ GZIP: Final = b"\x1f\x8b"
 def exists(path: Path) -> bool:
     """Return whether the file exists.
 
-    Raises TrainerError when that cannot be told, as in a directory without permission, where Path.exists() differs
-    between Python versions.
+    Raises TrainerError when the system does not answer, as in a directory without permission, where Path.exists()
+    differs between Python versions.
     """
     try:
         path.stat()

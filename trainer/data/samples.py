@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trainer.config.choices import format_value
 from trainer.data import Labels, Pixels
+from trainer.data.resized_crop import ResizedCrops
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
 
@@ -24,8 +25,11 @@ class Samples(Protocol):
     def labels(self) -> Labels:
         """Return the labels of all images."""
 
-    def read(self, indices: NDArray[np.int64]) -> Pixels:
-        """Return these images, all of one size, at least the data set's ``image_shape``."""
+    def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
+        """Return these images, all of one size, at least the data set's ``image_shape``.
+
+        With ``crops`` samples that are decoded when they are read return such a part of each, in that size.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +39,7 @@ class InMemory:
     pixels: Pixels = field(repr=False)
     labels: Labels = field(repr=False)
 
-    def read(self, indices: NDArray[np.int64]) -> Pixels:
+    def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
         """Return a copy of these images."""
         return self.pixels[indices]
 
@@ -49,13 +53,12 @@ class DataSet:
     image_shape: ImageShape
     classes: int
     names: tuple[str, ...] = ()
-    """Names of the classes, if the files tell them."""
+    """Names of the classes, if the data set has them."""
     mean: tuple[float, ...] = (0.0,)
     """Mean of each channel, or of all, in pixel values."""
     std: tuple[float, ...] = (1.0,)
 
-    @property
-    def counts(self) -> str:
+    def describe_counts(self) -> str:
         """Return the numbers of samples and classes, as text."""
         train, validation = len(self.train.labels), len(self.validation.labels)
         return f"{train} training and {validation} validation samples of {self.classes} classes"
@@ -67,16 +70,16 @@ def check_memory(image_shape: ImageShape, *, train: int, validation: int) -> Non
     Linux may allocate more memory than there is, and then kills the process that fills it.
     """
     needed = (train + validation) * math.prod(image_shape)
-    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > there:
+    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > available:
         raise TrainerError(
             f"{train} training and {validation} validation images of {format_value(image_shape)} take at least "
-            f"{needed / 2**30:,.1f} GiB of memory, this machine has {there / 2**30:,.1f} GiB"
+            f"{needed / 2**30:,.1f} GiB of memory, this machine has {available / 2**30:,.1f} GiB"
         )
 
 
 def in_memory(train: InMemory, validation: InMemory, *, classes: int, source: object) -> DataSet:
-    """Return both as a data set, normalised by the training images' own mean and standard deviation.
+    """Return both as a data set, normalised by the training images' mean and standard deviation.
 
     Raises TrainerError, which names the ``source``, when images and labels do not belong together.
     """

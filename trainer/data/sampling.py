@@ -20,6 +20,11 @@ class Shard:
     index: int = 0
     count: int = 1
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the first part; its rank reports and decides for all."""
+        return self.index == 0
+
     def of(self, samples: Indices) -> Indices:
         """Return the share of these samples; shares differ by at most one sample and may be empty."""
         total = len(samples)
@@ -27,9 +32,9 @@ class Shard:
 
 
 def epoch_end(samples: int, *, global_batch_size: int, begin: int = 0, drop: bool) -> int:
-    """Return how many samples are trained on when an epoch ends that goes on at its sample ``begin``.
+    """Return the sample index at which the epoch stops, if it resumes at ``begin``.
 
-    With ``drop`` the last batch is left out where it is smaller than the others, unless it is the only one.
+    ``drop`` leaves out a last batch that is smaller than the others, unless it is the only one.
     """
     whole = begin + (samples - begin) // global_batch_size * global_batch_size
     return whole if drop and whole else samples
@@ -47,7 +52,7 @@ def global_batches(
 def step_seed(seed: int, *, epoch: int, samples: int, shard: Shard) -> int:
     """Return the 31-bit seed of a rank's random numbers in the step after this many samples of an epoch.
 
-    Each step has its own seed, so that a resumed training needs no state of earlier steps.
+    Each step has its own seed, so that a resumed run needs no state of earlier steps.
     """
     [drawn] = np.random.SeedSequence([seed, epoch, samples, shard.index]).generate_state(1)
     return int(drawn) >> 1

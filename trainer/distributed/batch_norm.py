@@ -2,8 +2,8 @@
 
 Without ``--sync-bn`` every rank normalises by the mean and variance of its own samples, so that n ranks of batch b are
 not quite one rank of batch n*b; validation uses the mean of the ranks' running statistics, weighted by samples. With it
-they are the same. The formulas: Ioffe and Szegedy (2015), "Batch Normalization", section 3. torch.nn.SyncBatchNorm does
-this on GPUs alone.
+they are the same. The formulas: Ioffe and Szegedy (2015), "Batch Normalization", section 3. torch.nn.SyncBatchNorm
+works only on GPUs.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,15 +26,13 @@ AllReduce = Callable[[torch.Tensor], None]
 def adapt_batch_norms(model: nn.Module, *, all_reduce: AllReduce | None) -> None:
     """Make every BatchNorm accept a shard of one sample; with ``all_reduce`` also share its statistics.
 
-    Raises UsageError when it cannot share those of a user's own subclass.
+    Raises UsageError when it cannot share the statistics of a user's subclass.
     """
     for module in batch_norms(model):
         if type(module) not in TORCH_CLASSES:
             if all_reduce is not None:
-                raise UsageError(
-                    f"--sync-bn takes torch's own BatchNorm classes alone, the network has {type(module).__qualname__}"
-                )
-            continue  # Leave a user's own subclass alone.
+                raise UsageError(f"--sync-bn supports only torch's BatchNorm classes, got {type(module).__qualname__}")
+            continue  # Leave a user's subclass as it is.
         # In place, as torch's lazy modules change their class: weights, buffers and hooks stay.
         module.__class__ = LocalBatchNorm if all_reduce is None else AllRanksBatchNorm
         module.all_reduce = all_reduce  # type: ignore[assignment]  # its new class has it

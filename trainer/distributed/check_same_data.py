@@ -26,5 +26,6 @@ def check_same_data(backend: AllReduces, data: DataSet, *, shard: Shard, source:
     )
     if len(set(all_gather(backend, own, shard=shard))) > 1:
         raise TrainerError(
-            f"{source} is not the same on all ranks, here it has {data.counts}: bring the same files to every node"
+            f"{source} is not the same on all ranks, here it has {data.describe_counts()}: "
+            "copy the same files to every node"
         )

@@ -1,4 +1,4 @@
-"""Read from the environment what the launcher started this process as."""
+"""Read from the environment how the launcher started this process."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,8 +15,8 @@ LAUNCHER_VARIABLES: Final = {
     "horovod": ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"),
 }
 """Variables that only the processes of this --engine have."""
-COUNTS: Final = {"torch": "WORLD_SIZE", "mxnet": "DMLC_NUM_WORKER"}
-"""Number of processes by --engine; Horovod has one kv-store."""
+PROCESS_COUNTS: Final = {"torch": "WORLD_SIZE", "mxnet": "DMLC_NUM_WORKER"}
+"""Variable with the number of processes, by --engine; Horovod needs none, as it has one kv-store."""
 NO_EVIDENCE: Final = ("", "1")
 """Numbers of ranks that fit every --engine."""
 
@@ -26,9 +26,9 @@ def is_server(environment: Mapping[str, str]) -> bool:
     return environment.get(ROLE) in SERVER_ROLES
 
 
-def choose_store(config: TrainConfig, environment: Mapping[str, str]) -> TrainConfig:
-    """Return the settings with the kv-store dist_sync where it is left open and several processes were started."""
-    is_alone = environment.get(COUNTS.get(config.engine, ""), "") in NO_EVIDENCE
+def choose_kv_store(config: TrainConfig, environment: Mapping[str, str]) -> TrainConfig:
+    """Return the settings with kv-store dist_sync if they leave it open and the launcher started several processes."""
+    is_alone = environment.get(PROCESS_COUNTS.get(config.engine, ""), "") in NO_EVIDENCE
     return config if config.kv_store or is_alone else replace(config, kv_store="dist_sync")
 
 

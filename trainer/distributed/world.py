@@ -1,4 +1,4 @@
-"""Find out which process of the job this is, and which part of the work is its own."""
+"""Find out which process of the job this is, and which share of the work it does."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ RENDEZVOUS_VARIABLES: Final = ("MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
-    """Place of this process in the job; without a launcher it is the only process."""
+    """Position of this process in the job; without a launcher it is the only process."""
 
     rank: int = 0
     world_size: int = 1
@@ -85,9 +85,9 @@ def warn_if_independent(config: TrainConfig, world: World) -> None:
     """Warn when processes that were started together each train a network of their own."""
     if world.world_size > 1 and not config.distributed:
         log.warning(
-            "--kv-store %s does not communicate, %d processes train apart from each other, "
-            "for one training use --kv-store dist_sync",
-            config.store,
+            "--kv-store %s does not communicate, %d processes each train a model of their own; "
+            "to train one model, use --kv-store dist_sync",
+            config.effective_kv_store,
             world.world_size,
         )
 

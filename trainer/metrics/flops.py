@@ -27,7 +27,7 @@ SAMPLES: Final = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeakFlops:
-    """Peak speed of a GPU in 10^12 operations a second, counting multiplication and addition separately."""
+    """Peak speed of a GPU in 10^12 operations per second, counting multiplication and addition separately."""
 
     float32: float | None = None
     """In float32, without tensor cores."""
@@ -87,7 +87,7 @@ def count_flops(model: nn.Module, image_shape: ImageShape) -> float | None:
 
 
 def find_peak(device_name: str, dtype: torch.dtype, *, allow_tf32: bool = False) -> tuple[float, str] | None:
-    """Return a GPU's peak operations a second in this type, and the source; None when unknown.
+    """Return a GPU's peak operations per second in this type, and the source; None when unknown.
 
     With ``allow_tf32`` float32 runs on TF32 tensor cores if the GPU has them.
     """
@@ -104,7 +104,7 @@ def find_peak(device_name: str, dtype: torch.dtype, *, allow_tf32: bool = False)
 
 
 def find_peak_speed(flops: float | None, dtype: torch.dtype, *, device: torch.device) -> float | None:
-    """Return how many samples a second, of ``flops`` each, the device could do; None when unknown."""
+    """Return how many samples per second, of ``flops`` each, the device could do; None when unknown."""
     if flops is None or device.type != "cuda":
         return None  # Datasheets of CPUs do not tell.
     name = torch.cuda.get_device_name(device)

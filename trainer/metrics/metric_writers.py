@@ -1,4 +1,4 @@
-"""Write a training's metrics for other programs: lines of JSON, and TensorBoard's event files. Rank 0 writes them."""
+"""Write a run's metrics for other programs: lines of JSON, and TensorBoard's event files. Rank 0 writes them."""
 
 import json
 import logging
@@ -59,7 +59,7 @@ class MetricWriters:
 
 
 def open_writers(*, metrics: str | None, tensorboard: str | None) -> MetricWriters:
-    """Open the file ``metrics`` and the directory ``tensorboard``, where given.
+    """Open the file ``metrics`` and the directory ``tensorboard``, unless they are None.
 
     Raises TrainerError when they cannot be written, and UsageError without the package ``tensorboard``.
     """
@@ -72,7 +72,7 @@ def open_writers(*, metrics: str | None, tensorboard: str | None) -> MetricWrite
 
 
 class JsonLines:
-    """Writes one JSON object a line (jsonlines.org), after those of earlier attempts."""
+    """Writes one JSON object per line (jsonlines.org), after those of earlier attempts."""
 
     def __init__(self, path: Path) -> None:
         try:

@@ -96,7 +96,7 @@ def make_progress_bar(stream: TextIO, *, rank: int, environment: Mapping[str, st
 
 
 def describe(progress: Progress, *, total: int, speed: float | None) -> str:
-    """Return the bar's line; ``speed``, in samples a second of all ranks, is None at first."""
+    """Return the bar's line; ``speed``, in samples per second of all ranks, is None at first."""
     done = progress.samples / total
     bar = ("=" * int(done * WIDTH) + ">")[:WIDTH].ljust(WIDTH)
     line = f"Epoch[{progress.epoch}] {done:4.0%} |{bar}| {progress.samples}/{total}"
@@ -110,7 +110,7 @@ def describe(progress: Progress, *, total: int, speed: float | None) -> str:
 
 
 def _columns_of(stream: TextIO | None) -> int:
-    """Return the width of the terminal, or the usual one if it does not tell."""
+    """Return the width of the terminal, or DEFAULT_COLUMNS if it is unknown."""
     try:
         return (stream and os.get_terminal_size(stream.fileno()).columns) or DEFAULT_COLUMNS
     except (OSError, ValueError):

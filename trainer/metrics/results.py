@@ -1,4 +1,4 @@
-"""Compute what the log shows of a training: speed, accuracy, and a digest of the weights."""
+"""Compute what the log shows of a training run: speed, accuracy, and a digest of the weights."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +20,11 @@ class EpochResult:
     samples: int
     """Samples trained on in ``seconds``: fewer than the epoch has after an interruption."""
     loss: float
-    """Mean over the samples."""
+    """Mean loss over the samples."""
     train_accuracy: float
     validation_accuracy: float
     seconds: float
-    """Training only, without the validation."""
+    """Seconds of training, without the validation."""
     utilisation: float | None = None
     """Share of what the devices could compute at most, from 0 to 1; see metrics/flops.py. None if unknown."""
     phases: Phases = NO_PHASES
@@ -34,7 +34,7 @@ class EpochResult:
 
     @property
     def speed(self) -> float:
-        """Return the samples a second of all ranks together."""
+        """Return the samples per second of all ranks together."""
         return self.samples / self.seconds
 
     @property
@@ -63,7 +63,7 @@ class Pace:
     """Speed and accuracy of one rank over its last few batches."""
 
     speed: float
-    """Samples a second."""
+    """Samples per second."""
     accuracy: float
 
     @property
@@ -115,6 +115,6 @@ def digest(weights: Mapping[str, NDArray[np.generic]]) -> str:
 
 
 def summarize(results: Sequence[EpochResult]) -> str:
-    """Return a training's final accuracy and mean speed as text."""
+    """Return a run's final accuracy and mean speed as text."""
     speed = sum(result.samples for result in results) / sum(result.seconds for result in results)
     return f"Validation-accuracy={results[-1].validation_accuracy:.6f} images/s={speed:.1f}"

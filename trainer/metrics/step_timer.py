@@ -1,4 +1,4 @@
-"""Measure where the time of a training's steps goes, and which rank the others wait for."""
+"""Measure where the time of a training run's steps goes, and which rank the others wait for."""
 
 import statistics
 import time
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 COMMUNICATION: Final = "communication"
 SLOW: Final = 1.1
-"""Times the median; less is noise."""
+"""Multiple of the median from which a rank counts as slow; less is noise."""
 
 
 class Phases(NamedTuple):

@@ -1,4 +1,7 @@
-"""List the networks of ``--network``, and build them or a user's own: ``--network module:function``."""
+"""List the networks of ``--network``, and build them or a user's own: ``--network module:function``.
+
+These are PyTorch's; mxnet/models/__init__.py lists those for MXNet.
+"""
 
 import contextlib
 import copy
@@ -142,7 +145,7 @@ def _find(reference: str) -> Callable[..., object]:
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # A module that the user's own imports lack keeps its traceback.
+        # A missing module that the user's network imports keeps its traceback.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise UsageError(

@@ -1,5 +1,6 @@
-"""Build the network of the first article, as MXNet's example does for ``--network resnext --num-layers 110``.
+"""Build the ResNeXt-110 of "Training MXNet, part 4: distributed training" with PyTorch.
 
+It is what MXNet's example builds for ``--network resnext --num-layers 110``.
 Source: apache/mxnet, example/image-classification/symbols/resnext.py. By its name it is the ResNeXt of Xie et al.
 (2017), "Aggregated Residual Transformations for Deep Neural Networks"; but below 164 layers MXNet takes the basic
 block, where its ``num_group`` has no effect. So there are no groups in it: it is the CIFAR ResNet-110 of He et al. with

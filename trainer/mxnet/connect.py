@@ -1,6 +1,6 @@
 """Connect to MXNet's key-value store, and create the backend for --engine mxnet.
 
-Stores named dist_ are ps-lite's parameter servers, with one worker a machine.
+Stores named dist_ are ps-lite's parameter servers, with one worker per machine.
 """
 
 import logging
@@ -26,13 +26,17 @@ from trainer.timeouts import rendezvous_s
 log = logging.getLogger(__name__)
 
 
-def connect(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
-    """Join the store; with dist_ this waits until all workers and servers are there."""
+def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+    """Join the key-value store; if its name begins with dist_, wait until all workers and servers have joined."""
     workers = environment.get("DMLC_NUM_WORKER", "1")
     if config.distributed and ROLE not in environment:
-        raise UsageError(f"--kv-store {config.store} needs MXNet's servers, which `launch --engine mxnet` starts")
+        raise UsageError(
+            f"--kv-store {config.effective_kv_store} needs MXNet's servers, which `launch --engine mxnet` starts"
+        )
     if not config.distributed and workers != "1":
-        raise UsageError(f"--kv-store {config.store} is for one worker, got {workers}: dist_sync is for all")
+        raise UsageError(
+            f"--kv-store {config.effective_kv_store} is for one worker, got {workers}: dist_sync is for all"
+        )
     watchdog = Watchdog(rendezvous_s=rendezvous_s(config))
     server_address = f"{environment.get('DMLC_PS_ROOT_URI')}:{environment.get('DMLC_PS_ROOT_PORT')}"
     if config.distributed:
@@ -40,7 +44,7 @@ def connect(config: TrainConfig, environment: Mapping[str, str]) -> BackendFacto
             "waiting for %s workers and %s servers at %s", workers, environment.get("DMLC_NUM_SERVER"), server_address
         )
     with watchdog.waiting(f"meeting {workers} workers at {server_address}"):
-        store = mx.kv.create(config.store)
+        store = mx.kv.create(config.effective_kv_store)
     joined_stores.append(store)
     # Prefer the launcher's number: ps-lite numbers the workers as they come.
     is_given = "DMLC_TASK_ID" in environment
@@ -57,7 +61,7 @@ def create(watchdog: Watchdog, config: TrainConfig, *, world: World, shard: Shar
     log.info("%s device=cpu threads=%s", describe_process(os.environ), os.environ.get("OMP_NUM_THREADS", "all"))
     seed(config.seed)
     network = build(config.network, classes=config.classes, image_shape=config.input_shape)
-    if config.store == "dist_async":
+    if config.effective_kv_store == "dist_async":
         return dist_async.create(
             network, config=config, store=store, world=world, watchdog=watchdog, learning_rate=learning_rate
         )

@@ -157,7 +157,7 @@ class AsyncBackend(GluonBackend):
         gradients, weights = self._gradients(), self._trained_weights()
         for gradient, weight, wd in zip(gradients, weights, self._decays, strict=True):
             gradient *= self._rate_share / samples
-            # Each rank's push is an update of its own; all together decay the weights once.
+            # Each rank's push is a separate update; all of them together decay the weights once.
             gradient += self._rate_share * wd / self._world_size * weight
         self._servers.exchange(gradients, weights)
 
@@ -168,7 +168,7 @@ class AsyncBackend(GluonBackend):
             self._servers.synchronize(self._trained_weights())
             if self._statistics:
                 self._servers.broadcast([each.data() for each in self._statistics], source=0)
-            self._collective.expect_steps()
+            self._collective.use_step_timeout()
         return sums
 
     def state(self) -> State:

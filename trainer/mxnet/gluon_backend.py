@@ -1,5 +1,6 @@
 """Compute a step with MXNet: a Gluon network on the CPU, its gradients and its optimizer.
 
+trainer/step.py does the same with PyTorch.
 The backends on MXNet differ in how ranks communicate (GluonCollective). They use neither gluon.Trainer nor Horovod's
 DistributedTrainer: both divide by one batch size for all steps, where an epoch's last step is smaller, and refuse a
 step in which a rank has no samples. The sums are the same calls that those make, and so is the update.
@@ -40,8 +41,8 @@ class GluonCollective(Protocol):
     def broadcast(self, arrays: Sequence[nd.NDArray], *, source: int) -> None:
         """Replace the arrays by those of the rank ``source``."""
 
-    def expect_steps(self) -> None:
-        """Shorten the timeout: all ranks have made a step, and none has a reason to be slow."""
+    def use_step_timeout(self) -> None:
+        """Use the step timeout from now on; all ranks have made a step."""
 
     def allow_pause(self, seconds: float) -> None:
         """Let the other ranks be silent for this long from now on."""
@@ -87,7 +88,7 @@ class GluonBackend:
         self._collective.reduce_gradients([*self._gradients(), *self._statistics_sums])
         loss_sum, save, stop = self._collective.all_reduce([float(loss.asscalar()), flags.save, flags.stop])
         self.timer.end(COMMUNICATION)
-        self._collective.expect_steps()
+        self._collective.use_step_timeout()
         return BatchResult(
             loss_sum=loss_sum,
             correct=count_matches(scores, labels),
@@ -166,7 +167,7 @@ class GluonBackend:
         return State(weights=self.weights(), optimizer={MOMENTUM: flatten(self._momenta), RATE: rate})
 
     def snapshot(self) -> Callable[[], State]:
-        """Copy at once: MXNet reads its arrays in the order of the calls."""
+        """Copy the present state now, because MXNet reads its arrays in the order of the calls."""
         state = self.state()
         return lambda: state
 
@@ -177,7 +178,7 @@ class GluonBackend:
                 parameter.data()[:] = nd.array(state.weights[name])
             self._restore_momenta(state.optimizer)
         self._collective.broadcast([*self._all_weights(), *self._momenta], source=source)
-        # Momentum is meaningless without the rate that it includes, so the source tells it to all.
+        # Momentum is meaningless without the rate that it includes, so the source sends its rate to all ranks.
         kept = None if state is None else state.optimizer
         self._settings["lr"] = agree_on_rate(self._settings["lr"], kept=kept, all_reduce=self._collective.all_reduce)
 

@@ -1,4 +1,4 @@
-"""Connect MXNet's ranks by Horovod: all-reduce over Gloo or MPI, one process a device."""
+"""Connect MXNet's ranks by Horovod: all-reduce over Gloo or MPI, one process per device."""
 
 import logging
 import os
@@ -25,8 +25,8 @@ GLOO_TIMEOUT: Final = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 """How long Gloo waits for the other ranks' addresses, and in its operations (Horovod's gloo_context.cc)."""
 
 
-def connect(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
-    """Meet the other ranks, as launch, horovodrun or mpirun say."""
+def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+    """Connect to the other ranks that launch, horovodrun or mpirun started."""
     timeout_s = rendezvous_s(config)
     watchdog = Watchdog(rendezvous_s=timeout_s)
     # By default Gloo fails after 30 s, with a message of its own; the watchdog's should come first.
@@ -63,7 +63,7 @@ class HorovodCollective:
 
     def __init__(self, watchdog: Watchdog) -> None:
         self._watchdog = watchdog
-        self.expect_steps = watchdog.expect_steps
+        self.use_step_timeout = watchdog.use_step_timeout
         self.allow_pause = watchdog.allow_pause
 
     def reduce_gradients(self, gradients: Sequence[nd.NDArray]) -> None:

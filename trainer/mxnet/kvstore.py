@@ -34,7 +34,7 @@ class KVStoreCollective:
         self._has_gradient_keys = False
         self._keys: dict[tuple[int, int], int] = {}
         """Keys of vectors on the servers, by length and row; all ranks ask for them in the same order."""
-        self.expect_steps = watchdog.expect_steps
+        self.use_step_timeout = watchdog.use_step_timeout
         self.allow_pause = watchdog.allow_pause
 
     def reduce_gradients(self, gradients: Sequence[nd.NDArray]) -> None:

@@ -1,6 +1,6 @@
 """Agree on the learning rate that MXNet's momentum includes: the same on all ranks, to the last bit.
 
-MXNet's momentum is scaled by the quotient of the rates whenever the rate changes. A training that resumes in the middle
+MXNet's momentum is scaled by the quotient of the rates whenever the rate changes. A run that resumes in the middle
 of a warm-up has the momentum of an uninterrupted one only if it divides by the same rate. So the rate travels as a
 float64: rounded to float32, as the ranks' arrays are, it would differ in the last place.
 """
@@ -17,7 +17,7 @@ RATE: Final = "mxnet_rate"
 def agree_on_rate(
     own: float, *, kept: Mapping[str, NDArray[Any]] | None, all_reduce: Callable[[Sequence[float]], list[float]]
 ) -> float:
-    """Return the rate in the checkpoint of the one rank that has one, or this rank's own if no rank has.
+    """Return the rate in the checkpoint of the rank that has one, or this rank's rate if no rank has a checkpoint.
 
     ``kept`` is the optimizer's state in this rank's checkpoint; ``all_reduce`` sums float64 over all ranks.
     """

@@ -1,7 +1,7 @@
 """End a process that waits too long for the other ranks, for libraries that would wait for ever.
 
-Neither ps-lite nor MXNet's threads can be given a timeout, and a Python exception would end in MXNet's exit barrier,
-where all ranks meet. So the process ends at once, and the launcher ends the other ranks.
+Neither ps-lite nor MXNet's threads accept a timeout, and a Python exception would end in MXNet's exit barrier, where
+all ranks meet. So the process ends at once, and the launcher ends the other ranks.
 """
 
 import logging
@@ -55,7 +55,7 @@ class Watchdog:
     def waiting(self, action: str, *, more_s: float = 0.0) -> Iterator[None]:
         """End the process if this block waits for other ranks longer than the timeout.
 
-        ``more_s`` is how many seconds they may rightly be behind this rank.
+        ``more_s`` is how many seconds they may be behind this rank; it extends the timeout.
         """
         seconds = self._seconds + more_s
         outer, self._wait = self._wait, Wait(time.monotonic() + seconds, seconds, action)
@@ -64,8 +64,8 @@ class Watchdog:
         finally:
             self._wait = outer
 
-    def expect_steps(self) -> None:
-        """Shorten the timeout: all ranks have made a step, and none has a reason to be slow."""
+    def use_step_timeout(self) -> None:
+        """Use the step timeout from now on; call it once all ranks have made a step."""
         self._seconds = self._step_s
 
     def allow_pause(self, seconds: float) -> None:

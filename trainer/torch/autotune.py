@@ -1,8 +1,9 @@
 """Find the fastest way to compute a step by computing a few: --fast auto.
 
 The choices are tried one after the other, and each is kept if it saves time: data type, channels_last, torch.compile,
-CUDA graphs. They run on copies of the network and on made-up images, so that the training starts as it would have. The
-choice is stored in the checkpoint, and a resumed training keeps it.
+CUDA graphs. They run on copies of the network and on made-up images, so that they do not change the run's start. The
+choice is stored in the checkpoint, and a resumed run keeps it. All ranks measure together, with the sum of their
+gradients in every step; the slowest counts, so that all pick the same.
 """
 
 import copy
@@ -20,9 +21,11 @@ from torch import nn
 from trainer.backend import Backend, State
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
+from trainer.distributed.reduce.collective import Collective
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, first_line
 from trainer.models import ImageShape
+from trainer.timeouts import RENDEZVOUS_S
 from trainer.torch.compute_mode import DTYPES, ComputeMode, has_convolutions
 from trainer.torch.device_loader import DeviceBatch
 
@@ -30,12 +33,15 @@ log = logging.getLogger(__name__)
 
 MODE_KEY: Final = "method"
 """Key of the mode in a checkpoint; its text is older than the word mode, and old checkpoints have it."""
-WORTHWHILE: Final = 0.97
-"""Share of the previous time: a choice that saves less is not worth another rounding."""
+MAX_TIME_RATIO: Final = 0.97
+"""Keep a choice only if it cuts the step time by at least 3 %, because each choice rounds differently."""
 WARM_UP: Final = 3
 STEPS: Final = 5
 ROUNDS: Final = 3
 """The shortest counts: other work of the machine only adds time."""
+
+BUDGET_S: Final = 240.0
+"""Time after which nothing else is tried: less than ranks wait for each other in a step."""
 
 Measure = Callable[[ComputeMode], float]
 """Returns the seconds of a step; infinite when the mode does not work here."""
@@ -55,23 +61,47 @@ def make_autotuner(
     given: ComputeMode,
     model: nn.Module,
     *,
-    make: Callable[..., Backend],
+    alone: Callable[..., Backend],
+    together: Callable[..., Backend],
+    collective: Collective,
     world: World,
     device: torch.device,
 ) -> Callable[[], ComputeMode] | None:
-    """Return a function that picks the mode; None when nothing is to be measured. ``make`` makes a backend."""
-    if not config.measures:
+    """Return a function that picks the mode, on all ranks at once; None if the settings leave nothing open.
+
+    ``alone`` makes a backend that does not communicate, ``together`` one that sums its gradients over all ranks.
+    """
+    if not config.needs_autotune:
         return None
     # A backend moves and changes its network.
     untouched = copy.deepcopy(model)
     measure = partial(
         measure_step,
-        make=lambda mode: make(copy.deepcopy(untouched), mode=mode),
         samples=max(1, config.samples_per_step // world.local_world_size),
         image_shape=config.input_shape,
         device=device,
     )
-    return partial(pick_mode, find_candidates(config, given, model, device=device), measure)
+
+    def measure_on_all_ranks(mode: ComputeMode) -> float:
+        if collective.is_distributed:
+            # First alone: if one rank failed in the middle of a step, the others would wait for it.
+            seconds = measure(mode, make=lambda: alone(copy.deepcopy(untouched), mode=mode), rounds=1)
+            if math.isinf(collective.largest(seconds, device=device)):
+                return math.inf
+        return collective.largest(
+            measure(mode, make=lambda: together(copy.deepcopy(untouched), mode=mode), rounds=ROUNDS), device=device
+        )
+
+    def autotune() -> ComputeMode:
+        started = time.monotonic()
+        return pick_mode(
+            find_candidates(config, given, model, device=device),
+            measure_on_all_ranks,
+            spent=lambda: collective.largest(time.monotonic() - started, device=device),
+            level=logging.DEBUG if world.rank else logging.INFO,
+        )
+
+    return autotune
 
 
 def find_candidates(config: TrainConfig, given: ComputeMode, model: nn.Module, *, device: torch.device) -> Candidates:
@@ -92,25 +122,30 @@ def find_candidates(config: TrainConfig, given: ComputeMode, model: nn.Module, *
     )
 
 
-def pick_mode(candidates: Candidates, measure: Measure) -> ComputeMode:
-    """Return the fastest mode, and log what was measured."""
+def pick_mode(
+    candidates: Candidates, measure: Measure, *, spent: Callable[[], float], level: int = logging.INFO
+) -> ComputeMode:
+    """Return the fastest mode, and log what was measured. ``spent``: seconds since all ranks began."""
     best = ComputeMode(
         dtype=candidates.dtypes[0], channels_last=candidates.channels_last[0], compiled=candidates.compiled[0]
     )
-    seconds = measure(best)
-    measured = [describe(best, seconds)]
+    best_s = measure(best)
+    measured = [describe(best, best_s)]
     changes = (
         *({"dtype": dtype} for dtype in candidates.dtypes[1:]),
         *({"channels_last": value} for value in candidates.channels_last[1:]),
         *({"compiled": value} for value in candidates.compiled[1:]),
     )
-    for change in changes:
+    for number, change in enumerate(changes):
+        if spent() > BUDGET_S:
+            log.log(level, "measured for %.0f s, %d choices are left untried", BUDGET_S, len(changes) - number)
+            break
         mode = replace(best, **change)  # type: ignore[arg-type]  # fields by name, of several types
-        needed = measure(mode)
-        measured.append(describe(mode, needed))
-        if needed < WORTHWHILE * seconds:
-            best, seconds = mode, needed
-    log.info("picked %s, a step took: %s", best, "; ".join(measured))
+        step_s = measure(mode)
+        measured.append(describe(mode, step_s))
+        if step_s < MAX_TIME_RATIO * best_s:
+            best, best_s = mode, step_s
+    log.log(level, "picked %s, a step took: %s", best, "; ".join(measured))
     return best
 
 
@@ -122,7 +157,8 @@ def describe(mode: ComputeMode, seconds: float) -> str:
 def measure_step(
     mode: ComputeMode,
     *,
-    make: Callable[[ComputeMode], Backend],
+    make: Callable[[], Backend],
+    rounds: int,
     samples: int,
     image_shape: ImageShape,
     device: torch.device,
@@ -131,10 +167,14 @@ def measure_step(
     if device.type == "cuda":
         torch.cuda.empty_cache()  # of the previous mode
     try:
-        step = _make_step(make(mode), mode, samples=samples, image_shape=image_shape, device=device)
+        backend = make()
+        step = _make_step(backend, mode, samples=samples, image_shape=image_shape, device=device)
         for _ in range(WARM_UP):
             step()
-        return min(_seconds(step, device) for _ in range(ROUNDS)) / STEPS
+        seconds = min(_seconds(step, device) for _ in range(rounds)) / STEPS
+        # The next mode may take a rank as long as a start.
+        backend.allow_pause(RENDEZVOUS_S)
+        return seconds
     except (TrainerError, RuntimeError) as error:
         log.info("%s does not work here: %s", mode, first_line(error))
         return math.inf
@@ -186,7 +226,7 @@ def decode(numbers: Sequence[float]) -> ComputeMode:
 
 
 def mode_of(state: State | None) -> ComputeMode | None:
-    """Return the mode in a checkpoint, if that training picked one."""
+    """Return the mode in a checkpoint, if that run picked one."""
     if state is None or MODE_KEY not in state.optimizer:
         return None
     return decode(state.optimizer[MODE_KEY].tolist())

@@ -10,6 +10,7 @@ import torch
 from trainer.backend import BackendFactory
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
+from trainer.distributed.reduce.collective import Collective
 from trainer.distributed.reduce.compressed import TYPES
 from trainer.distributed.reduce.process_groups import create_process_groups
 from trainer.distributed.reduce.rendezvous import RENDEZVOUS_TIMEOUT, connect_ring, join_ranks
@@ -21,10 +22,11 @@ from trainer.timeouts import rendezvous_s
 from trainer.torch.autotune import make_autotuner
 from trainer.torch.compute_mode import given_mode
 from trainer.torch.device import prepare_device
+from trainer.torch.reduction import choose_reduction
 
 
-def connect(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
-    """Read the rank from torchrun's variables; create() connects to the other ranks."""
+def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+    """Read the rank from torchrun's variables; only create() connects to the other ranks."""
     return BackendFactory(world=World.from_environment(environment), create=create)
 
 
@@ -34,7 +36,7 @@ def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: fl
     torch.manual_seed(config.seed)
     # Before the ranks meet: an error in the network is reported without waiting for them.
     model = build(config.network, classes=config.classes, image_shape=config.input_shape)
-    given = given_mode(config, model)
+    given = given_mode(config, model, device)
     make = partial(
         TorchBackend,
         device=device,
@@ -44,17 +46,27 @@ def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: fl
         decay_all=config.wd_all,
         sync_bn=config.sync_bn,
         accumulation=config.gradient_accumulation,
+        label_smoothing=config.label_smoothing,
         is_deferred=device.type == "cuda",
     )
-    autotune = make_autotuner(config, given, model, make=partial(make, shard=Shard()), world=world, device=device)
     flops = count_flops(model, config.input_shape) if device.type == "cuda" else None
+    reduction = choose_reduction(config, device)
     ring = groups = None
     if shard.count > 1:
         timeout = timedelta(seconds=rendezvous_s(config))
         join_ranks(device, world=world, timeout=timeout)
-        ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if device.type == "cpu" else None
+        ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if reduction == "ring" else None
         groups = create_process_groups(world, device=device, timeout=timeout) if config.gc_type in TYPES else None
     gc_type = config.gc_type if groups is not None else "none"
-    return make(
-        model, shard=shard, ring=ring, groups=groups, mode=given, autotune=autotune, gc_type=gc_type, flops=flops
+    together = partial(make, shard=shard, ring=ring, groups=groups, ddp=reduction == "ddp", gc_type=gc_type)
+    autotune = make_autotuner(
+        config,
+        given,
+        model,
+        alone=partial(make, shard=Shard()),
+        together=together,
+        collective=Collective(count=shard.count, ring=ring, groups=groups),
+        world=world,
+        device=device,
     )
+    return together(model, mode=given, autotune=autotune, flops=flops)

@@ -16,22 +16,22 @@ log = logging.getLogger(__name__)
 def prepare_device(config: TrainConfig, world: World, environment: MutableMapping[str, str]) -> torch.device:
     """Choose and configure this process's device and threads, and log them. Raises UsageError.
 
-    Variables that a GPU's libraries read when they start are set in ``environment``, the process's own.
+    Sets variables in ``environment``, this process's, that a GPU's libraries read when they start.
     """
     set_threads(world, environment)
     device = torch.device(choose_device(config.gpus, world=world, available=torch.cuda.device_count()))
     log.info("%s device=%s threads=%d", describe_process(environment), device, torch.get_num_threads())
     if device.type == "cuda":
-        # Measure convolution algorithms once for each shape: the shapes of a training do not change.
+        # Measure convolution algorithms once for each shape: the shapes of a run do not change.
         torch.backends.cudnn.benchmark = True
         if config.deterministic:
             make_deterministic(environment)
         torch.cuda.set_device(device)
-        # With TF32 tensor cores take the factors of convolutions and matrix products, rounded to 10 bits. Only a
-        # float32 that is asked for is exact.
+        # With TF32, tensor cores round the factors of convolutions and matrix products to 10 bits. Only an explicit
+        # --dtype float32 is exact.
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = config.dtype != "float32"
     elif config.compile == "graphs":
-        raise UsageError(f"--compile graphs records what a GPU does, this rank computes on {device}: 1 compiles alone")
+        raise UsageError(f"--compile graphs needs a GPU, this rank uses {device}; use --compile 1")
     return device
 
 
@@ -69,7 +69,7 @@ def choose_device(gpus: Sequence[int], *, world: World, available: int) -> str:
         return "cpu"
     if gpus and len(gpus) != world.local_world_size:
         raise UsageError(
-            f"--gpus needs one process a GPU on each machine, got {len(gpus)} GPUs "
+            f"--gpus needs one process per GPU on each machine, got {len(gpus)} GPUs "
             f"and {world.local_world_size} processes"
         )
     gpu = gpus[world.local_rank] if gpus else world.local_rank

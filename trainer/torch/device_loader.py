@@ -1,4 +1,4 @@
-"""Load images to a GPU as bytes, beside the training, and crop, mirror and normalise them there.
+"""Load images to a GPU as bytes, while it trains, and crop, mirror and normalise them there.
 
 The result has the same bits as trainer.data.batches computes on the CPU. A data set that fits stays on the GPU; then
 only the indices of the samples travel. The loader runs in the thread that prepares the next batch.
@@ -108,10 +108,10 @@ class DeviceLoader:
         select_device(self._device)
         labels = samples.labels[indices]
         with self._on_side_stream() as stream:
-            pixels = self._pixels(samples, indices)
+            pixels = self._pixels(samples, indices, draws)
             batch = DeviceBatch(images=self._prepare(pixels, indices, draws), targets=self._send(labels))
             if stream is not None:
-                # The training's own stream uses them, so their memory must not be reused before it is done.
+                # The training stream uses them, so their memory must not be reused before it is done.
                 for tensor in (batch.images, batch.targets):
                     tensor.record_stream(torch.cuda.default_stream(self._device))
                 stream.synchronize()
@@ -124,10 +124,10 @@ class DeviceLoader:
             for samples, part in zip(both, pixels, strict=True):
                 self._resident[id(samples)] = torch.from_numpy(part).to(self._device)
 
-    def _pixels(self, samples: Samples, indices: Indices) -> torch.Tensor:
+    def _pixels(self, samples: Samples, indices: Indices, draws: Draws | None) -> torch.Tensor:
         if (resident := self._resident.get(id(samples))) is not None:
             return resident[self._send(indices)]
-        return self._send(samples.read(indices))
+        return self._send(samples.read(indices, draws.crops if draws else None))
 
     def _prepare(self, pixels: torch.Tensor, indices: Indices, draws: Draws | None) -> torch.Tensor:
         """Do on the device what trainer.data.batches.prepare does."""
@@ -163,7 +163,7 @@ class DeviceLoader:
 
     @contextmanager
     def _on_side_stream(self) -> Iterator["torch.cuda.Stream | None"]:
-        """Queue this block's work beside the training's own stream."""
+        """Queue this block's work beside the training stream."""
         if self._stream is None:
             yield None
         else:

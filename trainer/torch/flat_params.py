@@ -5,9 +5,55 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from trainer.torch.optimizer import ParamGroup
+
+
+class FlatParams:
+    """A network's trained weights and their momenta, each in one flat tensor."""
+
+    def __init__(self, model: nn.Module, *, decay_all: bool) -> None:
+        """Weights without decay come first: see order_by_decay."""
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.parameters, self._undecayed = order_by_decay(trained, decay_all=decay_all)
+        indices = {id(parameter): index for index, parameter in enumerate(self.parameters)}
+        self.network_order = [indices[id(parameter)] for parameter in trained]
+        """Where the network's parameters are in ``parameters``, in its own order, which checkpoints keep."""
+        self.weights = flatten([parameter.detach() for parameter in self.parameters])
+        self.momenta = torch.zeros_like(self.weights)
+        self._views = views(self.momenta, self.parameters, channels_last=False)
+        """The momenta, shaped as the parameters."""
+
+    def bind(self, *, channels_last: bool) -> None:
+        """Make every parameter a view of the flat weights, and order both tensors by this layout."""
+        momenta = flatten(self._views)
+        bind_parameters(self.parameters, self.weights, channels_last=channels_last)
+        self._views = views(self.momenta, self.parameters, channels_last=channels_last)
+        fill(self._views, momenta)
+
+    def groups(self, *, weight_decay: float) -> list[ParamGroup]:
+        """Return what the optimizer updates when every parameter has a gradient of its own."""
+        spans = ((slice(0, self._undecayed), 0.0), (slice(self._undecayed, None), weight_decay))
+        groups = (ParamGroup([*self.parameters[span]], self._views[span], decay) for span, decay in spans)
+        return [group for group in groups if group.weights]
+
+    def flat_groups(self, gradients: torch.Tensor, *, weight_decay: float) -> list[ParamGroup]:
+        """Return what the optimizer updates when the gradients lie in one flat tensor too."""
+        border = sum(parameter.numel() for parameter in self.parameters[: self._undecayed])
+        groups = []
+        for span, decay in ((slice(0, border), 0.0), (slice(border, self.weights.numel()), weight_decay)):
+            if span.start < span.stop:
+                part = nn.Parameter(self.weights[span])
+                part.grad = gradients[span]
+                groups.append(ParamGroup([part], [self.momenta[span]], decay))
+        return groups
+
+    def load_momenta(self, values: torch.Tensor) -> None:
+        """Fill the momenta from those of a checkpoint."""
+        fill([self._views[index] for index in self.network_order], values)
+
 
 def order_by_decay(parameters: Sequence[nn.Parameter], *, decay_all: bool) -> tuple[list[nn.Parameter], int]:
-    """Return the parameters, those without weight decay first, and how many values these have.
+    """Return the parameters, those without weight decay first, and how many these are.
 
     Vectors have none: BatchNorm's factors and all biases (Goyal et al. 2017, section 5.1). They come first, since
     the buckets of gradients are sent from the end, where all of one must be ready.
@@ -15,7 +61,7 @@ def order_by_decay(parameters: Sequence[nn.Parameter], *, decay_all: bool) -> tu
     undecayed = [] if decay_all else [parameter for parameter in parameters if parameter.dim() <= 1]
     apart = {id(parameter) for parameter in undecayed}
     decayed = [parameter for parameter in parameters if id(parameter) not in apart]
-    return [*undecayed, *decayed], sum(parameter.numel() for parameter in undecayed)
+    return [*undecayed, *decayed], len(undecayed)
 
 
 def views(flat: torch.Tensor, parameters: Sequence[nn.Parameter], *, channels_last: bool) -> list[torch.Tensor]:

@@ -6,10 +6,10 @@ When a sum of gradients is not finite, on all ranks alike, the step is skipped a
 without that it is doubled (torch.amp.GradScaler).
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import torch
-from torch import nn
 from torch.optim.sgd import sgd
 
 from trainer.torch.compute_mode import DTYPES
@@ -18,8 +18,16 @@ FIRST_SCALE: Final = 2.0**8
 """Loss scale for a sum over samples. With 256 samples it equals GradScaler's default for a mean, 2^16."""
 
 
+class ParamGroup(NamedTuple):
+    """Weights with the same decay, each a parameter of the network or a flat tensor of several."""
+
+    weights: list[torch.Tensor]
+    momenta: list[torch.Tensor]
+    weight_decay: float
+
+
 class SGD:
-    """torch.optim.SGD for weights that are one flat tensor, with the same kernel and the same bits.
+    """torch.optim.SGD with the same kernel and the same bits.
 
     torch.optim's classes load torch._dynamo with their first weights, which takes a second or two of a core when a rank
     starts, and so counts in the benchmark first_step. The function that they call does not.
@@ -30,44 +38,37 @@ class SGD:
     grad_scale: torch.Tensor
     found_inf: torch.Tensor
 
-    def __init__(
-        self, weights: nn.Parameter, *, learning_rate: float, momentum: float, weight_decay: float, undecayed: int = 0
-    ) -> None:
-        """``undecayed``: how many values at the beginning of the weights have no weight decay."""
+    def __init__(self, groups: Sequence[ParamGroup], *, learning_rate: float, momentum: float) -> None:
         self.learning_rate = learning_rate
-        self.momenta = torch.zeros_like(weights, requires_grad=False)
-        """The momentum buffer, in the order of the weights."""
-        self.param_groups = [{"params": [weights]}]
+        self.param_groups = [{"params": group.weights} for group in groups]
         """Where torch.amp.GradScaler looks for gradients."""
-        self._weights = weights
+        self._groups = groups
         self._momentum = momentum
-        self._parts = (
-            (slice(0, undecayed), 0.0),
-            (slice(undecayed, weights.numel()), weight_decay),
-        )
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update the weights by their gradient, unless ``found_inf``, shape (), is 1 on the device."""
-        assert self._weights.grad is not None
-        for part, weight_decay in self._parts:
-            if part.start == part.stop:
-                continue
+        """Update the weights by their gradients, unless ``found_inf``, shape (), is 1 on the device."""
+        for group in self._groups:
             sgd(
-                [self._weights[part]],
-                [self._weights.grad[part]],
+                group.weights,
+                [_gradient(weights) for weights in group.weights],
                 # Zeros at first: torch would make a buffer of its own for None.
-                [self.momenta[part]] if self._momentum else [None],
+                [momenta if self._momentum else None for momenta in group.momenta],
                 fused=True,
                 grad_scale=getattr(self, "grad_scale", None),
                 found_inf=getattr(self, "found_inf", None),
-                weight_decay=weight_decay,
+                weight_decay=group.weight_decay,
                 momentum=self._momentum,
                 lr=self.learning_rate,
                 dampening=0.0,
                 nesterov=False,
                 maximize=False,
             )
+
+
+def _gradient(weights: torch.Tensor) -> torch.Tensor:
+    assert weights.grad is not None
+    return weights.grad
 
 
 class Precision:
@@ -92,7 +93,7 @@ class Precision:
     def step(self, optimizer: SGD, *, unseen_loss: torch.Tensor | None = None) -> None:
         """Update the weights, unless gradients have overflowed.
 
-        Skip the update too when ``unseen_loss``, shape (1,), which nobody has read off the device yet, is not finite.
+        Skip the update too when ``unseen_loss``, shape (1,), which has not been read off the device yet, is not finite.
         """
         if self._scaler is not None:
             # A loss that is not finite makes no finite gradients.

@@ -1,4 +1,4 @@
-"""Copy a training's state for a checkpoint while the next step computes its gradients.
+"""Copy a training run's state for a checkpoint while the next step computes its gradients.
 
 On a GPU the copies run on a side stream, after the last update and beside the next step, and go to pinned memory. So
 neither the processor nor the step waits for them; the next update does, on the GPU.
@@ -20,7 +20,7 @@ Tensors = Mapping[str, torch.Tensor]
 
 
 class Snapshots:
-    """Copies the state in another thread, and tells when it may change again."""
+    """Copies the state in another thread; wait() returns when the state may change again."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

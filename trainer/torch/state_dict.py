@@ -1,4 +1,4 @@
-"""Convert a training's state to and from a checkpoint's: weights by the network's names, momentum in their order."""
+"""Convert a run's state to and from a checkpoint's: weights by the network's names, momentum in their order."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -8,7 +8,8 @@ from typing import Final
 import torch
 
 from trainer.data import Images
-from trainer.errors import TrainerError, first_line
+from trainer.distributed.reduce.gradient_buckets import GRADIENT_TWICE
+from trainer.errors import TrainerError, first_line, shorten_torch_message
 from trainer.torch.device_loader import DeviceBatch, Parts
 
 log = logging.getLogger(__name__)
@@ -18,11 +19,16 @@ COMPILERS: Final = ("torch._dynamo", "torch._inductor")
 
 NOT_DETERMINISTIC: Final = "does not have a deterministic implementation"
 """Part of the message when torch.use_deterministic_algorithms() refuses an operation."""
+READY_TWICE: Final = "mark a variable ready only once"
+"""Part of the message when DistributedDataParallel gets a weight's gradient again."""
 
 
 @contextmanager
-def report_failed_step(images: Images | DeviceBatch | Parts) -> Iterator[None]:
-    """Turn an error of a step on these images into one line, where one line is enough."""
+def report_failed_step(images: Images | DeviceBatch | Parts, *, timeout_s: float) -> Iterator[None]:
+    """Turn an error of a step on these images into one line, where one line is enough.
+
+    ``timeout_s``: how long another rank may be silent.
+    """
     samples, *shape = (images.images if isinstance(images, DeviceBatch) else images).shape
     try:
         yield
@@ -34,6 +40,14 @@ def report_failed_step(images: Images | DeviceBatch | Parts) -> Iterator[None]:
     except RuntimeError as error:
         if NOT_DETERMINISTIC in str(error):
             raise TrainerError(f"--deterministic: {first_line(error).partition(',')[0]} on this GPU") from error
+        if "/gloo/" in str(error) or isinstance(error, torch.distributed.DistError):
+            # DistributedDataParallel sends gradients during the backward pass.
+            raise TrainerError(
+                f"adding up over all ranks failed, another rank ended or was not heard from for {timeout_s:.0f} s: "
+                f"{shorten_torch_message(str(error))}"
+            ) from error
+        if READY_TWICE in str(error):
+            raise TrainerError(GRADIENT_TWICE) from error
         if not type(error).__module__.startswith(COMPILERS):
             # The traceback shows where in the network it failed, but not on which images.
             log.critical("a step fails on images of %s (channels, height, width)", ",".join(map(str, shape)))

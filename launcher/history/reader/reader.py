@@ -1,6 +1,6 @@
 """Print logs of a job, rotated parts first; with ``-f`` until the job has ended on this node.
 
-Ends as well when its standard input closes, which means that nobody reads any more.
+Ends as well when its standard input closes, which means that the reader is gone.
 """
 
 import os
@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from launcher.job_directories import is_running
 from launcher.paths import JOBS_DIR
-from launcher.runner.logs import is_running
 
 POLL_S = 0.2
 CHUNK = 1 << 16
@@ -24,18 +24,18 @@ class Log:
         self._prefix = prefix
         self._pending = b""
         self._fd: int | None = None
-        self.found = False
+        self.exists = False
 
-    def show(self) -> None:
-        """Write what is new."""
+    def print_new(self) -> None:
+        """Write the lines since the last call."""
         if self._fd is None:
             self._fd = self._open_first()
         while self._fd is not None:
-            # Ask first, so that everything written before the answer is then read.
-            old = self._is_old(self._fd)
+            # Check first, so that everything written before the check is then read.
+            rotated = self._is_rotated(self._fd)
             while data := os.read(self._fd, CHUNK):
                 self._write(data)
-            if not old:
+            if not rotated:
                 return
             os.close(self._fd)
             self._fd = self._open(self._path)
@@ -54,17 +54,17 @@ class Log:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
-        self.found = True
+        self.exists = True
         return fd
 
-    def _is_old(self, fd: int) -> bool:
+    def _is_rotated(self, fd: int) -> bool:
         """Return whether the log was rotated, so that the open file is no longer the one being written."""
         try:
-            there = self._path.stat()
+            current = self._path.stat()
         except FileNotFoundError:
             return False
-        mine = os.fstat(fd)
-        return (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino)
+        opened = os.fstat(fd)
+        return (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino)
 
     def _write(self, data: bytes) -> None:
         if not self._prefix:
@@ -88,27 +88,27 @@ def main(arguments: Sequence[str]) -> int:
     many = len(names) > 1
     logs = [Log(directory / name, prefix=f"[{name.removesuffix('.log')}] ".encode() if many else b"") for name in names]
     try:
-        show(logs, directory, follow=follow)
+        print_logs(logs, directory, follow=follow)
     except (BrokenPipeError, KeyboardInterrupt):
         return 1
-    missing = [name for name, log in zip(names, logs, strict=True) if not log.found]
+    missing = [name for name, log in zip(names, logs, strict=True) if not log.exists]
     if missing:
-        print(f"launch: {directory}/{missing[0]} is not there (any more)", file=sys.stderr)
+        print(f"launch: {directory}/{missing[0]} does not exist, or no longer", file=sys.stderr)
     return 1 if missing else 0
 
 
-def show(logs: Sequence[Log], directory: Path, *, follow: bool) -> None:
+def print_logs(logs: Sequence[Log], directory: Path, *, follow: bool) -> None:
     """Print the logs as far as they go."""
-    going = True
-    while going:
-        # Ask first, so that everything written before the answer is then read.
-        going = follow and directory.is_dir() and is_running(directory) and not _nobody_reads()
+    running = True
+    while running:
+        # Check first, so that everything written before the check is then read.
+        running = follow and directory.is_dir() and is_running(directory) and not _reader_gone()
         for log in logs:
-            log.show()
+            log.print_new()
     for log in logs:
         log.finish()
 
 
-def _nobody_reads() -> bool:
+def _reader_gone() -> bool:
     readable, _, _ = select.select([sys.stdin], [], [], POLL_S)
     return bool(readable)

@@ -20,9 +20,9 @@ def process_environment(
     """
     # A job must not be able to sign as the user who started it.
     environment = spec.defaults | {name: value for name, value in base.items() if name != SSH_AGENT_VARIABLE}
-    bins = [directory for directory in spec.bins if os.path.isdir(directory)]
-    if bins:
-        environment["PATH"] = ":".join([*bins, base.get("PATH", os.defpath)])
+    directories = [directory for directory in spec.path_prefix if os.path.isdir(directory)]
+    if directories:
+        environment["PATH"] = ":".join([*directories, base.get("PATH", os.defpath)])
     if interface is not None:
         environment |= dict.fromkeys(spec.interface_variables, interface)
     return environment | spec.environment | process.environment | {"PWD": cwd}
@@ -31,18 +31,18 @@ def process_environment(
 def check_interfaces(
     environment: Mapping[str, str], names: Sequence[str], *, routed: str | None, present: Callable[[], Sequence[str]]
 ) -> None:
-    """Raise LaunchError if a variable names no interface of this node: frameworks would wait for it for ever.
+    """Raise LaunchError if a variable names no interface of this node: the engine would wait for it for ever.
 
     Takes NCCL's forms too: a list, prefixes, and ``^`` or ``=`` before them. `present` asks the kernel for all
     interfaces; it is not called if only the interface on the route is named.
     """
     for name in names:
         value = environment.get(name, "")
-        wanted = [one for one in value.lstrip("^=").split(",") if one]
+        wanted = [prefix for prefix in value.lstrip("^=").split(",") if prefix]
         if value == routed or not wanted:
             continue
         interfaces = present()
-        if not any(interface.startswith(one) for one in wanted for interface in interfaces):
+        if not any(interface.startswith(prefix) for prefix in wanted for interface in interfaces):
             raise LaunchError(f"{name} must name an interface of {', '.join(interfaces)}, got {value!r}")
 
 

@@ -1,4 +1,4 @@
-"""Start rank processes, and end everything that they leave behind."""
+"""Start rank processes, and end all processes that they leave behind."""
 
 import errno
 import os
@@ -9,8 +9,8 @@ from launcher.runner.fast_imports import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
     TYPE_CHECKING,
-    contents,
     prctl,
+    read_file,
     signal,
 )
 from launcher.transport.protocol import NOT_FOUND
@@ -61,18 +61,18 @@ class RunningProcess:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def start(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> RunningProcess:
+def start_process(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> RunningProcess:
     """Start a rank in a session, and so a process group, of its own.
 
-    Does what subprocess.Popen does, whose import alone takes longer than everything else here.
+    This replaces subprocess.Popen: importing it alone takes longer than starting the rank.
     """
     # Look it up before the fork: a new process must copy every page it touches, and os.execvpe touches many.
-    path = program(command[0], environment=environment, cwd=cwd)
-    (stdout, its_stdout), (stderr, its_stderr), (failure, its_failure) = os.pipe(), os.pipe(), os.pipe()
+    path = find_program(command[0], environment=environment, cwd=cwd)
+    (stdout, child_stdout), (stderr, child_stderr), (failure, child_failure) = os.pipe(), os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(path, command, environment, cwd, stdout=its_stdout, stderr=its_stderr, failure=its_failure)
-    for fd in (its_stdout, its_stderr, its_failure):
+        _exec_in_child(path, command, environment, cwd, stdout=child_stdout, stderr=child_stderr, failure=child_failure)
+    for fd in (child_stdout, child_stderr, child_failure):
         os.close(fd)
     # A successful exec closes it.
     number = os.read(failure, 16)
@@ -85,7 +85,7 @@ def start(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -
     return RunningProcess(pid, stdout=stdout, stderr=stderr)
 
 
-def _become(
+def _exec_in_child(
     path: str,
     command: Sequence[str],
     environment: Mapping[str, str],
@@ -111,24 +111,24 @@ def _become(
         os._exit(NOT_FOUND)
 
 
-def program(name: str, *, environment: Mapping[str, str], cwd: str) -> str:
+def find_program(name: str, *, environment: Mapping[str, str], cwd: str) -> str:
     """Return the path of the program that a shell in `cwd` would run, by the PATH of `environment`.
 
     Raises FileNotFoundError.
     """
     if "/" in name:
         return name
-    found = None
+    candidate = None
     for directory in environment.get("PATH", os.defpath).split(":"):
         path = os.path.join(cwd, directory, name)
         if os.path.isfile(path):
             if os.access(path, os.X_OK):
                 return path
-            found = found or path
-    if found is None:
+            candidate = candidate or path
+    if candidate is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
     # It may not be executable; the error then says so.
-    return found
+    return candidate
 
 
 def exit_code(returncode: int) -> int:
@@ -145,7 +145,7 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
-def is_anothers(group: int) -> bool:
+def runs_as_other_user(group: int) -> bool:
     """Return whether a process group runs as another user, such as by sudo."""
     try:
         os.killpg(group, 0)
@@ -167,9 +167,9 @@ def group_is_gone(group: int) -> bool:
 
 
 def end_orphans(*, deadline_s: float) -> bool:
-    """Kill whatever is left below this process: what left its rank's session, or outlived the runner.
+    """Kill all descendants of this process: those that left their rank's session, or outlived the runner.
 
-    Returns whether nothing is left.
+    Returns whether none is left.
     """
     until = time.monotonic() + deadline_s
     while (pids := _children()) and time.monotonic() < until:
@@ -182,7 +182,7 @@ def end_orphans(*, deadline_s: float) -> bool:
 
 
 def _children() -> list[str]:
-    return contents(f"/proc/self/task/{os.getpid()}/children").split()
+    return read_file(f"/proc/self/task/{os.getpid()}/children").split()
 
 
 def _kill(pid: int) -> None:

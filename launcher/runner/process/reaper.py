@@ -24,30 +24,30 @@ IDLE_NAME, REAPER_NAME = "launch-idle", "launch-reaper"
 STOPPED_S = 20.0
 """How long a child may be stopped (SIGSTOP): as long as the launcher waits for its heartbeats."""
 POLL_S = 0.5
-LONGEST_S = 3600.0
+MAX_SESSION_S = 3600.0
 """Longest age of a session that takes another job: what allowed the login, such as a certificate, may have expired."""
 AGAIN = 75
-"""Exit code of a child whose job ended in order and which wants another (EX_TEMPFAIL of sysexits(3))."""
+"""Exit code of a child whose job ended cleanly, so that another may follow (EX_TEMPFAIL of sysexits(3))."""
 
 
-def run_under_reaper(work: Callable[[bool], int], say_idle: Callable[[], bool]) -> int:
+def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool]) -> int:
     """Run `work` in a child, again in a fresh child as long as it exits with AGAIN, and return the last result.
 
-    `work` is told whether its session has run a job before. Between two jobs nothing of the last one is left;
-    `say_idle` reports that, and returns whether anybody heard it.
+    The argument of `work` says whether the session has run a job before. Between two jobs nothing of the last one is
+    left; `report_idle` reports that, and returns whether the launcher read it.
     """
     adopt_orphans()
-    reaper, is_further, since = os.getpid(), False, time.monotonic()
+    reaper, is_reused, since = os.getpid(), False, time.monotonic()
     while True:
         child = os.fork()
         if child == 0:
             for number in STOP_SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
             die_with_parent(signal.SIGTERM)
-            if is_further:
+            if is_reused:
                 rename(IDLE_NAME)
-            # The reaper may have died before this process asked to be told.
-            result = work(is_further) if os.getppid() == reaper else 0
+            # The reaper may have died before die_with_parent() took effect.
+            result = work(is_reused) if os.getppid() == reaper else 0
             end_orphans(deadline_s=ORPHANS_DEADLINE_S)
             return result
         for number in STOP_SIGNALS:
@@ -56,12 +56,12 @@ def run_under_reaper(work: Callable[[bool], int], say_idle: Callable[[], bool]) 
         status = await_end(child)
         is_clean = end_orphans(deadline_s=ORPHANS_DEADLINE_S)
         code = exit_code(os.waitstatus_to_exitcode(status))
-        if code != AGAIN or not is_clean or time.monotonic() - since > LONGEST_S:
+        if code != AGAIN or not is_clean or time.monotonic() - since > MAX_SESSION_S:
             return code
         # The launcher need not wait for the next child to start.
-        if not say_idle():
+        if not report_idle():
             return code
-        is_further = True
+        is_reused = True
         rename(REAPER_NAME)
 
 

@@ -24,12 +24,12 @@ POLL_S = 0.05
 
 
 class _Process:
-    def __init__(self, started: processes.RunningProcess, *, index: int, log: "ProcessLog | None") -> None:
-        self.started = started
-        self.group = started.pid
+    def __init__(self, running: processes.RunningProcess, *, index: int, log: "ProcessLog | None") -> None:
+        self.running = running
+        self.group = running.pid
         self.index = index
         self.log = log
-        self.streams: dict[int, int] = {started.stdout: FrameType.STDOUT, started.stderr: FrameType.STDERR}
+        self.streams: dict[int, int] = {running.stdout: FrameType.STDOUT, running.stderr: FrameType.STDERR}
         self.code: int | None = None
         self.drain_until = 0.0
         self.kill_at: float | None = None
@@ -45,9 +45,9 @@ class Supervisor:
         self._clock = clock
         self._alive: list[_Process] = []
         self._paused = False
-        self._in_order = True
+        self._all_succeeded = True
         self._poller = Poller()
-        self._poller.add(channel.source, self._hear)
+        self._poller.add(channel.source, self._receive)
         self._watch_signals()
 
     def start(
@@ -61,7 +61,7 @@ class Supervisor:
     ) -> None:
         """Start one process; report one that cannot start with a shell's exit code."""
         try:
-            started = processes.start(command, environment=environment, cwd=cwd)
+            started = processes.start_process(command, environment=environment, cwd=cwd)
         except OSError as error:
             missing = isinstance(error, FileNotFoundError)
             reason = "command not found" if missing else (error.strerror or str(error))
@@ -73,24 +73,24 @@ class Supervisor:
 
     def refuse(self, index: int, *, reason: str, code: int) -> None:
         """Report a process that was not started."""
-        self._in_order = False
+        self._all_succeeded = False
         self._channel.send(FrameType.STDERR, f"{reason}\n".encode(errors="surrogateescape"), process=index)
         self._channel.send(FrameType.EXIT, str(code).encode("ascii"), process=index)
 
     def run(self) -> bool:
         """Run until every process has ended, its group is empty, and everything is reported.
 
-        Returns whether all succeeded by themselves.
+        Returns whether all succeeded without being stopped.
         """
-        while self._alive or self._channel.pending:
+        while self._alive or self._channel.has_pending:
             timeout = self._channel.keep_alive()
-            if self._channel.over:
+            if self._channel.stop_requested:
                 self._stop()
             self._throttle()
             self._poller.wait(min(timeout, self._poll_s()))
             self._channel.flush()
             self._reap_ended()
-        return self._in_order and not self._channel.over
+        return self._all_succeeded and not self._channel.stop_requested
 
     def _poll_s(self) -> float:
         # The kernel reports the end of a group's leader, but not when the group is empty.
@@ -118,7 +118,7 @@ class Supervisor:
         return True
 
     def _is_drained(self, process: _Process) -> bool:
-        """Return whether all that matters was read: a process that escaped can hold a stream open for ever."""
+        """Return whether the output was read, as far as it comes: an escaped process can keep a stream open."""
         until = min(process.drain_until, process.kill_at or process.drain_until)
         return not process.streams or self._clock() >= until
 
@@ -131,11 +131,11 @@ class Supervisor:
         for number in processes.STOP_SIGNALS:
             signal.signal(number, lambda *_: None)
 
-        def woken() -> None:
+        def on_signal() -> None:
             if set(os.read(reader, 64)) & set(processes.STOP_SIGNALS):
                 self._stop()
 
-        self._poller.add(reader, woken)
+        self._poller.add(reader, on_signal)
 
     def _watch_process(self, process: _Process) -> None:
         if not self._paused:
@@ -145,20 +145,20 @@ class Supervisor:
 
     def _watch_streams(self, process: _Process) -> None:
         for fd, kind in process.streams.items():
-            self._poller.add(fd, self._forwarding(process, fd, kind))
+            self._poller.add(fd, self._forward_callback(process, fd, kind))
 
-    def _forwarding(self, process: _Process, fd: int, kind: int) -> Callable[[], None]:
+    def _forward_callback(self, process: _Process, fd: int, kind: int) -> Callable[[], None]:
         return lambda: self._forward(process, fd, kind)
 
     def _throttle(self) -> None:
         """Pause reading from the processes while the launcher reads slowly; everything else goes on."""
-        if self._channel.pending:
+        if self._channel.has_pending:
             self._watch_sink()
         elif self._channel.sink in self._poller:
             self._poller.remove(self._channel.sink)
-        if self._channel.full == self._paused:
+        if self._channel.is_full == self._paused:
             return
-        self._paused = self._channel.full
+        self._paused = self._channel.is_full
         for process in self._alive:
             # The process could not write in the meantime.
             process.drain_until = self._clock() + DRAIN_S
@@ -174,9 +174,9 @@ class Supervisor:
 
     # ---- what happens ----
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         self._channel.receive()
-        if self._channel.over:
+        if self._channel.stop_requested:
             self._poller.remove(self._channel.source)
 
     def _forward(self, process: _Process, fd: int, kind: int) -> None:
@@ -196,10 +196,10 @@ class Supervisor:
     def _leader_ended(self, process: _Process, pidfd: int) -> None:
         self._poller.remove(pidfd)
         os.close(pidfd)
-        process.code = processes.exit_code(process.started.wait())
-        self._in_order = self._in_order and process.code == 0
+        process.code = processes.exit_code(process.running.wait())
+        self._all_succeeded = self._all_succeeded and process.code == 0
         process.drain_until = self._clock() + DRAIN_S
-        # A process's leftovers have no job any more; the node's other processes go on.
+        # End what the process left behind; the node's other processes go on.
         self._end(process)
 
     def _report_if_ended(self, process: _Process) -> None:
@@ -208,7 +208,7 @@ class Supervisor:
             self._channel.send(FrameType.EXIT, str(process.code).encode("ascii"), process=process.index)
 
     def _stop(self) -> None:
-        self._in_order = False
+        self._all_succeeded = False
         for process in self._alive:
             self._end(process)
 
@@ -216,6 +216,6 @@ class Supervisor:
         if process.kill_at is None:
             process.kill_at = self._clock() + self._grace_s
             processes.signal_group(process.group, signal.SIGTERM)
-            if processes.is_anothers(process.group):
-                note = f"process {process.group} runs as another user, and cannot be ended as this one"
+            if processes.runs_as_other_user(process.group):
+                note = f"process {process.group} runs as another user, so it cannot be ended"
                 self._channel.send(FrameType.NOTE, note.encode("ascii"))

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from launcher.errors import LaunchError
 
 STALL_S = 60.0
-"""Seconds without progress after which a neighbour is given up."""
+"""Seconds without progress after which a neighbour counts as lost."""
 BUFFER = 1 << 18
-MOST_WAITING = 256
+MAX_PIECES = 256
 """Most pieces, each of at most runner_channel.READ_SIZE bytes, that may wait for the disk."""
 
 
 class NeighbourLostError(LaunchError):
-    """Report that the node before or after this one is gone; that node itself reports why."""
+    """Report that the node before or after this one is gone; it reports its own error."""
 
 
 class ByteQueue(io.RawIOBase):
@@ -28,7 +28,7 @@ class ByteQueue(io.RawIOBase):
     @property
     def full(self) -> bool:
         """Whether the channel should stop reading for now."""
-        return self._pieces.qsize() >= MOST_WAITING
+        return self._pieces.qsize() >= MAX_PIECES
 
     def put(self, piece: bytes) -> None:
         self._pieces.put(piece)
@@ -51,4 +51,4 @@ class ByteQueue(io.RawIOBase):
         try:
             return self._pieces.get(timeout=STALL_S)
         except queue.Empty as error:
-            raise TimeoutError(f"nothing came for {STALL_S:g} s") from error
+            raise TimeoutError(f"nothing arrived for {STALL_S:g} s") from error

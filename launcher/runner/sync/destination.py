@@ -23,45 +23,45 @@ class Destination:
         self.directory = directory
         self.manifest = manifest
         self._ignore = ignore
-        self._record = SyncState(home, directory.resolve())
+        self._state = SyncState(home, directory.resolve())
 
     def prepare(self) -> set[int]:
-        """Do everything that needs no file's content; return the numbers of the files that must be sent."""
+        """Make directories and links, remove old files; return the numbers of the files whose content is needed."""
         make_directory(self.directory)
-        before = self._record.read()
-        after = self._with_what_is_left_out(before)
+        before = self._state.read()
+        after = self._with_excluded(before)
         if before.entries != after.entries:
             self._remove_gone(before)
             # Record first: a recorded file that does not exist does no harm, an unrecorded one would stay for ever.
-            self._record.write(after)
-        needed = {number for number, entry in enumerate(self.manifest.entries) if self._lacks(entry)}
+            self._state.write(after)
+        needed = {number for number, entry in enumerate(self.manifest.entries) if self._prepare_entry(entry)}
         if needed and not os.access(self.directory, os.W_OK | os.X_OK):
             raise LaunchError(f"{self.directory}: Permission denied")
         return needed
 
     def check_space(self, needed: int) -> None:
-        """Raise LaunchError if the file system lacks room for that many bytes, rather than fail an hour later."""
-        found = os.statvfs(self.directory)
-        if needed > found.f_bavail * found.f_frsize:
-            free = found.f_bavail * found.f_frsize
+        """Raise LaunchError if the file system has no room for `needed` bytes, rather than fail an hour later."""
+        status = os.statvfs(self.directory)
+        if needed > status.f_bavail * status.f_frsize:
+            free = status.f_bavail * status.f_frsize
             raise LaunchError(f"{self.directory}: No space left: {needed} bytes to come, {free} free")
 
     def release(self) -> None:
         """Finish the sync."""
-        self._record.release()
+        self._state.release()
 
-    def _with_what_is_left_out(self, before: Manifest) -> Manifest:
+    def _with_excluded(self, before: Manifest) -> Manifest:
         """Return what the record must hold: also files of earlier syncs that are excluded now and stay."""
         present = {entry.path for entry in self.manifest.entries}
         kept = [
             entry
             for entry in before.entries
-            if entry.path not in present and self._ignore.covers(entry.path, is_directory=entry.kind == DIRECTORY)
+            if entry.path not in present and self._ignore.excludes(entry.path, is_directory=entry.kind == DIRECTORY)
         ]
         return Manifest(sorted([*self.manifest.entries, *kept])) if kept else self.manifest
 
     def _remove_gone(self, before: Manifest) -> None:
-        kinds = {entry.path: entry.kind for entry in self._with_what_is_left_out(before).entries}
+        kinds = {entry.path: entry.kind for entry in self._with_excluded(before).entries}
         # A directory's entries come after it.
         for entry in reversed(before.entries):
             if kinds.get(entry.path) != entry.kind:
@@ -79,22 +79,22 @@ class Destination:
         elif entry.kind == LINK and path.is_symlink() and link_target(path) == entry.target:
             path.unlink()
 
-    def _lacks(self, entry: Entry) -> bool:
-        """Return whether the entry's file must be sent; make directories and links."""
+    def _prepare_entry(self, entry: Entry) -> bool:
+        """Make a directory or link, or the way for a file; return whether the file's content is needed."""
         try:
             # A Path for each of 100,000 files would take longer than the system calls.
-            found = os.lstat(f"{self.directory}/{entry.path}")
+            status = os.lstat(f"{self.directory}/{entry.path}")
         except FileNotFoundError:
-            found = None
-        if entry.kind == FILE and found is not None and is_unchanged(found, entry):
-            _set_mode(f"{self.directory}/{entry.path}", entry.mode, found)
+            status = None
+        if entry.kind == FILE and status is not None and is_unchanged(status, entry):
+            _set_mode(f"{self.directory}/{entry.path}", entry.mode, status)
             return False
         path = self.directory / entry.path
         if entry.kind == DIRECTORY:
-            _put_directory(path, entry.mode, found)
+            _put_directory(path, entry.mode, status)
         elif entry.kind == LINK:
-            _put_link(path, entry.target, found)
-        elif found is not None and stat.S_ISDIR(found.st_mode):
+            _put_link(path, entry.target, status)
+        elif status is not None and stat.S_ISDIR(status.st_mode):
             _remove_if_empty(path)
         return entry.kind == FILE
 
@@ -107,25 +107,25 @@ def make_directory(path: Path) -> None:
         raise LaunchError(f"{path}: is not a directory") from error
 
 
-def _put_directory(path: Path, mode: int, found: os.stat_result | None) -> None:
-    if found is None:
+def _put_directory(path: Path, mode: int, status: os.stat_result | None) -> None:
+    if status is None:
         path.mkdir()
         path.chmod(mode)
-    elif stat.S_ISDIR(found.st_mode):
-        _set_mode(path, mode, found)
+    elif stat.S_ISDIR(status.st_mode):
+        _set_mode(path, mode, status)
     elif not path.is_dir():  # a link to a directory serves: large data may be on another disk
         raise LaunchError(f"{path}: is in the way of a directory")
 
 
-def _set_mode(path: Path | str, mode: int, found: os.stat_result) -> None:
-    if stat.S_IMODE(found.st_mode) & 0o777 != mode:
+def _set_mode(path: Path | str, mode: int, status: os.stat_result) -> None:
+    if stat.S_IMODE(status.st_mode) & 0o777 != mode:
         Path(path).chmod(mode)
 
 
-def _put_link(path: Path, target: str, found: os.stat_result | None) -> None:
-    if found is not None and stat.S_ISLNK(found.st_mode) and link_target(path) == target:
+def _put_link(path: Path, target: str, status: os.stat_result | None) -> None:
+    if status is not None and stat.S_ISLNK(status.st_mode) and link_target(path) == target:
         return
-    if found is not None and stat.S_ISDIR(found.st_mode):
+    if status is not None and stat.S_ISDIR(status.st_mode):
         _remove_if_empty(path)
     part = part_of(path)
     part.unlink(missing_ok=True)

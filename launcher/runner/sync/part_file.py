@@ -16,8 +16,8 @@ class PartFile:
 
     def __init__(self, directory: Path, entry: Entry) -> None:
         self._entry = entry
-        self._place = directory / entry.path
-        self._part = part_of(self._place)
+        self._path = directory / entry.path
+        self._part = part_of(self._path)
         self._digest = new_digest()
         # Never follow a link that is in the way.
         self._part.unlink(missing_ok=True)
@@ -31,20 +31,20 @@ class PartFile:
             while view:
                 view = view[os.write(self._fd, view) :]
         except OSError as error:
-            raise LaunchError(f"{self._place}: {error.strerror}") from error
+            raise LaunchError(f"{self._path}: {error.strerror}") from error
 
     def finish(self, digest: bytes) -> None:
         """Put the file in place with its mode and time; LaunchError if it is not what was sent."""
         if digest != self._digest.digest():
-            raise LaunchError(f"{self._place}: arrived damaged")
+            raise LaunchError(f"{self._path}: arrived damaged")
         os.fchmod(self._fd, self._entry.mode)
         os.utime(self._fd, ns=(self._entry.mtime_ns, self._entry.mtime_ns))
         os.close(self._fd)
         self._fd = -1
-        self._part.replace(self._place)
+        self._part.replace(self._path)
 
     def drop(self) -> None:
-        """Delete it."""
+        """Delete the part."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -52,7 +52,7 @@ class PartFile:
                 self._part.unlink()
 
 
-def part_of(place: Path) -> Path:
-    """Return where a file is until it is complete: the same name each time, so that none is left for ever."""
-    name = hashlib.sha256(f"{socket.gethostname()}:{place.name}".encode(errors="surrogateescape")).hexdigest()[:16]
-    return place.with_name(f".launch-part-{name}")
+def part_of(path: Path) -> Path:
+    """Return a file's path until it is complete: the same each time, so that no part stays for ever."""
+    name = hashlib.sha256(f"{socket.gethostname()}:{path.name}".encode(errors="surrogateescape")).hexdigest()[:16]
+    return path.with_name(f".launch-part-{name}")

@@ -19,8 +19,8 @@ from launcher.sync.stream import RecordType, StreamRecord, read_records
 
 CONNECT_DEADLINE_S = 30.0
 HANDSHAKE_DEADLINE_S = 10.0
-ALIVE_EVERY_S = 5.0
-"""How often a node that needs nothing is told that more may come."""
+ALIVE_INTERVAL_S = 5.0
+"""Seconds between heartbeats to a node that needs no file at the moment."""
 
 
 def accept(listener: socket.socket, identity: str) -> ssl.SSLSocket:
@@ -33,7 +33,7 @@ def accept(listener: socket.socket, identity: str) -> ssl.SSLSocket:
         except TimeoutError:  # socket.timeout, which it is from 3.10 on
             break
         with suppress(OSError):
-            return _secured(context, plain, server_side=True)
+            return _wrap_tls(context, plain, server_side=True)
     raise NeighbourLostError(f"the node before it did not connect within {CONNECT_DEADLINE_S:g} s")
 
 
@@ -44,12 +44,12 @@ def connect(address: str, port: int, *, name: str, identity: str) -> ssl.SSLSock
     except OSError as error:
         raise LaunchError(f"cannot reach {name} at {address}:{port}: {error.strerror or error}") from error
     try:
-        return _secured(client_context(identity), plain, server_side=False)
+        return _wrap_tls(client_context(identity), plain, server_side=False)
     except OSError as error:
         raise NeighbourLostError(f"{name} at {address}:{port}: {error.strerror or error}") from error
 
 
-def _secured(context: ssl.SSLContext, plain: socket.socket, *, server_side: bool) -> ssl.SSLSocket:
+def _wrap_tls(context: ssl.SSLContext, plain: socket.socket, *, server_side: bool) -> ssl.SSLSocket:
     plain.settimeout(HANDSHAKE_DEADLINE_S)
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
@@ -61,25 +61,25 @@ def _secured(context: ssl.SSLContext, plain: socket.socket, *, server_side: bool
     return secured
 
 
-class Onward:
+class Forwarder:
     """Pass records on to the next node."""
 
     def __init__(self, connection: ssl.SSLSocket, *, forward: set[int]) -> None:
         self._connection = connection
         self._file = cast(BinaryIO, connection.makefile("wb", buffering=BUFFER))
-        self._forward = forward
-        self._passing = False
-        self._spoke_at = time.monotonic()
+        self._numbers = forward
+        self._forwarding = False
+        self._sent_at = time.monotonic()
 
-    def take(self, record: StreamRecord) -> None:
+    def forward(self, record: StreamRecord) -> None:
         """Pass a record on if a node further on needs its file."""
         if record.kind is RecordType.FILE:
-            self._passing = record.number in self._forward
+            self._forwarding = record.number in self._numbers
         done = record.kind is RecordType.DONE
-        skipped = record.kind is RecordType.ALIVE or not (self._passing or done)
-        if skipped and time.monotonic() < self._spoke_at + ALIVE_EVERY_S:
+        skipped = record.kind is RecordType.ALIVE or not (self._forwarding or done)
+        if skipped and time.monotonic() < self._sent_at + ALIVE_INTERVAL_S:
             return
-        self._spoke_at = time.monotonic()
+        self._sent_at = time.monotonic()
         try:
             self._file.write((StreamRecord(RecordType.ALIVE) if skipped else record).encode())
             if skipped or done:
@@ -88,36 +88,36 @@ class Onward:
                 # Let the reader close first, so that nothing on its way is lost.
                 self._connection.recv(1)
         except OSError as error:
-            raise NeighbourLostError(f"the node after it takes no more files: {error.strerror or error}") from error
+            raise NeighbourLostError(f"the node after it stopped receiving: {error.strerror or error}") from error
 
 
-def incoming(stream: BinaryIO) -> Iterator[StreamRecord]:
+def read_incoming(stream: BinaryIO) -> Iterator[StreamRecord]:
     """Yield the records from the node before this one."""
     try:
         yield from read_records(stream)
     except (OSError, EOFError) as error:
-        raise NeighbourLostError(f"the node before it sends no more files: {error}") from error
+        raise NeighbourLostError(f"the node before it stopped sending: {error}") from error
 
 
-def relay(stream: BinaryIO, onward: Onward | None, *, copy: Destination, needed: set[int]) -> None:
+def relay(stream: BinaryIO, forwarder: Forwarder | None, *, destination: Destination, needed: set[int]) -> None:
     """Write what this node needs, pass on what others need."""
     part_file: PartFile | None = None
     try:
-        for record in incoming(stream):
-            if onward is not None:
-                onward.take(record)
+        for record in read_incoming(stream):
+            if forwarder is not None:
+                forwarder.forward(record)
             if record.kind is RecordType.ALIVE:
                 continue
             if record.kind is RecordType.FILE and record.number in needed:
-                part_file = PartFile(copy.directory, copy.manifest.entries[record.number])
+                part_file = PartFile(destination.directory, destination.manifest.entries[record.number])
             elif part_file is not None:
-                part_file = _put(part_file, record)
+                part_file = _write_record(part_file, record)
     finally:
         if part_file is not None:
             part_file.drop()
 
 
-def _put(part_file: PartFile, record: StreamRecord) -> PartFile | None:
+def _write_record(part_file: PartFile, record: StreamRecord) -> PartFile | None:
     if record.kind is RecordType.DATA:
         part_file.write(record.data)
         return part_file

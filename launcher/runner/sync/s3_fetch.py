@@ -6,22 +6,22 @@ from pathlib import Path
 
 from launcher.errors import LaunchError
 from launcher.runner.sync.destination import make_directory
-from launcher.sync.request import SOURCE
+from launcher.sync.request import BUCKET_URL
 
 
 def fetch(source: str, directory: Path, *, deadline_s: float) -> None:
     """Copy what differs below `source` into `directory`; LaunchError says why that failed."""
-    match = SOURCE.fullmatch(source)
+    match = BUCKET_URL.fullmatch(source)
     if match is None:
         raise ValueError(f"not a bucket's prefix: {source!r}")
     bucket, prefix = match[1], f"{match[2]}/" if match[2] else ""
     until = time.monotonic() + deadline_s
     make_directory(directory)
-    count = ("--max-keys", "1", "--no-paginate", "--query", "KeyCount", "--output", "text")
+    key_count = ("--max-keys", "1", "--no-paginate", "--query", "KeyCount", "--output", "text")
     # aws s3 sync takes a prefix without objects for an empty directory, and succeeds.
-    found = _aws(source, "s3api", "list-objects-v2", "--bucket", bucket, "--prefix", prefix, *count, until=until)
-    if found.strip() == "0":
-        raise LaunchError(f"{source} holds nothing")
+    count = _aws(source, "s3api", "list-objects-v2", "--bucket", bucket, "--prefix", prefix, *key_count, until=until)
+    if count.strip() == "0":
+        raise LaunchError(f"{source} is empty")
     quiet = ("--only-show-errors", "--no-progress")
     # By default it keeps a newer file of the same size, whatever its content.
     _aws(source, "s3", "sync", f"s3://{bucket}/{prefix}", str(directory), *quiet, "--exact-timestamps", until=until)
@@ -41,7 +41,7 @@ def _aws(source: str, *arguments: str, until: float) -> str:
     except subprocess.TimeoutExpired as error:
         raise LaunchError(f"{source}: not fetched in time (--sync-timeout)") from error
     except FileNotFoundError as error:
-        raise LaunchError("aws: command not found, by which nodes fetch from S3") from error
+        raise LaunchError("aws: command not found, which nodes need to fetch from S3") from error
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"aws ended with exit code {done.returncode}"]
         raise LaunchError(f"{source}: {lines[-1]}")

@@ -15,27 +15,27 @@ from launcher.runner.sync.s3_fetch import fetch
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import Manifest
 from launcher.sync.messages import Answer, Ranges, Request, from_ranges, to_ranges
-from launcher.sync.request import place
+from launcher.sync.request import destination_path
 
 
 class SyncServer:
-    """Hold what this node knows from one request to the next."""
+    """Hold a sync's state on this node from one request to the next."""
 
     def __init__(self, byte_queue: ByteQueue) -> None:
         self._from_launcher = cast(BinaryIO, io.BufferedReader(byte_queue, BUFFER))
         self._resources = ExitStack()
-        self._copy: Destination | None = None
+        self._destination: Destination | None = None
         self._needed: set[int] = set()
         self._listener: socket.socket | None = None
         self._operations: dict[str, Callable[..., Answer]] = {
             "compare": self._compare,
             "receive": self._receive,
             "fetch": self._fetch,
-            "engines": self._engines,
+            "engines": self._list_engines,
         }
 
-    def _engines(self) -> Answer:
-        return {"engines": installed_frameworks()}
+    def _list_engines(self) -> Answer:
+        return {"engines": installed_engines()}
 
     def answer(self, request: Request) -> Answer:
         """Carry out a request; a failure is an answer too."""
@@ -49,49 +49,49 @@ class SyncServer:
             return {"error": f"{error.filename}: {reason}" if error.filename else reason, "neighbour": False}
 
     def _compare(self, *, directory: str, manifest: str, patterns: list[str], source: str | None) -> Answer:
-        """Do what needs no file's content; answer which files are needed and where to send them."""
+        """Prepare the directory; answer which files are needed and the port to send them to."""
         self._resources.close()
-        path = place(directory, home=Path.home())
+        path = destination_path(directory, home=Path.home())
         if source is not None and path.is_dir() and path.samefile(source):
             return {"needed": [], "port": 0}
-        copy = Destination(path, Manifest.unpack(manifest), ignore=Ignore(patterns), home=Path.home())
-        self._resources.callback(copy.release)
-        self._copy, self._needed = copy, copy.prepare()
+        destination = Destination(path, Manifest.unpack(manifest), ignore=Ignore(patterns), home=Path.home())
+        self._resources.callback(destination.release)
+        self._destination, self._needed = destination, destination.prepare()
         if not self._needed:
             self._resources.close()
             return {"needed": [], "port": 0}
-        copy.check_space(copy.manifest.size_of(self._needed))
+        destination.check_space(destination.manifest.size_of(self._needed))
         self._listener = self._resources.enter_context(socket.create_server(("", 0)))
         return {"needed": to_ranges(self._needed), "port": self._listener.getsockname()[1]}
 
     def _receive(self, *, identity: str, first: bool, following: list[Any] | None, forward: Ranges) -> Answer:
         """Receive the files that are needed, from the launcher if this node is the first, and pass them on."""
-        if self._copy is None or self._listener is None:
+        if self._destination is None or self._listener is None:
             raise ValueError("files come after a comparison")
         # Import only now: most syncs send nothing, and TLS is slow to import.
-        from launcher.runner.sync.relay import Onward, accept, connect, relay
+        from launcher.runner.sync.relay import Forwarder, accept, connect, relay
 
         with self._resources.pop_all(), ExitStack() as connections:
             stream = self._from_launcher
             if not first:
                 before = connections.enter_context(accept(self._listener, identity))
                 stream = connections.enter_context(cast(BinaryIO, before.makefile("rb", buffering=BUFFER)))
-            onward = None
+            forwarder = None
             if following is not None:
                 name, address, port = following
                 after = connections.enter_context(connect(address, port, name=name, identity=identity))
-                onward = Onward(after, forward=from_ranges(forward))
-            relay(stream, onward, copy=self._copy, needed=self._needed)
+                forwarder = Forwarder(after, forward=from_ranges(forward))
+            relay(stream, forwarder, destination=self._destination, needed=self._needed)
         return {"received": len(self._needed)}
 
     def _fetch(self, *, source: str, directory: str, deadline_s: float) -> Answer:
         """Fetch a prefix from a bucket."""
-        fetch(source, place(directory, home=Path.home()), deadline_s=deadline_s)
+        fetch(source, destination_path(directory, home=Path.home()), deadline_s=deadline_s)
         return {"fetched": source}
 
 
-def installed_frameworks(config: Path = Path(NODE_CONFIG), listed: Path = Path(ENGINES_LIST)) -> list[str] | None:
-    """Return the frameworks that are installed; None if this machine is not a node of a cluster."""
+def installed_engines(config: Path = Path(NODE_CONFIG), listed: Path = Path(ENGINES_LIST)) -> list[str] | None:
+    """Return the engines that are installed; None if this machine is not a node of a cluster."""
     if not config.exists():
         return None
     try:

@@ -19,23 +19,23 @@ from launcher.transport.protocol import FrameType
 
 
 def sync_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "Request | bytes") -> NodeSpec | None:
-    """Serve requests, beginning with `first`, until the spec comes; return None if the launcher is gone instead."""
+    """Serve requests, beginning with `first`, until the spec comes; return None if the launcher is gone."""
     service = SyncService(channel)
-    service.take(first)
+    service.submit(first)
     received = b""
-    while not channel.over:
-        for message in inbox.take(received):
+    while not channel.stop_requested:
+        for message in inbox.add(received):
             if not isinstance(message, (bytes, dict)):
                 return message
-            service.take(message)
+            service.submit(message)
         # Input without room stays unread, which makes the launcher wait.
         sources = [service.wakeup] if service.full else [service.wakeup, channel.source]
         timeout = channel.keep_alive()
-        readable, _, _ = select.select(sources, [channel.sink] if channel.pending else [], [], timeout)
+        readable, _, _ = select.select(sources, [channel.sink] if channel.has_pending else [], [], timeout)
         channel.flush()
-        service.report()
+        service.send_answers()
         if service.full:
-            channel.excuse()
+            channel.count_unread_input_as_heartbeat()
         received = channel.receive() if channel.source in readable else b""
     return None
 
@@ -57,7 +57,7 @@ class SyncService:
         """Whether the channel should stop reading for now."""
         return self._byte_queue.full
 
-    def take(self, message: Request | bytes) -> None:
+    def submit(self, message: Request | bytes) -> None:
         """Pass a request, or a piece of the files, to the thread."""
         if isinstance(message, bytes):
             self._byte_queue.put(message)
@@ -67,7 +67,7 @@ class SyncService:
             self._started = True
             threading.Thread(target=self._work, daemon=True).start()
 
-    def report(self) -> None:
+    def send_answers(self) -> None:
         """Send the answers that are ready."""
         with suppress(BlockingIOError):
             os.read(self.wakeup, 64)

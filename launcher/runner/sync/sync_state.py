@@ -1,6 +1,6 @@
-"""Record what a sync put into a directory of this node: a later sync may delete only that.
+"""Record the files that a sync put into a directory of this node: a later sync may delete only those files.
 
-There is one file a directory, below the home directory; a sync holds the lock beside it.
+There is one file per directory, below the home directory; a sync holds the lock beside it.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ RECORDS_DIR = ".local/state/deeplearning/sync"
 
 
 class SyncState:
-    """Hold the record of one directory, and the sole right to work on it."""
+    """Hold the record of one directory, and the lock that lets only one sync work on it."""
 
     def __init__(self, home: Path, directory: Path) -> None:
         self._directory = str(directory)
@@ -46,5 +46,5 @@ class SyncState:
         write_atomically(self._path, json.dumps(record).encode("ascii"))
 
     def release(self) -> None:
-        """Let others work on the directory."""
+        """Unlock the directory for other syncs."""
         os.close(self._lock)

@@ -1,8 +1,8 @@
-"""Store idle connections in the pool's daemon, and take them back in the next launch.
+"""Keep idle connections in the pool's daemon, and take them back in the next launch.
 
-Each launch that stores connections starts a daemon of its own (launcher.transport.pool.daemon), which listens on a
+Each launch that keeps connections starts a daemon of its own (launcher.transport.pool.daemon), which listens on a
 socket in the user's runtime directory. The next launch asks all of these daemons for connections to its hosts.
-If anything fails, nothing is stored or taken: opening a new connection costs some tens of milliseconds.
+If anything fails, nothing is kept or taken: opening a new connection costs some tens of milliseconds.
 """
 
 import os
@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.transport.pool.daemon import FDS, LONGEST, DaemonConfig, Entry, is_ours, peer
+from launcher.peer_credentials import is_same_user, process_id
+from launcher.transport.pool.daemon import FDS, MAX_MESSAGE, DaemonConfig, Entry
 from launcher.transport.process import Process
 
 SUFFIX = ".sock"
@@ -23,7 +24,7 @@ DIRECTORY = "deeplearning-launch"
 ANSWER_S = 0.5
 """Deadline for a daemon's answer; it has nothing else to do."""
 PROGRAM = Path(__file__).parent / "daemon.py"
-MOST_KEPT = 200
+MAX_CONNECTIONS = 200
 """Most connections of one daemon, at four descriptors each: most systems let a process have 1024."""
 
 
@@ -37,43 +38,43 @@ class IdleConnection:
 
 
 def fetch_idle(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[IdleConnection]:
-    """Take all stored connections to these hosts, or to any host; no other launch gets them then."""
+    """Take all kept connections to these hosts, or to any host; no other launch gets them then."""
     directory = _directory(environ)
     if directory is None:
         return []
     taken: list[IdleConnection] = []
-    for place in sorted(directory.glob(f"*{SUFFIX}")):
+    for socket_path in sorted(directory.glob(f"*{SUFFIX}")):
         with suppress(OSError, ValueError):  # a daemon of another release may answer otherwise
-            taken += _ask(place, hosts)
+            taken += _request(socket_path, hosts)
     return taken
 
 
-def store_idle(environ: Mapping[str, str], kept: Sequence[IdleConnection], *, seconds: float) -> None:
+def keep_idle(environ: Mapping[str, str], connections: Sequence[IdleConnection], *, seconds: float) -> None:
     """Start a daemon that holds the connections for `seconds`; the caller closes its own ends. Raises OSError."""
     directory = _directory(environ)
-    if directory is None or not 0 < len(kept) <= MOST_KEPT:
+    if directory is None or not 0 < len(connections) <= MAX_CONNECTIONS:
         return
     directory.mkdir(mode=0o700, exist_ok=True)
-    place = directory / f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
-    fresh = place.with_suffix(".new")
-    entries = [Entry(one.host, one.fingerprint, one.process.fds) for one in kept]
+    socket_path = directory / f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
+    unlisted = socket_path.with_suffix(".new")
+    entries = [Entry(one.host, one.fingerprint, one.process.fds) for one in connections]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
-            listener.bind(str(fresh))
+            listener.bind(str(unlisted))
             listener.listen()
             # Rename only now: a launch that finds the socket refused would take it for a killed daemon's.
-            fresh.rename(place)
-            _start_daemon(DaemonConfig(listener.fileno(), seconds, str(place), entries))
+            unlisted.rename(socket_path)
+            _start_daemon(DaemonConfig(listener.fileno(), seconds, str(socket_path), entries))
         except OSError:
-            for name in (fresh, place):
-                name.unlink(missing_ok=True)
+            for path in (unlisted, socket_path):
+                path.unlink(missing_ok=True)
             raise
 
 
 def _start_daemon(config: DaemonConfig) -> None:
     fds = [config.listener, *(fd for one in config.entries for fd in one.fds)]
     program = sys.executable or "/usr/bin/python3"
-    with os.fdopen(os.memfd_create("daemon-config"), "w+b", 0) as config_file, Path(os.devnull).open("r+b") as nothing:
+    with os.fdopen(os.memfd_create("daemon-config"), "w+b", 0) as config_file, Path(os.devnull).open("r+b") as null:
         config_file.write(config.to_text().encode(errors="surrogateescape"))
         config_file.seek(0)
         for fd in fds:
@@ -85,7 +86,7 @@ def _start_daemon(config: DaemonConfig) -> None:
                 {},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, fd, number)
-                    for number, fd in enumerate((config_file.fileno(), *[nothing.fileno()] * 2))
+                    for number, fd in enumerate((config_file.fileno(), *[null.fileno()] * 2))
                 ],
                 setsid=True,
             )
@@ -105,23 +106,23 @@ def _directory(environ: Mapping[str, str]) -> Path | None:
 
 def _is_private(directory: Path) -> bool:
     try:
-        found = directory.lstat()
+        status = directory.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
 
 
-def _ask(place: Path, hosts: Sequence[str]) -> list[IdleConnection]:
+def _request(socket_path: Path, hosts: Sequence[str]) -> list[IdleConnection]:
     """Take the connections of one daemon. Raises OSError if it does not answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
         channel.settimeout(ANSWER_S)
         try:
-            channel.connect(str(place))
+            channel.connect(str(socket_path))
         except ConnectionRefusedError:
             # The daemon was killed.
-            place.unlink(missing_ok=True)
+            socket_path.unlink(missing_ok=True)
             return []
-        if not is_ours(channel):
+        if not is_same_user(channel):
             return []
         channel.send("".join(f"{host}\n" for host in hosts or [""]).encode(errors="surrogateescape"))
         taken: list[IdleConnection] = []
@@ -130,8 +131,8 @@ def _ask(place: Path, hosts: Sequence[str]) -> list[IdleConnection]:
                 taken.append(message)
         except TimeoutError:
             # Whatever has arrived is ours; the daemon drops the rest when its time is up.
-            if _is_stopped(peer(channel)):
-                place.unlink(missing_ok=True)
+            if _is_stopped(process_id(channel)):
+                socket_path.unlink(missing_ok=True)
         except OSError:
             pass
         return taken
@@ -146,8 +147,8 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _receive(channel: socket.socket) -> IdleConnection | None:
-    said, fds, _, _ = socket.recv_fds(channel, LONGEST, FDS)
-    if not said:
+    data, fds, _, _ = socket.recv_fds(channel, MAX_MESSAGE, FDS)
+    if not data:
         return None
     for fd in fds:
         os.set_inheritable(fd, False)
@@ -157,7 +158,7 @@ def _receive(channel: socket.socket) -> IdleConnection | None:
         raise OSError("more descriptors than this process may have")
     process = Process(fds)
     try:
-        host, fingerprint = said.decode(errors="surrogateescape").split()
+        host, fingerprint = data.decode(errors="surrogateescape").split()
     except ValueError:
         process.discard()
         raise

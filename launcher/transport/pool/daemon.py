@@ -1,9 +1,9 @@
 """Hold the idle connections of one launch for a while: ``python3 launcher/transport/pool/daemon.py``.
 
-The daemon gives them to the first launch of the same user that asks, each once, and closes those that nobody asked
-for in time. If it dies, the connections end with it. It never reads or writes them.
+The daemon gives them to the first launch of the same user that requests them, each once, and closes the rest when its
+time is up. If it dies, the connections end with it. It never reads or writes them.
 
-Its standard input describes the connections (`DaemonConfig`). A launch asks with host names, one a line, or with an
+Its standard input describes the connections (`DaemonConfig`). A launch sends host names, one per line, or with an
 empty line for all of them. For each connection it receives a message, host and fingerprint, with the descriptors.
 """
 
@@ -14,14 +14,17 @@ import struct
 import sys
 import time
 
+if not __package__:
+    sys.path.insert(0, os.path.abspath(f"{__file__}/../../../.."))
+
+from launcher.peer_credentials import is_same_user
+
 FDS = 4
 """Descriptors of a connection: standard input, output and error of its ssh, and the pidfd."""
 CLIENT_S = 0.5
-"""Seconds that a launch has to ask and to receive."""
-LONGEST = 1 << 17
-"""Longest question, in bytes."""
-CREDENTIALS = struct.Struct("3i")
-"""SO_PEERCRED of unix(7): process, user, group."""
+"""Seconds that a launch has to send its request and receive the connections."""
+MAX_MESSAGE = 1 << 17
+"""Longest request or answer, in bytes."""
 
 
 class Entry:
@@ -40,29 +43,29 @@ class DaemonConfig:
     descriptors of each connection.
     """
 
-    def __init__(self, listener: int, seconds: float, place: str, entries: list[Entry]) -> None:
+    def __init__(self, listener: int, seconds: float, socket_path: str, entries: list[Entry]) -> None:
         self.listener = listener
         self.seconds = seconds
-        self.place = place
+        self.socket_path = socket_path
         self.entries = entries
 
     def to_text(self) -> str:
         """Return the text for the daemon's standard input."""
         lines = (" ".join([one.host, one.fingerprint, *map(str, one.fds)]) for one in self.entries)
-        return "\n".join([f"{self.listener} {self.seconds}", self.place, *lines])
+        return "\n".join([f"{self.listener} {self.seconds}", self.socket_path, *lines])
 
     @classmethod
     def from_text(cls, text: str) -> "DaemonConfig":
         """Parse what `to_text` has written."""
-        first, place, *lines = text.split("\n")
+        first, socket_path, *lines = text.split("\n")
         listener, seconds = first.split()
         words = (line.split() for line in lines)
         entries = [Entry(host, fingerprint, tuple(map(int, fds))) for host, fingerprint, *fds in words]
-        return cls(int(listener), float(seconds), place, entries)
+        return cls(int(listener), float(seconds), socket_path, entries)
 
 
 class PoolDaemon:
-    """Serve the stored connections."""
+    """Serve the kept connections."""
 
     def __init__(self, listener: "socket.socket", entries: list[Entry]) -> None:
         self._listener = listener
@@ -84,14 +87,14 @@ class PoolDaemon:
                     self._release(self._entries[fd])
 
     def _answer(self) -> None:
-        """Give one launch what it asks for."""
+        """Give one launch the connections that it requests."""
         fd, _ = self._listener._accept()  # type: ignore[attr-defined]  # what socket.socket.accept() is made of
         client = socket.socket(fileno=fd)
         try:
             client.settimeout(CLIENT_S)
             # A client that disconnects without a request gets nothing.
-            if is_ours(client) and (asked := client.recv(LONGEST)):
-                self._give(client, asked.decode(errors="surrogateescape").split())
+            if is_same_user(client) and (request := client.recv(MAX_MESSAGE)):
+                self._give(client, request.decode(errors="surrogateescape").split())
         except (OSError, ValueError):
             pass
         finally:
@@ -116,18 +119,6 @@ class PoolDaemon:
             os.close(fd)
 
 
-def is_ours(channel: "socket.socket") -> bool:
-    """Return whether the other end is a process of this user."""
-    found = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    return bool(CREDENTIALS.unpack(found)[1] == os.getuid())
-
-
-def peer(channel: "socket.socket") -> int:
-    """Return the process id of the other end; for a client, that of the daemon once it has started."""
-    found = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    return int(CREDENTIALS.unpack(found)[0])
-
-
 def main() -> int:
     """Hold the connections that standard input describes."""
     config = DaemonConfig.from_text(sys.stdin.buffer.read().decode(errors="surrogateescape"))
@@ -140,7 +131,7 @@ def main() -> int:
         daemon.serve(until=time.monotonic() + config.seconds)
     finally:
         try:
-            os.unlink(config.place)
+            os.unlink(config.socket_path)
         except FileNotFoundError:  # the user's last session has ended, and the directory went with it
             pass
     return 0

@@ -1,4 +1,4 @@
-"""Pool connections across launches: take those that earlier launches stored, and store this one's."""
+"""Pool connections across launches: take those that earlier launches kept, and keep this one's."""
 
 import os
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from launcher.hosts.hostfile import Host
 from launcher.paths import SSH_AGENT_VARIABLE
-from launcher.transport.pool.client import IdleConnection, fetch_idle, store_idle
-from launcher.transport.pool.conditions import client_fingerprint, connection_fingerprint, fixed_names
+from launcher.transport.pool.client import IdleConnection, fetch_idle, keep_idle
+from launcher.transport.pool.fingerprints import client_fingerprint, connection_fingerprint, local_host_names
 from launcher.transport.process import Process
 from launcher.transport.protocol import CALL
 from launcher.transport.ssh import ssh_command
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 class ConnectionPool:
     """Hold one launch's share of the pool, for its hosts."""
 
-    def __init__(self, hosts: Sequence[Host], *, seconds: float, general: str) -> None:
+    def __init__(self, hosts: Sequence[Host], *, seconds: float, client: str) -> None:
         self._seconds = seconds
         self._names = [str(host) for host in hosts]
-        fixed, agent = fixed_names(), os.environ.get(SSH_AGENT_VARIABLE)
+        local_names, agent = local_host_names(), os.environ.get(SSH_AGENT_VARIABLE)
         self._fingerprints = {
-            str(host): connection_fingerprint(host, ssh_command(host), general, names=fixed, agent=agent)
+            str(host): connection_fingerprint(host, ssh_command(host), client, local_names=local_names, agent=agent)
             for host in hosts
         }
         self._called: dict[str, Process] = {}
 
     def call(self) -> None:
-        """Call the idle runners that a new connection would also reach; end the others stored for these hosts."""
+        """Call the idle runners that a new connection would also reach; end the others kept for these hosts."""
         for one in fetch_idle(os.environ, self._names):
-            is_right = one.fingerprint == self._fingerprints.get(one.host) and one.host not in self._called
-            if is_right and _call(one.process):
+            is_valid = one.fingerprint == self._fingerprints.get(one.host) and one.host not in self._called
+            if is_valid and _call(one.process):
                 self._called[one.host] = one.process
             else:
                 one.process.discard()
@@ -44,23 +44,23 @@ class ConnectionPool:
         """Remove and return the called runner on `host`, if there is one."""
         return self._called.pop(str(host), None)
 
-    def store(self, connections: "Sequence[Connection]") -> None:
-        """Store the connections whose runners are idle, and release them here."""
+    def keep(self, connections: "Sequence[Connection]") -> None:
+        """Keep the connections whose runners are idle for the next launch, and release them here."""
         # A runner on this machine has the launching shell's limits and other state that no fingerprint covers.
-        away = (one for one in connections if not one.is_here)
-        idle = [(one, process) for one in away if (process := one.idle_process()) is not None]
+        remote = (one for one in connections if not one.is_here)
+        idle = [(one, process) for one in remote if (process := one.idle_process()) is not None]
         kept = [
-            IdleConnection(host=str(one.host), fingerprint=known, process=process)
+            IdleConnection(host=str(one.host), fingerprint=fingerprint, process=process)
             for one, process in idle
-            if (known := self._fingerprints.get(str(one.host))) is not None
+            if (fingerprint := self._fingerprints.get(str(one.host))) is not None
         ]
         with suppress(OSError, ValueError):  # a daemon of another release may answer otherwise
-            # Two launches at once may both store connections; one a node is enough.
+            # Two launches at once may both keep connections; one per node is enough.
             for other in fetch_idle(os.environ, self._names):
                 other.process.discard()
-            store_idle(os.environ, kept, seconds=self._seconds)
-        for one, _ in idle:
-            one.detach()
+            keep_idle(os.environ, kept, seconds=self._seconds)
+        for connection, _ in idle:
+            connection.release()
 
 
 def _call(process: Process) -> bool:
@@ -77,9 +77,9 @@ def open_pool(hosts: Sequence[Host], *, seconds: float) -> ConnectionPool | None
     if not seconds:
         return None
     try:
-        general = client_fingerprint(os.environ)
+        client = client_fingerprint(os.environ)
     except KeyError:
         return None
-    pool = ConnectionPool(hosts, seconds=seconds, general=general)
+    pool = ConnectionPool(hosts, seconds=seconds, client=client)
     pool.call()
     return pool

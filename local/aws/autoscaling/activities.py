@@ -66,6 +66,7 @@ _ACTIVITIES: list[Activity] = []
 
 def install() -> None:
     """Record what groups do, and answer DescribeScalingActivities."""
+    # Outside the wrapper of launch, so that it records what that launches.
     wrap(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)
     wrap(InstanceBackend, "terminate_instances", _terminate)
     wrap(AutoScalingResponse, "describe_scaling_activities", _describe)
@@ -131,7 +132,7 @@ def _terminate(original: Any, backend: Any, instance_ids: list[str]) -> Any:
             continue
         if reason := _launch_failure(instance.id):
             _fail_launch(instance.id, reason)
-        if _unfinished(instance.id) or suspended_processes.replaces_unhealthy(group):
+        if _unfinished(instance.id) or suspended_processes.may_replace_unhealthy(group):
             finish_termination(group.name, instance.id)
     return original(backend, instance_ids)
 

@@ -24,7 +24,9 @@ _Data = dict[str, Any]
 def install() -> None:
     """Launch the members of groups here."""
     wrap(FakeAutoScalingGroup, "_set_launch_configuration", _set_launch_configuration)
+    # activities wraps the result of this, to record the launches.
     wrap(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)
+    # elastic_ips wraps the result of this, to disassociate the address.
     wrap(Instance, "terminate", _terminate)
     for name in ("private_ip_address", "public_ip_address"):
         wrap(Instance, name, _address)

@@ -88,7 +88,7 @@ def replace(group: FakeAutoScalingGroup, member: InstanceState, cause: str) -> N
 def mark_unhealthy(group: FakeAutoScalingGroup, member: InstanceState, cause: str) -> None:
     """Mark a member unhealthy and replace it, unless the group's replacing is suspended."""
     member.health_status = "Unhealthy"
-    if suspended_processes.replaces_unhealthy(group):
+    if suspended_processes.may_replace_unhealthy(group):
         replace(group, member, cause)
 
 
@@ -194,11 +194,11 @@ def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capaci
     """Resize without counting members that are already terminating: moto would end them again."""
     wanted = (group.min_size if new_capacity is None else new_capacity) or 0
     active, order = group.active_instances(), termination_policies.order(group)
-    if len(active) <= wanted and suspended_processes.launches(group):
+    if len(active) <= wanted and suspended_processes.may_launch(group):
         original(group, new_capacity)
         return
     group.desired_capacity = wanted
-    if not suspended_processes.terminates(group):
+    if not suspended_processes.may_terminate(group):
         return
     shrinks = f"a difference between desired and actual capacity, shrinking the capacity from {len(active)} to {wanted}"
     candidates = [m for m in order if m in active and not m.protected_from_scale_in]
@@ -235,7 +235,7 @@ def _remove_lost(_original: Any, backend: AutoScalingBackend, instance_ids: list
         lost = [member for member in group.instance_states if member.instance_id in instance_ids]
         for member in lost:
             _forget(member)
-            if member.lifecycle_state == "InService" and not suspended_processes.replaces_unhealthy(group):
+            if member.lifecycle_state == "InService" and not suspended_processes.may_replace_unhealthy(group):
                 member.health_status = "Unhealthy"
             else:
                 group.instance_states.remove(member)
@@ -248,7 +248,7 @@ def _resume(original: Any, backend: AutoScalingBackend, group_name: str, scaling
     """Resume processes and catch up on what was left undone meanwhile."""
     original(backend, group_name, scaling_processes)
     group = backend.autoscaling_groups[group_name]
-    if suspended_processes.replaces_unhealthy(group):
+    if suspended_processes.may_replace_unhealthy(group):
         for member in [m for m in group.active_instances() if m.health_status == "Unhealthy"]:
             _begin_termination(group, member, "a health check that found it unhealthy while replacing was suspended")
     _fill(group)
@@ -261,7 +261,7 @@ def _stop_instances(original: Any, backend: Any, instance_ids: list[str]) -> Any
     replaced = []
     for group in autoscaling.autoscaling_groups.values():
         for member in [m for m in group.instance_states if m.instance_id in instance_ids]:
-            if suspended_processes.replaces_unhealthy(group):
+            if suspended_processes.may_replace_unhealthy(group):
                 replaced.append(member.instance_id)
             else:
                 member.health_status = "Unhealthy"

@@ -6,18 +6,18 @@ AWS: "How suspended processes affect other processes", Amazon EC2 Auto Scaling U
 from moto.autoscaling.models import FakeAutoScalingGroup
 
 
-def launches(group: FakeAutoScalingGroup) -> bool:
-    """Return whether the group adds instances."""
+def may_launch(group: FakeAutoScalingGroup) -> bool:
+    """Return whether the group may add instances."""
     return "Launch" not in _suspended(group)
 
 
-def terminates(group: FakeAutoScalingGroup) -> bool:
-    """Return whether the group removes instances to shrink."""
+def may_terminate(group: FakeAutoScalingGroup) -> bool:
+    """Return whether the group may remove instances to shrink."""
     return "Terminate" not in _suspended(group)
 
 
-def replaces_unhealthy(group: FakeAutoScalingGroup) -> bool:
-    """Return whether the group replaces unhealthy and lost instances: it terminates first, then launches."""
+def may_replace_unhealthy(group: FakeAutoScalingGroup) -> bool:
+    """Return whether the group may replace unhealthy and lost instances: it terminates first, then launches."""
     return _suspended(group).isdisjoint({"ReplaceUnhealthy", "Terminate"})
 
 

@@ -9,12 +9,14 @@ from typing import Any
 
 from moto.autoscaling.models import autoscaling_backends
 from moto.cloudformation import parsing
+from moto.cloudformation.exceptions import ValidationError
 from moto.core.common_models import CloudFormationModel
 from moto.logs.models import LogGroup
 
 from local.aws.autoscaling import lifecycle_hooks
 from local.aws.buckets import BUCKET_POLICIES
 from local.aws.moto_patching import wrap
+from local.aws.scheduler.schedules import Schedule, ScheduleError
 
 _Properties = dict[str, Any]
 
@@ -132,3 +134,20 @@ class _LifecycleHook(_Accepted, CloudFormationModel):
     def delete(self, account: str, region: str) -> None:
         group = self.properties["AutoScalingGroupName"]
         autoscaling_backends[account][region].delete_lifecycle_hook(group, self.name)
+
+
+class _Schedule(_Accepted, CloudFormationModel):
+    __module__ = "moto.scheduler"
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::Scheduler::Schedule"
+
+    def put(self, _account: str, region: str) -> None:
+        try:
+            self.running = Schedule(self.properties, region)
+        except ScheduleError as error:
+            raise ValidationError(message=str(error)) from error
+
+    def delete(self, _account: str, _region: str) -> None:
+        self.running.end()

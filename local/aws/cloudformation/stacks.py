@@ -31,6 +31,7 @@ def install() -> None:
     wrap(Stack, "outputs", _outputs)
     wrap(Stack, "stack_resources", _stack_resources)
     wrap(Stack, "stack_parameters", _stack_parameters)
+    # template_rules wraps the result of this: it refuses a template before a stack is created.
     wrap(CloudFormationBackend, "create_stack", _create_stack)
     wrap(CloudFormationBackend, "update_stack", _update_stack)
     wrap(CloudFormationBackend, "delete_stack", _delete_stack)

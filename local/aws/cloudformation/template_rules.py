@@ -19,6 +19,7 @@ _Values = dict[str, Any]
 def install() -> None:
     """Check the rules on every call that brings a template."""
     wrap(CloudFormationBackend, "_resolve_update_parameters", _with_previous_values)
+    # Outside the wrapper of stacks, so that a refused template creates no stack.
     wrap(CloudFormationBackend, "create_stack", _create_stack)
     wrap(CloudFormationBackend, "update_stack", _update_stack)
     wrap(CloudFormationBackend, "create_change_set", _create_change_set)

@@ -1,6 +1,7 @@
 """List what calls to EC2 Auto Scaling require: a permission on the named group or on the instance's group."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
@@ -30,6 +31,17 @@ def _group(call: Call, caller: Caller) -> Iterator[Permission]:
     yield caller.permission(call, group.arn, context=context)
 
 
+def _group_of_size(call: Call, caller: Caller) -> Iterator[Permission]:
+    """Require the action on the group, with the sizes that the call sets: a size that it leaves alone has no key."""
+    sizes = {
+        f"autoscaling:{name}": (str(call.parameters[name]),)
+        for name in ("MinSize", "MaxSize")
+        if name in call.parameters
+    }
+    for permission in _group(call, caller):
+        yield replace(permission, context={**permission.context, **sizes})
+
+
 def _find(call: Call, caller: Caller) -> FakeAutoScalingGroup | None:
     """Return the named group, or the group of the named instance."""
     groups = autoscaling_backends[caller.account][call.credential.region].autoscaling_groups
@@ -55,5 +67,5 @@ CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Permission]]]] = {
     "SetInstanceHealth": _group,
     "SuspendProcesses": _group,
     "TerminateInstanceInAutoScalingGroup": _group,
-    "UpdateAutoScalingGroup": _group,
+    "UpdateAutoScalingGroup": _group_of_size,
 }

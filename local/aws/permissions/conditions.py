@@ -78,7 +78,7 @@ class Operator:
     negated: bool
     every: bool
     """ForAllValues, which is true for a request without the key."""
-    any: bool
+    any_value: bool
     """ForAnyValue."""
     if_exists: bool
 
@@ -87,9 +87,9 @@ class Operator:
         if self.name == NULL:
             return any(_equal_ignoring_case(str(not found), value) for value in wanted)
         if not found:
-            return self.every or self.if_exists or (self.negated and not self.any)
+            return self.every or self.if_exists or (self.negated and not self.any_value)
         verdicts = [any(self.test(value, each) for each in wanted) is not self.negated for value in found]
-        if self.any:
+        if self.any_value:
             return any(verdicts)
         # A key with several values needs a set operator; without one only a single value can match.
         return all(verdicts) and (self.every or self.negated or len(found) == 1)
@@ -104,4 +104,4 @@ def operator(text: str) -> Operator:
     if name not in OPERATORS or (name == NULL and text != NULL):
         raise PolicyError(f"condition operator must be one of {', '.join(OPERATORS)}, got {text!r}")
     test = _POSITIVE.get(name) or _NEGATED.get(name, str.__eq__)
-    return Operator(name=name, test=test, negated=name in _NEGATED, every=every, any=some, if_exists=name != bare)
+    return Operator(name=name, test=test, negated=name in _NEGATED, every=every, any_value=some, if_exists=name != bare)

@@ -15,10 +15,12 @@ from local.aws.permissions.conditions import PolicyError, expression, operator
 USER_ID: Final = "aws:userid"
 PRINCIPAL: Final = "aws:PrincipalArn"
 LEADING_KEYS: Final = "dynamodb:LeadingKeys"
-RESOURCE_TAGS: Final = ("aws:ResourceTag/", "autoscaling:ResourceTag/", "ec2:ResourceTag/")
+DOCUMENT_CHECK: Final = "ssm:SessionDocumentAccessCheck"
+RESOURCE_TAGS: Final = ("aws:ResourceTag/", "autoscaling:ResourceTag/", "ec2:ResourceTag/", "ssm:resourceTag/")
 CONDITION_KEYS: Final = frozenset({
     USER_ID, PRINCIPAL, LEADING_KEYS, "aws:username", "aws:PrincipalAccount", "aws:RequestedRegion",
-    "aws:SecureTransport", "aws:SourceIp", "s3:delimiter", "s3:max-keys", "s3:prefix",
+    "aws:SecureTransport", "aws:SourceIp", "autoscaling:MaxSize", "autoscaling:MinSize",
+    "s3:delimiter", "s3:max-keys", "s3:prefix", DOCUMENT_CHECK,
 })  # fmt: skip
 """Keys that a condition may name, besides those of tags. A misspelt key is never in a request, so ForAllValues and
 negated operators would be true.
@@ -62,10 +64,10 @@ class Statement:
     conditions: tuple[Condition, ...]
     principals: tuple[str, ...] = ("*",)
     """Principals of a resource's policy."""
-    but_actions: bool = False
-    """NotAction: all but the actions."""
-    but_resources: bool = False
-    """NotResource: all but the resources."""
+    is_not_action: bool = False
+    """NotAction: the statement is about all other actions."""
+    is_not_resource: bool = False
+    """NotResource: the statement is about all other resources."""
 
 
 class Decision(Enum):
@@ -104,18 +106,18 @@ def single_grants(statement: Statement) -> Iterator[Statement]:
 
 def parse(document: Mapping[str, Any], *, of_resource: bool = False) -> tuple[Statement, ...]:
     """Parse the statements of a policy. Raises PolicyError."""
-    _only(document, {"Version", "Statement", "Id"} if of_resource else {"Version", "Statement"}, "policy")
+    _check_keys(document, {"Version", "Statement", "Id"} if of_resource else {"Version", "Statement"}, "policy")
     if document.get("Version") != VERSION:
         raise PolicyError(f"version must be {VERSION}, got {document.get('Version')!r}")
     return tuple(_statement(each, of_resource=of_resource) for each in _list(document["Statement"]))
 
 
 def _statement(found: Mapping[str, Any], *, of_resource: bool) -> Statement:
-    _only(found, _STATEMENT_KEYS | ({"Principal"} if of_resource else set()), "statement")
+    _check_keys(found, _STATEMENT_KEYS | ({"Principal"} if of_resource else set()), "statement")
     if found.get("Effect") not in ("Allow", "Deny"):
         raise PolicyError(f"effect must be Allow or Deny, got {found.get('Effect')!r}")
-    actions, but_actions = _texts_or_not(found, "Action")
-    resources, but_resources = _texts_or_not(found, "Resource")
+    actions, is_not_action = _values_or_negated(found, "Action")
+    resources, is_not_resource = _values_or_negated(found, "Resource")
     for resource in resources:
         _check_variables(resource)
     return Statement(
@@ -124,8 +126,8 @@ def _statement(found: Mapping[str, Any], *, of_resource: bool) -> Statement:
         resources=resources,
         conditions=tuple(_conditions(found.get("Condition", {}))),
         principals=_principals(found["Principal"]) if of_resource else ("*",),
-        but_actions=but_actions,
-        but_resources=but_resources,
+        is_not_action=is_not_action,
+        is_not_resource=is_not_resource,
     )
 
 
@@ -160,8 +162,9 @@ def _check_variables(text: str) -> None:
 def _matches(statement: Statement, permission: Permission) -> bool:
     action = permission.action.lower()
     return (
-        any(expression(pattern.lower()).fullmatch(action) for pattern in statement.actions) is not statement.but_actions
-        and any(_is_resource(pattern, permission) for pattern in statement.resources) is not statement.but_resources
+        any(expression(pattern.lower()).fullmatch(action) for pattern in statement.actions)
+        is not statement.is_not_action
+        and any(_is_resource(pattern, permission) for pattern in statement.resources) is not statement.is_not_resource
         and all(_holds(condition, permission) for condition in statement.conditions)
         and any(_is_principal(principal, permission) for principal in statement.principals)
     )
@@ -194,7 +197,7 @@ def _filled(text: str, permission: Permission) -> str | None:
     return _VARIABLE.sub(lambda found: values[found[1]][0], text)
 
 
-def _only(found: Mapping[str, Any], known: frozenset[str] | set[str], what: str) -> None:
+def _check_keys(found: Mapping[str, Any], known: frozenset[str] | set[str], what: str) -> None:
     if unknown := found.keys() - known:
         raise PolicyError(f"{what} must have only {', '.join(sorted(known))}, got {', '.join(sorted(unknown))}")
 
@@ -203,8 +206,8 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _texts_or_not(found: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], bool]:
-    """Return the values of an element or of its opposite, and whether it is the opposite."""
+def _values_or_negated(found: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], bool]:
+    """Return the values of an element or of its negation (NotAction), and whether it is the negation."""
     opposite = f"Not{name}"
     if (name in found) == (opposite in found):
         raise PolicyError(f"statement must have one of {name} and {opposite}, got {', '.join(sorted(found))}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from local.aws.calls import Call
-from local.aws.permissions import autoscaling, dynamodb, ec2, s3
+from local.aws.permissions import autoscaling, dynamodb, ec2, s3, sessions
 from local.aws.permissions.callers import Caller, UnknownCallError
 from local.aws.permissions.policies import Permission
 
@@ -24,6 +24,8 @@ def required_permissions(call: Call, caller: Caller) -> tuple[Permission, ...]:
         return ()
     if call.service == "s3":
         return tuple(s3.required_permissions(call, caller))
+    if call.service == "ssmmessages":
+        return tuple(sessions.channel_permissions(call, caller))
     if action not in _CALLS:
         raise UnknownCallError(f"{action} is not described in local/aws/permissions")
     try:
@@ -68,6 +70,7 @@ _CALLS: Final[Mapping[str, PermissionsOfCall]] = {
     **{f"autoscaling:{action}": found for action, found in autoscaling.CALLS.items()},
     **{f"dynamodb:{action}": found for action, found in dynamodb.CALLS.items()},
     **{f"ec2:{action}": found for action, found in ec2.CALLS.items()},
+    **{f"ssm:{action}": found for action, found in sessions.CALLS.items()},
     "cloudformation:DeleteStack": _stack,
     "cloudformation:DescribeStackEvents": _stack,
     "cloudformation:DescribeStackResource": _stack,

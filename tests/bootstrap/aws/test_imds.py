@@ -4,7 +4,8 @@ from threading import Thread
 
 import pytest
 
-from bootstrap.aws.imds import Identity, TerminationNotice, read_identity, read_notice
+from bootstrap.aws.imds import Identity, read_identity
+from bootstrap.cluster.termination_notice import TerminationNotice, read_notice
 from bootstrap.errors import MetadataError
 
 TOKEN = "token-1"

@@ -45,9 +45,15 @@ def test_what_is_accepted_puts_no_line_into_a_file(item: dict[str, Any]) -> None
     allowed = rf'(?:from="{ADDRESS}" {KEY} deeplearning-cdk\n)?'
     assert re.fullmatch(allowed, ssh.authorized_keys(membership.master))
     for member in present:
-        values = environment.variables(
-            workers_count=len(present), gpu_count=8, bucket="bucket", instance_id=member.instance_id, scratch=None
+        facts = environment.NodeFacts(
+            workers_count=len(present),
+            gpu_count=8,
+            bucket="bucket",
+            instance_id=member.instance_id,
+            scratch=None,
+            shared=None,
         )
+        values = environment.variables(facts)
         for text in (environment.profile_script(values), environment.environment_lines(values)):
             assert re.fullmatch(r"(?:(?:export )?DEEPLEARNING_[A-Z_]+=[a-z0-9/-]+\n){5}", text)
         assert re.fullmatch(

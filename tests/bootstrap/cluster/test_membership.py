@@ -52,7 +52,7 @@ def test_member_that_drains_keeps_its_index_and_is_not_present() -> None:
     assert by_index(draining.members) == {1: "i-1", 2: "i-2", 3: "i-3"}
     assert by_index(draining.present) == {1: "i-1", 3: "i-3"}
     assert draining.generation == 2
-    assert (draining.has(None), draining.has(2), draining.has(3)) == (False, True, False)
+    assert (draining.has_at_least(None), draining.has_at_least(2), draining.has_at_least(3)) == (False, True, False)
     back = next_membership(draining, desired_nodes=3, nodes=[node("i-2")], gone=())
     assert by_index(back.present) == {1: "i-1", 2: "i-2", 3: "i-3"}
 
@@ -165,9 +165,9 @@ def test_generation_moves_only_with_a_change() -> None:
 
 def test_without_a_number_everybody_counts_who_was_asked_for() -> None:
     members = assign_node_indexes((), desired_nodes=9, nodes=[node("i-1")], gone=())
-    assert Membership(generation=1, desired_nodes=1, members=members).has(None)
-    assert not Membership(generation=1, desired_nodes=2, members=members).has(None)
-    assert Membership(generation=1, desired_nodes=2, members=members).has(1)
+    assert Membership(generation=1, desired_nodes=1, members=members).has_at_least(None)
+    assert not Membership(generation=1, desired_nodes=2, members=members).has_at_least(None)
+    assert Membership(generation=1, desired_nodes=2, members=members).has_at_least(1)
 
 
 def test_generation_begins_again_at_its_limit() -> None:

@@ -6,8 +6,6 @@ from collections import Counter
 
 import pytest
 
-from bootstrap.aws.imds import TerminationNotice
-from bootstrap.cluster.draining import GRACE_S
 from bootstrap.cluster.membership import Member, Membership, members_to_json
 from bootstrap.cluster.poll_interval import (
     EAGER_RECONCILE_S,
@@ -19,6 +17,7 @@ from bootstrap.cluster.poll_interval import (
     ReadTurn,
     round_s,
 )
+from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, TerminationNotice
 from bootstrap.contract import MOST_WORKERS
 from tests.bootstrap.forming import all_ready, booted
 from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
@@ -193,7 +192,7 @@ def test_one_change_of_the_largest_cluster_is_read_within_what_the_table_serves_
     seconds, informed = simulated(every_s=6.0, changes=[10.0], until=40.0)
     assert max(seconds) < PARTITION_UNITS
     # A draining node waits this long for the others, one of which may have met an error.
-    assert informed - 10.0 < GRACE_S - 4.0
+    assert informed - 10.0 < DRAIN_GRACE_S - 4.0
 
 
 def test_largest_cluster_that_comes_up_all_at_once_reads_no_more_than_the_table_serves() -> None:

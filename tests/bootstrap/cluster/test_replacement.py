@@ -6,8 +6,8 @@ import stat
 import pytest
 
 from bootstrap import contract
-from bootstrap.aws.imds import TerminationNotice
-from bootstrap.files.node_files import under_root
+from bootstrap.cluster.termination_notice import TerminationNotice
+from bootstrap.files.paths import under_root
 from tests.bootstrap.forming import all_ready, booted, hosts_file
 from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
 

@@ -1,8 +1,13 @@
+from dataclasses import replace
+
 import pytest
 
 from bootstrap.files import environment
 
-VALUES = environment.variables(workers_count=3, gpu_count=8, bucket="bucket", instance_id="i-a", scratch=None)
+NODE = environment.NodeFacts(
+    workers_count=3, gpu_count=8, bucket="bucket", instance_id="i-a", scratch=None, shared=None
+)
+VALUES = environment.variables(NODE)
 
 
 @pytest.mark.parametrize(
@@ -33,12 +38,16 @@ VALUES = environment.variables(workers_count=3, gpu_count=8, bucket="bucket", in
         ),
     ],
 )
-def test_variables_are_written_as_their_reader_wants_them(text: str, expected: str) -> None:
+def test_variables_have_the_syntax_of_each_reader(text: str, expected: str) -> None:
     assert text == expected
 
 
-def test_a_node_with_disks_of_its_own_names_the_directory_on_them() -> None:
-    values = environment.variables(
-        workers_count=3, gpu_count=8, bucket="bucket", instance_id="i-a", scratch="/nvme/own"
-    )
+def test_scratch_variable_is_set_on_a_node_with_local_disks() -> None:
+    values = environment.variables(replace(NODE, scratch="/nvme/own"))
     assert values == {**VALUES, "DEEPLEARNING_SCRATCH": "/nvme/own"}
+
+
+def test_a_cluster_with_shared_storage_names_the_directory_twice() -> None:
+    values = environment.variables(replace(NODE, shared="/shared"))
+    # EFS_MOUNT is the name of deeplearning-cfn.
+    assert values == {**environment.variables(NODE), "DEEPLEARNING_SHARED": "/shared", "EFS_MOUNT": "/shared"}

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.atomic_file import Access
+from bootstrap.atomic_file import Permissions
 from bootstrap.contract import CLUSTER_KEY_DIR, CLUSTER_KEY_FILE
 from bootstrap.errors import CommandError
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key
 from tests.bootstrap.given import public_key
 from tests.bootstrap.simulated_cluster import RecordedActions
 from tests.bootstrap.written import written
 
-USER = Access(uid=1234, gid=5678)
+USER = Permissions(uid=1234, gid=5678)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from bootstrap.cluster.membership import Member
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 from bootstrap.health import checks as health
 from bootstrap.health.checks import Finding, Health, answers_ssh
 

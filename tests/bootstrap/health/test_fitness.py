@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 
 from bootstrap.contract import HOST_KEY_FILE
 from bootstrap.errors import CommandError
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT
 from tests.bootstrap.health.fitness import Gpus, master_with, minutes, passes, past_the_deadline, ready_master
 from tests.bootstrap.simulated_cluster import Cluster, TestNode

@@ -6,7 +6,7 @@ import os
 import pytest
 from botocore.exceptions import ClientError
 
-from bootstrap.files.node_files import under_root
+from bootstrap.files.paths import under_root
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT
 from tests.bootstrap.forming import all_ready
 from tests.bootstrap.health.fitness import Gpus, minutes, ready_master

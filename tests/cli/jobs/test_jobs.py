@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -15,7 +16,7 @@ from cli.cluster_context import ClusterContext
 from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
 from cli.files.upload import Upload
 from cli.main import main
-from cli.ssh.remote import Connection, Output
+from cli.ssh.remote import Connection, Output, ending_with_connection
 from cli.verbs import run
 from tests.cli.conftest import complaint
 
@@ -26,7 +27,7 @@ SENT = Upload(name="my-job", files=3, size=30, sent_files=2, sent_size=20)
 def record(state: str = "RUNNING", **changes: Any) -> dict[str, Any]:
     return {
         "version": 1, "id": JOB, "state": state, "command": ["python", "-u", "train.py"], "hosts": ["w1", "w2"],
-        "framework": "torch", "cwd": "/home/ubuntu/my-job", "user": "ubuntu", "pid": 7, "start": "2026-01-01T00:00:00Z",
+        "engine": "torch", "cwd": "/home/ubuntu/my-job", "user": "ubuntu", "pid": 7, "start": "2026-01-01T00:00:00Z",
         "end": None if state == "RUNNING" else "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
         "detached": True, "later": "unknown here", **changes,
     }  # fmt: skip
@@ -43,7 +44,7 @@ class Master:
     def says(self, beginning: str, stdout: str = "", *, code: int = 0, stderr: str = "") -> None:
         self.answers[beginning] = Output(exit_code=code, stdout=stdout.encode(), stderr=stderr)
 
-    def output(self, command: str, *, chunks: Iterable[bytes] = ()) -> Output:
+    def output(self, command: str, *, chunks: Iterable[bytes] = (), **_: object) -> Output:
         self.ran.append(command)
         return next(answer for beginning, answer in self.answers.items() if beginning in command)
 
@@ -144,7 +145,8 @@ def test_run_brings_the_directory_starts_on_all_nodes_and_follows(
     assert main(["run", "-n", "2", "--max-restarts", "3", "--", "train.py", "--lr", "0.1", "a b"]) == 0
     _, start, logs, _ = master.ran
     line = "launch --detach --sync-dst-dir my-job -n 2 --max-restarts 3 -- train.py --lr 0.1 'a b'"
-    assert start == f"cd && cd .cache/deeplearning/push/my-job && {line}"
+    assert start.startswith("cd && cd .cache/deeplearning/push/my-job && { exec 3<&0; ")
+    assert f" {line} </dev/null" in start
     assert f"launch logs -f {JOB}" in logs
     assert capfd.readouterr().err.splitlines() == [
         "dlcluster: sent 2 of 3 files, 20 bytes, to the master",
@@ -159,7 +161,7 @@ def test_what_follows_the_command_belongs_to_it(master: Master, words: list[str]
     started(master, end=record("SUCCEEDED"))
     assert main(["run", *words]) == 0
     start = next(line for line in master.ran if "launch --detach" in line)
-    assert start.endswith(f"-- {shlex.join(word for word in words if word != '--no-sync')}")
+    assert f"-- {shlex.join(word for word in words if word != '--no-sync')} </dev/null" in start
     assert ("--sync-dst-dir" in start) == ("--no-sync" not in words)
 
 
@@ -264,7 +266,7 @@ def test_what_is_followed_ends_with_the_connection_and_keeps_its_exit_code(shell
 def test_an_error_cannot_steer_the_terminal(
     master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: str) -> Output:
+    def fail(_: str, **__: object) -> Output:
         raise ClusterError("cannot write out/\x1b[2J")
 
     monkeypatch.setattr(master, "output", fail)
@@ -272,10 +274,26 @@ def test_an_error_cannot_steer_the_terminal(
     assert complaint(capsys) == "cannot write out/ [2J"
 
 
-def test_ctrl_c_at_the_start_says_that_the_job_may_run(
+def test_ctrl_c_at_the_start_says_that_it_is_stopped(
     master: Master, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(master, "output", lambda command: interrupted())
-    assert main(["run", "--no-sync", "--", "x"]) == EXIT_INTERRUPTED
-    said = "dlcluster: the job may start nonetheless: dlcluster jobs lists it, dlcluster stop ID ends it"
+    monkeypatch.setattr(master, "output", lambda command, **_: interrupted())
+    assert main(["run", "--detach", "--no-sync", "--", "x"]) == EXIT_INTERRUPTED
+    said = "dlcluster: the job's start is stopped; dlcluster jobs shows how it ended"
     assert capfd.readouterr().err.strip() == said
+
+
+def test_a_start_ends_with_its_connection(tmp_path: Path) -> None:
+    launch = tmp_path / "launch"
+    launch.write_text(f"#!/bin/sh\ntrap 'kill $!; echo ended > {tmp_path}/end; exit 143' TERM\nsleep 60 & echo; wait\n")
+    launch.chmod(0o755)
+    line = ending_with_connection(["launch", "--detach"])
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["bash", "-c", line], env=environment, stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdin.close()
+        assert process.wait(10) == 143
+    assert (tmp_path / "end").read_text() == "ended\n"

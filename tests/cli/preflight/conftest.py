@@ -2,8 +2,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import boto3
 import pytest
+from botocore.session import Session
 from botocore.stub import Stubber
 
 from cli.aws.clients import Clients
@@ -25,8 +25,10 @@ class Account:
     """An account that answers what a test says, in that order, and takes no other question."""
 
     def __init__(self) -> None:
-        session = boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=REGION)
-        self.clients = Clients(session)
+        session = Session()
+        session.set_credentials("x", "x")
+        session.set_config_variable("region", REGION)
+        self.clients = Clients(session, REGION)
         self._stubs: dict[str, Stubber] = {}
         self.caller = CALLER
         self.context: dict[str, Any] = {}

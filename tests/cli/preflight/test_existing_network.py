@@ -50,7 +50,8 @@ class ExistingVpc:
             {"RouteTableId": "rtb-1", "Routes": self.worker_routes, "Associations": [{"SubnetId": WORKERS}]},
         ]
         answers("ec2", "describe_route_tables", {"RouteTables": tables})
-        if self.account.settings["worker_count"]:
+        settings = self.account.settings
+        if settings["worker_count"] and (settings["master_subnet_id"] or not settings.get("private")):
             answers("ec2", "describe_route_tables", {"RouteTables": tables})
         if self.endpoints is not None:
             answers("ec2", "describe_vpc_endpoints", {"VpcEndpoints": self.endpoints})
@@ -184,3 +185,50 @@ def test_the_type_is_looked_for_in_the_zone_of_the_subnet(vpc: ExistingVpc, acco
         "g6.xlarge is not offered in eu-west-1b",
         "choose a subnet_id in eu-west-1c",
     )
+
+
+def test_a_private_cluster_needs_no_public_subnet_and_no_address(vpc: ExistingVpc) -> None:
+    vpc.account.settings |= {"private": True, "master_subnet_id": None}
+    assert vpc.findings() == [f"ok: {VPC} has room, routes and name servers for the nodes: "]
+
+
+def test_a_private_cluster_in_an_existing_vpc_needs_no_elastic_ip(account: Account) -> None:
+    account.settings = ExistingVpc(account).account.settings | {"private": True}
+    [found] = account.check(network.elastic_ip)
+    assert (found.level, found.sentence) == ("ok", "a private cluster in an existing VPC needs none")
+
+
+def test_fails_when_a_private_node_would_be_in_a_public_subnet(vpc: ExistingVpc) -> None:
+    vpc.account.settings["private"] = True
+    [found] = vpc.findings()
+    assert found.startswith(f"problem: {MASTER} leads to an internet gateway, where nodes without a public address")
+
+
+def test_each_missing_endpoint_of_a_private_cluster_is_one_line_with_its_mend(vpc: ExistingVpc) -> None:
+    vpc.account.settings |= {"private": True, "master_subnet_id": None, "engines": ("mxnet",)}
+    vpc.worker_routes, vpc.endpoints = [LOCAL], []
+    engines, *found = vpc.findings()
+    assert engines.startswith(f"problem: {WORKERS} has no default route, and engines (mxnet) are fetched from the int")
+    names = ["s3", "dynamodb", "autoscaling", "cloudformation", "logs", "ec2", "ssm", "ssmmessages"]
+    assert len(found) == len(names)
+    for line, name in zip(found, names, strict=True):
+        kind = "gateway" if name in ("s3", "dynamodb") else "interface"
+        assert line.startswith(f"problem: {WORKERS} has no default route, and {VPC} no {kind} endpoint of {name}: ")
+        assert (
+            f"create-vpc-endpoint --region eu-west-1 --vpc-id {VPC} --service-name com.amazonaws.eu-west-1.{name} "
+            in line
+        )
+
+
+def test_a_private_cluster_without_internet_takes_the_endpoints_that_are_there(vpc: ExistingVpc) -> None:
+    vpc.account.settings |= {"private": True, "master_subnet_id": None}
+    vpc.worker_routes = [LOCAL]
+    names = ["autoscaling", "cloudformation", "logs", "ec2", "ssm", "ssmmessages"]
+    vpc.endpoints = [
+        {"ServiceName": f"com.amazonaws.eu-west-1.{name}", "State": "available", "RouteTableIds": ["rtb-1"]}
+        for name in ("s3", "dynamodb")
+    ] + [
+        {"ServiceName": f"com.amazonaws.eu-west-1.{name}", "State": "available", "PrivateDnsEnabled": True}
+        for name in names
+    ]
+    assert vpc.findings() == [f"ok: {VPC} has room, routes and name servers for the nodes: "]

@@ -1,5 +1,6 @@
 """What status says of nodes that are missing."""
 
+import json
 from datetime import datetime, timezone
 from typing import Any
 
@@ -114,3 +115,23 @@ def test_without_a_group_the_record_counts(fleet: Fleet, capsys: pytest.CaptureF
 
 def test_a_whole_cluster_asks_for_no_activities(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     assert below_the_table(capsys) == []
+
+
+def test_where_the_shared_storage_is_mounted_and_why_not_elsewhere(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = boto3.client("dynamodb", region_name=REGION)
+    item = table.get_item(TableName=fleet.table, Key={"id": {"S": "membership"}})["Item"]
+    members = json.loads(item["members"]["S"])
+    for member, state in zip(members, ("mounted", "unreachable", "mounted"), strict=True):
+        member["mount"] = state
+    file_system = {"shared_storage": {"S": "efs:fs-0123456789abcdef0"}}
+    table.put_item(TableName=fleet.table, Item={**item, "members": {"S": json.dumps(members)}, **file_system})
+    assert below_the_table(capsys) == [
+        "shared storage fs-0123456789abcdef0: on 2 of 3 nodes",
+        "worker2: its mount target does not answer, it goes on trying",
+    ]
+    assert main(["status", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["shared_storage"] == "efs:fs-0123456789abcdef0"
+    assert [node["shared_storage"] for node in document["nodes"]] == ["mounted", "unreachable", "mounted"]

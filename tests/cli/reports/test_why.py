@@ -11,7 +11,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from cli.aws.clients import Clients
+from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster
 from cli.aws.diagnosis import diagnose
 from cli.aws.stack_history import StackState
@@ -40,7 +40,7 @@ FAILED: list[Line] = [
 
 @pytest.fixture
 def clients(aws: dict[str, str]) -> Clients:
-    return Clients(boto3.Session(region_name=REGION))
+    return connect(REGION)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def terminal(cluster: Cluster) -> Iterator[Terminal]:
 
 
 @pytest.mark.parametrize("login", ["dlcluster ssh", "ssh -A deeplearning-master"])
-def test_logging_in_and_interrupting_a_command_there(cluster: Cluster, terminal: Terminal, login: str) -> None:
+def test_ctrl_c_interrupts_a_remote_command(cluster: Cluster, terminal: Terminal, login: str) -> None:
     terminal.type("dlcluster ssh-config >> ~/.ssh/config\n")
     terminal.expect(LOCAL_PROMPT)
     terminal.type(f"{login}\n")
@@ -43,7 +43,7 @@ def test_logging_in_and_interrupting_a_command_there(cluster: Cluster, terminal:
     terminal.expect(LOCAL_PROMPT)
 
 
-def test_the_status_shows_what_ec2_says_of_each_instance(cluster: Cluster) -> None:
+def test_status_shows_ec2s_state_of_each_instance(cluster: Cluster) -> None:
     lines = cluster.user.output("local-aws", "status").splitlines()[1:]
     shown = {words[0]: words[1:] for words in map(str.split, lines)}
     aliases = {cluster.on(f"deeplearning-{alias}", "hostname"): alias for alias in ("master", "worker2", "worker3")}

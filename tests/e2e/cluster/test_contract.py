@@ -26,7 +26,7 @@ def variables(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("alias", aliases())
-def test_host_names_lead_to_the_instances_that_ec2_names(cluster: Cluster, alias: str) -> None:
+def test_host_names_resolve_to_the_instances_in_ec2(cluster: Cluster, alias: str) -> None:
     lines = cluster.on(alias, f"getent ahostsv4 deeplearning-master {' '.join(aliases())}").splitlines()
     found = {words[2]: words[0] for line in lines if len(words := line.split()) == 3}
     assert found["deeplearning-master"] == cluster.master["PrivateIpAddress"]
@@ -36,13 +36,13 @@ def test_host_names_lead_to_the_instances_that_ec2_names(cluster: Cluster, alias
 
 
 @pytest.mark.parametrize("alias", aliases())
-def test_an_alias_is_the_machine_that_answers_under_it(cluster: Cluster, alias: str) -> None:
+def test_alias_resolves_to_the_machine_that_answers(cluster: Cluster, alias: str) -> None:
     instance_id = cluster.on(alias, "cat /var/lib/cloud/data/instance-id")
     assert cluster.on(alias, f"getent ahostsv4 {alias}").split()[0] == cluster.addresses[instance_id]
 
 
 @pytest.mark.parametrize("alias", aliases())
-def test_workers_file(cluster: Cluster, alias: str) -> None:
+def test_workers_file_lists_every_worker(cluster: Cluster, alias: str) -> None:
     assert cluster.on(alias, "cat /opt/deeplearning/workers").splitlines() == aliases()
     assert cluster.on(alias, "stat -c %U /opt/deeplearning/workers") == "ubuntu"
 
@@ -56,11 +56,11 @@ def test_workers_file(cluster: Cluster, alias: str) -> None:
         pytest.param("sudo systemd-run --quiet --wait --pipe --collect env", id="transient unit"),
     ],
 )
-def test_variables_are_seen(cluster: Cluster, alias: str, command: str) -> None:
+def test_cluster_variables_are_set(cluster: Cluster, alias: str, command: str) -> None:
     assert variables(cluster.on(alias, command)) == expected_variables()
 
 
-def test_variables_are_seen_by_a_unit_of_the_users(cluster: Cluster) -> None:
+def test_cluster_variables_are_set_in_a_users_unit(cluster: Cluster) -> None:
     unit = "[Service]\\nType=oneshot\\nExecStart=/usr/bin/env\\nStandardOutput=file:/run/seen-by-the-unit\\n"
     script = (
         f"printf '{unit}' | sudo tee /etc/systemd/system/users.service >/dev/null"
@@ -69,7 +69,7 @@ def test_variables_are_seen_by_a_unit_of_the_users(cluster: Cluster) -> None:
     assert variables(cluster.on("deeplearning-worker2", script)) == expected_variables()
 
 
-def test_our_lines_come_back_and_the_users_lines_stay(cluster: Cluster) -> None:
+def test_agent_restores_its_lines_and_keeps_the_users(cluster: Cluster) -> None:
     alias = "deeplearning-worker3"
     before = cluster.on(alias, "cat /etc/hosts")
     assert "127.0.0.1 localhost" in before
@@ -81,14 +81,14 @@ def test_our_lines_come_back_and_the_users_lines_stay(cluster: Cluster) -> None:
     assert len(re.findall("BEGIN deeplearning-cdk", now)) == 1
 
 
-def test_every_node_has_its_phases_in_the_log_group(cluster: Cluster) -> None:
+def test_log_group_has_every_nodes_phases(cluster: Cluster) -> None:
     logs, group = boto3.client("logs"), stack_outputs()["ClusterLogGroup"]
     for instance_id in cluster.addresses:
         events = logs.get_log_events(logGroupName=group, logStreamName=instance_id)["events"]
         assert any(re.search(r"phase signal took [\d.]+ s", event["message"]) for event in events)
 
 
-def test_the_bucket_takes_and_gives_back_what_a_node_puts_there(cluster: Cluster) -> None:
+def test_node_writes_to_and_reads_from_the_bucket(cluster: Cluster) -> None:
     there = '"s3://$DEEPLEARNING_BUCKET/job/checkpoint"'
     cluster.on("deeplearning-worker2", f"echo weights | AWS_DEFAULT_REGION=us-east-1 aws s3 cp - {there}")
     read = f"AWS_DEFAULT_REGION=us-east-1 aws s3 cp {there} -"

@@ -1,4 +1,4 @@
-"""A user works on a running cluster from the laptop: brings a script, runs it, follows it, fetches what it wrote."""
+"""Use a running cluster from the laptop: push a script, run it, follow it, and pull what it wrote."""
 
 import json
 import os
@@ -31,7 +31,7 @@ PORT = 18123
 
 @dataclass(frozen=True, kw_only=True)
 class Laptop:
-    """A user in the directory of a project."""
+    """Return a user in the directory of a project."""
 
     user: User
     project: Path
@@ -62,7 +62,7 @@ def laptop(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Laptop
     return Laptop(user=cluster.user, project=project)
 
 
-def test_the_clusters_and_the_nodes(laptop: Laptop, cluster: Cluster) -> None:
+def test_dlcluster_lists_clusters_and_nodes(laptop: Laptop, cluster: Cluster) -> None:
     assert laptop.dlcluster("list").splitlines()[1].split()[:4] == [STACK, str(NODES), STACK, "CREATE_COMPLETE"]
     nodes = laptop.json("status")["nodes"]
     assert {node["instance_id"]: node["private_address"] for node in nodes} == cluster.addresses
@@ -90,7 +90,7 @@ def test_push_brings_a_change_to_every_node(laptop: Laptop, cluster: Cluster) ->
         assert cluster.on(f"deeplearning-worker{slot}", "cat my-project/new.py") == "new"
 
 
-def test_ctrl_c_asks_and_leaves_the_job_which_is_then_stopped(laptop: Laptop) -> None:
+def test_ctrl_c_leaves_the_job_running_until_it_is_stopped(laptop: Laptop) -> None:
     terminal = Terminal(
         ["dlcluster", "run", "--", "train.py", "--wait"],
         directory=laptop.project,
@@ -108,7 +108,7 @@ def test_ctrl_c_asks_and_leaves_the_job_which_is_then_stopped(laptop: Laptop) ->
     assert job in laptop.dlcluster("run", "--", "launch", "list").splitlines()[-1]
 
 
-def test_a_nodes_port_answers_here(laptop: Laptop, cluster: Cluster) -> None:
+def test_tunnel_reaches_a_nodes_port(laptop: Laptop, cluster: Cluster) -> None:
     serve = f"nohup python3 -m http.server {PORT} --bind 127.0.0.1 --directory /etc/deeplearning >/dev/null 2>&1 &"
     cluster.on("deeplearning-worker2", serve)
     try:

@@ -1,8 +1,10 @@
-"""Faults reach a cluster's agents, and an outside observer sees the effects. The cluster is left as it was."""
+"""Test that faults reach a cluster's agents and that an outside observer sees the effects.
+
+The tests leave the cluster as it was.
+"""
 
 import re
 import socket
-import time
 from collections.abc import Callable, Iterator
 
 import boto3
@@ -10,12 +12,13 @@ import pytest
 
 from bootstrap.contract import AGENT_SERVICE, LOG_FILE
 from local.chaos.observer import Observer
-from local.chaos.plan import FaultKind, make_plan, node_target
+from local.chaos.plan import make_plan, node_target
 from local.chaos.plan_runner import run_plan
 from local.faults import Faults
 from local.network.addresses import API_ADDRESS, API_PORT
 from local.network.vpc_network import in_namespace
 from tests.e2e.conftest import STACK, Cluster, aliases
+from tests.waiting import await_true
 
 DEADLINE_S = 60.0
 CONNECT_TIMEOUT_S = 1.5
@@ -35,13 +38,6 @@ def observer(cluster: Cluster) -> Observer:
     return Observer.here(STACK, environment=cluster.user.environment)
 
 
-def await_true(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
-        time.sleep(0.1)
-
-
 def new_lines(faults: Faults, name: str) -> Callable[[], str]:
     """Return a function that reads what a node's agent has logged since now."""
     log = faults.node(name).path(LOG_FILE)
@@ -50,13 +46,13 @@ def new_lines(faults: Faults, name: str) -> Callable[[], str]:
 
 
 @pytest.mark.parametrize("alias", aliases())
-def test_a_name_leads_to_the_node_that_answers_under_it(cluster: Cluster, faults: Faults, alias: str) -> None:
+def test_fault_name_resolves_to_the_node_that_answers(cluster: Cluster, faults: Faults, alias: str) -> None:
     instance_id = cluster.on(alias, "cat /var/lib/cloud/data/instance-id")
     assert faults.node(alias).instance_id == instance_id
     assert faults.node(alias.removeprefix("deeplearning-")).instance_id == instance_id
 
 
-def test_the_observer_finds_the_cluster_whole(cluster: Cluster, observer: Observer) -> None:
+def test_observer_agrees_on_a_healthy_cluster(cluster: Cluster, observer: Observer) -> None:
     observation = observer.await_agreement(DEADLINE_S)
     assert observation.instances[1] == cluster.master["InstanceId"]
     assert set(observation.instances.values()) == set(cluster.addresses)
@@ -64,7 +60,7 @@ def test_the_observer_finds_the_cluster_whole(cluster: Cluster, observer: Observ
     assert observer.differences(previous=observation) == []
 
 
-def test_the_observer_sees_a_pair_that_is_cut_and_one_that_is_mended(faults: Faults, observer: Observer) -> None:
+def test_observer_sees_a_partition_and_its_end(faults: Faults, observer: Observer) -> None:
     pair = {faults.node(name).instance_id for name in ("worker2", "worker3")}
     faults.partition("worker2", "worker3")
     found = observer.differences()
@@ -76,7 +72,7 @@ def test_the_observer_sees_a_pair_that_is_cut_and_one_that_is_mended(faults: Fau
     observer.await_agreement(DEADLINE_S)
 
 
-def test_the_observer_sees_a_node_that_hangs(faults: Faults, observer: Observer) -> None:
+def test_observer_sees_a_frozen_node(faults: Faults, observer: Observer) -> None:
     faults.freeze(WORKER)
     found = observer.differences()
     assert found
@@ -85,7 +81,7 @@ def test_the_observer_sees_a_node_that_hangs(faults: Faults, observer: Observer)
     observer.await_agreement(DEADLINE_S)
 
 
-def test_the_observer_sees_a_line_too_many(faults: Faults, observer: Observer) -> None:
+def test_observer_sees_an_extra_workers_line(faults: Faults, observer: Observer) -> None:
     workers = faults.node(WORKER).path("/opt/deeplearning/workers")
     right = workers.read_text()
     workers.write_text(f"{right}deeplearning-worker9\n")
@@ -95,69 +91,73 @@ def test_the_observer_sees_a_line_too_many(faults: Faults, observer: Observer) -
     observer.await_agreement(DEADLINE_S)
 
 
-def test_a_killed_agent_is_another_process_soon(faults: Faults) -> None:
+def test_killed_agent_is_restarted(faults: Faults) -> None:
     node = faults.node(WORKER)
     before = node.run(*MAIN_PROCESS)
     faults.kill_agent(WORKER)
-    await_true(lambda: node.run(*MAIN_PROCESS).strip() not in (before.strip(), "0"), "the agent to start again")
+    await_true(
+        lambda: node.run(*MAIN_PROCESS).strip() not in (before.strip(), "0"),
+        "the agent to start again",
+        timeout_s=DEADLINE_S,
+    )
 
 
 @pytest.mark.parametrize(
     ("fault", "code"),
     [("throttle", "ProvisionedThroughputExceededException"), ("api-errors", "InternalServerError")],
 )
-def test_refused_calls_are_in_the_agents_log_and_nobody_else_is_refused(
+def test_refused_calls_are_logged_by_the_agent_of_one_node(
     cluster: Cluster, faults: Faults, fault: str, code: str
 ) -> None:
     logged, others = new_lines(faults, WORKER), new_lines(faults, "worker3")
     cluster.user.run("local-aws", "fault", fault, "dynamodb", "--node", "worker2")
     boto3.client("dynamodb").list_tables()
-    await_true(lambda: code in logged(), f"{code} in the agent's log")
+    await_true(lambda: code in logged(), f"{code} in the agent's log", timeout_s=DEADLINE_S)
     cluster.user.run("local-aws", "fault", "heal")
-    await_true(lambda: "recovered from" in logged(), "the agent to recover")
+    await_true(lambda: "recovered from" in logged(), "the agent to recover", timeout_s=DEADLINE_S)
     assert code not in others()
 
 
-def reaches_api(name: str) -> str:
-    """Return how a node's connection to AWS's API ends."""
+def api_connection(name: str) -> str:
+    """Return the error of a node's connection to AWS's API, or "connected"."""
 
     def connect() -> str:
         try:
             socket.create_connection((API_ADDRESS, API_PORT), timeout=CONNECT_TIMEOUT_S).close()
         except OSError as error:
             return type(error).__name__
-        return "it"
+        return "connected"
 
     return in_namespace(name, connect)
 
 
-def test_no_node_reaches_the_api_during_an_outage_and_the_user_does(cluster: Cluster, faults: Faults) -> None:
+def test_api_outage_affects_all_nodes_but_not_the_user(cluster: Cluster, faults: Faults) -> None:
     logged = new_lines(faults, WORKER)
     faults.api_outage()
-    assert {reaches_api(name) for name in cluster.addresses} == {"TimeoutError"}
+    assert {api_connection(name) for name in cluster.addresses} == {"TimeoutError"}
     faults.api_outage(refuse=True)
-    assert {reaches_api(name) for name in cluster.addresses} == {"ConnectionRefusedError"}
+    assert {api_connection(name) for name in cluster.addresses} == {"ConnectionRefusedError"}
     boto3.client("ec2").describe_vpcs()
-    await_true(lambda: "table-unreachable" in logged(), "the agent to notice")
+    await_true(lambda: "table-unreachable" in logged(), "the agent to notice", timeout_s=DEADLINE_S)
     faults.api_back()
-    assert {reaches_api(name) for name in cluster.addresses} == {"it"}
-    await_true(lambda: "recovered from" in logged(), "the agent to recover")
+    assert {api_connection(name) for name in cluster.addresses} == {"connected"}
+    await_true(lambda: "recovered from" in logged(), "the agent to recover", timeout_s=DEADLINE_S)
 
 
-def test_one_node_loses_the_api_alone(cluster: Cluster, faults: Faults) -> None:
+def test_api_outage_of_one_node_affects_no_other(cluster: Cluster, faults: Faults) -> None:
     struck = faults.node(WORKER).instance_id
     faults.api_outage(WORKER)
-    lost = {name for name in cluster.addresses if reaches_api(name) != "it"}
+    lost = {name for name in cluster.addresses if api_connection(name) != "connected"}
     assert lost == {struck}
     faults.api_back(WORKER)
-    assert reaches_api(struck) == "it"
+    assert api_connection(struck) == "connected"
 
 
-HARMLESS: tuple[FaultKind, ...] = ("freeze", "partition-pair", "metadata-outage", "fill-disk", "kill-agent", "throttle")
+HARMLESS = ("freeze", "partition-pair", "metadata-outage", "fill-disk", "kill-agent", "throttle")
 """Kinds of faults that leave every node in place."""
 
 
-def test_a_plan_is_played_and_the_cluster_is_whole_again(faults: Faults, observer: Observer) -> None:
+def test_cluster_recovers_from_a_plan_of_faults(faults: Faults, observer: Observer) -> None:
     before, said = observer.await_agreement(DEADLINE_S), list[str]()
     targets = [node_target(number) for number in before.instances]
     plan = make_plan(7, count=8, over_s=8, targets=targets, kinds=HARMLESS, durations_s=(1, 3))
@@ -166,6 +166,6 @@ def test_a_plan_is_played_and_the_cluster_is_whole_again(faults: Faults, observe
     observer.await_agreement(DEADLINE_S, previous=before)
 
 
-def test_fails_with_one_line_when_a_name_leads_nowhere(cluster: Cluster) -> None:
+def test_unknown_node_name_is_one_line(cluster: Cluster) -> None:
     done = cluster.user.output("sh", "-c", "local-aws fault kill worker77 2>&1; echo $?")
     assert re.fullmatch(r"error: no node is worker77, there is: master(, worker\d+)+\n1\n", done)

@@ -89,7 +89,7 @@ def test_fails_when_a_detached_job_cannot_start_and_says_why(cluster: Cluster) -
     with pytest.raises(subprocess.CalledProcessError) as failure:
         cluster.on(MASTER, "echo nobody > /tmp/hosts; launch --detach -H /tmp/hosts true 2>&1")
     assert failure.value.returncode == 1
-    assert failure.value.stdout.startswith("launch: nothing started, 1 of 1 nodes: nobody: ")
+    assert failure.value.stdout.startswith("launch: cannot reach 1 of 1 nodes, nothing started: nobody: ")
 
 
 def test_a_job_whose_launcher_was_killed_is_failed_and_leaves_nothing(cluster: Cluster) -> None:
@@ -102,7 +102,7 @@ def test_a_job_whose_launcher_was_killed_is_failed_and_leaves_nothing(cluster: C
     cluster.on(MASTER, "for i in $(seq 100); do pgrep -f '[t]ime.sleep.1000' || exit 0; sleep 0.1; done; exit 1")
 
 
-def test_the_articles_pkill_on_every_host_ends_jobs_and_leaves_the_agents(cluster: Cluster) -> None:
+def test_pkill_on_every_host_ends_jobs_and_leaves_the_agents(cluster: Cluster) -> None:
     before, written = agents(cluster), files(cluster)
     job = start(cluster)
     assert ranks(cluster) == [1] * NODES
@@ -124,7 +124,7 @@ def test_the_articles_pkill_on_every_host_ends_jobs_and_leaves_the_agents(cluste
     assert files(cluster) == written
 
 
-def test_agents_that_root_ends_with_pkill_are_back_at_once_with_their_files_right(cluster: Cluster) -> None:
+def test_agents_restart_after_pkill_by_root_and_repair_their_files(cluster: Cluster) -> None:
     before, written = agents(cluster), files(cluster)
     for alias in aliases():
         cluster.on(alias, "sudo pkill -f '[b]ootstrap run'")

@@ -1,4 +1,4 @@
-"""Logins forward the agent, verify host keys, and reach nothing more than needed."""
+"""Test that logins forward the agent, verify host keys, and reach no more than needed."""
 
 import socket
 import stat
@@ -23,8 +23,8 @@ def reachable(address: str, port: int) -> bool:
         return False
 
 
-def test_from_the_master_to_a_worker_by_name_with_the_clusters_own_key(cluster: Cluster) -> None:
-    """This also holds where a person's agent is available."""
+def test_master_logs_in_to_a_worker_by_name_with_the_clusters_key(cluster: Cluster) -> None:
+    """The cluster's key is used even if a person's agent is available."""
     said = log_in(cluster, "deeplearning-master", f"test -S $SSH_AUTH_SOCK && {WORKER_HOP.replace('ssh', 'ssh -v', 1)}")
     address = cluster.on("deeplearning-master", "getent ahostsv4 deeplearning-worker2").split()[0]
     assert said.stdout.strip() == "ip-" + address.replace(".", "-"), said.stderr
@@ -32,19 +32,19 @@ def test_from_the_master_to_a_worker_by_name_with_the_clusters_own_key(cluster: 
 
 
 @pytest.mark.parametrize("options", ["", "-A "])
-def test_the_agent_goes_to_the_master_and_no_further(cluster: Cluster, options: str) -> None:
+def test_ssh_agent_reaches_the_master_and_no_worker(cluster: Cluster, options: str) -> None:
     hop = f"ssh {options}-o BatchMode=yes deeplearning-worker2 'echo agent=$SSH_AUTH_SOCK'"
     assert cluster.user.ssh("deeplearning-master", f"test -S $SSH_AUTH_SOCK && {hop}") == "agent=\n"
     # The -A of ssh_command asks for it.
     assert cluster.user.ssh("deeplearning-worker2", "echo agent=$SSH_AUTH_SOCK") == "agent=\n"
 
 
-def test_from_the_master_without_a_person_with_the_clusters_own_key(cluster: Cluster) -> None:
+def test_master_logs_in_without_a_terminal_with_the_clusters_key(cluster: Cluster) -> None:
     # -a follows ssh_command's -A, and the last of the two wins.
     assert log_in(cluster, "deeplearning-master", f"test -z $SSH_AUTH_SOCK && {WORKER_HOP}", "-a").returncode == 0
 
 
-def test_fails_when_a_login_has_no_key(cluster: Cluster) -> None:
+def test_login_without_a_key_is_refused(cluster: Cluster) -> None:
     """The login fails at once without trying another method: no password is asked for."""
     refused = log_in(cluster, "deeplearning-master", "true", "-o", "PubkeyAuthentication=no")
     assert refused.returncode == 255
@@ -53,7 +53,7 @@ def test_fails_when_a_login_has_no_key(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("host", ["deeplearning-worker3", "deeplearning-master"])
 @pytest.mark.parametrize("option", ["-A", "-a"])
-def test_fails_when_a_worker_wants_on(cluster: Cluster, host: str, option: str) -> None:
+def test_worker_cannot_log_in_to_other_nodes(cluster: Cluster, host: str, option: str) -> None:
     refused = log_in(cluster, "deeplearning-worker2", f"ssh -o BatchMode=yes {host} hostname", option)
     assert refused.returncode == 255
     assert "Permission denied" in refused.stderr
@@ -69,7 +69,7 @@ def test_fails_when_the_clusters_key_is_used_from_elsewhere(cluster: Cluster) ->
     assert "Permission denied" in refused.stderr
 
 
-def test_the_clusters_private_key_is_on_the_master_alone(cluster: Cluster) -> None:
+def test_only_the_master_has_the_clusters_private_key(cluster: Cluster) -> None:
     for instance_id in cluster.addresses:
         key = node_disk(instance_id) / "etc/deeplearning/cluster-key/id_ed25519"
         assert key.exists() == (instance_id == cluster.master["InstanceId"])
@@ -130,7 +130,7 @@ def test_the_ssh_config_serves_scp_and_rsync(cluster: Cluster, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("node", "alias"), [("master", "deeplearning-master"), ("worker2", "deeplearning-worker2")])
-def test_dlcluster_ssh(cluster: Cluster, node: str, alias: str) -> None:
+def test_dlcluster_ssh_opens_a_session(cluster: Cluster, node: str, alias: str) -> None:
     assert cluster.user.output("dlcluster", "ssh", node, "--", "hostname").strip() == cluster.on(alias, "hostname")
 
 

@@ -31,7 +31,7 @@ def other_addresses(cluster: Cluster) -> list[str]:
     return [*(worker["PrivateIpAddress"] for worker in cluster.instances[1:]), *nat]
 
 
-def test_from_inside_ssh_location_only_the_masters_ssh_port(listening_cluster: Cluster) -> None:
+def test_only_the_masters_ssh_port_answers_inside_ssh_location(listening_cluster: Cluster) -> None:
     assert open_ports(USER_ADDRESS, listening_cluster.public_address) == {SSH}
 
 
@@ -41,11 +41,11 @@ def test_the_masters_ssh_port_is_answered_by_sshd(cluster: Cluster) -> None:
         assert connection.recv(8) == b"SSH-2.0-"
 
 
-def test_from_elsewhere_nothing(listening_cluster: Cluster, outside_address: str) -> None:
+def test_nothing_answers_outside_ssh_location(listening_cluster: Cluster, outside_address: str) -> None:
     assert open_ports(outside_address, listening_cluster.public_address) == set()
 
 
-def test_no_node_is_reached_at_another_address(listening_cluster: Cluster, outside_address: str) -> None:
+def test_no_other_address_reaches_a_node(listening_cluster: Cluster, outside_address: str) -> None:
     for address in other_addresses(listening_cluster):
         for source in (USER_ADDRESS, outside_address):
             assert (address, source, open_ports(source, address)) == (address, source, set())
@@ -87,7 +87,7 @@ def test_other_protocols_come_from_members_only(cluster: Cluster) -> None:
     assert not pings(public)
 
 
-def test_between_members_every_port(listening_cluster: Cluster) -> None:
+def test_every_port_is_open_between_members(listening_cluster: Cluster) -> None:
     for (sender, source), (_, address) in permutations(listening_cluster.addresses.items(), 2):
         assert open_ports_from_node(sender, source, address) == set(EVERY_PORT)
 

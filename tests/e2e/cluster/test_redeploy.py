@@ -227,7 +227,7 @@ def test_the_next_node_has_the_changed_type_image_and_tags(remodelled: State, gr
         assert (changed == (MODEL["instance_type"], MODEL["ami"], True)) == (instance_id == newcomer)
 
 
-def test_changed_code_is_the_next_nodes_alone(cluster: Cluster, grown: State, mixed: State) -> None:
+def test_changed_code_reaches_only_new_nodes(cluster: Cluster, grown: State, mixed: State) -> None:
     assert grown.identities.items() < mixed.identities.items()
     assert grown.members.items() < mixed.members.items()
     *_, newest = mixed.instances

@@ -1,4 +1,4 @@
-"""A node with a mounted disk of its own names a directory there; the agent notices the mount by itself."""
+"""Test that a node with a mounted disk of its own names a directory there; the agent notices the mount by itself."""
 
 import time
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def await_scratch(cluster: Cluster, expected: str) -> None:
 
 
 @pytest.mark.usefixtures("disk")
-def test_the_login_user_finds_the_disk_and_may_write_there(cluster: Cluster) -> None:
+def test_login_user_can_write_to_the_scratch_disk(cluster: Cluster) -> None:
     await_scratch(cluster, f"{MOUNT}/deeplearning")
     touch = "touch $DEEPLEARNING_SCRATCH/mine && stat -c %U $DEEPLEARNING_SCRATCH/mine"
     assert cluster.user.ssh(NODE, touch).strip() == "ubuntu"

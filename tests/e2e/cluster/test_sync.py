@@ -25,7 +25,7 @@ def work(cluster: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("work")
-def test_the_current_directory_is_on_every_node(cluster: Cluster) -> None:
+def test_current_directory_is_copied_to_every_node(cluster: Cluster) -> None:
     said = launch(cluster, '--sync-dst-dir "/tmp/a copy" "pwd; python3 pkg/run.py; ls -A"').splitlines()
     assert on_all("/tmp/a copy") | on_all("42") | on_all("pkg") < set(said)
     assert not on_all(".git") & set(said)
@@ -43,7 +43,7 @@ def test_the_masters_own_directory_may_be_the_destination(cluster: Cluster) -> N
 
 
 @pytest.mark.usefixtures("work")
-def test_no_job_on_a_node_that_has_not_the_files(cluster: Cluster) -> None:
+def test_job_does_not_start_without_its_files(cluster: Cluster) -> None:
     cluster.on("deeplearning-worker3", "mkdir -p locked; chmod 555 locked")
     said = launch(cluster, "--sync-dst-dir locked 'echo started'")
     assert "started" not in said.replace("nothing started", "")
@@ -64,9 +64,9 @@ def test_every_node_fetches_from_the_clusters_bucket(cluster: Cluster) -> None:
     assert cluster.on("deeplearning-worker2", "cat data/mine") == "mine"
 
 
-def test_a_prefix_that_holds_nothing_is_an_error(cluster: Cluster) -> None:
+def test_empty_s3_prefix_is_an_error(cluster: Cluster) -> None:
     said = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/nothing" data "echo started"').splitlines()
     assert said[-2].startswith("launch: nothing started, 3 of 3 nodes: deeplearning-worker1 and 2 more: s3://")
-    assert said[-2].endswith("/nothing holds nothing")
+    assert said[-2].endswith("/nothing is empty")
     assert said[-1] == "exit code 1"
     assert len(said) == 2

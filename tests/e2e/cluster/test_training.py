@@ -1,4 +1,4 @@
-"""The main job trains on all nodes."""
+"""Test that the main job trains on all nodes."""
 
 import gzip
 import re
@@ -46,7 +46,7 @@ def test_weights_are_bit_equal_on_all_ranks_after_every_epoch(job: str) -> None:
     assert len({by_rank["0"] for by_rank in digests.values()}) == len(digests)
 
 
-def test_held_out_digits_are_recognized(job: str) -> None:
+def test_validation_digits_are_classified(job: str) -> None:
     final = re.findall(r"Validation-accuracy=([\d.]+) images/s=([\d.]+)", job)
     assert len(final) == 1
     assert float(final[0][0]) >= 0.98
@@ -67,7 +67,7 @@ def test_the_checkpoint_is_written_on_the_master(cluster: Cluster, job: str) -> 
             "--nnodes=1:2 --nproc_per_node=1 --max_restarts=0 --rdzv-id=7 --rdzv-backend=c10d"
             " --rdzv-endpoint=$(hostname):29400 torchrun_ddp.py --epochs 8",
             2,
-            "launch: not needed: --rdzv-endpoint, --rdzv-id; ",
+            "launch: ignored: --rdzv-endpoint, --rdzv-id ",
         ),
     ],
 )
@@ -78,7 +78,7 @@ def test_a_script_for_torchrun_runs_unmodified(cluster: Cluster, line: str, rank
     assert told in said
     found = dict(re.findall(rf"worker (\d)/{ranks} accuracy=(\S+)", said))
     assert set(found) == {str(rank) for rank in range(ranks)}, said
-    # All have the same weights.
+    # All ranks have the same weights.
     assert len(set(found.values())) == 1, said
     assert float(found["0"]) >= 0.9, said
 
@@ -99,7 +99,7 @@ def test_no_rank_reaches_the_users_ssh_agent(cluster: Cluster) -> None:
     assert sorted(line.split()[-1] for line in printed.splitlines()) == ["agent="] * NODES
 
 
-def test_data_come_from_the_clusters_bucket_and_what_was_learned_goes_there(cluster: Cluster) -> None:
+def test_data_comes_from_the_bucket_and_checkpoints_go_there(cluster: Cluster) -> None:
     bucket, s3 = stack_outputs()["ClusterBucket"], boto3.client("s3")
     for name, content in mnist_files().items():
         s3.put_object(Bucket=bucket, Key=f"sets/mnist/{name}", Body=content)

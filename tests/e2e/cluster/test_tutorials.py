@@ -23,7 +23,7 @@ def laptop(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("page", ["start/first-cluster.md", "start/your-own-script.md"])
-def test_lines_of_a_tutorial(cluster: Cluster, laptop: Path, page: str) -> None:
+def test_tutorial_commands_run(cluster: Cluster, laptop: Path, page: str) -> None:
     for machine, session in sessions(DOCS / page):
         lines = script(session)
         if machine == "master":

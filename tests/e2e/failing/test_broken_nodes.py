@@ -1,4 +1,4 @@
-"""When nodes cannot come up, the deploy fails in time and says why, and so does ``dlcluster why`` afterwards.
+"""Test that a deploy whose nodes cannot come up fails in time and says why, and so does ``dlcluster why`` afterwards.
 
 Each fault is planted in a copy of the project, which is then deployed as users deploy theirs. No other cluster may be
 up: `make e2e` gives these tests a local AWS of their own.
@@ -136,7 +136,7 @@ def assert_reason(failure: FailedDeploy, reason: str) -> None:
 SILENT = "none: its agent never reached CloudWatch Logs"
 
 
-def test_node_without_its_bundle_says_so(user: User, checkout: Path) -> None:
+def test_node_without_its_bundle_reports_it(user: User, checkout: Path) -> None:
     failure = deploy_broken(
         user,
         checkout,
@@ -158,8 +158,8 @@ def test_agent_that_cannot_be_installed_is_reported(user: User, checkout: Path) 
     assert (failure.log, SILENT in failure.why) == ("", True)
 
 
-def test_node_without_its_table_says_so(user: User, checkout: Path) -> None:
-    # Its role names the cluster's table alone, so another one is refused before anybody looks whether it exists.
+def test_node_without_its_table_reports_it(user: User, checkout: Path) -> None:
+    # Its role allows only the cluster's table, so a call on another table is refused whether or not that exists.
     failure = deploy_broken(
         user,
         checkout,
@@ -194,7 +194,7 @@ head -c 4096 /dev/zero > /etc/profile.d/full
 """Commands that mount a full disk of one page where the agent has a file to write."""
 
 
-def test_node_with_a_full_disk_says_so(user: User, checkout: Path) -> None:
+def test_node_with_a_full_disk_reports_it(user: User, checkout: Path) -> None:
     start = "step='install the agent'\n"
     failure = deploy_broken(
         user,
@@ -223,7 +223,7 @@ NO_CREDENTIALS = Edit(
 @pytest.mark.parametrize(
     "fault", [pytest.param(NEVER_ANSWERS, id="never answers"), pytest.param(NO_CREDENTIALS, id="no credentials")]
 )
-def test_node_that_cannot_speak_is_waited_for_in_vain_and_named(user: User, checkout: Path, fault: Edit) -> None:
+def test_silent_node_times_out_and_is_named(user: User, checkout: Path, fault: Edit) -> None:
     failure = deploy_broken(user, checkout, SHORT_CREATION_TIMEOUT, fault)
     told = "Failed to receive 1 resource signal(s) within the specified duration"
     assert failure.reasons == (told,)

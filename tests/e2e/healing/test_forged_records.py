@@ -20,8 +20,8 @@ from bootstrap.contract import HOST_KEY_FILE, NODE_CONFIG
 from local.chaos.observer import Observer
 from local.faults import Faults
 from local.faults.clients import client
-from local.faults.nodes import await_true
 from tests.e2e.conftest import STACK, Cluster, node_disk, stack_outputs
+from tests.waiting import await_true
 
 ATTACK_S = 60
 HEAL_TIMEOUT_S = 120.0
@@ -71,7 +71,7 @@ def attacker(cluster: Cluster, alias: str, *arguments: str) -> Iterator["subproc
 
 
 def start(attackers: Sequence["subprocess.Popen[str]"], go: Sequence[Path]) -> None:
-    """Let all attackers begin at once: logins are impossible as soon as one of them writes."""
+    """Start all attackers at the same time: logins are impossible as soon as one of them writes."""
     for process in attackers:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -185,8 +185,8 @@ def wrong_records(cluster: Cluster) -> list[str]:
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-def test_well_formed_lies_reach_no_other_nodes_record_and_are_taken_back(cluster: Cluster) -> None:
-    """The master names members as it likes for a moment, and a worker says that it drains and has another key."""
+def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: Cluster) -> None:
+    """For a moment the master's membership is forged, and a worker's record says that it drains and has another key."""
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
     observer = Observer.here(STACK, environment=cluster.user.environment)
     before = observer.await_agreement(HEAL_TIMEOUT_S)

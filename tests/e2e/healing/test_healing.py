@@ -1,9 +1,8 @@
-"""Nodes end, and the cluster recovers without a person."""
+"""Test that the cluster recovers by itself when nodes end."""
 
 import shlex
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import boto3
@@ -14,6 +13,7 @@ from local.chaos.observer import Observer
 from local.faults import Faults
 from local.faults.clients import client
 from tests.e2e.conftest import STACK, Cluster, aliases, node_disk, stack_outputs
+from tests.waiting import await_true
 
 HEAL_TIMEOUT_S = 120.0
 SAVING = "trap 'sleep 1; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
@@ -31,18 +31,12 @@ def before(observer: Observer) -> Observation:
     return observer.await_agreement(HEAL_TIMEOUT_S)
 
 
-def await_true(condition: Callable[[], object], what: str, limit_s: float = HEAL_TIMEOUT_S) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {limit_s:.0f} s for {what}"
-        time.sleep(0.25)
-
-
 def await_replacement(observer: Observer, before: Observation, node_index: int) -> Observation:
     """Wait until another instance has the index and all agree; check that the others have not moved."""
     await_true(
         lambda: Faults.here().instances(STACK).get(node_index) not in (None, before.instances[node_index]),
         f"another with index {node_index}",
+        timeout_s=HEAL_TIMEOUT_S,
     )
     after = observer.await_agreement(HEAL_TIMEOUT_S, previous=before)
     assert after.instances.keys() == before.instances.keys()
@@ -96,14 +90,18 @@ def authorized_key(instance_id: str) -> str:
 
 
 @pytest.mark.parametrize("node_index", [3, 1])
-def test_a_node_that_has_notice_leaves_the_lists_before_it_ends(
+def test_node_with_a_notice_leaves_the_lists_before_it_ends(
     observer: Observer, before: Observation, node_index: int
 ) -> None:
-    """A node with a rebalance recommendation asks for its replacement, and its group waits for it to leave."""
+    """A node with a rebalance recommendation requests its replacement, and its group waits for it to leave."""
     preempted_host, witness = before.instances[node_index], before.instances[2]
     boto3.client("ec2")  # The control plane must have answered once before the clock starts.
     Faults.here().rebalance_recommendation(preempted_host)
-    await_true(lambda: f"deeplearning-worker{node_index}\n" not in workers_file(witness), "the leaver to be in no list")
+    await_true(
+        lambda: f"deeplearning-worker{node_index}\n" not in workers_file(witness),
+        "the leaver to be in no list",
+        timeout_s=HEAL_TIMEOUT_S,
+    )
     assert state(preempted_host) == "running"
     await_replacement(observer, before, node_index)
     assert state(preempted_host) == "terminated"
@@ -140,7 +138,7 @@ def saving_job(cluster: Cluster) -> Iterator["subprocess.Popen[str]"]:
 def test_scaled_in_survivors_close_the_gap_in_one_generation(
     cluster: Cluster, observer: Observer, before: Observation
 ) -> None:
-    """When a worker with a low index goes for good, the highest survivor takes its place and nobody else moves.
+    """When a worker with a low index is removed, the survivor with the highest index takes it; no other index changes.
 
     Before that, a job has time to save on all nodes.
     """
@@ -156,24 +154,28 @@ def test_scaled_in_survivors_close_the_gap_in_one_generation(
     # Before that line bash reports which of its children TERM has ended too.
     assert (job.returncode, stderr.splitlines()[-1]) == (1, "launch: deeplearning-worker2: leaves the cluster")
     expected = {1: before.instances[1], 2: before.instances[3]}
-    await_true(lambda: Faults.here().instances(STACK) == expected, "the survivor with the free index")
+    await_true(
+        lambda: Faults.here().instances(STACK) == expected, "the survivor with the free index", timeout_s=HEAL_TIMEOUT_S
+    )
     assert observer.await_agreement(HEAL_TIMEOUT_S).instances == expected
     count = cluster.on("deeplearning-master", "env | grep ^DEEPLEARNING_WORKERS_COUNT=")
     assert count == "DEEPLEARNING_WORKERS_COUNT=2"
     autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=2, DesiredCapacity=2)
-    await_true(lambda: len(Faults.here().instances(STACK)) == 3, "the cluster to be whole again")
+    await_true(
+        lambda: len(Faults.here().instances(STACK)) == 3, "the cluster to be whole again", timeout_s=HEAL_TIMEOUT_S
+    )
     observer.await_agreement(HEAL_TIMEOUT_S)
 
 
-def test_a_job_without_a_person_runs_on_the_healed_cluster(cluster: Cluster) -> None:
+def test_job_runs_on_the_healed_cluster_without_login(cluster: Cluster) -> None:
     job = 'launch python -c \'import os; print(os.environ["RANK"], os.environ["WORLD_SIZE"])\''
     done = log_in(cluster, "deeplearning-master", job, "-a")
     assert done.returncode == 0, done.stderr
     assert sorted(line.split()[-2:] for line in done.stdout.splitlines()) == [["0", "3"], ["1", "3"], ["2", "3"]]
 
 
-def test_logs_of_nodes_that_are_gone_stay(before: Observation) -> None:
-    """The logs of replaced nodes' agents are in the log group, a stream each."""
+def test_logs_of_terminated_nodes_stay(before: Observation) -> None:
+    """The logs of replaced nodes' agents are in the log group, in a stream each."""
     group = stack_outputs()["ClusterLogGroup"]
     streams = boto3.client("logs").describe_log_streams(logGroupName=group)["logStreams"]
     assert {stream["logStreamName"] for stream in streams} > set(before.instances.values())

@@ -1,6 +1,6 @@
 """The cluster survives ten random faults, on the master too; `make soak` runs many more (docs/local-aws.md)."""
 
-from local.chaos.cluster import run_chaos
+from local.chaos.cluster_chaos import run_chaos
 from tests.e2e.conftest import STACK, Cluster
 
 SEED = 20261121

@@ -1,11 +1,14 @@
-"""Faults have their documented effect on real nodes, affect no others, and can be undone. No cluster is needed."""
+"""Test that faults have their documented effect on real nodes, affect no others, and can be undone.
+
+No cluster is needed; the tests are in jobs/ because this part of the gate is the shortest.
+"""
 
 import errno
 import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -22,6 +25,7 @@ from local.network.addresses import METADATA_ADDRESS
 from local.network.vpc_network import in_namespace, router_of
 from local.node.spot_notices import INTERRUPTION
 from tests.e2e.conftest import node_disk
+from tests.waiting import await_true
 
 DEADLINE_S = 60.0
 CONNECT_TIMEOUT_S = 1.5
@@ -94,13 +98,6 @@ def boot_id_of(node: BareNode) -> str | None:
         return None
 
 
-def await_true(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
-        time.sleep(0.1)
-
-
 def state(node: BareNode) -> str:
     found = client("ec2").describe_instances(InstanceIds=[node.name])["Reservations"][0]["Instances"][0]
     return str(found["State"]["Name"])
@@ -131,10 +128,10 @@ def nodes(faults: Faults) -> Iterator[list[BareNode]]:
     ids = [instance["InstanceId"] for instance in made["Instances"]]
     for name in ids:
         finished = node_disk(name) / f"var/lib/cloud/instances/{name}/boot-finished"
-        await_true(finished.exists, f"{name} to boot")
+        await_true(finished.exists, f"{name} to boot", timeout_s=DEADLINE_S)
     yield [BareNode(handle=faults.node(i["InstanceId"]), address=i["PrivateIpAddress"]) for i in made["Instances"]]
     ec2.terminate_instances(InstanceIds=ids)
-    await_true(lambda: not any(node_disk(name).exists() for name in ids), "the nodes to be gone")
+    await_true(lambda: not any(node_disk(name).exists() for name in ids), "the nodes to be gone", timeout_s=DEADLINE_S)
     ec2.delete_security_group(GroupId=group)
 
 
@@ -146,7 +143,7 @@ def three_nodes(nodes: list[BareNode], faults: Faults) -> Iterator[list[BareNode
     faults.heal()
 
 
-def test_a_frozen_node_answers_nothing_and_thaws(three_nodes: list[BareNode], faults: Faults) -> None:
+def test_frozen_node_answers_nothing_until_thawed(three_nodes: list[BareNode], faults: Faults) -> None:
     frozen, other, _ = three_nodes
     boot_id = boot_id_of(frozen)
     for _ in range(2):
@@ -156,11 +153,11 @@ def test_a_frozen_node_answers_nothing_and_thaws(three_nodes: list[BareNode], fa
     assert state(frozen) == "running"
     faults.thaw(frozen.name)
     assert other.pings(frozen)
-    await_true(lambda: other.reaches_sshd(frozen), "the thawed node to answer")
+    await_true(lambda: other.reaches_sshd(frozen), "the thawed node to answer", timeout_s=DEADLINE_S)
     assert boot_id_of(frozen) == boot_id
 
 
-def test_a_pair_is_cut_and_nobody_else(three_nodes: list[BareNode], faults: Faults) -> None:
+def test_partition_of_a_pair_affects_no_other_node(three_nodes: list[BareNode], faults: Faults) -> None:
     one, two, three = three_nodes
     for _ in range(2):
         faults.partition(one.name, two.name)
@@ -175,7 +172,7 @@ def test_a_pair_is_cut_and_nobody_else(three_nodes: list[BareNode], faults: Faul
     assert two.reaches_sshd(one)
 
 
-def test_connections_that_are_established_are_cut_too_and_go_on(three_nodes: list[BareNode], faults: Faults) -> None:
+def test_established_connections_are_cut_and_resume(three_nodes: list[BareNode], faults: Faults) -> None:
     one, two, _ = three_nodes
     connection = in_namespace(one.name, lambda: socket.create_connection((two.address, SSH), timeout=CONNECT_TIMEOUT_S))
     with closing(connection):
@@ -199,7 +196,9 @@ def test_a_partition_outlives_a_change_of_the_firewall(three_nodes: list[BareNod
     faults.partition(one.name)
     ec2 = boto3.client("ec2")
     group = ec2.create_security_group(GroupName="new", Description="changes the firewall")["GroupId"]
-    await_true(lambda: group.replace("-", "_") in rules(one, "vpc"), "the firewall to be loaded again")
+    await_true(
+        lambda: group.replace("-", "_") in rules(one, "vpc"), "the firewall to be loaded again", timeout_s=DEADLINE_S
+    )
     ec2.delete_security_group(GroupId=group)
     assert not two.reaches_sshd(one)
     assert not one.reaches_sshd(three)
@@ -211,7 +210,7 @@ def test_a_partition_outlives_a_change_of_the_firewall(three_nodes: list[BareNod
     assert one.metadata_answers()
 
 
-def test_one_node_loses_its_metadata_alone(three_nodes: list[BareNode], faults: Faults) -> None:
+def test_metadata_outage_affects_one_node(three_nodes: list[BareNode], faults: Faults) -> None:
     one, two, _ = three_nodes
     faults.metadata_outage(one.name)
     assert not one.metadata_answers()
@@ -226,8 +225,8 @@ def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(three_nodes: l
     rebooted.handle.run("touch", "/root/kept", "/run/lost")
     boot_id = boot_id_of(rebooted)
     faults.reboot(rebooted.name)
-    await_true(lambda: boot_id_of(rebooted) not in (boot_id, None), "another boot id")
-    await_true(lambda: other.reaches_sshd(rebooted), "sshd after the reboot")
+    await_true(lambda: boot_id_of(rebooted) not in (boot_id, None), "another boot id", timeout_s=DEADLINE_S)
+    await_true(lambda: other.reaches_sshd(rebooted), "sshd after the reboot", timeout_s=DEADLINE_S)
     assert rebooted.handle.run("ls", "/root/kept").strip() == "/root/kept"
     assert not rebooted.handle.path("/run/lost").exists()
     assert state(rebooted) == "running"
@@ -250,7 +249,7 @@ def test_a_full_disk_refuses_writes_until_it_is_freed(three_nodes: list[BareNode
     assert full.writes() == 0
 
 
-def test_healing_undoes_everything_and_may_be_repeated(three_nodes: list[BareNode], faults: Faults) -> None:
+def test_heal_undoes_everything_and_is_idempotent(three_nodes: list[BareNode], faults: Faults) -> None:
     one, two, three = three_nodes
     faults.freeze(one.name)
     faults.partition(two.name)
@@ -263,7 +262,7 @@ def test_healing_undoes_everything_and_may_be_repeated(three_nodes: list[BareNod
         faults.heal()
     assert rules(one, "faults") == ""
     assert [three.writes(), three.metadata_answers(), two.reaches_sshd(three)] == [0, True, True]
-    await_true(lambda: two.reaches_sshd(one), "the thawed node to answer")
+    await_true(lambda: two.reaches_sshd(one), "the thawed node to answer", timeout_s=DEADLINE_S)
 
 
 def test_a_killed_node_is_dead_at_once_and_then_terminated(nodes: list[BareNode], faults: Faults) -> None:
@@ -272,14 +271,14 @@ def test_a_killed_node_is_dead_at_once_and_then_terminated(nodes: list[BareNode]
     for _ in range(2):
         faults.kill(killed.name)
     assert not other.reaches_sshd(killed)
-    await_true(lambda: state(killed) == "terminated", "EC2 to show that it is terminated")
-    await_true(lambda: not killed.handle.directory.exists(), "the node to be gone")
+    await_true(lambda: state(killed) == "terminated", "EC2 to show that it is terminated", timeout_s=DEADLINE_S)
+    await_true(lambda: not killed.handle.directory.exists(), "the node to be gone", timeout_s=DEADLINE_S)
     log = killed.handle.directory.parents[1] / "log" / f"{killed.name}.cloud-init.log"
     assert "DataSourceEc2" in log.read_text()
     faults.kill(killed.name)
 
 
-def test_a_spot_instance_is_told_its_end_and_then_ends(nodes: list[BareNode], faults: Faults) -> None:
+def test_spot_instance_gets_its_notice_and_then_ends(nodes: list[BareNode], faults: Faults) -> None:
     spot = nodes[4]
     faults.rebalance_recommendation(spot.name)
     started = time.monotonic()
@@ -288,7 +287,7 @@ def test_a_spot_instance_is_told_its_end_and_then_ends(nodes: list[BareNode], fa
     assert '"action": "terminate"' in notice.read_text()
     assert state(spot) == "running"
     faults.freeze(spot.name)  # A hanging node ends, too.
-    await_true(lambda: state(spot) == "terminated", "the instance to end")
+    await_true(lambda: state(spot) == "terminated", "the instance to end", timeout_s=DEADLINE_S)
     assert time.monotonic() - started > 2.5, "it ended before the time that it was told"
-    await_true(lambda: not notice.exists(), "the notice to go with the instance")
+    await_true(lambda: not notice.exists(), "the notice to go with the instance", timeout_s=DEADLINE_S)
     assert not spot.handle.directory.exists()

@@ -1,4 +1,7 @@
-"""Two clusters in one account with the same addresses do not affect each other, not even by their end."""
+"""Test that two clusters in one account with the same addresses do not affect each other, even when one is destroyed.
+
+It needs two clusters; it is in jobs/ because this part of the gate is the shortest.
+"""
 
 import os
 import re
@@ -24,7 +27,7 @@ CONTEXT = ("-c", f"cluster_name={OTHER}")
 STOP = "/tmp/no-more-trainings"
 TRAINING = "python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 8"
 TRAININGS = f"cd && until [ -e {STOP} ]; do launch {TRAINING} 2>&1 || exit; done"
-"""Runs one training after the other, so that one is in progress when the other cluster goes, and continues after it."""
+"""Command that repeats training, so that a job is in progress while the other cluster is destroyed, and after it."""
 
 
 def addresses(instances: list[dict[str, Any]]) -> dict[str, str]:
@@ -38,10 +41,10 @@ def other(cluster: Cluster) -> Iterator[list[dict[str, Any]]]:
     stack = client("cloudformation").describe_stacks(StackName=OTHER)["Stacks"][0]
     outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
     yield [i for kind in ("Master", "Worker") for i in group_instances(outputs[f"{kind}AutoScalingGroup"])]
-    cluster.user.cdk("destroy", "--force", *CONTEXT)  # Destroy it again if the test of that did not get there.
+    cluster.user.cdk("destroy", "--force", *CONTEXT)  # If the test that destroys it has failed.
 
 
-def test_each_knows_its_own_nodes_at_the_same_addresses(cluster: Cluster, other: list[dict[str, Any]]) -> None:
+def test_clusters_with_equal_addresses_know_their_own_nodes(cluster: Cluster, other: list[dict[str, Any]]) -> None:
     here, there = addresses(list(cluster.instances)), addresses(other)
     assert len(here.keys() & there.keys()) >= 1, "nothing is tested where no address is used twice"
     assert len(here) == len(there) == NODES
@@ -62,7 +65,7 @@ def accepting(instance_id: str, targets: Sequence[Address]) -> int:
     return in_namespace(instance_id, lambda: sum(map(accepts, targets)))
 
 
-def test_no_node_reaches_one_of_the_other_cluster(cluster: Cluster, other: list[dict[str, Any]]) -> None:
+def test_no_node_reaches_the_other_cluster(cluster: Cluster, other: list[dict[str, Any]]) -> None:
     here, there, port = addresses(list(cluster.instances)), addresses(other), PORTS[-1]
     with ExitStack() as programs:
         for instance_id in there.values():
@@ -77,7 +80,7 @@ def test_no_node_reaches_one_of_the_other_cluster(cluster: Cluster, other: list[
             assert accepting(instance_id, [(public, SSH), (public, port)]) == 0
 
 
-def test_one_is_destroyed_while_the_other_trains(cluster: Cluster, other: list[dict[str, Any]]) -> None:
+def test_destroying_one_cluster_leaves_the_other_training(cluster: Cluster, other: list[dict[str, Any]]) -> None:
     user, vpc = cluster.user, other[0]["VpcId"]
     words = user.ssh_command("deeplearning-master", TRAININGS)
     with subprocess.Popen(

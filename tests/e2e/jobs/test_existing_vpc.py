@@ -1,8 +1,20 @@
-"""A cluster in a VPC that exists: its nodes train in the user's subnets, and its end leaves them as they were."""
+"""Test a private cluster in an existing VPC: only sessions lead to its nodes, and destroying it changes no subnet.
 
+It needs a cluster of its own; it is in jobs/ because this part of the gate is the shortest.
+
+No node has a public address, and no port is open: logins, copies and forwarded ports go through Session Manager, with
+permissions enforced.
+"""
+
+import json
+import re
 import subprocess
+import time
+import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
@@ -10,9 +22,11 @@ from typing import Any
 import pytest
 
 from local.faults.clients import client
+from local.network.addresses import USER_ADDRESS
 from local.run.user import User, deploy_arguments
 from tests.e2e.checkouts import DEPLOY_S, copy_checkout
 from tests.e2e.conftest import group_instances
+from tests.e2e.port_scan import listening, open_ports, open_ports_from_node
 
 NAME = "existing"
 NODES = 2
@@ -30,7 +44,7 @@ class ExistingVpc:
 
     @property
     def context(self) -> list[str]:
-        settings = {"vpc_id": self.vpc_id, "subnet_id": self.private, "master_subnet_id": self.public}
+        settings = {"vpc_id": self.vpc_id, "subnet_id": self.private, "private": "true", "ssh_location": ""}
         given = {"cluster_name": NAME, **settings}
         return [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
 
@@ -79,51 +93,157 @@ def vpc() -> Iterator[ExistingVpc]:
     ec2.delete_vpc(VpcId=vpc_id)
 
 
-def test_a_cluster_in_an_existing_vpc_deploys_runs_and_leaves_it(user: User, vpc: ExistingVpc, tmp_path: Path) -> None:
-    checkout, before = copy_checkout(tmp_path), vpc.description()
+@dataclass(frozen=True, kw_only=True)
+class PrivateCluster:
+    """A deployed private cluster, as its user reaches it."""
 
-    def in_checkout(*command: str) -> str:
-        done = subprocess.run(
+    user: User
+    """With a configuration of ssh that dlcluster printed."""
+    checkout: Path
+
+    def group(self, output: str) -> list[dict[str, Any]]:
+        outputs = client("cloudformation").describe_stacks(StackName=NAME)["Stacks"][0]["Outputs"]
+        return group_instances({each["OutputKey"]: each["OutputValue"] for each in outputs}[output])
+
+    @property
+    def instances(self) -> list[dict[str, Any]]:
+        """Return master and worker."""
+        return [*self.group("MasterAutoScalingGroup"), *self.group("WorkerAutoScalingGroup")]
+
+    def try_in_checkout(self, *command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
             command,
-            cwd=checkout,
-            env=dict(user.environment),
+            cwd=self.checkout,
+            env={**self.user.environment, **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=DEPLOY_S,
             check=False,
         )
+
+    def in_checkout(self, *command: str) -> str:
+        done = self.try_in_checkout(*command)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+
+@pytest.fixture(scope="module")
+def cluster(user: User, vpc: ExistingVpc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster]:
+    directory = tmp_path_factory.mktemp("private")
+    made = PrivateCluster(user=replace(user, ssh_config=directory / "config"), checkout=copy_checkout(directory))
+    before = vpc.description()
     deploy = ["cdk", *deploy_arguments(nodes=NODES), *vpc.context]
-    assert f"{vpc.vpc_id} has room, routes and name servers for the nodes" in preflight(user, checkout, deploy)
+    # The local AWS answers not all of preflight's questions.
+    said = made.try_in_checkout("dlcluster", "preflight", *deploy[deploy.index("-c") :]).stdout
+    assert f"{vpc.vpc_id} has room, routes and name servers for the nodes" in said
     try:
-        in_checkout(*deploy)
-        outputs = client("cloudformation").describe_stacks(StackName=NAME)["Stacks"][0]["Outputs"]
-        groups = {output["OutputKey"]: output["OutputValue"] for output in outputs}
-        [master] = group_instances(groups["MasterAutoScalingGroup"])
-        [worker] = group_instances(groups["WorkerAutoScalingGroup"])
-        for instance, subnet, block in ((master, vpc.public, PUBLIC_BLOCK), (worker, vpc.private, PRIVATE_BLOCK)):
-            assert (instance["VpcId"], instance["SubnetId"]) == (vpc.vpc_id, subnet)
-            assert IPv4Address(instance["PrivateIpAddress"]) in IPv4Network(block)
-        said = in_checkout("dlcluster", "run", "--cluster", NAME, "--", "launch", "hostname", "-I")
-        assert all(str(instance["PrivateIpAddress"]) in said for instance in (master, worker)), said
+        made.in_checkout(*deploy)
+        made.user.ssh_config.write_text(made.in_checkout("dlcluster", "ssh-config", "--cluster", NAME))
+        yield made
     finally:
-        in_checkout("cdk", "destroy", "--force", *vpc.context)
+        made.in_checkout("cdk", "destroy", "--force", *vpc.context)
     assert vpc.description() == before
 
 
-def preflight(user: User, checkout: Path, deploy: list[str]) -> str:
-    """Return what preflight finds; the local AWS answers not all of its questions."""
-    context = deploy[deploy.index("-c") :]
-    return subprocess.run(
-        ["dlcluster", "preflight", *context],
-        cwd=checkout,
-        env=dict(user.environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=DEPLOY_S,
-        check=False,
-    ).stdout
+def test_the_nodes_are_in_the_subnet_and_have_no_public_address(cluster: PrivateCluster, vpc: ExistingVpc) -> None:
+    for instance in cluster.instances:
+        assert (instance["VpcId"], instance["SubnetId"]) == (vpc.vpc_id, vpc.private)
+        assert IPv4Address(instance["PrivateIpAddress"]) in IPv4Network(PRIVATE_BLOCK)
+        assert "PublicIpAddress" not in instance
+    used = {address.get("InstanceId") for address in client("ec2").describe_addresses()["Addresses"]}
+    assert not used & {instance["InstanceId"] for instance in cluster.instances}
+
+
+def test_from_outside_no_port_of_any_node_answers(cluster: PrivateCluster, outside_address: str) -> None:
+    """The local internet carries packets to private addresses too, as a peered network would."""
+    gateways = client("ec2").describe_nat_gateways(Filters=[{"Name": "state", "Values": ["available"]}])
+    nat = [address["PublicIp"] for gateway in gateways["NatGateways"] for address in gateway["NatGatewayAddresses"]]
+    master, worker = cluster.instances
+    with ExitStack() as programs:
+        for instance in (master, worker):
+            programs.enter_context(listening(instance["InstanceId"]))
+        targets = [str(instance["PrivateIpAddress"]) for instance in (master, worker)] + nat
+        scans = [(source, address) for source in (USER_ADDRESS, outside_address) for address in targets]
+        with ThreadPoolExecutor(max_workers=len(scans)) as pool:  # each takes the time of a connection that fails
+            assert list(pool.map(lambda scan: open_ports(*scan), scans)) == [set()] * len(scans)
+        # The ports are there: the other node reaches them.
+        found = open_ports_from_node(worker["InstanceId"], worker["PrivateIpAddress"], master["PrivateIpAddress"])
+        assert len(found) > 1
+
+
+def test_sessions_carry_logins_copies_and_jobs(cluster: PrivateCluster, tmp_path: Path) -> None:
+    user, config = cluster.user, cluster.user.ssh_config
+    assert not re.search(r"\bi-[0-9a-f]{8,}|ProxyJump", config.read_text())
+    master, worker = cluster.instances
+    for host, instance in ((f"{NAME}-master", master), (f"{NAME}-worker2", worker)):
+        assert instance["PrivateIpAddress"] in user.ssh(host, "hostname", "-I")
+    (tmp_path / "sent").write_bytes(bytes(range(256)) * 4096)
+    user.run("scp", "-q", "-F", str(config), str(tmp_path / "sent"), f"{NAME}-master:by-scp")
+    user.run("rsync", "-a", "-e", f"ssh -F {config}", f"{NAME}-master:by-scp", str(tmp_path / "back"))
+    assert (tmp_path / "back").read_bytes() == (tmp_path / "sent").read_bytes()
+    said = cluster.in_checkout("dlcluster", "run", "--cluster", NAME, "--", "launch", "hostname", "-I")
+    assert all(str(instance["PrivateIpAddress"]) in said for instance in (master, worker)), said
+
+
+def test_a_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:
+    serve = "sudo systemd-run --quiet --unit board python3 -m http.server --bind 127.0.0.1 6006"
+    cluster.user.ssh(f"{NAME}-worker2", serve)
+    command = ["dlcluster", "tunnel", "--cluster", NAME, "worker2", "6006", "--local-port", "16006"]
+    with subprocess.Popen(
+        command, cwd=cluster.checkout, env=dict(cluster.user.environment), stdout=subprocess.PIPE, text=True
+    ) as tunnel:
+        assert tunnel.stdout is not None
+        try:
+            assert tunnel.stdout.readline().startswith("http://127.0.0.1:16006/ is port 6006 of worker2")
+            with urllib.request.urlopen("http://127.0.0.1:16006/", timeout=20) as answer:
+                assert "Directory listing" in answer.read().decode()
+        finally:
+            tunnel.terminate()
+
+
+@pytest.fixture
+def keys(cluster: PrivateCluster) -> Iterator[dict[str, dict[str, str]]]:
+    """Make a user with the policy that dlcluster prints, and one whose policy names another cluster."""
+    iam, policy = client("iam"), cluster.in_checkout("dlcluster", "policy", "--cluster", NAME)
+    tag = f'"ssm:resourceTag/deeplearning:cluster": "{NAME}"'
+    assert policy.count(tag) == 1
+    found = {}
+    for name, document in (("own", policy), ("other", policy.replace(tag, tag.replace(NAME, "other")))):
+        iam.create_user(UserName=name)
+        iam.put_user_policy(UserName=name, PolicyName="cluster", PolicyDocument=document)
+        key = iam.create_access_key(UserName=name)["AccessKey"]
+        found[name] = {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
+    yield found
+    for name, key in found.items():
+        iam.delete_access_key(UserName=name, AccessKeyId=key["AWS_ACCESS_KEY_ID"])
+        iam.delete_user_policy(UserName=name, PolicyName="cluster")
+        iam.delete_user(UserName=name)
+
+
+def test_a_policy_for_another_cluster_starts_no_session(
+    cluster: PrivateCluster, keys: dict[str, dict[str, str]]
+) -> None:
+    login = ("dlcluster", "--cluster", NAME, "ssh", "--", "hostname")
+    done = cluster.try_in_checkout(*login, **keys["own"])
+    assert (done.returncode, done.stderr) == (0, ""), done
+    status = cluster.try_in_checkout("dlcluster", "--cluster", NAME, "status", "--json", **keys["own"])
+    assert [node["public_address"] for node in json.loads(status.stdout)["nodes"]] == [None, None]
+    for command in (login, ("dlcluster", "--cluster", NAME, "jobs")):
+        refused = cluster.try_in_checkout(*command, **keys["other"])
+        assert refused.returncode != 0
+        assert "AccessDeniedException" in refused.stderr
+        assert "is not authorized to perform: ssm:StartSession on resource: arn:aws:ec2:" in refused.stderr
+    shell = ("aws", "ssm", "start-session", "--target", cluster.instances[0]["InstanceId"])
+    assert "AccessDenied" in cluster.try_in_checkout(*shell, **keys["own"]).stderr, "a root shell needs no key"
+
+
+def test_a_lost_master_is_reached_again_by_the_same_name(cluster: PrivateCluster) -> None:
+    lost = cluster.instances[0]["InstanceId"]
+    client("ec2").terminate_instances(InstanceIds=[lost])
+    words = cluster.user.ssh_command(f"{NAME}-master", "cat /var/lib/cloud/data/instance-id")
+    deadline = time.monotonic() + DEPLOY_S
+    while (found := cluster.try_in_checkout(*words).stdout.strip()) in ("", lost):
+        assert time.monotonic() < deadline, f"waited {DEPLOY_S} s for another master"
+        time.sleep(1)
+    assert found == cluster.instances[0]["InstanceId"]

@@ -1,6 +1,6 @@
-"""Jobs survive nodes that go: a training resumes from its checkpoint, and ten jobs under random faults end or restart.
+"""Test that jobs survive lost nodes: a run resumes from its checkpoint, and jobs under random faults end or restart.
 
-The faults hit the launcher's own node, too. `make soak` runs fifty. The local AWS is their own (see the Makefile).
+The ten random faults hit the launcher's own node, too; `make soak` runs fifty. The tests have a local AWS of their own.
 """
 
 import json
@@ -26,7 +26,7 @@ TRAINING = (
     " python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 10000 2>&1"
 )
 SILENT = "launch --detach -n 2 'sleep 60; echo spoke'"
-"""Run the test on nodes that nothing replaces meanwhile."""
+"""Job that prints nothing for a minute; start it before any fault, so that no node is replaced meanwhile."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,7 +60,7 @@ def lines_until(lines: Iterator[str], pattern: str) -> list[str]:
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-def test_a_spot_notice_reaches_every_rank_and_the_training_goes_on_without_the_node(cluster: Cluster) -> None:
+def test_spot_notice_reaches_every_rank_and_the_job_resumes_without_the_node(cluster: Cluster) -> None:
     Observer.here(STACK, environment=cluster.user.environment).await_agreement(RECOVERY_TIMEOUT_S)
     with session(cluster, TRAINING) as lines:
         lines_until(lines, r"rank 0/3 Epoch\[2\] ")
@@ -72,11 +72,11 @@ def test_a_spot_notice_reaches_every_rank_and_the_training_goes_on_without_the_n
     assert "launch: deeplearning-worker3: leaves the cluster; waiting at most 0 s for 3 nodes" in text
     # The first minutes count.
     assert "launch: restart 1 of 1 on 2 of 3 nodes: deeplearning-worker1, deeplearning-worker2" in text
-    [epoch] = re.findall(r"rank 0/2 going on at epoch (\d+) ", text)
+    [epoch] = re.findall(r"rank 0/2 resuming at epoch (\d+) ", text)
     assert int(epoch) > 2
 
 
-def test_a_job_may_be_silent_for_a_minute(cluster: Cluster, silent: str) -> None:
+def test_silent_job_survives_a_minute(cluster: Cluster, silent: str) -> None:
     said = cluster.on("deeplearning-master", f"timeout 90 launch logs -f {silent}")
     assert sorted(said.splitlines()) == [f"deeplearning-worker{node_index} [0] spoke" for node_index in (1, 2)]
     record = json.loads(cluster.on("deeplearning-master", f"launch status --json {silent}"))
@@ -84,7 +84,7 @@ def test_a_job_may_be_silent_for_a_minute(cluster: Cluster, silent: str) -> None
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-def test_jobs_end_or_start_again_as_asked_whatever_becomes_of_a_node(cluster: Cluster) -> None:
+def test_jobs_end_or_restart_as_configured_after_node_faults(cluster: Cluster) -> None:
     assert len(cluster.instances) == NODES
     errors = run_cases(STACK, user=cluster.user, seed=SEED, cases=CASES, say=lambda text: print(text, file=sys.stderr))
     assert errors == []

@@ -1,4 +1,4 @@
-"""No node asked for more than its role allows, and every permission of a role was used.
+"""Test that no node called more than its role allows, and that every permission of a role was used.
 
 The local AWS refuses what a role does not allow, and records what each call needed. These tests run after those that
 make nodes call AWS, and before the cluster's end. On a fresh cluster some permissions are unused, because no node has
@@ -120,7 +120,7 @@ def _counts(line: Mapping[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("node_type", TYPES)
-def test_policies_in_force_are_the_templates(roles: dict[str, Role], node_type: str) -> None:
+def test_active_policies_match_the_template(roles: dict[str, Role], node_type: str) -> None:
     iam, role = boto3.client("iam"), roles[node_type]
     name = role.arn.rsplit("/", 1)[1]
     names = iam.list_role_policies(RoleName=name)["PolicyNames"]
@@ -168,13 +168,13 @@ def test_nothing_is_allowed_that_no_node_calls(
         ("aws dynamodb list-tables", "(AccessDeniedException)"),
     ],
 )
-def test_a_node_is_refused_as_aws_refuses_it(cluster: Cluster, command: str, words: str) -> None:
+def test_refused_node_gets_aws_error(cluster: Cluster, command: str, words: str) -> None:
     answer = cluster.on(aliases()[-1], f"export {REGION} AWS_SDK_UA_APP_ID=abuse; {command} 2>&1 || true")
     assert words in answer
     assert re.search(r"User: arn:aws:sts::\d+:assumed-role/\S+/i-[0-9a-f]+ is not authorized to perform: ", answer)
 
 
-def test_a_node_cannot_make_up_a_key(cluster: Cluster) -> None:
+def test_invented_access_key_is_refused(cluster: Cluster) -> None:
     keys = f"{REGION} AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local"
     answer = cluster.on(aliases()[-1], f"{keys} aws dynamodb list-tables 2>&1 || true")
     assert "(UnrecognizedClientException)" in answer

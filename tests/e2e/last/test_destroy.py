@@ -12,8 +12,23 @@ def log_groups() -> list[str]:
 
 def test_destroy_leaves_nothing_but_the_log_group_and_the_bucket(cluster: Cluster) -> None:
     assert all(left_over().values())
-    bucket = stack_outputs()["ClusterBucket"]
+    outputs = stack_outputs()
+    bucket, kept = outputs["ClusterBucket"], outputs.get("SharedStorage")
     cluster.user.cdk("destroy", "--force")
     assert {kind: found for kind, found in left_over().items() if found} == {}
     assert len(log_groups()) == 1
     assert stack_buckets() == [bucket]
+    delete_kept_storage(cluster, kept)
+
+
+def delete_kept_storage(cluster: Cluster, kept: str | None) -> None:
+    """The file system that the nodes shared is kept without its mount targets, until the user deletes it."""
+    efs = boto3.client("efs")
+    systems = {
+        each["FileSystemId"]: each["NumberOfMountTargets"] for each in efs.describe_file_systems()["FileSystems"]
+    }
+    assert systems == ({} if kept is None else {kept: 0})
+    if kept is not None:
+        assert kept in cluster.user.output("dlcluster", "delete-storage")
+        cluster.user.run("dlcluster", "delete-storage", kept, "--yes")
+        assert efs.describe_file_systems()["FileSystems"] == []

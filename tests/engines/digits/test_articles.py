@@ -93,7 +93,7 @@ def test_fails_when_the_users_interface_is_not_there(cluster: Cluster) -> None:
         "cd examples; export DMLC_INTERFACE=nowhere0; launch -s 1 python gluon_parameter_server.py; echo code $?"
     )
     *said, reason, code = output.splitlines()
-    said = [line for line in said if not line.startswith("launch: all that it said: ")]
+    said = [line for line in said if not line.startswith("launch: full log: ")]
     refused = r" DMLC_INTERFACE must name an interface of .*\bens5\b.*, got 'nowhere0'$"
     assert said, output
     # No output of the script or of ps-lite: no process has started.

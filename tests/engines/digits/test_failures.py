@@ -21,7 +21,7 @@ from tests.engines.training import (
 STARTED, TRAINS, GOES_ON = (
     "",
     r"Epoch\[1\] Batch \[2\]",
-    r"rank 0/2 going on at epoch [12345] sample \d+, from the checkpoint",
+    r"rank 0/2 resuming at epoch [12345] sample \d+, from the checkpoint",
 )
 """Pattern of the log at which a process is killed; any earlier, the processes may not have connected."""
 
@@ -82,7 +82,7 @@ def test_what_is_over_is_not_trained_again_by_the_same_job(cluster: Cluster, lau
         f" bash -c {shlex.quote(script)} {last}; echo code $?"
     )
     assert output.count(" checkpoint=") == 1, output
-    assert "the training was over before its job was started again" in output
+    assert "training had completed before its job was started again" in output
     assert output.splitlines()[-1] == "code 0", output
 
 

@@ -66,8 +66,8 @@ def test_ones_own_network_is_trained_on_all_nodes(cluster: Cluster, launch: str,
     [
         (
             "resnet50",
-            "--network resnet50 is not there for MXNet, which has: lenet, resnet20, resnet110, resnext110, "
-            "or your own as module:function; --engine torch has it",
+            "--network resnet50 is not available for MXNet, which has: lenet, resnet20, resnet110, resnext110, "
+            "or your own as module:function; use --engine torch",
         ),
         ("mynet:nothing", "--network mynet:nothing must return a gluon.HybridBlock, got NoneType"),
         ("mynet:missing", f"--network mynet:missing: missing must be a function in {FOLDER}/mynet.py, it is missing"),

@@ -36,41 +36,39 @@ def test_the_nodes_variables_fill_in_what_is_left_out(environ: dict[str, str]) -
     assert job.command == ("python", "train.py")
 
 
-def test_one_rank_a_gpu(environ: dict[str, str]) -> None:
+def test_each_gpu_gets_one_rank(environ: dict[str, str]) -> None:
     assert slots("python x", environ | {GPUS: "8"}) == [8, 8, 8]
     assert slots("--nproc-per-node 2 python x", environ | {GPUS: "8"}) == [2, 2, 2]
 
 
-def test_slots_of_the_hosts_file_come_before_gpus_and_after_the_command_line(
-    environ: dict[str, str], tmp_path: Path
-) -> None:
+def test_slots_override_gpus_and_the_command_line_overrides_slots(environ: dict[str, str], tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("one slots=4\ntwo\n")
     assert slots(f"-H {own} python x", environ | {GPUS: "2"}) == [4, 2]
     assert slots(f"-H {own} --nproc-per-node 3 python x", environ) == [3, 3]
 
 
-def test_local_runs_all_ranks_on_this_machine(environ: dict[str, str]) -> None:
+def test_a_local_job_runs_all_ranks_on_this_machine(environ: dict[str, str]) -> None:
     assert parse("--launcher local -n 4 python x", environ).hosts == (Host(name="localhost", slots=4),)
     assert parse("--launcher local python x", {GPUS: "2"}).hosts == (Host(name="localhost", slots=2),)
     assert parse("--launcher local python x", {}).local
 
 
-def test_servers_make_it_a_job_of_mxnets_with_one_worker_a_machine(environ: dict[str, str]) -> None:
+def test_num_servers_selects_mxnet_with_one_worker_per_machine(environ: dict[str, str]) -> None:
     job = parse("-n 2 -s 4 python x", environ | {GPUS: "8"})
-    assert (job.framework, job.servers, [host.slots for host in job.hosts]) == ("mxnet", 4, [1, 1])
+    assert (job.engine, job.servers, [host.slots for host in job.hosts]) == ("mxnet", 4, [1, 1])
     asked = parse("--engine mxnet python x", environ | {GPUS: "8"})
-    assert (asked.framework, asked.servers) == ("mxnet", 3)
+    assert (asked.engine, asked.servers) == ("mxnet", 3)
     here = parse("--launcher local -n 2 -s 1 python x", environ)
-    assert (here.framework, here.servers, here.hosts) == ("mxnet", 1, (Host(name="localhost", slots=2),))
+    assert (here.engine, here.servers, here.hosts) == ("mxnet", 1, (Host(name="localhost", slots=2),))
 
 
-def test_without_servers_it_is_a_job_of_pytorchs(environ: dict[str, str]) -> None:
-    assert parse("python x", environ).framework == "torch"
-    assert parse("--engine horovod python x", environ | {GPUS: "4"}).framework == "horovod"
+def test_a_job_without_servers_is_pytorchs(environ: dict[str, str]) -> None:
+    assert parse("python x", environ).engine == "torch"
+    assert parse("--engine horovod python x", environ | {GPUS: "4"}).engine == "horovod"
 
 
-def test_mxnets_variables_are_passed_on_to_mxnet_alone(environ: dict[str, str]) -> None:
+def test_mxnets_variables_are_passed_only_to_mxnet(environ: dict[str, str]) -> None:
     exported = environ | {"PS_VERBOSE": "1", "DMLC_INTERFACE": "eth0", "OMP_NUM_THREADS": "2", "AWS_SECRET": "s"}
     mxnet = parse("-s 1 python x", exported).environment
     assert mxnet == {"PS_VERBOSE": "1", "DMLC_INTERFACE": "eth0", "OMP_NUM_THREADS": "2"}
@@ -81,7 +79,7 @@ def test_mpirun_starts_as_many_ranks_as_there_are_slots(environ: dict[str, str],
     own = tmp_path / "own"
     own.write_text("one slots=4\ntwo slots=4\n")
     job = parse(f"--launcher mpi -H {own} python x", environ)
-    assert (job.framework, [host.slots for host in job.hosts]) == ("mpi", [4, 4])
+    assert (job.engine, [host.slots for host in job.hosts]) == ("mpi", [4, 4])
     own.write_text("one:2222\n")
     with pytest.raises(UsageError, match="ports from ssh's configuration alone, got one:2222"):
         parse(f"--launcher mpi -H {own} python x", environ)
@@ -92,7 +90,7 @@ def test_assignments_before_the_command_are_variables_as_in_a_shell(environ: dic
     assert parse("./a=b x", environ).command == ("./a=b", "x")
 
 
-def test_assignments_may_stand_before_a_quoted_line_too(environ: dict[str, str]) -> None:
+def test_assignments_before_a_quoted_line_are_variables(environ: dict[str, str]) -> None:
     line = "echo $A; python x"
     run = parse_options(["A=1", "B=2", line], environ=environ).command
     assert run == ("env", "A=1", "B=2", "/bin/bash", "-c", line)
@@ -100,13 +98,13 @@ def test_assignments_may_stand_before_a_quoted_line_too(environ: dict[str, str])
     assert parse_options(["A=1 echo x"], environ=environ).command == ("/bin/bash", "-c", "A=1 echo x")
 
 
-def test_options_after_the_command_are_the_commands(environ: dict[str, str]) -> None:
+def test_options_after_the_command_belong_to_the_command(environ: dict[str, str]) -> None:
     job = parse(f"-n 2 -H {environ[PATH]} python train.py --gpus -n 7 --network lenet -- --env", environ)
     assert [host.name for host in job.hosts] == ["deeplearning-worker1", "deeplearning-worker2"]
     assert job.command == ("python", "train.py", "--gpus", "-n", "7", "--network", "lenet", "--", "--env")
 
 
-def test_what_is_to_be_copied_first(environ: dict[str, str]) -> None:
+def test_sync_options_describe_the_files_to_copy(environ: dict[str, str]) -> None:
     job = parse("--sync-dst-dir a/b --sync-exclude *.pt --sync-s3 s3://bkt/p data --sync-timeout 60 python x", environ)
     assert job.sync == SyncRequest(
         directory="a/b",
@@ -118,30 +116,30 @@ def test_what_is_to_be_copied_first(environ: dict[str, str]) -> None:
     assert parse("python x", environ).sync is None
 
 
-def test_fails_when_files_have_no_place(environ: dict[str, str]) -> None:
+def test_fails_when_a_sync_option_lacks_its_directory(environ: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="--sync-dst-dir must name a directory, got ''"):
         parse_options(["--sync-dst-dir", "", "x", "y"], environ=environ)
 
 
-def test_two_dashes_end_our_options(environ: dict[str, str]) -> None:
+def test_two_dashes_end_launchs_options(environ: dict[str, str]) -> None:
     assert parse("-n 1 -- python x", environ).command == ("python", "x")
 
 
-def test_an_own_hosts_file_is_used_whole(environ: dict[str, str], tmp_path: Path) -> None:
+def test_a_job_takes_all_hosts_of_its_hosts_file(environ: dict[str, str], tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("one\ntwo\n")
     assert [host.name for host in parse(f"-H {own} hostname x", environ).hosts] == ["one", "two"]
 
 
-def test_without_the_variables_the_clusters_hosts_file_counts(environ: dict[str, str]) -> None:
+def test_the_clusters_hosts_file_is_the_default(environ: dict[str, str]) -> None:
     assert len(parse("hostname x", {PATH: environ[PATH]}).hosts) == 3
 
 
-def test_a_job_starts_again_when_it_is_asked_to_and_on_all_nodes_unless_fewer_will_do(environ: dict[str, str]) -> None:
-    assert parse("x y", environ).restarts.most == 0
-    assert parse("-n 2 --max-restarts 3 x y", environ).restarts == Restarts(most=3, min_nodes=2, rejoin_s=600)
+def test_restart_options_set_restarts_and_minimum_nodes(environ: dict[str, str]) -> None:
+    assert parse("x y", environ).restarts.max_restarts == 0
+    assert parse("-n 2 --max-restarts 3 x y", environ).restarts == Restarts(max_restarts=3, min_nodes=2, rejoin_s=600)
     asked = parse("--max-restarts 3 --min-nodes 1 --rejoin-timeout 0 --grace 60 x y", environ)
-    assert asked.restarts == Restarts(most=3, min_nodes=1, rejoin_s=0)
+    assert asked.restarts == Restarts(max_restarts=3, min_nodes=1, rejoin_s=0)
     assert asked.grace_s == 60
 
 
@@ -162,21 +160,21 @@ def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> N
         ("-np 3 -map-by slot python x", "-map-by is not supported: leave it out: --launcher mpi gives mpirun what"),
         ("-mca pml ob1 python x", "-mca is not supported: leave it out: --launcher mpi gives mpirun what"),
         ("-x NAME python x", "-x is not supported: --env KEY passes a variable of this shell on"),
-        ("-H a,b x y", "cannot read the hosts file a,b: No such file or directory; -H names a file, one host a line"),
+        ("-H a,b x y", "cannot read the hosts file a,b: No such file or directory; -H names a file, one host per line"),
         ("-SH x python x", "unknown option -SH, supported: --"),
-        ("--sync-exclude *.pt python x", "--sync-exclude is for --sync-dst-dir, which is not given"),
+        ("--sync-exclude *.pt python x", "--sync-exclude is for --sync-dst-dir, which is left out"),
         (
             "--sync-dst-dir d --sync-exclude [z-a] x y",
-            "what is left out must be a pattern as in a .gitignore, got '[z-a]'",
+            "--sync-exclude and .launchignore take patterns as in a .gitignore, got '[z-a]'",
         ),
         ("--sync-s3 bucket/data d x y", "--sync-s3 must name s3://BUCKET/PREFIX, got 'bucket/data'"),
-        ("--sync-timeout 5 x y", "--sync-timeout is for --sync-dst-dir and --sync-s3, of which none is given"),
+        ("--sync-timeout 5 x y", "--sync-timeout is for --sync-dst-dir and --sync-s3, which are left out"),
         ("--sync-dst-dir d --sync-timeout 0 x y", "--sync-timeout must be a whole number of at least 1, got '0'"),
         ("--num python x", "unknown option --num, supported: "),
         ("--launcher sge python x", "--launcher must be one of ssh, local, mpi, got 'sge'"),
         ("--launcher yarn python x", "--launcher must be one of ssh, local, mpi, got 'yarn'"),
         ("--launcher slurm python x", "--launcher must be one of ssh, local, mpi, got 'slurm'"),
-        ("--launcher local -H f python x", "-H names machines, of which --launcher local uses none, got 'f'"),
+        ("--launcher local -H f python x", "-H is not for --launcher local, which uses no other machine, got 'f'"),
         ("--launcher local -n 2 --nproc-per-node 2 x y", "-n and --nproc-per-node are the same with --launcher local"),
         ("-s 0 x y", "-s must be a whole number from 1 to 1024, got '0'"),
         ("-s 2 --engine torch x y", "-s is for --engine mxnet, which has parameter servers, got --engine torch"),
@@ -193,7 +191,7 @@ def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> N
         (f"--nproc-per-node {'7' * 5000} x y", "--nproc-per-node must be a whole number from 1 to 256, got '7777"),
         ("-n", "argument -n/--num-workers: expected one argument"),
         ("--nproc-per-node 0 x y", "--nproc-per-node must be a whole number from 1 to 256, got '0'"),
-        ("--env 1A:2 x y", "--env must name a variable of letters, digits and _, the first no digit, got '1A'"),
+        ("--env 1A:2 x y", "--env must name a variable of letters, digits and _, not a digit first, got '1A'"),
         ("--env =b x y", "--env must be KEY:VALUE or KEY, got '=b'"),
         ("--env NOT_SET x y", "--env NOT_SET passes on a variable that is not set here"),
         ("--env RANK:1 x y", "--env must not set RANK, which the launcher sets for --engine torch"),
@@ -207,8 +205,8 @@ def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> N
             "--max-restarts 1 --rejoin-timeout 1m x y",
             "--rejoin-timeout must be a whole number from 0 to 86400, got '1m'",
         ),
-        ("--min-nodes 2 x y", "--min-nodes is for a job that starts again: give --max-restarts too"),
-        ("--rejoin-timeout 9 x y", "--rejoin-timeout is for a job that starts again: give --max-restarts too"),
+        ("--min-nodes 2 x y", "--min-nodes is for a job that restarts: give --max-restarts too"),
+        ("--rejoin-timeout 9 x y", "--rejoin-timeout is for a job that restarts: give --max-restarts too"),
         ("--grace 0 x y", "--grace must be a whole number from 1 to 86400, got '0'"),
         ("-n 2", "no command given, as in: launch python train.py"),
         ("", "no command given, as in: launch python train.py"),
@@ -220,22 +218,22 @@ def test_fails_when_the_command_line_is_wrong(line: str, message: str, environ: 
     assert str(caught.value).startswith(message)
 
 
-def test_fails_when_this_machine_is_no_node_of_a_cluster(tmp_path: Path) -> None:
+def test_fails_when_this_machine_is_not_a_cluster_node(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         parse("python x.py", {PATH: str(tmp_path / "workers")})
     assert str(caught.value) == (
-        f"this machine is no node of a cluster, it has no {tmp_path}/workers: "
-        "launch runs on the master (dlcluster ssh); "
-        "-H names a file of other hosts, --launcher local takes this machine alone"
+        f"this machine is not a cluster node: {tmp_path}/workers does not exist; "
+        "run launch on the master (dlcluster ssh); "
+        "-H names a file of other hosts, --launcher local runs on this machine alone"
     )
 
 
-def test_the_hosts_file_says_how_many_nodes_when_the_shells_variable_is_out_of_date(environ: dict[str, str]) -> None:
+def test_the_hosts_file_overrides_an_outdated_shell_variable(environ: dict[str, str]) -> None:
     for stale in ("1", "5"):
         assert len(parse("x y", environ | {COUNT: stale}).hosts) == 3
 
 
-def test_connections_are_kept_for_a_while_unless_nobody_wants_it(environ: dict[str, str]) -> None:
+def test_connections_are_kept_unless_the_variable_is_0(environ: dict[str, str]) -> None:
     assert parse("python x", environ).keep_s == 60
     assert parse("python x", environ | {KEEP_VARIABLE: "0"}).keep_s == 0
     assert parse("--launcher local python x", environ).keep_s == 0

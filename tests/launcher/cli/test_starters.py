@@ -1,4 +1,4 @@
-"""A command that starts ranks itself becomes one job of launch's, or is refused with the line that works."""
+"""Test commands that start ranks themselves: torchrun becomes a job of launch's, the others are refused."""
 
 from pathlib import Path
 
@@ -30,18 +30,18 @@ def environ(tmp_path: Path) -> dict[str, str]:
         ("-n 2 -- torchrun --nproc-per-node 2 x.py", "-n 2 --nproc-per-node 2 python -u x.py"),
     ],
 )
-def test_a_line_with_the_word_torchrun_is_the_line_without_it(line: str, meant: str, environ: dict[str, str]) -> None:
+def test_the_word_torchrun_is_dropped(line: str, meant: str, environ: dict[str, str]) -> None:
     job, same = parse(line, environ), parse(meant, environ)
     assert (job.command, job.hosts, job.restarts) == (same.command, same.hosts, same.restarts)
 
 
-def test_so_is_one_quoted_as_a_whole(environ: dict[str, str]) -> None:
+def test_the_word_torchrun_is_dropped_in_a_quoted_line(environ: dict[str, str]) -> None:
     job = parse_options(["torchrun --nproc-per-node 4 x.py --name 'a b'"], environ=environ)
     assert job.command == ("python", "-u", "x.py", "--name", "a b")
     assert [host.slots for host in job.hosts] == [4, 4, 4]
 
 
-def test_torchruns_ranks_train_together(cluster: Cluster) -> None:
+def test_ranks_of_a_torchrun_line_join_one_job(cluster: Cluster) -> None:
     result = cluster.run("-n", "2", "torchrun", "--nproc-per-node", "2", "--no-python", "sh", "-c", "echo $WORLD_SIZE")
     assert (result.code, [line.split("] ")[1] for line in result.lines]) == (0, ["4"] * 4)
 
@@ -60,13 +60,13 @@ def test_torchruns_ranks_train_together(cluster: Cluster) -> None:
         ("python -m accelerate.commands.launch t.py", "launch python t.py"),
     ],
 )
-def test_fails_when_ranks_would_train_apart_with_the_line_that_works(
+def test_a_command_that_starts_ranks_is_refused_with_the_line_that_works(
     line: str, works: str, environ: dict[str, str]
 ) -> None:
     with pytest.raises(UsageError) as caught:
         parse(line, environ)
-    assert "starts ranks itself: each of " in str(caught.value)
-    assert str(caught.value).endswith(f" would train apart; launch starts the ranks, as in: {works}")
+    assert "starts ranks itself: each of the " in str(caught.value)
+    assert str(caught.value).endswith(f" would train its own model; launch starts the ranks, as in: {works}")
     parse(works.removeprefix("launch "), environ)
 
 
@@ -84,9 +84,9 @@ def test_fails_when_ranks_would_train_apart_with_the_line_that_works(
         "conda run -n pytorch torchrun t.py",
     ],
 )
-def test_fails_when_a_line_for_a_shell_starts_ranks(line: str, environ: dict[str, str]) -> None:
+def test_fails_when_a_shell_line_starts_ranks(line: str, environ: dict[str, str]) -> None:
     for words in ([line], ["bash", "-c", line], ["env", "A=1", "bash", "-lc", line]):
-        with pytest.raises(UsageError, match=r"^torchrun starts ranks itself.* in its place write python t\.py alone"):
+        with pytest.raises(UsageError, match=r"^torchrun starts ranks itself.* write only python t\.py in its place"):
             parse_options(words, environ=environ)
 
 
@@ -104,12 +104,12 @@ def test_fails_when_a_line_for_a_shell_starts_ranks(line: str, environ: dict[str
         "-n 1 deepspeed t.py",
     ],
 )
-def test_what_starts_no_ranks_or_is_one_process_runs_as_it_is(line: str, environ: dict[str, str]) -> None:
+def test_a_command_without_ranks_or_of_one_process_is_unchanged(line: str, environ: dict[str, str]) -> None:
     words = line.removeprefix("-n 1 ").split()
     assert parse(line, environ).command == tuple(words)
     assert set(slots(line, environ)) == {1}
 
 
-def test_a_line_that_only_names_one_stays_a_line(environ: dict[str, str]) -> None:
+def test_a_shell_line_that_only_mentions_a_starter_is_unchanged(environ: dict[str, str]) -> None:
     for line in ("echo torchrun x", "pip install deepspeed; true", "echo 'torchrun"):
         assert parse_options([line], environ=environ).command == ("/bin/bash", "-c", line)

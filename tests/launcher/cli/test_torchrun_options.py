@@ -1,4 +1,4 @@
-"""Lines for torchrun mean the same to launch: compared with torchrun's own reading of them, and with a real run."""
+"""Test torchrun's command lines, compared with torchrun's own parser and with a real run."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from tests.launcher.cli.test_options import GPUS, PATH, parse, slots
 from tests.launcher.conftest import Cluster
 
 NODES = 4
-MEETING = "--rdzv-id=7 --rdzv-backend=c10d --rdzv-endpoint=node1:29400"
+RENDEZVOUS = "--rdzv-id=7 --rdzv-backend=c10d --rdzv-endpoint=node1:29400"
 SHOW = "import os, sys; print(*(f'{n}={os.environ[n]}' for n in sys.argv[1:]), file=open(os.environ['RANK'], 'w'))"
 SAME = (
     *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
@@ -32,7 +32,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def torchruns(line: str) -> tuple[Any, list[str]]:
-    """Torchrun's own settings, and the command that it would run."""
+    """Return torchrun's own settings, and the command that it would run."""
     # Not at the top: it takes a while, and every worker of pytest's collects this file.
     from torch.distributed.run import config_from_args, get_args_parser
 
@@ -40,14 +40,14 @@ def torchruns(line: str) -> tuple[Any, list[str]]:
     return config, ["python" if program == sys.executable else str(program), *words]
 
 
-def test_a_line_of_torchruns_is_read_as_torchrun_reads_it(
+def test_a_torchrun_line_is_parsed_as_torchrun_parses_it(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # or else torchrun sets it, in this process
     for line in (
         "--nnodes=2 --nproc-per-node=8 train.py --epochs 3 --nnodes 9",
         "--nnodes=4 --nproc_per_node=1 --max_restarts=3 dir/train.py",
-        f"--nnodes=2:4 --nproc-per-node 2 --max-restarts=1 {MEETING} train.py",
+        f"--nnodes=2:4 --nproc-per-node 2 --max-restarts=1 {RENDEZVOUS} train.py",
         "--nnodes=1:8 --nproc-per-node 1 --max-restarts 2 train.py -m x",
         "--nnodes 1 --nproc-per-node auto -m package.train --lr 0.1",
         "--nnodes 1 --nproc-per-node cpu --module train",
@@ -61,11 +61,11 @@ def test_a_line_of_torchruns_is_read_as_torchrun_reads_it(
         assert list(job.command) == command, line
         assert {host.slots for host in job.hosts} == {config.nproc_per_node}, line
         assert len(job.hosts) == min(config.max_nodes, NODES), line
-        assert (job.restarts.most, job.restarts.min_nodes) == (config.max_restarts, config.min_nodes), line
+        assert (job.restarts.max_restarts, job.restarts.min_nodes) == (config.max_restarts, config.min_nodes), line
         assert job.local == ("--standalone" in line), line
 
 
-def test_ranks_find_what_torchrun_sets(cluster: Cluster, tmp_path: Path) -> None:
+def test_ranks_have_torchruns_variables(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "show.py").write_text(SHOW)
     line = ["--standalone", "--nproc_per_node=2", "show.py", *SAME]
     found = {}
@@ -96,31 +96,30 @@ def test_a_python_file_is_run_by_python_whatever_the_options(environ: dict[str, 
 
 
 @pytest.mark.parametrize("line", ["python x.py", "cd $HOME; ./x.py", "$HOME/x.py", "x.py|y.py"])
-def test_a_line_for_the_shell_stays_one(environ: dict[str, str], line: str) -> None:
+def test_a_shell_line_is_not_run_by_python(environ: dict[str, str], line: str) -> None:
     assert parse_options([line], environ=environ).command == ("/bin/bash", "-c", line)
 
 
-def test_what_makes_no_difference_is_said(environ: dict[str, str]) -> None:
+def test_a_note_names_ignored_rendezvous_options(environ: dict[str, str]) -> None:
     def said(line: str) -> tuple[str, ...]:
         job: Job = parse(line, environ)
         return job.notes
 
     assert said("--nnodes 2 --rdzv-backend c10d train.py") == said("--rdzv_backend static x.py") == ()
-    assert said(f"--nnodes 2 {MEETING} --node-rank 0 train.py") == (
-        "not needed: --rdzv-endpoint, --rdzv-id, --node-rank; launch has the ranks meet by itself, "
-        "one line starts every node",
+    assert said(f"--nnodes 2 {RENDEZVOUS} --node-rank 0 train.py") == (
+        "ignored: --rdzv-endpoint, --rdzv-id, --node-rank (launch sets up the rendezvous, and starts every node)",
     )
 
 
-def test_what_is_not_done_is_said(environ: dict[str, str]) -> None:
+def test_a_note_names_ignored_role_and_log_options(environ: dict[str, str]) -> None:
     assert parse("--role default x.py", environ).notes == ()
     assert parse("--role t -r 3 --tee=3 --log_dir logs x.py", environ).notes == (
-        "not done: --role t; every rank has the role default",
-        "not done: --log-dir, --redirects, --tee; all output is shown and kept on its node, see launch logs",
+        "ignored: --role t (every rank has the role default)",
+        "ignored: --log-dir, --redirects, --tee (all output is shown, and kept on its node: see launch logs)",
     )
 
 
-def test_only_the_output_of_the_ranks_asked_for_is_shown_and_all_of_it_is_kept(cluster: Cluster) -> None:
+def test_local_ranks_filter_limits_the_shown_output_and_not_the_logs(cluster: Cluster) -> None:
     say = "echo $LOCAL_RANK; echo x >&2"
     result = cluster.run("-n", "2", "--nproc-per-node", "3", "--local-ranks-filter", "0,2", say)
     assert (result.code, [line.split("] ")[1] for line in result.lines]) == (0, ["0", "2"] * 2)
@@ -129,22 +128,22 @@ def test_only_the_output_of_the_ranks_asked_for_is_shown_and_all_of_it_is_kept(c
     assert kept.read_text() == "1\nx\n"
 
 
-def test_a_failing_rank_is_told_of_although_its_output_is_not_shown(cluster: Cluster) -> None:
+def test_a_hidden_ranks_failure_is_reported(cluster: Cluster) -> None:
     fail = "echo why; exit $((LOCAL_RANK * 3))"
     result = cluster.run("-n", "1", "--nproc-per-node", "2", "--local-ranks-filter", "0", fail)
     assert result.code == 3
     assert b"  | why\n" in result.stderr
 
 
-def test_it_is_said_once_and_the_job_runs(cluster: Cluster) -> None:
+def test_a_note_about_ignored_options_is_printed_once(cluster: Cluster) -> None:
     result = cluster.run("--nnodes=3", "--rdzv-id=7", "--no-python", "sh", "-c", "echo $WORLD_SIZE")
     assert (result.code, len(result.lines)) == (0, 3)
-    said = "launch: not needed: --rdzv-id; launch has the ranks meet by itself, one line starts every node\n"
+    said = "launch: ignored: --rdzv-id (launch sets up the rendezvous, and starts every node)\n"
     assert result.stderr.decode() == said
 
 
 @pytest.mark.parametrize("count", [3, 1])
-def test_a_range_takes_what_is_there(tmp_path: Path, count: int) -> None:
+def test_a_range_of_nnodes_takes_the_available_hosts(tmp_path: Path, count: int) -> None:
     few = tmp_path / "few"
     few.write_text("".join(f"node{number}\n" for number in range(count)))
     assert slots("--nnodes 1:8 train.py", {PATH: str(few)}) == [1] * count
@@ -161,15 +160,18 @@ def test_a_range_takes_what_is_there(tmp_path: Path, count: int) -> None:
         ("--nnodes 2 -n 2 x.py", "--nnodes and -n are the same: give one of them"),
         (
             "--nnodes 1:2 --max-restarts 1 --min-nodes 1 x.py",
-            "--nnodes 1:2 says --min-nodes too: give one of them",
+            "--nnodes 1:2 and --min-nodes are the same: give one of them",
         ),
         ("--standalone --nnodes 2 x.py", "--nnodes must be 1 with --launcher local, got 2"),
         ("--standalone --launcher ssh x.py", "--standalone is --launcher local, got --launcher ssh as well"),
         ("-m --no-python x", "-m is for python, which --no-python leaves out: give one of them"),
         ("-m", "no command given, as in: launch python train.py"),
         ("--rdzv-backend etcd x.py", "--rdzv-backend must be one of c10d, static, or left out, got 'etcd'"),
-        ("--node_rank=1 x.py", "--node-rank 1: launch starts every node by one line, that of --node-rank 0"),
-        ("--rdzv_conf a=1 x.py", "--rdzv_conf is not supported: leave it out: --rejoin-timeout is how long missing"),
+        ("--node_rank=1 x.py", "--node-rank must be 0 or left out, as one launch starts every node, got 1"),
+        (
+            "--rdzv_conf a=1 x.py",
+            "--rdzv_conf is not supported: leave it out: --rejoin-timeout is the time to wait for missing nodes",
+        ),
         ("--local-addr=1.2.3.4 x.py", "--local-addr is not supported: leave it out: launch derives addresses and"),
         ("--local-ranks-filter 0,x a.py", "--local-ranks-filter must be a whole number of at least 0, got 'x'"),
         (
@@ -179,15 +181,13 @@ def test_a_range_takes_what_is_there(tmp_path: Path, count: int) -> None:
         ("--use_env x.py", "--use_env is not supported: leave it out: ranks have LOCAL_RANK in any case"),
     ],
 )
-def test_fails_when_a_line_of_torchruns_would_mean_another_job(
-    line: str, message: str, environ: dict[str, str]
-) -> None:
+def test_fails_when_a_torchrun_line_would_mean_another_job(line: str, message: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError) as caught:
         parse(line, environ)
     assert str(caught.value).startswith(message)
 
 
-def test_every_option_of_torchruns_is_known(environ: dict[str, str]) -> None:
+def test_every_torchrun_option_is_known(environ: dict[str, str]) -> None:
     from torch.distributed.run import get_args_parser
 
     def unknown(option: str) -> bool:
@@ -202,7 +202,7 @@ def test_every_option_of_torchruns_is_known(environ: dict[str, str]) -> None:
     assert [option for option in options if option not in ("-h", "--help") and unknown(option)] == []
 
 
-def test_a_path_to_what_can_be_executed_starts_by_its_own_first_line(
+def test_an_executable_script_runs_by_its_first_line(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

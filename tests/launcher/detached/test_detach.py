@@ -1,6 +1,7 @@
-"""Detached jobs, with a stand-in for systemd that does of it what a job needs; tests/e2e has the real one."""
+"""Test detached jobs with a stand-in for systemd; tests/e2e has the real one."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.cli.options import parse_options
 from launcher.detached import detach
 from launcher.errors import LaunchError
 from launcher.history.journal import user_name
@@ -46,7 +48,7 @@ else:
 
 
 class Shell:
-    """A user's shell on the first node."""
+    """Hold a user's shell on the first node."""
 
     def __init__(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *, runtime: Path) -> None:
         self.cluster = cluster
@@ -70,13 +72,14 @@ class Shell:
 
     def launch(self, *arguments: str, hosts: tuple[str, ...] = (FIRST, SECOND), cwd: str = "/") -> int:
         options = ["-H", str(self.cluster.hosts_file(hosts)), "--env", f"STRAY_TOKEN:{self.cluster.token}"]
-        return detach.detach(["--detach", *options, *arguments], cwd=cwd)
+        words = ["--detach", *options, *arguments]
+        return detach.detach(words, grace_s=parse_options(words, environ=os.environ).grace_s, cwd=cwd)
 
-    def verb(self, *words: str) -> bytes:
+    def run_subcommand(self, *words: str) -> bytes:
         return subprocess.run([sys.executable, str(LAUNCHER), *words], capture_output=True, timeout=60).stdout
 
     def record(self) -> JobRecord:
-        return JobRecord.from_bytes(self.verb("status", "--json"))
+        return JobRecord.from_bytes(self.run_subcommand("status", "--json"))
 
 
 @pytest.fixture
@@ -85,7 +88,7 @@ def shell(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     with tempfile.TemporaryDirectory(dir="/tmp") as runtime:
         shell = Shell(cluster, monkeypatch, runtime=Path(runtime))
         yield shell
-        shell.verb("stop")
+        shell.run_subcommand("stop")
 
 
 def test_a_detached_job_goes_on_when_its_launch_has_ended(
@@ -108,7 +111,7 @@ def test_a_detached_job_goes_on_when_its_launch_has_ended(
             f"{SECOND} [0] 1 in {place} 0022 agent=\n".encode(),
         ]
         ranks = shell.cluster.ranks()
-        assert shell.verb("stop") == f"{job.id} CANCELLED\n".encode()
+        assert shell.run_subcommand("stop") == f"{job.id} CANCELLED\n".encode()
         wait_until_gone(ranks, seconds=10)
         assert b"launch: stopped by SIGTERM\n" in reader.stdout.read()
         assert reader.wait(20) == 0
@@ -148,7 +151,7 @@ def test_fails_when_a_detached_job_does_not_start(shell: Shell, capfd: pytest.Ca
     assert shell.launch("true", hosts=(FIRST, "127.0.0.77")) == 1
     said = capfd.readouterr()
     assert said.out == ""
-    assert said.err.startswith("launch: nothing started, 1 of 2 nodes: 127.0.0.77: ")
+    assert said.err.startswith("launch: cannot reach 1 of 2 nodes, nothing started: 127.0.0.77: ")
     assert said.err.count("\n") == 1
     assert shell.record().state is State.FAILED
 
@@ -156,16 +159,35 @@ def test_fails_when_a_detached_job_does_not_start(shell: Shell, capfd: pytest.Ca
 def test_a_job_that_ends_at_once_has_started(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
     assert shell.launch("exit 3") == 0
     job_id = capfd.readouterr().out.strip()
-    assert b"ended with exit code 3" in shell.verb("logs", "-f", job_id)
+    assert b"ended with exit code 3" in shell.run_subcommand("logs", "-f", job_id)
     job = shell.record()
     assert (job.id, job.state, job.exit_code) == (job_id, State.FAILED, 3)
 
 
-def test_a_job_that_ends_with_its_machine_was_cancelled_by_nobody(shell: Shell) -> None:
+def test_sigterm_ends_a_start_and_its_job(shell: Shell) -> None:
+    """dlcluster run sends it when its user has typed Ctrl-C, and the job's id is not known there."""
+    stop = f'echo "$*" > {shell.runtime}/stopped'
+    shell.cluster.program("systemctl", stop)
+    shell.cluster.program("systemd-run", "sleep 0.3\nkill -TERM $PPID\nexec sleep 100")
+    before = signal.getsignal(signal.SIGTERM)
+    assert shell.launch("sleep 1000") == 143
+    assert re.fullmatch(r"--user stop deeplearning-job-\S+\.service\n", (shell.runtime / "stopped").read_text())
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not [*shell.runtime.glob("*.json")]
+
+
+def test_fails_when_the_unit_cannot_be_stopped(shell: Shell) -> None:
+    shell.cluster.program("systemctl", "exit 1")
+    shell.cluster.program("systemd-run", "sleep 0.3\nkill -TERM $PPID\nexec sleep 100")
+    with pytest.raises(LaunchError, match=r"job \S+ may run: cannot stop its unit: "):
+        shell.launch("sleep 1000")
+
+
+def test_a_job_that_ends_with_its_machine_is_not_cancelled(shell: Shell) -> None:
     shell.cluster.program("systemctl", '[ "$*" = "--user is-system-running" ] && echo stopping\nexit 1')
     assert shell.launch("sleep 1000") == 0
     os.kill(shell.record().pid, signal.SIGTERM)
-    shell.verb("logs", "-f")
+    shell.run_subcommand("logs", "-f")
     job = shell.record()
     assert (job.state, job.exit_code) == (State.FAILED, 143)
     assert job.reason == "stopped by SIGTERM: its user's systemd stops"
@@ -183,7 +205,7 @@ def test_fails_when_the_users_systemd_does_not_run(shell: Shell) -> None:
         shell.launch("true")
 
 
-def test_fails_when_systemd_run_is_not_there(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fails_without_systemd_run(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(LaunchError, match="--detach: cannot run systemd-run: No such file or directory"):
         shell.launch("true")

@@ -1,4 +1,4 @@
-"""What a shell hands over to the unit of a detached job."""
+"""Test the file that hands a detached job from the shell to its unit."""
 
 import os
 import resource
@@ -24,7 +24,7 @@ def request(monkeypatch: pytest.MonkeyPatch, cwd: Path) -> DetachedJob:
     return DetachedJob.of_this_process(["--detach", "x y"], job_id="j", cwd=str(cwd))
 
 
-def test_it_is_read_once_and_by_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_request_is_read_once_and_only_by_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, path = request(monkeypatch, tmp_path), tmp_path / "request"
     made.write(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -32,13 +32,13 @@ def test_it_is_read_once_and_by_its_owner_alone(tmp_path: Path, monkeypatch: pyt
     assert not path.exists()
 
 
-def test_the_sessions_agent_is_not_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_request_lacks_the_sessions_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = request(monkeypatch, tmp_path).environment
     assert environment["SECRET"] == "s3\nünï"
     assert "SSH_AUTH_SOCK" not in environment
 
 
-def test_a_process_that_enters_it_is_as_the_shell_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enter_restores_the_shells_environment_and_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "request"
     made = request(monkeypatch, tmp_path)
     # More than a process may have that was given less: it then gets what it may.

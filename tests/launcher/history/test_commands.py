@@ -1,4 +1,4 @@
-"""What is kept of a job, and how the verbs tell of it."""
+"""Test the records of jobs, and the subcommands that show them."""
 
 import json
 import signal
@@ -18,8 +18,8 @@ from tests.launcher.job_records import RECORD
 FIRST, SECOND, THIRD = ADDRESSES
 
 
-def verb(cluster: Cluster, *words: str, environment: dict[str, str] | None = None) -> Result:
-    """Run a verb, of the user who started the cluster's jobs."""
+def run_subcommand(cluster: Cluster, *words: str, environment: dict[str, str] | None = None) -> Result:
+    """Run a subcommand as the user who started the cluster's jobs."""
     ended = subprocess.run(
         [sys.executable, str(LAUNCHER), *words],
         env=cluster.environment | (environment or {}),
@@ -32,7 +32,7 @@ def verb(cluster: Cluster, *words: str, environment: dict[str, str] | None = Non
 
 
 def record(cluster: Cluster, *words: str) -> JobRecord:
-    return JobRecord.from_bytes(verb(cluster, "status", "--json", *words).stdout)
+    return JobRecord.from_bytes(run_subcommand(cluster, "status", "--json", *words).stdout)
 
 
 def directory(cluster: Cluster, job: JobRecord) -> Path:
@@ -42,7 +42,7 @@ def directory(cluster: Cluster, job: JobRecord) -> Path:
 # ---- foreground jobs ----
 
 
-def test_a_job_that_ran_is_recorded_with_all_that_is_known_of_it(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_finished_job_is_recorded_in_full(cluster: Cluster, tmp_path: Path) -> None:
     place = tmp_path / "code"
     place.mkdir()
     git = ["git", "-c", "user.name=u", "-c", "user.email=e", "-C", str(place)]
@@ -52,7 +52,7 @@ def test_a_job_that_ran_is_recorded_with_all_that_is_known_of_it(cluster: Cluste
     assert cluster.run("-n", "2", "echo", "hello there", cwd=place).code == 0
     job = record(cluster)
     assert (job.state, job.exit_code, job.reason, job.restarts) == (State.SUCCEEDED, 0, None, 0)
-    assert (job.command, job.hosts, job.framework) == (("echo", "hello there"), (FIRST, SECOND), "torch")
+    assert (job.command, job.hosts, job.engine) == (("echo", "hello there"), (FIRST, SECOND), "torch")
     assert (job.cwd, job.revision) == (str(place), Revision(commit=head.strip(), dirty=False))
     assert job.end is not None
     assert job.start <= job.end
@@ -72,12 +72,12 @@ def test_a_job_that_did_not_start_is_recorded_as_failed(cluster: Cluster) -> Non
     job = record(cluster)
     assert (job.state, job.exit_code, job.logs) == (State.FAILED, 1, {})
     assert job.reason is not None
-    assert job.reason.startswith("nothing started, 1 of 2 nodes: 127.0.0.77: ")
+    assert job.reason.startswith("cannot reach 1 of 2 nodes, nothing started: 127.0.0.77: ")
 
 
 def test_fails_when_the_command_line_is_wrong_and_leaves_no_record(cluster: Cluster) -> None:
     assert cluster.run("--bogus", "true").code == 2
-    assert verb(cluster, "list", "--json").stdout == b"[]\n"
+    assert run_subcommand(cluster, "list", "--json").stdout == b"[]\n"
 
 
 def test_ctrl_c_cancels_a_job(cluster: Cluster) -> None:
@@ -94,7 +94,7 @@ def test_stop_ends_a_foreground_job_everywhere(cluster: Cluster) -> None:
     with cluster.start("echo up; sleep 1000") as launcher:
         read_lines(launcher.stdout, 3)
         ranks = cluster.ranks()
-        stopped = verb(cluster, "stop")
+        stopped = run_subcommand(cluster, "stop")
         # It has ended when stop says so.
         assert cluster.ranks() == []
         wait_until_gone(ranks, seconds=10)
@@ -104,7 +104,7 @@ def test_stop_ends_a_foreground_job_everywhere(cluster: Cluster) -> None:
     assert (job.state, job.reason) == (State.CANCELLED, "stopped by SIGTERM")
 
 
-def test_a_job_whose_launcher_was_killed_does_not_go_on_for_ever(cluster: Cluster) -> None:
+def test_a_job_whose_launcher_was_killed_is_shown_as_failed(cluster: Cluster) -> None:
     with cluster.start("echo up; sleep 1000") as launcher:
         read_lines(launcher.stdout, 3)
         ranks = cluster.ranks()
@@ -115,8 +115,8 @@ def test_a_job_whose_launcher_was_killed_does_not_go_on_for_ever(cluster: Cluste
     assert (job.state, job.end) == (State.FAILED, None)
     assert job.reason == ("its record has no end: its launcher was killed, its machine restarted, or its disk was full")
     assert read_record(directory(cluster, job)) == job
-    refused = verb(cluster, "stop", job.id)
-    assert (refused.code, refused.reason) == (2, f"launch: job {job.id} has ended already: FAILED")
+    refused = run_subcommand(cluster, "stop", job.id)
+    assert (refused.code, refused.reason) == (2, f"launch: job {job.id} has already ended: FAILED")
 
 
 def test_stop_kills_a_launcher_that_hangs(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,12 +134,12 @@ def test_stop_kills_a_launcher_that_hangs(cluster: Cluster, monkeypatch: pytest.
     assert (job.state, job.reason) == (State.CANCELLED, "killed by launch stop")
 
 
-def test_stop_signals_no_other_process_that_got_the_launchers_number(cluster: Cluster) -> None:
+def test_stop_signals_no_other_process_with_the_launchers_process_id(cluster: Cluster) -> None:
     with subprocess.Popen(["sleep", "1000"]) as bystander:
         job = replace(RECORD, pid=bystander.pid)
         directory(cluster, job).mkdir(parents=True)
         write_record(directory(cluster, job), job)
-        assert verb(cluster, "stop").code == 2
+        assert run_subcommand(cluster, "stop").code == 2
         assert bystander.poll() is None
         bystander.kill()
 
@@ -147,31 +147,31 @@ def test_stop_signals_no_other_process_that_got_the_launchers_number(cluster: Cl
 def test_jobs_are_listed_with_the_latest_last(cluster: Cluster) -> None:
     cluster.run("-n", "1", "true", "one")
     cluster.run("-n", "1", "echo 'a\x1b[31m\nb'; exit 1")
-    head, first, second = verb(cluster, "list").stdout.decode().splitlines()
+    head, first, second = run_subcommand(cluster, "list").stdout.decode().splitlines()
     assert head.split() == ["JOB", "STATE", "START", "TIME", "NODES", "COMMAND"]
     assert first.split()[1] == "SUCCEEDED"
     assert first.endswith("    1  true one")
     assert second.split()[1] == "FAILED"
-    # What a terminal would obey does not reach it.
+    # A terminal must not receive the command's control sequences.
     assert second.endswith("echo 'a [31m b'; exit 1")
 
 
-def test_two_running_jobs_must_be_told_apart(cluster: Cluster) -> None:
+def test_stop_needs_a_prefix_of_one_job_when_two_run(cluster: Cluster) -> None:
     line = "echo up; sleep 1000"
     with cluster.start("-n", "1", line) as first, cluster.start("-n", "1", line) as second:
         for launcher in (first, second):
             read_lines(launcher.stdout, 1)
-        refused = verb(cluster, "stop")
-        jobs = [job["id"] for job in json.loads(verb(cluster, "list", "--json").stdout)]
+        refused = run_subcommand(cluster, "stop")
+        jobs = [job["id"] for job in json.loads(run_subcommand(cluster, "list", "--json").stdout)]
         assert refused.code == 2
-        assert refused.reason == f"launch: 2 jobs run, say which: {jobs[0]}, {jobs[1]}"
-        # A start that both have names none.
+        assert refused.reason == f"launch: 2 jobs are running, name one of them: {jobs[0]}, {jobs[1]}"
+        # A prefix of both names neither.
         shared = jobs[0][: [one == other for one, other in zip(*jobs, strict=True)].index(False)]
-        refused = verb(cluster, "stop", shared)
+        refused = run_subcommand(cluster, "stop", shared)
         assert refused.code == 2
-        assert refused.reason.endswith(f", such as {jobs[1]}, {jobs[0]}; {shared!r} begins several")
-        assert verb(cluster, "stop", jobs[0][: len(shared) + 1]).code == 0
-        assert verb(cluster, "stop").lines == [f"{jobs[1]} CANCELLED"]
+        assert refused.reason == f"launch: {shared!r} matches several jobs: {jobs[1]}, {jobs[0]}"
+        assert run_subcommand(cluster, "stop", jobs[0][: len(shared) + 1]).code == 0
+        assert run_subcommand(cluster, "stop").lines == [f"{jobs[1]} CANCELLED"]
 
 
 @pytest.mark.parametrize(
@@ -181,25 +181,25 @@ def test_two_running_jobs_must_be_told_apart(cluster: Cluster) -> None:
         (["status"], "launch: there is no job yet"),
         (["logs"], "launch: there is no job yet"),
         (["stop", "x"], "launch: there is no job yet"),
-        (["list", "x"], "launch: unrecognized arguments: x; the form is: launch list [-h] [--json]"),
-        (["status", "--jsn"], "launch: unrecognized arguments: --jsn; the form is: launch status [-h] [--json] [JOB]"),
+        (["list", "x"], "launch: unrecognized arguments: x; usage: launch list [-h] [--json]"),
+        (["status", "--jsn"], "launch: unrecognized arguments: --jsn; usage: launch status [-h] [--json] [JOB]"),
         (["logs", "--rank", "1", "--node", "a"], "launch: argument --node: not allowed with argument "),
     ],
 )
-def test_fails_when_a_verb_is_wrong(cluster: Cluster, words: list[str], reason: str) -> None:
-    result = verb(cluster, *words)
+def test_fails_when_a_subcommands_line_is_wrong(cluster: Cluster, words: list[str], reason: str) -> None:
+    result = run_subcommand(cluster, *words)
     assert (result.code, result.stdout, result.stderr.count(b"\n")) == (2, b"", 1)
     assert result.reason.startswith(reason)
 
 
-def test_a_command_with_a_verbs_name_can_be_run(cluster: Cluster) -> None:
+def test_a_command_named_as_a_subcommand_runs_after_two_dashes(cluster: Cluster) -> None:
     cluster.program("list", "echo a program of mine")
     path = f"{cluster.directory}/bin:{cluster.environment['PATH']}"
     result = cluster.run("-n", "1", "--", "list", "all", environment={"PATH": path})
     assert result.lines == [f"{FIRST} [0] a program of mine"]
 
 
-def test_the_list_may_be_read_in_part(cluster: Cluster) -> None:
+def test_list_ends_when_its_reader_does(cluster: Cluster) -> None:
     for number in range(2000):
         job = replace(RECORD, id=f"20261122-00000{number:05}")
         directory(cluster, job).mkdir(parents=True)
@@ -214,22 +214,27 @@ def test_the_list_may_be_read_in_part(cluster: Cluster) -> None:
 # ---- logs ----
 
 
-def test_logs_of_a_rank_and_of_a_node_come_from_their_node(cluster: Cluster) -> None:
+def test_logs_of_a_rank_and_of_a_node_are_read_on_the_node(cluster: Cluster) -> None:
     cluster.run("-n", "2", "--nproc-per-node", "2", "echo out $RANK; printf 'no end'")
-    assert verb(cluster, "logs", "--rank", "0").stdout == b"out 0\nno end"
-    assert verb(cluster, "logs", "--rank", "3").stdout == b"out 3\nno end"
-    assert verb(cluster, "logs", "--node", SECOND).lines == [
+    assert run_subcommand(cluster, "logs", "--rank", "0").stdout == b"out 0\nno end"
+    assert run_subcommand(cluster, "logs", "--rank", "3").stdout == b"out 3\nno end"
+    assert run_subcommand(cluster, "logs", "--node", SECOND).lines == [
         "[rank-2] no end",
         "[rank-2] out 2",
         "[rank-3] no end",
         "[rank-3] out 3",
     ]
     job = record(cluster)
-    assert verb(cluster, "logs", "--node", "x").reason == f"launch: --node must be one of {FIRST}, {SECOND}, got 'x'"
+    assert (
+        run_subcommand(cluster, "logs", "--node", "x").reason
+        == f"launch: --node must be one of {FIRST}, {SECOND}, got 'x'"
+    )
     ranks = "rank-0, rank-1, rank-2, rank-3"
-    refused = verb(cluster, "logs", "--rank", "4").reason
+    refused = run_subcommand(cluster, "logs", "--rank", "4").reason
     assert refused == f"launch: --rank must name a process of job {job.id}, which has {ranks}, got '4'"
-    assert verb(cluster, "logs").reason.startswith(f"launch: job {job.id} said it all to its own terminal: ")
+    assert run_subcommand(cluster, "logs").reason.startswith(
+        f"launch: job {job.id} was not detached: its output went to its terminal; "
+    )
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
@@ -244,5 +249,5 @@ def test_logs_are_followed_until_the_job_ends(cluster: Cluster, rank: str) -> No
             assert reader.stdout.readline() == b"before\n"
             go.touch()
             assert reader.stdout.readline() == b"after\n"
-            verb(cluster, "stop")
+            run_subcommand(cluster, "stop")
             assert reader.wait(20) == 0

@@ -1,4 +1,4 @@
-"""Whether a job's launcher lives, where that is hard to say."""
+"""Test whether a job's launcher lives, where that is hard to tell."""
 
 import asyncio
 import errno
@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.history import commands, store
+from launcher.history import commands, job_lookup
 from launcher.history.journal import Journal
 from launcher.history.lock import boot_id
 from launcher.history.records import JobRecord, State, read_record, write_record
+from launcher.job_directories import STALE_S, lock_is_fresh, remove_old_jobs
 from launcher.paths import JOBS_DIR, LOCK_FILE
-from launcher.runner.logs import STALE_S, clear_away, is_fresh
 from tests.launcher.job_records import JOB, RECORD
 
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """That of a job that runs, as far as its record says."""
+    """Make the directory of a job that runs according to its record."""
     monkeypatch.setenv("HOME", str(tmp_path))
     directory = tmp_path / JOBS_DIR / RECORD.id
     directory.mkdir(parents=True)
@@ -36,7 +36,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a file system of the network that has none."""
+    """Refuse all locks, as some network file systems do."""
 
     def refuse(_fd: int, _operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -45,21 +45,21 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_jobs_are_shown_where_nothing_can_be_locked(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_jobs_are_shown_on_a_file_system_without_locks(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert commands.main(["list"]) == 0
     assert f"{RECORD.id} RUNNING".split() == capfd.readouterr().out.splitlines()[1].split()[:2]
     assert read_record(directory) == replace(RECORD, pid=os.getpid())
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_fails_to_stop_a_job_where_nothing_can_be_locked(directory: Path) -> None:
+def test_fails_to_stop_a_job_on_a_file_system_without_locks(directory: Path) -> None:
     with pytest.raises(LaunchError) as caught:
         commands.main(["stop"])
     assert str(caught.value) == f"{directory / LOCK_FILE}: cannot be locked: No locks available"
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_a_record_that_cannot_be_kept_says_where(directory: Path) -> None:
+def test_a_note_names_the_record_that_cannot_be_written(directory: Path) -> None:
     journal = Journal(JOB, job_id=RECORD.id, cwd="/")
     journal.begin()
     assert journal.write_error == f"{directory}: No locks available"
@@ -81,54 +81,54 @@ def test_fails_to_stop_a_job_of_another_machine_and_signals_nobody_here(director
 ELSEWHERE = replace(RECORD, machine="elsewhere", boot_id="x")
 
 
-def test_a_job_of_another_machine_that_has_the_same_home_runs_as_long_as_its_launcher_says_so(directory: Path) -> None:
+def test_a_job_of_another_machine_runs_while_its_launcher_touches_the_lock(directory: Path) -> None:
     write_record(directory, ELSEWHERE)
-    assert store.current(directory) == ELSEWHERE
+    assert job_lookup.current(directory) == ELSEWHERE
     with pytest.raises(LaunchError, match="runs on elsewhere: stop it there"):
         commands.main(["stop"])
     long_ago = time.time() - 2 * STALE_S
     os.utime(directory / LOCK_FILE, (long_ago, long_ago))
-    closed = store.current(directory)
+    closed = job_lookup.current(directory)
     assert closed is not None
-    assert (closed.state, closed.reason) == (State.FAILED, store.DIED)
+    assert (closed.state, closed.reason) == (State.FAILED, job_lookup.DIED)
 
 
-def test_a_running_job_of_another_machine_is_not_cleared_away(directory: Path) -> None:
+def test_a_running_job_of_another_machine_is_not_removed(directory: Path) -> None:
     jobs = directory.parent
     for job in ("1", "2", "3"):
         (jobs / job).mkdir()
     (jobs / "1" / LOCK_FILE).touch()
-    clear_away(str(jobs), keep=1)
+    remove_old_jobs(str(jobs), keep=1)
     # The newest one stays; of the others the one that lives, and the fixture's, which is fresh too.
     assert {entry.name for entry in jobs.iterdir()} == {"1", "3", directory.name}
 
 
-def test_a_launcher_gives_signs_of_life_to_other_machines(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.history.journal.BEAT_S", 0.0)
+def test_a_launcher_touches_its_lock_for_other_machines(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("launcher.history.journal.TOUCH_INTERVAL_S", 0.0)
     os.utime(directory / LOCK_FILE, (0.0, 0.0))
     journal = Journal(JOB, job_id=RECORD.id, cwd="/")
 
     async def live() -> None:
         beating = asyncio.ensure_future(journal.touch_lock_forever())
-        while not is_fresh(directory):
+        while not lock_is_fresh(directory):
             await asyncio.sleep(0)
         beating.cancel()
 
     asyncio.run(asyncio.wait_for(live(), 20))
 
 
-def test_a_job_that_is_over_is_no_longer_fresh(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_jobs_lock_is_stale_at_once(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     journal = Journal(JOB, job_id=RECORD.id, cwd="/")
-    assert is_fresh(directory)
-    journal.ended(None)
+    assert lock_is_fresh(directory)
+    journal.on_end(None)
     journal.publish()
-    assert not is_fresh(directory)
+    assert not lock_is_fresh(directory)
 
 
 def test_a_record_has_the_machine_that_its_launcher_runs_on(directory: Path) -> None:
     journal = Journal(JOB, job_id=RECORD.id, cwd="/")
-    journal.ended(None)
+    journal.on_end(None)
     kept = read_record(directory)
     assert kept is not None
     assert (kept.machine, kept.boot_id) == (os.uname().nodename, boot_id())
@@ -143,8 +143,8 @@ def test_stop_leaves_the_record_of_a_job_that_has_ended(
     monkeypatch.setattr(commands, "UPLOADS_S", uploads_s)
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     # Holds the lock as a launcher does that has ended its job and still uploads.
-    uploading = "import pathlib, signal, sys; from launcher.history.lock import hold; hold(pathlib.Path(sys.argv[1]));"
-    uploading += " print(flush=True); signal.sigwait({signal.SIGUSR1})"
+    uploading = "import pathlib, signal, sys; from launcher.history.lock import acquire_lock; "
+    uploading += "acquire_lock(pathlib.Path(sys.argv[1])); print(flush=True); signal.sigwait({signal.SIGUSR1})"
     blocked = {signal.SIGTERM, signal.SIGUSR1}
     signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
     launcher = subprocess.Popen([sys.executable, "-c", uploading, str(directory)], stdout=subprocess.PIPE)

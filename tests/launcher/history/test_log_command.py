@@ -1,4 +1,4 @@
-"""What is kept on the nodes of what ranks said."""
+"""Test the logs that nodes keep of their ranks' output."""
 
 import fcntl
 import os
@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from launcher.job_directories import KEPT_JOBS
 from launcher.paths import JOBS_DIR
 from launcher.runner import logs
-from launcher.runner.logs import KEPT_JOBS, JobLogs
+from launcher.runner.logs import JobLogs
 from launcher.spec import ProcessSpec
 from tests.launcher.conftest import ADDRESSES, Cluster
 
@@ -24,7 +25,7 @@ def names(directory: Path) -> list[str]:
 def test_both_streams_of_every_rank_are_kept_on_its_node(cluster: Cluster, nodes: Path) -> None:
     result = cluster.run("-n", "2", "--nproc-per-node", "2", 'echo out $RANK; echo "err $RANK" >&2; exit 3')
     assert result.code == 3
-    (where,) = re.findall(rb"launch: all that it said: (\S+):~/(\S+)/(rank-(\d)\.log)", result.stderr)
+    (where,) = re.findall(rb"launch: full log: (\S+):~/(\S+)/(rank-(\d)\.log)", result.stderr)
     host, directory, log, rank = (word.decode() for word in where)
     assert host in (FIRST, SECOND)
     # Two of the nodes are behind sshd, with another home.
@@ -35,7 +36,7 @@ def test_both_streams_of_every_rank_are_kept_on_its_node(cluster: Cluster, nodes
     assert (homes[FIRST] / directory).stat().st_mode & 0o077 == 0
 
 
-def test_a_job_runs_also_where_no_logs_can_be_kept(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_job_runs_without_logs_if_none_can_be_written(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / ".local").write_text("no directory")
     result = cluster.run("-n", "1", "echo hello")
     assert (result.code, result.lines) == (0, [f"{FIRST} [0] hello"])
@@ -44,7 +45,7 @@ def test_a_job_runs_also_where_no_logs_can_be_kept(cluster: Cluster, tmp_path: P
     assert record.startswith(f"launch: no record of the job is kept: {tmp_path}/.local/")
 
 
-def test_the_oldest_jobs_are_cleared_away_unless_they_run(tmp_path: Path) -> None:
+def test_the_oldest_jobs_are_removed_unless_they_run(tmp_path: Path) -> None:
     jobs = tmp_path / JOBS_DIR
     for number in range(KEPT_JOBS + 5):
         (jobs / f"2026{number:04d}").mkdir(parents=True)
@@ -67,7 +68,7 @@ def test_the_oldest_jobs_are_cleared_away_unless_they_run(tmp_path: Path) -> Non
 def test_a_log_keeps_the_last_output_and_does_not_grow_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "LONGEST_LOG", 10)
+    monkeypatch.setattr(logs, "MAX_LOG_SIZE", 10)
     log = JobLogs(tmp_path, "j").open(RANK)
     for word in (b"first6", b"second", b"third6", b"last"):
         log.write(word)
@@ -85,7 +86,7 @@ def test_a_full_disk_ends_the_log_and_not_the_job(tmp_path: Path) -> None:
     log.write(b"y")
 
 
-def test_a_restarted_jobs_log_goes_on(cluster: Cluster) -> None:
+def test_a_restarted_job_appends_to_its_log(cluster: Cluster) -> None:
     result = cluster.run("--max-restarts", "1", "echo attempt $TORCHELASTIC_RESTART_COUNT; exit 3", hosts=[FIRST])
     (log,) = re.findall(rb":~/(\S+)", result.stderr)
     kept = (Path(cluster.environment["HOME"]) / log.decode()).read_text()

@@ -1,4 +1,4 @@
-"""Logs as `launch logs` shows them on a node, while they are written and begun anew."""
+"""Test `launch logs` on a node, while logs are written and rotated."""
 
 import fcntl
 import os
@@ -38,24 +38,22 @@ def reading(home: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextmanager
 def running(directory: Path) -> Iterator[None]:
-    """A job that goes on."""
+    """Keep a job running."""
     fd = os.open(directory, os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_SH)
     yield
     os.close(fd)
 
 
-def test_a_log_is_followed_where_it_is_begun_anew(
-    tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logs, "LONGEST_LOG", 10)
+def test_a_rotated_log_is_followed(tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "MAX_LOG_SIZE", 10)
     log = ProcessLog(str(directory / "rank-0.log"))
     with running(directory):
         log.write(b"first6")
         log.write(b"\nsecon\n")
         with reading(tmp_path, "-f", "j", "rank-0.log") as reader:
             assert reader.stdout is not None
-            # What was put aside comes first.
+            # The rotated part comes first.
             assert reader.stdout.read(13) == b"first6\nsecon\n"
             for word in (b"third67890", b"fourth7890"):
                 log.write(word)
@@ -77,7 +75,7 @@ def test_following_ends_with_the_job(tmp_path: Path, directory: Path) -> None:
         with (directory / "rank-0.log").open("ab") as file:
             file.write(b"last words")
     with reader:
-        # Its input is still open: it is the job's end that ends it.
+        # Its input is still open: only the job's end ends it.
         assert reader.stdout.read() == b"last words"
         assert reader.wait(20) == 0
 
@@ -90,7 +88,7 @@ def test_following_ends_when_nobody_reads(tmp_path: Path, directory: Path) -> No
         assert reader.wait(10) == 0
 
 
-def test_fails_when_a_log_was_cleared_away(tmp_path: Path) -> None:
+def test_fails_when_a_log_was_removed(tmp_path: Path) -> None:
     ended = subprocess.run(
         command("j", "rank-0.log"),
         env={"HOME": str(tmp_path)},
@@ -100,4 +98,4 @@ def test_fails_when_a_log_was_cleared_away(tmp_path: Path) -> None:
         check=False,
     )
     assert ended.returncode == 1
-    assert ended.stderr == f"launch: {tmp_path}/{JOBS_DIR}/j/rank-0.log is not there (any more)\n".encode()
+    assert ended.stderr == f"launch: {tmp_path}/{JOBS_DIR}/j/rank-0.log does not exist, or no longer\n".encode()

@@ -1,4 +1,4 @@
-"""A job's record in the bucket; `aws` is a stand-in that keeps what it was given."""
+"""Test the upload of a job's record; `aws` is a stand-in that keeps its input."""
 
 import json
 import sys
@@ -18,13 +18,13 @@ def with_aws(cluster: Cluster, script: str) -> dict[str, str]:
     return {"PATH": f"{aws.parent}:{cluster.environment['PATH']}", "DEEPLEARNING_BUCKET": "b"}
 
 
-def test_the_record_of_a_job_is_kept_in_the_bucket(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_jobs_record_is_copied_to_the_bucket(cluster: Cluster, tmp_path: Path) -> None:
     keep = f'echo "$@" >> {tmp_path}/asked; cat > {tmp_path}/kept'
     result = cluster.run("-n", "1", "exit 3", environment=with_aws(cluster, keep))
     assert result.code == 3
     job = JobRecord.from_bytes((tmp_path / "kept").read_bytes())
     assert (job.state, job.exit_code) == (State.FAILED, 3)
-    # Once: a short job has nothing to say while it runs.
+    # Once: a short job is not uploaded while it runs.
     assert (tmp_path / "asked").read_text() == f"s3 cp --only-show-errors - s3://b/jobs/{job.id}.json\n"
 
 
@@ -35,13 +35,13 @@ def test_the_record_of_a_job_is_kept_in_the_bucket(cluster: Cluster, tmp_path: P
         ("exit 1", "aws: exit code 1"),
     ],
 )
-def test_a_bucket_that_takes_nothing_is_a_note_and_no_failure(cluster: Cluster, script: str, reason: str) -> None:
+def test_a_failed_upload_is_a_note_and_no_failure(cluster: Cluster, script: str, reason: str) -> None:
     result = cluster.run("-n", "1", "true", environment=with_aws(cluster, script))
     assert result.code == 0
     assert result.stderr.decode() == f"launch: the job's record is not in the bucket: {reason}\n"
 
 
-def test_a_machine_without_aws_says_so_and_runs_the_job(cluster: Cluster) -> None:
+def test_a_job_runs_without_the_aws_command(cluster: Cluster) -> None:
     programs = cluster.directory / "programs"
     programs.mkdir()
     (programs / "python3").symlink_to(sys.executable)
@@ -51,7 +51,7 @@ def test_a_machine_without_aws_says_so_and_runs_the_job(cluster: Cluster) -> Non
     assert result.reason == "launch: the job's record is not in the bucket: cannot run aws: No such file or directory"
 
 
-def test_an_upload_that_hangs_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_upload_ends_at_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     aws = tmp_path / "aws"
     aws.write_text("#!/bin/sh\nexec sleep 1000\n")
     aws.chmod(0o755)
@@ -62,7 +62,7 @@ def test_an_upload_that_hangs_has_a_deadline(tmp_path: Path, monkeypatch: pytest
     assert record_upload.upload(tmp_path) == "no answer within 0.1 s"
 
 
-def test_records_lie_under_the_clusters_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_stored_under_the_clusters_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = tmp_path / "node.json"
     node.write_text(json.dumps({"cluster_name": "team", "region": "eu-west-1", "table": "t"}))
     aws = tmp_path / "aws"

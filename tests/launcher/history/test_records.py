@@ -1,4 +1,4 @@
-"""A job's record itself: what is in it, how it is written and read."""
+"""Test what a job's record holds, and how it is written and read."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ import pytest
 
 from launcher.history import git as revision
 from launcher.history import journal as journals
-from launcher.history.git import RevisionQuestion, parse_status
+from launcher.history.git import RevisionQuery, parse_status
 from launcher.history.journal import Journal
 from launcher.history.records import Revision, State, read_record, without_values, write_record
 from launcher.paths import JOBS_DIR
@@ -22,9 +22,9 @@ def test_a_restarted_job_counts_its_restarts(tmp_path: Path, monkeypatch: pytest
     journal = Journal(JOB, job_id="j", cwd="/")
 
     async def attempts() -> None:
-        journal.synced("sha256:d")
+        journal.on_synced("sha256:d")
         for restart, host in enumerate(("a", "b")):
-            journal.running({host: ["rank-0.log"]}, restart=restart)
+            journal.on_running({host: ["rank-0.log"]}, restart=restart)
 
     journal.begin()
     asyncio.run(attempts())
@@ -45,7 +45,7 @@ def test_a_record_is_read_as_it_was_written_and_by_older_releases(tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"state": "ODD"}', "null"])
-def test_what_is_no_record_is_passed_over(tmp_path: Path, text: str) -> None:
+def test_an_invalid_record_is_skipped(tmp_path: Path, text: str) -> None:
     (tmp_path / "job.json").write_text(text)
     assert read_record(tmp_path) is None
 
@@ -77,7 +77,7 @@ def test_values_of_variables_are_not_kept(command: tuple[str, ...], kept: tuple[
     assert without_values(command) == kept
 
 
-def test_revision_of_a_checkout() -> None:
+def test_a_checkouts_revision_is_recorded() -> None:
     head = "# branch.oid abc\n# branch.head main\n"
     assert parse_status(head) == Revision(commit="abc", dirty=False)
     assert parse_status(head + "1 .M N... 100644 100644 100644 a b x.py\n") == Revision(commit="abc", dirty=True)
@@ -85,7 +85,7 @@ def test_revision_of_a_checkout() -> None:
 
 
 class HungGit:
-    """A git on a file server that hangs: it neither answers nor dies."""
+    """Stand in for a git on a file server that hangs: it neither answers nor dies."""
 
     returncode = None
 
@@ -113,13 +113,13 @@ def hung_git(monkeypatch: pytest.MonkeyPatch) -> HungGit:
     return git
 
 
-def test_a_git_that_hangs_is_given_up(hung_git: HungGit) -> None:
-    assert RevisionQuestion("/").answer() == Revision()
+def test_a_hanging_git_gives_no_revision(hung_git: HungGit) -> None:
+    assert RevisionQuery("/").answer() == Revision()
     assert hung_git.asked == [revision.DEADLINE_S]
     assert hung_git.killed
 
 
-def test_a_git_that_hangs_does_not_hold_up_the_job(
+def test_a_hanging_git_does_not_delay_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hung_git: HungGit
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -134,13 +134,13 @@ def test_a_git_that_hangs_does_not_hold_up_the_job(
             begun.set()
 
         monkeypatch.setattr(journals, "start_upload", upload)
-        journal.running({"a": ["rank-0.log"]}, restart=0)
+        journal.on_running({"a": ["rank-0.log"]}, restart=0)
         await asyncio.wait_for(begun.wait(), 10)
 
     journal = Journal(JOB, job_id="j", cwd="/")
     journal.begin()
     asyncio.run(go())
     assert uploaded == [[]]
-    # When the job is over there is time.
-    journal.ended(None)
+    # The upload at the job's end may wait.
+    journal.on_end(None)
     assert hung_git.asked == [revision.DEADLINE_S]

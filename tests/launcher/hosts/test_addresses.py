@@ -8,7 +8,7 @@ from launcher.hosts.addresses import address_for_peers, check_reachable, is_here
 
 def test_an_address_is_here_when_the_machine_has_it() -> None:
     assert is_here("127.0.0.1")
-    # 192.0.2.0/24 is kept for documentation: RFC 5737; take one that is nobody's here.
+    # 192.0.2.0/24 is reserved for documentation (RFC 5737), so no machine has this address.
     own = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
     assert not is_here(next(a for a in ("192.0.2.201", "198.51.100.7") if a not in own))
 
@@ -23,11 +23,11 @@ def test_an_address_is_here_when_the_machine_has_it() -> None:
         ("no-such-host.invalid", "127.0.0.2", "127.0.0.2"),
     ],
 )
-def test_where_sshd_was_reached_counts_unless_through_a_tunnel(name: str, seen: str | None, address: str) -> None:
+def test_the_address_of_sshd_is_used_unless_it_is_a_tunnel(name: str, seen: str | None, address: str) -> None:
     assert address_for_peers(name, seen) == address
 
 
-def test_fails_when_nothing_tells_the_address() -> None:
+def test_fails_when_a_name_has_no_address() -> None:
     with pytest.raises(LaunchError, match=r"no-such-host\.invalid: "):
         address_for_peers("no-such-host.invalid", None)
 

@@ -28,12 +28,12 @@ def test_a_host_may_have_a_port_and_slots() -> None:
         ("# only\n", "f names no host"),
         ("a\nb\na\n", "f must name each host once, got a more than once"),
         ("a:22\na:22\n", "f must name each host once, got a:22 more than once"),
-        ("a b\n", "f must hold HOST, HOST:PORT or HOST slots=N a line, got 'a b'"),
-        ("-oProxyCommand=x\n", "f must hold HOST, HOST:PORT or HOST slots=N a line, got '-oProxyCommand=x'"),
-        (":22\n", "f must hold HOST, HOST:PORT or HOST slots=N a line, got ':22'"),
-        ("fe80::1\n", "f must hold HOST, HOST:PORT or HOST slots=N a line, got 'fe80::1'"),
-        ("a slots=1 slots=2\n", "f must hold HOST, HOST:PORT or HOST slots=N a line, got 'a slots=1 slots=2'"),
-        ("a max-slots=2\n", "f must hold HOST, HOST:PORT or HOST slots=N a line, got 'a max-slots=2'"),
+        ("a b\n", "f must hold one HOST, HOST:PORT or HOST slots=N per line, got 'a b'"),
+        ("-oProxyCommand=x\n", "f must hold one HOST, HOST:PORT or HOST slots=N per line, got '-oProxyCommand=x'"),
+        (":22\n", "f must hold one HOST, HOST:PORT or HOST slots=N per line, got ':22'"),
+        ("fe80::1\n", "f must hold one HOST, HOST:PORT or HOST slots=N per line, got 'fe80::1'"),
+        ("a slots=1 slots=2\n", "f must hold one HOST, HOST:PORT or HOST slots=N per line, got 'a slots=1 slots=2'"),
+        ("a max-slots=2\n", "f must hold one HOST, HOST:PORT or HOST slots=N per line, got 'a max-slots=2'"),
         ("a:ssh\n", "f: port of a must be a whole number from 1 to 65535, got 'ssh'"),
         ("a:\n", "f: port of a must be a whole number from 1 to 65535, got ''"),
         ("a:65536\n", "f: port of a must be a whole number from 1 to 65535, got '65536'"),
@@ -47,13 +47,13 @@ def test_fails_when_the_file_is_wrong(text: str, message: str) -> None:
     assert str(caught.value) == message
 
 
-def test_a_file_of_another_systems_editor_is_read(tmp_path: Path) -> None:
+def test_a_hosts_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_bytes(b"\xef\xbb\xbfone\r\ntwo slots=2\r\n")
     assert read_hosts(file) == (Host(name="one"), Host(name="two", slots=2))
 
 
-def test_a_reason_that_many_hosts_give_is_said_once() -> None:
+def test_a_reason_shared_by_many_hosts_is_printed_once() -> None:
     reasons = ["a: x: is not a directory", "b:22: silent", "c: x: is not a directory", "d: x: is not a directory"]
     assert merge_reasons(reasons) == "a and 2 more: x: is not a directory; b:22: silent"
     assert merge_reasons(["odd"]) == "odd"

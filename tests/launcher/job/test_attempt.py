@@ -1,4 +1,4 @@
-"""Jobs on three nodes, two of them behind real sshd processes."""
+"""Test jobs on three nodes, two of them behind real sshd processes."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, read_lines
 
 FIRST, SECOND, THIRD = ADDRESSES
-MEETING = """
+RENDEZVOUS_SCRIPT = """
 import os, pathlib, socket, sys, time
 name, go = sys.argv[1:]
 place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -36,7 +36,7 @@ print("met", name if server else name_of_the_leader(), flush=True)
 while not pathlib.Path(go).exists():
     wait()
 """
-"""Ranks that learn from rank 0 which job it is of, and stay until they may go."""
+"""Ranks that print the name of rank 0's job, and wait until a file exists."""
 
 
 def test_every_rank_runs_with_torchruns_variables_and_its_node_in_front(cluster: Cluster) -> None:
@@ -80,7 +80,7 @@ def test_words_reach_the_command_as_they_are(cluster: Cluster, word: str) -> Non
     assert result.lines == [f"{host} [0] {[word, '--gpus']!r}" for host in ADDRESSES]
 
 
-def test_one_word_is_a_line_for_the_shell(cluster: Cluster) -> None:
+def test_a_single_word_is_run_by_the_shell(cluster: Cluster) -> None:
     result = cluster.run("-n", "1", "A='x  y'; echo \"$A\" | tr x z")
     assert result.lines == [f"{FIRST} [0] z  y"]
 
@@ -90,7 +90,7 @@ def test_variables_of_env_reach_every_rank(cluster: Cluster) -> None:
     assert result.lines == [f"{host} [0] b:c d s3" for host in ADDRESSES]
 
 
-def test_variables_never_stand_in_a_process_list(cluster: Cluster) -> None:
+def test_variables_are_in_no_process_list(cluster: Cluster) -> None:
     look = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
     result = cluster.run("--env", "SECRET", look, environment={"SECRET": "hunter2-in-env"})
     assert b"runner" in result.stdout
@@ -130,8 +130,8 @@ def test_a_hundred_megabytes_of_output_arrive_complete(cluster: Cluster) -> None
     assert (result.code, result.stderr) == (0, b"")
 
 
-def test_what_shell_startup_files_print_does_not_disturb(cluster: Cluster, nodes: Path) -> None:
-    # ssh's own standard output is what a noisy ~/.bashrc on the node would write to.
+def test_output_of_shell_startup_files_is_ignored(cluster: Cluster, nodes: Path) -> None:
+    # The output of a noisy ~/.bashrc on a node arrives on ssh's standard output.
     noisy = cluster.program("ssh", f'printf "welcome\\nto the node"\nexec {nodes}/bin/ssh "$@"')
     path = f"{noisy.parent}:{cluster.environment['PATH']}"
     result = cluster.run("echo hello", environment={"PATH": path})
@@ -141,7 +141,7 @@ def test_what_shell_startup_files_print_does_not_disturb(cluster: Cluster, nodes
 # ---- hosts ----
 
 
-def test_a_port_in_the_hosts_file_is_the_one_that_is_tried(cluster: Cluster, nodes: Path) -> None:
+def test_ssh_uses_the_port_in_the_hosts_file(cluster: Cluster, nodes: Path) -> None:
     port = next(line.split()[1] for line in (nodes / "ssh_config").read_text().splitlines() if "Port" in line)
     assert cluster.run("echo $RANK", hosts=[FIRST, f"{SECOND}:{port}"]).lines == [
         f"{FIRST} [0] 0",
@@ -149,10 +149,12 @@ def test_a_port_in_the_hosts_file_is_the_one_that_is_tried(cluster: Cluster, nod
     ]
     refused = cluster.run("true", hosts=[FIRST, f"{SECOND}:1"])
     assert refused.code == 1
-    assert refused.reason.startswith(f"launch: nothing started, 1 of 2 nodes: {SECOND}:1: ssh: connect to host")
+    assert refused.reason.startswith(
+        f"launch: cannot reach 1 of 2 nodes, nothing started: {SECOND}:1: ssh: connect to host"
+    )
 
 
-def test_slots_in_the_hosts_file_are_ranks(cluster: Cluster) -> None:
+def test_slots_in_the_hosts_file_set_the_number_of_ranks(cluster: Cluster) -> None:
     result = cluster.run("echo $RANK of $WORLD_SIZE", hosts=[f"{FIRST} slots=2", SECOND])
     assert result.lines == [f"{FIRST} [0] 0 of 3", f"{FIRST} [1] 1 of 3", f"{SECOND} [0] 2 of 3"]
 
@@ -161,12 +163,12 @@ def test_a_host_may_be_an_alias_of_sshs_configuration(cluster: Cluster, nodes: P
     path = cluster.path_with_ssh(nodes, "Host d1 127.*\n  HostName 127.0.0.2\n")
     result = cluster.run("echo $MASTER_ADDR", hosts=["d1"], environment={"PATH": path})
     assert result.lines == ["d1 [0] 127.0.0.2"]
-    # ps-lite binds to what it is given: never to a name.
+    # ps-lite binds to the address that it gets, so a name would not do.
     servers = cluster.run("-s", "1", "echo $DMLC_NODE_HOST $DMLC_PS_ROOT_URI", hosts=["d1"], environment={"PATH": path})
     assert {line.split("] ")[1] for line in servers.lines} == {"127.0.0.2 127.0.0.2"}
 
 
-def test_local_needs_no_hosts_file_and_no_ssh(cluster: Cluster) -> None:
+def test_a_local_job_needs_no_hosts_file_and_no_ssh(cluster: Cluster) -> None:
     launch = [sys.executable, str(LAUNCHER), "--launcher", "local", "-n", "2", "echo $RANK $MASTER_ADDR"]
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(cluster.directory)}
     ended = subprocess.run(launch, env=environment, capture_output=True, timeout=60, check=False)
@@ -176,7 +178,7 @@ def test_local_needs_no_hosts_file_and_no_ssh(cluster: Cluster) -> None:
 
 def test_two_jobs_run_side_by_side_each_with_a_port_of_its_own(cluster: Cluster, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    words = [sys.executable, "-c", MEETING]
+    words = [sys.executable, "-c", RENDEZVOUS_SCRIPT]
     with cluster.start(*words, "one", str(go)) as first, cluster.start(*words, "two", str(go)) as second:
         # All six run now, and rank 0 of each listens.
         assert [line.split("] ")[1] for line in read_lines(first.stdout, 3)] == ["met one"] * 3
@@ -207,7 +209,7 @@ def test_fails_when_the_command_line_is_wrong(cluster: Cluster) -> None:
     assert result.stderr.count(b"\n") == 1
 
 
-def test_a_job_whose_standard_output_was_closed_runs_all_the_same(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_job_with_a_closed_standard_output_runs(cluster: Cluster, tmp_path: Path) -> None:
     hosts, seen = cluster.hosts_file(ADDRESSES[:1]), tmp_path / "seen"
     launch = [sys.executable, str(LAUNCHER), "-H", str(hosts), "touch", str(seen)]
     closed = ["bash", "-c", 'exec "$@" >&-', "closed", *launch]

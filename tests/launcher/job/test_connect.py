@@ -1,4 +1,4 @@
-"""Messages about hosts that cannot be reached."""
+"""Test the messages about hosts that cannot be reached."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ DENIED = "deeplearning-worker1: ubuntu@deeplearning-worker1: Permission denied (
 
 
 @pytest.mark.parametrize("is_worker", [True, False])
-def test_a_worker_is_told_that_only_the_master_reaches_the_others(
+def test_the_error_on_a_worker_says_that_only_the_master_has_the_key(
     monkeypatch: pytest.MonkeyPatch, is_worker: bool
 ) -> None:
     monkeypatch.setattr(connect, "is_worker", lambda: is_worker)
@@ -18,7 +18,7 @@ def test_a_worker_is_told_that_only_the_master_reaches_the_others(
     assert connect.with_advice("elsewhere: Permission denied (publickey).").endswith("(publickey).")
 
 
-def test_a_node_that_can_read_the_clusters_key_is_no_worker(tmp_path: Path) -> None:
+def test_a_node_that_can_read_the_clusters_key_is_not_a_worker(tmp_path: Path) -> None:
     config, key = tmp_path / "node.json", tmp_path / "key"
     assert not connect.is_worker(config, key)
     config.touch()

@@ -1,4 +1,4 @@
-"""What launch says of a command that cannot be run."""
+"""Test the hints for commands that cannot be run."""
 
 import pytest
 
@@ -19,15 +19,15 @@ LINE = ("/bin/bash", "-c")
         (126, ("/opt/t", "--lr", "1"), ": if Python is to run /opt/t: launch python /opt/t"),
         (126, ("python", "x.py"), ""),
         (1, (*LINE, "lst"), ""),
-        (137, ("python", "x.py"), ": killed, as the kernel does where memory runs out"),
+        (137, ("python", "x.py"), ": killed (SIGKILL), often out of memory"),
         (143, ("python", "x.py"), ""),
     ],
 )
-def test_advice_is_for_an_exit_code_that_alone_leads_nowhere(code: int, command: tuple[str, ...], said: str) -> None:
+def test_hints_are_given_only_for_unclear_exit_codes(code: int, command: tuple[str, ...], said: str) -> None:
     assert exit_hint(code, command) == said
 
 
-def test_a_directory_and_a_slip_of_a_verb_are_answered(cluster: Cluster) -> None:
+def test_a_directory_and_a_misspelt_subcommand_get_hints(cluster: Cluster) -> None:
     directory = cluster.run("-n", "1", str(cluster.directory))
     assert directory.code == 126
     assert directory.reason.endswith(f"126: if Python is to run {cluster.directory}: launch python {cluster.directory}")

@@ -1,4 +1,4 @@
-"""How jobs fail: the reason, the exit code, and that nothing starts or goes on."""
+"""Test failing jobs: the reason, the exit code, and that nothing starts or goes on."""
 
 import dataclasses
 import re
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.job.connect import TAKE_ANOTHER
+from launcher.job.connect import KEX_ADVICE
 from launcher.transport.protocol import VERSION
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constant, copy_launcher, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
-KERNELS = ": killed, as the kernel does where memory runs out"
+OUT_OF_MEMORY = ": killed (SIGKILL), often out of memory"
 NO_KEY = "Host key verification failed."
 
 
@@ -24,7 +24,7 @@ def test_fails_when_a_node_has_another_release(cluster: Cluster) -> None:
     result = cluster.run("true", hosts=[FIRST, SECOND], environment={"PATH": path})
     assert result.code == 1
     assert result.reason == (
-        f"launch: nothing started, 1 of 2 nodes: {SECOND}: its runner speaks version 1 and not {VERSION}"
+        f"launch: cannot reach 1 of 2 nodes, nothing started: {SECOND}: its runner speaks version 1 and not {VERSION}"
     )
 
 
@@ -36,13 +36,13 @@ def test_the_first_failing_ranks_exit_code_is_the_jobs(cluster: Cluster, code: i
     assert "  | broken" in result.stderr.decode().splitlines()
 
 
-def test_a_killed_rank_counts_as_a_shell_counts_it(cluster: Cluster) -> None:
+def test_a_killed_rank_has_a_shells_exit_code(cluster: Cluster) -> None:
     result = cluster.run("[ $RANK != 2 ] || kill -9 $$; sleep 1000")
     assert result.code == 137
-    assert result.reason == f"launch: {THIRD}: rank 2 ended with exit code 137{KERNELS}"
+    assert result.reason == f"launch: {THIRD}: rank 2 ended with exit code 137{OUT_OF_MEMORY}"
 
 
-def test_fails_when_the_command_is_not_there(cluster: Cluster) -> None:
+def test_fails_when_the_command_is_not_found(cluster: Cluster) -> None:
     result = cluster.run("no-such-program", "--option")
     assert result.code == 127
     assert b"no-such-program: command not found" in result.stderr
@@ -58,21 +58,21 @@ def test_fails_when_a_node_is_unreachable_before_anything_starts(cluster: Cluste
     touched = cluster.directory / "touched"
     result = cluster.run(f"touch {touched}", hosts=[FIRST, SECOND, "127.0.0.77"])
     assert result.code == 1
-    assert "nothing started, 1 of 3 nodes: 127.0.0.77: " in result.reason
+    assert "cannot reach 1 of 3 nodes, nothing started: 127.0.0.77: " in result.reason
     assert "Connection refused" in result.reason
     assert not touched.exists()
 
 
-SWALLOWS = "127.0.0.78"
-"""A host from which nothing comes, as from behind a security group."""
+SILENT_HOST = "127.0.0.78"
+"""Address of a host that never answers, as if behind a security group."""
 
 
 @pytest.fixture
-def swallowing(nodes: Path) -> Iterator[None]:
-    """Nobody takes a connection there, and no more of them may wait: the kernel passes over what comes."""
+def full_backlog(nodes: Path) -> Iterator[None]:
+    """Listen with a full backlog: the kernel then drops further connection requests."""
     [port] = set(re.findall(r"Port (\d+)", (nodes / "ssh_config").read_text()))
     with ExitStack() as sockets:
-        listener = sockets.enter_context(socket.create_server((SWALLOWS, int(port)), backlog=0))
+        listener = sockets.enter_context(socket.create_server((SILENT_HOST, int(port)), backlog=0))
         while True:
             waiting = sockets.enter_context(socket.socket())
             waiting.settimeout(0.2)
@@ -83,36 +83,40 @@ def swallowing(nodes: Path) -> Iterator[None]:
         yield
 
 
-def hasty(cluster: Cluster, tmp_path: Path, *, module: str, constant: str, seconds: int) -> Cluster:
-    """Its launcher has another deadline."""
-    launcher = copy_launcher(tmp_path / "hasty")
+def with_timeout(cluster: Cluster, tmp_path: Path, *, module: str, constant: str, seconds: int) -> Cluster:
+    """Copy the launcher, with another deadline."""
+    launcher = copy_launcher(tmp_path / "short-timeout")
     change_constant(launcher / f"{module}.py", constant, lambda _: seconds)
     return dataclasses.replace(cluster, launcher=launcher)
 
 
-@pytest.mark.usefixtures("swallowing")
-def test_fails_when_a_host_swallows_all_that_is_sent_to_it(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("full_backlog")
+def test_fails_when_a_host_drops_all_packets(cluster: Cluster, tmp_path: Path) -> None:
     touched = tmp_path / "touched"
-    impatient = hasty(cluster, tmp_path, module="transport/ssh", constant="CONNECT_TIMEOUT_S", seconds=2)
-    result = impatient.run(f"touch {touched}", hosts=[FIRST, SWALLOWS])
+    short_timeout_cluster = with_timeout(
+        cluster, tmp_path, module="transport/ssh", constant="CONNECT_TIMEOUT_S", seconds=2
+    )
+    result = short_timeout_cluster.run(f"touch {touched}", hosts=[FIRST, SILENT_HOST])
     assert result.code == 1
-    reason = f"launch: nothing started, 1 of 2 nodes: {SWALLOWS}: ssh: connect to host {SWALLOWS} port "
+    reason = (
+        f"launch: cannot reach 1 of 2 nodes, nothing started: {SILENT_HOST}: ssh: connect to host {SILENT_HOST} port "
+    )
     assert result.reason.startswith(reason)
     assert result.reason.endswith("Connection timed out")
     assert not touched.exists()
 
 
-def test_fails_when_a_host_takes_the_connection_and_never_answers(
-    cluster: Cluster, nodes: Path, tmp_path: Path
-) -> None:
+def test_fails_when_a_host_accepts_and_never_answers(cluster: Cluster, nodes: Path, tmp_path: Path) -> None:
     touched, pids = tmp_path / "touched", tmp_path / "pids"
     hangs = f"echo $$ >> {pids}; exec sleep 1000"
     ssh = cluster.program("ssh", f'case "$*" in *" {THIRD} "*) {hangs};; esac; exec {nodes}/bin/ssh "$@"')
-    impatient = hasty(cluster, tmp_path, module="job/connect", constant="READY_DEADLINE_S", seconds=5)
+    short_timeout_cluster = with_timeout(
+        cluster, tmp_path, module="job/connect", constant="READY_DEADLINE_S", seconds=5
+    )
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
-    result = impatient.run(f"touch {touched}", hosts=[FIRST, THIRD], environment={"PATH": path})
+    result = short_timeout_cluster.run(f"touch {touched}", hosts=[FIRST, THIRD], environment={"PATH": path})
     assert result.code == 1
-    assert result.reason == f"launch: nothing started, 1 of 2 nodes: {THIRD}: no answer within 5 s"
+    assert result.reason == f"launch: cannot reach 1 of 2 nodes, nothing started: {THIRD}: no answer within 5 s"
     assert not touched.exists()
     wait_until_gone([int(pid) for pid in pids.read_text().split()], seconds=5)
 
@@ -126,28 +130,28 @@ def test_fails_when_a_host_key_is_unknown(cluster: Cluster, nodes: Path) -> None
     finally:
         known.write_text(kept)
     assert result.code == 1
-    assert result.reason == f"launch: nothing started, 1 of 3 nodes: {SECOND}: {NO_KEY}"
+    assert result.reason == f"launch: cannot reach 1 of 3 nodes, nothing started: {SECOND}: {NO_KEY}"
 
 
-def test_localhost_gets_the_name_that_this_machine_has_for_the_others(cluster: Cluster) -> None:
+def test_the_error_for_localhost_names_this_machines_host_name(cluster: Cluster) -> None:
     ssh = cluster.program("ssh", "echo 'Host key verification failed.' >&2; exit 255")
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
     result = cluster.run("true", hosts=[FIRST, "localhost"], environment={"PATH": path})
     assert result.code == 1
-    advice = f"No key is kept for that name: name this machine as the others do, {socket.gethostname()} say"
-    assert result.reason == f"launch: nothing started, 1 of 2 nodes: localhost: {NO_KEY} {advice}"
+    advice = f"No key is known for that name: use its host name instead, for example {socket.gethostname()}"
+    assert result.reason == f"launch: cannot reach 1 of 2 nodes, nothing started: localhost: {NO_KEY} {advice}"
 
 
 def test_fails_when_the_user_is_wrong(cluster: Cluster, nodes: Path) -> None:
     path = cluster.path_with_ssh(nodes, "Host 127.*\n  User no-such-user\n")
     result = cluster.run("true", environment={"PATH": path})
     assert result.code == 1
-    assert result.reason.startswith("launch: nothing started, 2 of 3 nodes: ")
+    assert result.reason.startswith("launch: cannot reach 2 of 3 nodes, nothing started: ")
     assert f"{SECOND}: no-such-user@{SECOND}: Permission denied (publickey" in result.reason
 
 
-def test_what_ssh_leaves_in_the_background_holds_nothing_up(cluster: Cluster, nodes: Path) -> None:
-    # As a shared connection does (ControlPersist): it keeps ssh's standard error open.
+def test_a_background_process_of_ssh_does_not_delay_the_job(cluster: Cluster, nodes: Path) -> None:
+    # A shared connection (ControlPersist) keeps ssh's standard error open.
     sharing = cluster.program("ssh", f'sleep 20 >/dev/null </dev/null &\nexec {nodes}/bin/ssh "$@"')
     path = f"{sharing.parent}:{cluster.environment['PATH']}"
     result = cluster.run("echo hello", hosts=[FIRST, SECOND], environment={"PATH": path})
@@ -155,29 +159,31 @@ def test_what_ssh_leaves_in_the_background_holds_nothing_up(cluster: Cluster, no
     assert (result.code, result.stderr) == (0, b"")
 
 
-def test_an_sshd_without_a_key_exchange_of_ours_is_told_what_to_take(cluster: Cluster) -> None:
+def test_the_error_without_a_common_key_exchange_names_one_to_allow(cluster: Cluster) -> None:
     said = "Unable to negotiate with 10.0.0.7 port 22: no matching key exchange method found. Their offer: curve25519"
-    # As OpenSSH does, which says so at its usual level alone.
+    # OpenSSH prints this at its default log level only.
     ssh = cluster.program("ssh", f"case $* in *LogLevel=INFO*) echo '{said}' >&2;; esac; exit 255")
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
-    # That of the cluster's own nodes is our choice alone; a restart would be of no use.
+    # Only between the cluster's nodes is it launch's choice; a restart would not help.
     hosts = [FIRST, "deeplearning-worker7", SECOND]
     result = cluster.run("--max-restarts", "9", "true", hosts=hosts, environment={"PATH": path})
     own, other = result.reason.split("; 127.0.0.2: ")
     assert (result.code, other) == (1, said)
-    assert own.endswith(f"worker7: {said}{TAKE_ANOTHER}")
+    assert own.endswith(f"worker7: {said}{KEX_ADVICE}")
     assert "ecdh-sha2-nistp256" in own
 
 
 def test_fails_when_a_name_cannot_be_resolved(cluster: Cluster) -> None:
     result = cluster.run("true", hosts=["no-such-host.invalid", SECOND])
     assert result.code == 1
-    assert result.reason.startswith("launch: nothing started, 1 of 2 nodes: no-such-host.invalid: ssh: Could not ")
+    assert result.reason.startswith(
+        "launch: cannot reach 1 of 2 nodes, nothing started: no-such-host.invalid: ssh: Could not "
+    )
     assert result.stderr.count(b"\n") == 1
 
 
 def test_fails_when_a_connection_is_lost(cluster: Cluster) -> None:
-    # The rank's parent is the runner, whose end looks like a lost node from afar.
+    # The rank's parent is the runner; from the master its end looks like a lost node.
     result = cluster.run("if [ $RANK = 2 ]; then kill -9 $PPID; fi; sleep 1000")
     assert result.code == 1
     assert result.reason.startswith(f"launch: {THIRD}: lost: ")

@@ -1,4 +1,4 @@
-"""Nothing of a job stays behind, however it ends."""
+"""Test that nothing of a job stays behind, however it ends."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ CALM = "sleep 1000 & setsid sleep 1000 & echo up; wait"
 
 @pytest.mark.parametrize("host", [FIRST, SECOND])
 @pytest.mark.parametrize(("reaper", "code"), [(False, 1), (True, 143)])
-def test_nothing_is_left_when_a_part_of_the_runner_is_killed(
+def test_no_process_is_left_when_a_part_of_the_runner_is_killed(
     cluster: Cluster, host: str, reaper: bool, code: int
 ) -> None:
     with cluster.start(f"echo $PPID; {CALM}", hosts=[FIRST, SECOND]) as launcher:
@@ -27,7 +27,7 @@ def test_nothing_is_left_when_a_part_of_the_runner_is_killed(
         runner = next(int(words[2]) for words in lines if words[0] == host and words[2] != "up")
         os.kill(parent(runner) if reaper else runner, signal.SIGKILL)
         launcher.communicate(timeout=30)
-        # Without its reaper the runner stops its rank in order.
+        # Without its reaper the runner stops its rank cleanly.
         assert launcher.returncode == code
         wait_until_gone(ranks, seconds=15)
 
@@ -47,7 +47,7 @@ def test_the_articles_pkill_on_every_host_ends_the_job(cluster: Cluster) -> None
         wait_until_gone(ranks, seconds=15)
 
 
-def test_nothing_is_left_when_the_launcher_is_killed(cluster: Cluster) -> None:
+def test_no_process_is_left_when_the_launcher_is_killed(cluster: Cluster) -> None:
     with cluster.start("--nproc-per-node", "2", CALM) as launcher:
         read_lines(launcher.stdout, 6)
         ranks = cluster.ranks()
@@ -81,7 +81,7 @@ def test_ranks_have_time_to_end_after_term(cluster: Cluster) -> None:
     assert launcher.returncode == 143
 
 
-def test_a_shells_child_has_the_grace_too(cluster: Cluster) -> None:
+def test_a_shells_child_gets_the_full_grace(cluster: Cluster) -> None:
     # bash dies of TERM at once; the program it waits for must still be able to save.
     save = "trap 'sleep 1; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
     with cluster.start("-n", "1", f'bash -c "{save}"; echo never') as launcher:
@@ -100,7 +100,7 @@ def test_ranks_that_ignore_term_are_killed(cluster: Cluster) -> None:
     assert cluster.ranks() == []
 
 
-def test_what_a_finished_rank_left_running_ends_with_the_job(cluster: Cluster) -> None:
+def test_processes_left_by_a_finished_rank_end_with_the_job(cluster: Cluster) -> None:
     away = 'setsid bash -c "kill -USR1 $$; exec sleep 1000"'
     result = cluster.run(f"trap 'exit 0' USR1; sleep 1000 & {away} & wait")
     assert result.code == 0

@@ -1,4 +1,4 @@
-"""What the launcher's shell hands over to the processes on its own machine."""
+"""Test which variables of the launcher's shell its own machine's processes get."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from launcher.job.login_environment import session_environment
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster
 
 
-def test_a_session_has_what_the_machine_gives_everybody(tmp_path: Path) -> None:
+def test_a_session_has_sshds_variables_and_those_of_etc_environment(tmp_path: Path) -> None:
     file = tmp_path / "environment"
     file.write_text("# all\nPATH=/bin\nexport DEEPLEARNING_BUCKET=b\n")
     shell = {"HOME": "/h", "PATH": "/mine", "LC_ALL": "C", "DEEPLEARNING_BUCKET": "b", "NCCL_PROTO": "Simple"}
@@ -16,14 +16,14 @@ def test_a_session_has_what_the_machine_gives_everybody(tmp_path: Path) -> None:
     assert session_environment(shell, tmp_path / "none").keys() == {"HOME", "PATH", "LC_ALL"}
 
 
-def test_all_ranks_find_the_same_variables_of_the_launchers_shell(cluster: Cluster) -> None:
+def test_all_ranks_get_the_same_variables_of_the_launchers_shell(cluster: Cluster) -> None:
     show = "echo ${NCCL_PROTO-none} ${HF_TOKEN-none}"
     shell = {"NCCL_PROTO": "Simple", "HF_TOKEN": "secret"}
     result = cluster.run("--env", "NCCL_PROTO", show, environment=shell)
     assert result.lines == [f"{host} [0] Simple none" for host in ADDRESSES]
 
 
-def test_a_job_on_this_machine_alone_has_the_whole_shell(cluster: Cluster) -> None:
+def test_a_local_job_gets_all_variables_of_the_shell(cluster: Cluster) -> None:
     launch = [sys.executable, str(LAUNCHER), "--launcher", "local", "echo ${NCCL_PROTO-none}"]
     environment = cluster.environment | {"NCCL_PROTO": "Simple"}
     ended = subprocess.run(launch, env=environment, capture_output=True, timeout=60, check=False)

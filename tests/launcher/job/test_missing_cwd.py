@@ -1,4 +1,4 @@
-"""Nodes that do not have the directory of the job."""
+"""Test the line about nodes that lack the job's directory."""
 
 import asyncio
 import shutil
@@ -9,7 +9,7 @@ import pytest
 from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
 from launcher.job.missing_cwd import MissingCwd
-from tests.launcher.conftest import ADDRESSES, Cluster, said
+from tests.launcher.conftest import ADDRESSES, Cluster, launcher_lines
 
 HOSTS = [Host(name=name) for name in ("a", "b", "c")]
 
@@ -18,19 +18,19 @@ HOSTS = [Host(name=name) for name in ("a", "b", "c")]
     ("cwd_missing", "line"),
     [
         ("", ""),
-        ("b", "b has no /p to enter: it runs the job in the home directory; --sync-dst-dir brings it"),
-        ("cb", "b and 1 more have no /p to enter: they run the job in the home directory; --sync-dst-dir brings it"),
+        ("b", "cannot enter /p on b; running in the home directory there (--sync-dst-dir copies it)"),
+        ("cb", "cannot enter /p on b and 1 more; running in the home directory there (--sync-dst-dir copies it)"),
     ],
 )
-def test_one_line_names_those_without_it_when_all_have_answered(tmp_path: Path, cwd_missing: str, line: str) -> None:
+def test_one_line_names_the_nodes_without_the_directory(tmp_path: Path, cwd_missing: str, line: str) -> None:
     log = LogSink(tmp_path)
-    missing_cwd = MissingCwd(HOSTS, wanted="/p", notes=log)
+    missing_cwd = MissingCwd(HOSTS, wanted="/p", stderr=log)
 
     async def answer(*hosts: Host) -> None:
         for host in hosts:
-            await missing_cwd.heard(host, cwd_missing=host.name in cwd_missing)
-            # Its end, later, says nothing new.
-            await missing_cwd.heard(host, cwd_missing=False)
+            await missing_cwd.report(host, cwd_missing=host.name in cwd_missing)
+            # The node's end, later, adds nothing.
+            await missing_cwd.report(host, cwd_missing=False)
 
     asyncio.run(answer(*HOSTS[:0:-1]))
     assert "/p" not in log_text(tmp_path)
@@ -42,8 +42,8 @@ def log_text(directory: Path) -> str:
     return "".join(path.read_text() for path in directory.iterdir())
 
 
-def test_ranks_without_the_directory_run_at_home_and_a_line_says_so(cluster: Cluster) -> None:
-    # Gone before the nodes are told what to run: of three on one machine none has it then.
+def test_ranks_without_the_directory_run_in_the_home_directory(cluster: Cluster) -> None:
+    # The directory is gone before the nodes get their specs: as all three share a machine, all lack it.
     project = cluster.directory / "project"
     project.mkdir()
     real = shutil.which("ssh", path=cluster.environment["PATH"])
@@ -51,7 +51,7 @@ def test_ranks_without_the_directory_run_at_home_and_a_line_says_so(cluster: Clu
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
     result = cluster.run("true", cwd=project, environment={"PATH": path})
     assert result.code == 0
-    assert said(result.stderr) == [
-        f"launch: {ADDRESSES[0]} and 2 more have no {project} to enter: they run the job in the home directory; "
-        "--sync-dst-dir brings it"
+    assert launcher_lines(result.stderr) == [
+        f"launch: cannot enter {project} on {ADDRESSES[0]} and 2 more; running in the home directory there "
+        "(--sync-dst-dir copies it)"
     ]

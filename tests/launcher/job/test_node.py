@@ -1,4 +1,4 @@
-"""What the launcher makes of what a node says, and of its silence."""
+"""Test how the launcher reads a node's frames, and its silence."""
 
 import asyncio
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 
 from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
-from launcher.job.attempt import unless_crashed
+from launcher.job.failure import Failure
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.node import Failure, Node
+from launcher.job.node import Node, clear_preempted_if_silent
 from launcher.spec import NodeSpec, ProcessSpec
 from launcher.transport.connection import Connection
 from launcher.transport.protocol import Frame, FrameType
@@ -21,26 +21,28 @@ RANK = ProcessSpec(name="rank 0", label="0", command=("x",), environment={})
 
 
 class Runner:
-    """A connection with somebody who says what the test does."""
+    """Stand in for a connection whose frames the test chooses."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
 
-    def close(self) -> None:
-        """It is told to end its processes."""
+    def request_stop(self) -> None:
+        """Take the request to end the processes."""
 
 
-def told(host: Host, *answers: tuple[int, bytes], processes: tuple[ProcessSpec, ...] = (RANK,), log: LogSink) -> Node:
-    """A node whose processes are to end, and what it has said since."""
+def stopped_node(
+    host: Host, *answers: tuple[int, bytes], processes: tuple[ProcessSpec, ...] = (RANK,), log: LogSink
+) -> Node:
+    """Make a node whose processes were told to end, and pass it the frames that it has sent since."""
 
     async def end() -> Node:
         spec = NodeSpec(job_id="j", host=str(host), processes=processes, environment={}, peer="127.0.0.1", cwd="/")
-        missing_cwd = MissingCwd([host], wanted="/", notes=log)
+        missing_cwd = MissingCwd([host], wanted="/", stderr=log)
         node = Node(cast(Connection, Runner(host)), spec, {FrameType.STDOUT: log, FrameType.STDERR: log}, missing_cwd)
         node.stop()
         failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
         for kind, payload in answers:
-            await node._take(Frame(kind=kind, process=0, payload=payload), failure)
+            await node._on_frame(Frame(kind=kind, process=0, payload=payload), failure)
         return node
 
     return asyncio.run(end())
@@ -50,7 +52,7 @@ def told(host: Host, *answers: tuple[int, bytes], processes: tuple[ProcessSpec, 
     ("answers", "preempted"),
     [
         ([], False),
-        # What it said before may have been read slowly.
+        # Output from before may arrive late.
         ([(FrameType.STDOUT, b"said\n")], False),
         ([(FrameType.ALIVE, b"")], True),
         ([(FrameType.EXIT, b"143")], True),
@@ -60,18 +62,18 @@ def test_a_node_with_notice_answers_and_one_that_has_crashed_does_not(
     tmp_path: Path, answers: list[tuple[int, bytes]], preempted: bool
 ) -> None:
     log = LogSink(tmp_path)
-    outcome = unless_crashed(NOTICE, [told(OTHER, log=log), told(LEAVER, *answers, log=log)])
+    outcome = clear_preempted_if_silent(NOTICE, [stopped_node(OTHER, log=log), stopped_node(LEAVER, *answers, log=log)])
     assert outcome is not None
     assert outcome.preempted is preempted
 
 
-def test_a_node_that_runs_nothing_has_nothing_to_say(tmp_path: Path) -> None:
-    # As the other nodes of mpirun's.
-    assert unless_crashed(NOTICE, [told(LEAVER, processes=(), log=LogSink(tmp_path))]) is NOTICE
+def test_a_node_without_processes_is_not_lost(tmp_path: Path) -> None:
+    # The other nodes of an mpirun job run nothing that the job waits for.
+    assert clear_preempted_if_silent(NOTICE, [stopped_node(LEAVER, processes=(), log=LogSink(tmp_path))]) is NOTICE
 
 
-def test_any_other_failure_stays_what_it_is(tmp_path: Path) -> None:
+def test_a_failure_of_another_kind_is_not_changed(tmp_path: Path) -> None:
     failed = Failure(exit_code=3, reason="r")
-    silent = told(OTHER, log=LogSink(tmp_path))
-    assert unless_crashed(failed, [silent]) is failed
-    assert unless_crashed(None, [silent]) is None
+    silent = stopped_node(OTHER, log=LogSink(tmp_path))
+    assert clear_preempted_if_silent(failed, [silent]) is failed
+    assert clear_preempted_if_silent(None, [silent]) is None

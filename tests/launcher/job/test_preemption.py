@@ -1,4 +1,4 @@
-"""Nodes that leave the cluster while a job runs: every rank has its time to save, and the job goes on without them."""
+"""Test nodes that leave the cluster during a job: every rank may save, and the job goes on without them."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from bootstrap.contract import NODE_STATE
 from launcher.hosts.hostfile import Host
 from launcher.job.preemption import NodeStateReader, departure_failure, parse_cluster_view
 from tests.bootstrap.given import instance_id, public_key
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, change_constant, read_lines, said
+from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, change_constant, launcher_lines, read_lines
 
 FIRST, SECOND, THIRD = ADDRESSES
 OWN_END = "this node leaves the cluster, and the launcher with it"
@@ -53,18 +53,18 @@ def preempted_host(text: str, hosts: dict[Host, str | None] | None = None) -> st
     (state(node_indexes=[1, 3]), "deeplearning-worker2: leaves the cluster"),
     (state(draining=[1]), OWN_END),
 ])  # fmt: skip
-def test_a_node_leaves_when_the_membership_no_longer_counts_on_it(text: str, reason: str | None) -> None:
+def test_a_node_leaves_when_the_membership_drops_it(text: str, reason: str | None) -> None:
     assert preempted_host(text) == reason
 
 
 @pytest.mark.parametrize(("text", "preempted"), [(state(draining=[3]), True), (state(node_indexes=[1, 2]), False)])
-def test_a_node_with_notice_is_taken_away_and_one_that_is_gone_has_failed(text: str, preempted: bool) -> None:
+def test_a_node_with_notice_is_preempted_and_a_missing_one_has_failed(text: str, preempted: bool) -> None:
     found = departure_failure(HOSTS, parse_cluster_view(text))
     assert found is not None
     assert found.preempted is preempted
 
 
-def test_only_the_launchers_own_end_is_the_end_of_the_job() -> None:
+def test_a_notice_for_the_launchers_own_node_is_final() -> None:
     own, other = (departure_failure(HOSTS, parse_cluster_view(state(draining=[node_index]))) for node_index in (1, 2))
     assert own is not None
     assert own.final
@@ -72,7 +72,7 @@ def test_only_the_launchers_own_end_is_the_end_of_the_job() -> None:
     assert not other.final
 
 
-def test_a_node_that_joins_or_gets_another_number_disturbs_nobody() -> None:
+def test_a_node_that_joins_or_changes_its_index_fails_no_job() -> None:
     two = {host: instance for host, instance in HOSTS.items() if instance != instance_id(2)}
     assert preempted_host(state(node_indexes=[1, 2, 3]), two) is None
     assert preempted_host(state(node_indexes=[1, 3], moved=2), two) is None
@@ -85,34 +85,34 @@ def test_a_replacement_under_the_same_name_is_another_node() -> None:
     )
 
 
-def test_machines_that_are_no_members_are_not_judged() -> None:
+def test_machines_outside_the_cluster_are_not_watched() -> None:
     assert preempted_host(state(), {Host(name="10.9.9.9"): None}) is None
     assert (
         preempted_host(state(), {Host(name="deeplearning-worker9"): None}) == "deeplearning-worker9: leaves the cluster"
     )
 
 
-def test_what_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
+def test_an_unreadable_state_file_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "node.json"
     reader = NodeStateReader(file)
-    assert reader.look() is None
+    assert reader.read() is None
     file.write_text(state())
-    known = reader.look()
+    known = reader.read()
     assert known is not None
     for broken in ("", "[]", '{"members": [{}]}', "{"):
         file.write_text(broken)
-        assert reader.look() == known
+        assert reader.read() == known
     file.unlink()
-    assert reader.look() == known
+    assert reader.read() == known
 
 
 # ---- with real ranks ----
 
 
 @pytest.fixture
-def informed(cluster: Cluster, tmp_path: Path) -> tuple[Cluster, Path]:
-    """A cluster whose launcher reads the agent's state from the file that is returned."""
-    copy = tmp_path / "informed"
+def cluster_with_state_file(cluster: Cluster, tmp_path: Path) -> tuple[Cluster, Path]:
+    """Make a cluster whose launcher reads the agent's state from a file; return both."""
+    copy = tmp_path / "cluster_with_state_file"
     for room in ("launcher", "bootstrap"):
         shutil.copytree(LAUNCHER.parent / room, copy / room, ignore=shutil.ignore_patterns("__pycache__"))
     file, contract = tmp_path / "node.json", copy / "bootstrap" / "contract.py"
@@ -120,29 +120,29 @@ def informed(cluster: Cluster, tmp_path: Path) -> tuple[Cluster, Path]:
     assert text.count(f'"{NODE_STATE}"') == 1
     contract.write_text(text.replace(f'"{NODE_STATE}"', repr(str(file))))
     file.write_text(state())
-    change_constant(copy / "launcher" / "job" / "restarts.py", "SHORT_S", lambda _: 0.0)
+    change_constant(copy / "launcher" / "job" / "attempt.py", "SHORT_S", lambda _: 0.0)
     return dataclasses.replace(cluster, launcher=copy / "launcher"), file
 
 
 def replace_file(file: Path, text: str) -> None:
-    """As the agent does."""
+    """Write the state as the agent does."""
     fresh = file.with_name("fresh")
     fresh.write_text(text)
     fresh.replace(file)
 
 
-def test_when_a_node_leaves_every_rank_can_save_before_the_job_ends(informed: tuple[Cluster, Path]) -> None:
-    cluster, file = informed
+def test_every_rank_can_save_when_a_node_leaves(cluster_with_state_file: tuple[Cluster, Path]) -> None:
+    cluster, file = cluster_with_state_file
     with cluster.start(SAVE) as launcher:
         read_lines(launcher.stdout, 3)
         replace_file(file, state(draining=[3]))
         stdout, stderr = launcher.communicate(timeout=20)
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] saved" for host in ADDRESSES]
-    assert (launcher.returncode, said(stderr)) == (1, [f"launch: {THIRD}: leaves the cluster"])
+    assert (launcher.returncode, launcher_lines(stderr)) == (1, [f"launch: {THIRD}: leaves the cluster"])
 
 
-def test_the_job_goes_on_without_the_node_that_leaves(informed: tuple[Cluster, Path]) -> None:
-    cluster, file = informed
+def test_the_job_restarts_without_the_node_that_leaves(cluster_with_state_file: tuple[Cluster, Path]) -> None:
+    cluster, file = cluster_with_state_file
     options = ("--max-restarts", "1", "--min-nodes", "2", "--rejoin-timeout", "0")
     job = f"[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exec echo $RANK of $WORLD_SIZE; {SAVE}"
     with cluster.start(*options, job) as launcher:
@@ -152,17 +152,17 @@ def test_the_job_goes_on_without_the_node_that_leaves(informed: tuple[Cluster, P
         replace_file(file, state(draining=[2]))
         stdout, stderr = launcher.communicate(timeout=20)
     assert launcher.returncode == 0
-    # It has answered until its end: that was no crash.
-    assert said(stderr)[1:] == [f"launch: restart (not counted) on 2 of 3 nodes: {FIRST}, {THIRD}"]
+    # It answered until its end, so it had not crashed.
+    assert launcher_lines(stderr)[1:] == [f"launch: restart (not counted) on 2 of 3 nodes: {FIRST}, {THIRD}"]
     saved = [f"{host} [0] saved" for host in ADDRESSES]
     assert sorted(stdout.decode().splitlines()) == sorted([*saved, f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"])
 
 
-def test_the_launchers_own_end_ends_the_job_for_good(informed: tuple[Cluster, Path]) -> None:
-    cluster, file = informed
+def test_a_notice_for_the_launchers_own_node_ends_the_job(cluster_with_state_file: tuple[Cluster, Path]) -> None:
+    cluster, file = cluster_with_state_file
     with cluster.start("--max-restarts", "9", SAVE) as launcher:
         read_lines(launcher.stdout, 3)
         replace_file(file, state(draining=[1]))
         stdout, stderr = launcher.communicate(timeout=20)
     assert stdout.count(b"saved") == 3
-    assert (launcher.returncode, said(stderr)) == (1, [f"launch: {OWN_END}"])
+    assert (launcher.returncode, launcher_lines(stderr)) == (1, [f"launch: {OWN_END}"])

@@ -1,4 +1,4 @@
-"""A failed job starts again: on which nodes, with which ranks, and when it does not."""
+"""Test restarts: on which nodes, with which ranks, and when there is none."""
 
 import asyncio
 import shlex
@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from launcher.history.journal import Journal
-from launcher.job import restarts
+from launcher.job import attempt as attempts
 from launcher.job.attempt import Attempt
-from launcher.job.node import Failure
+from launcher.job.failure import Failure
 from launcher.spec import Job, Restarts
-from tests.launcher.conftest import ADDRESSES, Cluster, read_lines, said
+from tests.launcher.conftest import ADDRESSES, Cluster, launcher_lines, read_lines
 from tests.launcher.job_records import JOB
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -23,14 +23,14 @@ REFUSED = "ssh: connect to host: Connection refused"
 
 
 def lose(rank: int) -> str:
-    """A command that takes away the runner, and with it the connection, of a rank of the first attempt."""
+    """Return a command that kills the runner, and with it the connection, of a rank in the first attempt."""
     return f"{ONCE}{{ [ $RANK != {rank} ] || kill -9 $PPID; sleep 1000; }}; echo $RANK of $WORLD_SIZE"
 
 
 @pytest.fixture
-def down(cluster: Cluster, nodes: Path) -> Path:
-    """A directory: while it has a file of a node's name, that node can be reached no more."""
-    directory = cluster.directory / "down"
+def unreachable_dir(cluster: Cluster, nodes: Path) -> Path:
+    """Make a directory: while it has a file with a node's name, that node is unreachable."""
+    directory = cluster.directory / "unreachable"
     directory.mkdir()
     look = f'for word; do [ ! -e {directory}/"$word" ] || {{ echo "{REFUSED}" >&2; exit 255; }}; done'
     cluster.program("ssh", f'{look}\nexec {nodes}/bin/ssh "$@"')
@@ -38,7 +38,7 @@ def down(cluster: Cluster, nodes: Path) -> Path:
     return directory
 
 
-def test_a_failed_job_starts_again_over_a_new_port_under_its_name(cluster: Cluster) -> None:
+def test_a_failed_job_restarts_with_a_new_port_under_its_id(cluster: Cluster) -> None:
     show = "echo $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $RANK $TORCHELASTIC_RUN_ID $MASTER_PORT"
     result = cluster.run("--max-restarts", "2", f"{show}; {ONCE}[ $RANK != 1 ] || exit 3; {ONCE}sleep 1000")
     assert result.code == 0
@@ -50,34 +50,34 @@ def test_a_failed_job_starts_again_over_a_new_port_under_its_name(cluster: Clust
     first = {line[4] for line in words if line[0] == "0"}
     assert len(first) == 1
     assert first.isdisjoint(line[4] for line in again)
-    assert said(result.stderr) == [
+    assert launcher_lines(result.stderr) == [
         f"launch: {SECOND}: rank 1 ended with exit code 3; waiting at most 600 s for 3 nodes to answer, "
-        "then starting again",
+        "then restarting",
         f"launch: restart 1 of 2 on 3 nodes: {FIRST}, {SECOND}, {THIRD}",
     ]
 
 
-def test_a_job_that_goes_on_failing_ends_with_its_last_exit_code(cluster: Cluster) -> None:
+def test_a_job_without_restarts_left_ends_with_its_last_exit_code(cluster: Cluster) -> None:
     result = cluster.run("--max-restarts", "2", "exit $((40 + TORCHELASTIC_RESTART_COUNT))", hosts=[FIRST])
     assert result.code == 42
     assert result.reason == f"launch: {FIRST}: rank 0 ended with exit code 42"
 
 
-def test_without_the_option_a_job_ends_with_its_first_failure(cluster: Cluster) -> None:
+def test_a_job_without_max_restarts_ends_with_its_first_failure(cluster: Cluster) -> None:
     result = cluster.run("echo $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS; exit 3", hosts=[FIRST])
     assert (result.code, result.lines) == (3, [f"{FIRST} [0] 0 of 0"])
 
 
-def test_on_fewer_nodes_ranks_are_numbered_without_a_gap(cluster: Cluster, down: Path) -> None:
+def test_ranks_on_fewer_nodes_are_numbered_without_a_gap(cluster: Cluster, unreachable_dir: Path) -> None:
     options = ("--max-restarts", "1", "--min-nodes", "2", "--rejoin-timeout", "0")
-    result = cluster.run(*options, f"{ONCE}[ $RANK != 1 ] || touch {down / SECOND}; {lose(1)}")
+    result = cluster.run(*options, f"{ONCE}[ $RANK != 1 ] || touch {unreachable_dir / SECOND}; {lose(1)}")
     assert result.code == 0
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
-    assert said(result.stderr)[-1] == f"launch: restart 1 of 1 on 2 of 3 nodes: {FIRST}, {THIRD}"
+    assert launcher_lines(result.stderr)[-1] == f"launch: restart 1 of 1 on 2 of 3 nodes: {FIRST}, {THIRD}"
 
 
-def test_a_node_that_comes_back_in_time_takes_its_old_place(cluster: Cluster, down: Path) -> None:
-    gone = down / SECOND
+def test_a_node_that_returns_in_time_keeps_its_ranks(cluster: Cluster, unreachable_dir: Path) -> None:
+    gone = unreachable_dir / SECOND
     job = f"{ONCE}[ $RANK != 1 ] || touch {gone}; {lose(1)}"
     with cluster.start("--max-restarts", "1", job) as launcher:
         assert launcher.stderr is not None
@@ -88,24 +88,24 @@ def test_a_node_that_comes_back_in_time_takes_its_old_place(cluster: Cluster, do
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] {rank} of 3" for rank, host in enumerate(ADDRESSES)]
 
 
-def test_fails_when_too_few_nodes_come_back(cluster: Cluster, down: Path) -> None:
-    gone = down / SECOND
+def test_fails_when_too_few_nodes_return(cluster: Cluster, unreachable_dir: Path) -> None:
+    gone = unreachable_dir / SECOND
     options = ("--max-restarts", "1", "--rejoin-timeout", "1")
     result = cluster.run(*options, f"[ $RANK != 1 ] || touch {gone}; {lose(1)}")
     assert result.code == 1
     assert result.reason.startswith(f"launch: {SECOND}: lost: ")
-    assert result.reason.endswith(f"; not restarted on 2 of at least 3 nodes; {SECOND}: {REFUSED}")
+    assert result.reason.endswith(f"; not restarted: 2 nodes available, at least 3 needed; {SECOND}: {REFUSED}")
     assert result.lines == []
 
 
-def test_n_means_the_first_hosts_that_are_there(cluster: Cluster, down: Path) -> None:
-    gone = down / SECOND
+def test_a_restart_takes_the_first_available_hosts(cluster: Cluster, unreachable_dir: Path) -> None:
+    gone = unreachable_dir / SECOND
     result = cluster.run("-n", "2", "--max-restarts", "1", f"[ $RANK != 1 ] || touch {gone}; {lose(1)}")
     assert result.code == 0
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
 
 
-def test_the_hosts_file_is_read_again(cluster: Cluster) -> None:
+def test_a_restart_reads_the_hosts_file_again(cluster: Cluster) -> None:
     hosts = cluster.hosts_file([FIRST, SECOND])
     swap = f"printf '%s\\n' {FIRST} {THIRD} > {hosts}.new; mv {hosts}.new {hosts}"
     result = cluster.run(
@@ -115,21 +115,23 @@ def test_the_hosts_file_is_read_again(cluster: Cluster) -> None:
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
 
 
-def test_a_node_that_is_not_there_at_the_start_is_waited_for_too(cluster: Cluster, down: Path) -> None:
-    gone = down / THIRD
+def test_a_job_waits_for_a_node_that_is_missing_at_the_start(cluster: Cluster, unreachable_dir: Path) -> None:
+    gone = unreachable_dir / THIRD
     gone.touch()
     with cluster.start("--max-restarts", "1", "echo $RANK of $WORLD_SIZE") as launcher:
         assert launcher.stderr is not None
         waiting = launcher.stderr.readline().decode()
         gone.unlink()
         stdout, _ = launcher.communicate(timeout=60)
-    assert waiting.startswith(f"launch: nothing started, 1 of 3 nodes: {THIRD}: {REFUSED}; waiting at most 600 s")
+    assert waiting.startswith(
+        f"launch: cannot reach 1 of 3 nodes, nothing started: {THIRD}: {REFUSED}; waiting at most 600 s"
+    )
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] {rank} of 3" for rank, host in enumerate(ADDRESSES)]
 
 
-def test_servers_are_as_many_as_the_workers_that_are_left(cluster: Cluster, down: Path) -> None:
-    gone = down / THIRD
-    # Nothing in these processes tells the attempt: the node that is down does.
+def test_a_restart_has_as_many_servers_as_workers(cluster: Cluster, unreachable_dir: Path) -> None:
+    gone = unreachable_dir / THIRD
+    # The processes do not know their attempt, but the unreachable node shows it.
     fail = f"[ $DMLC_ROLE = worker ] && [ ! -e {gone} ] && {{ touch {gone}; exit 1; }}"
     options = ("--engine", "mxnet", "--max-restarts", "1", "--min-nodes", "1", "--rejoin-timeout", "0")
     result = cluster.run(*options, f"{fail}; [ ! -e {gone} ] || echo $DMLC_ROLE of $DMLC_NUM_SERVER")
@@ -142,20 +144,20 @@ def test_servers_are_as_many_as_the_workers_that_are_left(cluster: Cluster, down
 
 
 @pytest.mark.parametrize("command", [["no-such-program", "x"], ["no-such-program"], ["/etc/passwd", "x"]])
-def test_a_command_that_cannot_run_is_not_tried_again(cluster: Cluster, command: list[str]) -> None:
+def test_a_command_that_cannot_run_is_not_restarted(cluster: Cluster, command: list[str]) -> None:
     result = cluster.run("--max-restarts", "3", *command)
     assert result.code in (126, 127)
     assert b"waiting" not in result.stderr
 
 
-def test_a_host_that_will_never_answer_is_not_waited_for(cluster: Cluster) -> None:
+def test_a_job_does_not_wait_for_a_host_that_cannot_be_resolved(cluster: Cluster) -> None:
     result = cluster.run("--max-restarts", "3", "true", hosts=[FIRST, "no-such-host.invalid"])
     assert result.code == 1
-    assert result.reason.startswith("launch: nothing started, 1 of 2 nodes: no-such-host.invalid: ")
+    assert result.reason.startswith("launch: cannot reach 1 of 2 nodes, nothing started: no-such-host.invalid: ")
     assert result.stderr.count(b"\n") == 1
 
 
-def test_a_job_whose_reader_has_gone_does_not_start_again(cluster: Cluster) -> None:
+def test_a_job_without_a_reader_does_not_restart(cluster: Cluster) -> None:
     with cluster.start("--max-restarts", "3", "echo up; sleep 1000") as launcher:
         assert launcher.stdout is not None
         launcher.stdout.readline()
@@ -163,8 +165,8 @@ def test_a_job_whose_reader_has_gone_does_not_start_again(cluster: Cluster) -> N
         assert launcher.wait(20) == 128 + signal.SIGPIPE
 
 
-def test_a_signal_ends_the_waiting_too(cluster: Cluster, down: Path) -> None:
-    (down / THIRD).touch()
+def test_a_signal_ends_the_wait_for_nodes(cluster: Cluster, unreachable_dir: Path) -> None:
+    (unreachable_dir / THIRD).touch()
     with cluster.start("--max-restarts", "3", "true") as launcher:
         assert launcher.stderr is not None
         assert b"; waiting at most " in launcher.stderr.readline()
@@ -173,14 +175,14 @@ def test_a_signal_ends_the_waiting_too(cluster: Cluster, down: Path) -> None:
     assert (launcher.returncode, stderr) == (130, b"launch: stopped by SIGINT\n")
 
 
-def test_ranks_that_ignore_term_have_ended_before_the_job_starts_again(cluster: Cluster) -> None:
+def test_ranks_that_ignore_term_end_before_the_restart(cluster: Cluster) -> None:
     alive = "import os, subprocess, sys; sys.exit(subprocess.call(['pgrep', '-xf', 'sleep 98765'], stdout=2) == 0)"
     stubborn = f"{ONCE}{{ [ $RANK != 1 ] || exit 1; trap '' TERM; sleep 98765 & wait; sleep 98765; }}"
     result = cluster.run("--max-restarts", "1", "--grace", "1", f"{stubborn}; python -c {shlex.quote(alive)}")
     assert result.code == 0, result.stderr
 
 
-def test_the_grace_is_what_was_asked_for(cluster: Cluster) -> None:
+def test_grace_sets_the_time_between_term_and_kill(cluster: Cluster) -> None:
     slow = "trap 'sleep 1000' TERM; echo up; sleep 1000"
     with cluster.start("--grace", "1", slow, hosts=[SECOND]) as launcher:
         read_lines(launcher.stdout, 1)
@@ -191,7 +193,7 @@ def test_the_grace_is_what_was_asked_for(cluster: Cluster) -> None:
             pytest.fail("the grace was longer than the second that was asked for")
 
 
-def test_nodes_that_are_taken_away_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     taken, failed = (Failure(exit_code=1, reason="r", preempted=preempted) for preempted in (True, False))
     ends, said = [taken, taken, failed, taken, failed, failed], []
 
@@ -199,31 +201,31 @@ def test_nodes_that_are_taken_away_use_up_no_restarts(monkeypatch: pytest.Monkey
         said.append((attempt.restart, which))
         return ends[len(said) - 1]
 
-    monkeypatch.setattr(restarts, "_first", attempt)
-    monkeypatch.setattr(restarts, "_again", attempt)
+    monkeypatch.setattr(attempts, "first_attempt", attempt)
+    monkeypatch.setattr(attempts, "restart_job", attempt)
     journal = Journal(JOB, job_id="j", cwd="/")
-    job = replace(JOB, restarts=Restarts(most=1))
-    assert asyncio.run(restarts.run_job(job, job_id="j", cwd="/", streams={}, observer=journal)) is failed
+    job = replace(JOB, restarts=Restarts(max_restarts=1))
+    assert asyncio.run(attempts.run_job(job, job_id="j", cwd="/", streams={}, observer=journal)) is failed
     uncounted = "restart (not counted)"
     assert said == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
     said.clear()
-    assert asyncio.run(restarts.run_job(JOB, job_id="j", cwd="/", streams={}, observer=journal)) is taken
+    assert asyncio.run(attempts.run_job(JOB, job_id="j", cwd="/", streams={}, observer=journal)) is taken
     assert said == [(0, "start")]
 
 
 @pytest.mark.parametrize(("short_s", "uncounted"), [(0.0, True), (60.0, False)])
-def test_a_node_that_goes_soon_after_the_start_counts(
+def test_a_node_preempted_soon_after_the_start_uses_up_a_restart(
     monkeypatch: pytest.MonkeyPatch, short_s: float, uncounted: bool
 ) -> None:
-    """A job that brings its machine down would start for ever: that node leaves the cluster as any other does."""
+    """A job that crashes its machine would restart for ever: its node looks like any other that leaves."""
 
-    async def attempt(*_: object) -> Failure:
+    async def attempt(*_: object, **__: object) -> Failure:
         return Failure(exit_code=1, reason="r", preempted=True)
 
-    monkeypatch.setattr(restarts, "SHORT_S", short_s)
-    monkeypatch.setattr(restarts, "run_attempt", attempt)
+    monkeypatch.setattr(attempts, "SHORT_S", short_s)
+    monkeypatch.setattr(attempts, "start_and_follow", attempt)
     journal = Journal(JOB, job_id="j", cwd="/")
     this = Attempt(job_id="j", restart=1, cwd="/", streams={}, observer=journal)
-    failure = asyncio.run(restarts._run(JOB, [], this))
+    failure = asyncio.run(attempts.run_attempt(JOB, [], this))
     assert failure is not None
     assert failure.preempted is uncounted

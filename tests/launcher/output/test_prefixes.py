@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from launcher.output.output_stream import OutputStream
-from launcher.output.prefixes import LONGEST_LINE, TAIL_LINES, ProcessOutput
+from launcher.output.prefixes import MAX_LINE, TAIL_LINES, ProcessOutput
 from launcher.transport.protocol import FrameType
 
 Read = Callable[[], bytes]
@@ -34,10 +34,10 @@ def test_lines_are_whole_and_streams_do_not_mix(sink: tuple[ProcessOutput, Read]
     assert read().endswith(b"n [0] \nn [0] next\n")
 
 
-def test_a_line_without_end_does_not_pile_up(sink: tuple[ProcessOutput, Read]) -> None:
+def test_an_endless_line_is_broken(sink: tuple[ProcessOutput, Read]) -> None:
     output, read = sink
-    asyncio.run(output.write(FrameType.STDOUT, b"x" * (LONGEST_LINE + 1)))
-    assert read() == b"n [0] " + b"x" * (LONGEST_LINE + 1) + b"\n"
+    asyncio.run(output.write(FrameType.STDOUT, b"x" * (MAX_LINE + 1)))
+    assert read() == b"n [0] " + b"x" * (MAX_LINE + 1) + b"\n"
 
 
 def test_the_tail_holds_the_last_lines(sink: tuple[ProcessOutput, Read]) -> None:

@@ -1,4 +1,4 @@
-"""One attempt after the other on a node."""
+"""Test that two attempts never run on a node at once."""
 
 import fcntl
 import os
@@ -22,7 +22,7 @@ def channel() -> RunnerChannel:
     return RunnerChannel(source=ours.detach(), sink=theirs.detach())
 
 
-def test_an_attempt_does_not_start_beside_one_that_does_not_end(
+def test_an_attempt_does_not_start_while_the_previous_one_runs(
     tmp_path: Path, channel: RunnerChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempt_lock, "AFTER_GRACE_S", 0.2)

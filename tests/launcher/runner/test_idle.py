@@ -1,11 +1,11 @@
-"""A runner between two jobs, with pipes for the launcher."""
+"""Test a runner between two jobs, with pipes for the launcher."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from launcher.runner.idle import await_call, say_idle, session_fingerprint
+from launcher.runner.idle import await_call, report_idle, session_fingerprint
 from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import CALL, HEARTBEAT, FrameType, encode
 
@@ -14,7 +14,7 @@ from launcher.transport.protocol import CALL, HEARTBEAT, FrameType, encode
     ("said", "is_called"),
     [(CALL, True), (HEARTBEAT * 3 + CALL, True), (b"", False), (b"{}\n", False), (CALL + b"x", False)],
 )
-def test_only_a_call_ends_the_wait_with_a_job(said: bytes, is_called: bool) -> None:
+def test_an_idle_runner_takes_a_job_only_after_a_call(said: bytes, is_called: bool) -> None:
     (source, sends), (reads, sink) = os.pipe(), os.pipe()
     os.write(sends, said)
     if not said:
@@ -24,21 +24,21 @@ def test_only_a_call_ends_the_wait_with_a_job(said: bytes, is_called: bool) -> N
     assert os.read(reads, 64) == b""
 
 
-def test_that_nothing_is_left_is_said_as_long_as_somebody_hears_it() -> None:
+def test_report_idle_fails_without_a_reader() -> None:
     reads, sink = os.pipe()
-    assert say_idle(sink=sink)
+    assert report_idle(sink=sink)
     assert os.read(reads, 64) == encode(FrameType.IDLE, b"")
     os.close(reads)
-    assert not say_idle(sink=sink)
+    assert not report_idle(sink=sink)
 
 
-def test_the_wait_has_an_end() -> None:
+def test_an_idle_runner_stops_waiting_at_its_deadline() -> None:
     (source, _), (_, sink) = os.pipe(), os.pipe()
     assert not await_call(RunnerChannel(source=source, sink=sink), seconds=0.01)
 
 
 @pytest.mark.parametrize("name", [".bashrc", ".profile", ".pam_environment", ".ssh/rc", ".ssh/environment"])
-def test_a_changed_file_of_the_login_is_another_situation(
+def test_a_changed_login_file_changes_the_session_fingerprint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -55,7 +55,7 @@ def test_a_changed_file_of_the_login_is_another_situation(
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "/etc/environment", "/etc/profile.d", "/etc/security", "/etc/ssh"])
-def test_the_machines_own_files_count_too(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_the_machines_own_files_are_in_the_fingerprint(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     before = session_fingerprint()
     stat = os.stat
 

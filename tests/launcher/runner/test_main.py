@@ -1,4 +1,4 @@
-"""The runner's parts that a job on loopback cannot show."""
+"""Test the parts of the runner that a job on loopback does not show."""
 
 import dataclasses
 import json
@@ -31,18 +31,18 @@ SPEC = NodeSpec(
 
 
 PYTHONS_OWN = {"abc", "codecs", "encodings", "genericpath", "io", "os", "posixpath", "stat", "struct", "zipimport"}
-"""Of the library's modules those that Python itself has imported already, and what takes no time."""
+"""Modules of the library that Python itself has imported already, or that import at once."""
 IN_C = {"errno", "fcntl", "gc", "marshal", "posix", "select", "time"}
 RUNNER = Path(__file__).parents[3] / "launcher/runner/__main__.py"
 
 
 def with_python(directory: Path) -> NodeSpec:
-    """For nodes whose Python is in a directory."""
-    return dataclasses.replace(SPEC, bins=[str(directory)])
+    """Return a spec for nodes whose Python is in a directory."""
+    return dataclasses.replace(SPEC, path_prefix=[str(directory)])
 
 
-def test_a_runner_imports_nothing_that_takes_long(tmp_path: Path) -> None:
-    # It starts on every node of every job; json alone takes as long as Python.
+def test_a_runner_imports_no_slow_module(tmp_path: Path) -> None:
+    # The runner starts on every node of every job; importing json alone takes as long as starting Python.
     command = [sys.executable, "-I", "-S", "-X", "importtime", str(RUNNER)]
     spec = dataclasses.replace(SPEC, processes=(), peer="127.0.0.1").to_line()
     ended = subprocess.run(
@@ -56,23 +56,23 @@ def test_a_runner_imports_nothing_that_takes_long(tmp_path: Path) -> None:
 
 
 def routed_interface(address: str) -> str | None:
-    """What iproute2 says."""
+    """Return the interface that iproute2 names."""
     found = subprocess.run(["ip", "-4", "route", "get", address], capture_output=True, text=True, timeout=10)
     words = found.stdout.split()
     return words[words.index("dev") + 1] if found.returncode == 0 else None
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.3.2.1", "198.51.100.7", "10.1.2.3"])
-def test_the_interface_is_the_kernels_choice(address: str) -> None:
+def test_the_interface_is_the_one_on_the_kernels_route(address: str) -> None:
     assert interface_to(address) == routed_interface(address)
 
 
-def test_no_route_is_no_interface() -> None:
+def test_a_peer_without_a_route_has_no_interface() -> None:
     assert interface_to("240.0.0.1") == routed_interface("240.0.0.1")
 
 
-def test_a_spec_survives_its_line() -> None:
-    process = ProcessSpec(name="n", label="l", command=("\udcff\n", "ü"), environment={}, decisive=False)
+def test_a_spec_is_parsed_as_it_was_written() -> None:
+    process = ProcessSpec(name="n", label="l", command=("\udcff\n", "ü"), environment={}, ends_job=False)
     odd = NodeSpec(job_id="j", host="n", processes=(process, RANK), cwd="/a b", environment={"K": ""}, peer="::")
     for spec in (SPEC, odd):
         read = parse_spec(spec.to_line())
@@ -81,7 +81,7 @@ def test_a_spec_survives_its_line() -> None:
     assert odd.to_line().count(b"\n") == 1
 
 
-def test_later_variables_win(tmp_path: Path) -> None:
+def test_the_process_overrides_the_jobs_and_the_nodes_variables(tmp_path: Path) -> None:
     base = {"PATH": "/bin", "RANK": "9", "USER_SET": "0", "GLOO_SOCKET_IFNAME": "docker0", "KEPT": "k"}
     environment = process_environment(with_python(tmp_path), RANK, base=base, cwd="/work", interface="ens5")
     assert environment == {
@@ -115,21 +115,21 @@ def test_a_rank_cannot_reach_the_users_ssh_agent() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "ens5", "ens", "^docker0,lo", "=ens5", "eth0,ens5"])
-def test_an_interface_in_one_of_the_engines_forms_is_let_through(value: str) -> None:
+def test_interface_lists_and_prefixes_of_nccl_are_accepted(value: str) -> None:
     check_interfaces({"NCCL_SOCKET_IFNAME": value}, INTERFACES, routed="eth9", present=lambda: ["lo", "ens5"])
 
 
-def test_the_interface_of_the_route_need_not_be_looked_for() -> None:
+def test_the_interface_of_the_route_is_not_looked_up() -> None:
     check_interfaces({"NCCL_SOCKET_IFNAME": "ens5"}, INTERFACES, routed="ens5", present=lambda: pytest.fail("asked"))
 
 
-def test_fails_when_an_interface_is_not_there() -> None:
+def test_fails_when_the_node_lacks_the_interface() -> None:
     with pytest.raises(LaunchError) as caught:
         check_interfaces({"GLOO_SOCKET_IFNAME": "eth0"}, INTERFACES, routed="ens5", present=lambda: ["lo", "ens5"])
     assert str(caught.value) == "GLOO_SOCKET_IFNAME must name an interface of lo, ens5, got 'eth0'"
 
 
-def test_a_port_is_found_where_all_of_them_may_be_given_away(tmp_path: Path) -> None:
+def test_a_port_is_claimed_even_if_outgoing_connections_may_use_all(tmp_path: Path) -> None:
     given = tmp_path / "ip_local_port_range"
     given.write_text("1024\t65535\n")
     claim = claim_port(str(given))

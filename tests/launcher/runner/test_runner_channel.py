@@ -1,4 +1,4 @@
-"""The runner's end of the connection, with pipes for the launcher and a clock of its own."""
+"""Test the runner's end of the connection, with pipes for the launcher and a clock of its own."""
 
 import os
 from collections.abc import Iterator
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from launcher.runner.runner_channel import MOST_PENDING, RunnerChannel
+from launcher.runner.runner_channel import MAX_PENDING, RunnerChannel
 from launcher.transport.protocol import HEADER, HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, FrameType, encode
 
 
 @dataclass
 class Launcher:
-    """The other end."""
+    """Hold the launcher's end of the pipes."""
 
     channel: RunnerChannel
     sends: int
@@ -38,7 +38,7 @@ def launcher() -> Iterator[Launcher]:
             continue
 
 
-def test_it_gives_a_sign_of_life_only_when_it_has_nothing_to_say(launcher: Launcher) -> None:
+def test_the_channel_sends_heartbeats_only_while_it_sends_nothing_else(launcher: Launcher) -> None:
     assert launcher.channel.keep_alive() == HEARTBEAT_INTERVAL_S
     launcher.now[0] += 3
     launcher.channel.send(FrameType.STDOUT, b"x")
@@ -48,46 +48,46 @@ def test_it_gives_a_sign_of_life_only_when_it_has_nothing_to_say(launcher: Launc
     assert launcher.read() == encode(FrameType.ALIVE, b"")
 
 
-def test_a_launcher_that_says_nothing_is_gone_at_the_deadline(launcher: Launcher) -> None:
+def test_a_silent_launcher_counts_as_gone_at_the_deadline(launcher: Launcher) -> None:
     launcher.now[0] += HEARTBEAT_TIMEOUT_S - 1
     os.write(launcher.sends, b"\n")
     assert launcher.channel.receive() == b"\n"
     launcher.now[0] += HEARTBEAT_TIMEOUT_S - 1
     launcher.channel.keep_alive()
-    assert not launcher.channel.over
+    assert not launcher.channel.stop_requested
     launcher.now[0] += 1
     assert launcher.channel.keep_alive() > 0
-    assert launcher.channel.gone
-    assert launcher.channel.over
+    assert launcher.channel.reader_gone
+    assert launcher.channel.stop_requested
 
 
 def test_a_launcher_that_closes_its_end_still_reads(launcher: Launcher) -> None:
     os.close(launcher.sends)
     launcher.channel.receive()
-    assert (launcher.channel.over, launcher.channel.gone) == (True, False)
+    assert (launcher.channel.stop_requested, launcher.channel.reader_gone) == (True, False)
     launcher.channel.send(FrameType.STDOUT, b"last")
     assert launcher.read().endswith(b"last")
 
 
-def test_a_slow_launcher_gets_everything_and_nobody_waits(launcher: Launcher) -> None:
+def test_a_slow_launcher_gets_everything_and_the_runner_does_not_block(launcher: Launcher) -> None:
     payload = bytes(1 << 16)
     for _ in range(40):
         launcher.channel.send(FrameType.STDOUT, payload)
-    assert launcher.channel.full
+    assert launcher.channel.is_full
     read = 0
-    while launcher.channel.pending:
+    while launcher.channel.has_pending:
         read += len(launcher.read())
         launcher.channel.flush()
-    assert not launcher.channel.full
-    assert MOST_PENDING < read <= 40 * (HEADER.size + len(payload))
+    assert not launcher.channel.is_full
+    assert MAX_PENDING < read <= 40 * (HEADER.size + len(payload))
     os.set_blocking(launcher.reads, False)
     read += len(launcher.read())
     assert read == 40 * (HEADER.size + len(payload))
 
 
-def test_it_swallows_all_when_the_launcher_has_ended(launcher: Launcher) -> None:
+def test_the_channel_discards_frames_after_the_launchers_end(launcher: Launcher) -> None:
     os.close(launcher.reads)
     launcher.channel.send(FrameType.STDOUT, b"x")
-    assert launcher.channel.gone
+    assert launcher.channel.reader_gone
     launcher.channel.send(FrameType.STDOUT, b"x")
-    assert not launcher.channel.pending
+    assert not launcher.channel.has_pending

@@ -1,4 +1,4 @@
-"""Three nodes with a home directory each, the second and third behind real sshd processes."""
+"""Provide three nodes with a home directory each, the second and third behind real sshd processes."""
 
 import sys
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.launcher.sshd import client_config, make_key, sshd_nodes
 
 @dataclass(frozen=True, kw_only=True)
 class Site(Cluster):
-    """The nodes, their home directories, and the directory in which the user works."""
+    """Hold the nodes, their home directories, and the user's working directory."""
 
     homes: dict[str, Path]
     source: Path
@@ -24,7 +24,7 @@ class Site(Cluster):
         return [self.homes[address] for address in ADDRESSES[1:]]
 
     def write(self, name: str, content: str = "", *, mode: int = 0o644) -> Path:
-        """A file at the source."""
+        """Write a file in the source directory."""
         path = self.source / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
@@ -33,7 +33,7 @@ class Site(Cluster):
 
 
 def tree(directory: Path) -> dict[str, str]:
-    """What is below a directory: text of files, targets of links, nothing for directories."""
+    """Read a directory: text of files, targets of links, None for directories."""
     return {str(path.relative_to(directory)): _content(path) for path in sorted(directory.rglob("*"))}
 
 

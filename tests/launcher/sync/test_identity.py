@@ -1,4 +1,4 @@
-"""Who may connect to a node that waits for files."""
+"""Test which peers may connect to a node that waits for files."""
 
 import socket
 import ssl
@@ -28,7 +28,7 @@ def listener() -> Iterator[socket.socket]:
 
 @contextmanager
 def in_background(act: Callable[[], None]) -> Iterator[None]:
-    """Have `act` done by another thread, which has ended when the block has."""
+    """Run `act` in another thread, which has ended when the block ends."""
     thread = threading.Thread(target=act)
     thread.start()
     try:
@@ -42,7 +42,7 @@ def dial(listener: socket.socket, identity: str) -> ssl.SSLSocket:
     return connect("127.0.0.1", listener.getsockname()[1], name="worker2", identity=identity)
 
 
-def test_nodes_of_one_sync_know_each_other_and_are_not_overheard(identity: str, listener: socket.socket) -> None:
+def test_nodes_of_a_sync_authenticate_and_encrypt(identity: str, listener: socket.socket) -> None:
     got: list[bytes] = []
 
     def serve() -> None:
@@ -55,8 +55,8 @@ def test_nodes_of_one_sync_know_each_other_and_are_not_overheard(identity: str, 
     assert got == [b"file"]
 
 
-def test_strangers_are_turned_away_and_hold_nothing_up(identity: str, listener: socket.socket) -> None:
-    """One that says nothing of TLS, one with another sync's key, one with none; then the right one."""
+def test_peers_without_the_key_are_rejected_without_delay(identity: str, listener: socket.socket) -> None:
+    """Connect without TLS, with another sync's key, with no key, and then with the right one."""
     got: list[bytes] = []
 
     def serve() -> None:
@@ -79,7 +79,9 @@ def test_strangers_are_turned_away_and_hold_nothing_up(identity: str, listener: 
     assert got == [b"file"]
 
 
-def test_nobody_sends_to_a_stranger(identity: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_sends_nothing_to_a_peer_without_the_key(
+    identity: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(relay, "CONNECT_DEADLINE_S", 3.0)
 
     def serve() -> None:
@@ -90,7 +92,9 @@ def test_nobody_sends_to_a_stranger(identity: str, listener: socket.socket, monk
         dial(listener, identity)
 
 
-def test_fails_when_nobody_connects(identity: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fails_when_the_previous_node_does_not_connect(
+    identity: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(relay, "CONNECT_DEADLINE_S", 0.1)
     with pytest.raises(NeighbourLostError, match=r"did not connect within 0\.1 s"):
         accept(listener, identity)
@@ -103,7 +107,7 @@ def test_fails_when_the_next_node_cannot_be_reached(identity: str) -> None:
         connect("127.0.0.1", port, name="worker2", identity=identity)
 
 
-def test_fails_when_there_is_no_openssl(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fails_without_openssl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/no/such/place")
-    with pytest.raises(LaunchError, match="cannot run openssl, by which the nodes know each other: No such file"):
+    with pytest.raises(LaunchError, match="cannot run openssl, which makes the key of the sync: No such file"):
         new_sync_key()

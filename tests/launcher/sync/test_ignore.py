@@ -1,4 +1,4 @@
-"""Patterns mean what they mean to git, which is asked."""
+"""Test that patterns mean the same as in git."""
 
 import subprocess
 from pathlib import Path
@@ -43,15 +43,15 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("patterns", [*PATTERNS, "*.pt\n!a.pt", "b/\n!b/a.pt", "*\n!/a", "src/*\n!src/x.py"])
-def test_what_git_ignores_is_left_out(patterns: str, repository: Path) -> None:
+def test_files_that_git_ignores_are_excluded(patterns: str, repository: Path) -> None:
     ignore = Ignore(patterns.split("\n"))
-    assert {path for path in PATHS if ignore.covers(path, is_directory=False)} == ignored_by_git(patterns, repository)
+    assert {path for path in PATHS if ignore.excludes(path, is_directory=False)} == ignored_by_git(patterns, repository)
 
 
 def test_later_patterns_win() -> None:
-    assert not Ignore([".git", "!.git"]).leaves_out(".git", is_directory=True)
+    assert not Ignore([".git", "!.git"]).matches(".git", is_directory=True)
 
 
 def test_fails_when_a_pattern_makes_no_sense() -> None:
-    with pytest.raises(UsageError, match=r"a pattern as in a .gitignore, got 'x\[z-a\]'"):
+    with pytest.raises(UsageError, match=r"patterns as in a .gitignore, got 'x\[z-a\]'"):
         Ignore(["x[z-a]"])

@@ -1,4 +1,4 @@
-"""What a person sees while files are sent."""
+"""Test the progress that a sync shows."""
 
 import asyncio
 import os
@@ -9,15 +9,15 @@ import pytest
 
 from launcher.output.output_stream import OutputStream
 from launcher.sync import progress
-from launcher.sync.progress import Progress, shown
+from launcher.sync.progress import Progress, show_progress
 
 
 def show(fd: int) -> None:
-    """Half of 400 MB sent to 8 nodes, shown a few times."""
+    """Show half of 400 MB sent to 8 nodes, a few times."""
 
     async def send() -> None:
         half = Progress(400_000_000, nodes=8)
-        async with shown(half, OutputStream(fd)):
+        async with show_progress(half, OutputStream(fd)):
             half.advance(200_000_000)
             await asyncio.sleep(0.1)
 
@@ -25,14 +25,14 @@ def show(fd: int) -> None:
 
 
 def all_of(terminal: int) -> bytes:
-    """What is there to be read, which a terminal hands out in pieces."""
+    """Read all that a terminal has, piece by piece."""
     said = b""
     while select.select([terminal], [], [], 1)[0]:
         said += os.read(terminal, 1 << 16)
     return said
 
 
-def test_a_terminal_gets_a_bar_that_is_gone_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_bar_that_is_cleared_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "REDRAW_S", 0.01)
     ours, terminal = pty.openpty()
     show(terminal)
@@ -44,7 +44,7 @@ def test_a_terminal_gets_a_bar_that_is_gone_in_the_end(monkeypatch: pytest.Monke
     assert "\n" not in said
 
 
-def test_anything_else_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LINE_S", 0.01)
     reader, writer = os.pipe()
     show(writer)

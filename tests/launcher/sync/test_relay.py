@@ -1,4 +1,4 @@
-"""Files on their way through a node."""
+"""Test files on their way through a node."""
 
 import asyncio
 import io
@@ -16,7 +16,7 @@ from launcher.errors import LaunchError
 from launcher.runner.sync import relay as relaying
 from launcher.runner.sync.byte_queue import NeighbourLostError
 from launcher.runner.sync.destination import Destination
-from launcher.runner.sync.relay import Onward, relay
+from launcher.runner.sync.relay import Forwarder, relay
 from launcher.sync import sender
 from launcher.sync.certificate import client_context, new_sync_key, server_context
 from launcher.sync.ignore import Ignore
@@ -51,11 +51,11 @@ def contents(tmp_path: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()}
 
 
-def test_what_is_needed_is_kept(source: Path, tmp_path: Path) -> None:
+def test_relay_writes_the_needed_files(source: Path, tmp_path: Path) -> None:
     manifest = scan(source, ignore=NOTHING)
     copy, needed = copy_of(manifest, tmp_path)
     assert needed == {0, 1}
-    relay(io.BytesIO(stream_of(source, manifest)), None, copy=copy, needed={1})
+    relay(io.BytesIO(stream_of(source, manifest)), None, destination=copy, needed={1})
     assert contents(tmp_path) == {"b": b"b"}
 
 
@@ -64,19 +64,19 @@ def test_fails_when_a_file_arrives_damaged(source: Path, tmp_path: Path) -> None
     copy, needed = copy_of(manifest, tmp_path)
     damaged = stream_of(source, manifest).replace(b"aaaa", b"aaca", 1)
     with pytest.raises(LaunchError, match="/copy/a: arrived damaged"):
-        relay(io.BytesIO(damaged), None, copy=copy, needed=needed)
+        relay(io.BytesIO(damaged), None, destination=copy, needed=needed)
     assert contents(tmp_path) == {}
 
 
-def test_fails_when_the_node_before_goes_away(source: Path, tmp_path: Path) -> None:
+def test_fails_when_the_previous_node_disconnects(source: Path, tmp_path: Path) -> None:
     manifest = scan(source, ignore=NOTHING)
     copy, needed = copy_of(manifest, tmp_path)
-    with pytest.raises(NeighbourLostError, match="the node before it sends no more files"):
-        relay(io.BytesIO(stream_of(source, manifest)[:400_000]), None, copy=copy, needed=needed)
+    with pytest.raises(NeighbourLostError, match="the node before it stopped sending"):
+        relay(io.BytesIO(stream_of(source, manifest)[:400_000]), None, destination=copy, needed=needed)
     assert contents(tmp_path) == {}
 
 
-def test_fails_when_the_node_after_goes_away(source: Path, tmp_path: Path) -> None:
+def test_fails_when_the_next_node_disconnects(source: Path, tmp_path: Path) -> None:
     manifest, identity = scan(source, ignore=NOTHING), new_sync_key()
     copy, _ = copy_of(manifest, tmp_path)
     ours, theirs = socket.socketpair()
@@ -88,16 +88,16 @@ def test_fails_when_the_node_after_goes_away(source: Path, tmp_path: Path) -> No
     thread = threading.Thread(target=vanish)
     thread.start()
     with client_context(identity).wrap_socket(ours) as connection:
-        onward = Onward(connection, forward={0})
-        with pytest.raises(NeighbourLostError, match="the node after it takes no more files"):
-            relay(io.BytesIO(stream_of(source, manifest)), onward, copy=copy, needed=set())
+        onward = Forwarder(connection, forward={0})
+        with pytest.raises(NeighbourLostError, match="the node after it stopped receiving"):
+            relay(io.BytesIO(stream_of(source, manifest)), onward, destination=copy, needed=set())
     thread.join(10)
 
 
-def test_a_node_that_needs_nothing_for_long_hears_that_it_goes_on(
+def test_a_node_that_needs_no_file_gets_heartbeats(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relaying, "ALIVE_EVERY_S", 0.0)
+    monkeypatch.setattr(relaying, "ALIVE_INTERVAL_S", 0.0)
     manifest, identity = scan(source, ignore=NOTHING), new_sync_key()
     copy, _ = copy_of(manifest, tmp_path)
     ours, theirs = socket.socketpair()
@@ -110,19 +110,19 @@ def test_a_node_that_needs_nothing_for_long_hears_that_it_goes_on(
     thread = threading.Thread(target=listen)
     thread.start()
     with client_context(identity).wrap_socket(ours) as connection:
-        onward = Onward(connection, forward={1})
-        relay(io.BytesIO(stream_of(source, manifest)), onward, copy=copy, needed=set())
+        onward = Forwarder(connection, forward={1})
+        relay(io.BytesIO(stream_of(source, manifest)), onward, destination=copy, needed=set())
     thread.join(10)
     kinds = [record.kind for record in heard]
     first = kinds.index(RecordType.FILE)
     assert set(kinds[:first]) == {RecordType.ALIVE}
     assert kinds[first:] == [RecordType.FILE, RecordType.DATA, RecordType.END, RecordType.DONE]
-    # It is no part of any file.
-    relay(io.BytesIO(b"".join(record.encode() for record in heard)), None, copy=copy, needed={1})
+    # An end record without a file is invalid.
+    relay(io.BytesIO(b"".join(record.encode() for record in heard)), None, destination=copy, needed={1})
     assert contents(tmp_path) == {"b": b"b"}
 
 
-def test_a_file_that_is_no_longer_what_it_was_is_called_off(source: Path) -> None:
+def test_a_file_that_changed_is_cancelled(source: Path) -> None:
     manifest = scan(source, ignore=NOTHING)
     (source / "a").unlink()
     (source / "a").symlink_to("b")
@@ -130,10 +130,10 @@ def test_a_file_that_is_no_longer_what_it_was_is_called_off(source: Path) -> Non
     stream = SourceStream(source, manifest, [0, 1])
     records = b"".join(iter(stream.next_block, b""))
     assert stream.changed == ["a", "b"]
-    assert records.endswith(StreamRecord(RecordType.CALLED_OFF).encode() + StreamRecord(RecordType.DONE).encode())
+    assert records.endswith(StreamRecord(RecordType.CANCELLED).encode() + StreamRecord(RecordType.DONE).encode())
 
 
-def test_a_look_through_a_directory_can_be_called_off(tmp_path: Path) -> None:
+def test_a_scan_can_be_stopped(tmp_path: Path) -> None:
     for name in ("one", "two", "three"):
         (tmp_path / name).touch()
     asked: list[str] = []
@@ -142,12 +142,12 @@ def test_a_look_through_a_directory_can_be_called_off(tmp_path: Path) -> None:
         asked.append("?")
         return len(asked) == 2
 
-    with pytest.raises(LaunchError, match="was not looked through"):
+    with pytest.raises(LaunchError, match="was not scanned"):
         scan(tmp_path, ignore=NOTHING, is_stopped=is_stopped)
     assert len(asked) == 2
 
 
-def test_who_ends_a_launch_need_not_wait_for_the_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_does_not_wait_for_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looking, called_off = threading.Event(), threading.Event()
 
     def endless(_source: Path, *, ignore: Ignore, without: Path | None, is_stopped: Callable[[], bool]) -> Manifest:
@@ -161,7 +161,7 @@ def test_who_ends_a_launch_need_not_wait_for_the_look(tmp_path: Path, monkeypatc
     wanted = SyncRequest(directory="x")
 
     async def interrupted() -> None:
-        running = asyncio.ensure_future(sync([], [], wanted, source=tmp_path, here=False, notes=LogSink(tmp_path)))
+        running = asyncio.ensure_future(sync([], [], wanted, source=tmp_path, here=False, stderr=LogSink(tmp_path)))
         await asyncio.to_thread(looking.wait)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""What is not on every node starts nowhere, and the reason says where and why."""
+"""Test failing syncs: no rank starts, and the reason names node and cause."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ FIRST, SECOND, THIRD = ADDRESSES
 
 @contextmanager
 def small_disk(path: Path) -> Iterator[None]:
-    """A file system of 1 MB."""
+    """Mount a file system of 1 MB."""
     path.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)], check=True, timeout=10)
     try:
@@ -29,14 +29,14 @@ def small_disk(path: Path) -> Iterator[None]:
 
 
 def fail(site: Site, directory: str = "code", *options: str) -> str:
-    """Launch a job that must not start; its last line."""
+    """Launch a job that must not start; return its last line."""
     result = site.run("--sync-dst-dir", directory, *options, "echo started", cwd=site.source)
     assert (result.code, result.stdout) == (1, b"")
     assert b"Traceback" not in result.stderr
     return result.reason
 
 
-def test_fails_when_one_node_cannot_take_the_files_where_launchpy_would_run_on_old_ones(site: Site) -> None:
+def test_fails_when_one_node_cannot_write_the_files(site: Site) -> None:
     site.write("train.py", "old")
     assert site.run("--sync-dst-dir", "code", "true", cwd=site.source).code == 0
     site.write("train.py", "new and longer")
@@ -75,8 +75,8 @@ def test_fails_when_a_disk_has_no_room(site: Site) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
-def test_fails_when_a_disk_fills_up_meanwhile(site: Site) -> None:
-    """Inodes here, which the check before does not see; the node in the middle of the chain says why."""
+def test_fails_when_a_disk_fills_up_during_the_sync(site: Site) -> None:
+    """Use up the inodes, which the check of free space does not see; the node in the middle of the chain reports it."""
     for number in range(2000):
         site.write(f"{number}", "x")
     place = site.homes[SECOND] / "code"
@@ -105,10 +105,10 @@ def test_fails_when_a_node_dies_while_it_receives(site: Site) -> None:
     assert [[path.name for path in (home / "code").iterdir()] for home in site.homes.values()] == [["large"]] * 3
 
 
-def test_fails_when_a_node_hangs_while_it_receives(site: Site, impatient: Path) -> None:
+def test_fails_when_a_node_hangs_while_it_receives(site: Site, short_timeout_launcher: Path) -> None:
     (site.source / "large").write_bytes(os.urandom(1 << 20) * 200)
-    hasty = replace(site, launcher=impatient)
-    with hasty.start("--sync-dst-dir", "code", "echo started", cwd=site.source) as launcher:
+    short_timeout_site = replace(site, launcher=short_timeout_launcher)
+    with short_timeout_site.start("--sync-dst-dir", "code", "echo started", cwd=site.source) as launcher:
         wait_for_part(site.homes[SECOND], launcher)
         frozen = runners(site.homes[SECOND])
         try:
@@ -124,13 +124,13 @@ def test_fails_when_a_node_hangs_while_it_receives(site: Site, impatient: Path) 
 
 
 def wait_for_part(home: Path, launcher: "subprocess.Popen[bytes]") -> None:
-    """Return when a node has begun to write a file."""
+    """Wait until a node has begun to write a file."""
     while not list(home.glob("code/.launch-part-*")):
         assert launcher.poll() is None
         time.sleep(0.01)
 
 
-def test_a_launcher_that_is_killed_meanwhile_leaves_no_process(site: Site) -> None:
+def test_a_launcher_killed_during_the_sync_leaves_no_process(site: Site) -> None:
     (site.source / "large").write_bytes(os.urandom(1 << 20) * 200)
     with site.start("--sync-dst-dir", "code", "true", cwd=site.source) as launcher:
         wait_for_part(site.homes[THIRD], launcher)
@@ -141,7 +141,7 @@ def test_a_launcher_that_is_killed_meanwhile_leaves_no_process(site: Site) -> No
 
 
 def runners(home: Path) -> list[int]:
-    """The runner processes of a node."""
+    """Return the runner processes of a node."""
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and is_runner(entry, home)]
 
 
@@ -166,7 +166,7 @@ def test_fails_when_the_copy_would_be_above_the_source(site: Site) -> None:
     assert result.reason.startswith("launch: --sync-dst-dir must not be above the current directory, got '/")
 
 
-def test_fails_when_another_launch_sends_to_the_same_place(site: Site) -> None:
+def test_fails_when_another_launch_sends_to_the_same_directory(site: Site) -> None:
     (site.source / "large").write_bytes(os.urandom(1 << 20) * 200)
     with site.start("--sync-dst-dir", "code", "true", cwd=site.source) as first:
         wait_for_part(site.homes[SECOND], first)
@@ -175,7 +175,7 @@ def test_fails_when_another_launch_sends_to_the_same_place(site: Site) -> None:
     assert f"{SECOND}: {site.homes[SECOND]}/code: another launch is sending files to it" in reason
 
 
-def test_fails_when_not_all_is_there_in_time(site: Site) -> None:
+def test_fails_when_the_sync_takes_too_long(site: Site) -> None:
     site.program("aws", "exec sleep 60")
     result = site.run("--sync-s3", "s3://bucket/p", "data", "--sync-timeout", "1", "echo started", hosts=[FIRST])
     assert (result.code, result.stdout) == (1, b"")
@@ -184,7 +184,7 @@ def test_fails_when_not_all_is_there_in_time(site: Site) -> None:
     assert result.reason.endswith("(--sync-timeout)")
 
 
-def test_a_restart_that_cannot_bring_its_files_is_tried_again(site: Site) -> None:
+def test_a_restart_whose_sync_fails_is_repeated(site: Site) -> None:
     (site.source / "train.sh").write_text("[ $TORCHELASTIC_RESTART_COUNT -ge 2 ]\n")
     swap = "[ $RANK != 1 ] || { cd; mv code away; touch code; exit 1; }"
     block = f"[ $TORCHELASTIC_RESTART_COUNT != 0 ] || {{ {swap}; sleep 1000; }}; sh train.sh"

@@ -1,4 +1,4 @@
-"""Jobs that bring their files along."""
+"""Test jobs that copy their files to the nodes."""
 
 import os
 import re
@@ -14,13 +14,13 @@ SENT = re.compile(rb"launch: (\d+) files?, ([\d.]+) MB, sent to (\d) nodes? in [
 
 
 def send(site: Site, *options: str, command: str = "true", directory: str = "code") -> "tuple[int, str]":
-    """Launch; exit code and standard error."""
+    """Launch a job; return exit code and standard error."""
     result = site.run("--sync-dst-dir", directory, *options, command, cwd=site.source)
     return result.code, result.stderr.decode()
 
 
 def sent(said: str) -> tuple[int, int] | None:
-    """Files and nodes that the launcher says it has served."""
+    """Return the numbers of files and nodes that the launcher reports as sent."""
     match = SENT.search(said.encode())
     return (int(match[1]), int(match[3])) if match else None
 
@@ -37,7 +37,7 @@ def test_the_command_runs_in_a_copy_of_the_current_directory_on_every_node(site:
         assert tree(home / "my code") == tree(site.source)
 
 
-def test_what_files_are_like_is_kept(site: Site) -> None:
+def test_modes_times_and_links_are_copied(site: Site) -> None:
     site.write("run.sh", "#!/bin/sh\necho ran", mode=0o755)
     secret = site.write("secret", "s", mode=0o600)
     os.utime(secret, ns=(1, 1234567890123456789))
@@ -72,7 +72,7 @@ def test_a_second_sync_sends_only_what_has_changed_and_only_where(site: Site) ->
     assert [tree(home / "code") for home in site.homes.values()] == [{"a": "a", "b": "new", "c": "c"}] * 3
 
 
-def test_nodes_that_lack_different_files_get_each_its_own(site: Site) -> None:
+def test_each_node_gets_the_files_that_it_lacks(site: Site) -> None:
     for name in "abcd":
         site.write(name, name * 1000)
     send(site)
@@ -83,7 +83,7 @@ def test_nodes_that_lack_different_files_get_each_its_own(site: Site) -> None:
     assert all(tree(home / "code") == tree(site.source) for home in site.homes.values())
 
 
-def test_a_new_mode_is_no_new_file(site: Site) -> None:
+def test_a_changed_mode_sends_no_file(site: Site) -> None:
     script = site.write("run", "x")
     send(site)
     script.chmod(0o755)
@@ -91,7 +91,7 @@ def test_a_new_mode_is_no_new_file(site: Site) -> None:
     assert (site.far[1] / "code/run").stat().st_mode & 0o777 == 0o755
 
 
-def test_what_a_job_has_made_or_changed_stays_when_files_are_gone_at_the_source(site: Site) -> None:
+def test_files_that_a_job_made_or_changed_are_not_deleted(site: Site) -> None:
     site.write("old/module.py", "old")
     site.write("notes", "as sent")
     site.write("kept", "k")
@@ -104,7 +104,7 @@ def test_what_a_job_has_made_or_changed_stays_when_files_are_gone_at_the_source(
     assert [tree(home / "code") for home in site.homes.values()] == [expected] * 3
 
 
-def test_what_was_there_before_any_sync_is_not_ours_to_remove(site: Site) -> None:
+def test_files_from_before_the_first_sync_are_not_deleted(site: Site) -> None:
     (site.far[0] / "code").mkdir()
     (site.far[0] / "code/theirs").write_text("t")
     site.write("a", "a")
@@ -131,7 +131,7 @@ def test_files_directories_and_links_may_change_places(site: Site) -> None:
     assert [tree(home / "code") for home in site.homes.values()] == [tree(site.source)] * 3
 
 
-def test_what_is_left_out_is_neither_sent_nor_removed(site: Site) -> None:
+def test_excluded_files_are_neither_sent_nor_deleted(site: Site) -> None:
     for name in (".git/config", "src/__pycache__/x.pyc", "src/x.py", "big.pt", "data/1", ".launchignore"):
         site.write(name, "*.pt\n")
     send(site)
@@ -163,7 +163,7 @@ def test_a_destination_within_the_current_directory_is_not_sent_along(site: Site
     assert [sorted(tree(path / "copy")) for path in site.homes.values()] == [[".local", ".local/state", "a"]] * 3
 
 
-def test_a_job_on_this_machine_alone_has_its_copy_too(site: Site) -> None:
+def test_a_local_job_runs_in_its_copy(site: Site) -> None:
     site.write("a", "a")
     result = site.run("--sync-dst-dir", "code", "cat a", hosts=["127.0.0.1"], cwd=site.source)
     assert result.lines == ["127.0.0.1 [0] a"]
@@ -177,7 +177,7 @@ def test_a_large_file_arrives_whole_everywhere(site: Site) -> None:
     assert all((home / "code/large").read_bytes() == content for home in site.homes.values())
 
 
-def test_a_file_that_changes_while_it_is_sent_arrives_as_it_is_in_the_end(site: Site) -> None:
+def test_a_file_that_changes_while_being_sent_arrives_in_its_last_state(site: Site) -> None:
     path = site.write("growing", "x" * 1000)
     # The launcher takes its time between looking at the source and sending from it.
     slow = site.program(
@@ -190,18 +190,18 @@ def test_a_file_that_changes_while_it_is_sent_arrives_as_it_is_in_the_end(site: 
     assert [(home / "code/growing").read_text() for home in site.far] == ["x" * 1000 + "end\n"] * 2
 
 
-def test_fails_when_a_file_never_stays_as_it_is(site: Site) -> None:
+def test_fails_when_a_file_keeps_changing(site: Site) -> None:
     path = site.write("log", "x")
     site.program("openssl", f'echo more >> {path}; exec /usr/bin/openssl "$@"')
     code, said = send(site, command="touch started")
     assert code == 1
-    assert said.splitlines()[-1] == f"launch: nothing started: {path} keeps changing, leave it out (--sync-exclude)"
+    assert said.splitlines()[-1] == f"launch: nothing started: {path} keeps changing; exclude it (--sync-exclude)"
     assert not list(site.far[0].glob("code/*"))
     assert send(site, "--sync-exclude", "log")[0] == 0
 
 
 @pytest.mark.parametrize("directory", ["~", "~/"])
-def test_home_is_the_nodes_own(site: Site, directory: str) -> None:
+def test_a_relative_destination_is_in_the_nodes_home_directory(site: Site, directory: str) -> None:
     site.write("a", "a")
     result = site.run("--sync-dst-dir", directory, "pwd", cwd=site.source)
     assert result.lines == [f"{host} [0] {site.homes[host]}" for host in ADDRESSES]

@@ -18,10 +18,10 @@ ANSWERS = PREAMBLE + HEADER.pack(FrameType.READY, 0, len(READY)) + READY
 RUNNER = f"import sys; sys.stdout.buffer.write({ANSWERS!r}); sys.stdout.flush(); sys.stdin.read(); sys.exit(3)"
 
 
-def test_a_runner_that_has_just_ended_is_killed_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+def test_killing_a_runner_that_has_just_ended_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def end() -> int | None:
         connection = await Connection.open(Host(name="node"), [sys.executable, "-c", RUNNER], deadline_s=20)
-        connection.close()
+        connection.request_stop()
         await asyncio.sleep(0)
         # It has ended, and nobody has reaped it.
         os.waitid(os.P_PIDFD, connection._process._pidfd, os.WEXITED | os.WNOWAIT)
@@ -34,7 +34,7 @@ def test_a_runner_that_has_just_ended_is_killed_without_a_word(caplog: pytest.Lo
     assert caplog.records == []
 
 
-def test_what_speaks_in_place_of_a_runner_is_why_there_is_none() -> None:
+def test_output_of_another_program_is_the_reason_for_the_error() -> None:
     spoken = """echo 'Please login as the user "ubuntu".'; echo; exit 142"""
     with pytest.raises(LaunchError) as caught:
         asyncio.run(Connection.open(Host(name="node"), ["bash", "-c", spoken], deadline_s=20))

@@ -22,8 +22,8 @@ GRACE_S = 1.0
 
 
 @pytest.fixture
-def hasty(cluster: Cluster, impatient: Path) -> Cluster:
-    return dataclasses.replace(cluster, launcher=impatient)
+def short_timeout_cluster(cluster: Cluster, short_timeout_launcher: Path) -> Cluster:
+    return dataclasses.replace(cluster, launcher=short_timeout_launcher)
 
 
 def name(pid: int) -> str:
@@ -52,10 +52,10 @@ def ranks_by_host(launcher: "subprocess.Popen[bytes]", hosts: int) -> dict[str, 
     return {words[0]: int(words[2]) for words in lines}
 
 
-def test_a_node_that_is_cut_off_ends_its_ranks_and_the_job_ends_without_it(hasty: Cluster) -> None:
-    with hasty.start("echo $$; sleep 1000 & wait") as launcher:
+def test_a_node_that_is_cut_off_ends_its_ranks_and_the_job_fails(short_timeout_cluster: Cluster) -> None:
+    with short_timeout_cluster.start("echo $$; sleep 1000 & wait") as launcher:
         ranks = ranks_by_host(launcher, 3)
-        everything = hasty.ranks()
+        everything = short_timeout_cluster.ranks()
         # Neither side hears of the other any more, and no connection is closed: as with a cut cable.
         with stopped(sshd_above(ranks[THIRD])):
             _, stderr = launcher.communicate(timeout=20)
@@ -65,8 +65,8 @@ def test_a_node_that_is_cut_off_ends_its_ranks_and_the_job_ends_without_it(hasty
             wait_until_gone(everything, seconds=HEARTBEAT_TIMEOUT_S + GRACE_S + 5)
 
 
-def test_a_runner_that_hangs_is_found(hasty: Cluster) -> None:
-    with hasty.start("echo $$; sleep 1000") as launcher:
+def test_a_hanging_runner_fails_the_job(short_timeout_cluster: Cluster) -> None:
+    with short_timeout_cluster.start("echo $$; sleep 1000") as launcher:
         ranks = ranks_by_host(launcher, 3)
         with stopped(parent(ranks[SECOND])):
             _, stderr = launcher.communicate(timeout=20)
@@ -75,32 +75,34 @@ def test_a_runner_that_hangs_is_found(hasty: Cluster) -> None:
         wait_until_gone(list(ranks.values()), seconds=10)
 
 
-def test_a_launcher_that_hangs_leaves_no_rank(hasty: Cluster) -> None:
-    with hasty.start("echo $$; sleep 1000") as launcher:
+def test_a_hanging_launcher_leaves_no_rank(short_timeout_cluster: Cluster) -> None:
+    with short_timeout_cluster.start("echo $$; sleep 1000") as launcher:
         ranks = ranks_by_host(launcher, 3)
         with stopped(launcher.pid):
             wait_until_gone(list(ranks.values()), seconds=HEARTBEAT_TIMEOUT_S + GRACE_S + 5)
 
 
-def test_a_silent_job_is_left_alone(hasty: Cluster) -> None:
-    result = hasty.run(f"sleep {2 * HEARTBEAT_TIMEOUT_S}; echo done")
+def test_a_job_without_output_is_not_ended(short_timeout_cluster: Cluster) -> None:
+    result = short_timeout_cluster.run(f"sleep {2 * HEARTBEAT_TIMEOUT_S}; echo done")
     assert result.lines == [f"{host} [0] done" for host in ADDRESSES]
 
 
-def test_a_reader_that_pauses_holds_the_job_up_and_does_not_end_it(hasty: Cluster) -> None:
-    with hasty.start("seq -f %015.0f 1 655360; echo done") as launcher:
+def test_a_reader_that_pauses_delays_the_job_and_does_not_end_it(short_timeout_cluster: Cluster) -> None:
+    with short_timeout_cluster.start("seq -f %015.0f 1 655360; echo done") as launcher:
         assert launcher.stdout is not None
         assert os.read(launcher.stdout.fileno(), 1) == b"1"
         # 10 MB a node are more than all buffers on the way take.
         time.sleep(2 * HEARTBEAT_TIMEOUT_S)
-        assert len(hasty.ranks()) >= 3, "a rank was done before anybody read: something buffers without end"
+        assert len(short_timeout_cluster.ranks()) >= 3, (
+            "a rank was done before anybody read: something buffers without end"
+        )
         stdout, stderr = launcher.communicate(timeout=60)
     assert (launcher.returncode, stderr) == (0, b"")
     assert stdout.count(b"\n") == 3 * 655361
 
 
-def test_ctrl_z_does_not_stop_the_signs_of_life(hasty: Cluster) -> None:
-    with hasty.start(f"echo up; sleep {2 * HEARTBEAT_TIMEOUT_S}; echo done") as launcher:
+def test_ctrl_z_does_not_stop_the_heartbeats(short_timeout_cluster: Cluster) -> None:
+    with short_timeout_cluster.start(f"echo up; sleep {2 * HEARTBEAT_TIMEOUT_S}; echo done") as launcher:
         read_lines(launcher.stdout, 3)
         launcher.send_signal(signal.SIGTSTP)
         stdout, _ = launcher.communicate(timeout=30)
@@ -108,13 +110,13 @@ def test_ctrl_z_does_not_stop_the_signs_of_life(hasty: Cluster) -> None:
     assert launcher.returncode == 0
 
 
-def test_a_node_starts_again_when_what_it_ran_before_has_ended(hasty: Cluster) -> None:
+def test_a_node_restarts_once_the_previous_attempt_has_ended(short_timeout_cluster: Cluster) -> None:
     # What ignores TERM there is still running when the others have ended and the job starts again.
     stubborn = "echo $$; [ $RANK = 2 ] || exec sleep 1000; trap '' TERM; sleep 98766 & wait; sleep 98766"
     # The nodes here are one machine, on which the others would see it too.
     again = "[ $RANK != 2 ] || pgrep -xf 'sleep 98766'; echo again"
     job = f"if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then {stubborn}; else {again}; fi"
-    with hasty.start("--max-restarts", "1", "--grace", "5", job) as launcher:
+    with short_timeout_cluster.start("--max-restarts", "1", "--grace", "5", job) as launcher:
         ranks = ranks_by_host(launcher, 3)
         with stopped(sshd_above(ranks[THIRD])):
             stdout, stderr = launcher.communicate(timeout=30)
@@ -123,10 +125,10 @@ def test_a_node_starts_again_when_what_it_ran_before_has_ended(hasty: Cluster) -
 
 
 @pytest.mark.parametrize("host", [FIRST, SECOND])
-def test_a_grace_longer_than_any_silence_is_granted(hasty: Cluster, host: str) -> None:
+def test_a_grace_may_exceed_the_heartbeat_timeout(short_timeout_cluster: Cluster, host: str) -> None:
     seconds = int(3 * HEARTBEAT_TIMEOUT_S)
     trap = f"trap 'sleep {seconds}; echo saved; exit 7' TERM; echo up; while :; do sleep 0.1; done"
-    with hasty.start("--grace", str(2 * seconds), trap, hosts=[host]) as launcher:
+    with short_timeout_cluster.start("--grace", str(2 * seconds), trap, hosts=[host]) as launcher:
         read_lines(launcher.stdout, 1)
         launcher.send_signal(signal.SIGINT)
         stdout, _ = launcher.communicate(timeout=30)

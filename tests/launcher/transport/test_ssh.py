@@ -18,29 +18,29 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_a_job_takes_the_clusters_own_key_and_no_agent(key: Path) -> None:
+def test_ssh_between_nodes_uses_the_clusters_key_and_no_agent(key: Path) -> None:
     command = ssh.ssh_command(Host(name="deeplearning-worker2"))
     assert f"IdentityFile={key}" in command
     assert "IdentitiesOnly=yes" in command
 
 
-def test_a_host_outside_of_the_cluster_is_for_the_users_own_keys(key: Path) -> None:
+def test_ssh_to_other_hosts_uses_the_users_keys(key: Path) -> None:
     assert key.exists()
     assert not any("Identit" in word for word in ssh.ssh_command(Host(name="gpu-box")))
 
 
-def test_without_a_readable_key_the_agent_decides(key: Path) -> None:
+def test_ssh_uses_the_agent_without_a_readable_cluster_key(key: Path) -> None:
     key.unlink()
     assert not any("Identit" in word for word in ssh.ssh_command(Host(name="deeplearning-worker2")))
 
 
 @pytest.mark.parametrize("host", ["deeplearning-worker2", "gpu-box"])
-def test_host_keys_are_checked_whatever_the_key(key: Path, host: str) -> None:
+def test_host_keys_are_checked_with_any_key(key: Path, host: str) -> None:
     assert key.exists()
     assert "StrictHostKeyChecking=yes" in ssh.ssh_command(Host(name=host))
 
 
-def test_a_port_of_the_hosts_file_is_sshs() -> None:
+def test_ssh_gets_the_port_of_the_hosts_file() -> None:
     assert "Port=2222" in ssh.ssh_command(Host(name="gpu-box", port=2222))
     assert not any("Port" in word for word in ssh.ssh_command(Host(name="gpu-box")))
 
@@ -53,7 +53,7 @@ def key_exchanges(*options: str) -> list[str]:
     return line.partition(" ")[2].split(",")
 
 
-def test_connections_within_the_cluster_take_of_opensshs_key_exchanges_all_but_the_slow_ones(key: Path) -> None:
+def test_ssh_between_nodes_disables_the_slow_key_exchanges(key: Path) -> None:
     assert key.exists()
     command = ssh.client_command(Host(name="deeplearning-worker2"))
     fast = [one for one in key_exchanges() if not one.startswith(("sntrup761", "curve25519"))]
@@ -61,12 +61,12 @@ def test_connections_within_the_cluster_take_of_opensshs_key_exchanges_all_but_t
     assert key_exchanges(*command[command.index("-o") :]) == fast
 
 
-def test_a_host_outside_of_the_cluster_gets_opensshs_own_choice() -> None:
+def test_ssh_to_other_hosts_keeps_opensshs_key_exchanges() -> None:
     command = ssh.client_command(Host(name="gpu-box"))
     assert key_exchanges(*command[command.index("-o") :]) == key_exchanges()
 
 
 @pytest.mark.parametrize("host", ["deeplearning-worker2", "gpu-box"])
-def test_open_mpi_which_knows_no_quotes_can_take_the_command(key: Path, host: str) -> None:
+def test_open_mpi_can_split_the_ssh_command_at_blanks(key: Path, host: str) -> None:
     command = ssh.client_command(Host(name=host))
     assert shlex.join(command) == " ".join(command)

@@ -5,13 +5,14 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import boto3
+
+from tests.waiting import await_true
 
 REPOSITORY = Path(__file__).parents[3]
 REGION = "us-east-1"
@@ -146,12 +147,9 @@ class Stacks:
         ]
 
 
-def wait_until(condition: Callable[[], bool], what: str, limit_s: float = 20) -> None:
+def await_server(condition: Callable[[], bool], what: str) -> None:
     """Poll until the condition holds: the server changes by itself only when one of its timers expires."""
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, f"waited {limit_s} s for {what}"
-        time.sleep(0.05)
+    await_true(condition, what, timeout_s=20, every_s=0.05)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -41,7 +41,7 @@ def told(tmp_path: Path) -> Iterator[Told]:
     process.communicate(timeout=DEADLINE_S)
 
 
-def test_questions_are_no_changes(told: Told) -> None:
+def test_read_calls_are_no_changes(told: Told) -> None:
     ec2: Any = told.aws.client("ec2")
     before = told.times()
     ec2.describe_instances()
@@ -52,7 +52,7 @@ def test_questions_are_no_changes(told: Told) -> None:
     assert told.times() == before + 1
 
 
-def test_what_happens_by_itself_is_told(told: Told) -> None:
+def test_background_changes_are_reported(told: Told) -> None:
     formation: Any = told.aws.client("cloudformation")
     formation.create_stack(StackName="stack", TemplateBody=json.dumps(SILENT))
     before, deadline = told.times(), time.monotonic() + DEADLINE_S

@@ -117,7 +117,7 @@ def test_a_job_that_had_no_ranks_yet_may_go_on() -> None:
 
 def test_of_a_job_whose_launcher_was_struck_only_what_it_can_know_is_asked() -> None:
     too_few = make_outcome(
-        ["launch: w2: lost: silent for 20 s; not restarted on 1 of at least 2 nodes; w2: no answer"], code=1
+        ["launch: w2: lost: silent for 20 s; not restarted: 1 node available, at least 2 needed; w2: no answer"], code=1
     )
     assert verdict(too_few, "fewer", node_index=1, kind="partition") == []
     assert verdict(too_few, "fewer", node_index=2, kind="partition") != []

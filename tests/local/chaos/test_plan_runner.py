@@ -68,32 +68,32 @@ def test_faults_begin_and_end_in_time_on_the_same_node(recorder: Recorder) -> No
     assert recorder.log[:2] == ["    1.0 s  freeze i-2 begins", "    4.0 s  partition-pair i-1 and i-2 begins"]
 
 
-def test_a_spot_notice_leaves_its_length_and_ends_by_itself(recorder: Recorder) -> None:
+def test_spot_notice_passes_its_duration_and_needs_no_end(recorder: Recorder) -> None:
     recorder.run_plan(plan_of(PlannedFault(kind="spot-notice", at_s=0.0, duration_s=9.0, targets=(node_target(2),))))
     assert recorder.calls == [(0.0, "spot_notice", ("i-2", ("seconds", 9.0)))]
 
 
-def test_a_fault_that_finds_nobody_is_passed_over(recorder: Recorder) -> None:
+def test_fault_without_a_target_is_skipped(recorder: Recorder) -> None:
     gone = PlannedFault(kind="freeze", at_s=0.0, duration_s=9.0, targets=(node_target(7),))
     down = PlannedFault(kind="freeze", at_s=1.0, duration_s=9.0, targets=(node_target(3),))
     kill = PlannedFault(kind="kill", at_s=2.0, targets=(node_target(1),))
     recorder.run_plan(plan_of(gone, down, kill))
     assert recorder.calls == [(2.0, "kill", ("i-1",))]
     assert recorder.log == [
-        "    0.0 s  freeze  passed over: nobody is deeplearning-worker7",
-        "    1.0 s  freeze i-3 passed over: i-3 has no node that runs",
+        "    0.0 s  freeze  skipped: no instance is deeplearning-worker7",
+        "    1.0 s  freeze i-3 skipped: i-3 has no node that runs",
         "    2.0 s  kill i-1 begins",
     ]
 
 
-def test_two_of_a_type_are_two_nodes(recorder: Recorder) -> None:
+def test_two_targets_of_a_type_are_two_nodes(recorder: Recorder) -> None:
     any_worker = PlannedTarget(node_type="worker", pick=4)
     pair = PlannedFault(kind="partition-pair", at_s=0.0, duration_s=1.0, targets=(any_worker, any_worker))
     recorder.run_plan(plan_of(pair), {1: "i-1", 2: "i-2", 4: "i-4"})
     assert recorder.calls[0] == (0.0, "partition", ("i-2", "i-4"))
 
 
-def test_every_kind_of_a_plan_is_played_and_what_lasts_is_ended(recorder: Recorder) -> None:
+def test_every_kind_of_fault_begins_and_lasting_ones_end(recorder: Recorder) -> None:
     plan = make_plan(1, count=3 * len(KINDS), over_s=100, targets=[node_target(1), node_target(2)], at_least=3)
     recorder.run_plan(plan)
     ended = sum(1 for fault in plan.faults if fault.duration_s and fault.kind != "spot-notice")

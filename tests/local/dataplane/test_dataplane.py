@@ -75,7 +75,7 @@ def test_pass_that_is_given_up_leaves_all_nodes_as_they_are(cloud: FakeCloud, mo
     assert cloud.running == [ONE.instance_id]
 
 
-def test_pass_without_a_look_asks_nothing_and_tries_again_what_failed(cloud: FakeCloud, unknown: set[str]) -> None:
+def test_pass_without_a_look_calls_no_api_and_retries_failures(cloud: FakeCloud, unknown: set[str]) -> None:
     unknown.add(TWO.instance_id)
     cloud.show(ONE, TWO)
     cloud.inventory = Inventory(instances=(), groups=())
@@ -97,14 +97,14 @@ def test_pass_without_a_look_looks_when_the_last_look_failed(cloud: FakeCloud, m
     assert cloud.running == [ONE.instance_id]
 
 
-def test_pass_without_a_look_looks_when_the_last_look_was_half_blind(cloud: FakeCloud) -> None:
+def test_pass_without_a_look_looks_after_an_incomplete_look(cloud: FakeCloud) -> None:
     cloud.show(ONE, unreadable=frozenset({TWO.instance_id}))
     cloud.inventory = Inventory(instances=(ONE, TWO), groups=())
     cloud.plane.reconcile(look=False)
     assert cloud.running == [ONE.instance_id, TWO.instance_id]
 
 
-def test_node_whose_record_is_half_gone_is_left_as_it_is(cloud: FakeCloud) -> None:
+def test_node_with_an_incomplete_record_is_not_touched(cloud: FakeCloud) -> None:
     cloud.show(ONE, TWO)
     cloud.show(TWO, unreadable=frozenset({ONE.instance_id}))
     assert sorted(cloud.running) == [ONE.instance_id, TWO.instance_id]
@@ -128,7 +128,7 @@ def test_node_has_the_gpus_of_its_type(cloud: FakeCloud) -> None:
     assert cloud.gpus == {ONE.instance_id: (), TWO.instance_id: ("L4",) * 4}
 
 
-def test_node_is_told_once_to_reboot_and_the_others_are_not(cloud: FakeCloud, tmp_path: Path) -> None:
+def test_reboot_is_sent_once_to_one_node(cloud: FakeCloud, tmp_path: Path) -> None:
     cloud.show(ONE, TWO)
     reboots.request_reboot(tmp_path, ONE.instance_id)
     for _ in range(3):
@@ -136,7 +136,7 @@ def test_node_is_told_once_to_reboot_and_the_others_are_not(cloud: FakeCloud, tm
     assert cloud.actions == [f"ask {ONE.instance_id}"]
 
 
-def test_node_that_does_not_go_down_is_switched_off_and_on(cloud: FakeCloud, tmp_path: Path) -> None:
+def test_hanging_reboot_power_cycles_the_node(cloud: FakeCloud, tmp_path: Path) -> None:
     reboots.request_reboot(tmp_path, ONE.instance_id)
     long_ago = time.time() - reboots.HARD_REBOOT_S - 1
     os.utime(tmp_path / reboots.DIRECTORY / ONE.instance_id, (long_ago, long_ago))

@@ -66,7 +66,7 @@ def test_a_node_without_a_route_cannot_leave(rules: str) -> None:
     assert "ip saddr @nodes oifname igw ip saddr != @connected drop" in rules
 
 
-def test_a_vpcs_firewall_knows_nothing_of_another_vpc() -> None:
+def test_firewall_has_no_rules_of_another_vpc() -> None:
     own = instance(4, groups=("sg-1",), public="198.18.0.4", internet="198.18.0.4")
     twin = dataclasses.replace(own, vpc_id="vpc-2", group_ids=("sg-2",), public_address=None, internet_address=None)
     groups = tuple(

@@ -9,7 +9,7 @@ from local.run import status
 from tests.local.fake_cloud import ONE, TWO, FakeCloud
 
 
-def test_fails_when_a_node_cannot_be_switched_on_for_a_minute(cloud: FakeCloud, tmp_path: Path) -> None:
+def test_node_that_fails_to_start_for_a_minute_is_reported(cloud: FakeCloud, tmp_path: Path) -> None:
     cloud.cannot_start = "mount: no such device"
     cloud.show(ONE)
     assert status.error_lines(tmp_path) == f"cannot update {ONE.instance_id}, will retry: mount: no such device\n"
@@ -22,7 +22,7 @@ def test_fails_when_a_node_cannot_be_switched_on_for_a_minute(cloud: FakeCloud, 
     assert reported(tmp_path) == {ONE.instance_id: "mount: no such device"}
 
 
-def test_node_that_could_not_be_switched_on_at_first_is_tried_again(cloud: FakeCloud, tmp_path: Path) -> None:
+def test_failed_start_of_a_node_is_retried(cloud: FakeCloud, tmp_path: Path) -> None:
     cloud.cannot_start = "mount: no such device"
     cloud.show(ONE, TWO)
     cloud.cannot_start = ""
@@ -43,7 +43,7 @@ def test_node_that_could_not_be_switched_on_at_first_is_tried_again(cloud: FakeC
         (None, BOOT_TIMEOUT_S, "it has not asked for its metadata for 300 s: Failed to mount"),
     ],
 )
-def test_fails_when_a_node_never_asks_for_its_metadata(
+def test_node_that_never_reads_its_metadata_is_reported(
     cloud: FakeCloud, tmp_path: Path, exit_code: int | None, limit: float, reason: str
 ) -> None:
     cloud.finds_metadata, cloud.exit_code = False, exit_code
@@ -57,7 +57,7 @@ def test_fails_when_a_node_never_asks_for_its_metadata(
     assert reported(tmp_path) == {ONE.instance_id: reason}
 
 
-def test_node_that_asked_for_its_metadata_may_take_its_time(cloud: FakeCloud, tmp_path: Path) -> None:
+def test_node_that_has_read_its_metadata_may_boot_slowly(cloud: FakeCloud, tmp_path: Path) -> None:
     cloud.show(ONE)
     cloud.now += 2 * BOOT_TIMEOUT_S
     cloud.show(ONE)

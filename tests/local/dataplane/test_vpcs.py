@@ -1,6 +1,7 @@
 """Test that each VPC with instances has a router, and the internet has a route to it."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from local.dataplane.vpcs import Vpcs, public_addresses
 from local.network import vpc_network
 from local.node import metadata
 from local.node.inventory import Instance, Inventory
+from local.storage import exports
+from local.storage.exports import Exports
 from tests.local.dataplane.test_firewall import instance
 
 ONE = instance(4, groups=(), public="198.18.0.4", internet="198.18.0.4")
@@ -30,9 +33,10 @@ def actions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(vpc_network, "create_router", lambda vpc_id: actions.append(f"create {vpc_id}"))
     monkeypatch.setattr(vpc_network, "delete_router", lambda vpc_id: actions.append(f"delete {vpc_id}"))
-    monkeypatch.setattr(vpc_network, "load_rules", lambda vpc_id, _rules: actions.append(f"rules {vpc_id}"))
+    monkeypatch.setattr(vpc_network, "run_nft", lambda vpc_id, _rules: actions.append(f"rules {vpc_id}"))
     monkeypatch.setattr(vpc_network, "load_routes", load_routes)
     monkeypatch.setattr(metadata, "start_server", serve)
+    monkeypatch.setattr(exports, "start_name_server", lambda _vpc_id, _find: lambda: None)
     return actions
 
 
@@ -40,8 +44,8 @@ def inventory(*instances: Instance) -> Inventory:
     return Inventory(instances=instances, groups=())
 
 
-def test_router_comes_with_the_first_instance_and_goes_with_the_last(actions: list[str]) -> None:
-    vpcs = Vpcs(lambda _vpc_id, _address: None)
+def test_router_comes_with_the_first_instance_and_goes_with_the_last(actions: list[str], tmp_path: Path) -> None:
+    vpcs = Vpcs(lambda _vpc_id, _address: None, Exports(tmp_path))
     vpcs.reconcile(inventory(ONE), kept=())
     assert actions == ["create vpc-1", "metadata vpc-1", "rules vpc-1", "routes [('198.18.0.4', 'vpc-1')] for []"]
     actions.clear()
@@ -54,13 +58,15 @@ def test_router_comes_with_the_first_instance_and_goes_with_the_last(actions: li
     assert actions == ["no metadata vpc-1", "delete vpc-1"]
 
 
-def test_router_that_cannot_be_served_is_not_left_behind(actions: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_router_that_cannot_be_served_is_not_left_behind(
+    actions: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def refuse(_vpc_id: str, _find: Any) -> Any:
         raise OSError("no address")
 
     monkeypatch.setattr(metadata, "start_server", refuse)
     with pytest.raises(OSError, match="no address"):
-        Vpcs(lambda _vpc_id, _address: None).reconcile(inventory(ONE), kept=())
+        Vpcs(lambda _vpc_id, _address: None, Exports(tmp_path)).reconcile(inventory(ONE), kept=())
     assert actions == ["create vpc-1", "delete vpc-1"]
 
 

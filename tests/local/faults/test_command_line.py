@@ -5,7 +5,8 @@ import pytest
 
 from local.errors import UsageError
 from local.faults import Faults
-from local.faults.command_line import DONE, ON_ONE_NODE, act, add_arguments
+from local.faults.command_line import act, add_arguments
+from local.faults.faults import FAULT_TYPES
 from local.faults.targets import Target
 
 ALL = (None,)
@@ -34,10 +35,10 @@ def calls(line: str) -> list[Any]:
     return recorder.calls
 
 
-@pytest.mark.parametrize("verb", ON_ONE_NODE)
-def test_a_fault_of_one_node(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("verb", [name for name, fault in FAULT_TYPES.items() if fault.done])
+def test_fault_of_one_node_is_a_command(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert calls(f"{verb} worker2") == [(verb.replace("-", "_"), ("i-worker2",), {})]
-    assert capsys.readouterr().out == f"{DONE[verb]} worker2 (i-worker2, 10.0.1.4)\n"
+    assert capsys.readouterr().out == f"{FAULT_TYPES[verb].done} worker2 (i-worker2, 10.0.1.4)\n"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_a_fault_of_one_node(verb: str, capsys: pytest.CaptureFixture[str]) -> N
         ("api-back worker2", ("api_back", ("i-worker2",), {})),
     ],
 )
-def test_a_fault_with_more_to_say(line: str, call: object) -> None:
+def test_fault_with_arguments_is_a_command(line: str, call: object) -> None:
     assert calls(line) == [call]
 
 
@@ -80,7 +81,7 @@ def test_a_fault_with_more_to_say(line: str, call: object) -> None:
         ("api-back worker2", "gave AWS's API back to worker2 (i-worker2, 10.0.1.4)"),
     ],
 )
-def test_what_was_done_is_said_in_one_line(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_reports_the_fault_in_one_line(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     calls(line)
     assert capsys.readouterr().out == f"{said}\n"
 
@@ -95,21 +96,19 @@ def test_what_was_done_is_said_in_one_line(line: str, said: str, capsys: pytest.
         ("spot-notice worker2 --seconds inf", "argument --seconds: must be seconds from 0 to 86400, got 'inf'"),
     ],
 )
-def test_fails_when_a_value_is_none_of_those_allowed(
-    line: str, problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_value_out_of_range_is_reported(line: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         calls(line)
     assert problem in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("line", ["", "explode worker2", "kill", "throttle 0.5", "throttle ec2 2", "throttle ec2 -1"])
-def test_fails_when_a_line_makes_no_sense(line: str) -> None:
+def test_invalid_fault_command_exits_with_2(line: str) -> None:
     with pytest.raises(SystemExit) as ended:
         calls(line)
     assert ended.value.code == 2
 
 
-def test_fails_when_one_node_shall_be_refused() -> None:
+def test_refuse_with_a_single_node_is_reported() -> None:
     with pytest.raises(UsageError, match="--refuse is for all nodes"):
         calls("api-outage worker2 --refuse")

@@ -26,11 +26,11 @@ def nearly_used_up() -> Iterator[None]:
         os.close(handle)
 
 
-def test_there_is_room_for_one_node() -> None:
+def test_inotify_limit_allows_one_node() -> None:
     assert inotify_shortage(1) is None
 
 
-def test_fails_when_there_are_more_nodes_than_the_limit_allows(limit: int) -> None:
+def test_too_many_nodes_for_the_inotify_limit_are_reported(limit: int) -> None:
     nodes = limit // INSTANCES_PER_NODE + 1
     line = inotify_shortage(nodes)
     assert line is not None
@@ -41,7 +41,7 @@ def test_fails_when_there_are_more_nodes_than_the_limit_allows(limit: int) -> No
 
 
 @pytest.mark.usefixtures("nearly_used_up")
-def test_fails_when_others_have_used_them_up() -> None:
+def test_exhausted_inotify_instances_are_reported() -> None:
     line = inotify_shortage(1)
     assert line is not None
     assert "2 of " in line

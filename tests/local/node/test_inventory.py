@@ -55,7 +55,7 @@ def read(control_plane: Any) -> Any:
     return read_inventory(control_plane, control_plane)
 
 
-def test_instance_is_read_with_its_public_address_and_its_groups_wish() -> None:
+def test_instance_has_its_public_address_and_target_state() -> None:
     inventory = read(ControlPlane(item(GOOD), state="Terminating:Wait"))
     (instance,) = inventory.instances
     assert instance.address == IPv4Interface("10.0.0.4/24")
@@ -63,7 +63,7 @@ def test_instance_is_read_with_its_public_address_and_its_groups_wish() -> None:
     assert instance.target_state == "Terminated"
 
 
-def test_public_address_without_a_route_is_not_what_the_internet_sees() -> None:
+def test_public_address_without_a_route_is_not_reachable() -> None:
     (instance,) = read(ControlPlane(item(GOOD), gateway=None)).instances
     assert (instance.public_address, instance.internet_address) == ("198.18.0.4", None)
 
@@ -74,7 +74,7 @@ def test_instance_without_a_group_has_no_target() -> None:
 
 
 @pytest.mark.parametrize("gone", ["PrivateIpAddress", "SubnetId", "SecurityGroups", "Placement"])
-def test_half_gone_record_is_told_apart_and_the_others_are_read(gone: str) -> None:
+def test_incomplete_record_is_unreadable_and_others_are_read(gone: str) -> None:
     half = item(HALF)
     del half[gone]
     inventory = read(ControlPlane(half, item(GOOD)))
@@ -82,7 +82,7 @@ def test_half_gone_record_is_told_apart_and_the_others_are_read(gone: str) -> No
     assert inventory.unreadable == {HALF}
 
 
-def test_instance_of_a_deleted_subnet_is_half_gone() -> None:
+def test_instance_of_a_deleted_subnet_is_unreadable() -> None:
     inventory = read(ControlPlane(item(HALF, SubnetId="subnet-2"), item(GOOD)))
     assert [i.instance_id for i in inventory.instances] == [GOOD]
     assert inventory.unreadable == {HALF}

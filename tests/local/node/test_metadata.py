@@ -46,7 +46,7 @@ def metadata(tmp_path: Path) -> Metadata:
         ("/1999-01-01/meta-data/", None),
     ],
 )
-def test_paths(metadata: Metadata, path: str, answer: bytes | None) -> None:
+def test_metadata_paths_have_the_documented_values(metadata: Metadata, path: str, answer: bytes | None) -> None:
     assert lookup(metadata, path) == answer
 
 
@@ -71,7 +71,7 @@ def test_identity_document_names_the_instance(metadata: Metadata) -> None:
         (REBALANCE, "events/recommendations/rebalance", '{"noticeTime": "2026-01-02T03:04:05Z"}'),
     ],
 )
-def test_notice_is_there_from_when_it_is_given(metadata: Metadata, file: str, path: str, body: str) -> None:
+def test_notice_appears_at_its_time(metadata: Metadata, file: str, path: str, body: str) -> None:
     category = path.split("/")[0].encode() + b"/"
     assert lookup(metadata, f"/latest/meta-data/{path}") is None
     assert category not in (lookup(metadata, "/latest/meta-data/") or b"").splitlines()

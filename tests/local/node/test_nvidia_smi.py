@@ -5,23 +5,23 @@ from pathlib import Path
 import pytest
 
 from local.node import nvidia_smi
-from local.node.container import install_gpus
+from local.node.container import install_fake_nvidia_smi
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Make the disk of a node with two GPUs."""
-    install_gpus(tmp_path, instance_id="i-00000000000000001", models=["L4", "L4"])
+    install_fake_nvidia_smi(tmp_path, instance_id="i-00000000000000001", models=["L4", "L4"])
     return tmp_path
 
 
 def see(root: Path, count: int) -> None:
     """Write the file with which a fault hides GPUs."""
-    (root / nvidia_smi.SEEN).parent.mkdir(parents=True, exist_ok=True)
-    (root / nvidia_smi.SEEN).write_text(f"{count}\n")
+    (root / nvidia_smi.VISIBLE_COUNT_FILE).parent.mkdir(parents=True, exist_ok=True)
+    (root / nvidia_smi.VISIBLE_COUNT_FILE).write_text(f"{count}\n")
 
 
-def test_lists_a_line_a_gpu(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nvidia_smi_lists_one_line_per_gpu(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert nvidia_smi.main(["-L"], root) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("GPU 0: NVIDIA L4 (UUID: GPU-")
@@ -29,14 +29,14 @@ def test_lists_a_line_a_gpu(root: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert first.split("UUID: ")[1] != second.split("UUID: ")[1]
 
 
-def test_answers_queries_as_csv(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nvidia_smi_answers_queries_as_csv(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert nvidia_smi.main(["--query-gpu=index,name", "--format=csv"], root) == 0
     assert capsys.readouterr().out == "index, name\n0, NVIDIA L4\n1, NVIDIA L4\n"
     assert nvidia_smi.main(["--query-gpu=name,uuid", "--format=csv,noheader"], root) == 0
     assert capsys.readouterr().out.startswith("NVIDIA L4, GPU-")
 
 
-def test_nothing_computes_on_them(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nvidia_smi_lists_no_compute_apps(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = "--query-compute-apps=gpu_uuid,pid"
     assert nvidia_smi.main([asked, "--format=csv,noheader"], root) == 0
     assert capsys.readouterr().out == ""
@@ -44,7 +44,7 @@ def test_nothing_computes_on_them(root: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "gpu_uuid, pid\n"
 
 
-def test_gpu_can_be_lost(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lost_gpu_is_not_listed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     see(root, 1)
     assert nvidia_smi.main(["--query-gpu=index,count", "--format=csv,noheader"], root) == 0
     assert capsys.readouterr().out == "0, 1\n"
@@ -53,12 +53,12 @@ def test_gpu_can_be_lost(root: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == "No devices were found\n"
 
 
-def test_fails_when_a_field_is_unknown(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_nvidia_smi_field_is_reported(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert nvidia_smi.main(["--query-gpu=index,colour", "--format=csv"], root) == 2
     assert 'Field "colour" is not a valid field to query.' in capsys.readouterr().out
 
 
-def test_runs_by_itself_and_says_what_it_is(root: Path) -> None:
+def test_nvidia_smi_is_a_standalone_program(root: Path) -> None:
     command = root / "usr/bin/nvidia-smi"
     assert command.stat().st_mode & 0o777 == 0o755
     shown = subprocess.run([sys.executable, "-I", command, "--help"], capture_output=True, text=True, check=True).stdout

@@ -5,7 +5,7 @@ from pathlib import Path
 from local.node.reboots import DIRECTORY, done, request_reboot, requested_since
 
 
-def test_a_request_stands_until_it_is_done_and_is_as_old_as_the_first(tmp_path: Path) -> None:
+def test_reboot_request_keeps_its_first_time_until_done(tmp_path: Path) -> None:
     assert requested_since(tmp_path, "i-1") is None
     request_reboot(tmp_path, "i-1")
     an_hour_ago = time.time() - 3600

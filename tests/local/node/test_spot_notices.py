@@ -7,7 +7,7 @@ from local.node.spot_notices import announce_interruption, forget, interruption_
 AT = datetime(2026, 11, 21, 12, 0, 30, tzinfo=timezone.utc)
 
 
-def test_an_interruption_is_worded_as_ec2_words_it(tmp_path: Path) -> None:
+def test_interruption_notice_matches_ec2s_wording(tmp_path: Path) -> None:
     assert interruption_time(tmp_path, "i-1") is None
     announce_interruption(tmp_path, "i-1", at=AT)
     notice = tmp_path / "notices/i-1/spot-instance-action"
@@ -16,14 +16,14 @@ def test_an_interruption_is_worded_as_ec2_words_it(tmp_path: Path) -> None:
     assert interruption_time(tmp_path, "i-2") is None
 
 
-def test_a_recommendation_ends_nothing(tmp_path: Path) -> None:
+def test_rebalance_recommendation_terminates_nothing(tmp_path: Path) -> None:
     recommend_rebalance(tmp_path, "i-1", now=AT)
     recommendation = tmp_path / "notices/i-1/rebalance-recommendation"
     assert json.loads(recommendation.read_text()) == {"noticeTime": "2026-11-21T12:00:30Z"}
     assert interruption_time(tmp_path, "i-1") is None
 
 
-def test_notices_go_with_their_instance(tmp_path: Path) -> None:
+def test_notices_are_removed_with_their_instance(tmp_path: Path) -> None:
     announce_interruption(tmp_path, "i-1", at=AT)
     recommend_rebalance(tmp_path, "i-1", now=AT)
     for _ in range(2):

@@ -67,11 +67,11 @@ def shell(clean_machine: Snapshot) -> Iterator[Terminal]:
     terminal.close()
 
 
-def test_the_prompt_is_known_in_a_directory_with_a_space() -> None:
+def test_prompt_works_in_a_directory_with_a_space() -> None:
     assert re.search(PROMPT, "[local-aws 3f2a0b1c] /tmp/with space/clone # ")
 
 
-def test_a_shell_has_what_a_user_needs(shell: Terminal) -> None:
+def test_shell_has_the_users_commands_and_variables(shell: Terminal) -> None:
     shell.type("ssh-add -l; local-aws status; echo ~root $HOME\n")
     shell.expect(r"demo \(ED25519\)")
     shell.expect("no instances")
@@ -84,7 +84,7 @@ def test_a_shell_has_what_a_user_needs(shell: Terminal) -> None:
     shell.expect("code 0")
 
 
-def test_keys_for_signals_reach_the_command_alone(shell: Terminal) -> None:
+def test_signal_keys_reach_only_the_command(shell: Terminal) -> None:
     shell.type(f"{SLEEP}\n")
     shell.expect("begun\n")
     shell.type(CTRL_C)
@@ -130,7 +130,7 @@ def test_nothing_is_left_when_the_starter_of_a_shell_is_killed(signum: signal.Si
     await_end(run)
 
 
-def test_a_kept_one_outlives_its_terminal_and_is_not_swept(run: Run) -> None:
+def test_kept_run_outlives_its_terminal_and_is_not_removed(run: Run) -> None:
     sweep()
     assert local("enter", run.name[:5], "--", "ssh-add", "-l").stdout.endswith("demo (ED25519)\n")
     assert local("status").stdout == f"local AWS {run.name}\nno instances\n"
@@ -139,13 +139,13 @@ def test_a_kept_one_outlives_its_terminal_and_is_not_swept(run: Run) -> None:
     assert not run.directory.exists()
 
 
-def test_what_is_written_inside_is_there_when_it_is_entered_again_and_nowhere_else(run: Run) -> None:
+def test_file_written_inside_exists_only_in_that_run(run: Run) -> None:
     local("enter", run.name, "--", "sh", "-c", "echo text > written-by-hand")
     assert local("enter", run.name, "--", "cat", "written-by-hand").stdout == "text\n"
     assert not (REPOSITORY / "written-by-hand").exists()
 
 
-def test_leaving_a_shell_in_a_kept_one_leaves_it_up(run: Run) -> None:
+def test_kept_run_stays_up_when_its_shell_exits(run: Run) -> None:
     terminal = Terminal([*LOCAL, "enter", run.name], directory=REPOSITORY)
     terminal.expect(PROMPT)
     terminal.type("exit\n")
@@ -154,16 +154,16 @@ def test_leaving_a_shell_in_a_kept_one_leaves_it_up(run: Run) -> None:
     assert run.directory.exists()
 
 
-def test_nothing_is_left_when_the_owner_of_a_kept_one_is_killed(run: Run) -> None:
+def test_nothing_is_left_when_the_owner_of_a_kept_run_is_killed(run: Run) -> None:
     os.kill(run.owner, signal.SIGKILL)
     await_end(run)
 
 
-def test_of_several_one_is_named(run: Run) -> None:
+def test_several_runs_require_a_name(run: Run) -> None:
     second = kept()
     refused = local("end")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr == f"error: several local AWS are up, name one with RUN=: {run.name}, {second.name}\n"
+    assert refused.stderr == f"error: several local AWS are running, select one with RUN=: {run.name}, {second.name}\n"
     assert local("end", second.name).returncode == 0
     assert run.directory.exists()
     assert not second.directory.exists()
@@ -175,7 +175,7 @@ def test_the_greeting_says_which_settings_come_first() -> None:
 
 
 @pytest.mark.usefixtures("clean_machine")
-def test_interrupting_what_a_local_aws_is_kept_for_ends_it() -> None:
+def test_interrupt_of_a_kept_runs_command_ends_the_run() -> None:
     terminal = Terminal([*KEEP, "sh", "-c", "echo begun; sleep 300"], directory=REPOSITORY)
     name = terminal.expect(r"local AWS (\w+) is up")[1]
     terminal.expect("begun")
@@ -186,7 +186,7 @@ def test_interrupting_what_a_local_aws_is_kept_for_ends_it() -> None:
 
 
 @pytest.mark.usefixtures("clean_machine")
-def test_one_whose_command_fails_is_kept_to_be_looked_at() -> None:
+def test_kept_run_stays_up_when_its_command_fails() -> None:
     terminal = Terminal([*KEEP, "false"], directory=REPOSITORY)
     name = terminal.expect(r"make end RUN=(\w+)")[1]
     assert terminal.await_end() == 1
@@ -197,7 +197,7 @@ def test_one_whose_command_fails_is_kept_to_be_looked_at() -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("enter", "zzz"), "error: no single local AWS is called 'zzz', up are: "),
+        (("enter", "zzz"), "error: no unique match for 'zzz'; running: "),
         (("demo", "abc"), "error: NODES must be a whole number, at least 1, got 'abc'\n"),
         (("fault", "heal"), "error: fault works inside a local AWS only: make enter, then local-aws fault\n"),
         (("explode",), "error: argument verb: invalid choice: 'explode' (choose from "),
@@ -258,7 +258,7 @@ def inside(run_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_ending_says_what_it_ended_and_that_there_is_nothing_to_end(run: Run, tmp_path: Path) -> None:
+def test_end_names_the_ended_runs_or_says_that_there_are_none(run: Run, tmp_path: Path) -> None:
     ended = local("end")
     assert (ended.returncode, ended.stdout) == (0, f"local AWS {run.name} has ended\n")
     nothing = subprocess.run(

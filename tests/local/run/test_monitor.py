@@ -26,7 +26,7 @@ def test_instance_that_does_not_boot_is_named_once_with_the_reason(tmp_path: Pat
     assert status.launch_failure_lines(tmp_path) == "i-1 did not boot and was terminated: mount: no such device\n"
 
 
-def test_fails_aloud_when_a_program_of_the_local_aws_ends(tmp_path: Path, said: list[str]) -> None:
+def test_ended_program_of_the_local_aws_is_reported(tmp_path: Path, said: list[str]) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log/local.dataplane.dataplane.log").write_text("Traceback:\nKeyError: 'x'\n")
     with subprocess.Popen([sys.executable, "-c", "input(); exit(3)"], stdin=subprocess.PIPE) as program:

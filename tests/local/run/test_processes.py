@@ -30,12 +30,12 @@ def test_a_process_has_ended_before_its_parent_notices(tmp_path: Path, process: 
     assert process_of(tmp_path / "owner") is None
 
 
-def test_another_process_of_the_same_number_is_not_it(tmp_path: Path) -> None:
+def test_reused_process_id_is_another_process(tmp_path: Path) -> None:
     (tmp_path / "owner").write_text(f"{os.getpid()} 1")
     assert process_of(tmp_path / "owner") is None
 
 
 @pytest.mark.parametrize("text", ["", "12", "a b", "1 2 3"])
-def test_a_file_that_names_none(tmp_path: Path, text: str) -> None:
+def test_file_without_process_id_means_no_process(tmp_path: Path, text: str) -> None:
     (tmp_path / "owner").write_text(text)
     assert process_of(tmp_path / "owner") is None

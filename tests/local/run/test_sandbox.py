@@ -62,7 +62,7 @@ def test_nothing_is_left_after_a_signal(signum: signal.Signals) -> None:
     assert process.returncode == (-9 if signum is signal.SIGKILL else 128 + signum)
 
 
-def test_a_run_works_while_another_is_up_and_sweeps_one_that_was_lost(clean_machine: Snapshot) -> None:
+def test_run_works_beside_another_and_removes_a_dead_one(clean_machine: Snapshot) -> None:
     lost = runs_dir() / "lost"
     lost.mkdir()
     (lost / "owner").write_text("1 0")
@@ -75,6 +75,6 @@ def test_a_run_works_while_another_is_up_and_sweeps_one_that_was_lost(clean_mach
     first.communicate(timeout=DEADLINE_S)
 
 
-def test_the_exit_code_is_the_commands() -> None:
+def test_exit_code_of_the_command_is_returned() -> None:
     command = [sys.executable, "-m", "local", "run", "--", sys.executable, "-c", "raise SystemExit(7)"]
     assert subprocess.run(command, cwd=REPOSITORY, check=False, timeout=DEADLINE_S).returncode == 7

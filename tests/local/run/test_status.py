@@ -45,7 +45,7 @@ def test_a_node_that_hangs_is_frozen(tmp_path: Path) -> None:
     assert node_state(node(tmp_path)) == "booting"
 
 
-def test_a_table(tmp_path: Path) -> None:
+def test_table_of_instances(tmp_path: Path) -> None:
     assert table([row(instance("running"), node=node(tmp_path), alias="worker2", now=NOW)]) == (
         "INSTANCE  NAME    ALIAS    STATE    NODE     ADDRESS   PUBLIC ADDRESS  UP\n"
         "i-1       master  worker2  running  waiting  10.0.0.4  -               1 min 15 s\n"
@@ -67,5 +67,5 @@ def test_an_instance_that_has_gone_is_shown_for_a_while(state: str, reason: str,
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(9, "9 s"), (75, "1 min 15 s"), (7500, "2 h 05 min")])
-def test_durations(seconds: int, text: str) -> None:
+def test_durations_are_formatted(seconds: int, text: str) -> None:
     assert duration(timedelta(seconds=seconds)) == text

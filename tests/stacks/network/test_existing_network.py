@@ -102,10 +102,13 @@ def test_fails_when_there_is_no_account_to_look_in(context: dict[str, Any], tmp_
     [
         ({"vpc_id": "10.0.0.0/16"}, "vpc_id must be vpc- and 8 or 17 hex digits, got '10.0.0.0/16'"),
         ({"vpc_id": VPC}, f"subnet_id must be a subnet of vpc_id {VPC}, got None"),
-        ({"subnet_id": WORKERS}, "subnet_id must be left out without vpc_id"),
+        ({"subnet_id": WORKERS}, "subnet_id must not be set without vpc_id"),
         ({**SETTINGS, "subnet_id": "vpc-01234567"}, "subnet_id must be subnet- and 8 or 17 hex digits"),
-        ({**SETTINGS, "vpc_cidr": "10.8.0.0/16"}, f"vpc_cidr must be left out with vpc_id {VPC}"),
-        ({**SETTINGS, "availability_zone": "us-west-2b"}, "availability_zone must be left out with vpc_id"),
+        ({**SETTINGS, "vpc_cidr": "10.8.0.0/16"}, "vpc_cidr must not be set with vpc_id: the subnets determine"),
+        (
+            {**SETTINGS, "availability_zone": "us-west-2b"},
+            "zone must not be set with vpc_id: the subnet determines the zone",
+        ),
         ({"vpc": VPC}, "unknown setting 'vpc', did you mean vpc_id?"),
     ],
 )

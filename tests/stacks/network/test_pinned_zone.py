@@ -66,7 +66,7 @@ def test_a_cluster_in_the_default_zone_can_always_be_deployed_again(aws: Aws, tm
 
 def test_a_cluster_whose_zone_cloudformation_chose_is_told_its_zone_once(aws: Aws, tmp_path: Path) -> None:
     cdk = Cdk.in_copy(aws, tmp_path, cluster="unpinned")
-    network = cdk.checkout / "stacks/network/network.py"
+    network = cdk.checkout / "stacks/network/zone.py"
     text = network.read_text()
     # As an earlier release had it, and as a template has it that was made without credentials.
     network.write_text(text.replace("    return first_zone(found.value, region)\n", "    return None\n"))
@@ -77,7 +77,7 @@ def test_a_cluster_whose_zone_cloudformation_chose_is_told_its_zone_once(aws: Aw
     [parameter] = [
         each["ParameterKey"]
         for each in cdk.stacks.cloudformation.describe_stacks(StackName=cdk.cluster)["Stacks"][0]["Parameters"]
-        if each["ParameterValue"] == "the region's first"
+        if each["ParameterValue"] == "unpinned"
     ]
     [zone] = zones_of_subnets(cdk)
     changes(cdk, f"--parameters {parameter}={zone}", root_volume_gib="200")

@@ -149,3 +149,19 @@ def test_the_master_alone_says_which_environment_is_right(template: Template) ->
 
     assert contract.ENGINES_RECORD_ID in writable("RolesMaster")
     assert writable("RolesWorker") == ["${aws:userid}"]
+
+
+def granted(template: Template, role: str) -> set[tuple[str, str]]:
+    """Return each action with its resource; the CDK merges statements."""
+    return {(action, json.dumps(each["Resource"])) for each in statements(template, role) for action in actions(each)}
+
+
+def test_nodes_of_a_private_cluster_may_serve_sessions_and_no_more(template: Template, synthesize: Synthesize) -> None:
+    private = synthesize(private=True)
+    for role in ("RolesMaster", "RolesWorker"):
+        before, after = granted(template, role), granted(private, role)
+        [report] = [(action, on) for action, on in after - before if action == "ssm:UpdateInstanceInformation"]
+        assert report[1].endswith(':instance/*"]]}')
+        channels = [f"ssmmessages:{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")]
+        assert after - before == {report, *((channel, '"*"') for channel in channels)}
+    assert "ManagedPolicyArns" not in json.dumps(private)

@@ -36,6 +36,8 @@ SETTINGS = NodeConfig(
     master_role_id="AROAMASTER",
     worker_role_id="AROAWORKER",
     engines=None,
+    shared_storage=None,
+    shared_storage_resource=None,
     default_user="ubuntu",
     bootstrap_timeout_s=1200,
 )
@@ -130,6 +132,8 @@ def test_node_gets_its_configuration_its_release_and_its_agent(node: Node) -> No
         "master_role_id": "AROAMASTER",
         "worker_role_id": "AROAWORKER",
         "engines": None,
+        "shared_storage": None,
+        "shared_storage_resource": None,
         "default_user": "ubuntu",
         "bootstrap_timeout_s": 1200,
     }
@@ -224,7 +228,7 @@ def test_a_replacement_that_fails_asks_to_be_replaced_once_the_stack_has_told_it
 def test_fails_when_the_metadata_service_does_not_answer(node: Node) -> None:
     (node.root / "bin/curl").write_text("#!/bin/sh\nexit 28\n")
     assert node.boot().returncode == 28
-    assert "ask the metadata service" in node.calls()[-1]
+    assert "read instance metadata" in node.calls()[-1]
 
 
 def test_every_step_fits_the_signal_whole() -> None:

@@ -42,6 +42,8 @@ def test_user_data_is_byte_for_byte_the_rendered_script(template: Template, name
             master_role_id=f"<{logical_id(template, 'AWS::IAM::Role', 'RolesMaster')}.RoleId>",
             worker_role_id=f"<{logical_id(template, 'AWS::IAM::Role', 'RolesWorker')}.RoleId>",
             engines=None,
+            shared_storage=None,
+            shared_storage_resource=None,
             default_user="ubuntu",
             bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S,
         ),

@@ -71,11 +71,13 @@ def valid(draw: st.DrawFn) -> Context:
         "key_name": st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="$~/"), min_size=1),
         "ssh_location": st.ip_addresses(v=4).map(lambda address: f"{address}/32") | st.just("0.0.0.0/0"),
         "availability_zone": st.sampled_from(["us-east-1a", "us-east-1f", "us-west-2-lax-1a"]),
+        "expires": st.sampled_from(["2999-12-01T18:00:00+01:00", "2999-12-01T18:00Z"]),
         "bucket": st.sampled_from(["kept", "kept-by.an-earlier-1", "deeplearning-clustercheckpointsbucket-1a2b"]),
         "root_volume_gib": st.integers(75, 16384),
         "tags": st.dictionaries(TAG_TEXT.filter(_usable_as_name), TAG_TEXT.filter(bool), max_size=5).filter(_differ),
     }
     chosen |= draw(st.fixed_dictionaries({}, optional=optional))
+    chosen |= {} if "ssh_location" in chosen else draw(st.sampled_from([{}, {"private": True}, {"private": False}]))
     return _divided(chosen, on_command_line=draw(st.sets(st.sampled_from(SETTINGS))))
 
 

@@ -42,7 +42,7 @@ def check(context: Context) -> None:
         known = {"no-ssh", "open-ssh", "no-key", "unknown-type", "not-sold", "not-listed"}
         assert result.warnings().keys() <= known
         return
-    assert 0 < len(result) < 300, result
+    assert 0 < len(result) < 400, result
     assert result.isprintable(), result
 
 

@@ -31,16 +31,16 @@ class FakeStore:
         self.saved: list[Checkpoint] = [] if progress is None else [make_checkpoint(progress)]
         self.bests: list[float | None] = []
         self.looked_in_s3 = False
-        self.published: Score | None = None
+        self.uploaded_best: Score | None = None
         self.best_score: Score | None = None
         self.prefix = "net"
         self.best_path = Path("net-best.npz")
         self.is_writing = False
         self._marker = marker or CompletionMarker(started=finished)
         self.final_of = 0.0
-        """When the training of the final checkpoint started, if there is one."""
+        """When the run of the final checkpoint started, if there is one."""
 
-    def newest(self) -> Checkpoint | None:
+    def load_newest(self) -> Checkpoint | None:
         return self.saved[-1] if self.saved else None
 
     def save(self, take: Callable[[], Checkpoint], *, is_best: bool) -> None:
@@ -48,17 +48,17 @@ class FakeStore:
         if is_best:
             self.bests.append(self.saved[-1].description.validation_accuracy)
 
-    def find_best(self) -> None:
+    def read_best_score_from_s3(self) -> None:
         self.looked_in_s3 = True
 
-    def best(self, *, of_training: float) -> float | None:
-        return self.best_score.accuracy if self.best_score and self.best_score.started == of_training else None
+    def best_accuracy(self, *, training_started: float) -> float | None:
+        return self.best_score.accuracy if self.best_score and self.best_score.started == training_started else None
 
     def save_best(self, path: Path) -> None:
         self.bests.append(load_checkpoint(path).description.validation_accuracy)
 
-    def publish(self, path: Path, *, best: Score) -> str:
-        self.published = best
+    def upload_final(self, path: Path, *, best: Score) -> str:
+        self.uploaded_best = best
         return str(path)
 
     def wait(self) -> None:
@@ -70,8 +70,8 @@ class FakeStore:
     def set_marker(self, marker: CompletionMarker) -> None:
         self._marker = marker
 
-    def holds(self, path: Path, *, of_training: float) -> bool:
-        return path == Path("net-0003.npz") and of_training == self.final_of
+    def holds(self, path: Path, *, training_started: float) -> bool:
+        return path == Path("net-0003.npz") and training_started == self.final_of
 
     def delete_all(self) -> None:
         self.saved.clear()

@@ -16,7 +16,7 @@ from trainer.s3 import S3Folder
 
 
 class Folder:
-    """A folder that records what is stored: the accuracy in the file, and in its metadata."""
+    """Folder that records each upload: the accuracy in the file, and in its metadata."""
 
     def __init__(self, *failures: str) -> None:
         self.stored: list[tuple[float | None, str]] = []
@@ -44,39 +44,37 @@ def best_in(directory: Path, folder: Folder | None = None) -> BestCheckpoint:
     return BestCheckpoint(directory / "net-best.npz", folder=cast(S3Folder, folder))
 
 
-def test_is_known_by_its_training(tmp_path: Path) -> None:
+def test_accuracy_is_found_by_start_of_run(tmp_path: Path) -> None:
     best = best_in(tmp_path)
-    assert best.accuracy(of_training=5.5) is None
+    assert best.accuracy(training_started=5.5) is None
     best.save(written(tmp_path, 0.9))
-    assert [best.accuracy(of_training=started) for started in (5.5, 5)] == [0.9, None]
+    assert [best.accuracy(training_started=started) for started in (5.5, 5)] == [0.9, None]
 
 
 @pytest.mark.parametrize(("late", "stays"), [(0.8, 0.9), (0.95, 0.95)])
-def test_a_machine_that_comes_late_in_a_shared_directory_replaces_nothing_better(
-    tmp_path: Path, late: float, stays: float
-) -> None:
+def test_late_machine_does_not_replace_a_better_checkpoint(tmp_path: Path, late: float, stays: float) -> None:
     best_in(tmp_path).save(written(tmp_path, 0.9))
     other = best_in(tmp_path)
     other.save(written(tmp_path, late))
-    assert other.accuracy(of_training=5.5) == stays
+    assert other.accuracy(training_started=5.5) == stays
 
 
-def test_a_new_training_begins_with_a_lesser_one(tmp_path: Path) -> None:
+def test_new_run_replaces_a_better_checkpoint(tmp_path: Path) -> None:
     best = best_in(tmp_path)
     best.save(written(tmp_path, 0.9))
     best.save(written(tmp_path, 0.1, started=6))
-    assert best.accuracy(of_training=6) == 0.1
+    assert best.accuracy(training_started=6) == 0.1
 
 
-def test_a_damaged_one_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_best_checkpoint_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     best = best_in(tmp_path)
     best.path.write_bytes(b"PK")
     best.save(written(tmp_path, 0.1))
     assert "cannot read checkpoint" in caplog.text
-    assert best.accuracy(of_training=5.5) == 0.1
+    assert best.accuracy(training_started=5.5) == 0.1
 
 
-def test_a_slow_copy_holds_nobody_and_the_newest_follows(tmp_path: Path) -> None:
+def test_slow_upload_blocks_nobody_and_the_newest_follows(tmp_path: Path) -> None:
     folder = Folder()
     best = best_in(tmp_path, folder)
     folder.open.clear()
@@ -86,19 +84,19 @@ def test_a_slow_copy_holds_nobody_and_the_newest_follows(tmp_path: Path) -> None
         best.save(written(tmp_path, accuracy))
     folder.open.set()
     best.wait()
-    # Each is whole and what its note says, and what has been overtaken is not copied.
+    # Each upload is complete and matches its metadata, and overtaken checkpoints are not uploaded.
     assert folder.stored == [(0.1, "0.1"), (0.3, "0.3")]
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_lesser_one_is_not_published(tmp_path: Path) -> None:
+def test_worse_checkpoint_is_not_uploaded(tmp_path: Path) -> None:
     folder = Folder()
     best_in(tmp_path).save(written(tmp_path, 0.5))
-    best_in(tmp_path, folder).publish(Score(5.5, 0.9))
+    best_in(tmp_path, folder).upload_if_missing(Score(5.5, 0.9))
     assert folder.stored == []
 
 
-def test_a_copy_that_fails_is_a_warning_until_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_upload_is_a_warning_until_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = Folder("again", "at first")
     best = best_in(tmp_path, folder)
     with caplog.at_level(logging.WARNING):
@@ -106,8 +104,8 @@ def test_a_copy_that_fails_is_a_warning_until_the_end(tmp_path: Path, caplog: py
         best.wait()
     assert caplog.messages == ["at first"]
     with pytest.raises(TrainerError, match="again"):
-        best.publish(Score(5.5, 0.9))
+        best.upload_if_missing(Score(5.5, 0.9))
     for _ in range(2):
-        best.publish(Score(5.5, 0.9))
+        best.upload_if_missing(Score(5.5, 0.9))
     assert folder.stored == [(0.9, "0.9")]
     assert not list(tmp_path.glob(".*"))

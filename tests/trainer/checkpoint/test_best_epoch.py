@@ -1,4 +1,4 @@
-"""Test which epoch of a training is its best: the same on all ranks, whichever has its checkpoint."""
+"""Test which epoch of a training run is its best: the same on all ranks, whichever has its checkpoint."""
 
 from pathlib import Path
 from typing import cast
@@ -16,7 +16,7 @@ from trainer.progress import Progress
 def resume_training(
     store: FakeStore, *, rank: int = 0, other: Score | None = None
 ) -> tuple[CheckpointManager, Backend]:
-    """Resume a training in which the other rank has had this best epoch."""
+    """Resume a run whose other rank has a checkpoint of this best epoch."""
     store.saved.append(make_checkpoint(Progress(started=5, epoch=1)))
     best = BestOfRank(1, other.accuracy) if other and other.started == 5 else BestOfRank(0, 0)
     bests = (0.0, 0.0, *best) if rank == 0 else (*best, 0.0, 0.0)
@@ -45,7 +45,7 @@ def save_four(store: FakeStore, manager: CheckpointManager, backend: Backend) ->
         (None, None, [0.8, 0.95]),
     ],
 )
-def test_every_rank_keeps_the_best_epoch_of_this_training_whichever_rank_has_had_it(
+def test_every_rank_knows_the_best_epoch_of_any_rank(
     rank: int, own: Score | None, other: Score | None, bests: list[float]
 ) -> None:
     store = FakeStore()
@@ -53,7 +53,7 @@ def test_every_rank_keeps_the_best_epoch_of_this_training_whichever_rank_has_had
     assert save_four(store, *resume_training(store, rank=rank, other=other)) == bests
 
 
-def test_a_new_training_does_not_look_up_its_best_in_s3() -> None:
+def test_new_run_does_not_read_the_best_score_from_s3() -> None:
     store = FakeStore()
     make_manager(store).resume_from_newest(cast(Backend, TwoRankBackend()))
     assert not store.looked_in_s3
@@ -69,18 +69,18 @@ def write_final(
 
 
 @pytest.mark.parametrize(("accuracy", "bests"), [(0.5, []), (0.95, [0.95])])
-def test_the_last_epoch_is_the_best_only_if_it_is_better(tmp_path: Path, accuracy: float, bests: list[float]) -> None:
+def test_last_epoch_is_the_best_only_if_it_is_better(tmp_path: Path, accuracy: float, bests: list[float]) -> None:
     store = FakeStore()
     manager, backend = resume_training(store, other=Score(5, 0.9))
     write_final(store, manager, backend, tmp_path, accuracy=accuracy)
-    assert (store.bests, store.published) == (bests, Score(5, max(0.9, accuracy)))
+    assert (store.bests, store.uploaded_best) == (bests, Score(5, max(0.9, accuracy)))
 
 
 @pytest.mark.parametrize(
     ("own", "accuracy", "warns"),
     [(None, 0.5, True), (Score(5, 0.5), 0.5, True), (Score(5, 0.9), 0.5, False), (Score(5, 0.95), 0.95, False)],
 )
-def test_rank_0_warns_where_the_best_is_when_its_machine_lacks_it(
+def test_rank_0_names_the_machine_that_has_the_best_checkpoint(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, own: Score | None, accuracy: float, warns: bool
 ) -> None:
     store = FakeStore()
@@ -93,16 +93,16 @@ def test_rank_0_warns_where_the_best_is_when_its_machine_lacks_it(
     assert [record.getMessage() for record in caplog.records] == [f"{line}{path}"] * warns
 
 
-def test_no_rank_has_a_best_that_could_not_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_write_of_the_best_is_not_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = FakeStore()
     manager, backend = resume_training(store, other=Score(5, 0.9))
-    # Better than the other rank's; that it could not be written was a warning of its own.
+    # It is better than the other rank's; the store has already warned that it could not be written.
     write_final(store, manager, backend, tmp_path, accuracy=0.95)
     manager.agree_on_end(cast(Backend, TwoRankBackend(from_rank_1(BestOfRank(1, 0.9)), message="/")))
     assert not caplog.records
 
 
-def test_a_rank_without_a_store_takes_part() -> None:
+def test_rank_without_a_store_takes_part() -> None:
     manager = make_manager(None, rank=1)
     row = (*RankReport(started=5, epoch=1, samples=64), *RankReport())
     source = (*SourceProgress(started=5, epoch=1, samples=64), *SourceProgress())

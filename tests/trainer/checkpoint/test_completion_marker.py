@@ -5,7 +5,7 @@ import pytest
 from trainer.checkpoint.completion_marker import CompletionMarker, read_marker, write_marker
 
 
-def test_reads_back_what_was_written(tmp_path: Path) -> None:
+def test_written_marker_is_read_unchanged(tmp_path: Path) -> None:
     mark = CompletionMarker(
         started=1764000000.123456, job="20261122-1", settings={"lr": None, "lr_step_epochs": [2], "wd": 0.1}
     )
@@ -14,7 +14,7 @@ def test_reads_back_what_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"1764000000.1", b'{"other": 1}', b"\xff"])
-def test_a_mark_that_cannot_be_read_is_none(tmp_path: Path, content: bytes | None) -> None:
+def test_unreadable_marker_counts_as_none(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "mark").write_bytes(content)
     assert read_marker(tmp_path / "mark") == CompletionMarker()

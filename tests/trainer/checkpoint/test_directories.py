@@ -11,7 +11,7 @@ from trainer.data.sampling import Shard
 
 
 class OtherDirectories:
-    """A backend whose other ranks have their checkpoints in other directories than rank 0, which is this rank."""
+    """Backend of rank 0, whose other ranks have their checkpoints in other directories."""
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
         return [own or float(rank > 0) for rank, own in enumerate(values)]
@@ -30,7 +30,7 @@ class OtherDirectories:
     ],
 )
 @pytest.mark.parametrize("home", ["ubuntu", "root"])
-def test_a_directory_in_the_home_directory_is_the_same_for_every_user(
+def test_directory_below_home_is_equal_for_every_user(
     prefix: str, directory: str, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / home / "here").mkdir(parents=True)
@@ -40,7 +40,7 @@ def test_a_directory_in_the_home_directory_is_the_same_for_every_user(
 
 
 @pytest.mark.parametrize(("count", "named"), [(3, "1, 2"), (65, "1, 2, 3, 4, 5 and 59 more")])
-def test_rank_0_names_who_keeps_checkpoints_elsewhere(count: int, named: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_rank_0_names_ranks_with_another_directory(count: int, named: str, caplog: pytest.LogCaptureFixture) -> None:
     backend = cast(Backend, OtherDirectories())
     with caplog.at_level(logging.WARNING):
         assert not is_in_another_directory(backend, "/data/net", shard=Shard(count=count))
@@ -48,6 +48,6 @@ def test_rank_0_names_who_keeps_checkpoints_elsewhere(count: int, named: str, ca
     assert line.startswith(f"checkpoints of rank {named} are not in rank 0's directory /data, ")
 
 
-def test_nothing_is_said_where_all_are_in_one_directory(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_warning_if_all_ranks_share_one_directory(caplog: pytest.LogCaptureFixture) -> None:
     assert not is_in_another_directory(cast(Backend, OtherDirectories()), "net", shard=Shard())
     assert caplog.messages == []

@@ -26,7 +26,7 @@ CHECKPOINT = Checkpoint(
 )
 
 
-def test_reads_back_what_was_saved(tmp_path: Path) -> None:
+def test_saved_checkpoint_is_loaded_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "net-0002.npz"
     save_checkpoint(path, CHECKPOINT)
     found = load_checkpoint(path)
@@ -37,11 +37,11 @@ def test_reads_back_what_was_saved(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_name_has_the_epochs_as_mxnet_writes_them() -> None:
+def test_final_checkpoint_is_named_as_mxnet_does() -> None:
     assert final_checkpoint_path("out/lenet", epochs=15) == Path("out/lenet-0015.npz")
 
 
-def test_fails_when_the_disk_is_full_and_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "net-0002.npz"
     save_checkpoint(path, CHECKPOINT)
     before = path.read_bytes()
@@ -56,9 +56,7 @@ def test_fails_when_the_disk_is_full_and_keeps_the_old_file(tmp_path: Path, monk
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_after_a_power_failure_the_file_is_whole_and_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_save_syncs_the_content_and_then_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, synced = tmp_path / "net-0002.npz", []
 
     def note(descriptor: int) -> None:
@@ -67,12 +65,12 @@ def test_after_a_power_failure_the_file_is_whole_and_has_its_name(
 
     monkeypatch.setattr("os.fsync", note)
     save_checkpoint(path, CHECKPOINT)
-    # First the content, under another name; then the name.
+    # The content is synced first, under another name, and then the directory with the final name.
     assert synced == [(".tmp", False), ("directory", True)]
 
 
 @pytest.mark.parametrize("damage", ["cut off", "changed"])
-def test_fails_when_the_checkpoint_is_damaged(tmp_path: Path, damage: str) -> None:
+def test_damaged_checkpoint_is_reported(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "net-0002.npz"
     save_checkpoint(path, CHECKPOINT)
     content = path.read_bytes()
@@ -82,7 +80,7 @@ def test_fails_when_the_checkpoint_is_damaged(tmp_path: Path, damage: str) -> No
         load_checkpoint(path)
 
 
-def test_fails_before_the_training_when_the_directory_cannot_be(tmp_path: Path) -> None:
+def test_unusable_checkpoint_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainerError, match=r"cannot write checkpoints to .*/file/below, "):
         make_checkpoint_directory(tmp_path / "file" / "below")

@@ -1,4 +1,4 @@
-"""A disk that is full: a real one, a file system in memory, which holds one checkpoint and not two."""
+"""Test a full disk: a real file system in memory, which has room for one checkpoint and not for two."""
 
 import os
 import subprocess
@@ -47,7 +47,7 @@ for epoch in (1, 2, 3):
     store.save(lambda: Checkpoint(description=description, state=state), is_best=True)
     store.wait()
 print("best", load_checkpoint(Path("net-best.npz")).description.progress.epoch)
-print("newest", store.newest().description.progress.epoch)
+print("newest", store.load_newest().description.progress.epoch)
 print(len([*Path().iterdir()]), "files")
 """
 
@@ -64,29 +64,29 @@ def run(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_training_goes_on_without_a_checkpoint_and_what_is_there_can_be_read(tmp_path: Path) -> None:
+def test_training_continues_without_a_checkpoint_and_others_stay_readable(tmp_path: Path) -> None:
     done = run(TRAINING, tmp_path)
     first, second = done.stderr.split("exit 1\n")
-    # Of the second epoch, and of the last one, which the training was for.
+    # The lost checkpoints are those of the second epoch and the final one.
     lost, end = [line for line in first.splitlines() if "No space left" in line]
     assert lost.startswith("rank 0/1 cannot write checkpoint checkpoints/lenet-resume-")
-    assert lost.endswith("-0002-000000000.npz, No space left on device; the training goes on without it")
+    assert lost.endswith("-0002-000000000.npz, No space left on device; training continues without it")
     assert end == (
         "rank 0/1 trainer: cannot write checkpoint checkpoints/lenet-0003.npz, No space left on device; "
-        "the same command goes on from the checkpoint before"
+        "rerun the same command to resume from the previous checkpoint"
     )
     assert "Traceback" not in first
     assert done.stdout.splitlines()[:2] == ["lenet-best.npz 1", "lenet 1"]
-    assert "going on at epoch 1 sample 0" in second
+    assert "resuming at epoch 1 sample 0" in second
     assert second.endswith("exit 0\n")
     assert "checkpoint=checkpoints/lenet-0003.npz" in done.stdout
 
 
-def test_the_best_before_stays_where_there_is_no_room_for_a_copy_of_a_better_one(tmp_path: Path) -> None:
+def test_full_disk_leaves_the_previous_best(tmp_path: Path) -> None:
     done = run(WITHOUT_LINKS, tmp_path)
     assert done.stderr.splitlines() == [
-        "cannot write net-best.npz, No space left on device; the best before stays",
+        "cannot write net-best.npz, No space left on device; the previous best stays",
         "cannot write checkpoint net-resume-0000000000.000000-0003-000000000.npz, No space left on device; "
-        "the training goes on without it",
+        "training continues without it",
     ]
     assert done.stdout.splitlines() == ["best 1", "newest 2", "3 files"]

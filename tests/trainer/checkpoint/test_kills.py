@@ -1,7 +1,7 @@
-"""kill -9 of any rank, at a step or in the middle of a write: the training ends with the same bits all the same.
+"""Kill any rank with kill -9, in a step or in the middle of a write: the run still ends with the same bits.
 
-KILLS=20 plays so many of them (make soak); each is drawn from its number alone. For every ten, and once at least, there
-is another one, after which another number of ranks goes on: it ends as well as the others, if not with the same bits.
+KILLS=20 runs that many kills (make soak), each drawn from its number alone. For every ten, and at least once, another
+kill is followed by a resume on another number of ranks, which reaches similar accuracy, if not the same bits.
 """
 
 import os
@@ -19,10 +19,10 @@ ROUNDS = int(os.environ.get("KILLS", "3"))
 RANKS = 2
 EPOCHS = 3
 STEPS = 12
-"""In an epoch, the last of which has half of the samples."""
+"""Steps per epoch; the last one has half of the samples."""
 OPTIONS = (
     *("--kv-store", "dist_sync", "--num-epochs", str(EPOCHS), "--batch-size", "16", "--model-prefix", "net"),
-    *("--network", "tests.trainer.networks:forgetful", "--benchmark", "1", "--image-shape", "3,16,16"),
+    *("--network", "tests.trainer.networks:dropout_and_batch_norm", "--benchmark", "1", "--image-shape", "3,16,16"),
     *("--num-examples", "368", "--last-batch", "keep", "--random-crop", "1", "--random-mirror", "1"),
     *("--lr", "0.02", "--lr-batch-size", "16", "--warmup-epochs", "1.5", "--lr-step-epochs", "2"),
 )
@@ -32,27 +32,27 @@ PROGRAM = ("-m", "tests.trainer.programs.killed_trainer")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kill:
-    """Where a rank dies, as tests.trainer.programs.killed_trainer takes it."""
+    """Where to kill a rank, as tests.trainer.programs.killed_trainer takes it."""
 
     rank: int
     place: str
     number: int
     part: float = 0.0
-    """Of the file that is written."""
+    """Bytes of the file that are written before the kill."""
     disk_is_lost: bool = False
-    """Whether the machine goes with its files."""
+    """Whether the machine is lost with its files."""
     ranks_after: int = RANKS
-    """How many go on."""
+    """Number of ranks that resume."""
 
 
 def draw(number: int) -> Kill:
-    """Every third round strikes in a step; the others leave half a file, some of them the training's last."""
+    """Draw a kill: every third round kills in a step; the others leave half a file, some of them the final one."""
     chance = random.Random(number)
     rank = chance.randrange(RANKS)
     if number % 3 == 0:
         step = chance.randint(2, EPOCHS * STEPS)
         return Kill(rank=rank, place="step", number=step, disk_is_lost=chance.random() < 0.5)
-    # One a step and one an epoch; rank 0 alone writes the last one, which the training was for.
+    # One file per step and one per epoch; only rank 0 writes the last one, the final checkpoint.
     last = EPOCHS * (STEPS + 1)
     if number % 9 == 1:
         return Kill(rank=0, place="write", number=last, part=chance.random())
@@ -74,7 +74,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def machines(directory: Path, *, count: int = RANKS) -> list[Path]:
-    """A directory for each rank."""
+    """Return a directory for each rank."""
     places = [directory / f"machine{rank}" for rank in range(count)]
     for place in places:
         place.mkdir(exist_ok=True)
@@ -82,7 +82,7 @@ def machines(directory: Path, *, count: int = RANKS) -> list[Path]:
 
 
 def run_until_killed(plan: Kill, directory: Path, *, size: int) -> None:
-    """Run the training until the rank is gone, and its other ranks have noticed."""
+    """Train until the rank is killed and the other ranks have noticed it."""
     variables = {"KILLED": f"{plan.rank} {plan.place} {plan.number} {max(1, int(plan.part * size))}"}
     with running(
         *(*OPTIONS, *EVERY_STEP),
@@ -97,7 +97,7 @@ def run_until_killed(plan: Kill, directory: Path, *, size: int) -> None:
     assert codes[1 - plan.rank] == 1, ranks[1 - plan.rank].log.read_text()
 
 
-def go_on(directory: Path, *, count: int) -> list[Rank]:
+def resume_ranks(directory: Path, *, count: int) -> list[Rank]:
     places = machines(directory, count=count)
     with running(*OPTIONS, directory=directory, directories=places, count=count) as ranks:
         for rank in ranks:
@@ -106,7 +106,7 @@ def go_on(directory: Path, *, count: int) -> list[Rank]:
 
 
 def assert_same(found: Checkpoint, expected: Checkpoint) -> None:
-    """Weights, BatchNorm's statistics and momentum, bit for bit."""
+    """Check that weights, BatchNorm's statistics and momentum are equal bit for bit."""
     for own, other in (found.state.weights, expected.state.weights), (found.state.optimizer, expected.state.optimizer):
         assert own.keys() == other.keys()
         for name, value in own.items():
@@ -122,44 +122,44 @@ def assert_alike(found: Checkpoint, expected: Checkpoint) -> None:
 
 
 def best_accuracy(*places: Path) -> float:
-    """Of the best network that one of the machines has."""
+    """Return the validation accuracy of the best network that one of the machines has."""
     bests = [load_checkpoint(path).description for place in places for path in place.glob("net-best.npz")]
     return max(best.validation_accuracy or 0.0 for best in bests)
 
 
-def play(struck: Kill, directory: Path, undisturbed: Path) -> Checkpoint:
-    """Kill, go on to the end, and return what that left."""
-    run_until_killed(struck, directory, size=undisturbed.stat().st_size)
+def kill_and_resume(kill: Kill, directory: Path, undisturbed: Path) -> Checkpoint:
+    """Kill a rank, resume to the end, and return what the run leaves."""
+    run_until_killed(kill, directory, size=undisturbed.stat().st_size)
     places = machines(directory)
     kept = {path: load_checkpoint(path) for place in places for path in place.glob("net-resume-*.npz")}
     assert kept
-    if struck.place == "write":
-        assert list(places[struck.rank].glob(".*.tmp"))
-    if struck.disk_is_lost:
-        for path in places[struck.rank].iterdir():
+    if kill.place == "write":
+        assert list(places[kill.rank].glob(".*.tmp"))
+    if kill.disk_is_lost:
+        for path in places[kill.rank].iterdir():
             path.unlink()
-    ranks = go_on(directory, count=struck.ranks_after)
-    assert "going on at epoch" in ranks[0].log.read_text()
+    ranks = resume_ranks(directory, count=kill.ranks_after)
+    assert "resuming at epoch" in ranks[0].log.read_text()
     assert len({rank.digests[-1] for rank in ranks}) == 1
-    left = machines(directory, count=struck.ranks_after)
-    if struck.ranks_after == RANKS:
-        # On one machine or the other, whichever was lost: no epoch that is less good has taken its place.
+    left = machines(directory, count=kill.ranks_after)
+    if kill.ranks_after == RANKS:
+        # One of the machines still has it, whichever was lost: no worse epoch has replaced it.
         assert best_accuracy(*places) == best_accuracy(undisturbed.parent)
     assert not [path for place in left for path in place.iterdir() if path.suffix == ".tmp" or "resume" in path.name]
     return load_checkpoint(places[0] / undisturbed.name)
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_a_killed_rank_leaves_no_trace_in_the_weights(tmp_path: Path, undisturbed: Path, number: int) -> None:
-    assert_same(play(draw(number), tmp_path, undisturbed), load_checkpoint(undisturbed))
+def test_killed_rank_does_not_change_the_final_weights(tmp_path: Path, undisturbed: Path, number: int) -> None:
+    assert_same(kill_and_resume(draw(number), tmp_path, undisturbed), load_checkpoint(undisturbed))
 
 
 @pytest.mark.parametrize("number", range(max(1, ROUNDS // 10)))
-def test_another_number_of_ranks_ends_as_well(tmp_path: Path, undisturbed: Path, number: int) -> None:
-    assert_alike(play(draw_for_others(number), tmp_path, undisturbed), load_checkpoint(undisturbed))
+def test_other_rank_count_reaches_similar_accuracy(tmp_path: Path, undisturbed: Path, number: int) -> None:
+    assert_alike(kill_and_resume(draw_for_others(number), tmp_path, undisturbed), load_checkpoint(undisturbed))
 
 
-def test_the_first_rounds_strike_in_a_step_in_the_last_file_and_in_mid_epoch() -> None:
+def test_first_rounds_kill_in_a_step_in_the_last_file_and_in_mid_epoch() -> None:
     first, second, third = map(draw, range(3))
     assert (first.place, second.place, third.place) == ("step", "write", "write")
     assert second.number == EPOCHS * (STEPS + 1)

@@ -1,4 +1,4 @@
-"""A training that was told to stop ends with the same weights as one that was not, bit for bit."""
+"""Test that an interrupted training run ends with the same weights as an uninterrupted one, bit for bit."""
 
 import shutil
 import signal
@@ -11,7 +11,7 @@ from trainer.checkpoint.format import load_checkpoint
 
 OPTIONS = (
     *("--kv-store", "dist_sync", "--num-epochs", "3", "--batch-size", "16", "--benchmark", "1"),
-    # An epoch of 30 steps.
+    # 30 steps per epoch.
     *("--num-examples", "960", "--model-prefix", "net", "--disp-batches", "1"),
 )
 RANKS = 2
@@ -25,7 +25,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directory of a training that was told to stop in its second epoch."""
+    """Return the directory of a run that SIGTERM stopped in its second epoch."""
     directory = tmp_path_factory.mktemp("interrupted")
     with running(*OPTIONS, directory=directory, count=RANKS) as ranks:
         ranks[0].wait_for_log("Epoch[1] Batch [7]")
@@ -38,21 +38,21 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def directory(interrupted: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """Return a copy of the interrupted run's directory."""
     return Path(shutil.copytree(interrupted, tmp_path / "copy"))
 
 
-def went_on(rank: Rank) -> bool:
-    return "going on at epoch" in rank.log.read_text()
+def has_resumed(rank: Rank) -> bool:
+    return "resuming at epoch" in rank.log.read_text()
 
 
-def test_goes_on_with_the_next_step_after_sigterm(directory: Path, undisturbed: str) -> None:
+def test_run_resumes_at_the_next_step_after_sigterm(directory: Path, undisturbed: str) -> None:
     kept = max(directory.glob("net-resume-*"), key=lambda path: path.name)
     progress = load_checkpoint(kept).description.progress
     assert (progress.epoch, progress.samples % (RANKS * 16)) == (1, 0)
     assert progress.samples >= 7 * RANKS * 16
     ranks = run(*OPTIONS, directory=directory, count=RANKS)
-    assert f"going on at epoch 1 sample {progress.samples}, " in ranks[0].log.read_text()
+    assert f"resuming at epoch 1 sample {progress.samples}, " in ranks[0].log.read_text()
     first_step = progress.samples // (RANKS * 16) + 1
     assert f"Batch [{first_step}]" in ranks[0].log.read_text()
     assert f"Epoch[1] Batch [{first_step - 1}]" not in ranks[0].log.read_text()
@@ -60,7 +60,7 @@ def test_goes_on_with_the_next_step_after_sigterm(directory: Path, undisturbed: 
     assert not list(directory.glob("net-resume-*"))
 
 
-def test_no_thread_of_a_library_takes_the_signal(tmp_path: Path) -> None:
+def test_no_library_thread_receives_the_signal(tmp_path: Path) -> None:
     with running(*OPTIONS, directory=tmp_path, variables={"OMP_NUM_THREADS": "2"}) as [rank]:
         rank.wait_for_log("Epoch[0] Batch [2]")
         ending = 1 << signal.SIGTERM - 1 | 1 << signal.SIGINT - 1
@@ -71,13 +71,11 @@ def test_no_thread_of_a_library_takes_the_signal(tmp_path: Path) -> None:
             if line.startswith("SigBlk:")
         ]
         assert len(masks) > 2
-        # The one that waits for them: while it does, they are not blocked there (sigwait(3)).
+        # The thread that waits for signals does not block them meanwhile (sigwait(3)).
         assert sum(mask & ending != ending for mask in masks) == 1
 
 
-def test_a_rank_that_has_lost_its_disk_takes_what_another_kept(
-    directory: Path, tmp_path: Path, undisturbed: str
-) -> None:
+def test_rank_without_disk_takes_another_ranks_checkpoint(directory: Path, tmp_path: Path, undisturbed: str) -> None:
     replaced = tmp_path / "replaced"
     replaced.mkdir()
     with running(*OPTIONS, directories=[replaced, directory], directory=tmp_path, count=RANKS) as ranks:
@@ -86,7 +84,7 @@ def test_a_rank_that_has_lost_its_disk_takes_what_another_kept(
     assert ranks[0].digests[-1] == undisturbed
 
 
-def test_a_new_directory_of_rank_0_does_not_go_on_with_another_ones_training(directory: Path, tmp_path: Path) -> None:
+def test_new_directory_of_rank_0_does_not_resume_another_ranks_run(directory: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     new.mkdir()
     home = {"HOME": str(tmp_path)}
@@ -94,55 +92,55 @@ def test_a_new_directory_of_rank_0_does_not_go_on_with_another_ones_training(dir
         assert [rank.wait(deadline_s=30) for rank in ranks] == [2] * RANKS
     assert "checkpoints of rank 1 are not in rank 0's directory ~/new, " in ranks[0].log.read_text()
     for rank in ranks:
-        assert "trainer: rank 1 has the checkpoint of an interrupted training in ~/copy, " in rank.log.read_text()
+        assert "trainer: rank 1 has the checkpoint of an interrupted run in ~/copy, " in rank.log.read_text()
     assert list(directory.glob("net-resume-*"))
 
 
-def test_fewer_ranks_go_on_too(directory: Path) -> None:
+def test_fewer_ranks_resume(directory: Path) -> None:
     [alone] = run(*OPTIONS, directory=directory)
-    assert went_on(alone)
+    assert has_resumed(alone)
     assert len(alone.digests) == 2
 
 
-def test_a_machine_that_missed_the_end_does_not_bring_the_training_back(directory: Path, tmp_path: Path) -> None:
+def test_machine_that_missed_the_end_does_not_revive_the_run(directory: Path, tmp_path: Path) -> None:
     absent = Path(shutil.copytree(directory, tmp_path / "absent"))
     run(*OPTIONS, directory=directory)
     places = [absent, directory]
     with running(*OPTIONS, "--lr", "0.01", directory=tmp_path, directories=places, count=RANKS) as ranks:
         assert [rank.wait() for rank in ranks] == [0] * RANKS
-    assert not went_on(ranks[0])
+    assert not has_resumed(ranks[0])
     assert len(ranks[0].digests) == 3
     assert not list(absent.glob("net-resume-*"))
 
 
-def test_all_ranks_end_when_one_has_another_training(directory: Path, tmp_path: Path) -> None:
+def test_checkpoint_of_another_run_on_one_rank_ends_all_ranks(directory: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     places = [directory, tmp_path / "empty"]
     with running(*OPTIONS, "--lr", "0.01", directory=tmp_path, directories=places, count=RANKS) as ranks:
         assert [rank.wait(deadline_s=30) for rank in ranks] == [2] * RANKS
     for rank in ranks:
-        assert "trainer: the interrupted training of net had --lr none, got 0.01: to start over" in rank.log.read_text()
+        assert "trainer: the interrupted run of net had --lr none, got 0.01: to start over" in rank.log.read_text()
 
 
-def test_never_begins_anew(directory: Path, undisturbed: str) -> None:
+def test_resume_never_starts_a_new_run(directory: Path, undisturbed: str) -> None:
     ranks = run(*OPTIONS, "--resume", "never", directory=directory, count=RANKS)
-    assert not went_on(ranks[0])
+    assert not has_resumed(ranks[0])
     assert ranks[0].digests[-1] == undisturbed
 
 
-def test_never_counts_only_before_the_launcher_starts_the_job_again(directory: Path, undisturbed: str) -> None:
+def test_resume_never_is_ignored_after_a_restart(directory: Path, undisturbed: str) -> None:
     restarted = {"TORCHELASTIC_RESTART_COUNT": "1"}
     with running(*OPTIONS, "--resume", "never", directory=directory, count=RANKS, variables=restarted) as ranks:
         assert [rank.wait() for rank in ranks] == [0] * RANKS
-    assert went_on(ranks[0])
+    assert has_resumed(ranks[0])
     assert ranks[0].digests[-1] == undisturbed
 
 
-def test_what_is_over_is_not_trained_again_when_a_rank_was_killed_on_its_way_out(tmp_path: Path) -> None:
+def test_completed_run_is_not_repeated_after_a_kill_at_exit(tmp_path: Path) -> None:
     places = [tmp_path / f"machine{rank}" for rank in range(RANKS)]
     for place in places:
         place.mkdir()
-    # Later options count.
+    # Of repeated options the last one counts.
     options = (*OPTIONS, "--num-epochs", "2", "--num-examples", "64")
     attempt = {"TORCHELASTIC_RUN_ID": "j", "KILLED": "1 mark 1 0"}
     program = ("-m", "tests.trainer.programs.killed_trainer")
@@ -158,7 +156,7 @@ def test_what_is_over_is_not_trained_again_when_a_rank_was_killed_on_its_way_out
     with running(*options, directory=tmp_path, directories=places, count=RANKS, variables=again) as ranks:
         assert [rank.wait() for rank in ranks] == [0] * RANKS
     assert ranks[0].log.read_text().splitlines()[-1] == (
-        "rank 0/2 the training was over before its job was started again, nothing is left to do"
+        "rank 0/2 training had completed before its job was restarted, nothing is left to do"
     )
     assert [rank.digests for rank in ranks] == [[]] * RANKS
     assert end.stat().st_mtime_ns == trained
@@ -166,11 +164,11 @@ def test_what_is_over_is_not_trained_again_when_a_rank_was_killed_on_its_way_out
     assert left == {".net-finished", "net-best.npz"}
 
 
-def test_fails_when_the_interrupted_training_was_another(directory: Path) -> None:
+def test_interrupted_run_with_other_settings_is_reported(directory: Path) -> None:
     with running(*OPTIONS, "--lr", "0.01", directory=directory) as [rank]:
         assert rank.wait() == 2
     assert rank.log.read_text().splitlines()[-1] == (
-        "trainer: the interrupted training of net had --lr none, got 0.01: "
+        "trainer: the interrupted run of net had --lr none, got 0.01: "
         "to start over, pass --resume never; to keep both, pass another --model-prefix"
     )
     assert list(directory.glob("net-resume-*"))

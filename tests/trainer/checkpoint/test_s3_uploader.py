@@ -1,4 +1,4 @@
-"""Copies in S3, by the real command line and a server that speaks S3."""
+"""Test copies in S3, with the real AWS command line and an S3 server."""
 
 import logging
 import os
@@ -35,7 +35,7 @@ def names() -> list[str]:
 
 def store(directory: Path, *, every_s: float = 3600, folder: str = FOLDER) -> CheckpointStore:
     directory.mkdir(exist_ok=True)
-    return CheckpointStore(str(directory / "net"), uploader=S3Checkpoints(S3Folder(folder), every_s=every_s))
+    return CheckpointStore(str(directory / "net"), s3_checkpoints=S3Checkpoints(S3Folder(folder), every_s=every_s))
 
 
 def checkpoint(*, epoch: int, started: float = 5.5, accuracy: float | None = None) -> Checkpoint:
@@ -45,65 +45,63 @@ def checkpoint(*, epoch: int, started: float = 5.5, accuracy: float | None = Non
     return Checkpoint(description=description, state=State(weights={"a": np.full(9, epoch)}))
 
 
-def test_another_machine_goes_on_from_the_copy(tmp_path: Path) -> None:
+def test_another_machine_resumes_from_s3(tmp_path: Path) -> None:
     first = store(tmp_path / "first")
     for epoch in (1, 2):
         first.save(partial(checkpoint, epoch=epoch))
     first.flush()
     assert names() == ["net-resume-0000000005.500000-0002-000000000.npz"]
     other = store(tmp_path / "other")
-    found = other.newest()
+    found = other.load_newest()
     assert found is not None
     assert found.description.progress == Progress(started=5.5, epoch=2)
-    # What it has fetched it replaces by its own.
+    # Its next checkpoint replaces the one that it has downloaded.
     other.save(partial(checkpoint, epoch=3))
     other.flush()
     assert names() == ["net-resume-0000000005.500000-0003-000000000.npz"]
 
 
-def test_copies_are_made_while_the_training_goes_on(tmp_path: Path) -> None:
+def test_uploads_run_during_training(tmp_path: Path) -> None:
     ours = store(tmp_path / "net", every_s=0)
     ours.save(partial(checkpoint, epoch=1))
     ours.wait()
-    uploader = ours._uploader
-    assert uploader is not None
-    uploader.wait()
+    ours.wait_for_uploads()
     assert names() == ["net-resume-0000000005.500000-0001-000000000.npz"]
     assert not list((tmp_path / "net").glob(".*"))
 
 
-def test_the_best_is_in_s3_before_the_end_and_another_machine_knows_of_it(tmp_path: Path) -> None:
+def test_best_checkpoint_is_uploaded_early_and_known_to_another_machine(tmp_path: Path) -> None:
     first = store(tmp_path / "first")
     first.save(partial(checkpoint, epoch=1, accuracy=0.9), is_best=True)
     first.wait()
-    first._best.wait()
+    first.wait_for_uploads()
     assert names() == ["net-best.npz"]
     other = store(tmp_path / "other")
-    other.find_best()
-    assert [other.best(of_training=started) for started in (5.5, 4)] == [0.9, None]
-    # Nor does that of an earlier training, which it has itself, take its place at the end.
+    other.read_best_score_from_s3()
+    assert [other.best_accuracy(training_started=started) for started in (5.5, 4)] == [0.9, None]
+    # The best checkpoint of an earlier run on this machine does not replace it at the end.
     end = tmp_path / "other/net-0003.npz"
     save_checkpoint(end, checkpoint(epoch=3, accuracy=0.5))
     save_checkpoint(other.best_path, checkpoint(epoch=2, started=4, accuracy=0.95))
-    assert other.publish(end, best=Score(5.5, 0.9)) == f"{FOLDER}/net-0003.npz"
+    assert other.upload_final(end, best=Score(5.5, 0.9)) == f"{FOLDER}/net-0003.npz"
     assert boto3.resource("s3").Object(BUCKET, "digits/net-best.npz").metadata["accuracy"] == "0.9"
 
 
-def test_nothing_is_known_of_a_best_without_a_note(tmp_path: Path) -> None:
+def test_best_copy_without_metadata_is_ignored(tmp_path: Path) -> None:
     boto3.resource("s3").Object(BUCKET, "digits/net-best.npz").put(Body=b"a user's")
     ours = store(tmp_path / "net")
-    ours.find_best()
-    assert ours.best(of_training=5.5) is None
+    ours.read_best_score_from_s3()
+    assert ours.best_accuracy(training_started=5.5) is None
 
 
-def test_an_older_copy_is_not_fetched(tmp_path: Path) -> None:
+def test_older_copy_is_not_downloaded(tmp_path: Path) -> None:
     store(tmp_path / "first").flush()
     first, second = store(tmp_path / "first"), store(tmp_path / "second")
     first.save(partial(checkpoint, epoch=1))
     first.flush()
     second.save(partial(checkpoint, epoch=2))
     second.wait()
-    found = second.newest()
+    found = second.load_newest()
     assert found is not None
     assert found.description.progress.epoch == 2
     assert [path.name for path in (tmp_path / "second").iterdir()] == [
@@ -111,12 +109,12 @@ def test_an_older_copy_is_not_fetched(tmp_path: Path) -> None:
     ]
 
 
-def test_fails_when_s3_cannot_say_what_there_is(tmp_path: Path) -> None:
+def test_failing_s3_listing_is_reported(tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=r"aws s3 ls s3://no-such-bucket/x/net-resume-: .*NoSuchBucket"):
-        store(tmp_path / "net", folder="s3://no-such-bucket/x").newest()
+        store(tmp_path / "net", folder="s3://no-such-bucket/x").load_newest()
 
 
-def test_a_copy_that_cannot_be_made_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_upload_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ours = store(tmp_path / "net", folder="s3://no-such-bucket/x")
     ours.save(partial(checkpoint, epoch=1))
     with caplog.at_level(logging.WARNING):
@@ -125,9 +123,9 @@ def test_a_copy_that_cannot_be_made_is_a_warning(tmp_path: Path, caplog: pytest.
     assert len(list((tmp_path / "net").iterdir())) == 1
 
 
-def test_what_was_fetched_when_the_process_was_killed_is_removed(tmp_path: Path) -> None:
+def test_partial_download_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     aws = tmp_path / "aws"
-    # Killed with half of it there, as a machine's memory or its owner may have it.
+    # The process is killed in the middle of the download, as by a lack of memory or by its owner.
     aws.write_text('#!/bin/sh\nfor path; do :; done\necho half > "$path"\nkill -9 $PPID\n')
     aws.chmod(0o755)
     here = tmp_path / "here"
@@ -147,13 +145,13 @@ def test_what_was_fetched_when_the_process_was_killed_is_removed(tmp_path: Path)
     assert not list(here.iterdir())
 
 
-def test_fails_when_there_is_no_aws_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_aws_command_line_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TrainerError, match="the AWS command line is not installed"):
-        store(tmp_path / "net").newest()
+        store(tmp_path / "net").load_newest()
 
 
-def test_a_training_goes_on_where_no_machine_of_it_is_left(tmp_path: Path, endpoint: str) -> None:
+def test_run_resumes_from_s3_without_its_machines(tmp_path: Path, endpoint: str) -> None:
     options = ("--num-epochs", "2", "--benchmark", "1", "--disp-batches", "1", "--model-prefix", f"{FOLDER}/net")
     aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     for machine in ("gone", "new"):
@@ -163,7 +161,7 @@ def test_a_training_goes_on_where_no_machine_of_it_is_left(tmp_path: Path, endpo
         rank.process.send_signal(signal.SIGTERM)
         assert rank.wait() == 128 + signal.SIGTERM
     [again] = run(*options, directory=tmp_path / "new", variables=aws)
-    assert "going on at epoch 0" in again.log.read_text()
+    assert "resuming at epoch 0" in again.log.read_text()
     assert f"checkpoint={FOLDER}/net-0002.npz" in again.out.read_text()
     assert names() == ["net-0002.npz", "net-best.npz"]
     assert {path.name for path in (tmp_path / "new/checkpoints").iterdir() if path.suffix != ".lock"} == {
@@ -171,9 +169,7 @@ def test_a_training_goes_on_where_no_machine_of_it_is_left(tmp_path: Path, endpo
     }
 
 
-def test_a_training_goes_on_from_a_copy_where_its_machine_was_killed_beside_the_next(
-    tmp_path: Path, endpoint: str
-) -> None:
+def test_run_resumes_from_s3_after_a_kill_between_upload_and_delete(tmp_path: Path, endpoint: str) -> None:
     options = ("--num-epochs", "2", "--benchmark", "1")
     aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     for machine in ("undisturbed", "gone", "new"):
@@ -186,9 +182,9 @@ def test_a_training_goes_on_from_a_copy_where_its_machine_was_killed_beside_the_
         *copied, "--checkpoint-seconds", "0.01", directory=tmp_path / "gone", program=program, variables=killed
     ) as [rank]:
         assert rank.wait() == -signal.SIGKILL
-    # The copy before is removed only when the next one is there.
+    # The previous copy is removed only after the next one is uploaded.
     assert len([name for name in names() if "-resume-" in name]) == 2
     [again] = run(*copied, directory=tmp_path / "new", variables=aws)
-    assert "going on at epoch" in again.log.read_text()
+    assert "resuming at epoch" in again.log.read_text()
     assert again.digests[-1] == undisturbed.digests[-1]
     assert names() == ["net-0002.npz", "net-best.npz"]

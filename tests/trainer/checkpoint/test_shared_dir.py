@@ -12,7 +12,7 @@ from trainer.data.sampling import Shard
 
 
 class ThreadBackend:
-    """One rank's backend; the ranks are threads and wait for each other."""
+    """Backend of one rank; the ranks are threads that wait for each other."""
 
     def __init__(self, rank: int, barrier: threading.Barrier, messages: dict[int, str]) -> None:
         self._rank = rank
@@ -30,7 +30,7 @@ class ThreadBackend:
 
 
 def ask_all_ranks(*prefixes: str | None) -> list[bool]:
-    """Return what each rank finds."""
+    """Return for each rank whether it shares rank 0's directory."""
     count = len(prefixes)
     barrier, messages = threading.Barrier(count, timeout=60), dict[int, str]()
     with ThreadPoolExecutor(count) as threads:
@@ -47,10 +47,10 @@ def ask_all_ranks(*prefixes: str | None) -> list[bool]:
 
 
 @pytest.mark.parametrize("others", ["a link", "of its own"])
-def test_who_shares_rank_0s_directory_knows(tmp_path: Path, others: str) -> None:
+def test_ranks_detect_rank_0s_shared_directory(tmp_path: Path, others: str) -> None:
     for name in ("shared", "own"):
         (tmp_path / name).mkdir()
-    # As it may be mounted elsewhere.
+    # The same directory may be mounted at another path.
     (tmp_path / "a link").symlink_to(tmp_path / "shared")
     (tmp_path / "of its own").mkdir()
     prefixes = [f"{tmp_path}/{name}/net" for name in ("shared", "shared", "own", others)]
@@ -58,10 +58,10 @@ def test_who_shares_rank_0s_directory_knows(tmp_path: Path, others: str) -> None
     assert not list(tmp_path.glob("*/*"))
 
 
-def test_nobody_relies_on_a_rank_0_that_cannot_write(tmp_path: Path) -> None:
+def test_unwritable_directory_of_rank_0_is_not_shared(tmp_path: Path) -> None:
     prefix = f"{tmp_path}/gone/net"
     assert ask_all_ranks(prefix, prefix) == [False, False]
 
 
-def test_one_rank_shares_with_nobody(tmp_path: Path) -> None:
+def test_single_rank_shares_no_directory(tmp_path: Path) -> None:
     assert ask_all_ranks(f"{tmp_path}/net") == [False]

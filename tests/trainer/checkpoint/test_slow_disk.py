@@ -1,4 +1,4 @@
-"""A disk that takes longer for a checkpoint than ranks wait for each other."""
+"""Test a disk that takes longer for a checkpoint than ranks wait for each other."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ PATIENCE_S = 8.0
 PROGRAM = ("-m", "tests.trainer.programs.slow_disk_trainer")
 
 
-def test_a_slow_disk_is_waited_for_by_all_ranks(tmp_path: Path) -> None:
+def test_all_ranks_wait_for_a_slow_disk(tmp_path: Path) -> None:
     variables = {"PATIENCE_S": str(PATIENCE_S)}
     places = [tmp_path / f"machine{rank}" for rank in range(2)]
     for place in places:
@@ -21,8 +21,8 @@ def test_a_slow_disk_is_waited_for_by_all_ranks(tmp_path: Path) -> None:
     with running(
         *OPTIONS, directory=tmp_path, directories=places, count=2, program=PROGRAM, variables=variables
     ) as ranks:
-        # It keeps a checkpoint a step: of the second step it cannot before that of the first is written.
-        ranks[1].wait_for_log("waiting for the checkpoint before, . is slow: at most 1800 s")
+        # Every step saves a checkpoint: the second one waits until the first one is written.
+        ranks[1].wait_for_log(f"still writing the previous checkpoint to {places[1]} (slow disk); waiting up to 1800 s")
         time.sleep(PATIENCE_S + 0.5)
         assert [rank.process.poll() for rank in ranks] == [None, None]
         (places[1] / "go").touch()
@@ -30,9 +30,9 @@ def test_a_slow_disk_is_waited_for_by_all_ranks(tmp_path: Path) -> None:
     assert "Batch [3]" in ranks[0].log.read_text()
 
 
-def test_in_a_directory_that_machines_share_only_rank_0_writes(tmp_path: Path) -> None:
-    # Rank 1's disk would never take what it wrote.
+def test_only_rank_0_writes_to_a_shared_directory(tmp_path: Path) -> None:
+    # Rank 1's disk would block a write for ever.
     with running(*OPTIONS, directory=tmp_path, count=2, program=PROGRAM, variables={"PATIENCE_S": "60"}) as ranks:
         assert [rank.wait() for rank in ranks] == [0, 0], ranks[0].log.read_text()
-    assert "waiting for the checkpoint" not in ranks[1].log.read_text()
+    assert "previous checkpoint" not in ranks[1].log.read_text()
     assert {path.name for path in tmp_path.glob("net*")} == {"net-0001.npz", "net-best.npz"}

@@ -28,20 +28,20 @@ def store(tmp_path: Path) -> CheckpointStore:
 
 
 def newest(store: CheckpointStore) -> Progress:
-    found = store.newest()
+    found = store.load_newest()
     assert found is not None
     return found.description.progress
 
 
-def test_the_newest_is_that_of_the_latest_training_and_its_last_place(store: CheckpointStore) -> None:
-    assert store.newest() is None
+def test_newest_checkpoint_is_the_latest_runs_last_position(store: CheckpointStore) -> None:
+    assert store.load_newest() is None
     for started, epoch, samples in ((1, 9, 0), (2, 0, 64), (2, 0, 128)):
         store.save(partial(checkpoint, started=started, epoch=epoch, samples=samples))
     store.wait()
     assert newest(store) == Progress(started=2, samples=128)
 
 
-def test_only_the_last_ones_stay_and_none_after_the_end(store: CheckpointStore, tmp_path: Path) -> None:
+def test_only_the_newest_checkpoints_stay_and_none_after_the_end(store: CheckpointStore, tmp_path: Path) -> None:
     (tmp_path / "net-0012.npz").write_text("a user's")
     for epoch in range(5):
         store.save(partial(checkpoint, epoch=epoch))
@@ -52,7 +52,7 @@ def test_only_the_last_ones_stay_and_none_after_the_end(store: CheckpointStore, 
     assert [path.name for path in tmp_path.iterdir()] == ["net-0012.npz"]
 
 
-def test_a_finished_training_leaves_a_mark_and_nothing_else(store: CheckpointStore, tmp_path: Path) -> None:
+def test_completed_run_leaves_only_its_marker(store: CheckpointStore, tmp_path: Path) -> None:
     assert store.marker() == CompletionMarker()
     store.save(partial(checkpoint, started=0.1))
     store.set_marker(CompletionMarker(started=0.1, job="j"))
@@ -61,17 +61,17 @@ def test_a_finished_training_leaves_a_mark_and_nothing_else(store: CheckpointSto
     assert [path.name for path in tmp_path.iterdir()] == [".net-finished"]
 
 
-def test_knows_of_which_training_a_file_is(store: CheckpointStore, tmp_path: Path) -> None:
+def test_holds_compares_the_start_of_the_run(store: CheckpointStore, tmp_path: Path) -> None:
     end = tmp_path / "net-0003.npz"
-    assert not store.holds(end, of_training=0.1)
+    assert not store.holds(end, training_started=0.1)
     save_checkpoint(end, checkpoint(started=0.1, epoch=3))
-    assert store.holds(end, of_training=0.1)
-    assert not store.holds(end, of_training=0.2)
+    assert store.holds(end, training_started=0.1)
+    assert not store.holds(end, training_started=0.2)
     end.write_bytes(end.read_bytes()[:100])
-    assert not store.holds(end, of_training=0.1)
+    assert not store.holds(end, training_started=0.1)
 
 
-def test_only_the_newest_is_read_whole(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_newest_checkpoint_is_read_completely(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
     def note(path: Path) -> Checkpoint:
@@ -87,7 +87,7 @@ def test_only_the_newest_is_read_whole(store: CheckpointStore, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("damage", ["cut off", "changed"])
-def test_a_damaged_one_gives_way_to_the_one_before(
+def test_damaged_checkpoint_gives_way_to_the_previous_one(
     store: CheckpointStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
     for epoch in (1, 2):
@@ -102,7 +102,7 @@ def test_a_damaged_one_gives_way_to_the_one_before(
     assert f"cannot read checkpoint {path}" in caplog.text
 
 
-def test_a_full_disk_costs_a_checkpoint_and_not_the_training(
+def test_full_disk_skips_a_checkpoint_but_not_training(
     store: CheckpointStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.save(partial(checkpoint, epoch=1))
@@ -114,13 +114,13 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_training(
     monkeypatch.setattr("os.fsync", full)
     store.save(partial(checkpoint, epoch=2))
     store.wait()
-    assert "No space left on device; the training goes on without it" in caplog.text
+    assert "No space left on device; training continues without it" in caplog.text
     assert newest(store).epoch == 1
 
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """A disk that writes nothing until the event."""
+    """Replace save_checkpoint() by a write that blocks until the event is set."""
     event = threading.Event()
 
     def write_slowly(path: Path, checkpoint: Checkpoint) -> None:
@@ -132,7 +132,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     event.set()
 
 
-def test_a_disk_that_is_too_slow_is_named_and_waited_for_once(
+def test_slow_disk_is_named_and_times_out_once(
     store: CheckpointStore,
     tmp_path: Path,
     disk: threading.Event,
@@ -147,14 +147,12 @@ def test_a_disk_that_is_too_slow_is_named_and_waited_for_once(
         pytest.raises(TrainerError, match=f"^a checkpoint could not be written to {tmp_path} within 0 s$"),
     ):
         store.save(partial(checkpoint, epoch=2))
-    assert f"waiting for the checkpoint before, {tmp_path} is slow: at most 0 s" in caplog.text
-    # On the way out: nothing is waited for any more.
+    assert f"still writing the previous checkpoint to {tmp_path} (slow disk); waiting up to 0 s" in caplog.text
+    # The failed wait is not repeated on exit.
     store.wait()
 
 
-def test_a_slow_disk_holds_no_step_but_the_next_checkpoint(
-    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_disk_delays_only_the_next_checkpoint(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
     writing, disk = threading.Event(), threading.Event()
 
     def write_slowly(path: Path, checkpoint: Checkpoint) -> None:
@@ -178,7 +176,7 @@ def test_a_slow_disk_holds_no_step_but_the_next_checkpoint(
     assert newest(store).epoch == 2
 
 
-def test_an_error_that_nobody_expected_comes_out(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_of_the_writer_is_raised(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path, checkpoint: Checkpoint) -> None:
         raise ValueError("ours")
 
@@ -188,7 +186,7 @@ def test_an_error_that_nobody_expected_comes_out(store: CheckpointStore, monkeyp
         store.save(partial(checkpoint, epoch=2))
 
 
-def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path: Path) -> None:
+def test_temporary_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
     here, gone = os.uname().nodename, 2**22 + 1
     names = [
         f".net-resume-1.npz.{here}-{gone}.tmp",
@@ -205,7 +203,7 @@ def test_what_killed_processes_of_this_machine_left_is_removed(tmp_path: Path) -
     assert {path.name for path in tmp_path.iterdir()} == set(names[3:])
 
 
-def test_the_one_just_written_stays_whatever_the_clock_says(store: CheckpointStore, tmp_path: Path) -> None:
+def test_new_checkpoint_stays_with_a_wrong_clock(store: CheckpointStore, tmp_path: Path) -> None:
     for epoch in (1, 2):
         store.save(partial(checkpoint, epoch=epoch))
     store.wait()
@@ -216,9 +214,7 @@ def test_the_one_just_written_stays_whatever_the_clock_says(store: CheckpointSto
     assert newest(store).epoch == 3
 
 
-def test_what_a_wrong_clock_has_named_later_goes_before_what_was_written_later(
-    store: CheckpointStore, tmp_path: Path
-) -> None:
+def test_older_checkpoint_with_a_later_name_is_deleted_first(store: CheckpointStore, tmp_path: Path) -> None:
     store.save(partial(checkpoint, started=9e9))
     store.wait()
     [wrong] = tmp_path.iterdir()

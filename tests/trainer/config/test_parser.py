@@ -13,11 +13,11 @@ from trainer.errors import UsageError
 from trainer.train import main
 
 
-def test_nothing_given_is_every_default() -> None:
+def test_empty_command_line_gives_all_defaults() -> None:
     assert parse([]) == TrainConfig()
 
 
-def test_options_have_the_names_of_mxnets_example() -> None:
+def test_options_are_named_as_in_mxnets_example() -> None:
     arguments = (
         "--network lenet --gpus 0,2 --batch-size 32 --num-epochs 3 --lr 0.2 --mom 0.5 --wd 0 "
         "--kv-store dist_device_sync --seed 4 --model-prefix out/net --disp-batches 5 --benchmark 1"
@@ -38,7 +38,7 @@ def test_options_have_the_names_of_mxnets_example() -> None:
     )
 
 
-def test_the_first_articles_network_is_named_as_mxnets_example_names_it() -> None:
+def test_network_and_num_layers_select_resnext110() -> None:
     assert parse(["--network", "resnext", "--num-layers", "110"]).network == "resnext110"
 
 
@@ -58,13 +58,15 @@ def test_the_first_articles_network_is_named_as_mxnets_example_names_it() -> Non
         (["--network", "own:net"], (1, 28, 28), 10),
     ],
 )
-def test_the_network_is_built_for_the_data(arguments: list[str], shape: tuple[int, int, int], classes: int) -> None:
+def test_input_shape_and_classes_follow_the_data_set(
+    arguments: list[str], shape: tuple[int, int, int], classes: int
+) -> None:
     config = parse(arguments)
     assert (config.input_shape, config.classes) == (shape, classes)
 
 
 @pytest.mark.parametrize("arguments", [["--gpus", "--network", "lenet"], ["--gpus", ""], ["--gpus="], []])
-def test_no_gpus_named_is_none(arguments: list[str]) -> None:
+def test_empty_gpus_option_selects_no_gpus(arguments: list[str]) -> None:
     assert parse(arguments).gpus == ()
 
 
@@ -84,13 +86,15 @@ def test_no_gpus_named_is_none(arguments: list[str]) -> None:
         ("--kv-store dist", "unknown --kv-store 'dist', must be one of: local, device, dist_sync, dist_device_sync"),
         (
             "--kv-store dist_async",
-            "--kv-store dist_async is not of --engine torch, which has device, local, dist_sync, dist_device_sync; "
-            "it takes --engine mxnet\n",
+            "--kv-store dist_async is not supported by --engine torch, "
+            "which supports device, local, dist_sync, dist_device_sync; "
+            "use it with --engine mxnet\n",
         ),
-        ("--kv-store horovod", "--kv-store horovod is not of --engine torch"),
+        ("--kv-store horovod", "--kv-store horovod is not supported by --engine torch"),
         (
             "--engine horovod --kv-store dist_sync",
-            "--kv-store dist_sync is not of --engine horovod, which has horovod; it takes --engine torch or",
+            "--kv-store dist_sync is not supported by --engine horovod, "
+            "which supports horovod; use it with --engine torch or",
         ),
         ("--engine mxnet --kv-store nccl", "unknown --kv-store 'nccl', must be one of: local, device, dist_sync"),
         ("--engine tensorflow", "unknown --engine 'tensorflow', must be one of: torch, mxnet, horovod\n"),
@@ -121,6 +125,13 @@ def test_no_gpus_named_is_none(arguments: list[str]) -> None:
             "--num-examples must be at least 1 and is for --dataset synthetic alone, got 9 with",
         ),
         ("--random-crop 2", "--random-crop must be 0 or 1, got '2'"),
+        ("--augment all", "unknown --augment 'all', must be one of: auto, none, standard\n"),
+        ("--augment none --random-crop 1", "--augment none stands for --random-crop and --random-mirror too, give"),
+        ("--label-smoothing 1", "--label-smoothing must be at least 0 and below 1, got 1.0\n"),
+        ("--lr-schedule linear", "unknown --lr-schedule 'linear', must be one of: step, cosine\n"),
+        ("--lr-schedule cosine --lr-step-epochs 3", "--lr-step-epochs is for --lr-schedule step, got 3 with cosine\n"),
+        ("--reduction all", "unknown --reduction 'all', must be one of: auto, ddp, buckets, ring\n"),
+        ("--reduction ddp --deterministic", "--reduction ddp does not go with --deterministic, it sorts its buckets"),
         ("--batch-size 0", "--batch-size must be at least 1, got 0"),
         ("--batch-size many", "--batch-size must be a whole number of at least 1, got 'many'\n"),
         ("--batch-size", "--batch-size expected one argument"),
@@ -162,7 +173,7 @@ def test_no_gpus_named_is_none(arguments: list[str]) -> None:
         ("--wd -1", "--wd must be a number of at least 0, got -1.0"),
     ],
 )
-def test_fails_when_an_option_is_wrong(capsys: pytest.CaptureFixture[str], arguments: str, message: str) -> None:
+def test_wrong_option_is_reported(capsys: pytest.CaptureFixture[str], arguments: str, message: str) -> None:
     assert main(arguments.split()) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -171,20 +182,16 @@ def test_fails_when_an_option_is_wrong(capsys: pytest.CaptureFixture[str], argum
 
 
 @pytest.mark.parametrize(("global_batch_size", "rate"), [(32, 0.025), (64, 0.05), (128, 0.1), (1024, 0.1)])
-def test_the_default_learning_rate_grows_with_the_global_batch_up_to_a_limit(
-    global_batch_size: int, rate: float
-) -> None:
+def test_default_learning_rate_scales_up_to_a_limit(global_batch_size: int, rate: float) -> None:
     assert TrainConfig().schedule(global_batch_size=global_batch_size).peak == pytest.approx(rate)
 
 
-def test_with_a_warm_up_the_default_learning_rate_has_no_limit() -> None:
+def test_warm_up_removes_the_limit_of_the_default_learning_rate() -> None:
     assert TrainConfig(warmup_epochs=2).schedule(global_batch_size=1024).peak == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(("global_batch_size", "rate"), [(64, 0.05), (128, 0.025), (256, 0.0125)])
-def test_without_waiting_the_default_learning_rate_falls_with_the_number_of_machines(
-    global_batch_size: int, rate: float
-) -> None:
+def test_dist_async_divides_the_default_learning_rate_by_the_machines(global_batch_size: int, rate: float) -> None:
     config = TrainConfig(engine="mxnet", kv_store="dist_async", batch_size_per_machine=64)
     assert config.schedule(global_batch_size=global_batch_size).peak == pytest.approx(rate)
 
@@ -193,16 +200,16 @@ def test_without_waiting_the_default_learning_rate_falls_with_the_number_of_mach
     ("engine", "kv_store", "distributed"),
     [("torch", "device", False), ("mxnet", "device", False), ("horovod", "horovod", True)],
 )
-def test_each_engine_has_its_own_default_kv_store(engine: str, kv_store: str, distributed: bool) -> None:
+def test_each_engine_has_a_default_kv_store(engine: str, kv_store: str, distributed: bool) -> None:
     config = TrainConfig(engine=engine)
-    assert (config.store, config.distributed) == (kv_store, distributed)
+    assert (config.effective_kv_store, config.distributed) == (kv_store, distributed)
 
 
-def test_a_given_learning_rate_is_used_as_it_is() -> None:
+def test_explicit_learning_rate_is_not_scaled() -> None:
     assert TrainConfig(lr=0.3).schedule(global_batch_size=4096).peak == 0.3
 
 
-def test_the_learning_rate_scales_as_the_fifth_articles_does() -> None:
+def test_learning_rate_scales_with_lr_batch_size() -> None:
     config = parse(["--lr", "0.1", "--lr-batch-size", "256", "--warmup-epochs", "5", "--lr-step-epochs", "30,60,80"])
     one, all_64 = config.schedule(global_batch_size=256), config.schedule(global_batch_size=64 * 256)
     assert (one.start, one.peak) == (0.1, 0.1)
@@ -211,20 +218,20 @@ def test_the_learning_rate_scales_as_the_fifth_articles_does() -> None:
     assert all_64.rate(epoch=59, trained=0.5) == pytest.approx(0.64)
 
 
-def test_the_learning_rate_falls_by_the_factor_that_was_given() -> None:
+def test_lr_factor_reduces_the_learning_rate() -> None:
     config = parse(["--lr", "0.4", "--lr-factor", "0.5", "--lr-step-epochs", "2,3"])
     schedule = config.schedule(global_batch_size=64)
     assert [schedule.rate(epoch=epoch, trained=0) for epoch in range(4)] == [0.4, 0.4, 0.2, 0.1]
 
 
-def test_accumulated_batches_count_as_one() -> None:
+def test_accumulated_batches_count_as_one_global_batch() -> None:
     config = parse(["--batch-size", "32", "--gradient-accumulation", "4", "--kv-store", "dist_sync"])
     ranks = World(rank=1, world_size=4, local_rank=1, local_world_size=2)
     assert divide_batch(config, ranks) == (Shard(index=1, count=4), 2 * 4 * 32)
     assert divide_batch(parse(["--gradient-accumulation", "3"]), World()) == (Shard(), 3 * 64)
 
 
-def test_a_training_keeps_to_its_data_type_whether_given_or_picked() -> None:
+def test_data_type_is_part_of_the_identity() -> None:
     assert [TrainConfig(dtype=dtype).data_type for dtype in (None, "float32", "float16")] == [
         "float32",
         "float32",
@@ -234,7 +241,16 @@ def test_a_training_keeps_to_its_data_type_whether_given_or_picked() -> None:
     assert TrainConfig(fast="auto", dtype="bfloat16").data_type == "bfloat16"
 
 
-KEPT_TO: Mapping[str, object] = (
+def test_folders_are_augmented_unless_the_command_says_otherwise() -> None:
+    folder = TrainConfig(dataset="folder", image_shape=(3, 32, 32))
+    assert folder.augmented == ("resized-crop", "mirror")
+    assert replace(folder, augment="none").augmented == ()
+    assert replace(folder, random_crop=True).augmented == ("crop",)
+    assert TrainConfig().augmented == ()
+    assert TrainConfig(augment="standard").augmented == ("crop", "mirror")
+
+
+FIXED_ON_RESUME: Mapping[str, object] = (
     {"network": "resnet20", "engine": "horovod", "batch_size_per_machine": 32, "gradient_accumulation": 2}
     | {"lr": 0.1, "lr_batch_size": 32, "warmup_epochs": 1.0, "lr_factor": 0.5, "lr_step_epochs": (1,)}
     | {
@@ -249,32 +265,34 @@ KEPT_TO: Mapping[str, object] = (
     }
     | {"dataset": "mnist", "image_shape": (3, 32, 32), "num_classes": 11, "num_examples": 9}
     | {"random_crop": True, "random_mirror": True, "last_batch": "keep"}
+    | {"lr_schedule": "cosine", "augment": "standard", "label_smoothing": 0.1}
 )
-"""Settings that make it another training when they change."""
-FREE: Mapping[str, object] = (
+"""Other values of the settings that must stay the same when a run resumes."""
+FREE_ON_RESUME: Mapping[str, object] = (
     {"gpus": (0,), "num_epochs": 13, "kv_store": "dist_sync", "compile": "1", "deterministic": True}
     | {"model_prefix": "net", "disp_batches": 1, "data_dir": "there", "resume": "never", "checkpoint_seconds": 1.0}
     | {"metrics": "file", "tensorboard": "events", "profile_steps": (1, 2), "profile_dir": "traces"}
+    | {"reduction": "buckets"}
 )
-"""Those that may change on its way."""
+"""Other values of the settings that may change when a run resumes."""
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(TrainConfig)])
-def test_a_checkpoint_belongs_to_all_settings_that_change_what_is_learned(name: str) -> None:
-    changed: Any = (KEPT_TO if name in KEPT_TO else FREE)[name]
+def test_identity_holds_every_setting_that_changes_the_result(name: str) -> None:
+    changed: Any = (FIXED_ON_RESUME if name in FIXED_ON_RESUME else FREE_ON_RESUME)[name]
     base = TrainConfig(
         lr=0.2 if name == "lr_batch_size" else None,
         dataset="synthetic" if name in ("image_shape", "num_examples") else "digits",
     )
     other = replace(base, **{name: changed})
-    assert (other.identity != base.identity) is (name in KEPT_TO)
+    assert (other.identity != base.identity) is (name in FIXED_ON_RESUME)
 
 
-def test_every_setting_is_named_as_its_option() -> None:
+def test_every_setting_has_an_option() -> None:
     known = set(_build_parser().known_options())
     assert {option_name(name) for name in (*IDENTITY, *(each.name for each in fields(TrainConfig)))} <= known
 
 
-def test_settings_are_checked_also_without_a_command_line() -> None:
+def test_settings_are_checked_without_a_command_line() -> None:
     with pytest.raises(UsageError, match="unknown --kv-store"):
         TrainConfig(kv_store="dist_sink")

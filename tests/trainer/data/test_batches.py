@@ -4,7 +4,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from trainer.data.batches import Augmentation, Draws, prefetch, prepare
+from trainer.data.batches import AHEAD, Augmentation, Draws, prefetch, prepare
 from trainer.data.samples import DataSet, InMemory, in_memory
 from trainer.errors import TrainerError
 
@@ -19,7 +19,7 @@ def data() -> DataSet:
     return in_memory(samples, samples, classes=COUNT, source="test")
 
 
-def test_a_data_set_is_normalised_by_its_own_mean_and_deviation(data: DataSet) -> None:
+def test_data_set_is_normalised_by_its_mean_and_deviation(data: DataSet) -> None:
     images, labels = prepare(data, data.train, np.arange(COUNT))
     assert images.dtype == np.float32
     assert np.allclose(images.mean(axis=(0, 2, 3)), 0, atol=1e-6)
@@ -27,13 +27,13 @@ def test_a_data_set_is_normalised_by_its_own_mean_and_deviation(data: DataSet) -
     assert labels.tolist() == list(range(COUNT))
 
 
-def test_a_channel_of_one_value_becomes_zero() -> None:
+def test_constant_channel_becomes_zero() -> None:
     samples = InMemory(pixels=np.full((2, 1, 4, 4), 9, np.uint8), labels=np.zeros(2, np.int64))
     images, _ = prepare(in_memory(samples, samples, classes=1, source="test"), samples, np.arange(2))
     assert not images.any()
 
 
-def test_what_happens_to_a_sample_depends_on_seed_epoch_and_sample_alone(data: DataSet) -> None:
+def test_augmentation_depends_only_on_seed_epoch_and_sample(data: DataSet) -> None:
     draws = BOTH.draw(epoch=1, samples=COUNT)
     whole, _ = prepare(data, data.train, np.arange(COUNT), draws)
     some = np.array([7, 30, 2])
@@ -46,7 +46,7 @@ def test_what_happens_to_a_sample_depends_on_seed_epoch_and_sample_alone(data: D
         assert not np.array_equal(whole, prepare(data, data.train, np.arange(COUNT), other)[0])
 
 
-def test_a_crop_is_a_part_of_the_padded_image(data: DataSet) -> None:
+def test_crop_is_part_of_the_padded_image(data: DataSet) -> None:
     draws = Augmentation(random_crop=True).draw(epoch=0, samples=COUNT)
     images, _ = prepare(data, data.train, np.arange(COUNT), draws)
     margin = ((0, 0), (0, 0), (4, 4), (4, 4))
@@ -65,7 +65,7 @@ def test_a_crop_is_a_part_of_the_padded_image(data: DataSet) -> None:
     assert len(places) > COUNT / 2
 
 
-def test_a_crop_may_be_at_any_place_to_the_last_corner(data: DataSet) -> None:
+def test_crops_cover_every_corner(data: DataSet) -> None:
     # Of nine, with a margin of four on each side.
     middles = (np.arange(9) + 0.5) / 9
     nine = np.arange(9)
@@ -90,22 +90,22 @@ def test_about_half_of_the_images_are_mirrored(data: DataSet) -> None:
     assert COUNT / 4 < sum(mirrored) < 3 * COUNT / 4
 
 
-def test_the_next_batch_is_prepared_while_one_is_used() -> None:
-    prepared: dict[int, threading.Event] = {item: threading.Event() for item in range(4)}
+def test_the_next_batches_are_prepared_while_one_is_used() -> None:
+    prepared: dict[int, threading.Event] = {item: threading.Event() for item in range(AHEAD + 2)}
 
     def note(item: int) -> int:
         assert threading.current_thread() is not threading.main_thread()
         prepared[item].set()
         return item
 
-    with closing(prefetch(range(4), note)) as items:
+    with closing(prefetch(range(AHEAD + 2), note)) as items:
         assert next(items) == 0
-        assert prepared[1].wait(timeout=10)
-        assert not prepared[2].is_set()
-        assert list(items) == [1, 2, 3]
+        assert prepared[AHEAD].wait(timeout=10)
+        assert not prepared[AHEAD + 1].is_set()
+        assert list(items) == [*range(1, AHEAD + 2)]
 
 
-def test_an_error_comes_out_where_its_batch_is_due() -> None:
+def test_loader_error_is_raised_at_its_batch() -> None:
     def fail(item: int) -> int:
         if item == 1:
             raise TrainerError("cannot read the image")

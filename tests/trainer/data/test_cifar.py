@@ -17,7 +17,7 @@ NAMES = (*TRAIN, *VALIDATION)
 
 
 def images(number: int) -> np.ndarray:
-    """Two images a file: the second is all of its file's number, in the red channel."""
+    """Make files of two images; all red values of the second one are the file's number."""
     values = np.zeros((2, 3072), np.uint8)
     values[1, :1024] = number
     return values
@@ -82,7 +82,7 @@ def files(version: str) -> Files:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("write", [unpacked, packed])
-def test_reads_every_form(tmp_path: Path, version: str, write: Callable[[Path, Files], None]) -> None:
+def test_every_cifar_format_is_read(tmp_path: Path, version: str, write: Callable[[Path, Files], None]) -> None:
     write(tmp_path, files(version))
     data = load_cifar10(tmp_path)
     assert data.image_shape == (3, 32, 32)
@@ -94,13 +94,13 @@ def test_reads_every_form(tmp_path: Path, version: str, write: Callable[[Path, F
     assert data.mean == (1, 0, 0)
 
 
-def test_reads_the_directory_of_the_files_too(tmp_path: Path) -> None:
+def test_directory_of_the_files_is_accepted(tmp_path: Path) -> None:
     unpacked(tmp_path, files("binary"))
     assert len(load_cifar10(tmp_path / BINARY).train.labels) == 10
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_fails_when_a_file_is_cut_off_and_names_it(tmp_path: Path, version: str) -> None:
+def test_truncated_file_is_named(tmp_path: Path, version: str) -> None:
     content = files(version)
     path = list(content)[3]
     unpacked(tmp_path, content | {path: content[path][:-100]})
@@ -109,7 +109,7 @@ def test_fails_when_a_file_is_cut_off_and_names_it(tmp_path: Path, version: str)
     assert "\n" not in str(caught.value)
 
 
-def test_fails_when_a_file_is_missing(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     unpacked(tmp_path, files("binary"))
     path = tmp_path / BINARY / "test_batch.bin"
     path.unlink()
@@ -118,7 +118,7 @@ def test_fails_when_a_file_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [0.5, 0.98])
-def test_fails_when_an_archive_is_cut_off_and_names_it(tmp_path: Path, left: float) -> None:
+def test_truncated_archive_is_named(tmp_path: Path, left: float) -> None:
     packed(tmp_path, files("binary"))
     path = tmp_path / ARCHIVES[BINARY]
     path.write_bytes(path.read_bytes()[: int(left * path.stat().st_size)])
@@ -126,7 +126,7 @@ def test_fails_when_an_archive_is_cut_off_and_names_it(tmp_path: Path, left: flo
         load_cifar10(tmp_path)
 
 
-def test_fails_when_an_archive_is_of_something_else(tmp_path: Path) -> None:
+def test_other_archive_is_reported(tmp_path: Path) -> None:
     packed(tmp_path, {f"{BINARY}/readme.html": b""})
     message = f"{tmp_path / ARCHIVES[BINARY]} is damaged or is no CIFAR-10, .*{BINARY}/data_batch_1.bin' not found"
     with pytest.raises(TrainerError, match=message):
@@ -134,14 +134,14 @@ def test_fails_when_an_archive_is_of_something_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", [BINARY, PYTHON])
-def test_fails_when_a_directory_may_not_be_entered(tmp_path: Path, folder: str) -> None:
+def test_inaccessible_directory_is_reported(tmp_path: Path, folder: str) -> None:
     # Another error than Permission denied, which root never gets: stat() fails, and there may be a file or not.
     (tmp_path / folder).symlink_to("x" * 300)
     with pytest.raises(TrainerError, match=f"^cannot read {tmp_path / folder}/data_batch_1.*, File name too long$"):
         load_cifar10(tmp_path)
 
 
-def test_fails_when_there_is_none_and_says_how_to_get_it(tmp_path: Path) -> None:
+def test_missing_data_set_is_reported_with_its_source(tmp_path: Path) -> None:
     with pytest.raises(
         TrainerError, match=f"packed or unpacked, in {tmp_path}: get one from https://www.cs.toronto.edu/"
     ):
@@ -154,7 +154,7 @@ class Attack:
 
 
 @pytest.mark.parametrize("content", [Attack(), {b"data": Attack()}, {b"data": images(1), b"labels": Path("/")}])
-def test_a_pickle_runs_no_code(tmp_path: Path, content: object) -> None:
+def test_pickle_runs_no_code(tmp_path: Path, content: object) -> None:
     whole = files("python")
     unpacked(tmp_path, whole | {f"{PYTHON}/data_batch_2": pickle.dumps(content, protocol=3)})
     with pytest.raises(TrainerError, match=r"data_batch_2 is refused, it holds .*, CIFAR-10 has arrays only"):
@@ -166,7 +166,7 @@ def test_a_pickle_runs_no_code(tmp_path: Path, content: object) -> None:
     "content",
     [{b"data": np.zeros((2, 3071), np.uint8), b"labels": [1, 2]}, {b"labels": [1]}, [1], {b"data": 1, b"labels": 1}],
 )
-def test_fails_when_a_pickle_is_of_something_else(tmp_path: Path, content: object) -> None:
+def test_other_pickle_is_reported(tmp_path: Path, content: object) -> None:
     unpacked(tmp_path, files("python") | {f"{PYTHON}/data_batch_2": pickle.dumps(content, protocol=3)})
     with pytest.raises(TrainerError, match="data_batch_2 is damaged"):
         load_cifar10(tmp_path)

@@ -7,7 +7,7 @@ from trainer.errors import TrainerError
 SHAPE = (1, 28, 28)
 
 
-def test_the_digits_are_scikit_learns() -> None:
+def test_digits_match_scikit_learn() -> None:
     data = load_digits(SHAPE)
     assert (len(data.train.labels), len(data.validation.labels), data.classes) == (1437, 360, 10)
     labels = np.concatenate([data.train.labels, data.validation.labels])
@@ -15,7 +15,7 @@ def test_the_digits_are_scikit_learns() -> None:
 
 
 @pytest.mark.parametrize("shape", [SHAPE, (3, 32, 32)])
-def test_the_digits_are_enlarged_to_what_the_network_takes(shape: tuple[int, int, int]) -> None:
+def test_digits_are_scaled_to_the_networks_size(shape: tuple[int, int, int]) -> None:
     data = load_digits(shape)
     pixels = data.train.read(np.arange(1437))
     assert pixels.shape == (1437, *shape)
@@ -24,12 +24,12 @@ def test_the_digits_are_enlarged_to_what_the_network_takes(shape: tuple[int, int
     assert data.image_shape == shape
 
 
-def test_digits_larger_than_the_memory_are_one_line() -> None:
+def test_oversized_digits_are_one_line() -> None:
     message = "^1437 training and 360 validation images of 1,1000000,1000000 take at least 1,673,586.7 GiB of memory, "
     with pytest.raises(TrainerError, match=message):
         load_digits((1, 10**6, 10**6))
 
 
-def test_enlarging_interpolates_between_pixel_centres() -> None:
+def test_scaling_interpolates_between_pixel_centres() -> None:
     image = np.array([[[0, 1], [0, 1]]], np.float32)
     assert scale(image, height=1, width=4).tolist() == [[[0, 0.25, 0.75, 1]]]

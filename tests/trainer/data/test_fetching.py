@@ -1,4 +1,4 @@
-"""Data sets in S3, by the real command line and a server that speaks S3."""
+"""Test data sets in S3, with the real AWS command line and an S3 server."""
 
 import os
 import threading
@@ -32,7 +32,7 @@ def held(directory: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in (directory / "train").iterdir()}
 
 
-def test_holds_what_the_folder_in_s3_holds_now(tmp_path: Path) -> None:
+def test_directory_mirrors_the_s3_folder(tmp_path: Path) -> None:
     put(cat="small", dog="large")
     boto3.client("s3").put_object(Bucket=BUCKET, Key="sets/animals-too/train/eel", Body=b"long")
     directory = local_directory(PLACE)
@@ -44,24 +44,22 @@ def test_holds_what_the_folder_in_s3_holds_now(tmp_path: Path) -> None:
     assert held(local_directory(f"{PLACE}/")) == {"cat": "grown up"}
 
 
-def test_fails_when_s3_does_not_give_it() -> None:
+def test_failing_download_is_reported() -> None:
     with pytest.raises(TrainerError, match=r"aws s3 sync s3://no-such-bucket/x/: .*NoSuchBucket"):
         local_directory("s3://no-such-bucket/x")
 
 
 @pytest.mark.parametrize("place", ["s3://", "s3:///x", "s3://bucket/../x", "s3://bucket/x/..", "s3://bucket//x"])
-def test_fails_when_the_place_is_none(place: str) -> None:
+def test_unusable_cache_directory_is_reported(place: str) -> None:
     with pytest.raises(UsageError, match="--data-dir must be a directory or s3://BUCKET/FOLDER, got s3://"):
         TrainConfig(data_dir=place)
 
 
-def test_a_directory_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_local_directory_is_used_as_is(tmp_path: Path) -> None:
     assert local_directory(str(tmp_path)) == tmp_path
 
 
-def test_what_another_process_fetches_meanwhile_is_not_fetched_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_process_does_not_download_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[str] = []
     waits, ends = threading.Event(), threading.Event()
 
@@ -86,7 +84,7 @@ def test_what_another_process_fetches_meanwhile_is_not_fetched_again(
 
 
 @pytest.mark.parametrize("scratch", [True, False])
-def test_a_copy_is_kept_on_the_scratch_disks_where_there_are_any(
+def test_copy_is_stored_on_the_scratch_disks_if_there_are_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scratch: bool
 ) -> None:
     put(cat="small")

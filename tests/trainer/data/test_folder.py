@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from trainer.data.batches import Augmentation, prepare
-from trainer.data.folder import load_folder
+from trainer.data.folder import decode_threads, load_folder
 from trainer.errors import TrainerError
 
 COLOURS = {"blue": (0, 0, 255), "red": (255, 0, 0)}
@@ -26,7 +26,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_classes_are_the_directories_by_name(directory: Path) -> None:
+def test_classes_are_the_sorted_directories(directory: Path) -> None:
     (directory / "train" / "red" / "notes.txt").write_text("no image")
     data = load_folder(directory, SHAPE)
     assert (data.classes, data.image_shape) == (2, SHAPE)
@@ -35,7 +35,7 @@ def test_classes_are_the_directories_by_name(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("crop", [False, True])
-def test_images_of_all_sizes_become_those_of_the_network(directory: Path, crop: bool) -> None:
+def test_images_are_scaled_to_the_networks_size(directory: Path, crop: bool) -> None:
     data = load_folder(directory, SHAPE)
     draws = Augmentation(random_crop=crop).draw(epoch=0, samples=4)
     images, labels = prepare(data, data.train, np.array([3, 0, 2]), draws)
@@ -46,14 +46,14 @@ def test_images_of_all_sizes_become_those_of_the_network(directory: Path, crop: 
         assert np.allclose(image.mean(axis=(1, 2)) * std + mean, COLOURS[name], atol=6)
 
 
-def test_no_images_are_a_batch_too(directory: Path) -> None:
+def test_empty_batch_is_read(directory: Path) -> None:
     data = load_folder(directory, (1, 28, 28))
     images, _ = prepare(data, data.train, np.array([], np.int64))
     assert images.shape == (0, 1, 28, 28)
 
 
 @pytest.mark.parametrize("damage", [b"", b"no image", None])
-def test_fails_when_an_image_is_damaged_and_names_it(directory: Path, damage: bytes | None) -> None:
+def test_damaged_image_is_named(directory: Path, damage: bytes | None) -> None:
     path = directory / "train" / "blue" / "a.jpg"
     path.write_bytes(path.read_bytes()[:500] if damage is None else damage)
     data = load_folder(directory, SHAPE)
@@ -62,13 +62,13 @@ def test_fails_when_an_image_is_damaged_and_names_it(directory: Path, damage: by
     assert "\n" not in str(caught.value)
 
 
-def test_fails_when_a_part_is_missing_and_says_how_it_must_be(tmp_path: Path) -> None:
+def test_missing_part_is_reported_with_the_expected_layout(tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=f"cannot read {tmp_path}/train, No such .* DIRECTORY/train/CLASS/"):
         load_folder(tmp_path, SHAPE)
 
 
 @pytest.mark.parametrize("part", ["train", "val"])
-def test_fails_when_a_class_holds_no_images_and_names_it(directory: Path, part: str) -> None:
+def test_class_without_images_is_named(directory: Path, part: str) -> None:
     for path in (directory / part / "red").iterdir():
         path.rename(path.with_suffix(".tiff"))
     with pytest.raises(TrainerError, match=f"{directory}/{part}/red has no images, they end in one of: .bmp, .jpeg"):
@@ -76,9 +76,7 @@ def test_fails_when_a_class_holds_no_images_and_names_it(directory: Path, part: 
 
 
 @pytest.mark.parametrize("part", ["train", "val"])
-def test_fails_when_a_class_may_not_be_read_and_names_it(
-    directory: Path, part: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_class_is_named(directory: Path, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # As for a user who is not root, whom no mode of a directory holds up.
     scandir, refused = os.scandir, directory / part / "blue"
 
@@ -92,20 +90,28 @@ def test_fails_when_a_class_may_not_be_read_and_names_it(
         load_folder(directory, SHAPE)
 
 
-def test_a_class_may_be_missing_among_the_validation_images(directory: Path) -> None:
+def test_class_may_be_missing_from_the_validation_images(directory: Path) -> None:
     (directory / "val" / "blue").rename(directory / "blue")
     data = load_folder(directory, SHAPE)
     assert data.validation.labels.tolist() == [1, 1]
-    assert data.counts == "4 training and 2 validation samples of 2 classes"
+    assert data.describe_counts() == "4 training and 2 validation samples of 2 classes"
 
 
-def test_fails_when_a_class_is_only_held_out(directory: Path) -> None:
+def test_class_only_in_validation_is_reported(directory: Path) -> None:
     (directory / "val" / "green").mkdir()
     with pytest.raises(TrainerError, match=f"{directory}/val has the class green, {directory}/train has not"):
         load_folder(directory, SHAPE)
 
 
-def test_fails_without_pillow_in_one_line(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pillow_is_one_line(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
     with pytest.raises(TrainerError, match=r"image folders need Pillow, .* -m pip install pillow"):
         load_folder(directory, SHAPE)
+
+
+@pytest.mark.parametrize(("processes", "threads"), [("8", 12), ("96", 1), ("200", 1), (None, 96)])
+def test_a_machines_processes_share_its_cores(
+    processes: str | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(96)))
+    assert decode_threads({} if processes is None else {"LOCAL_WORLD_SIZE": processes}) == threads

@@ -19,7 +19,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("content", [CONTENT, gzip.compress(CONTENT)], ids=["plain", "gzipped"])
-def test_reads_values_in_their_shape(path: Path, content: bytes) -> None:
+def test_idx_values_keep_their_shape(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     assert np.array_equal(read_idx(path, dimensions=2), [[0, 1, 2], [3, 4, 5]])
 
@@ -36,7 +36,7 @@ def test_reads_values_in_their_shape(path: Path, content: bytes) -> None:
         (lambda: gzip.compress(b"\0\0\x0d\2" + CONTENT[4:]), "is not an idx file of bytes in 2 dimensions"),
     ],
 )
-def test_fails_when_the_file_is_damaged(path: Path, damage: Callable[[], bytes], message: str) -> None:
+def test_damaged_idx_file_is_reported(path: Path, damage: Callable[[], bytes], message: str) -> None:
     path.write_bytes(damage())
     with pytest.raises(TrainerError) as caught:
         read_idx(path, dimensions=2)
@@ -44,12 +44,12 @@ def test_fails_when_the_file_is_damaged(path: Path, damage: Callable[[], bytes],
     assert "\n" not in str(caught.value)
 
 
-def test_fails_when_the_file_is_missing(path: Path) -> None:
+def test_missing_idx_file_is_reported(path: Path) -> None:
     with pytest.raises(TrainerError, match=f"cannot read {path}, No such file or directory"):
         read_idx(path, dimensions=2)
 
 
-def test_fails_when_images_and_labels_do_not_belong_together(tmp_path: Path) -> None:
+def test_unequal_image_and_label_counts_are_reported(tmp_path: Path) -> None:
     images = struct.pack(">HBB3I", 0, 8, 3, 2, 8, 8) + bytes(128)
     labels = struct.pack(">HBBI", 0, 8, 1, 3) + bytes(3)
     (tmp_path / "digits-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))

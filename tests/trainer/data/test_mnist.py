@@ -25,7 +25,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_reads_both_parts(directory: Path) -> None:
+def test_training_and_validation_files_are_read(directory: Path) -> None:
     data = load_mnist(directory, name="mnist")
     assert (data.image_shape, data.classes) == ((1, 28, 28), 10)
     assert data.train.read(np.array([4, 1]))[:, 0, 0, 0].tolist() == [4, 1]
@@ -36,20 +36,20 @@ def test_reads_both_parts(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "page"), [("mnist", "yann.lecun.com"), ("fashion-mnist", "zalandoresearch")])
-def test_fails_when_a_file_is_missing_and_says_how_to_get_it(directory: Path, name: str, page: str) -> None:
+def test_missing_file_is_reported_with_its_source(directory: Path, name: str, page: str) -> None:
     (directory / "t10k-labels-idx1-ubyte").unlink()
     with pytest.raises(TrainerError, match=f"no t10k-labels-idx1-ubyte or .*gz in {directory}: get .* {name} .*{page}"):
         load_mnist(directory, name=name)
 
 
-def test_fails_when_the_directory_may_not_be_entered(tmp_path: Path) -> None:
+def test_inaccessible_directory_is_reported(tmp_path: Path) -> None:
     # Another error than Permission denied, which root never gets: stat() fails, and there may be a file or not.
     directory = tmp_path / ("x" * 300)
     with pytest.raises(TrainerError, match=f"^cannot read {directory}/train-images-idx3-ubyte, File name too long$"):
         load_mnist(directory, name="mnist")
 
 
-def test_fails_when_a_file_is_cut_off_and_names_it(directory: Path) -> None:
+def test_truncated_file_is_named(directory: Path) -> None:
     path = directory / "train-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(TrainerError, match=f"{path} is truncated"):
@@ -68,7 +68,7 @@ def test_fails_when_a_file_is_cut_off_and_names_it(directory: Path) -> None:
         ),
     ],
 )
-def test_fails_when_it_is_another_data_set(directory: Path, file: str, values: np.ndarray, message: str) -> None:
+def test_other_data_set_is_reported(directory: Path, file: str, values: np.ndarray, message: str) -> None:
     (directory / file).write_bytes(idx(values))
     with pytest.raises(TrainerError, match=message):
         load_mnist(directory, name="mnist")

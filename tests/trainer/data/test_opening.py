@@ -9,7 +9,7 @@ from trainer.data.samples import DataSet
 from trainer.errors import TrainerError
 
 
-def test_what_does_not_fit_into_memory_is_one_line_that_says_how_much_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_is_one_line_with_the_required_size(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(_: tuple[int, int, int]) -> DataSet:
         np.empty((2**20, 2**40), np.uint8)
         raise AssertionError("no machine has an exbibyte")

@@ -4,19 +4,19 @@ import pytest
 from trainer.data.sampling import Shard, epoch_end, global_batches, step_seed
 
 
-def test_every_sample_comes_once_an_epoch_in_another_order_each_time() -> None:
+def test_each_epoch_holds_every_sample_once_in_a_new_order() -> None:
     epochs = [np.concatenate(list(global_batches(100, global_batch_size=32, seed=7, epoch=e))) for e in (0, 1)]
     assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(100))
     assert not np.array_equal(epochs[0], epochs[1])
 
 
-def test_the_seed_decides_the_order() -> None:
+def test_seed_determines_the_order() -> None:
     first, same, other = (next(global_batches(100, global_batch_size=100, seed=s, epoch=0)) for s in (1, 1, 2))
     assert np.array_equal(first, same)
     assert not np.array_equal(first, other)
 
 
-def test_the_last_batch_is_what_remains() -> None:
+def test_last_batch_holds_the_remaining_samples() -> None:
     assert [len(batch) for batch in global_batches(100, global_batch_size=32, seed=0, epoch=0)] == [32, 32, 32, 4]
 
 
@@ -24,22 +24,20 @@ def test_the_last_batch_is_what_remains() -> None:
     ("begin", "batch", "drop", "end"),
     [(0, 32, True, 96), (0, 32, False, 100), (0, 128, True, 100), (0, 50, True, 100), (64, 48, True, 64)],
 )
-def test_an_epoch_ends_with_its_last_whole_batch_or_with_its_last_sample(
-    begin: int, batch: int, drop: bool, end: int
-) -> None:
+def test_epoch_ends_at_its_last_full_batch_or_last_sample(begin: int, batch: int, drop: bool, end: int) -> None:
     assert epoch_end(100, global_batch_size=batch, begin=begin, drop=drop) == end
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 @pytest.mark.parametrize("total", [0, 1, 2, 64])
-def test_shards_split_a_batch_evenly_and_whole(count: int, total: int) -> None:
+def test_shards_split_a_batch_evenly_and_completely(count: int, total: int) -> None:
     batch = np.arange(total)
     shares = [Shard(index=index, count=count).of(batch) for index in range(count)]
     assert np.array_equal(np.concatenate(shares), batch)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-def test_each_step_of_each_rank_has_random_numbers_of_its_own() -> None:
+def test_step_seed_differs_for_each_step_and_rank() -> None:
     places = [
         (seed, epoch, samples, rank) for seed in (0, 1) for epoch in (0, 1) for samples in (0, 64) for rank in (0, 1)
     ]

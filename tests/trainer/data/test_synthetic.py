@@ -9,7 +9,7 @@ from trainer.errors import TrainerError
 SHAPE = (1, 28, 28)
 
 
-def test_made_up_images_are_the_same_everywhere() -> None:
+def test_synthetic_images_are_reproducible() -> None:
     one, same, other = (make_synthetic(SHAPE, samples=50, seed=seed) for seed in (0, 0, 1))
     everything = np.arange(50)
     assert np.array_equal(one.train.read(everything), same.train.read(everything))
@@ -18,7 +18,7 @@ def test_made_up_images_are_the_same_everywhere() -> None:
 
 
 @pytest.mark.parametrize(("asked", "memory", "samples"), [(None, 2**30, 2000), (None, 30 * 28 * 28, 30), (7, 2**30, 7)])
-def test_there_are_as_many_as_asked_or_as_fit(
+def test_synthetic_sample_count_is_the_requested_one_or_fits_in_memory(
     monkeypatch: pytest.MonkeyPatch, asked: int | None, memory: int, samples: int
 ) -> None:
     monkeypatch.setattr("trainer.data.synthetic.MEMORY", memory)
@@ -36,6 +36,6 @@ def test_there_are_as_many_as_asked_or_as_fit(
         ((3, 10**10, 10**10), None, "1 training and 1 validation images of 3,10000000000,10000000000 take at least 5"),
     ],
 )
-def test_more_than_the_memory_holds_is_one_line(shape: tuple[int, int, int], asked: int | None, message: str) -> None:
+def test_oversized_synthetic_data_is_one_line(shape: tuple[int, int, int], asked: int | None, message: str) -> None:
     with pytest.raises(TrainerError, match=rf"^{re.escape(message)}.* GiB of memory, this machine has [\d.,]+ GiB$"):
         make_synthetic(shape, samples=asked)

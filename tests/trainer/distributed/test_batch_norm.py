@@ -1,4 +1,4 @@
-"""BatchNorm over several ranks: the same statistics everywhere, and with --sync-bn those of one process."""
+"""Test BatchNorm over several ranks: equal statistics on all, and with --sync-bn those of one process."""
 
 import signal
 from pathlib import Path
@@ -26,7 +26,7 @@ OPTIONS = (
 TOLERANCE = 1e-5
 
 
-def test_statistics_are_the_same_on_all_ranks_and_a_resumed_training_ends_with_the_same_bits(tmp_path: Path) -> None:
+def test_statistics_are_equal_on_all_ranks_and_after_a_resume(tmp_path: Path) -> None:
     # An epoch's last batch is a single sample: the first rank has none of it.
     options = (
         *OPTIONS,
@@ -47,11 +47,11 @@ def test_statistics_are_the_same_on_all_ranks_and_a_resumed_training_ends_with_t
         interrupted[0].process.send_signal(signal.SIGTERM)
         assert [rank.wait(deadline_s=30) for rank in interrupted] == [128 + signal.SIGTERM] * 2
     resumed = run(*options, directory=parts, count=2)
-    assert "going on at epoch" in resumed[0].log.read_text()
+    assert "resuming at epoch" in resumed[0].log.read_text()
     assert resumed[0].digests[-1] == world[0].digests[-1]
 
 
-def test_with_sync_bn_ranks_learn_what_one_process_with_their_batches_learns(tmp_path: Path) -> None:
+def test_sync_bn_ranks_match_one_process_with_their_batches(tmp_path: Path) -> None:
     # An epoch's last batch has two samples: of three ranks the first has none, the others one.
     options = (*OPTIONS, "--sync-bn", "--num-epochs", "2", "--num-examples", str(7 * 3 * BATCH_SIZE + 2))
     one, three = tmp_path / "one", tmp_path / "three"
@@ -78,7 +78,7 @@ def step(backend: TorchBackend, samples: int) -> None:
     backend.update(samples=samples)
 
 
-def test_a_checkpoint_holds_the_statistics() -> None:
+def test_checkpoint_holds_the_statistics() -> None:
     first, second = backend(), backend()
     step(first, 8)
     second.restore(first.state(), source=0)
@@ -88,7 +88,7 @@ def test_a_checkpoint_holds_the_statistics() -> None:
 
 
 @pytest.mark.parametrize("samples", [0, 1])
-def test_a_batch_without_a_variance_leaves_statistics_and_weights_finite(samples: int) -> None:
+def test_batch_without_variance_leaves_statistics_and_weights_finite(samples: int) -> None:
     ours = backend()
     step(ours, 8)
     images = np.ones((samples, 1, 12, 12), np.float32)
@@ -98,12 +98,12 @@ def test_a_batch_without_a_variance_leaves_statistics_and_weights_finite(samples
 
 
 def doubled(values: torch.Tensor) -> None:
-    """Add up as if another rank had the same samples."""
+    """Sum as if another rank had the same samples."""
     values *= 2
 
 
 @pytest.mark.parametrize("momentum", [0.1, None])
-def test_sync_bn_is_torchs_batch_norm_over_the_samples_of_all_ranks(momentum: float | None) -> None:
+def test_sync_bn_matches_torchs_batch_norm_over_all_samples(momentum: float | None) -> None:
     plain, ours = (torch.nn.BatchNorm2d(3, momentum=momentum).double() for _ in range(2))
     adapt_batch_norms(ours, all_reduce=doubled)
     assert isinstance(ours, AllRanksBatchNorm)
@@ -123,7 +123,7 @@ def test_sync_bn_is_torchs_batch_norm_over_the_samples_of_all_ranks(momentum: fl
         assert torch.allclose(ours.get_buffer(name), plain.get_buffer(name)), name
 
 
-def test_sync_bn_keeps_the_precision_of_its_input_and_sums_in_a_greater_one() -> None:
+def test_sync_bn_keeps_the_input_type_and_sums_in_higher_precision() -> None:
     ours = torch.nn.BatchNorm2d(1)
     adapt_batch_norms(ours, all_reduce=lambda _: None)
     values = torch.randn(3, 1, 200, 200, generator=torch.Generator().manual_seed(0)).half()
@@ -132,7 +132,7 @@ def test_sync_bn_keeps_the_precision_of_its_input_and_sums_in_a_greater_one() ->
     assert float(result.detach().float().var()) == pytest.approx(1, abs=0.01)
 
 
-def test_a_users_own_kind_of_batch_norm_stays_what_it_is() -> None:
+def test_users_batch_norm_subclass_is_not_replaced() -> None:
     class Own(torch.nn.BatchNorm2d):
         pass
 
@@ -141,7 +141,7 @@ def test_a_users_own_kind_of_batch_norm_stays_what_it_is() -> None:
     assert type(model[0]) is Own
 
 
-def test_a_part_without_samples_on_any_rank_changes_no_statistics() -> None:
+def test_part_without_samples_changes_no_statistics() -> None:
     network = torch.nn.Sequential(torch.nn.BatchNorm2d(2))
     adapt_batch_norms(network, all_reduce=lambda sums: None)
     network(torch.randn(4, 2, 3, 3))
@@ -152,13 +152,13 @@ def test_a_part_without_samples_on_any_rank_changes_no_statistics() -> None:
         assert name.endswith("tracked") or torch.equal(value, before[name]), name
 
 
-class Own(nn.BatchNorm2d):
-    """A user's."""
+class UsersBatchNorm(nn.BatchNorm2d):
+    """BatchNorm subclass of a user."""
 
 
-def test_sync_bn_refuses_a_subclass_that_it_would_leave_out() -> None:
-    model = nn.Sequential(nn.Conv2d(1, 2, kernel_size=3), Own(2))
+def test_sync_bn_refuses_a_batch_norm_subclass() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, kernel_size=3), UsersBatchNorm(2))
     adapt_batch_norms(model, all_reduce=None)
-    assert type(model[1]) is Own
-    with pytest.raises(UsageError, match="--sync-bn takes torch's own BatchNorm classes alone, the network has Own"):
+    assert type(model[1]) is UsersBatchNorm
+    with pytest.raises(UsageError, match="--sync-bn supports only torch's BatchNorm classes, got UsersBatchNorm"):
         adapt_batch_norms(model, all_reduce=lambda _: None)

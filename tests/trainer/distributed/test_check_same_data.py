@@ -18,7 +18,7 @@ def make_data_set(*labels: int) -> DataSet:
 
 
 class OtherRanks:
-    """A backend whose other ranks have these data sets; this rank is the first."""
+    """Backend of rank 0, whose other ranks have these data sets."""
 
     def __init__(self, *data_sets: DataSet) -> None:
         self._data_sets = data_sets
@@ -32,7 +32,7 @@ class OtherRanks:
 
 
 class _Recorder:
-    """A backend of a single rank that records its row."""
+    """Backend of a single rank that records its row."""
 
     row: Sequence[float] = ()
 
@@ -48,7 +48,7 @@ def _checksums(data: DataSet) -> Sequence[float]:
 
 
 @pytest.mark.parametrize("ranks", [1, 3, 500])
-def test_ranks_with_the_same_data_agree(ranks: int) -> None:
+def test_ranks_with_the_same_data_pass(ranks: int) -> None:
     own = make_data_set(*range(10))
     others = OtherRanks(*[own] * (ranks - 1))
     check_same_data(others, own, shard=Shard(count=ranks), source="folder")
@@ -56,7 +56,7 @@ def test_ranks_with_the_same_data_agree(ranks: int) -> None:
 
 @pytest.mark.parametrize("other", [(1, 2), (1, 2, 3, 4), (1, 2, 4)])
 @pytest.mark.parametrize("ranks", [2, 500])
-def test_fails_when_one_rank_has_other_samples(other: tuple[int, ...], ranks: int) -> None:
+def test_other_samples_on_one_rank_are_reported(other: tuple[int, ...], ranks: int) -> None:
     own = make_data_set(1, 2, 3)
     others = OtherRanks(*[own] * (ranks - 2), make_data_set(*other))
     with pytest.raises(
@@ -66,7 +66,7 @@ def test_fails_when_one_rank_has_other_samples(other: tuple[int, ...], ranks: in
         check_same_data(others, own, shard=Shard(count=ranks), source="folder")
 
 
-def test_fails_when_one_rank_has_another_class_name() -> None:
+def test_other_class_name_on_one_rank_is_reported() -> None:
     own = make_data_set(0, 1, 0)
     others = OtherRanks(replace(own, names=("cat", "dog")))
     with pytest.raises(TrainerError, match="folder is not the same on all ranks"):

@@ -1,4 +1,4 @@
-"""dist_sync with n ranks of batch b is one process with a batch of n*b."""
+"""Test that dist_sync with n ranks of batch b equals one process with a batch of n*b."""
 
 import signal
 from pathlib import Path
@@ -39,9 +39,7 @@ def distance(weights: Weights, others: Weights) -> float:
     return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
 
-def test_three_ranks_learn_what_one_process_with_their_batches_learns(
-    tmp_path: Path, weights_of_one_process: Weights
-) -> None:
+def test_three_ranks_match_one_process_with_their_batches(tmp_path: Path, weights_of_one_process: Weights) -> None:
     ranks = run(*OPTIONS, "--batch-size", str(BATCH_SIZE), directory=tmp_path, count=RANKS)
 
     found = load_checkpoint(tmp_path / "net-0002.npz")
@@ -59,7 +57,7 @@ def test_three_ranks_learn_what_one_process_with_their_batches_learns(
     assert ranks[1].out.read_text() == ranks[2].out.read_text() == ""
 
 
-def test_fails_when_one_all_reduce_is_dropped(tmp_path: Path, weights_of_one_process: Weights) -> None:
+def test_dropped_all_reduce_changes_the_weights(tmp_path: Path, weights_of_one_process: Weights) -> None:
     program = (str(Path(dropped_reduce_trainer.__file__)),)
     ranks = run(*OPTIONS, "--batch-size", str(BATCH_SIZE), directory=tmp_path, count=RANKS, program=program)
 
@@ -67,7 +65,7 @@ def test_fails_when_one_all_reduce_is_dropped(tmp_path: Path, weights_of_one_pro
     assert distance(load_checkpoint(tmp_path / "net-0002.npz").state.weights, weights_of_one_process) > TOLERANCE
 
 
-def test_fails_when_a_rank_is_killed(tmp_path: Path) -> None:
+def test_killed_rank_ends_the_others(tmp_path: Path) -> None:
     options = ("--kv-store", "dist_sync", "--num-epochs", "1000", "--disp-batches", "1")
     with running(*options, directory=tmp_path, count=2) as ranks:
         ranks[0].wait_for_log("Batch [1]")
@@ -77,7 +75,7 @@ def test_fails_when_a_rank_is_killed(tmp_path: Path) -> None:
     assert last_line.startswith("rank 0/2 trainer: adding up over all ranks failed, another rank ended")
 
 
-def test_fails_when_a_rank_hangs(tmp_path: Path) -> None:
+def test_hanging_rank_ends_the_others(tmp_path: Path) -> None:
     options = ("--kv-store", "dist_sync", "--num-epochs", "1000", "--disp-batches", "1")
     program = (str(Path(short_timeout_trainer.__file__)),)
     with running(*options, directory=tmp_path, count=2, program=program) as ranks:
@@ -88,7 +86,7 @@ def test_fails_when_a_rank_hangs(tmp_path: Path) -> None:
     assert "adding up over all ranks failed, another rank ended or was not heard from for 2 s: " in last_line
 
 
-def test_ends_on_sigterm_while_it_waits_for_a_rank(tmp_path: Path) -> None:
+def test_sigterm_ends_a_rank_that_waits_for_another(tmp_path: Path) -> None:
     with running("--kv-store", "dist_sync", directory=tmp_path, count=2, started=1) as ranks:
         ranks[0].wait_for_log("waiting for 2 ranks")
         ranks[0].process.terminate()

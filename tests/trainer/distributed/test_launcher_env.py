@@ -5,7 +5,7 @@ import pytest
 
 from tests.trainer.programs.processes import REPOSITORY
 from trainer.config.settings import TrainConfig
-from trainer.distributed.launcher_env import check_launcher, choose_store, is_server
+from trainer.distributed.launcher_env import check_launcher, choose_kv_store, is_server
 from trainer.errors import UsageError
 
 
@@ -21,7 +21,7 @@ from trainer.errors import UsageError
         ("mxnet", {"WORLD_SIZE": "1", "HOROVOD_SIZE": ""}),
     ],
 )
-def test_an_engine_runs_alone_or_in_its_own_processes(engine: str, environment: dict[str, str]) -> None:
+def test_engine_runs_alone_or_in_processes_of_its_launcher(engine: str, environment: dict[str, str]) -> None:
     check_launcher(engine, environment)
 
 
@@ -37,10 +37,10 @@ def test_an_engine_runs_alone_or_in_its_own_processes(engine: str, environment: 
         ("horovod", None, {"HOROVOD_SIZE": "2"}, "horovod"),
     ],
 )
-def test_several_processes_train_one_network_unless_asked_otherwise(
+def test_several_processes_default_to_dist_sync(
     engine: str, kv_store: str | None, environment: dict[str, str], store: str
 ) -> None:
-    assert choose_store(TrainConfig(engine=engine, kv_store=kv_store), environment).store == store
+    assert choose_kv_store(TrainConfig(engine=engine, kv_store=kv_store), environment).effective_kv_store == store
 
 
 @pytest.mark.parametrize(
@@ -51,30 +51,28 @@ def test_several_processes_train_one_network_unless_asked_otherwise(
         ("mxnet", {"OMPI_COMM_WORLD_SIZE": "2"}, "the engine horovod (OMPI_COMM_WORLD_SIZE is 2)"),
     ],
 )
-def test_fails_when_the_launcher_has_started_processes_of_another_engine(
-    engine: str, environment: dict[str, str], found: str
-) -> None:
+def test_processes_of_another_engine_are_reported(engine: str, environment: dict[str, str], found: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_launcher(engine, environment)
     assert str(caught.value) == f"--engine {engine} needs `launch --engine {engine}`, got processes of {found}"
 
 
 @pytest.mark.parametrize("role", ["server", "scheduler"])
-def test_a_server_and_the_scheduler_serve(role: str) -> None:
+def test_server_and_scheduler_are_servers(role: str) -> None:
     assert is_server({"DMLC_ROLE": role})
 
 
 @pytest.mark.parametrize("environment", [{}, {"DMLC_ROLE": "worker"}])
-def test_a_worker_trains(environment: dict[str, str]) -> None:
+def test_worker_is_not_a_server(environment: dict[str, str]) -> None:
     assert not is_server(environment)
 
 
 @pytest.mark.parametrize(("engine", "package"), [("mxnet", "mxnet"), ("horovod", "mxnet")])
-def test_fails_when_this_python_does_not_have_the_engine(engine: str, package: str) -> None:
+def test_missing_package_of_the_engine_is_reported(engine: str, package: str) -> None:
     command = [sys.executable, "-m", "trainer", "--engine", engine]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
     assert result.returncode == 1
     assert result.stdout == ""
-    said = f"trainer: this Python ({sys.executable}) has no {package}, `launch --engine {engine}` takes one that has"
-    assert result.stderr.startswith(said)
+    message = f"trainer: {package} is not installed in this Python ({sys.executable}); use `launch --engine {engine}`"
+    assert result.stderr.startswith(message)
     assert result.stderr.count("\n") == 1

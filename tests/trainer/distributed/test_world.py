@@ -17,20 +17,20 @@ LAUNCHED = {
 }
 
 
-def test_reads_what_the_launcher_sets() -> None:
+def test_world_is_read_from_the_launchers_variables() -> None:
     world = World.from_environment(LAUNCHED)
     assert world == World(rank=5, world_size=8, local_rank=1, local_world_size=4)
     assert world.machines == 2
     assert str(world) == "5/8"
 
 
-def test_reads_which_job_it_is_and_how_often_it_was_started_again() -> None:
+def test_job_and_restarts_are_read_from_the_environment() -> None:
     again = World.from_environment(LAUNCHED | {"TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_RUN_ID": "j"})
     assert (again.job, again.restarts) == ("j", 2)
     assert World.from_environment(LAUNCHED).job == ""
 
 
-def test_without_a_launcher_it_is_the_only_process() -> None:
+def test_without_a_launcher_the_world_has_one_process() -> None:
     assert World.from_environment({}) == World(rank=0, world_size=1, local_rank=0, local_world_size=1)
 
 
@@ -47,27 +47,27 @@ def test_without_a_launcher_it_is_the_only_process() -> None:
         ({"MASTER_ADDR": "", "MASTER_PORT": ""}, "WORLD_SIZE is 8, but MASTER_ADDR and MASTER_PORT is not set"),
     ],
 )
-def test_fails_when_the_environment_is_wrong(wrong: dict[str, str], message: str) -> None:
+def test_wrong_environment_is_reported(wrong: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         World.from_environment(LAUNCHED | wrong)
     assert str(caught.value) == message
 
 
-def test_dist_sync_shares_the_batches_of_all_machines_among_all_processes() -> None:
+def test_dist_sync_shares_all_batches_among_all_processes() -> None:
     config = TrainConfig(kv_store="dist_sync", batch_size_per_machine=64)
     shard, global_batch_size = divide_batch(config, World.from_environment(LAUNCHED))
     assert shard == Shard(index=5, count=8)
     assert global_batch_size == 128
 
 
-def test_local_trains_apart_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_local_kv_store_warns_about_independent_processes(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         shard, global_batch_size = divide_batch(TrainConfig(kv_store="local"), World.from_environment(LAUNCHED))
     assert (shard, global_batch_size) == (Shard(index=0, count=1), 64)
-    assert "--kv-store local does not communicate, 8 processes train apart" in caplog.text
+    assert "--kv-store local does not communicate, 8 processes each train a model of their own" in caplog.text
 
 
-def test_fails_when_a_process_would_get_no_sample() -> None:
+def test_too_small_batch_is_reported() -> None:
     config = TrainConfig(kv_store="dist_sync", batch_size_per_machine=3)
     with pytest.raises(UsageError, match="--batch-size must be at least 4"):
         divide_batch(config, World.from_environment(LAUNCHED))

@@ -17,9 +17,7 @@ from trainer.models import ImageShape, build
         ("resnet20", (3, 32, 32), 10, 2 * 40.8e6),
     ],
 )
-def test_operations_are_those_of_the_literature_three_times(
-    network: str, shape: ImageShape, classes: int, forward: float
-) -> None:
+def test_flop_counts_match_the_literature(network: str, shape: ImageShape, classes: int, forward: float) -> None:
     with torch.device("meta"):
         model = build(network, classes=classes, image_shape=shape)
     found = count_flops(model, shape)
@@ -27,7 +25,7 @@ def test_operations_are_those_of_the_literature_three_times(
     assert found == pytest.approx(3 * forward, rel=0.02)
 
 
-def test_counting_changes_neither_the_network_nor_random_numbers() -> None:
+def test_flop_count_changes_neither_network_nor_random_state() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Dropout(), nn.Flatten(), nn.LazyLinear(3))
     model(torch.zeros(2, 1, 8, 8))
@@ -38,7 +36,7 @@ def test_counting_changes_neither_the_network_nor_random_numbers() -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_a_network_that_looks_at_its_values_has_no_count() -> None:
+def test_value_dependent_network_has_no_flop_count() -> None:
     class Looking(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -64,7 +62,7 @@ def test_a_network_that_looks_at_its_values_has_no_count() -> None:
         ("NVIDIA GeForce RTX 3090", torch.float32, None),
     ],
 )
-def test_what_no_datasheet_here_says_is_not_guessed(name: str, dtype: torch.dtype, most: float | None) -> None:
+def test_unknown_gpu_has_no_peak_speed(name: str, dtype: torch.dtype, most: float | None) -> None:
     found = find_peak(name, dtype)
     assert (found and found[0]) == most
 
@@ -78,7 +76,7 @@ def test_what_no_datasheet_here_says_is_not_guessed(name: str, dtype: torch.dtyp
         ("Tesla V100-SXM2-16GB", 15.7e12),
     ],
 )
-def test_float32_with_tf32_has_the_peak_of_tensor_cores(name: str, most: float) -> None:
+def test_tf32_uses_the_tensor_core_peak(name: str, most: float) -> None:
     found = find_peak(name, torch.float32, allow_tf32=True)
     assert found is not None
     assert found[0] == most
@@ -99,7 +97,7 @@ def test_peak_speed_follows_the_tf32_setting(monkeypatch: pytest.MonkeyPatch, *,
     assert find_peak_speed(2.0, torch.float32, device=torch.device("cuda:0")) == most / 2
 
 
-def test_the_peak_of_a_gpu_in_samples_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peak_speed_is_in_samples_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
     flops = count_flops(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), (1, 2, 2))
     # 4 times 2 multiplications and additions forward, as many for the weights' gradients.
     assert flops == 2 * 2 * 8

@@ -12,7 +12,7 @@ from trainer.errors import TrainerError
 from trainer.metrics.metric_writers import Metrics, MetricWriters, open_writers
 
 
-def test_lines_of_json_follow_those_of_the_attempt_before(tmp_path: Path) -> None:
+def test_json_lines_are_appended_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "new" / "metrics.jsonl"
     for epoch in (0, 1):
         with open_writers(metrics=str(path), tensorboard=None) as records:
@@ -24,7 +24,7 @@ def test_lines_of_json_follow_those_of_the_attempt_before(tmp_path: Path) -> Non
     assert lines == [{"epoch": epoch, "samples": 64, "train/loss": 0.5} for epoch in (0, 1)]
 
 
-def test_tensorboard_can_read_its_events(tmp_path: Path) -> None:
+def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     with open_writers(metrics=None, tensorboard=str(tmp_path)) as records:
         records.write({"train/loss": 0.5}, epoch=0, samples=64)
         records.write({"train/loss": 0.25}, epoch=1, samples=128)
@@ -33,19 +33,19 @@ def test_tensorboard_can_read_its_events(tmp_path: Path) -> None:
     assert [event.value for event in events.Scalars("epoch")] == [0, 1]
 
 
-def test_fails_when_the_file_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_metrics_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=f"cannot write metrics to {tmp_path}, Is a directory"):
         open_writers(metrics=str(tmp_path), tensorboard=None)
 
 
-def test_a_full_disk_costs_the_figures_and_not_the_training(caplog: pytest.LogCaptureFixture) -> None:
+def test_full_disk_stops_metrics_but_not_training(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), open_writers(metrics="/dev/full", tensorboard=None) as records:
         records.write({"train/loss": 0.5}, epoch=0, samples=64)
         records.write({"train/loss": 0.5}, epoch=0, samples=128)
     assert [record.message for record in caplog.records] == ["no more figures in /dev/full: No space left on device"]
 
 
-def test_figures_that_cannot_be_finished_cost_no_training(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_close_of_metrics_does_not_stop_training(caplog: pytest.LogCaptureFixture) -> None:
     class Full:
         """A disk that is full when the last figures are written."""
 

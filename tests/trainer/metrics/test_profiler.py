@@ -22,16 +22,14 @@ def additions(path: Path) -> list[str]:
     return [str(event["args"]["Input Dims"][0]) for event in events if event.get("name") == "aten::add"]
 
 
-def test_a_trace_has_the_steps_that_were_asked_for_and_the_rank_in_its_name(tmp_path: Path) -> None:
+def test_trace_holds_the_requested_steps_and_names_the_rank(tmp_path: Path) -> None:
     run(5, profiler=Profiler((2, 3), directory=str(tmp_path / "traces"), rank=4))
     [path] = (tmp_path / "traces").iterdir()
     assert path.name == "steps-2-3-rank4.pt.trace.json"
     assert additions(path) == ["[2]", "[3]"]
 
 
-def test_a_training_that_ends_before_leaves_what_there_is_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_run_that_ends_early_writes_a_partial_trace_and_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         run(3, profiler=Profiler((3, 9), directory=str(tmp_path)))
         run(3, profiler=Profiler((4, 9), directory=str(tmp_path)))
@@ -43,15 +41,13 @@ def test_a_training_that_ends_before_leaves_what_there_is_and_says_so(
     ]
 
 
-def test_fails_when_the_directory_cannot_be_made(tmp_path: Path) -> None:
+def test_unwritable_profile_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(TrainerError, match=r"cannot write profiles to .*/file/traces, Not a directory"):
         Profiler((1, 1), directory=str(tmp_path / "file" / "traces"))
 
 
-def test_fails_when_the_trace_cannot_be_written_without_ending_the_training(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failing_trace_write_does_not_stop_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     profiler = Profiler((1, 1), directory=str(tmp_path / "traces"))
     (tmp_path / "traces").rmdir()
     run(2, profiler=profiler)

@@ -22,13 +22,13 @@ def progress(samples: int, *, epoch: int = 0) -> Progress:
     return Progress(epoch=epoch, samples=samples, loss_sum=0.5 * samples)
 
 
-def test_the_bar_says_how_far_the_epoch_has_come_how_fast_and_how_long_it_takes() -> None:
+def test_bar_shows_progress_speed_and_remaining_time() -> None:
     line = describe(progress(500, epoch=3), total=2000, speed=20)
     assert line == "Epoch[3]  25% |=======>                      | 500/2000 20 samples/s loss=0.5000 1:15 left"
     assert describe(progress(2000), total=2000, speed=None) == f"Epoch[0] 100% |{'=' * 30}| 2000/2000 loss=0.5000"
 
 
-def test_speed_is_of_this_epoch_and_counts_from_where_it_began() -> None:
+def test_speed_counts_from_the_epochs_first_drawing() -> None:
     times = iter([0.0, 0.0, 2.0, 2.0, 10.0, 10.0])
     terminal = Terminal()
     bar = ProgressBar(terminal, clock=lambda: next(times), columns=lambda: 200)
@@ -41,7 +41,7 @@ def test_speed_is_of_this_epoch_and_counts_from_where_it_began() -> None:
     assert "samples/s" not in third
 
 
-def test_it_is_not_drawn_more_often_than_anybody_can_see_and_never_wraps() -> None:
+def test_bar_is_drawn_at_a_limited_rate_and_never_wraps() -> None:
     terminal = Terminal()
     bar = ProgressBar(terminal, clock=lambda: 0.0, columns=lambda: 20)
     for samples in range(10):
@@ -49,7 +49,7 @@ def test_it_is_not_drawn_more_often_than_anybody_can_see_and_never_wraps() -> No
     assert terminal.getvalue() == f"{CLEAR}Epoch[0]   0% |>   "
 
 
-def test_lines_of_the_log_take_its_place() -> None:
+def test_log_lines_replace_the_bar() -> None:
     terminal = Terminal()
     bar = ProgressBar(terminal, columns=lambda: 80)
     lines = LogHandler(terminal, bar)
@@ -69,7 +69,7 @@ def test_lines_of_the_log_take_its_place() -> None:
         (Terminal(), 0, {}),
     ],
 )
-def test_only_rank_0_draws_and_only_where_a_line_can_be_erased(
+def test_only_rank_0_draws_and_only_on_a_capable_terminal(
     stream: io.StringIO, rank: int, environment: dict[str, str]
 ) -> None:
     bar = make_progress_bar(stream, rank=rank, environment=environment)
@@ -78,7 +78,7 @@ def test_only_rank_0_draws_and_only_where_a_line_can_be_erased(
     assert stream.getvalue() == ""
 
 
-def test_a_training_before_a_terminal_has_a_bar_and_one_before_a_file_has_none(tmp_path: Path) -> None:
+def test_bar_is_drawn_on_a_terminal_but_not_in_a_file(tmp_path: Path) -> None:
     options = ("--benchmark", "1", "--num-examples", "640", "--num-epochs", "1", "--disp-batches", "3")
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "TERM": "xterm"}
     master, terminal = os.openpty()
@@ -102,7 +102,7 @@ def test_a_training_before_a_terminal_has_a_bar_and_one_before_a_file_has_none(t
     assert process.wait(DEADLINE_S) == 0, said
     text = said.decode().replace("\r\n", "\n")
     assert re.search(r"\r\x1b\[KEpoch\[0\] +\d+% \|=*> *\| \d+/640 \d+ samples/s loss=\d", text)
-    # Nothing of it stays before a line, nor at the end.
+    # The bar is erased before each log line and at the end.
     lines = [line.rpartition(CLEAR)[2] for line in text.split("\n")]
     assert sum(line.startswith("rank 0/1 Epoch[0] Batch [") for line in lines) == 3
     assert all(line.startswith("rank 0/1 ") for line in lines if line)

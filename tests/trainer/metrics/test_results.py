@@ -4,7 +4,7 @@ import pytest
 from trainer.metrics.results import EpochResult, Speedometer, digest
 
 
-def test_the_speedometer_speaks_every_so_many_batches_about_those_alone() -> None:
+def test_speedometer_reports_every_n_batches() -> None:
     times = iter([0.0, 2.0, 2.0, 3.0, 3.0])
     speedometer = Speedometer(every=2, clock=lambda: next(times))
     assert speedometer.add(samples=10, correct=5) is None
@@ -13,12 +13,12 @@ def test_the_speedometer_speaks_every_so_many_batches_about_those_alone() -> Non
     assert str(speedometer.add(samples=0, correct=0)) == "Speed: 10.00 samples/sec accuracy=0.0000"
 
 
-def test_speed_is_of_all_ranks() -> None:
+def test_speed_is_over_all_ranks() -> None:
     result = EpochResult(samples=100, loss=0.5, train_accuracy=1, validation_accuracy=1, seconds=0.5)
     assert result.speed == pytest.approx(200)
 
 
-def test_utilisation_is_said_only_where_it_is_known() -> None:
+def test_utilisation_is_shown_only_if_known() -> None:
     known = EpochResult(samples=100, loss=0.5, train_accuracy=1, validation_accuracy=1, seconds=0.5, utilisation=0.4567)
     assert str(known).endswith(" model FLOP utilisation=45.7%")
     assert known.metrics["speed/model_flop_utilisation"] == 0.4567
@@ -26,7 +26,7 @@ def test_utilisation_is_said_only_where_it_is_known() -> None:
     assert "utilisation" not in f"{unknown} {unknown.metrics}"
 
 
-def test_the_digest_shows_a_change_of_one_bit() -> None:
+def test_digest_changes_with_one_bit() -> None:
     weights = {"a": np.zeros(4, np.float32)}
     changed = {"a": np.array([0, 0, 0, -0.0], np.float32)}
     assert digest(weights) == digest({"a": np.zeros(4, np.float32)})

@@ -5,7 +5,7 @@ from trainer.metrics.step_timer import Phases, StepTimer, describe_slowest, form
 EVEN = Phases(data=1.0, forward=2.0, backward=3.0, communication=4.0)
 
 
-def test_each_phase_has_the_time_since_the_one_before() -> None:
+def test_phase_gets_the_time_since_the_previous_phase() -> None:
     times = iter([0.0, 10.0, 11.0, 13.0, 20.0, 21.0, 30.0])
     timer = StepTimer(clock=lambda: next(times))
     timer.start()
@@ -18,12 +18,12 @@ def test_each_phase_has_the_time_since_the_one_before() -> None:
     assert timer.take() == Phases(optimizer=9.0)
 
 
-def test_shares_are_of_the_whole() -> None:
+def test_shares_sum_to_the_whole() -> None:
     assert format_shares(EVEN) == "data=10% forward=20% backward=30% communication=40% optimizer=0%"
     assert format_shares(Phases()).startswith("data=0%")
 
 
-def test_mean_is_of_all_ranks() -> None:
+def test_mean_is_over_all_ranks() -> None:
     assert mean([EVEN, EVEN._replace(data=3.0)]) == EVEN._replace(data=2.0)
 
 
@@ -37,11 +37,11 @@ def test_mean_is_of_all_ranks() -> None:
         ([1.0, 1.2, 3.0, 1.2], "rank 2 takes 2.50 times as long as the median for its own work"),
     ],
 )
-def test_the_rank_that_others_wait_for_is_named_by_its_own_work(own: list[float], said: str | None) -> None:
+def test_slowest_rank_is_found_by_its_time_without_communication(own: list[float], said: str | None) -> None:
     # The slowest waits least for the others.
     ranks = [Phases(backward=seconds, communication=9 - seconds) for seconds in own]
     assert describe_slowest(ranks) == said
 
 
-def test_one_rank_is_never_slow() -> None:
+def test_single_rank_is_never_slow() -> None:
     assert describe_slowest([EVEN]) is None

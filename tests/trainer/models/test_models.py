@@ -33,7 +33,7 @@ def count(model: nn.Module) -> int:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_has_as_many_weights_as_the_literature_says(network: str) -> None:
+def test_weight_count_matches_the_literature(network: str) -> None:
     with torch.device("meta"):
         model = build(network, classes=NETWORKS[network].classes, image_shape=NETWORKS[network].image_shape)
     found = {stage: count(model if stage == "whole" else model.get_submodule(stage)) for stage in WEIGHTS[network]}
@@ -42,7 +42,7 @@ def test_has_as_many_weights_as_the_literature_says(network: str) -> None:
 
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("smallest", [True, False])
-def test_takes_images_of_its_size_and_the_smallest_that_it_names(network: str, smallest: bool) -> None:
+def test_network_accepts_its_own_and_its_smallest_size(network: str, smallest: bool) -> None:
     channels, height, width = NETWORKS[network].image_shape
     if smallest:
         channels, height, width = 2, NETWORKS[network].smallest, NETWORKS[network].smallest
@@ -52,7 +52,7 @@ def test_takes_images_of_its_size_and_the_smallest_that_it_names(network: str, s
 
 
 @pytest.mark.parametrize(("network", "layers"), [("resnet20", 20), ("resnet110", 110), ("resnext110", 110)])
-def test_is_as_deep_as_its_name(network: str, layers: int) -> None:
+def test_depth_matches_the_name(network: str, layers: int) -> None:
     with torch.device("meta"):
         model = build(network, classes=10, image_shape=(3, 32, 32))
     deep = [
@@ -61,13 +61,13 @@ def test_is_as_deep_as_its_name(network: str, layers: int) -> None:
     assert len(deep) == layers
 
 
-def test_resnet50_starts_with_blocks_that_do_nothing() -> None:
+def test_resnet50_blocks_start_as_identity() -> None:
     block = build("resnet50", classes=2, image_shape=(3, 64, 64)).get_submodule("1.1").eval()
     images = torch.rand(1, 256, 4, 4)
     assert torch.equal(block(images), images)
 
 
-def test_ones_own_network_gets_what_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_network_gets_the_keywords_that_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ("from torch import nn", "def narrow(classes): return nn.Linear(5, classes)")
     (tmp_path / "own_networks.py").write_text("\n".join(lines))
     monkeypatch.chdir(tmp_path)
@@ -91,28 +91,33 @@ def test_ones_own_network_gets_what_it_takes(tmp_path: Path, monkeypatch: pytest
         ),
         ("tests.trainer.networks:not_a_function", "not_a_function must be a function in .*/networks.py, it is int"),
         (
-            "tests.trainer.networks:demanding",
-            "demanding takes width and dropout, a network gets only classes, image_shape, num_classes, in_chans: give",
+            "tests.trainer.networks:extra_arguments",
+            "extra_arguments takes width and dropout, "
+            "a network gets only classes, image_shape, num_classes, in_chans: give",
         ),
         (
-            "tests.trainer.networks:too_few",
-            r"too_few must return a score for each class, shape \(images, 10\), got shape \(1, 3\) for one image",
+            "tests.trainer.networks:wrong_class_count",
+            r"wrong_class_count must return a score for each class, shape \(images, 10\), "
+            r"got shape \(1, 3\) for one image",
         ),
         ("tests.trainer.networks:Pair", r"a score for each class, shape \(images, 10\), got tuple for one image"),
-        ("tests.trainer.networks:doubled", "doubled must have weights of torch.float32, got torch.float64"),
+        (
+            "tests.trainer.networks:float64_weights",
+            "float64_weights must have weights of torch.float32, got torch.float64",
+        ),
         (
             "tests.trainer.networks:nothing",
             "tests.trainer.networks:nothing must return a torch.nn.Module, got NoneType",
         ),
     ],
 )
-def test_fails_when_ones_own_network_is_none(network: str, message: str) -> None:
+def test_invalid_users_network_is_reported(network: str, message: str) -> None:
     check_network(network)
     with pytest.raises(UsageError, match=message):
         build(network, classes=10, image_shape=IMAGE)
 
 
-def test_ones_own_network_is_as_new_when_it_has_been_looked_at() -> None:
+def test_checking_a_users_network_does_not_change_it() -> None:
     torch.manual_seed(0)
     Counting(classes=10, image_shape=IMAGE)
     undisturbed = torch.get_rng_state()
@@ -127,14 +132,12 @@ def test_ones_own_network_is_as_new_when_it_has_been_looked_at() -> None:
 @pytest.mark.parametrize(
     ("function", "channels"), [("as_in_torchvision", 3), ("as_in_timm", 3), ("as_in_timm", 1), ("Classifier", 1)]
 )
-def test_a_librarys_function_is_called_as_the_library_has_it(function: str, channels: int) -> None:
+def test_library_function_is_called_with_its_own_keywords(function: str, channels: int) -> None:
     network = build(f"tests.trainer.networks:{function}", classes=7, image_shape=(channels, 8, 8))
     assert network(torch.zeros(2, channels, 8, 8)).shape == (2, 7)
 
 
-def test_a_module_that_ones_own_network_lacks_is_told_as_python_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_import_of_a_users_network_keeps_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lacking.py").write_text("import surely_not_installed")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="surely_not_installed"):

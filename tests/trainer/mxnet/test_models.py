@@ -1,4 +1,4 @@
-"""MXNet's networks as far as they can be looked at without MXNet; the rest is in tests/engines."""
+"""Test the parts of MXNet's networks that need no MXNet; the rest is in tests/engines."""
 
 import pytest
 
@@ -7,14 +7,14 @@ from trainer.models import NETWORKS
 from trainer.mxnet import models
 
 
-def test_fails_when_mxnet_does_not_have_the_network() -> None:
+def test_network_without_mxnet_version_is_reported() -> None:
     with pytest.raises(UsageError) as error:
         models.build("resnet50", classes=10, image_shape=(3, 32, 32))
     assert str(error.value) == (
-        "--network resnet50 is not there for MXNet, which has: lenet, resnet20, resnet110, resnext110, "
-        "or your own as module:function; --engine torch has it"
+        "--network resnet50 is not available for MXNet, which has: lenet, resnet20, resnet110, resnext110, "
+        "or your own as module:function; use --engine torch"
     )
 
 
-def test_every_network_of_mxnets_is_one_of_torchs_too() -> None:
+def test_every_mxnet_network_exists_for_torch() -> None:
     assert set(models.NETWORKS) < set(NETWORKS)

@@ -31,12 +31,12 @@ def agreed(owns: list[float], kept: dict[int, float]) -> list[float]:
 
 
 @pytest.mark.parametrize("source", [0, 2])
-def test_all_ranks_get_the_kept_rate_to_the_last_bit(source: int) -> None:
+def test_all_ranks_get_the_checkpoints_rate_to_the_last_bit(source: int) -> None:
     for rate in RATES:
         assert agreed([0.05] * 3, {source: rate}) == [rate] * 3
 
 
-def test_without_a_checkpoint_each_has_its_own() -> None:
+def test_without_a_checkpoint_each_rank_uses_its_own_rate() -> None:
     assert agreed([0.05, 0.05], {}) == [0.05, 0.05]
     # Of dist_async: weights, and nothing of the optimizer's.
     assert agree_on_rate(0.05, kept={}, all_reduce=list) == 0.05
@@ -49,7 +49,7 @@ def grown(rates: list[float], momentum: np.float32) -> np.float32:
     return momentum
 
 
-def test_a_warm_up_that_goes_on_in_its_midst_has_the_undisturbed_ones_momentum() -> None:
+def test_resumed_warm_up_has_the_momentum_of_an_uninterrupted_one() -> None:
     undisturbed = grown(RATES, np.float32(0.7))
     others = []
     for place in range(1, STEPS - 1):

@@ -8,7 +8,7 @@ DEADLINE_S = 10
 
 
 class Ended:
-    """Notes what the process would have ended with."""
+    """Records the message with which the process would have ended."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
@@ -24,20 +24,20 @@ def ended() -> Ended:
     return Ended()
 
 
-def test_ends_a_process_that_waits_in_vain(ended: Ended) -> None:
+def test_watchdog_ends_a_process_that_waits_too_long(ended: Ended) -> None:
     with Watchdog(end=ended, poll_s=0.01, rendezvous_s=0.01).waiting("meeting 3 workers"):
         assert ended.event.wait(DEADLINE_S)
     assert ended.message == "meeting 3 workers failed, another rank ended or was not heard from for 0 s"
 
 
-def test_patience_ends_with_the_first_step(ended: Ended) -> None:
+def test_step_timeout_applies_after_the_first_step(ended: Ended) -> None:
     watchdog = Watchdog(end=ended, poll_s=0.01, rendezvous_s=1000, step_s=0.01)
-    watchdog.expect_steps()
+    watchdog.use_step_timeout()
     with watchdog.waiting("adding up"):
         assert ended.event.wait(DEADLINE_S)
 
 
-def test_what_has_been_waited_for_does_not_end_the_process(ended: Ended) -> None:
+def test_finished_wait_does_not_end_the_process(ended: Ended) -> None:
     watchdog = Watchdog(end=ended, poll_s=0.01, rendezvous_s=0.01)
     with watchdog.waiting("outer"):
         with watchdog.waiting("inner"):
@@ -46,14 +46,14 @@ def test_what_has_been_waited_for_does_not_end_the_process(ended: Ended) -> None
     assert ended.message.startswith("outer failed")
 
 
-def test_nothing_is_waited_for_after_the_block(ended: Ended) -> None:
+def test_watchdog_is_idle_after_the_block(ended: Ended) -> None:
     watchdog = Watchdog(end=ended, poll_s=0.01, rendezvous_s=0.01)
     with watchdog.waiting("adding up"):
         pass
-    # Some turns of the watching thread.
+    # Some polls of the watchdog's thread.
     assert not ended.event.wait(0.1)
 
 
-def test_who_may_be_behind_by_right_is_waited_for_longer(ended: Ended) -> None:
+def test_more_s_extends_the_timeout(ended: Ended) -> None:
     with Watchdog(end=ended, poll_s=0.01, rendezvous_s=0.01).waiting("meeting", more_s=1000):
         assert not ended.event.wait(0.1)

@@ -1,7 +1,7 @@
-"""Run the trainer on CPUs as on GPUs: gradients travel in buckets while the backward pass runs.
+"""Run the trainer on CPUs as on GPUs: gradients are sent in buckets during the backward pass.
 
 On request with a fault, at the bucket of that number: every rank leaves it out (DROPPED_BUCKET), or is told to stop
-(LAST_BUCKET). With NODES on nodes as in multi_node_trainer.
+(LAST_BUCKET). With NODES on nodes as in multi_node_trainer. With ``--reduction ddp`` the number is the step's.
 """
 
 import os
@@ -9,6 +9,7 @@ import signal
 from unittest.mock import patch
 
 from tests.trainer.programs.multi_node_trainer import NODES, take_place
+from trainer.distributed.reduce.ddp import DataParallel
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets
 from trainer.train import main_and_exit
 
@@ -31,12 +32,23 @@ class Faulty(GradientBuckets):
             super()._send_next()
 
 
+class FaultyDataParallel(DataParallel):
+    steps = 0
+
+    def finish(self) -> None:
+        FaultyDataParallel.steps += 1
+        if FaultyDataParallel.steps == int(os.environ.get(LAST, 0)):
+            os.kill(os.getpid(), signal.SIGTERM)
+        super().finish()
+
+
 if __name__ == "__main__":
     if NODES in os.environ:
         take_place()
     with (
         patch("trainer.torch.connect.connect_ring", lambda *_, **__: None),
         patch("trainer.distributed.reduce.gradient_buckets.BUCKET_BYTES", BUCKET_BYTES),
-        patch("trainer.step.GradientBuckets", Faulty),
+        patch("trainer.torch.reduction.GradientBuckets", Faulty),
+        patch("trainer.torch.reduction.DataParallel", FaultyDataParallel),
     ):
         main_and_exit()

@@ -1,11 +1,11 @@
-"""Run the trainer, and end a rank by kill -9 in the middle of its work.
+"""Run the trainer, and kill a rank with kill -9 in the middle of its work.
 
-``KILLED`` tells where, as ``RANK PLACE NUMBER BYTES``: in the NUMBERth step, write or copy of that rank.
+The variable ``KILLED`` says where, as ``RANK PLACE NUMBER BYTES``: in the NUMBERth step, write or copy of that rank.
 
-step    gradients are added up, weights not yet changed
+step    after the gradients are summed, before the weights change
 write   after BYTES of a checkpoint's file
-copy    the copy is in S3, the one before it still there too; that of the best does not count
-mark    before the completion marker
+copy    after an upload to S3, before the previous copy is deleted; uploads of the best checkpoint do not count
+mark    before the completion marker is written
 """
 
 import os
@@ -26,18 +26,18 @@ from trainer.train import main_and_exit
 RANK, PLACE, NUMBER, BYTES = os.environ["KILLED"].split()
 
 
-class Passes:
-    """Counts how often this rank has come to a place."""
+class PassCounter:
+    """Counts how often this rank passes a place of the program."""
 
     def __init__(self, place: str) -> None:
         self._numbers = count(1)
         self._watched = os.environ["RANK"] == RANK and place == PLACE
 
-    def is_the_one(self) -> bool:
+    def must_die_now(self) -> bool:
         return self._watched and next(self._numbers) == int(NUMBER)
 
 
-steps, writes, copies, marks = Passes("step"), Passes("write"), Passes("copy"), Passes("mark")
+steps, writes, copies, marks = PassCounter("step"), PassCounter("write"), PassCounter("copy"), PassCounter("mark")
 
 
 def die() -> None:
@@ -46,7 +46,7 @@ def die() -> None:
 
 class KilledBackend(TorchBackend):
     def update(self, *, samples: int) -> None:
-        if steps.is_the_one():
+        if steps.must_die_now():
             die()
         super().update(samples=samples)
 
@@ -72,29 +72,29 @@ class KilledFile:
 
 
 @contextmanager
-def killed_replacing(path: Path, *, what: str) -> Iterator[object]:
+def atomic_write_with_kill(path: Path, *, what: str) -> Iterator[object]:
     with atomic_write(path, what=what) as file:
-        yield KilledFile(file) if writes.is_the_one() else file
+        yield KilledFile(file) if writes.must_die_now() else file
 
 
 class KilledFolder(S3Folder):
     def store(self, path: Path, name: str, *, metadata: Mapping[str, str] = NO_METADATA) -> None:
         super().store(path, name, metadata=metadata)
-        if "-resume-" in name and copies.is_the_one():
+        if "-resume-" in name and copies.must_die_now():
             die()
 
 
-def killed_mark(path: Path, mark: CompletionMarker) -> None:
-    if marks.is_the_one():
+def write_marker_with_kill(path: Path, marker: CompletionMarker) -> None:
+    if marks.must_die_now():
         die()
-    write_marker(path, mark)
+    write_marker(path, marker)
 
 
 if __name__ == "__main__":
     with (
         patch("trainer.torch.connect.TorchBackend", KilledBackend),
-        patch("trainer.checkpoint.format.atomic_write", killed_replacing),
+        patch("trainer.checkpoint.format.atomic_write", atomic_write_with_kill),
         patch("trainer.checkpoint.store.S3Folder", KilledFolder),
-        patch("trainer.checkpoint.store.write_marker", killed_mark),
+        patch("trainer.checkpoint.store.write_marker", write_marker_with_kill),
     ):
         main_and_exit()

@@ -4,14 +4,14 @@ import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.ports import held_port
 from tests.trainer.programs import forked
+from tests.waiting import await_true
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DEADLINE_S = 120.0
@@ -34,19 +34,12 @@ class Rank:
             assert found or not ended, self.log.read_text()
             return found
 
-        wait_until(is_there, what=f"{text!r} in {self.log}", deadline_s=deadline_s)
+        await_true(is_there, f"{text!r} in {self.log}", timeout_s=deadline_s, every_s=POLL_S)
 
     @property
     def digests(self) -> list[str]:
         """The digest of the weights after each epoch."""
         return re.findall(r"weights=(\S+)", self.log.read_text())
-
-
-def wait_until(condition: Callable[[], bool], *, what: str, deadline_s: float) -> None:
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {deadline_s} s for {what}"
-        time.sleep(POLL_S)
 
 
 @contextmanager

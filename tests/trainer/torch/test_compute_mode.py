@@ -1,5 +1,6 @@
-"""Whatever a step is computed by, it is nearly the same step."""
+"""Test that all compute modes give nearly the same step."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,17 +10,19 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tests.trainer.networks import Viewing
 from trainer.backend import Weights
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
 from trainer.data.batches import prepare
+from trainer.data.resized_crop import ResizedCrops
 from trainer.data.sampling import Shard
 from trainer.data.synthetic import make_synthetic
 from trainer.errors import TrainerError
 from trainer.metrics.results import digest
 from trainer.models import build
 from trainer.step import TorchBackend
-from trainer.torch.compute_mode import EXACT, ComputeMode, given_mode
+from trainer.torch.compute_mode import DEFAULT_MODE, ComputeMode, given_mode
 from trainer.torch.optimizer import FIRST_SCALE
 from trainer.torch.state_dict import SCALE
 
@@ -43,7 +46,7 @@ def one_thread() -> Iterator[None]:
 
 def make(**options: Any) -> TorchBackend:
     torch.manual_seed(0)
-    mode = options.get("mode", EXACT)
+    mode = options.get("mode", DEFAULT_MODE)
     network = options.pop("network", PERCEPTRON if mode == HALF else CONVOLUTIONS)
     return TorchBackend(
         build(network, classes=10, image_shape=SHAPE),
@@ -81,15 +84,15 @@ def distance(weights: Weights, others: Weights) -> float:
         (HALF, 3e-3),
     ],
 )
-def test_another_method_rounds_otherwise_and_no_more(mode: ComputeMode, tolerance: float) -> None:
+def test_modes_differ_only_by_rounding(mode: ComputeMode, tolerance: float) -> None:
     found = steps(make(mode=mode))
     exact = steps(make(network=PERCEPTRON if mode == HALF else CONVOLUTIONS))
     assert distance(found, exact) < tolerance
     assert {value.dtype for value in found.values()} == {np.dtype(np.float32)}
-    assert (digest(found) == digest(exact)) is (mode == EXACT)
+    assert (digest(found) == digest(exact)) is (mode == DEFAULT_MODE)
 
 
-def test_a_compiled_network_learns_the_same_and_keeps_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_network_learns_the_same_and_keeps_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
     # What Inductor makes of it takes a minute; whether the network can be traced at all shows without.
     compile_network = torch.compile
     monkeypatch.setattr("torch.compile", lambda model, **_: compile_network(model, backend="aot_eager"))
@@ -98,7 +101,7 @@ def test_a_compiled_network_learns_the_same_and_keeps_its_names(monkeypatch: pyt
     assert distance(found, exact) < 1e-5
 
 
-def test_fails_when_a_network_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncompilable_network_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise ValueError("no compiler")
 
@@ -109,7 +112,7 @@ def test_fails_when_a_network_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("parts", [2, 5])
-def test_accumulated_batches_are_one_batch(parts: int) -> None:
+def test_accumulated_batches_equal_one_batch(parts: int) -> None:
     # Without BatchNorm, which normalises each part by itself; 24 samples are not five equal parts.
     options = {"network": PERCEPTRON}
     whole, accumulated = make(**options), make(accumulation=parts, **options)
@@ -120,14 +123,15 @@ def test_accumulated_batches_are_one_batch(parts: int) -> None:
     assert steps(accumulated, 1, IMAGES[:1], LABELS[:1]).keys()
 
 
-def test_accumulated_batches_are_read_one_part_after_the_other() -> None:
+def test_accumulated_batches_are_read_part_by_part() -> None:
     class Counting:
-        """Notes how many samples are asked for at once."""
+        """Records the number of samples in each read."""
 
         labels = DATA.train.labels
         reads: list[int] = []
 
-        def read(self, indices: NDArray[np.int64]) -> Pixels:
+        def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
+            assert crops is None
             self.reads.append(len(indices))
             return DATA.train.read(indices)
 
@@ -144,8 +148,8 @@ def test_accumulated_batches_are_read_one_part_after_the_other() -> None:
     assert backend.count_correct(images, labels) == whole.count_correct(IMAGES[:22], LABELS[:22])
 
 
-@pytest.mark.parametrize("mode", [EXACT, ComputeMode(channels_last=True), ComputeMode(dtype="bfloat16"), HALF])
-def test_a_training_that_goes_on_takes_the_same_steps(mode: ComputeMode) -> None:
+@pytest.mark.parametrize("mode", [DEFAULT_MODE, ComputeMode(channels_last=True), ComputeMode(dtype="bfloat16"), HALF])
+def test_resumed_run_takes_the_same_steps(mode: ComputeMode) -> None:
     backend, other = make(mode=mode), make(mode=mode)
     steps(backend)
     state = backend.state()
@@ -153,7 +157,7 @@ def test_a_training_that_goes_on_takes_the_same_steps(mode: ComputeMode) -> None
     assert digest(steps(backend)) == digest(steps(other))
 
 
-def test_what_is_kept_does_not_depend_on_where_values_lie() -> None:
+def test_checkpoint_does_not_depend_on_the_memory_layout() -> None:
     backend, other = make(mode=ComputeMode(channels_last=True)), make()
     steps(backend)
     other.restore(backend.state(), source=0)
@@ -162,7 +166,7 @@ def test_what_is_kept_does_not_depend_on_where_values_lie() -> None:
         assert np.array_equal(one, same)
 
 
-def test_a_step_that_overflows_float16_is_left_out_and_the_scale_halved() -> None:
+def test_float16_overflow_skips_the_step_and_halves_the_scale() -> None:
     backend = make(mode=HALF)
     steps(backend, 1)
     state = backend.state()
@@ -180,7 +184,7 @@ def test_a_step_that_overflows_float16_is_left_out_and_the_scale_halved() -> Non
     assert digest(steps(backend, 20)) != before
 
 
-def test_float16_goes_on_where_a_rank_has_no_samples_first_and_after_a_resume() -> None:
+def test_float16_works_without_samples_in_the_first_step_and_after_a_resume() -> None:
     backend, resumed = make(mode=HALF), make(mode=HALF)
     steps(backend, 1, IMAGES[:0], LABELS[:0], samples=8)
     assert backend.state().optimizer[SCALE].tolist() == [FIRST_SCALE, 1]
@@ -190,8 +194,8 @@ def test_float16_goes_on_where_a_rank_has_no_samples_first_and_after_a_resume() 
     assert resumed.state().optimizer[SCALE].tolist() == [FIRST_SCALE, 4]
 
 
-@pytest.mark.parametrize("mode", [EXACT, HALF])
-def test_an_engine_that_does_not_wait_takes_the_same_steps(mode: ComputeMode) -> None:
+@pytest.mark.parametrize("mode", [DEFAULT_MODE, HALF])
+def test_deferred_backend_takes_the_same_steps(mode: ComputeMode) -> None:
     backend, late = (make(mode=mode, is_deferred=late, network=PERCEPTRON) for late in (False, True))
     first, second = (backend.compute_gradients(IMAGES, LABELS), late.compute_gradients(IMAGES, LABELS))
     assert second.loss_sum == second.correct == 0
@@ -205,8 +209,8 @@ def test_an_engine_that_does_not_wait_takes_the_same_steps(mode: ComputeMode) ->
     assert distance(late.weights(), backend.weights()) < 1e-6
 
 
-@pytest.mark.parametrize("mode", [EXACT, HALF])
-def test_a_loss_that_is_not_finite_changes_nothing_before_it_is_seen(mode: ComputeMode) -> None:
+@pytest.mark.parametrize("mode", [DEFAULT_MODE, HALF])
+def test_infinite_loss_changes_no_weights_before_it_is_read(mode: ComputeMode) -> None:
     backend = make(mode=mode, is_deferred=True, network=PERCEPTRON)
     steps(backend, 2)
     before = backend.state()
@@ -221,9 +225,17 @@ def test_a_loss_that_is_not_finite_changes_nothing_before_it_is_seen(mode: Compu
     assert np.isnan(result.loss_sum)
 
 
-def test_only_convolutions_that_we_know_have_their_channels_last_unasked() -> None:
+def test_on_cpus_only_convolutions_that_we_know_have_their_channels_last_unasked() -> None:
     config = TrainConfig(dtype="bfloat16", compile="1")
     convolutions, none = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), torch.nn.Sequential(torch.nn.Linear(1, 1))
-    assert given_mode(config, convolutions) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
-    assert not given_mode(config, none).channels_last
-    assert given_mode(TrainConfig(network="mine:build"), convolutions) == EXACT
+    assert given_mode(config, convolutions, CPU) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
+    assert not given_mode(config, none, CPU).channels_last
+    assert given_mode(TrainConfig(network="mine:build", image_shape=(1, 28, 28)), convolutions, CPU) == DEFAULT_MODE
+
+
+def test_gpus_have_channels_last_wherever_the_network_takes_it(caplog: pytest.LogCaptureFixture) -> None:
+    gpu, config = torch.device("cuda:0"), TrainConfig(network="mine:build", image_shape=(1, 28, 28))
+    assert given_mode(config, torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), gpu).channels_last
+    with caplog.at_level(logging.INFO):
+        assert given_mode(config, Viewing(classes=10), gpu) == DEFAULT_MODE
+    assert caplog.messages[0].startswith("the network does not take images with channels last: view size")

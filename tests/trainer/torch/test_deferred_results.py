@@ -13,13 +13,13 @@ FIRST_RESULT = BatchResult(loss_sum=1.5, correct=3, flags=StopSaveFlags(stop=Tru
 SECOND_RESULT = BatchResult(loss_sum=2.5, correct=4, flags=StopSaveFlags(save=True))
 
 
-def test_what_is_not_late_is_read_at_once() -> None:
+def test_undeferred_result_is_read_at_once() -> None:
     figures = DeferredResults(is_deferred=False)
     assert figures.push(FIRST, timeout_s=1) == FIRST_RESULT
     assert figures.take(timeout_s=1) is None
 
 
-def test_late_results_come_a_step_later_or_when_they_are_asked_for_once_each() -> None:
+def test_deferred_result_is_returned_once_a_step_later_or_by_take() -> None:
     figures = DeferredResults(is_deferred=True)
     own = FIRST.clone()
     assert figures.push(own, timeout_s=1) is None
@@ -30,7 +30,7 @@ def test_late_results_come_a_step_later_or_when_they_are_asked_for_once_each() -
     assert figures.push(FIRST, timeout_s=1) is None
 
 
-def test_fails_when_a_step_does_not_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_step_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hanging:
         def query(self) -> bool:
             return False
@@ -38,5 +38,5 @@ def test_fails_when_a_step_does_not_come_to_its_end(monkeypatch: pytest.MonkeyPa
     figures = DeferredResults(is_deferred=True)
     monkeypatch.setattr("trainer.torch.deferred_results.record_event", lambda device: Hanging())
     figures.push(FIRST, timeout_s=60)
-    with pytest.raises(TrainerError, match="the GPU has not ended its work for 0 s, another rank may be lost"):
+    with pytest.raises(TrainerError, match="the GPU has not finished its work within 0 s, another rank may be lost"):
         figures.take(timeout_s=0)

@@ -25,7 +25,7 @@ def same_threads() -> Iterator[None]:
         ((3, 2), 1, 4, "cuda:2"),
     ],
 )
-def test_every_process_has_its_own_device(gpus: tuple[int, ...], local_rank: int, available: int, device: str) -> None:
+def test_every_process_gets_its_own_device(gpus: tuple[int, ...], local_rank: int, available: int, device: str) -> None:
     world = World(rank=local_rank, world_size=2, local_rank=local_rank, local_world_size=2)
     assert choose_device(gpus, world=world, available=available) == device
 
@@ -33,19 +33,19 @@ def test_every_process_has_its_own_device(gpus: tuple[int, ...], local_rank: int
 @pytest.mark.parametrize(
     ("gpus", "available", "message"),
     [
-        ((0,), 4, "--gpus needs one process a GPU on each machine, got 1 GPUs and 2 processes"),
+        ((0,), 4, "--gpus needs one process per GPU on each machine, got 1 GPUs and 2 processes"),
         ((0, 1), 0, "no GPU 1 on this machine, torch sees 0"),
         ((), 1, "no GPU 1 on this machine, torch sees 1"),
     ],
 )
-def test_fails_when_there_is_no_gpu_for_a_process(gpus: tuple[int, ...], available: int, message: str) -> None:
+def test_missing_gpu_for_a_process_is_reported(gpus: tuple[int, ...], available: int, message: str) -> None:
     world = World(rank=1, world_size=2, local_rank=1, local_world_size=2)
     with pytest.raises(UsageError) as caught:
         choose_device(gpus, world=world, available=available)
     assert str(caught.value) == message
 
 
-def test_processes_share_the_cores_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_share_the_cores_unless_omp_num_threads_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(8))
     set_threads(World(local_rank=0, local_world_size=2, world_size=2), {})
     assert torch.get_num_threads() == 4
@@ -62,7 +62,7 @@ def undetermined() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("undetermined")
-def test_a_gpu_is_told_to_give_the_same_bits_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deterministic_configures_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     environment: dict[str, str] = {}
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
     make_deterministic(environment)
@@ -74,7 +74,7 @@ def test_a_gpu_is_told_to_give_the_same_bits_every_time(monkeypatch: pytest.Monk
     assert chosen == {"CUBLAS_WORKSPACE_CONFIG": ":16:8"}
 
 
-def test_a_cpu_gives_the_same_bits_untold() -> None:
+def test_deterministic_changes_nothing_on_a_cpu() -> None:
     environment = {"OMP_NUM_THREADS": "1"}
     device = prepare_device(TrainConfig(deterministic=True), World(), environment)
     if device.type == "cpu":
@@ -91,7 +91,7 @@ def same_rounding() -> Iterator[None]:
 
 @pytest.mark.usefixtures("same_rounding")
 @pytest.mark.parametrize(("dtype", "rounds"), [(None, True), ("float32", False), ("bfloat16", True)])
-def test_a_gpu_rounds_factors_unless_float32_is_asked_for(
+def test_gpu_uses_tf32_unless_float32_is_explicit(
     monkeypatch: pytest.MonkeyPatch, dtype: str | None, rounds: bool
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
@@ -102,7 +102,7 @@ def test_a_gpu_rounds_factors_unless_float32_is_asked_for(
     assert torch.backends.cudnn.allow_tf32 is torch.backends.cuda.matmul.allow_tf32 is rounds
 
 
-def test_fails_when_there_is_no_gpu_whose_launches_could_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_graphs_without_a_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    with pytest.raises(UsageError, match="--compile graphs records what a GPU does, this rank computes on cpu"):
+    with pytest.raises(UsageError, match="--compile graphs needs a GPU, this rank uses cpu"):
         prepare_device(TrainConfig(compile="graphs"), World(), {"OMP_NUM_THREADS": "1"})

@@ -30,7 +30,7 @@ def read(
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("augmentation", [NO_FLAGS, ALL, replace(ALL, random_crop=False), replace(ALL, seed=5)])
 @pytest.mark.parametrize("shape", [(3, 12, 10), (3, 9, 8)])
-def test_a_batch_has_the_bits_that_it_has_without(
+def test_batch_matches_the_cpu_loader_bit_for_bit(
     shape: tuple[int, int, int], augmentation: Augmentation, channels_last: bool, memory: int
 ) -> None:
     data = replace(DATA, image_shape=shape)
@@ -42,13 +42,13 @@ def test_a_batch_has_the_bits_that_it_has_without(
         assert placed.images.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_a_data_set_that_does_not_fit_stays_where_it_is() -> None:
+def test_too_large_data_set_stays_on_the_host() -> None:
     size = sum(part.pixels.nbytes for part in (DATA.train, DATA.validation))  # type: ignore[attr-defined]  # both are in memory
     for memory, fits in ((size - 1, False), (size, True)):
         assert DeviceLoader(DATA, device=CPU, channels_last=False, memory=memory).is_resident is fits
 
 
-def test_a_batch_is_split_evenly_also_where_there_is_too_little() -> None:
+def test_small_batch_is_split_evenly() -> None:
     images, labels = prepare(DATA, DATA.train, INDICES)
     placed = to_device(images, labels, CPU, channels_last=False)
     assert to_device(placed, labels, CPU, channels_last=True) is placed

@@ -10,7 +10,7 @@ def network() -> nn.Sequential:
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
-def test_parameters_are_parts_of_the_vector_and_keep_their_values(channels_last: bool) -> None:
+def test_parameters_are_views_of_the_vector_with_their_values(channels_last: bool) -> None:
     model = network()
     parameters = list(model.parameters())
     before = [parameter.detach().clone() for parameter in parameters]
@@ -23,7 +23,7 @@ def test_parameters_are_parts_of_the_vector_and_keep_their_values(channels_last:
     assert not any(parameter.any() for parameter in parameters)
 
 
-def test_values_have_one_order_wherever_they_lie() -> None:
+def test_flatten_keeps_the_logical_order_in_any_layout() -> None:
     parameters = list(network().parameters())
     count = sum(parameter.numel() for parameter in parameters)
     values = torch.arange(count, dtype=torch.float32)

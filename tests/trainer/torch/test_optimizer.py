@@ -1,4 +1,4 @@
-"""The update, and what a start does without torch.optim."""
+"""Test the update, and that a rank starts without torch.optim."""
 
 from pathlib import Path
 
@@ -11,18 +11,19 @@ from tests.trainer.programs import no_compiler_trainer
 from tests.trainer.programs.processes import run
 from trainer.data.sampling import Shard
 from trainer.step import TorchBackend
-from trainer.torch.optimizer import SGD
+from trainer.torch.optimizer import SGD, ParamGroup
 
 STEPS = 6
 
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize(("momentum", "weight_decay"), [(0.9, 0.0001), (0.9, 0.0), (0.0, 0.01), (0.0, 0.0)])
-def test_steps_have_the_bits_of_torchs_own(momentum: float, weight_decay: float, fused: bool) -> None:
+def test_steps_match_torch_sgd_bit_for_bit(momentum: float, weight_decay: float, fused: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     first = torch.randn(10_001, generator=generator)
     mine, other = torch.nn.Parameter(first.clone()), torch.nn.Parameter(first.clone())
-    ours = SGD(mine, learning_rate=0.1, momentum=momentum, weight_decay=weight_decay)
+    momenta = torch.zeros_like(first)
+    ours = SGD([ParamGroup([mine], [momenta], weight_decay)], learning_rate=0.1, momentum=momentum)
     # Where it is not fused, as plain additions and multiplications of whole vectors.
     torchs = torch.optim.SGD([other], lr=0.1, momentum=momentum, weight_decay=weight_decay, fused=fused)
     for step in range(STEPS):
@@ -37,11 +38,11 @@ def test_steps_have_the_bits_of_torchs_own(momentum: float, weight_decay: float,
         else:
             assert torch.allclose(mine, other, rtol=1e-6, atol=1e-6), step
     if momentum and fused:
-        assert torch.equal(ours.momenta, torchs.state[other]["momentum_buffer"])
+        assert torch.equal(momenta, torchs.state[other]["momentum_buffer"])
 
 
 @pytest.mark.parametrize("decay_all", [False, True])
-def test_biases_and_batch_norms_factors_decay_on_request_alone(decay_all: bool) -> None:
+def test_biases_and_batch_norm_factors_decay_only_with_wd_all(decay_all: bool) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 2, kernel_size=3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 3))
     ours = TorchBackend(
@@ -69,6 +70,6 @@ def test_biases_and_batch_norms_factors_decay_on_request_alone(decay_all: bool) 
         assert np.allclose(part.numpy(), 0.5 * before[name].ravel() * decays), name
 
 
-def test_no_rank_loads_the_compiler(tmp_path: Path) -> None:
+def test_ranks_do_not_load_the_compiler(tmp_path: Path) -> None:
     options = ("--benchmark", "1", "--num-examples", "64", "--num-epochs", "1", "--kv-store", "dist_sync")
     run(*options, directory=tmp_path, count=2, program=(str(Path(no_compiler_trainer.__file__)),))

@@ -1,4 +1,4 @@
-"""Which GPU each thread selects, with a stand-in for torch.cuda."""
+"""Test which GPU each thread selects, with a stand-in for torch.cuda."""
 
 import contextlib
 import threading
@@ -71,7 +71,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     return stand_in
 
 
-def test_the_thread_that_loads_selects_its_ranks_gpu(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loader_thread_selects_its_ranks_gpu(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
     loader: Any = DeviceLoader(DATA, device=CPU, channels_last=False, memory=0)
     monkeypatch.setattr(loader, "_device", THIRD)
 
@@ -85,7 +85,7 @@ def test_the_thread_that_loads_selects_its_ranks_gpu(cuda: Cuda, monkeypatch: py
     assert set(cuda.found) == {("send", 3)}
 
 
-def test_the_thread_that_copies_a_checkpoint_selects_its_ranks_gpu(cuda: Cuda) -> None:
+def test_checkpoint_thread_selects_its_ranks_gpu(cuda: Cuda) -> None:
     cuda.set_device(THIRD)
     take = Snapshots(THIRD).begin({"weight": torch.ones(2)}, changing=())
     with ThreadPoolExecutor(max_workers=1) as writer:

@@ -15,11 +15,11 @@ from trainer.distributed.reduce.compressed import TYPES, all_reduce_compressed
 from trainer.distributed.reduce.process_groups import ProcessGroups
 from trainer.distributed.reduce.rendezvous import RENDEZVOUS_TIMEOUT, SPARE, STEP_TIMEOUT, report_lost_ranks
 from trainer.distributed.reduce.ring import Ring
-from trainer.side_stream import record_event, wait_for
+from trainer.side_stream import read, record_event, wait_for
 
 
 class Collective:
-    """The connected ranks of a training; with a single rank every operation does nothing.
+    """The connected ranks of a run; with a single rank every operation does nothing.
 
     Every operation raises TrainerError when a rank is lost.
     """
@@ -53,6 +53,15 @@ class Collective:
             else:
                 self._ring.all_reduce(sums.view(-1).numpy(), timeout_s=self.timeout_s)
 
+    def largest(self, value: float, *, device: torch.device) -> float:
+        """Return the largest of all ranks' values, which may be infinite but not negative."""
+        if not self.is_distributed:
+            return value
+        values = torch.zeros(torch.distributed.get_world_size(), dtype=torch.float64, device=device)
+        values[torch.distributed.get_rank()] = value
+        self.all_reduce(values)
+        return float(read(values, timeout_s=self.timeout_s).max())
+
     def broadcast(self, tensors: Iterable[torch.Tensor], *, what: str, source: int) -> None:
         """Replace the tensors of all ranks by those of the rank ``source``."""
         if not self.is_distributed:
@@ -77,8 +86,8 @@ class Collective:
         self.broadcast([content], what="a message", source=source)
         return json.loads(bytes(content.tolist()))
 
-    def expect_steps(self, *, compiled: bool) -> None:
-        """Shorten the timeout: all ranks have made a step, and none has a reason to be slow unless it compiles."""
+    def use_step_timeout(self, *, compiled: bool) -> None:
+        """Use the step timeout, once all ranks have made a step; a rank that compiles may again take long."""
         self.set_timeout(RENDEZVOUS_TIMEOUT if compiled else STEP_TIMEOUT)
 
     def set_timeout(self, timeout: timedelta) -> None:

@@ -3,12 +3,13 @@
 Between GPUs the flat tensor of gradients is cut into buckets, from its end: the last layers' gradients are ready first.
 A bucket is sent when it and all behind it are ready, on a stream beside the backward pass. So all ranks sum the same
 buckets in the same order, whatever each one's backward pass reaches, and so does the next run (Li et al. 2020, "PyTorch
-Distributed: Experiences on Accelerating Data Parallel Training", section 3.2.3; docs/decisions/020 says why this is not
-DistributedDataParallel). Everything else that is summed follows the last bucket. Gradients that fit into one bucket,
-and those that go around the ring between CPUs, need a single operation.
+Distributed: Experiences on Accelerating Data Parallel Training", section 3.2.3; docs/decisions/020 says when this is
+used and when DistributedDataParallel). Everything else that is summed follows the last bucket. Gradients that fit into
+one bucket, and those that go around the ring between CPUs, need a single operation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -22,6 +23,11 @@ from trainer.side_stream import SideStream, record_event
 
 BUCKET_BYTES: Final = 25 * 2**20
 """The default bucket_cap_mb of DistributedDataParallel."""
+
+GRADIENT_TWICE: Final = (
+    "a weight's gradient comes twice in a backward pass, as with torch.utils.checkpoint's use_reentrant, "
+    "which between GPUs must be False"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +78,24 @@ class GradientBuckets:
                 ready = partial(self._on_ready, number, index)
                 parameters[index].register_post_accumulate_grad_hook(ready)  # type: ignore[no-untyped-call]  # torch's
 
+    def begin(self) -> None:
+        """Forget the previous step's sums."""
+        self._sums.zero_()
+
+    @contextmanager
+    def backward_pass(self, *, is_last: bool) -> Iterator[None]:
+        """Run a part of the step in this block; the last part's backward pass sends each bucket once it is ready."""
+        if is_last:
+            self.expect_last_backward()
+        yield
+
+    def run_without_samples(self, empty: torch.Tensor) -> None:
+        """Do nothing: finish() sends every bucket, whatever this rank's backward pass has reached."""
+
+    def divide(self, *, samples: int) -> None:
+        """Turn all sums into means over the ``samples`` of all ranks."""
+        self._sums.div_(samples)
+
     def expect_last_backward(self) -> None:
         """Send buckets from now on: the next backward pass is this rank's last of the step."""
         self._missing = [set(bucket.parameters) for bucket in self._buckets]
@@ -95,10 +119,7 @@ class GradientBuckets:
         if self._missing is None:
             return  # An earlier batch of the same step: later ones will add to this gradient.
         if index not in self._missing[number]:
-            raise TrainerError(
-                "a weight's gradient comes twice in a backward pass, as with torch.utils.checkpoint's use_reentrant, "
-                "which between GPUs must be False"
-            )
+            raise TrainerError(GRADIENT_TWICE)
         self._missing[number].remove(index)
         while self._sent < len(self._buckets) and not self._missing[self._sent]:
             self._send_next()

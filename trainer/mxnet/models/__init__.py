@@ -29,8 +29,8 @@ def build(network: str, *, classes: int, image_shape: tuple[int, int, int]) -> "
     """
     if network in models.NETWORKS and network not in NETWORKS:
         raise UsageError(
-            f"--network {network} is not there for MXNet, which has: {', '.join(NETWORKS)}, "
-            "or your own as module:function; --engine torch has it"
+            f"--network {network} is not available for MXNet, which has: {', '.join(NETWORKS)}, "
+            "or your own as module:function; use --engine torch"
         )
     # Imported here: only MXNet's own environment has it.
     from mxnet.gluon import HybridBlock
@@ -68,6 +68,6 @@ def _has_values(parameter: "Parameter") -> bool:
     try:
         parameter.data()
     except RuntimeError:
-        # MXNet raises it for parameters whose sizes only the first batch would tell.
+        # MXNet raises it for parameters whose sizes are unknown before the first batch.
         return False
     return True

@@ -1,4 +1,4 @@
-"""Build the network of the first article for MXNet, with the layers and new weights of trainer.models.resnext110.
+"""Build the ResNeXt-110 of trainer.models.resnext110 for MXNet, with the same layers and initial weights.
 
 With 10 classes and three channels: 1,730,973 weights.
 """

@@ -1,17 +1,17 @@
-"""How a rank's program is found and started."""
+"""Test how a rank's program is found and started."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from launcher.runner.process.processes import program, start
+from launcher.runner.process.processes import find_program, start_process
 
 NAME = "a-program"
 
 
 def put(directory: Path, text: str = "#!/bin/sh\n", *, mode: int = 0o755) -> Path:
-    """A program of this name."""
+    """Write a program of this name."""
     directory.mkdir(exist_ok=True)
     path = directory / NAME
     path.write_text(text)
@@ -25,21 +25,21 @@ def test_a_program_is_the_first_on_the_path_that_may_be_run(tmp_path: Path) -> N
     path = put(tmp_path / "c")
     put(tmp_path / "d")
     environment = {"PATH": ":".join(str(tmp_path / name) for name in "abcd")}
-    assert program(NAME, environment=environment, cwd="/") == str(path)
+    assert find_program(NAME, environment=environment, cwd="/") == str(path)
 
 
 def test_the_path_may_name_directories_below_the_ranks_own(tmp_path: Path) -> None:
     put(tmp_path / "bin", "#!/bin/sh\necho found\n")
-    started = start([NAME], environment={"PATH": "bin"}, cwd=str(tmp_path))
+    started = start_process([NAME], environment={"PATH": "bin"}, cwd=str(tmp_path))
     assert os.read(started.stdout, 100) == b"found\n"
     assert started.wait() == 0
 
 
-def test_a_program_that_cannot_be_executed_is_not_another_one_of_that_name(tmp_path: Path) -> None:
+def test_a_program_without_permission_is_passed_over_for_the_next_on_the_path(tmp_path: Path) -> None:
     put(tmp_path / "a", "#!/no/such/python\n")
     put(tmp_path / "b")
     with pytest.raises(FileNotFoundError):
-        start([NAME], environment={"PATH": f"{tmp_path / 'a'}:{tmp_path / 'b'}"}, cwd="/")
+        start_process([NAME], environment={"PATH": f"{tmp_path / 'a'}:{tmp_path / 'b'}"}, cwd="/")
 
 
 @pytest.mark.parametrize(("mode", "error"), [(0o644, PermissionError), (None, FileNotFoundError)])
@@ -47,4 +47,4 @@ def test_fails_when_no_program_can_be_run(tmp_path: Path, mode: int | None, erro
     if mode is not None:
         put(tmp_path, mode=mode)
     with pytest.raises(error):
-        start([NAME], environment={"PATH": str(tmp_path)}, cwd=str(tmp_path))
+        start_process([NAME], environment={"PATH": str(tmp_path)}, cwd=str(tmp_path))

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from launcher.peer_credentials import is_same_user
 from launcher.transport.pool import client, daemon
-from launcher.transport.pool.client import DIRECTORY, IdleConnection, fetch_idle, store_idle
-from launcher.transport.pool.daemon import DaemonConfig, Entry, PoolDaemon, is_ours
+from launcher.transport.pool.client import DIRECTORY, IdleConnection, fetch_idle, keep_idle
+from launcher.transport.pool.daemon import DaemonConfig, Entry, PoolDaemon
 from launcher.transport.process import Process
 
 
@@ -26,7 +27,7 @@ def runtime() -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def long_answer_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """A daemon is asked while its Python still starts, on a machine that may have much else to do."""
     monkeypatch.setattr(client, "ANSWER_S", 20.0)
 
@@ -36,22 +37,22 @@ def kept(host: str) -> tuple[IdleConnection, Process]:
     return IdleConnection(host=host, fingerprint="abc", process=process), process
 
 
-def test_a_configuration_survives_its_text() -> None:
+def test_a_daemon_config_is_parsed_as_it_was_written() -> None:
     config = DaemonConfig(
         3, 60.0, "/run/a b/x.sock", [Entry("[ü]:22", "ab", (4, 5, 6, 7)), Entry("n\udcff", "cd", (8, 9, 10, 11))]
     )
     read = DaemonConfig.from_text(config.to_text())
-    assert (read.listener, read.seconds, read.place) == (3, 60.0, "/run/a b/x.sock")
+    assert (read.listener, read.seconds, read.socket_path) == (3, 60.0, "/run/a b/x.sock")
     assert [(one.host, one.fingerprint, one.fds) for one in read.entries] == [
         ("[ü]:22", "ab", (4, 5, 6, 7)),
         ("n\udcff", "cd", (8, 9, 10, 11)),
     ]
 
 
-def test_what_is_left_is_taken_once_by_its_host(runtime: Path) -> None:
+def test_a_kept_connection_is_taken_once_by_its_host(runtime: Path) -> None:
     environ = {"XDG_RUNTIME_DIR": str(runtime)}
     both = [kept("one"), kept("zwö")]
-    store_idle(environ, [entry for entry, _ in both], seconds=30)
+    keep_idle(environ, [entry for entry, _ in both], seconds=30)
     for _, process in both:
         process.close()
     assert stat.S_IMODE((runtime / DIRECTORY).stat().st_mode) == 0o700
@@ -67,10 +68,10 @@ def test_what_is_left_is_taken_once_by_its_host(runtime: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777, 0o710])
-def test_fails_to_keep_anything_where_others_could_reach_it(runtime: Path, mode: int) -> None:
+def test_connections_are_not_kept_in_a_directory_of_others(runtime: Path, mode: int) -> None:
     runtime.chmod(mode)
     entry, process = kept("one")
-    store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
+    keep_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
     assert [*runtime.iterdir()] == []
     process.discard()
 
@@ -88,7 +89,7 @@ def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "posix_spawn", noted)
-        store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry, first], seconds=30)
+        keep_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry, first], seconds=30)
     (place,) = (runtime / DIRECTORY).iterdir()
     (daemon_pid,) = started
     try:
@@ -105,20 +106,20 @@ def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
         its.discard()
 
 
-def test_a_daemon_that_was_killed_leaves_nothing_in_the_way(runtime: Path) -> None:
+def test_a_killed_daemons_socket_is_removed(runtime: Path) -> None:
     with struck(runtime, signal.SIGKILL) as place:
         assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
         assert not place.exists()
 
 
-def test_a_frozen_daemon_holds_up_one_launch_and_no_other(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_daemon_delays_only_one_launch(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with struck(runtime, signal.SIGSTOP) as place:
         monkeypatch.setattr(client, "ANSWER_S", 0.05)
         assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
         assert not place.exists()
 
 
-def test_a_slow_daemon_stays_for_the_next_launch(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_daemons_socket_is_not_removed(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "ANSWER_S", 0.05)
     place = runtime / DIRECTORY / "1.sock"
     place.parent.mkdir(mode=0o700)
@@ -129,40 +130,40 @@ def test_a_slow_daemon_stays_for_the_next_launch(runtime: Path, monkeypatch: pyt
         assert place.exists()
 
 
-def test_what_is_no_daemon_is_passed_over(runtime: Path) -> None:
+def test_a_socket_without_a_daemon_is_skipped(runtime: Path) -> None:
     entry, process = kept("one")
-    store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
+    keep_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
     (runtime / DIRECTORY / "0.sock").write_bytes(b"")
     (taken,) = fetch_idle({"XDG_RUNTIME_DIR": str(runtime)})
     for one in (process, taken.process):
         one.discard()
 
 
-def test_nobody_finds_a_daemon_before_it_listens(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemons_socket_appears_once_it_listens(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[list[str]] = []
     monkeypatch.setattr(
         socket.socket, "listen", lambda _: found.append([one.name for one in (runtime / DIRECTORY).glob("*.sock")])
     )
-    monkeypatch.setattr(client, "_start_daemon", lambda config: found.append([Path(config.place).name]))
+    monkeypatch.setattr(client, "_start_daemon", lambda config: found.append([Path(config.socket_path).name]))
     entry, process = kept("one")
-    store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
+    keep_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
     process.discard()
     assert found == [[], [one.name for one in (runtime / DIRECTORY).iterdir()]]
 
 
-def test_the_other_end_is_ours_when_it_is_this_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_same_user_compares_the_peers_user(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = socket.socketpair()
     with one, other:
-        assert is_ours(one)
+        assert is_same_user(one)
         monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)
-        assert not is_ours(one)
+        assert not is_same_user(one)
 
 
-def test_fails_to_take_from_another_users_daemon(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_daemon_is_skipped(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry, process = kept("one")
-    store_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
+    keep_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=30)
     with monkeypatch.context() as patch:
-        patch.setattr(client, "is_ours", lambda _: False)
+        patch.setattr(client, "is_same_user", lambda _: False)
         assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
     (taken,) = fetch_idle({"XDG_RUNTIME_DIR": str(runtime)})
     for one in (process, taken.process):
@@ -170,8 +171,8 @@ def test_fails_to_take_from_another_users_daemon(runtime: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_a_daemon_gives_to_its_own_user_alone(runtime: Path, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
-    monkeypatch.setattr(daemon, "is_ours", lambda _: ours)
+def test_a_daemon_answers_only_its_own_user(runtime: Path, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
+    monkeypatch.setattr(daemon, "is_same_user", lambda _: ours)
     fds = tuple(os.open(os.devnull, os.O_RDONLY) for _ in range(4))
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(runtime / "s"))

@@ -30,9 +30,9 @@ WHO = "read -r _ _ _ reaper _ < /proc/$PPID/stat; echo $reaper"
 
 
 @pytest.fixture(scope="session")
-def patient(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def long_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the launcher that takes what is kept also on a machine that has much else to do."""
-    copy = copy_launcher(tmp_path_factory.mktemp("patient"))
+    copy = copy_launcher(tmp_path_factory.mktemp("long-timeouts"))
     for file, constant in (
         ("transport/connection", "CALL_DEADLINE_S"),
         ("transport/pool/client", "ANSWER_S"),
@@ -43,21 +43,21 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def keeping(hurried: Cluster, patient: Path) -> Cluster:
+def pooling_cluster(cluster_with_runtime_dir: Cluster, long_timeout_launcher: Path) -> Cluster:
     """The same user with a launcher that waits for what is kept."""
-    return replace(hurried, launcher=patient)
+    return replace(cluster_with_runtime_dir, launcher=long_timeout_launcher)
 
 
 @pytest.fixture
-def hurried(cluster: Cluster) -> Iterator[Cluster]:
+def cluster_with_runtime_dir(cluster: Cluster) -> Iterator[Cluster]:
     """A user with a runtime directory, in which connections are kept."""
     # The path of a socket has 108 bytes at most (unix(7)): no place below the test's own directory.
     with TemporaryDirectory(prefix="run-", dir="/tmp") as runtime:
-        hurried = replace(cluster, environment={**cluster.environment, "XDG_RUNTIME_DIR": runtime})
-        yield hurried
-        close(hurried)
+        cluster_with_runtime_dir = replace(cluster, environment={**cluster.environment, "XDG_RUNTIME_DIR": runtime})
+        yield cluster_with_runtime_dir
+        close(cluster_with_runtime_dir)
         # One that was frozen, nobody can ask any more.
-        for daemon in daemons(hurried):
+        for daemon in daemons(cluster_with_runtime_dir):
             with suppress(ProcessLookupError):
                 os.kill(daemon, signal.SIGKILL)
 
@@ -95,42 +95,44 @@ def daemons(cluster: Cluster) -> list[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             is_daemon = b"pool/daemon.py" in (entry / "cmdline").read_bytes()
-            told = (entry / "fd/0").read_text() if is_daemon else ""
+            config = (entry / "fd/0").read_text() if is_daemon else ""
         except OSError:
             continue
-        if cluster.environment["XDG_RUNTIME_DIR"] in told:
+        if cluster.environment["XDG_RUNTIME_DIR"] in config:
             found.append(int(entry.name))
     return found
 
 
-def test_a_second_launch_takes_the_connections_of_the_first(keeping: Cluster) -> None:
-    first = reapers(keeping.run(WHO))
-    second = reapers(keeping.run(f"{WHO}; sleep 1000 & setsid sleep 1000 &"))
+def test_a_second_launch_reuses_the_connections_of_the_first(pooling_cluster: Cluster) -> None:
+    first = reapers(pooling_cluster.run(WHO))
+    second = reapers(pooling_cluster.run(f"{WHO}; sleep 1000 & setsid sleep 1000 &"))
     assert {host for host in ADDRESSES if first[host] == second[host]} == AWAY
-    assert keeping.ranks() == []
+    assert pooling_cluster.ranks() == []
 
 
-def test_who_waits_can_be_told_from_a_job(keeping: Cluster) -> None:
-    ran = reapers(keeping.run(WHO))
+def test_an_idle_runner_has_its_own_process_name(pooling_cluster: Cluster) -> None:
+    ran = reapers(pooling_cluster.run(WHO))
     waiting = [ran[host] for host in AWAY]
     assert {(name_of(reaper), name_of(child(reaper))) for reaper in waiting} == {("launch-reaper", "launch-idle")}
-    with keeping.start(f"{WHO}; sleep 1000") as launcher:
+    with pooling_cluster.start(f"{WHO}; sleep 1000") as launcher:
         working = {int(line.split()[2]) for line in read_lines(launcher.stdout, 3)}
         assert {*waiting} <= working
         assert {(name_of(reaper), name_of(child(reaper))) for reaper in waiting} == {("launch-reaper", "launch-runner")}
 
 
-def test_each_job_has_its_own_environment_and_directory(keeping: Cluster) -> None:
-    keeping.run("--env", "SECRET:s3cret", "cd /; umask 0; export LEFT=1; echo $SECRET")
-    second = keeping.run("--env", "OTHER:o", "echo $SECRET$LEFT$OTHER $(umask) $PWD", cwd=keeping.directory)
+def test_each_job_has_its_own_environment_and_directory(pooling_cluster: Cluster) -> None:
+    pooling_cluster.run("--env", "SECRET:s3cret", "cd /; umask 0; export LEFT=1; echo $SECRET")
+    second = pooling_cluster.run(
+        "--env", "OTHER:o", "echo $SECRET$LEFT$OTHER $(umask) $PWD", cwd=pooling_cluster.directory
+    )
     umask = subprocess.run(["bash", "-c", "umask"], capture_output=True, text=True, check=True).stdout.strip()
-    assert second.lines == [f"{host} [0] o {umask} {keeping.directory}" for host in ADDRESSES]
+    assert second.lines == [f"{host} [0] o {umask} {pooling_cluster.directory}" for host in ADDRESSES]
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_nothing_is_kept_after_a_failed_or_interrupted_job(keeping: Cluster, interrupted: bool) -> None:
-    go = keeping.directory / "go"
-    with keeping.start(f"{WHO}; until [ -e {go} ]; do sleep 0.05; done; exit 3") as launcher:
+def test_no_connection_is_kept_after_a_failed_or_interrupted_job(pooling_cluster: Cluster, interrupted: bool) -> None:
+    go = pooling_cluster.directory / "go"
+    with pooling_cluster.start(f"{WHO}; until [ -e {go} ]; do sleep 0.05; done; exit 3") as launcher:
         ran = [int(line.split()[2]) for line in read_lines(launcher.stdout, 3)]
         if interrupted:
             launcher.send_signal(signal.SIGINT)
@@ -139,32 +141,32 @@ def test_nothing_is_kept_after_a_failed_or_interrupted_job(keeping: Cluster, int
         launcher.communicate(timeout=30)
         assert launcher.returncode == (130 if interrupted else 3)
     wait_until_gone(ran, seconds=20)
-    assert close(keeping) == b"0 connections closed\n"
+    assert close(pooling_cluster) == b"0 connections closed\n"
 
 
-def test_nothing_is_kept_where_none_is_wanted(keeping: Cluster) -> None:
-    ran = reapers(keeping.run(WHO, environment={"DEEPLEARNING_KEEP_S": "0"}))
+def test_no_connection_is_kept_if_the_variable_is_0(pooling_cluster: Cluster) -> None:
+    ran = reapers(pooling_cluster.run(WHO, environment={"DEEPLEARNING_KEEP_S": "0"}))
     wait_until_gone([*ran.values()], seconds=20)
-    assert close(keeping) == b"0 connections closed\n"
+    assert close(pooling_cluster) == b"0 connections closed\n"
 
 
-def test_what_nobody_takes_is_gone_when_its_time_is_up(keeping: Cluster) -> None:
-    ran = reapers(keeping.run(WHO, environment={"DEEPLEARNING_KEEP_S": "1"}))
-    wait_until_gone([*ran.values()], seconds=20)
-
-
-def test_all_that_is_kept_can_be_ended_at_once(keeping: Cluster) -> None:
-    ran = reapers(keeping.run(WHO))
-    assert close(keeping) == b"2 connections closed\n"
+def test_an_unused_connection_closes_in_time(pooling_cluster: Cluster) -> None:
+    ran = reapers(pooling_cluster.run(WHO, environment={"DEEPLEARNING_KEEP_S": "1"}))
     wait_until_gone([*ran.values()], seconds=20)
 
 
-def test_two_launches_at_once_never_share_a_connection(keeping: Cluster) -> None:
-    kept = reapers(keeping.run(WHO))
-    wait = f"{WHO}; while [ ! -e {keeping.directory}/go ]; do sleep 0.05; done"
-    with keeping.start(wait) as one, keeping.start(wait) as other:
+def test_close_ends_all_kept_connections(pooling_cluster: Cluster) -> None:
+    ran = reapers(pooling_cluster.run(WHO))
+    assert close(pooling_cluster) == b"2 connections closed\n"
+    wait_until_gone([*ran.values()], seconds=20)
+
+
+def test_two_launches_at_once_never_share_a_connection(pooling_cluster: Cluster) -> None:
+    kept = reapers(pooling_cluster.run(WHO))
+    wait = f"{WHO}; while [ ! -e {pooling_cluster.directory}/go ]; do sleep 0.05; done"
+    with pooling_cluster.start(wait) as one, pooling_cluster.start(wait) as other:
         ones, others = ({int(line.split()[2]) for line in read_lines(both.stdout, 3)} for both in (one, other))
-        (keeping.directory / "go").touch()
+        (pooling_cluster.directory / "go").touch()
         for both in (one, other):
             both.communicate(timeout=30)
             assert both.returncode == 0
@@ -173,28 +175,28 @@ def test_two_launches_at_once_never_share_a_connection(keeping: Cluster) -> None
     assert {kept[host] for host in AWAY} <= ones | others
 
 
-def test_a_smaller_job_leaves_the_others_where_they_are(keeping: Cluster) -> None:
-    first = reapers(keeping.run(WHO))
-    second = reapers(keeping.run("-n", "2", WHO))
+def test_a_smaller_job_leaves_the_other_connections_open(pooling_cluster: Cluster) -> None:
+    first = reapers(pooling_cluster.run(WHO))
+    second = reapers(pooling_cluster.run("-n", "2", WHO))
     assert second[SECOND] == first[SECOND]
-    third = reapers(keeping.run(WHO))
+    third = reapers(pooling_cluster.run(WHO))
     assert {host for host in ADDRESSES if first[host] == third[host]} == AWAY
 
 
-def test_a_node_whose_login_would_be_another_gets_a_new_one(keeping: Cluster, nodes: Path) -> None:
-    first = reapers(keeping.run(WHO))
+def test_a_node_with_changed_login_files_gets_a_new_connection(pooling_cluster: Cluster, nodes: Path) -> None:
+    first = reapers(pooling_cluster.run(WHO))
     login = nodes / ".bashrc"
     login.write_text("# changed\n")
     try:
-        second = reapers(keeping.run(WHO))
+        second = reapers(pooling_cluster.run(WHO))
     finally:
         login.unlink()
     assert {second[SECOND], second[THIRD]}.isdisjoint(first.values())
 
 
-def test_what_this_side_depends_on_has_changed(keeping: Cluster) -> None:
-    first = reapers(keeping.run(WHO))
-    second = reapers(keeping.run(WHO, environment={"SSH_AUTH_SOCK": "/another"}))
+def test_changed_ssh_files_on_this_machine_mean_new_connections(pooling_cluster: Cluster) -> None:
+    first = reapers(pooling_cluster.run(WHO))
+    second = reapers(pooling_cluster.run(WHO, environment={"SSH_AUTH_SOCK": "/another"}))
     assert set(first.values()).isdisjoint(second.values())
     # None of the first is left for anybody.
     wait_until_gone([*first.values()], seconds=20)
@@ -210,17 +212,17 @@ def test_what_this_side_depends_on_has_changed(keeping: Cluster) -> None:
         ("runner", signal.SIGTERM),
     ],
 )
-def test_a_next_job_succeeds_whatever_befell_the_last_ones_connections(
-    keeping: Cluster, victim: str, number: signal.Signals
+def test_a_job_succeeds_after_its_kept_connections_broke(
+    pooling_cluster: Cluster, victim: str, number: signal.Signals
 ) -> None:
-    first, second = befall(keeping, victim, number)
+    first, second = befall(pooling_cluster, victim, number)
     assert (second[THIRD] == first[THIRD]) == (victim != "daemon")
 
 
 @pytest.mark.parametrize("victim", ["daemon", "runner", "ssh"])
-def test_a_next_job_waits_for_nothing_that_is_frozen(hurried: Cluster, victim: str) -> None:
+def test_a_job_does_not_wait_for_a_stopped_runner(cluster_with_runtime_dir: Cluster, victim: str) -> None:
     # Whether what is not frozen answers in the time that there is, is a question of the machine's load.
-    befall(hurried, victim, signal.SIGSTOP)
+    befall(cluster_with_runtime_dir, victim, signal.SIGSTOP)
 
 
 def befall(cluster: Cluster, victim: str, number: signal.Signals) -> tuple[dict[str, int], dict[str, int]]:
@@ -253,9 +255,9 @@ def ssh_to(cluster: Cluster, host: str) -> int:
     raise AssertionError(f"no ssh to {host}")
 
 
-def test_what_is_kept_holds_nothing_of_the_callers(keeping: Cluster, tmp_path: Path) -> None:
+def test_a_kept_connection_holds_no_descriptor_of_the_caller(pooling_cluster: Cluster, tmp_path: Path) -> None:
     flock = ["flock", "--nonblock", str(tmp_path / "lock")]
-    launch = ["python", str(keeping.launcher), "-H", str(keeping.hosts_file(ADDRESSES)), "true"]
-    subprocess.run([*flock, *launch], env=keeping.environment, timeout=60, check=True)
-    assert daemons(keeping)
+    launch = ["python", str(pooling_cluster.launcher), "-H", str(pooling_cluster.hosts_file(ADDRESSES)), "true"]
+    subprocess.run([*flock, *launch], env=pooling_cluster.environment, timeout=60, check=True)
+    assert daemons(pooling_cluster)
     subprocess.run([*flock, "true"], timeout=60, check=True)

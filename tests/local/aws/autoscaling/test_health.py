@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.aws.harness import Aws, Group, Stacks, state, wait_until
+from tests.local.aws.harness import Aws, Group, Stacks, await_server, state
 from tests.local.aws.templates import cluster, group, hook, launch_template
 
 
@@ -74,5 +74,5 @@ def test_group_tries_again_when_it_cannot_launch_a_replacement(aws: Aws, stacks:
     assert members.members() == {}
     assert members.activities()[0] == ("Failed", "Launching a new EC2 instance")
     ec2.create_key_pair(KeyName="lost")
-    wait_until(lambda: len(members.in_service()) == 1, "the group to try again")
+    await_server(lambda: len(members.in_service()) == 1, "the group to try again")
     ec2.delete_key_pair(KeyName="lost")

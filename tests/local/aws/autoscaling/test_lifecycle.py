@@ -3,11 +3,11 @@ import time
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.aws.harness import Aws, Group, Stacks, state, wait_until
+from tests.local.aws.harness import Aws, Group, Stacks, await_server, state
 from tests.local.aws.templates import cluster, group, hook, resource
 
 LONG_S = 600
-"""A hook with a timeout that outlasts the test."""
+"""Heartbeat timeout in seconds that outlasts the test."""
 
 
 def hooked(stacks: Stacks, size: int, *hooks: dict[str, object]) -> Group:
@@ -61,7 +61,7 @@ def test_hook_times_out(aws: Aws, stacks: Stacks) -> None:
     members = hooked(stacks, 1, hook(1))
     (ended,) = members.in_service()
     members.terminate(ended)
-    wait_until(lambda: ended not in members.members(), "the hook's heartbeat to time out")
+    await_server(lambda: ended not in members.members(), "the hook's heartbeat to time out")
     assert state(aws, ended) == "terminated"
 
 
@@ -77,7 +77,7 @@ def test_heartbeat_starts_the_time_anew(stacks: Stacks) -> None:
     assert time.monotonic() - started < 4, "the machine is too slow for this test's times"
     time.sleep(started + 5 - time.monotonic())
     assert members.waiting() == {ended}
-    wait_until(lambda: not members.waiting(), "the hook's heartbeat to time out")
+    await_server(lambda: not members.waiting(), "the hook's heartbeat to time out")
 
 
 @pytest.mark.parametrize("how", ["terminate_instances", "stop_instances"])
@@ -216,7 +216,7 @@ def test_rollback_is_complete_when_the_last_instance_is_gone(aws: Aws, stacks: S
     stacks.create(cluster(Group=group(1, signals=1, LifecycleHookSpecificationList=[hook(1)])))
     stacks.signal("Group", "i-1", "FAILURE")
     assert stacks.status() == "ROLLBACK_IN_PROGRESS"
-    wait_until(lambda: stacks.status() == "ROLLBACK_COMPLETE", "the rollback")
+    await_server(lambda: stacks.status() == "ROLLBACK_COMPLETE", "the rollback")
 
 
 def test_update_that_removes_a_group_cleans_up_when_it_is_empty(aws: Aws, stacks: Stacks) -> None:

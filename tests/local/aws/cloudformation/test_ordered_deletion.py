@@ -125,9 +125,7 @@ def delete_stores(aws: Aws, stacks: Stacks) -> None:
         delete_stores,
     ],
 )
-def test_what_is_not_there_any_more_counts_as_deleted(
-    aws: Aws, stacks: Stacks, delete: Callable[[Aws, Stacks], None]
-) -> None:
+def test_missing_resource_counts_as_deleted(aws: Aws, stacks: Stacks, delete: Callable[[Aws, Stacks], None]) -> None:
     before = everything(aws)
     stacks.create(parts())
     delete(aws, stacks)

@@ -4,7 +4,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.cloudformation.creation_policy import parse_duration
-from tests.local.aws.harness import Aws, Stacks, wait_until
+from tests.local.aws.harness import Aws, Stacks, await_server
 from tests.local.aws.templates import cluster, group, reference, resource
 
 
@@ -50,7 +50,7 @@ def test_failure_rolls_back_at_once_and_says_who_failed(aws: Aws, stacks: Stacks
 def test_missing_signals_roll_back_after_the_timeout(stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(2, signals=2, timeout="PT1S")))
     stacks.signal("Group", "i-1")
-    wait_until(lambda: stacks.status() == "ROLLBACK_COMPLETE", "the rollback")
+    await_server(lambda: stacks.status() == "ROLLBACK_COMPLETE", "the rollback")
     reasons = [reason for _, reason in stacks.events("Group")]
     assert "Failed to receive 1 resource signal(s) within the specified duration" in reasons
 
@@ -59,7 +59,7 @@ def test_timeout_has_no_effect_on_a_complete_stack(stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(1, signals=1, timeout="PT1S")))
     stacks.signal("Group", "i-1")
     stacks.create(cluster(Group=group(1, signals=1, timeout="PT1S")), name="later")
-    wait_until(lambda: stacks.status("later") == "ROLLBACK_COMPLETE", "the rollback of the later stack")
+    await_server(lambda: stacks.status("later") == "ROLLBACK_COMPLETE", "the rollback of the later stack")
     assert stacks.status() == "CREATE_COMPLETE"
 
 
@@ -97,7 +97,7 @@ def test_fails_when_signal_names_something_unknown(stacks: Stacks, resource_name
 
 
 @pytest.mark.parametrize(("duration", "expected"), [("PT15M", 900), ("PT1H", 3600), ("PT30S", 30), ("PT1H2M3S", 3723)])
-def test_durations_are_understood(duration: str, expected: int) -> None:
+def test_iso_durations_are_parsed(duration: str, expected: int) -> None:
     assert parse_duration(duration) == expected
 
 

@@ -109,7 +109,7 @@ YES, NO = {"Fn::Equals": [A, "a"]}, {"Fn::Equals": [A, "b"]}
         ({"Fn::EachMemberIn": [B, ["b", "a"]]}, True),
     ],
 )
-def test_rule_functions(expression: dict[str, Any], holds: bool) -> None:
+def test_rule_function_returns_its_value(expression: dict[str, Any], holds: bool) -> None:
     values = {"A": "a", "B": ["b", "b"], "AWS::Region": "us-east-1"}
     rules = {"Rule": {"Assertions": [{"Assert": expression, "AssertDescription": WHY}]}}
     assert failure({"Rules": rules}, values) == (None if holds else WHY)

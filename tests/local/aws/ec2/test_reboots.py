@@ -23,7 +23,7 @@ def ec2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     process.stdout.close()
 
 
-def test_a_running_instance_is_rebooted_and_one_that_has_ended_is_not(ec2: Any, tmp_path: Path) -> None:
+def test_only_a_running_instance_is_rebooted(ec2: Any, tmp_path: Path) -> None:
     image = ec2.describe_images()["Images"][0]["ImageId"]
     made = ec2.run_instances(ImageId=image, MinCount=2, MaxCount=2, InstanceType="c5.large")["Instances"]
     running, ended = (instance["InstanceId"] for instance in made)

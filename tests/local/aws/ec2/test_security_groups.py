@@ -35,7 +35,7 @@ def rules(stacks: Stacks, direction: str) -> list[tuple[str, Any, Any, list[str]
     ]
 
 
-def test_group_without_egress_rules_allows_all_of_it(stacks: Stacks) -> None:
+def test_group_without_egress_rules_allows_all_egress(stacks: Stacks) -> None:
     stacks.create(template())
     assert rules(stacks, "Egress") == [("-1", None, None, ["0.0.0.0/0"])]
 

@@ -9,7 +9,7 @@ def test_an_instance_that_hangs_too_long_fails_once_each_time() -> None:
 
     def after(seconds: float, *, hangs: bool = True) -> bool:
         now[0] += seconds
-        return checks.failed("i-1", hangs=hangs)
+        return checks.newly_failed("i-1", hangs=hangs)
 
     assert not after(0.0)
     assert not after(IMPAIRED_S - 1.0)
@@ -18,7 +18,7 @@ def test_an_instance_that_hangs_too_long_fails_once_each_time() -> None:
     assert not after(IMPAIRED_S - 1.0)
     assert after(1.0)
     assert not after(IMPAIRED_S)
-    assert not checks.failed("i-2", hangs=True)
+    assert not checks.newly_failed("i-2", hangs=True)
     assert not after(1.0, hangs=False)
     assert not after(1.0)
     assert after(IMPAIRED_S)

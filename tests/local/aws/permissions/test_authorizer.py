@@ -101,7 +101,7 @@ def refusal(call: Callable[[], object]) -> tuple[int, str, str]:
         ),
     ],
 )
-def test_a_refusal_is_worded_as_the_service_words_it(
+def test_refusal_matches_the_services_wording(
     aws: Aws,
     role: Role,
     service: str,
@@ -129,7 +129,7 @@ def test_a_head_request_gets_a_status_alone(aws: Aws, role: Role) -> None:
     assert refusal(lambda: s3.head_object(Bucket="b-1", Key="k"))[:2] == (403, "403")
 
 
-def test_an_explicit_deny_is_called_so(aws: Aws, role: Role) -> None:
+def test_explicit_deny_is_named_in_the_error(aws: Aws, role: Role) -> None:
     role.allow(
         policy(
             {"Action": "s3:*", "Resource": "*"},
@@ -178,7 +178,7 @@ def test_a_role_that_is_gone_allows_nothing(aws: Aws) -> None:
     assert refusal(ec2.describe_instances)[1] == "UnauthorizedOperation"
 
 
-def test_fails_when_nobody_has_described_a_roles_call(aws: Aws, role: Role) -> None:
+def test_undescribed_call_of_a_role_is_refused(aws: Aws, role: Role) -> None:
     dynamodb = aws.client("dynamodb", **role.session("i-1"))
     status, code, message = refusal(lambda: dynamodb.update_table(TableName="t", BillingMode="PAY_PER_REQUEST"))
     assert (status, code) == (400, "AccessDeniedException")
@@ -215,7 +215,7 @@ NODE = Caller(
         ),
     ],
 )
-def test_the_log_says_what_could_not_be_judged(
+def test_log_names_calls_that_cannot_be_authorized(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, node: Caller, action: str, line: str
 ) -> None:
     monkeypatch.setattr(authorizer, "caller_of", lambda _key: node)
@@ -234,14 +234,14 @@ def test_the_log_says_what_could_not_be_judged(
     ],
 )
 @pytest.mark.parametrize("key", ["local", ""])
-def test_a_node_cannot_call_with_a_key_that_it_made_up(service: str, code: str, key: str) -> None:
+def test_invented_access_key_is_refused(service: str, code: str, key: str) -> None:
     made_up = authorizer.authorize(call(service, "Anything", key=key, address="10.0.0.5"))
     assert made_up.answer
     assert (code if key else "") in made_up.answer.get_data(as_text=True)
     assert authorizer.authorize(call(service, "Anything", key=key)).answer is None
 
 
-def test_roles_of_the_toolkit_are_not_judged(aws: Aws) -> None:
+def test_roles_of_the_cdk_toolkit_are_not_checked(aws: Aws) -> None:
     made = Role.make(aws, "cdk-hnb659fds-deploy-role", policy({"Action": "s3:GetObject", "Resource": "*"}))
     aws.client("ec2", **made.session("aws-cdk-root")).describe_key_pairs()
     made.end()
@@ -258,7 +258,7 @@ def user(aws: Aws) -> Iterator[dict[str, str]]:
     iam.delete_user(UserName="ann")
 
 
-def test_a_user_is_judged_by_own_and_attached_policies_and_those_of_groups(aws: Aws, user: dict[str, str]) -> None:
+def test_users_inline_attached_and_group_policies_count(aws: Aws, user: dict[str, str]) -> None:
     iam, ec2 = aws.client("iam"), aws.client("ec2", **user)
     who = f"arn:aws:iam::{ACCOUNT}:user/ann"
     assert f"User: {who} is not authorized" in refusal(ec2.describe_instances)[2]

@@ -31,7 +31,7 @@ def allowed(asked: Permission, *statements: dict[str, Any]) -> bool:
     return evaluate(asked, parse(policy(*statements))) is Decision.ALLOWED
 
 
-def test_what_is_named_is_allowed() -> None:
+def test_named_action_and_resource_are_allowed() -> None:
     assert allowed(request(), statement())
     assert evaluate(request(), parse({"Version": "2012-10-17", "Statement": statement()})) is Decision.ALLOWED
 
@@ -47,11 +47,11 @@ def test_what_is_named_is_allowed() -> None:
         request(resource="*"),
     ],
 )
-def test_what_is_not_named_is_not_allowed(asked: Permission) -> None:
+def test_other_actions_and_resources_are_not_allowed(asked: Permission) -> None:
     assert not allowed(asked, statement())
 
 
-def test_nothing_is_allowed_without_a_statement() -> None:
+def test_empty_policy_allows_nothing() -> None:
     assert not allowed(request())
 
 
@@ -76,7 +76,7 @@ def test_nothing_is_allowed_without_a_statement() -> None:
         ({"Resource": "arn:aws:s3:::b/${aws:userid}"}, request(resource="arn:aws:s3:::b/AROA:i-2"), False),
     ],
 )
-def test_wildcards_and_lists(changes: dict[str, Any], asked: Permission, expected: bool) -> None:
+def test_wildcards_and_lists_match(changes: dict[str, Any], asked: Permission, expected: bool) -> None:
     assert allowed(asked, statement(**changes)) is expected
 
 
@@ -99,7 +99,9 @@ def test_wildcards_and_lists(changes: dict[str, Any], asked: Permission, expecte
         (ONE, ["membership"], ("membership", "membership"), False),
     ],
 )
-def test_conditions(operator: str, values: Any, keys: tuple[str, ...] | None, expected: bool) -> None:
+def test_condition_decides_the_verdict(
+    operator: str, values: Any, keys: tuple[str, ...] | None, expected: bool
+) -> None:
     assert allowed(request(keys=keys), statement(Condition={operator: {KEYS: values}})) is expected
 
 
@@ -123,7 +125,7 @@ def test_instance_must_have_the_tag(context: dict[str, tuple[str, ...]], expecte
     assert allowed(asked, granted) is expected
 
 
-def test_star_in_the_place_of_an_id_is_any_id_of_that_name() -> None:
+def test_wildcard_for_an_id_matches_any_id() -> None:
     groups = "arn:aws:autoscaling:us-east-1:123456789012:autoScalingGroup"
     granted = statement(Action="autoscaling:SetInstanceHealth", Resource=f"{groups}:*:autoScalingGroupName/of-workers")
     for name, expected in (("of-workers", True), ("of-workers-2", False), ("of-masters", False), ("*", False)):
@@ -163,7 +165,9 @@ def test_star_in_the_place_of_an_id_is_any_id_of_that_name() -> None:
         ("ForAllValues:StringLike", "a*", ("ab", "ac"), True),
     ],
 )
-def test_operators(operator: str, values: Any, found: tuple[str, ...] | None, expected: bool) -> None:
+def test_condition_operator_decides_the_verdict(
+    operator: str, values: Any, found: tuple[str, ...] | None, expected: bool
+) -> None:
     assert allowed(request(keys=found), statement(Condition={operator: {KEYS: values}})) is expected
 
 
@@ -177,7 +181,9 @@ def test_operators(operator: str, values: Any, found: tuple[str, ...] | None, ex
         ({"Resource": "arn:aws:s3:::b/${aws:username}"}, request(resource="arn:aws:s3:::b/"), False),
     ],
 )
-def test_all_but_what_is_named(changes: dict[str, Any], asked: Permission, expected: bool) -> None:
+def test_not_action_and_not_resource_match_all_others(
+    changes: dict[str, Any], asked: Permission, expected: bool
+) -> None:
     assert allowed(asked, statement(**changes)) is expected
 
 
@@ -249,7 +255,7 @@ def test_deny_wins_where_it_matches() -> None:
         {"Condition": {EVERY: {KEYS: []}}},
     ],
 )
-def test_fails_when_a_statement_says_what_is_not_understood(changes: dict[str, Any]) -> None:
+def test_unknown_statement_element_is_reported(changes: dict[str, Any]) -> None:
     with pytest.raises(PolicyError):
         parse(policy(statement(**changes)))
 
@@ -262,6 +268,6 @@ def test_fails_when_a_statement_says_what_is_not_understood(changes: dict[str, A
         {"Version": "2012-10-17", "Id": "x", "Statement": []},
     ],
 )
-def test_fails_when_a_policy_says_what_is_not_understood(document: dict[str, Any]) -> None:
+def test_unknown_policy_element_is_reported(document: dict[str, Any]) -> None:
     with pytest.raises(PolicyError):
         parse(document)

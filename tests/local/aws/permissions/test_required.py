@@ -103,7 +103,7 @@ def pairs(found: list[dict[str, Any]]) -> list[ActionOnResource]:
         (lambda s3: s3.delete_bucket(Bucket="b-1"), "DeleteBucket", "b-1"),
     ],
 )
-def test_s3(node: Node, call: Callable[[Any], object], action: str, resource: str) -> None:
+def test_s3_calls_need_their_permissions(node: Node, call: Callable[[Any], object], action: str, resource: str) -> None:
     assert pairs(node.required("s3", call)) == [(f"s3:{action}", f"arn:aws:s3:::{resource}")]
 
 
@@ -121,7 +121,7 @@ def test_each_object_of_a_deletion_needs_a_permission(node: Node) -> None:
     ]
 
 
-def test_what_is_copied_is_read(node: Node) -> None:
+def test_copy_needs_read_permission_for_its_source(node: Node) -> None:
     found = node.required("s3", lambda s3: s3.copy_object(Bucket="b-1", Key="k", CopySource="b-2/a b"))
     assert pairs(found) == [("s3:PutObject", "arn:aws:s3:::b-1/k"), ("s3:GetObject", "arn:aws:s3:::b-2/a b")]
 
@@ -155,7 +155,9 @@ def key(record_id: str) -> dict[str, Any]:
     ],
 )
 @pytest.mark.usefixtures("tables")
-def test_items(node: Node, call: Callable[[Any], object], action: str, keys: list[str] | None) -> None:
+def test_item_calls_need_their_permissions(
+    node: Node, call: Callable[[Any], object], action: str, keys: list[str] | None
+) -> None:
     (permission,) = node.required("dynamodb", call)
     assert (permission["action"], permission["resource"]) == (f"dynamodb:{action}", f"{TABLES}/t")
     assert permission["context"].get(KEYS) == keys
@@ -200,7 +202,7 @@ def test_stack_is_named_by_id_or_with_a_star(node: Node, name: str, expected: st
     assert pairs(found) == [("cloudformation:SignalResource", expected)]
 
 
-def test_log_streams(node: Node) -> None:
+def test_log_stream_calls_need_their_permissions(node: Node) -> None:
     events = [{"timestamp": 1, "message": "x"}]
     for call, action, stream in (
         (lambda logs: logs.create_log_stream(logGroupName="/g", logStreamName="i-1"), "CreateLogStream", "i-1"),
@@ -221,11 +223,13 @@ def test_log_streams(node: Node) -> None:
         ("autoscaling", lambda groups: groups.describe_auto_scaling_groups(), "autoscaling:DescribeAutoScalingGroups"),
     ],
 )
-def test_no_kind_of_resource(node: Node, service: str, call: Callable[[Any], object], action: str) -> None:
+def test_calls_without_resource_type_need_a_star(
+    node: Node, service: str, call: Callable[[Any], object], action: str
+) -> None:
     assert pairs(node.required(service, call)) == [(action, "*")]
 
 
-def test_everybody_may_ask_who_they_are(node: Node) -> None:
+def test_get_caller_identity_needs_no_permission(node: Node) -> None:
     assert node.required("sts", lambda sts: sts.get_caller_identity()) == []
 
 
@@ -272,7 +276,9 @@ def test_named_group_counts_and_not_the_instances(node: Node, groups: dict[str, 
         assert pairs(found) == [("autoscaling:CompleteLifecycleAction", expected)]
 
 
-def test_address_and_instance_are_asked_about(aws: Aws, node: Node, groups: dict[str, Group]) -> None:
+def test_associate_address_needs_permissions_for_address_and_instance(
+    aws: Aws, node: Node, groups: dict[str, Group]
+) -> None:
     (member,) = groups["Masters"].members()
     allocated = aws.client("ec2").allocate_address(Domain="vpc")
     address, instance = f"{EC2}:elastic-ip/{allocated['AllocationId']}", f"{EC2}:instance/{member}"

@@ -1,4 +1,4 @@
-"""16-bit gradients: what they may be off by, on one rank's arithmetic and in a whole training."""
+"""Test the error of 16-bit gradients, in one rank's arithmetic and in a whole run."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from trainer.distributed.reduce.compressed import LARGEST, TYPES, _pack, _unpack
 from trainer.distributed.reduce.process_groups import ProcessGroups
 from trainer.distributed.world import World
 from trainer.torch.connect import create
-from trainer.train import train
+from trainer.train import Trainer
 
 ROUNDING = {"fp16": 2.0**-11, "bf16": 2.0**-8}
 """Of one number, at most: half a unit in the last place of 11 and 8 significant bits."""
@@ -25,7 +25,7 @@ ROUNDING = {"fp16": 2.0**-11, "bf16": 2.0**-8}
 
 @pytest.mark.parametrize("name", TYPES)
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
-def test_a_number_is_rounded_once_whatever_its_size(name: str, size: float) -> None:
+def test_number_is_rounded_once_at_any_magnitude(name: str, size: float) -> None:
     rows = size * torch.randn(3, 1001, generator=torch.Generator().manual_seed(0))
     found = _unpack(_pack(rows, TYPES[name]), TYPES[name], 1001)
     assert ((found - rows).abs() <= (ROUNDING[name] + 2.0**-22) * rows.abs() + 2.0**-40 * rows.abs().max()).all()
@@ -33,7 +33,7 @@ def test_a_number_is_rounded_once_whatever_its_size(name: str, size: float) -> N
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_what_has_no_scale_is_sent_as_it_is(name: str) -> None:
+def test_values_without_scale_are_sent_unscaled(name: str) -> None:
     tiny = torch.finfo(torch.float32).smallest_normal / LARGEST
     rows = torch.tensor([[0.0, 0.0], [1.0, float("inf")], [float("nan"), 1.0], [tiny, 0.0]])
     found = _unpack(_pack(rows, TYPES[name]), TYPES[name], 2)
@@ -48,7 +48,7 @@ TOLERANCE = 1e-4
 
 
 class Wire:
-    """Collective operations among ranks that all have the same: each is rank 0 of three."""
+    """Collective operations of rank 0 of three, where all ranks have the same values."""
 
     ranks = 3
 
@@ -60,7 +60,7 @@ class Wire:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_a_sum_is_off_by_no_more_than_two_roundings(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_error_of_a_sum_is_at_most_two_roundings(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     wire = Wire()
     monkeypatch.setattr("torch.distributed.get_world_size", lambda group: wire.ranks)
     monkeypatch.setattr("torch.distributed.all_to_all_single", wire.all_to_all)
@@ -86,20 +86,22 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_ranks_learn_the_same_and_nearly_what_one_process_learns(tmp_path: Path) -> None:
+def test_compressed_ranks_agree_and_nearly_match_one_process(tmp_path: Path) -> None:
     options = (*OPTIONS, "--num-examples", "300", "--last-batch", "keep", "--gc-type", "fp16")
     ranks = run(*options, "--batch-size", "15", directory=tmp_path, count=2)
     assert ranks[0].digests == ranks[1].digests
     config = parse([*options, "--batch-size", "30", "--resume", "never"])
     backend = create(config, world=World(), shard=Shard(), learning_rate=0.001)
     policy = CheckpointManager(config, shard=Shard(), store=None)
-    train(backend, open_data(config), config=config, shard=Shard(), global_batch_size=30, policy=policy)
-    # Without compression 1e-7 apart.
+    Trainer(
+        backend=backend, data=open_data(config), config=config, shard=Shard(), global_batch_size=30, checkpoints=policy
+    ).train()
+    # Without compression they are 1e-7 apart.
     assert 1e-6 < distance(load_checkpoint(tmp_path / "net-0002.npz").state.weights, backend.weights()) < TOLERANCE
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_a_gradient_far_smaller_than_the_largest_is_not_lost(name: str) -> None:
+def test_small_gradient_beside_a_large_one_is_not_lost(name: str) -> None:
     # The smallest normal number of float16 is 2^-14, the largest that is sent 2^15.
     rows = 1.2345 * 2.0 ** -torch.arange(29.0).expand(2, -1)
     found = _unpack(_pack(rows, TYPES[name]), TYPES[name], 29)

@@ -1,4 +1,4 @@
-"""Gradients that travel while the backward pass runs: on CPUs, over gloo, as between GPUs."""
+"""Test gradients that are sent during the backward pass: on CPUs over gloo, as between GPUs."""
 
 import signal
 from pathlib import Path
@@ -20,7 +20,7 @@ LAYER = WIDTH * WIDTH
 FLOAT_BYTES = 4
 
 
-def test_buckets_are_cut_from_the_end_and_hold_whole_parameters() -> None:
+def test_buckets_are_cut_from_the_end_between_parameters() -> None:
     buckets = cut_buckets([5, 1, 4, 3, 2], least=5)
     assert [(bucket.span.start, bucket.span.stop) for bucket in buckets] == [(10, 15), (5, 10), (0, 5)]
     assert [sorted(bucket.parameters) for bucket in buckets] == [[3, 4], [1, 2], [0]]
@@ -29,7 +29,7 @@ def test_buckets_are_cut_from_the_end_and_hold_whole_parameters() -> None:
 
 
 class Twins(Collective):
-    """Two ranks that have the same; notes what is added up, and what the first layer's gradient was then."""
+    """Collective of two ranks with equal values; records each sum, and the first layer's gradient at that time."""
 
     def __init__(self) -> None:
         super().__init__(count=2)
@@ -77,7 +77,7 @@ def two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two_layers")
 @pytest.mark.parametrize("gc_type", ["none", "fp16"])
-def test_the_last_layers_travel_while_the_first_is_computed(gc_type: str) -> None:
+def test_last_layers_are_sent_while_the_first_is_computed(gc_type: str) -> None:
     step = Step(gc_type=gc_type)
     for _ in range(2):
         step.collective.calls.clear()
@@ -89,13 +89,13 @@ def test_the_last_layers_travel_while_the_first_is_computed(gc_type: str) -> Non
         assert step.collective.first_was_there == [False, True]
         step.sums[-OTHERS:] = 1
         step.reduction.finish()
-        # What lies behind the gradients is never rounded.
+        # The values behind the gradients are never rounded.
         assert step.collective.calls[2:] == [(OTHERS, "none")]
         assert torch.allclose(step.sums, step.expected)
 
 
 @pytest.mark.usefixtures("two_layers")
-def test_of_accumulated_batches_only_the_last_communicates() -> None:
+def test_only_the_last_accumulated_batch_communicates() -> None:
     step = Step()
     step.backward(step.images[:2])
     step.backward(step.images[2:4])
@@ -123,7 +123,7 @@ def test_bucket_order_is_fixed() -> None:
 
 
 @pytest.mark.parametrize("gc_type", ["none", "fp16"])
-def test_what_fits_into_a_bucket_is_added_up_at_once(gc_type: str) -> None:
+def test_single_bucket_is_summed_in_one_operation(gc_type: str) -> None:
     step = Step(gc_type=gc_type)
     step.reduction.expect_last_backward()
     step.backward(step.images)
@@ -138,7 +138,7 @@ def test_what_fits_into_a_bucket_is_added_up_at_once(gc_type: str) -> None:
 
 
 @pytest.mark.usefixtures("two_layers")
-def test_fails_when_a_gradient_comes_twice() -> None:
+def test_repeated_gradient_is_reported() -> None:
     step = Step()
     step.reduction.expect_last_backward()
     step.backward(step.images)
@@ -166,7 +166,7 @@ OPTIONS = (
 )
 
 
-def test_ranks_end_with_the_bits_of_the_flat_vector_also_after_an_interruption(tmp_path: Path) -> None:
+def test_buckets_and_flat_vector_give_the_same_bits_after_a_resume(tmp_path: Path) -> None:
     flat, overlapped, dropped = (tmp_path / name for name in ("flat", "overlapped", "dropped"))
     for span in (flat, overlapped, dropped):
         span.mkdir()
@@ -176,8 +176,8 @@ def test_ranks_end_with_the_bits_of_the_flat_vector_also_after_an_interruption(t
     with running(*OPTIONS, directory=overlapped, count=2, program=PROGRAM, variables=stopped) as interrupted:
         assert [rank.wait() for rank in interrupted] == [128 + signal.SIGTERM] * 2
     ranks = run(*OPTIONS, directory=overlapped, count=2, program=PROGRAM)
-    assert "going on at epoch" in ranks[0].log.read_text()
-    # Of two ranks' numbers the sum has the same bits in either order.
+    assert "resuming at epoch" in ranks[0].log.read_text()
+    # The sum of two numbers has the same bits in either order.
     assert {rank.digests[-1] for rank in ranks} == {expected[0].digests[-1]}
 
     options = (*OPTIONS, "--num-epochs", "1")

@@ -1,4 +1,4 @@
-"""16-bit gradients between nodes that have several ranks each: real ranks, over gloo."""
+"""Test 16-bit gradients between nodes with several ranks each: real ranks, over gloo."""
 
 import itertools
 import json
@@ -74,7 +74,7 @@ def leaving_a_node(directory: Path, nodes: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("nodes", [[2, 2], [1, 1, 1]])
-def test_a_node_sends_half_the_bytes_of_a_float32_ring(tmp_path: Path, nodes: list[int]) -> None:
+def test_node_sends_half_the_bytes_of_a_float32_ring(tmp_path: Path, nodes: list[int]) -> None:
     vectors = draw(sum(nodes))
     check(vectors, add_up(tmp_path, ",".join(map(str, nodes)), vectors))
     # A ring's all-reduce: every rank, and so every node's last one, sends 2 (n-1)/n of the vector.
@@ -83,7 +83,7 @@ def test_a_node_sends_half_the_bytes_of_a_float32_ring(tmp_path: Path, nodes: li
         assert 0.5 * ring <= sent < 0.52 * ring
 
 
-def test_nodes_with_unequally_many_ranks_add_up_as_if_each_rank_had_one(tmp_path: Path) -> None:
+def test_unequal_nodes_sum_as_if_each_rank_had_its_own_node(tmp_path: Path) -> None:
     vectors = draw(4)
     check(vectors, add_up(tmp_path, "2,1,1", vectors))
     operations = json.loads((tmp_path / "rank0.json").read_text())
@@ -91,13 +91,13 @@ def test_nodes_with_unequally_many_ranks_add_up_as_if_each_rank_had_one(tmp_path
     assert "the nodes do not have the same number of ranks each" in (tmp_path / "rank0.log").read_text()
 
 
-def test_a_sum_is_rounded_no_more_than_twice(tmp_path: Path) -> None:
+def test_sum_is_rounded_at_most_twice(tmp_path: Path) -> None:
     # Just above the middle of two 16-bit numbers, which is rounded up; 2 makes every part's scale a power of 2.
     middle, above = 2.0**-11, 2.0**-20
     columns = np.array([[2, 1 + middle + above], [0, middle + above], [0, middle + above], [0, 0]], np.float32)
     vectors = {"fp16": np.tile(columns, 8)}
     check(vectors, add_up(tmp_path, "2,2", vectors))
-    # Rounded also between the ranks of a node, the same numbers miss the bound: the test would see it.
+    # If the ranks of a node rounded too, the same numbers would exceed the bound, and the test would see it.
     rows = columns.astype(np.float16)
     one, other = ((rows[first] + rows[first + 1]).astype(np.float64) for first in (0, 2))
     thrice = [{"fp16": np.tile((one + other).astype(np.float16), 8)}]
@@ -105,7 +105,7 @@ def test_a_sum_is_rounded_no_more_than_twice(tmp_path: Path) -> None:
         check(vectors, thrice)
 
 
-def test_a_silent_rank_ends_all_in_the_time_that_they_have_now(tmp_path: Path) -> None:
+def test_silent_rank_ends_all_within_the_present_timeout(tmp_path: Path) -> None:
     np.savez(tmp_path / "vectors.npz", **draw(4))
     variables = {multi_node_trainer.NODES: "2,2", reduce_rank.SILENT: "3"}
     with running("vectors.npz", directory=tmp_path, count=4, program=PROGRAM, variables=variables) as ranks:
@@ -124,7 +124,7 @@ class RecordingGroup:
         self.timeouts.append(timeout)
 
 
-def test_a_timeout_holds_for_all_groups() -> None:
+def test_timeout_applies_to_all_groups() -> None:
     groups: Any = {"inside": RecordingGroup(), "across": RecordingGroup()}
     Collective(count=4, groups=ProcessGroups(**groups)).set_timeout(timedelta(seconds=5))
     assert [group.timeouts for group in groups.values()] == [[timedelta(seconds=5) + SPARE]] * 2
@@ -140,9 +140,7 @@ def test_a_timeout_holds_for_all_groups() -> None:
         ([(0, 2), (1, 2), (0, 2)], False),
     ],
 )
-def test_ranks_are_grouped_where_nodes_are_alike_and_numbered_one_by_one(
-    places: list[tuple[int, int]], *, regular: bool
-) -> None:
+def test_ranks_are_grouped_only_on_regular_nodes(places: list[tuple[int, int]], *, regular: bool) -> None:
     assert is_regular(places) == regular
 
 
@@ -164,13 +162,13 @@ def learn(directory: Path, nodes: str, *options: str, program: str = multi_node_
     )
 
 
-def test_on_one_node_a_training_is_the_same_with_and_without(tmp_path: Path) -> None:
+def test_gc_type_changes_nothing_on_one_node(tmp_path: Path) -> None:
     [plain, _], [compressed, other] = learn(tmp_path / "plain", "2"), learn(tmp_path / "fp16", "2", "--gc-type", "fp16")
     assert compressed.digests == other.digests == plain.digests
     assert "gradients do not leave the only node" in compressed.log.read_text()
 
 
-def test_a_training_adds_up_inside_its_nodes_first_bucket_by_bucket(tmp_path: Path) -> None:
+def test_run_sums_each_bucket_inside_the_nodes_first(tmp_path: Path) -> None:
     # The batch is a node's, and split over its ranks.
     flat, grouped = ("1,1,1,1", "7"), ("2,2", "14")
     vector, buckets = (str(Path(program)) for program in (multi_node_trainer.__file__, bucketed_trainer.__file__))

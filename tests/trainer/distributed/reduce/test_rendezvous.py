@@ -18,7 +18,7 @@ def port() -> Iterator[int]:
         yield port
 
 
-def test_fails_when_the_other_ranks_do_not_come(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ranks_time_out(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(port))
     with pytest.raises(TrainerError, match=r"meeting 2 ranks at 127.0.0.1:.* was not heard from for 1 s") as caught:
@@ -26,19 +26,19 @@ def test_fails_when_the_other_ranks_do_not_come(port: int, monkeypatch: pytest.M
     assert "\n" not in str(caught.value)
 
 
-def test_fails_when_rank_0_is_not_there(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_rank_0_times_out(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(port))
     with pytest.raises(TrainerError, match=f"rank 0 does not answer at 127.0.0.1:{port} for 1 s"):
         join_ranks(CPU, world=World(rank=1, world_size=2), timeout=timedelta(seconds=1))
 
 
-def test_torchs_messages_are_cut_to_what_happened() -> None:
+def test_torch_messages_are_shortened() -> None:
     message = "[/build/gloo/pair.cc:553] Connection closed by peer [10.0.0.1]:4. This is typically\ncaused by"
     assert shorten_torch_message(message) == "Connection closed by peer [10.0.0.1]:4"
 
 
-def test_an_error_of_nccls_is_one_line_with_its_reason() -> None:
+def test_nccl_error_is_one_line_with_its_reason() -> None:
     message = (
         "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:77, remote process exited or there was a "
         "network error, NCCL version 2.27.5\nncclRemoteError: A call failed possibly due to a network error.\n"

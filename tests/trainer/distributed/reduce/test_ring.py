@@ -17,14 +17,14 @@ Result = TypeVar("Result")
 
 
 def on_all(size: int, act: Callable[[int], Result]) -> list[Result]:
-    """Let each rank, a thread, do its part."""
+    """Run each rank in a thread."""
     with ThreadPoolExecutor(size) as threads:
         return list(threads.map(act, range(size)))
 
 
 @contextmanager
 def joined(size: int, *, before: Callable[[list[Address]], None] = lambda _: None) -> Iterator[list[Ring]]:
-    """Connect so many ranks; what they listen at is shown before any of them connects."""
+    """Connect this many ranks; pass their addresses to ``show`` before any of them connects."""
     addresses: list[Address] = [Address("", 0, b"")] * size
     met = threading.Barrier(size, action=lambda: before(addresses))
 
@@ -69,7 +69,7 @@ def test_all_ranks_get_the_same_sum(size: int, length: int) -> None:
     assert len({*rounds[0], *rounds[1]}) == 1
 
 
-def test_adds_whatever_type_the_vector_has(pair: list[Ring]) -> None:
+def test_ring_sums_every_data_type(pair: list[Ring]) -> None:
     vectors = [np.array([1.0, 2**53]), np.array([2.0, 1])]
     reduce_all(pair, vectors)
     assert vectors[0].tolist() == vectors[1].tolist() == [3, 2**53]
@@ -78,22 +78,22 @@ def test_adds_whatever_type_the_vector_has(pair: list[Ring]) -> None:
     assert numbers[0].tolist() == [2**40 + 1]
 
 
-def test_a_vector_of_nothing_is_no_wait(pair: list[Ring]) -> None:
+def test_empty_vector_needs_no_communication(pair: list[Ring]) -> None:
     pair[0].all_reduce(np.zeros(0, np.float32), timeout_s=TIMEOUT_S)
 
 
-def test_fails_when_a_neighbour_has_ended(pair: list[Ring]) -> None:
+def test_ended_neighbour_raises_connection_error(pair: list[Ring]) -> None:
     pair[1].close()
     with pytest.raises(ConnectionError):
         pair[0].all_reduce(np.zeros(10**7, np.float32), timeout_s=TIMEOUT_S)
 
 
-def test_fails_when_a_neighbour_is_silent(pair: list[Ring]) -> None:
+def test_silent_neighbour_raises_timeout_error(pair: list[Ring]) -> None:
     with pytest.raises(TimeoutError, match="timed out"):
         pair[0].all_reduce(np.zeros(8, np.float32), timeout_s=0.01)
 
 
-def test_who_does_not_know_the_key_is_no_neighbour() -> None:
+def test_connection_without_the_key_is_closed() -> None:
     strangers: list[socket.socket] = []
 
     def intrude(addresses: list[Address]) -> None:
@@ -120,7 +120,7 @@ def test_who_does_not_know_the_key_is_no_neighbour() -> None:
         (1, LOOPBACK | {"GLOO_SOCKET_IFNAME": "no-such-one"}, "127.0.0.1"),
     ],
 )
-def test_a_rank_is_reached_by_the_interface_that_was_chosen_or_that_leads_to_rank_0(
+def test_own_host_is_the_chosen_interface_or_the_one_towards_rank_0(
     rank: int, environment: dict[str, str], host: str
 ) -> None:
     assert own_host(World(rank=rank, world_size=2), environment) == host

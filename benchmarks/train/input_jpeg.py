@@ -1,0 +1,113 @@
+"""Compare the reading of JPEG files with PyTorch's DataLoader: images per core-second, ours over the peer's.
+
+Both take the same made-up photographs of ImageNet's usual size (500x375), decode them with Pillow, scale a random part
+of each to 224x224, mirror every second one and normalise it, into batches of float32. Ours is the trainer's own reader.
+The peer is a torch.utils.data.DataLoader as PyTorch's ImageNet example sets it up: a process for each core, each sample
+decoded whole, cropped and scaled by Pillow as torchvision's RandomResizedCrop does, and then made a tensor. Both count
+the processor's time of all their threads and processes; they run in turns, and the best of their rounds counts.
+
+``input_jpeg`` is ours over the peer's; at least 1 means that ours needs no more processor. Run by ``make bench
+B=input_jpeg``.
+"""
+
+import os
+import resource
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from trainer.data.batches import Augmentation, epoch_batches, prepare
+from trainer.data.folder import MEAN, STD, load_folder
+from trainer.data.resized_crop import ResizedCrops
+from trainer.data.sampling import Shard
+
+SHAPE = (3, 224, 224)
+WIDTH, HEIGHT = 500, 375
+IMAGES, BATCH = 256, 64
+ROUNDS = 3
+
+
+class JpegFiles(Dataset[tuple[torch.Tensor, int]]):
+    """The peer's samples."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._paths = paths
+        self._mean, self._std = (torch.tensor(values).view(3, 1, 1) / 255 for values in (MEAN, STD))
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        with Image.open(self._paths[index]) as image:
+            decoded = image.convert("RGB")
+        box = ResizedCrops(seed=0, epoch=0).box(index, width=decoded.width, height=decoded.height)
+        part = decoded.crop(box).resize(SHAPE[1:], Image.Resampling.BILINEAR)
+        if index % 2:
+            part = part.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        pixels = torch.from_numpy(np.array(part)).permute(2, 0, 1).contiguous().float().div(255)
+        return pixels.sub_(self._mean).div_(self._std), 0
+
+
+def make_photographs(directory: Path) -> None:
+    """Write images with as much detail as photographs: about 100 kB each."""
+    noise = np.random.default_rng(0)
+    for part, count in (("train", IMAGES), ("val", 1)):
+        (directory / part / "a").mkdir(parents=True)
+        for number in range(count):
+            coarse = Image.fromarray(noise.integers(0, 255, (24, 32, 3), np.uint8)).resize((WIDTH, HEIGHT))
+            grain = noise.normal(0, 12, (HEIGHT, WIDTH, 3))
+            pixels = np.clip(np.asarray(coarse) + grain, 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(directory / part / "a" / f"{number:04}.jpg", quality=90)
+
+
+def read_ours(directory: Path) -> int:
+    """Read an epoch with the trainer's reader; return the number of images."""
+    data = load_folder(directory, SHAPE)
+    batches = epoch_batches(
+        data.train,
+        lambda samples, indices, draws=None: prepare(data, samples, indices, draws),
+        augmentation=Augmentation(resized_crop=True, random_mirror=True),
+        shard=Shard(),
+        global_batch_size=BATCH,
+        seed=0,
+        epoch=0,
+    )
+    return sum(len(batch.images) for batch in batches)
+
+
+def read_peers(directory: Path) -> int:
+    """Read an epoch with PyTorch's DataLoader; return the number of images."""
+    files = JpegFiles(sorted((directory / "train" / "a").iterdir()))
+    loader = DataLoader(files, batch_size=BATCH, shuffle=True, num_workers=len(os.sched_getaffinity(0)))
+    return sum(len(images) for images, _ in loader)
+
+
+def core_seconds() -> float:
+    """Return the processor's time of this process and of those that have ended."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
+def speed(read: Callable[[Path], int], directory: Path) -> float:
+    """Return images per core-second."""
+    started = core_seconds()
+    return read(directory) / (core_seconds() - started)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as name:
+        make_photographs(Path(name))
+        pairs = [(speed(read_ours, Path(name)), speed(read_peers, Path(name))) for _ in range(ROUNDS)]
+    ours, peers = (max(speeds) for speeds in zip(*pairs, strict=True))
+    print(f"images per core-second: ours {ours:.0f}, DataLoader {peers:.0f}")
+    print(f"input_jpeg {ours / peers:.2f} ratio")
+
+
+if __name__ == "__main__":
+    main()

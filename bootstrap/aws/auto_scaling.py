@@ -1,0 +1,65 @@
+"""Send this node's requests to its Auto Scaling group: wait with its termination, go on, or replace the node."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from botocore.exceptions import ClientError
+
+from bootstrap.contract import DRAIN_HOOK
+
+if TYPE_CHECKING:
+    from mypy_boto3_autoscaling import AutoScalingClient
+
+log = logging.getLogger(__name__)
+
+TOO_LATE: Final = "No active Lifecycle Action"
+"""Auto Scaling's answer when it no longer waits for this node."""
+
+
+class GroupRequests:
+    """The requests of one node. A node sends few, so ``connect`` creates the client at the first."""
+
+    def __init__(self, connect: "Callable[[], AutoScalingClient]", *, group: str, instance_id: str) -> None:
+        self._connect = connect
+        self._group = group
+        self._instance_id = instance_id
+        self._replacement_requested = False
+
+    def request_replacement(self, why: str) -> None:
+        """Ask the group to replace this node, even if the group's own checks pass; once."""
+        if self._replacement_requested:
+            return
+        self._connect().set_instance_health(
+            InstanceId=self._instance_id, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False
+        )
+        log.warning("asked %s to replace this node: %s", self._group, why)
+        self._replacement_requested = True
+
+    def extend_termination(self) -> bool:
+        """Restart the timeout of the termination's lifecycle hook; return False if the group no longer waits."""
+        client = self._connect()
+        return self._waits_for(lambda: client.record_lifecycle_action_heartbeat(**self._hook()))
+
+    def complete_termination(self) -> None:
+        """Complete the termination's lifecycle hook, so that the group need not wait for its timeout."""
+        client = self._connect()
+        self._waits_for(lambda: client.complete_lifecycle_action(**self._hook(), LifecycleActionResult="CONTINUE"))
+        log.info("drained: %s may go on with the termination", self._group)
+
+    def _hook(self) -> Mapping[str, str]:
+        return {
+            "AutoScalingGroupName": self._group,
+            "LifecycleHookName": DRAIN_HOOK,
+            "InstanceId": self._instance_id,
+        }
+
+    def _waits_for(self, call: Callable[[], object]) -> bool:
+        """Make a call about the lifecycle hook; return False if it came too late."""
+        try:
+            call()
+        except ClientError as error:
+            if TOO_LATE not in error.response["Error"].get("Message", ""):
+                raise
+            return False
+        return True

@@ -1,0 +1,78 @@
+"""Own the sizes of a cluster's two Auto Scaling groups: every writer takes its numbers from here.
+
+Writers are CloudFormation (a deploy, and a rollback), the schedule of ``expires``, and ``dlcluster`` (pause, resume,
+resize). docs/how/sizes.md tells what each of them does to a group in each state.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypedDict
+
+from bootstrap.contract import MASTER, WORKER, NodeType
+
+
+class SizeRequest(TypedDict):
+    """Parameters of UpdateAutoScalingGroup."""
+
+    AutoScalingGroupName: str
+    MinSize: int
+    MaxSize: int
+    DesiredCapacity: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupSize:
+    """The three numbers of a group."""
+
+    least: int
+    """MinSize."""
+    desired: int
+    """DesiredCapacity."""
+    most: int
+    """MaxSize."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Return whether the group neither has nor starts nodes."""
+        return self == PAUSED
+
+    @property
+    def is_valid(self) -> bool:
+        """Return whether Auto Scaling takes the three numbers together."""
+        return 0 <= self.least <= self.desired <= self.most
+
+    def request(self, group: str) -> SizeRequest:
+        """Return the request that gives a group this size, all three numbers at once."""
+        return SizeRequest(
+            AutoScalingGroupName=group, MinSize=self.least, MaxSize=self.most, DesiredCapacity=self.desired
+        )
+
+
+ClusterSizes = Mapping[NodeType, GroupSize]
+"""The sizes of both groups."""
+
+PAUSED: Final = GroupSize(least=0, desired=0, most=0)
+"""Size of a group that has no nodes and, whatever fails, gets none: Auto Scaling launches none above MaxSize."""
+
+
+def declared_sizes(*, worker_count: int, needed_workers: int) -> ClusterSizes:
+    """Return the sizes that the settings declare.
+
+    MinSize is what a deploy needs, not what is desired: CloudFormation creates no group that has fewer nodes.
+    """
+    return {
+        MASTER: GroupSize(least=1, desired=1, most=1),
+        WORKER: GroupSize(least=needed_workers, desired=worker_count, most=worker_count),
+    }
+
+
+def size_after_update(now: GroupSize, *, old: GroupSize, new: GroupSize) -> GroupSize:
+    """Return the size that an update of the stack leaves, from the sizes in its old and its new template.
+
+    With IgnoreUnmodifiedGroupSizeProperties, CloudFormation applies only the numbers that differ between the templates.
+    """
+    return GroupSize(
+        least=now.least if old.least == new.least else new.least,
+        desired=now.desired if old.desired == new.desired else new.desired,
+        most=now.most if old.most == new.most else new.most,
+    )

@@ -1,0 +1,109 @@
+"""Handle the notices that this instance will end: a spot interruption, EC2's advice to leave, or a termination.
+
+Spot gives two minutes' notice of an interruption. EC2 may recommend a rebalance earlier, while the risk of one is high.
+The Auto Scaling group holds its own terminations with a lifecycle hook until the node has drained.
+
+1. The agent reads the notice in each pass (`read_notice`).
+2. On any of the three the node drains (`must_drain`): the agent writes that into the node's record, and the coordinator
+   on the master drops the node from all lists (coordinator.py). On the master, ``launch`` then restarts or ends the
+   jobs that use the node (launcher/job/preemption.py).
+3. `TerminationHandler` asks the group for what the notice needs: a replacement for a node at risk; a termination waits
+   until the other nodes have dropped this one. An interruption cannot be delayed, and the group replaces the node
+   unasked.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bootstrap.aws.auto_scaling import GroupRequests
+from bootstrap.aws.imds import ADDRESS, TIMEOUT_S, read_categories
+from bootstrap.cluster.membership import Membership
+
+DRAIN_GRACE_S: Final = 20.0
+"""Seconds from the membership that shows this node draining: time for every other node to read it, despite an error."""
+LONGEST_DRAIN_S: Final = 45.0
+"""Seconds from the notice after which the node ends anyway: there may be no coordinator left to drop it."""
+HEARTBEAT_S: Final = 10.0
+"""Seconds between heartbeats to the lifecycle hook; its timeout is short because a broken node sends none."""
+LIFECYCLE: Final = "autoscaling/target-lifecycle-state"
+TERMINATED: Final = "Terminated"
+"""Target lifecycle state of an instance that its group is about to terminate (Amazon EC2 Auto Scaling User Guide,
+"Retrieve the target lifecycle state through instance metadata")."""
+SPOT_INTERRUPTION: Final = "spot/instance-action"
+REBALANCE: Final = "events/recommendations/rebalance"
+PUBLIC_ADDRESS: Final = "public-ipv4"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TerminationNotice:
+    """The notices in force for this instance, read together with its public address."""
+
+    public_address: str | None = None
+    ending: bool = False
+    """The Auto Scaling group holds the termination until this node completes the lifecycle hook."""
+    interrupted: bool = False
+    """Spot will interrupt the instance within two minutes."""
+    at_risk: bool = False
+    """EC2 recommends a rebalance: the risk of a spot interruption is high."""
+
+    @property
+    def must_drain(self) -> bool:
+        """Return whether the other nodes should stop counting on this one."""
+        return self.ending or self.interrupted or self.at_risk
+
+
+def read_notice(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> TerminationNotice:
+    """Read the notice from the instance metadata, once. Raises MetadataError."""
+    values = read_categories((PUBLIC_ADDRESS, LIFECYCLE, SPOT_INTERRUPTION, REBALANCE), host=host, timeout_s=timeout_s)
+    return TerminationNotice(
+        public_address=values[PUBLIC_ADDRESS],
+        ending=values[LIFECYCLE] == TERMINATED,
+        interrupted=values[SPOT_INTERRUPTION] is not None,
+        at_risk=values[REBALANCE] is not None,
+    )
+
+
+class TerminationHandler:
+    """Send the node's Auto Scaling group the requests that a notice needs."""
+
+    def __init__(self, requests: GroupRequests, *, instance_id: str, monotonic: Callable[[], float]) -> None:
+        self._requests = requests
+        self._instance_id = instance_id
+        self._monotonic = monotonic
+        self._noticed_at: float | None = None
+        self._dropped_at: float | None = None
+        self._next_heartbeat = 0.0
+        self._completed = False
+
+    def is_urgent(self, notice: TerminationNotice, membership: Membership) -> bool:
+        """Return whether a draining master must reconcile in this pass.
+
+        Once the lists have dropped it, only a termination by the group is urgent.
+        """
+        return notice.ending or (notice.must_drain and membership.lists(self._instance_id))
+
+    def delay_termination(self) -> None:
+        """Send the lifecycle hook a heartbeat, which restarts its timeout."""
+        now = self._monotonic()
+        if self._completed or now < self._next_heartbeat:
+            return
+        self._next_heartbeat = now + HEARTBEAT_S
+        self._completed = not self._requests.extend_termination()
+
+    def respond(self, notice: TerminationNotice, membership: Membership | None) -> None:
+        """Request a replacement, or let the termination go on; ``membership`` is None if it could not be read."""
+        if notice.at_risk and not notice.interrupted and not notice.ending:
+            self._requests.request_replacement("spot recommends a replacement")
+        if notice.ending and not self._completed and self._others_know(membership):
+            self._requests.complete_termination()
+            self._completed = True
+
+    def _others_know(self, membership: Membership | None) -> bool:
+        """Return whether every other node has dropped this one, or has had the time to."""
+        now = self._monotonic()
+        noticed_at = self._noticed_at = now if self._noticed_at is None else self._noticed_at
+        if membership is None or membership.lists(self._instance_id):
+            return now - noticed_at >= LONGEST_DRAIN_S
+        dropped_at = self._dropped_at = now if self._dropped_at is None else self._dropped_at
+        return not membership.present or now - dropped_at >= DRAIN_GRACE_S

@@ -1,0 +1,56 @@
+"""Patch MXNet 1.9.1 when a process imports it. The environment has a copy of this file, which a .pth file runs.
+
+NumPy has removed its aliases of Python's own types, which MXNet, and scripts of its time, still use.
+
+At exit MXNet skips operations that its engine has not started, the last gradients included, and waits for the servers:
+another worker that has sent its share of those gradients never gets an answer. The kvstore would wait for them when it
+is freed, but ``Module.fit`` with a ``batch_end_callback`` leaves a reference cycle that keeps it alive past the exit.
+"""
+
+import atexit
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+
+TYPES = (bool, int, float, complex, object, str)
+"""What ``numpy.bool`` and the like were until NumPy 1.24."""
+
+
+class Finder:
+    """Waits on ``sys.meta_path`` for the first import of MXNet; costs one comparison per import."""
+
+    def find_spec(self, name: str, path: "Sequence[str] | None" = None, target: Any = None) -> "ModuleSpec | None":
+        """Delegate to the other finders and wrap the loader, so that the patch runs only on a real import."""
+        if name != "mxnet":
+            return None
+        others = [finder for finder in sys.meta_path if finder is not self]
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        loader: Any = spec and spec.loader
+        if loader is not None:
+            run = loader.exec_module
+            loader.exec_module = lambda module: self.run_patched(run, module)
+        return spec
+
+    def run_patched(self, run: "Callable[[ModuleType], None]", module: ModuleType) -> None:
+        """Restore NumPy's old names, run MXNet's import, then register waitall at exit."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        restore_names()
+        run(module)
+        # Registered after MXNet's own, so that it runs before it. Servers never come here: they end in the import.
+        atexit.register(module.nd.waitall)
+
+
+def restore_names() -> None:
+    """Restore the names that NumPy has removed."""
+    import numpy
+
+    for kind in TYPES:
+        vars(numpy).setdefault(kind.__name__, kind)
+
+
+sys.meta_path.insert(0, Finder())

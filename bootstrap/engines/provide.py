@@ -1,0 +1,150 @@
+"""Provide a node with the engines environment that the setting ``engines`` names.
+
+The node fetches the archive from the bucket and compares it with the hash that the master has written into the table.
+If there is none yet, the master builds the environment and stores it, and the workers wait. The outcome goes into the
+state file, from which the agent reports it to the stack.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from boto3.exceptions import Boto3Error
+from botocore.exceptions import BotoCoreError, ClientError
+
+from bootstrap.atomic_file import point_link
+from bootstrap.contract import ENGINES, ENGINES_DIR, ENGINES_LIST, MPIRUN_COMMAND
+from bootstrap.engines.archive import Archive
+from bootstrap.engines.archive_hash import HashRecord
+from bootstrap.engines.recipe import HOROVOD, Recipe
+from bootstrap.engines.state import READY, State, write_state
+from bootstrap.errors import EnginesError
+from bootstrap.files.paths import under_root
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 5.0
+"""Seconds between two checks of the bucket, and half of the first pause after a failure."""
+LONGEST_PAUSE_S: Final = 80.0
+"""Longest pause after a failure, in seconds; it doubles with each one."""
+RANDOM: Final = random.SystemRandom()
+"""Spreads the polls of workers that started at the same moment."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineServices:
+    """The parts of the machine and of AWS that this module uses; tests replace each."""
+
+    root: Path
+    archive: Callable[[Recipe], Archive]
+    """Returns the archive of a recipe. Raises errors of AWS until the node has credentials."""
+    record: Callable[[], HashRecord]
+    """Returns the record of the archive's hash. Raises errors of AWS until the node has credentials."""
+    build: Callable[[Recipe, Path, float], None]
+    """Builds the environment in a directory within a number of seconds."""
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: EngineServices) -> None:
+    """Provide the environment within ``wait_s`` seconds. Raises EnginesError."""
+    directory = under_root(services.root, recipe.directory)
+    # The master checks the bucket each time: it may have been stopped before it had stored the archive.
+    if is_master or not is_complete(directory):
+        _fetch_or_build(
+            recipe, directory, is_master=is_master, deadline=services.monotonic() + wait_s, services=services
+        )
+    point_link(under_root(services.root, ENGINES), Path(recipe.directory))
+    if HOROVOD in recipe.engines:
+        _link_command(under_root(services.root, MPIRUN_COMMAND), Path(ENGINES, "bin/mpirun"))
+    write_state(services.root, State(doing=READY))
+    log.info("engines: %s is ready", recipe.key)
+
+
+def is_complete(directory: Path) -> bool:
+    """Return whether an environment is complete: a build writes the list of its engines last."""
+    return (directory / Path(ENGINES_LIST).name).is_file()
+
+
+def _fetch_or_build(
+    recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, services: EngineServices
+) -> None:
+    """Fetch or build the environment; after a failure, retry with growing pauses until the deadline."""
+    tries, why = 0, None
+    while True:
+        short, pause = "not in the bucket", POLL_S
+        write_state(services.root, State(doing="fetching", why=why))
+        try:
+            archive, record = services.archive(recipe), services.record()
+            if _fetch(recipe, directory, archive, record, is_master=is_master):
+                return
+            if is_master:
+                left = max(1.0, deadline - services.monotonic())
+                _build_and_store(recipe, directory, archive, record, services=services, limit_s=left, why=why)
+                return
+            write_state(services.root, State(doing="waiting-for-master", why=why))
+        except (BotoCoreError, ClientError, Boto3Error) as error:
+            short = "bucket unreachable"
+            log.warning("%s: %s", recipe.key, error)
+        except EnginesError as error:
+            tries, short = tries + 1, error.short
+            why = f"try {tries}: {short}"
+            pause = min(POLL_S * 2**tries, LONGEST_PAUSE_S)
+            log.warning("%s: %s", why, error)
+            if error.lasting or services.monotonic() + pause >= deadline:
+                raise EnginesError(short, f"{error} (try {tries})") from error
+            write_state(services.root, State(doing="pausing", why=why))
+        if services.monotonic() >= deadline:
+            detail = f"{recipe.key} was not in the bucket in time; only a master of the same release stores it"
+            raise EnginesError(short, detail)
+        services.sleep(pause * RANDOM.uniform(0.75, 1.25))
+
+
+def _fetch(recipe: Recipe, directory: Path, archive: Archive, record: HashRecord, *, is_master: bool) -> bool:
+    """Fetch the archive whose hash is in the table; return False if there is none.
+
+    A master does not trust the bucket either, but after a wrong hash it can build the environment again.
+    """
+    try:
+        sha256 = record.read(recipe.key)
+        if sha256 is None or not archive.is_stored():
+            return False
+        if not is_complete(directory):
+            archive.fetch(directory, sha256=sha256)
+    except EnginesError as error:
+        if not is_master:
+            raise
+        log.warning("building again: %s", error)
+        return False
+    return True
+
+
+def _build_and_store(
+    recipe: Recipe,
+    directory: Path,
+    archive: Archive,
+    record: HashRecord,
+    *,
+    services: EngineServices,
+    limit_s: float,
+    why: str | None,
+) -> None:
+    if not is_complete(directory):
+        write_state(services.root, State(doing="building", why=why))
+        started = services.monotonic()
+        services.build(recipe, directory, limit_s)
+        log.info("built %s in %.0f s", recipe.key, services.monotonic() - started)
+    write_state(services.root, State(doing="storing", why=why))
+    # In this order: a node that finds the hash finds its archive.
+    record.write(recipe.key, archive.store(directory))
+
+
+def _link_command(command: Path, target: Path) -> None:
+    """Link a command into every user's PATH, unless the image has its own there."""
+    ours = command.is_symlink() and str(command.readlink()).startswith(f"{ENGINES_DIR}/")
+    if ours or not (command.exists() or command.is_symlink()):
+        point_link(command, target)

@@ -1,0 +1,20 @@
+"""Turn absolute paths of the contract into paths below a root directory, which is ``/`` on a node."""
+
+from pathlib import Path
+
+from bootstrap.contract import NODE_STATE
+
+
+def under_root(root: Path, path: str) -> Path:
+    """Return an absolute path of the contract below ``root``, which is another directory in tests."""
+    return root / path.lstrip("/")
+
+
+def run_file(root: Path, name: str) -> Path:
+    """Return a file beside the node's state, in a directory that a reboot empties."""
+    return under_root(root, NODE_STATE).with_name(name)
+
+
+def pending_file(root: Path, action: str) -> Path:
+    """Return the file that exists while an action is still to be done; see ``atomic_file.write_and_act``."""
+    return run_file(root, f"{action}.pending")

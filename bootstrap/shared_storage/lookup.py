@@ -1,0 +1,68 @@
+"""Find the file system that nodes mount, on the master only; the answer travels in the membership.
+
+The stack makes the file system beside the nodes, so that their configuration cannot name it.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from bootstrap.aws.clients import Clients
+from bootstrap.cluster.record_fields import RecordError, check_shared_storage
+from bootstrap.config import NodeConfig
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_S: Final = 2.0
+LONGEST_RETRY_S: Final = 60.0
+"""Pauses between questions, doubled each time; each question may take seconds of a coordinator's pass."""
+
+
+class FileSystemLookup:
+    """Ask AWS until it has answered once; no error of this delays the membership."""
+
+    def __init__(self, config: NodeConfig, clients: Clients, *, monotonic: Callable[[], float]) -> None:
+        self._config = config
+        self._clients = clients
+        self._monotonic = monotonic
+        self._found = ""
+        self._next = 0.0
+        self._pause = FIRST_RETRY_S
+        self._error = ""
+
+    def find(self) -> str:
+        """Return contract.SHARED_STORAGE_FIELD's value; empty while it is unknown, and without shared storage."""
+        if self._found or self._config.shared_storage is None or self._monotonic() < self._next:
+            return self._found
+        try:
+            self._found = check_shared_storage(self._ask(self._config.shared_storage))
+        except (BotoCoreError, ClientError, RecordError) as error:
+            self._log_change(str(error))
+        if not self._found:
+            self._next = self._monotonic() + self._pause
+            self._pause = min(LONGEST_RETRY_S, 2 * self._pause)
+        return self._found
+
+    def _ask(self, setting: str) -> str:
+        if self._config.shared_storage_resource is not None:
+            return self._ask_stack(self._config.shared_storage_resource)
+        return self._ask_lustre(setting) if setting.startswith("lustre:") else setting
+
+    def _ask_stack(self, logical_id: str) -> str:
+        answer = self._clients.stack_reader.describe_stack_resource(
+            StackName=self._config.stack_id, LogicalResourceId=logical_id
+        )
+        file_system = answer["StackResourceDetail"].get("PhysicalResourceId", "")
+        return f"efs:{file_system}" if file_system else ""
+
+    def _ask_lustre(self, setting: str) -> str:
+        file_system = setting.partition(":")[2]
+        answer: Any = self._clients.fsx.describe_file_systems(FileSystemIds=[file_system])
+        return f"{setting}:{answer['FileSystems'][0]['LustreConfiguration']['MountName']}"
+
+    def _log_change(self, error: str) -> None:
+        if error != self._error:
+            log.warning("the shared file system is not known yet: %s", error)
+            self._error = error

@@ -1,0 +1,153 @@
+"""Run the service ``bootstrap shared``: mount the file system however late it comes, and watch whether it answers.
+
+Nothing waits for this service: a node is ready, and in the cluster, without its shared directory.
+"""
+
+import logging
+import random
+import socket
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NoReturn, Protocol
+
+from bootstrap.atomic_file import write_file
+from bootstrap.config import parse_config
+from bootstrap.contract import (
+    MOUNTED,
+    NO_ADDRESS,
+    NO_CLIENT,
+    NODE_CONFIG,
+    NOT_KNOWN,
+    REFUSED,
+    SHARED_STATE,
+    SHARED_TARGET,
+    UNREACHABLE,
+)
+from bootstrap.files.paths import under_root
+from bootstrap.shared_storage.mounts import MountError, SharedDirectory
+from bootstrap.shared_storage.target import Target, parse_or_none
+from bootstrap.shared_storage.tunnel import Tunnel, probe
+
+log = logging.getLogger(__name__)
+
+LONGEST_RETRY_S: Final = 20.0
+"""Longest pause between two tries to mount, in seconds; they go on for ever."""
+WATCH_S: Final = 15.0
+"""Seconds between two questions whether a mounted file system answers."""
+LOOK_S: Final = 1.0
+"""Seconds between two looks for the file system's ID."""
+
+
+class Directory(Protocol):
+    """The shared directory, as `bootstrap.shared_storage.mounts.SharedDirectory` is."""
+
+    def guard(self) -> None:
+        """Make it refuse writes unless something is mounted there. Raises MountError."""
+
+    def is_mounted(self) -> bool:
+        """Return whether the file system is there."""
+
+    def mount(self, command: Sequence[str]) -> None:
+        """Mount the file system. Raises MountError."""
+
+    def open_to_users(self) -> None:
+        """Let every user write to a new file system. Raises MountError."""
+
+
+class Mounter:
+    """Mount the file system; ``step`` makes one try or one check."""
+
+    def __init__(
+        self,
+        *,
+        root: Path,
+        region: str,
+        is_ours: bool,
+        directory: Directory,
+        start_tunnel: Callable[[Target], object],
+        ask: Callable[[Target], None] = probe,
+    ) -> None:
+        self._root = root
+        self._region = region
+        self._is_ours = is_ours
+        """The stack made the file system: nobody has chosen its permissions yet."""
+        self._directory = directory
+        self._start_tunnel = start_tunnel
+        self._ask = ask
+        self._has_tunnel = False
+        self._failures = 0
+        self._state = ""
+
+    def step(self) -> float:
+        """Guard, mount or check; return the seconds until the next step."""
+        target = self._read_target()
+        try:
+            self._directory.guard()
+        except (MountError, OSError) as error:
+            log.warning("the shared directory does not refuse writes: %s", error)
+        if target is None:
+            self._tell(NOT_KNOWN, "its id has not arrived")
+            return LOOK_S
+        state, why = self._try(target)
+        self._tell(state, why)
+        self._failures = 0 if state == MOUNTED else self._failures + 1
+        return WATCH_S if state == MOUNTED else min(LONGEST_RETRY_S, 2.0 ** min(self._failures - 1, 8))
+
+    def _try(self, target: Target) -> tuple[str, str]:
+        """Return the state after a check, and after a mount if there is none yet."""
+        try:
+            self._serve(target)
+            self._ask(target)
+            if not self._directory.is_mounted():
+                self._directory.mount(target.mount_command)
+                log.info("mounted %s", target.host)
+                if self._is_ours:
+                    self._directory.open_to_users()
+        except socket.gaierror as error:
+            return NO_ADDRESS, str(error)
+        except ssl.SSLError as error:
+            return REFUSED, str(error)
+        except MountError as error:
+            return (REFUSED if error.has_client else NO_CLIENT), str(error)
+        except OSError as error:
+            return UNREACHABLE, str(error)
+        return MOUNTED, target.host
+
+    def _serve(self, target: Target) -> None:
+        if target.is_efs and not self._has_tunnel:
+            self._start_tunnel(target)
+            self._has_tunnel = True
+
+    def _read_target(self) -> Target | None:
+        try:
+            return parse_or_none(under_root(self._root, SHARED_TARGET).read_text(), region=self._region)
+        except OSError:
+            return None
+
+    def _tell(self, state: str, why: str) -> None:
+        if state != self._state:
+            log.info("shared storage: %s (%s)", state, why)
+            self._state = state
+        write_file(under_root(self._root, SHARED_STATE), f"{state}\n")
+
+
+def serve_shared_storage(root: Path) -> None:
+    """Serve until the process ends; return at once if the cluster has no shared storage."""
+    config = parse_config(under_root(root, NODE_CONFIG).read_text())
+    if config.shared_storage is None:
+        return
+    mounter = Mounter(
+        root=root,
+        region=config.region,
+        is_ours=config.shared_storage_resource is not None,
+        directory=SharedDirectory(root),
+        start_tunnel=lambda target: Tunnel(target).start(),
+    )
+    _run(mounter)
+
+
+def _run(mounter: Mounter) -> NoReturn:
+    while True:
+        time.sleep(mounter.step() * random.SystemRandom().uniform(0.75, 1.25))

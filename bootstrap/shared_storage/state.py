@@ -1,0 +1,59 @@
+"""Connect the agent with the service that mounts: the file system's ID goes there, the mount's state comes back."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from bootstrap.atomic_file import write_file
+from bootstrap.cluster.record_fields import RecordError, check_mount
+from bootstrap.contract import MOUNTED, NOT_KNOWN, SHARED_STATE, SHARED_TARGET
+from bootstrap.files.paths import under_root
+
+log = logging.getLogger(__name__)
+
+
+SETTLE_S: Final = 30.0
+"""Seconds that a state other than mounted must last before the cluster hears of it: a change makes every node read the
+membership, and the master counts one a minute."""
+
+
+class SharedStorage:
+    """The shared storage as the agent sees it; ``wanted`` is the setting, None for no shared storage."""
+
+    def __init__(self, root: Path, *, wanted: str | None, monotonic: Callable[[], float]) -> None:
+        self._root = root
+        self._wanted = wanted
+        self._monotonic = monotonic
+        self._seen, self._since = NOT_KNOWN, 0.0
+        self._told = NOT_KNOWN
+
+    def follow(self, announced: str) -> None:
+        """Tell the service which file system the membership announces.
+
+        The setting's own ID wins: a process on the master can write the membership.
+        """
+        if self._wanted is None:
+            return
+        target = self._wanted if self._wanted.startswith("efs:") else announced
+        if target and (target == self._wanted or target.startswith(f"{self._wanted}:")):
+            write_file(under_root(self._root, SHARED_TARGET), f"{target}\n")
+
+    def mount_state(self) -> str:
+        """Return the state for this node's record; empty without shared storage."""
+        if self._wanted is None:
+            return ""
+        try:
+            found = check_mount(under_root(self._root, SHARED_STATE).read_text().strip()) or NOT_KNOWN
+        except (OSError, UnicodeDecodeError, RecordError):
+            found = NOT_KNOWN
+        return self._settled(found)
+
+    def _settled(self, found: str) -> str:
+        now = self._monotonic()
+        if found != self._seen:
+            self._seen, self._since = found, now
+        if found != self._told and (found == MOUNTED or now - self._since >= SETTLE_S):
+            log.info("shared storage: %s", found)
+            self._told = found
+        return self._told

@@ -1,0 +1,71 @@
+"""Describe the file system to mount: its host name, its port and the mount command.
+
+EFS carries NFS 4.1 on port 2049, in TLS if the client begins with it. The tunnel (tunnel.py) does, and the kernel's NFS
+client talks to the tunnel on this node's loopback address. Encryption of Lustre is the instance's own work.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from bootstrap.cluster.record_fields import SHARED_STORAGE, RecordError, check_shared_storage
+from bootstrap.contract import SHARED_DIR
+
+NFS_PORT: Final = 2049
+LUSTRE_PORT: Final = 988
+TUNNEL_ADDRESS: Final = "127.0.0.1"
+TUNNEL_PORT: Final = 20490
+"""Port of the tunnel: fixed, so that a restarted tunnel serves a mount that exists."""
+_SAFE: Final = "nosuid,nodev"
+"""Any node's root writes there: no file there may make a user of another node root."""
+_NFS: Final = "vers=4.1,proto=tcp,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2"
+"""AWS's options for EFS ("Recommended NFS mount options", Amazon EFS User Guide) except ``noresvport``: the tunnel lets
+in nobody but root, whom it knows by the reserved port."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """A file system that nodes mount."""
+
+    kind: str
+    """``efs`` or ``lustre``."""
+    host: str
+    """Name with which AWS's name servers answer the address in the node's zone."""
+    mount_name: str = ""
+    """Lustre's name of the file system."""
+
+    @classmethod
+    def parse(cls, text: str, *, region: str) -> "Target | None":
+        """Parse contract.SHARED_STORAGE_FIELD's value; None for an empty one. Raises RecordError."""
+        match = SHARED_STORAGE.fullmatch(check_shared_storage(text))
+        if match is None:
+            return None
+        kind, file_system, mount_name = match.groups(default="")
+        service = "efs" if kind == "efs" else "fsx"
+        suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        return cls(kind=kind, host=f"{file_system}.{service}.{region}.{suffix}", mount_name=mount_name)
+
+    @property
+    def is_efs(self) -> bool:
+        return self.kind == "efs"
+
+    @property
+    def port(self) -> int:
+        """Port of the file system's service."""
+        return NFS_PORT if self.is_efs else LUSTRE_PORT
+
+    @property
+    def mount_command(self) -> list[str]:
+        """Command that mounts it. ``addr`` is for the kernel, as an image may lack NFS's mount helper."""
+        if self.is_efs:
+            options = f"{_NFS},addr={TUNNEL_ADDRESS},port={TUNNEL_PORT},{_SAFE}"
+            return ["mount", "-t", "nfs4", "-o", options, f"{TUNNEL_ADDRESS}:/", SHARED_DIR]
+        source = f"{self.host}@tcp:/{self.mount_name}"
+        return ["mount", "-t", "lustre", "-o", f"noatime,flock,{_SAFE}", source, SHARED_DIR]
+
+
+def parse_or_none(text: str, *, region: str) -> Target | None:
+    """Return the target, or None if the text names none."""
+    try:
+        return Target.parse(text.strip(), region=region)
+    except RecordError:
+        return None

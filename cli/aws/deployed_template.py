@@ -1,0 +1,52 @@
+"""Read the template of a deployed cluster: what its groups' sizes should be, and which of its parts cost money."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from bootstrap.aws.group_sizes import ClusterSizes, GroupSize
+from bootstrap.contract import NODE_TYPES, group_name
+from cli.errors import ClusterError
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation import CloudFormationClient
+
+GROUP_TYPE: Final = "AWS::AutoScaling::AutoScalingGroup"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeployedTemplate:
+    """The template that CloudFormation has of a cluster."""
+
+    stack_name: str
+    resources: Mapping[str, Mapping[str, Any]]
+
+    def sizes(self, cluster_name: str) -> ClusterSizes:
+        """Return the sizes that the template declares for both groups. Raises ClusterError."""
+        found = {str(group.get("AutoScalingGroupName")): group for group in self.properties(GROUP_TYPE)}
+        names = {node_type: group_name(cluster_name, node_type) for node_type in NODE_TYPES}
+        if missing := sorted(set(names.values()) - found.keys()):
+            raise ClusterError(f"the template of stack {self.stack_name} has no group {' and '.join(missing)}")
+        return {node_type: self._size(found[name]) for node_type, name in names.items()}
+
+    def properties(self, resource_type: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the properties of each resource of a type."""
+        for resource in self.resources.values():
+            if resource.get("Type") == resource_type:
+                yield resource.get("Properties", {})
+
+    def _size(self, group: Mapping[str, Any]) -> GroupSize:
+        try:
+            least, desired, most = (int(group[name]) for name in ("MinSize", "DesiredCapacity", "MaxSize"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ClusterError(f"the template of stack {self.stack_name} has no usable sizes: {error!r}") from error
+        return GroupSize(least=least, desired=desired, most=most)
+
+
+def read_template(cloudformation: "CloudFormationClient", stack_name: str) -> DeployedTemplate:
+    """Return the template of a stack. Raises ClusterError."""
+    # The stubs say text, and boto3 returns an object for a template that is JSON.
+    body: Any = cloudformation.get_template(StackName=stack_name, TemplateStage="Original")["TemplateBody"]
+    if not isinstance(body, Mapping) or not isinstance(body.get("Resources"), Mapping):
+        raise ClusterError(f"the template of stack {stack_name} must be JSON with resources, as cdk deploy writes it")
+    return DeployedTemplate(stack_name=stack_name, resources=body["Resources"])

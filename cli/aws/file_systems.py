@@ -1,0 +1,81 @@
+"""Find the EFS file systems that clusters made, with what they cost and who uses them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from botocore.exceptions import ClientError
+
+from bootstrap.contract import CLUSTER_TAG, SHARED_STORAGE_OUTPUT
+from cli.aws.clients import Clients
+from cli.errors import ClusterError
+
+GB: Final = 10**9
+PRICE_PER_GB: Final = 0.30
+"""Dollars a month for a GB of EFS Standard storage in us-east-1 (docs/start/costs.md)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileSystem:
+    """A file system that a cluster made."""
+
+    file_system_id: str
+    cluster: str
+    """Name of the cluster that made it."""
+    size: int
+    """Bytes, as EFS metered them in the last hours."""
+    mount_targets: int
+    used_by: str
+    """Name of the stack that mounts it now; empty if none does."""
+
+    @property
+    def monthly_price(self) -> str:
+        """Price of its storage, in dollars a month in us-east-1."""
+        return f"{self.size / GB * PRICE_PER_GB:.2f}"
+
+    @property
+    def gigabytes(self) -> str:
+        """Size for people."""
+        return f"{self.size / GB:.1f}"
+
+
+def made_file_systems(clients: Clients) -> list[FileSystem]:
+    """Return every file system with a cluster's tag."""
+    used = dict(_used(clients))
+    pages = clients.efs.get_paginator("describe_file_systems").paginate()
+    found = [_file_system(system, used) for page in pages for system in page["FileSystems"]]
+    return [system for system in found if system.cluster]
+
+
+def find_file_system(clients: Clients, file_system_id: str) -> FileSystem:
+    """Return one file system. Raises ClusterError if there is none, or if no cluster made it."""
+    try:
+        [system] = clients.efs.describe_file_systems(FileSystemId=file_system_id)["FileSystems"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "FileSystemNotFound":
+            raise
+        raise ClusterError(f"no file system {file_system_id} in {clients.region}") from error
+    found = _file_system(system, dict(_used(clients)))
+    if not found.cluster:
+        raise ClusterError(f"{file_system_id} has no tag {CLUSTER_TAG}: no cluster made it, delete it with aws efs")
+    return found
+
+
+def _file_system(system: Any, used: dict[str, str]) -> FileSystem:
+    tags = {tag["Key"]: tag["Value"] for tag in system.get("Tags", [])}
+    return FileSystem(
+        file_system_id=system["FileSystemId"],
+        cluster=tags.get(CLUSTER_TAG, ""),
+        size=system["SizeInBytes"]["Value"],
+        mount_targets=system["NumberOfMountTargets"],
+        used_by=used.get(system["FileSystemId"], ""),
+    )
+
+
+def _used(clients: Clients) -> Iterator[tuple[str, str]]:
+    """Yield the file systems that the outputs of stacks name, with the stack."""
+    for page in clients.cloudformation.get_paginator("describe_stacks").paginate():
+        for stack in page["Stacks"]:
+            for output in stack.get("Outputs", []):
+                if output.get("OutputKey") == SHARED_STORAGE_OUTPUT:
+                    yield output["OutputValue"], stack["StackName"]

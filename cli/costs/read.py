@@ -1,0 +1,68 @@
+"""Read what a cluster costs an hour now, and what it has cost since its deploy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from cli.aws.clients import Clients
+from cli.aws.clusters import Cluster
+from cli.aws.deployed_template import read_template
+from cli.aws.nodes import Machine, find_machines
+from cli.aws.scaling import read_activities
+from cli.costs.parts import billed_parts
+from cli.costs.spent import Life, Spent, lives, spent
+from cli.sizes.groups import instance_ids, read_groups, sizes_of
+from stacks.prices.price_list import PriceList, price_list
+from stacks.prices.rate import Rate, hourly_rate
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cost:
+    """The cost of a cluster."""
+
+    rate: Rate
+    """An hour, with the nodes that its groups ask for now."""
+    spent: Spent
+    prices: PriceList
+
+    def summary(self) -> str:
+        """Return one line for people."""
+        total = "an unknown price" if self.rate.total is None else f"{self.rate.total:.2f} USD"
+        parts = ", ".join(f"{kind} {dollars(value)}" for kind, value in self.spent.by_kind.items())
+        since = f"{self.spent.since:%Y-%m-%d %H:%M} UTC"
+        return (
+            f"costs {total} an hour; {dollars(self.spent.total)} USD since {since} ({parts}); {self.prices.describe()}"
+        )
+
+
+def dollars(value: float | None) -> str:
+    """Return an amount for people."""
+    return "unknown" if value is None else f"{value:.2f}"
+
+
+def read_cost(clients: Clients, cluster: Cluster) -> Cost:
+    """Return the cost of a cluster. Raises ClusterError."""
+    prices, now = price_list(clients.region), datetime.now(timezone.utc)
+    # Without a node in the template there is nothing to ask of Auto Scaling.
+    template = read_template(clients.cloudformation, cluster.stack_name)
+    template.sizes(cluster.name)
+    groups = read_groups(clients.autoscaling, cluster.name)
+    parts = billed_parts(template, sizes_of(groups))
+    since = datetime.fromisoformat(cluster.created.replace("Z", "+00:00"))
+    names = [group.name for group in groups.values()]
+    found = lives(read_activities(clients.autoscaling, names, since=since, most=None))
+    machines = find_machines(clients.ec2, instance_ids(groups))
+    types = {name: machine.instance_type for name, machine in machines.items() if machine.instance_type}
+    every = [*found, *_older(machines, found)]
+    told = spent(every, types=types, parts=parts, prices=prices, since=since, now=now)
+    return Cost(rate=hourly_rate(parts, prices), spent=told, prices=prices)
+
+
+def _older(machines: Mapping[str, Machine], found: list[Life]) -> list[Life]:
+    """Return the running nodes whose launch Auto Scaling no longer tells."""
+    known = {life.instance_id for life in found}
+    return [
+        Life(instance_id=name, start=machine.launched, end=None)
+        for name, machine in machines.items()
+        if name not in known and machine.launched is not None
+    ]

@@ -1,0 +1,90 @@
+"""Work out what a cluster has cost since its deploy, by kind, from what Auto Scaling launched and ended.
+
+Instances count from their launch to their end. Auto Scaling tells of the last six weeks; what it no longer tells is
+named, not guessed. The bucket, logs and data transfer are left out.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from cli.aws.scaling import Activity
+from stacks.prices.price_list import HOURS_PER_MONTH, PriceList
+from stacks.prices.rate import KINDS, BilledParts
+
+ACTIVITIES_KEPT: Final = timedelta(days=42)
+"""Time for which Auto Scaling keeps activities ("DescribeScalingActivities", Amazon EC2 Auto Scaling API Reference)."""
+_LAUNCH: Final = re.compile(r"Launching a new EC2 instance: (i-[0-9a-f]+)")
+_END: Final = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Life:
+    """One instance's time."""
+
+    instance_id: str
+    start: datetime
+    end: datetime | None
+    """None while it runs."""
+
+    def hours(self, now: datetime) -> float:
+        """Return the hours until its end, or until now."""
+        return max((self.end or now) - self.start, timedelta()) / timedelta(hours=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spent:
+    """US dollars since the deploy by kind."""
+
+    since: datetime
+    by_kind: Mapping[str, float | None]
+    """None for the nodes if the price of their type is not known."""
+    node_hours: float
+
+    @property
+    def total(self) -> float | None:
+        """Return the sum; None if one of them is not known."""
+        known = [each for each in self.by_kind.values() if each is not None]
+        return sum(known) if len(known) == len(self.by_kind) else None
+
+
+def lives(activities: Iterable[Activity]) -> list[Life]:
+    """Return the time of each instance that was launched; a failed launch costs nothing."""
+    started: dict[str, datetime] = {}
+    ended: dict[str, datetime] = {}
+    for activity in activities:
+        if (launch := _LAUNCH.match(activity.description)) and not activity.is_failure:
+            started[launch[1]] = activity.time
+        elif (end := _END.match(activity.description)) and not activity.is_failure:
+            ended[end[1]] = activity.end or activity.time
+    return [Life(instance_id=name, start=start, end=ended.get(name)) for name, start in sorted(started.items())]
+
+
+def spent(
+    found: Sequence[Life],
+    *,
+    types: Mapping[str, str],
+    parts: BilledParts,
+    prices: PriceList,
+    since: datetime,
+    now: datetime,
+) -> Spent:
+    """Return the cost of all instances and of the parts that run since the deploy.
+
+    `types` has the type of each instance that EC2 still knows; the others are taken for the template's type.
+    """
+    hours = {life.instance_id: life.hours(now) for life in found}
+    node_prices = [prices.instances.get(types.get(name, parts.instance_type)) for name in hours]
+    known = [price for price in node_prices if price is not None]
+    stack_hours = (now - since) / timedelta(hours=1)
+    costs: dict[str, float | None] = {
+        "nodes": sum(price * each for price, each in zip(known, hours.values(), strict=True))
+        if len(known) == len(node_prices)
+        else None,
+        "volumes": sum(hours.values()) * parts.volume_gib * prices.gp3_gib_month / HOURS_PER_MONTH,
+        "nat": stack_hours * parts.nat_gateways * prices.nat_gateway_hour,
+        "addresses": stack_hours * parts.addresses * prices.public_address_hour,
+    }
+    return Spent(since=since, by_kind={kind: costs[kind] for kind in KINDS}, node_hours=sum(hours.values()))

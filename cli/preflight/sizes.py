@@ -1,0 +1,28 @@
+"""Say what a deploy starts and ends, and whether the cluster is paused."""
+
+from collections.abc import Iterator
+
+from cli.aws.deployed_template import read_template
+from cli.preflight.finding import Finding, ok, problem, warning
+from cli.preflight.target import PreflightTarget, is_deployed
+from cli.sizes.changes import Change, describe, leaves_no_master
+from cli.sizes.groups import read_groups, sizes_of
+
+
+def sizes(target: PreflightTarget) -> Iterator[Finding]:
+    """Report the change of the groups' sizes; a cluster that is not deployed yet has none."""
+    if not is_deployed(target):
+        return
+    name = target.props.cluster_name
+    change = Change(
+        now=sizes_of(read_groups(target.clients.autoscaling, name)),
+        old=read_template(target.clients.cloudformation, name).sizes(name),
+        new=target.props.sizes,
+    )
+    told = "; ".join(describe(change))
+    if change.is_refused:
+        yield problem("sizes", told, "dlcluster resume")
+    elif leaves_no_master(change):
+        yield warning("sizes", told, "")
+    else:
+        yield ok("sizes", told)

@@ -1,0 +1,40 @@
+"""Read a cluster's nodes from EC2 and its groups, and why nodes are missing."""
+
+from cli.aws.clients import Clients, aws_errors
+from cli.aws.nodes import find_machines
+from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
+from cli.cluster_context import ClusterContext
+from cli.errors import ClusterError
+from cli.reports.status import Status, reasons
+
+
+def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
+    """Return the nodes, and why some are missing if any are."""
+    clients, membership = context.clients, context.membership
+    groups, refusals = _groups(clients, context.cluster.name)
+    status = Status(
+        cluster_name=context.cluster.name,
+        region=clients.region,
+        membership=membership,
+        machines=find_machines(clients.ec2, [member.instance_id for member in membership.members]),
+        # The groups say at once what was asked for; the membership only when a master has noticed.
+        desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
+    )
+    return status, [*refusals, *_reasons(clients, groups)] if status.missing else []
+
+
+def _groups(clients: Clients, cluster_name: str) -> tuple[ScalingGroups, list[str]]:
+    """Return the groups, or none and the refusal if the user may not list them: the table does without."""
+    try:
+        with aws_errors(clients.region):
+            return find_groups(clients.autoscaling, cluster_name), []
+    except ClusterError as error:
+        return NO_GROUPS, [str(error)]
+
+
+def _reasons(clients: Clients, groups: ScalingGroups) -> list[str]:
+    try:
+        with aws_errors(clients.region):
+            return reasons(read_activities(clients.autoscaling, groups.names, since=groups.since))
+    except ClusterError as error:
+        return [str(error)]

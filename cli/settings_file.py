@@ -1,0 +1,111 @@
+"""Change one setting in the text of cdk.json, and leave every other character as it is."""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cli.errors import UsageError
+
+CONTEXT: Final = "context"
+CLUSTER: Final = "cluster"
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
+_DECODER: Final = json.JSONDecoder()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Part:
+    """The place of one member of a JSON object in a text."""
+
+    key: str
+    key_start: int
+    start: int
+    """Start of the value."""
+    end: int
+    value: Any
+
+
+def write_setting(path: Path, name: str, value: Any) -> None:
+    """Set a cluster's setting in a cdk.json, in one step: a reader sees the old file or the new. Raises UsageError."""
+    try:
+        text = path.read_text()
+        changed = with_setting(text, name, value)
+        if changed != text:
+            _replace(path, changed)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot set {name} in {path}: {error}") from error
+
+
+def with_setting(text: str, name: str, value: Any) -> str:
+    """Return the text of a cdk.json with a setting changed, or added where there is none. Raises ValueError."""
+    root = _skip(text, 0)
+    context = _find(text, root, CONTEXT)
+    if context is None:
+        return _insert(text, root, CONTEXT, {CLUSTER: {name: value}})
+    single, cluster = _find(text, context.start, name), _find(text, context.start, CLUSTER)
+    # A single key of the context overrides the same one in the cluster's object.
+    found = single or (cluster and _find(text, cluster.start, name))
+    if found is not None:
+        return text[: found.start] + json.dumps(value) + text[found.end :]
+    if cluster is None:
+        return _insert(text, context.start, CLUSTER, {name: value})
+    return _insert(text, cluster.start, name, value)
+
+
+def _replace(path: Path, text: str) -> None:
+    # Through a link, as an editor would, and with the file's own permissions.
+    target = path.resolve()
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(target.stat().st_mode & 0o7777)
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _skip(text: str, index: int) -> int:
+    match = _SPACE.match(text, index)
+    return match.end() if match else index
+
+
+def _find(text: str, start: int, key: str) -> _Part | None:
+    """Return the member that counts: the last of that name, as JSON readers take it."""
+    return next((part for part in reversed([*_members(text, start)]) if part.key == key), None)
+
+
+def _members(text: str, start: int) -> Iterator[_Part]:
+    """Yield the members of the object that begins at `start`."""
+    if not text.startswith("{", start):
+        raise ValueError(f"character {start} must begin a JSON object")
+    index = _skip(text, start + 1)
+    while not text.startswith("}", index):
+        key, after = _DECODER.raw_decode(text, index)
+        value_start = _skip(text, _skip(text, after) + 1)
+        value, end = _DECODER.raw_decode(text, value_start)
+        yield _Part(key=key, key_start=index, start=value_start, end=end, value=value)
+        index = _skip(text, end)
+        if text.startswith(",", index):
+            index = _skip(text, index + 1)
+
+
+def _insert(text: str, start: int, key: str, value: Any) -> str:
+    """Add a member at the end of the object that begins at `start`, indented as the others."""
+    members = [*_members(text, start)]
+    told = f"{json.dumps(key)}: {json.dumps(value)}"
+    if not members:
+        end = _skip(text, start + 1)
+        return f"{text[: start + 1]}{told}{text[end:]}"
+    last = members[-1]
+    before = text[: last.key_start]
+    space = before[len(before.rstrip(" \t\n\r")) :]
+    return f"{text[: last.end]},{space or ' '}{told}{text[last.end :]}"

@@ -1,0 +1,1 @@
+"""Change the sizes of a cluster's groups: pause, resume, resize."""

@@ -1,0 +1,80 @@
+"""Predict what a deploy does to the sizes of a cluster's groups, and put it in words."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bootstrap.aws.group_sizes import ClusterSizes, size_after_update
+from bootstrap.contract import MASTER, NODE_TYPES, WORKER
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """The sizes before a deploy, and those that its templates declare."""
+
+    now: ClusterSizes
+    """Present sizes, which somebody may have changed since the last deploy."""
+    old: ClusterSizes
+    """Sizes in the deployed template."""
+    new: ClusterSizes
+    """Sizes in the template to deploy."""
+
+    @property
+    def after(self) -> ClusterSizes:
+        """Return the sizes that the deploy leaves."""
+        return {
+            node_type: size_after_update(self.now[node_type], old=self.old[node_type], new=self.new[node_type])
+            for node_type in NODE_TYPES
+        }
+
+    @property
+    def is_paused(self) -> bool:
+        """Return whether the cluster is paused before the deploy."""
+        return all(size.is_paused for size in self.now.values())
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether Auto Scaling refuses the sizes, so that the deploy fails and CloudFormation rolls back."""
+        return not all(size.is_valid for size in self.after.values())
+
+    @property
+    def started(self) -> int:
+        """Return the number of nodes that the deploy starts."""
+        return sum(max(self.after[each].desired - self.now[each].desired, 0) for each in NODE_TYPES)
+
+    @property
+    def ended(self) -> int:
+        """Return the number of nodes that the deploy ends."""
+        return sum(max(self.now[each].desired - self.after[each].desired, 0) for each in NODE_TYPES)
+
+
+def leaves_no_master(change: Change) -> bool:
+    """Return whether the deploy leaves workers without a master, as one of another size does on a paused cluster."""
+    return change.after[MASTER].desired == 0 < change.after[WORKER].desired
+
+
+def describe(change: Change) -> Iterator[str]:
+    """Yield what the deploy will do, a line each."""
+    old, new = (sizes[WORKER].desired for sizes in (change.old, change.new))
+    paused = "the cluster is paused: " if change.is_paused else ""
+    if change.is_refused:
+        yield (
+            f"{paused}Auto Scaling will refuse the sizes (MinSize, DesiredCapacity and MaxSize do not fit together) "
+            "and the deploy will be rolled back, which starts the nodes of the last one: dlcluster resume first"
+        )
+        return
+    if old == new:
+        yield f"worker_count stays {new}"
+    else:
+        yield f"worker_count {old} -> {new}"
+    if change.started:
+        yield f"{paused}CloudFormation will start {_count(change.started)}"
+    if change.ended:
+        yield f"CloudFormation will end the {_count(change.ended)} that came last"
+    if not change.started and not change.ended:
+        yield f"{paused}the deploy starts and ends no node"
+    if leaves_no_master(change):
+        yield "workers do nothing without a master: dlcluster resume starts it"
+
+
+def _count(nodes: int) -> str:
+    return "1 node" if nodes == 1 else f"{nodes} nodes"

@@ -1,0 +1,46 @@
+"""Run ``cdk deploy`` in the current directory, as the user would."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from cli.cdk_context import APP_FILE
+from cli.errors import ClusterError, UsageError
+from cli.settings_file import write_setting
+
+CDK: Final = "cdk"
+
+
+def deploy_line(context: Sequence[str]) -> list[str]:
+    """Return the words of the command that deploys ./cdk.json."""
+    return [CDK, "deploy", *(word for pair in context for word in ("-c", pair))]
+
+
+def require_cdk() -> None:
+    """Raise UsageError if the CDK's command line is not there."""
+    if shutil.which(CDK) is None:
+        raise UsageError("no cdk on the PATH: npm install -g aws-cdk, or add --no-deploy and deploy where there is one")
+
+
+def set_and_deploy(name: str, value: object, *, context: Sequence[str], region: str, deploy: bool) -> None:
+    """Write a setting to ./cdk.json and deploy, or print the line that does. Raises ClusterError."""
+    line = deploy_line(context)
+    if deploy:
+        require_cdk()
+    write_setting(Path.cwd() / APP_FILE, name, value)
+    if not deploy:
+        print(f"dlcluster: {APP_FILE} has {name} {value} now; it counts after: {shlex.join(line)}", file=sys.stderr)
+        return
+    print(f"dlcluster: {APP_FILE} has {name} {value} now; running {shlex.join(line)}", file=sys.stderr)
+    # The CDK asks by itself, on this terminal, before it widens any permission.
+    done = subprocess.run(line, env={**os.environ, "AWS_REGION": region}, stdout=sys.stderr, check=False)
+    if done.returncode:
+        raise ClusterError(
+            f"cdk deploy failed with exit code {done.returncode}; {APP_FILE} keeps {name} {value}: "
+            "mend what it names and give the same command again (dlcluster why tells more)"
+        )

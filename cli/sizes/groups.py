@@ -1,0 +1,85 @@
+"""Read and write the sizes of a cluster's groups; the numbers themselves come from bootstrap.aws.group_sizes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
+from bootstrap.contract import MASTER, NODE_TYPES, WORKER, NodeType, group_name
+from cli.aws.clients import Clients
+from cli.aws.clusters import Cluster
+from cli.errors import ClusterError
+
+if TYPE_CHECKING:
+    from mypy_boto3_autoscaling import AutoScalingClient
+    from mypy_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
+
+IN_SERVICE: Final = "InService"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupState:
+    """One group, as Auto Scaling describes it."""
+
+    name: str
+    size: GroupSize
+    instances: Mapping[str, str]
+    """Lifecycle state by instance id."""
+
+
+GroupStates = Mapping[NodeType, GroupState]
+"""The states of both groups."""
+
+
+def read_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> GroupStates:
+    """Return the state of both groups. Raises ClusterError unless both exist."""
+    names = {node_type: group_name(cluster_name, node_type) for node_type in NODE_TYPES}
+    answer = autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[*names.values()])["AutoScalingGroups"]
+    found = {group["AutoScalingGroupName"]: _state(group) for group in answer}
+    if missing := sorted(set(names.values()) - found.keys()):
+        raise ClusterError(f"cluster {cluster_name} has no Auto Scaling group {' and '.join(missing)}")
+    return {node_type: found[name] for node_type, name in names.items()}
+
+
+def _state(group: "AutoScalingGroupTypeDef") -> GroupState:
+    return GroupState(
+        name=group["AutoScalingGroupName"],
+        size=GroupSize(least=group["MinSize"], desired=group["DesiredCapacity"], most=group["MaxSize"]),
+        instances={each["InstanceId"]: each["LifecycleState"] for each in group.get("Instances", [])},
+    )
+
+
+def sizes_of(groups: GroupStates) -> ClusterSizes:
+    """Return the present sizes of both groups."""
+    return {node_type: group.size for node_type, group in groups.items()}
+
+
+def instance_ids(groups: GroupStates) -> list[str]:
+    """Return the instances of both groups, those of the master's group first."""
+    return [instance_id for node_type in NODE_TYPES for instance_id in groups[node_type].instances]
+
+
+def is_paused(groups: GroupStates) -> bool:
+    """Return whether neither group has or starts nodes."""
+    return all(group.size.is_paused for group in groups.values())
+
+
+def pause_groups(clients: Clients, cluster_name: str) -> None:
+    """Set both groups to zero, the workers' first, so that a call that is lost between leaves no headless cluster."""
+    for node_type in (WORKER, MASTER):
+        clients.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(cluster_name, node_type)))
+
+
+def resume_groups(clients: Clients, cluster_name: str, declared: ClusterSizes) -> None:
+    """Give both groups the declared sizes, the master's first, as workers without a master do nothing but cost."""
+    for node_type in (MASTER, WORKER):
+        clients.autoscaling.update_auto_scaling_group(
+            **declared[node_type].request(group_name(cluster_name, node_type))
+        )
+
+
+def require_settled(cluster: Cluster) -> None:
+    """Refuse to change sizes while CloudFormation changes the stack: it could undo the change. Raises ClusterError."""
+    status = cluster.stack_status
+    if status.endswith("_IN_PROGRESS") and "_CLEANUP_" not in status:
+        raise ClusterError(f"stack {cluster.stack_name} is {status}: wait until CloudFormation has finished, try again")

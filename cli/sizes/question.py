@@ -1,0 +1,40 @@
+"""Ask before nodes end or start, and name the jobs that would end with them."""
+
+import sys
+from typing import Final
+
+import click
+
+from cli.cluster_context import find_selected_cluster
+from cli.errors import ClusterError, UsageError
+from cli.jobs.records import ENDED, read_jobs
+from cli.output import printable
+from cli.shared_options import Selection
+from cli.ssh.master import ssh_target
+from cli.ssh.remote import connect
+
+MOST_NAMED: Final = 5
+"""Most jobs that are named; the others are counted."""
+
+
+def require_yes(question: str, *, yes: bool) -> None:
+    """Ask on standard error; end the program at a no. Without a terminal ``--yes`` must be given. Raises UsageError."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("nobody can be asked without a terminal: add --yes")
+    click.confirm(question, abort=True, err=True)
+
+
+def warn_of_running_jobs(selection: Selection) -> None:
+    """Name the jobs that run, on standard error; say so if the master cannot be asked."""
+    try:
+        with connect(ssh_target(find_selected_cluster(selection))) as connection:
+            running = [job for job in read_jobs(connection) if job.state not in ENDED]
+    except ClusterError as error:
+        print(f"dlcluster: cannot tell which jobs run: {printable(str(error))}", file=sys.stderr)
+        return
+    for job in running[:MOST_NAMED]:
+        print(f"dlcluster: job {printable(job.id)} runs and would end: {printable(job.line)}", file=sys.stderr)
+    if len(running) > MOST_NAMED:
+        print(f"dlcluster: {len(running) - MOST_NAMED} more jobs run and would end", file=sys.stderr)

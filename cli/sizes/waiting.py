@@ -1,0 +1,91 @@
+"""Wait until the nodes of a cluster are gone or ready, and tell what is missing meanwhile."""
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bootstrap.aws.group_sizes import ClusterSizes
+from cli.aws.clients import Clients
+from cli.aws.clusters import Cluster
+from cli.aws.nodes import RUNNING, Member, find_machines, read_membership
+from cli.errors import ClusterError
+from cli.sizes.groups import IN_SERVICE, GroupStates, instance_ids, is_paused, read_groups, sizes_of
+
+POLL_S: Final = 3.0
+"""Seconds between two looks."""
+GONE_TIMEOUT_S: Final = 600.0
+"""Seconds that nodes get to end: drained in a minute, and large types take minutes to shut down."""
+READY_TIMEOUT_S: Final = 1800.0
+"""Seconds that nodes get to be ready; a deploy gives them as many."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """What is still missing, for the user; nothing if the wait is over."""
+
+    missing: str = ""
+    members: tuple[Member, ...] = ()
+
+
+def await_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TIMEOUT_S) -> None:
+    """Wait until both groups have no instances. Raises ClusterError, also if somebody starts the nodes again."""
+
+    def look() -> Progress:
+        groups = read_groups(clients.autoscaling, cluster.name)
+        if not is_paused(groups):
+            raise ClusterError(f"somebody else changed the sizes of {cluster.name} meanwhile: dlcluster pause again")
+        left = [f"{name} {state}" for group in groups.values() for name, state in group.instances.items()]
+        return Progress(missing=f"{len(left)} of its nodes to end ({', '.join(left)})" if left else "")
+
+    _wait(look, timeout_s=timeout_s, advice="dlcluster pause waits again")
+
+
+def await_ready(
+    clients: Clients, cluster: Cluster, declared: ClusterSizes, *, timeout_s: float = READY_TIMEOUT_S
+) -> tuple[Member, ...]:
+    """Wait until every declared node is a member and runs; return the members. Raises ClusterError."""
+
+    def look() -> Progress:
+        groups = read_groups(clients.autoscaling, cluster.name)
+        if sizes_of(groups) != declared:
+            raise ClusterError(f"somebody else changed the sizes of {cluster.name} meanwhile: dlcluster resume again")
+        return _readiness(clients, cluster, groups)
+
+    return _wait(look, timeout_s=timeout_s, advice="dlcluster why tells more, dlcluster resume waits again").members
+
+
+def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates) -> Progress:
+    desired = sum(group.size.desired for group in groups.values())
+    launched = [name for group in groups.values() for name, state in group.instances.items() if state == IN_SERVICE]
+    if len(launched) < desired:
+        return Progress(missing=f"{desired - len(launched)} of {desired} nodes to start")
+    try:
+        membership = read_membership(
+            clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
+        )
+    except ClusterError as error:
+        return Progress(missing=str(error))
+    machines = find_machines(clients.ec2, instance_ids(groups))
+    joined = tuple(
+        member
+        for member in membership.members
+        if member.instance_id in launched and not member.draining and machines[member.instance_id].state == RUNNING
+    )
+    if len(joined) < desired:
+        return Progress(missing=f"{desired - len(joined)} of {desired} nodes to join the cluster")
+    return Progress(members=joined)
+
+
+def _wait(look: Callable[[], Progress], *, timeout_s: float, advice: str) -> Progress:
+    """Look until nothing is missing; print each change on standard error."""
+    end, told = time.monotonic() + timeout_s, ""
+    while (now := look()).missing:
+        if now.missing != told:
+            print(f"dlcluster: waiting for {now.missing}", file=sys.stderr)
+            told = now.missing
+        if time.monotonic() > end:
+            raise ClusterError(f"waited {timeout_s:.0f} s for {now.missing}: {advice}")
+        time.sleep(POLL_S)
+    return now

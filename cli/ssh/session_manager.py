@@ -1,0 +1,141 @@
+"""Reach a node's SSH port through Systems Manager: start a session, which AWS's plugin for its command line carries.
+
+The plugin connects its standard input and output with port 22 of the node, over the connection that the node's own
+agent keeps to AWS. Its arguments are those of awscli/customizations/sessionmanager.py in aws/aws-cli.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from bootstrap.contract import SSH_PORT
+from cli.aws.clients import Clients
+from cli.errors import ClusterError
+
+PLUGIN: Final = "session-manager-plugin"
+DOCUMENT: Final = "AWS-StartSSHSession"
+"""AWS's own document for sessions that carry SSH: users' policies name it."""
+RESPONSE_VARIABLE: Final = "AWS_SSM_START_SESSION_RESPONSE"
+LAST_WITHOUT_VARIABLE: Final = (1, 2, 497, 0)
+"""Last version of the plugin that takes the session's token only as an argument, which all users of the machine see."""
+WHERE: Final = (
+    "https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-install-plugin.html"
+)
+CONNECTED_TIMEOUT_S: Final = 10
+"""Seconds to wait for the agent of a node that has just started; ssh's own timeout is longer (cli.ssh.config)."""
+VERSION_TIMEOUT_S: Final = 20
+END_TIMEOUT_S: Final = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PluginCall:
+    """Command line and environment of the plugin, for one session."""
+
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def start_session(clients: Clients, instance_id: str) -> PluginCall:
+    """Start a session to a node's SSH port. Raises ClusterError."""
+    plugin = _find_plugin()
+    ssm = clients.ssm
+    port = {"portNumber": [str(SSH_PORT)]}
+    request = {"Target": instance_id, "DocumentName": DOCUMENT, "Parameters": port}
+    deadline = time.monotonic() + CONNECTED_TIMEOUT_S
+    while True:
+        try:
+            answer = ssm.start_session(Target=instance_id, DocumentName=DOCUMENT, Parameters=port)
+            break
+        except ssm.exceptions.TargetNotConnected as error:
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"{instance_id} is not connected to Session Manager after {CONNECTED_TIMEOUT_S} s: a node that "
+                    "starts connects within minutes, if its network leads to ssm and ssmmessages (dlcluster preflight)"
+                ) from error
+            time.sleep(1)
+    # The token opens the node's port: it goes through the environment, which no other user of this machine can read.
+    response = json.dumps({name: answer.get(name, "") for name in ("SessionId", "TokenValue", "StreamUrl")})
+    endpoint = ssm.meta.endpoint_url
+    return PluginCall(
+        words=(plugin, RESPONSE_VARIABLE, clients.region, "StartSession", "", json.dumps(request), endpoint),
+        environment={**os.environ, RESPONSE_VARIABLE: response},
+    )
+
+
+def _find_plugin() -> str:
+    """Return the plugin's path, before a session starts that nothing would carry or end."""
+    path = shutil.which(PLUGIN)
+    if path is None:
+        raise ClusterError(f"{PLUGIN} is not installed, which logins to a private cluster go through: {WHERE}")
+    try:
+        said = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=VERSION_TIMEOUT_S,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ClusterError(f"cannot run {path}: {error}") from error
+    version = said.strip()
+    if not re.fullmatch(r"\d+(\.\d+){0,3}", version):
+        raise ClusterError(f"{path} --version must print a version, got {version[:60]!r}: {WHERE}")
+    if tuple(map(int, version.split("."))) <= LAST_WITHOUT_VARIABLE:
+        needed = ".".join(map(str, LAST_WITHOUT_VARIABLE))
+        raise ClusterError(f"{PLUGIN} must be newer than {needed}, got {version}: {WHERE}")
+    return path
+
+
+class CarriedSession:
+    """A running plugin, with our end of its standard input and output."""
+
+    def __init__(self, call: PluginCall) -> None:
+        self.socket, theirs = socket.socketpair()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (end() closes it)
+        with theirs:
+            fd = theirs.fileno()
+            self._process = subprocess.Popen(
+                call.words, env=dict(call.environment), stdin=fd, stdout=fd, stderr=self._said
+            )
+
+    def end(self) -> str:
+        """End the plugin and return what it wrote to its standard error."""
+        self.socket.close()
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        with self._said:
+            self._said.seek(0)
+            return self._said.read().decode(errors="replace")
+
+
+@contextmanager
+def carried(call: PluginCall) -> Iterator[socket.socket]:
+    """Yield a socket that leads to the node's SSH port. A failure shows the plugin's own reason, if it gave one."""
+    try:
+        session = CarriedSession(call)
+    except OSError as error:
+        raise ClusterError(f"cannot run {call.words[0]}: {error.strerror}") from error
+    try:
+        yield session.socket
+    except ClusterError as error:
+        said = " ".join(session.end().split())
+        raise ClusterError(f"{error} ({PLUGIN}: {said[:200]})" if said else str(error)) from error
+    except BaseException:
+        session.end()
+        raise
+    else:
+        session.end()

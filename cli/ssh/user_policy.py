@@ -1,0 +1,69 @@
+"""Write the IAM policy of a cluster's users: what dlcluster calls to find the nodes, log in and run jobs.
+
+AWS: "Sample IAM policies for Session Manager" and "Start a session with a document by specifying the session documents
+in IAM policies" (AWS Systems Manager User Guide).
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bootstrap.contract import CLUSTER_TAG, MEMBERSHIP_ID
+from cli.aws.clusters import Cluster
+from cli.ssh.session_manager import DOCUMENT
+
+Statement = dict[str, Any]
+_DOCUMENT_CHECK: Final = {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}}
+"""Without this condition a statement would also allow sessions of the default kind, a root shell that asks for no key:
+AWS checks the user's right to that document only where each statement on StartSession has the condition."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """An account and region, as ARNs name them."""
+
+    partition: str
+    region: str
+    account: str
+
+    def arn(self, service: str, name: str) -> str:
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{name}"
+
+
+def user_policy(cluster: Cluster, place: Place) -> dict[str, Any]:
+    """Return the policy document of people who log in to a cluster and run jobs on it."""
+    statements = [*_look_up(cluster, place), *(_sessions(cluster, place) if cluster.is_private else [])]
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def _look_up(cluster: Cluster, place: Place) -> list[Statement]:
+    return [
+        _allow(
+            "FindCluster",
+            ["cloudformation:DescribeStacks"],
+            place.arn("cloudformation", f"stack/{cluster.stack_name}/*"),
+        ),
+        _allow(
+            "ReadMembership",
+            ["dynamodb:GetItem"],
+            place.arn("dynamodb", f"table/{cluster.table}"),
+            {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [MEMBERSHIP_ID]}},
+        ),
+        # AWS defines no resource for these.
+        _allow("SeeNodes", ["autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances"], "*"),
+    ]
+
+
+def _sessions(cluster: Cluster, place: Place) -> list[Statement]:
+    tagged = {"StringEquals": {f"ssm:resourceTag/{CLUSTER_TAG}": cluster.name}}
+    document = f"arn:{place.partition}:ssm:{place.region}::document/{DOCUMENT}"
+    own = ["ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"]
+    return [
+        _allow("ReachNodes", ["ssm:StartSession"], place.arn("ec2", "instance/*"), {**tagged, **_DOCUMENT_CHECK}),
+        _allow("CarrySsh", ["ssm:StartSession"], document, _DOCUMENT_CHECK),
+        _allow("OwnSessions", own, place.arn("ssm", "session/${aws:userid}-*")),
+    ]
+
+
+def _allow(name: str, actions: list[str], resource: str, condition: dict[str, Any] | None = None) -> Statement:
+    statement: Statement = {"Sid": name, "Effect": "Allow", "Action": actions, "Resource": resource}
+    return statement if condition is None else {**statement, "Condition": condition}

@@ -1,0 +1,60 @@
+"""``dlcluster delete-storage [FILE_SYSTEM]``: list the file systems that clusters left, or delete one."""
+
+import sys
+
+import click
+
+from cli.aws.clients import Clients, connect
+from cli.aws.file_systems import FileSystem, find_file_system, made_file_systems
+from cli.errors import ClusterError, UsageError
+from cli.output import is_terminal, print_table
+from cli.shared_options import Selection
+from cli.verb import verb
+
+COLUMNS = ("FILE SYSTEM", "CLUSTER", "GB", "$/MONTH", "USED BY")
+
+
+@verb("delete-storage", examples=("dlcluster delete-storage", "dlcluster delete-storage fs-0123456789abcdef0"))
+@click.argument("file_system", required=False, metavar="[FILE_SYSTEM]")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(selection: Selection, *, file_system: str | None, yes: bool) -> int:
+    """Delete a file system that a destroyed cluster left, with everything in it; without one, list them.
+
+    It refuses one that a cluster uses or that has a mount target, and one that no cluster made. The prices are those
+    of storage in us-east-1.
+    """
+    clients = connect(selection.region)
+    if file_system is None:
+        return _list(clients, selection.cluster)
+    found = find_file_system(clients, file_system)
+    if found.used_by:
+        raise ClusterError(f"{file_system} is in use: stack {found.used_by} mounts it, cdk destroy that first")
+    if found.mount_targets:
+        listing = f"aws efs describe-mount-targets --region {clients.region} --file-system-id {file_system}"
+        raise ClusterError(f"{file_system} has {found.mount_targets} mount targets, somebody may use it: {listing}")
+    if not yes:
+        _ask(found)
+    clients.efs.delete_file_system(FileSystemId=file_system)
+    print(f"deleted {file_system}, {found.gigabytes} GB")
+    return 0
+
+
+def _list(clients: Clients, cluster: str | None) -> int:
+    found = [each for each in made_file_systems(clients) if cluster in (None, each.cluster)]
+    if not found:
+        print(f"dlcluster: no cluster has left a file system in {clients.region}", file=sys.stderr)
+        return 0
+    print_table(
+        COLUMNS,
+        [(each.file_system_id, each.cluster, each.gigabytes, each.monthly_price, each.used_by) for each in found],
+    )
+    return 0
+
+
+def _ask(found: FileSystem) -> None:
+    """Let the user type the ID again. Raises UsageError without a terminal, ClusterError for any other answer."""
+    if not sys.stdin.isatty() or not is_terminal():
+        raise UsageError("there is no terminal to ask on: use --yes")
+    question = f"Delete {found.file_system_id} of cluster {found.cluster}, {found.gigabytes} GB, for good? Type its id"
+    if click.prompt(question).strip() != found.file_system_id:
+        raise ClusterError("nothing was deleted")

@@ -1,0 +1,64 @@
+"""``dlcluster extend 8h``: move the end of a cluster in cdk.json, and deploy."""
+
+import re
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Final
+
+import click
+
+from cli.aws.clients import connect
+from cli.aws.clusters import find_cluster
+from cli.cdk_context import read_context, read_props
+from cli.errors import UsageError
+from cli.output import json_option, print_json
+from cli.shared_options import Selection
+from cli.sizes.deploy import set_and_deploy
+from cli.sizes.groups import require_settled
+from cli.verb import verb
+from stacks.settings.lifetime import iso
+
+SETTING: Final = "expires"
+_TIME: Final = re.compile(r"(?P<count>[1-9][0-9]{0,3})(?P<unit>[mhd])")
+_UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+
+
+@verb(
+    "extend", examples=("dlcluster extend 8h", "dlcluster extend 2d -c key_name=me", "dlcluster extend 90m --no-deploy")
+)
+@click.argument("time", metavar="TIME")
+@click.option("--deploy/--no-deploy", default=True, help="Deploy after writing cdk.json (--deploy).")
+@click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
+@json_option
+def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str, ...], as_json: bool) -> int:
+    """Let a cluster live longer by 90m, 8h or 2d: write expires into ./cdk.json, and deploy.
+
+    The time counts from the deployed end, or from now if that has passed or there is none. A cluster that is paused
+    already stays so: dlcluster resume. Work in the directory of cdk deploy, and repeat its -c options.
+    """
+    more = parse_time(time)
+    if any(pair.partition("=")[0] == SETTING for pair in context):
+        raise UsageError(f"-c {SETTING} contradicts the argument: leave it out")
+    props = read_props(read_context(Path.cwd(), context))
+    if selection.cluster not in (None, props.cluster_name):
+        raise UsageError(f"cdk.json is of cluster {props.cluster_name}, not of --cluster {selection.cluster}")
+    clients = connect(selection.region)
+    cluster = find_cluster(clients.cloudformation, name=props.cluster_name, region=clients.region)
+    require_settled(cluster)
+    # Not from cdk.json: a call that was interrupted has written it, and the next one must not add to it.
+    now = datetime.now(timezone.utc)
+    expires = iso(max(now, cluster.expires or now) + more)
+    set_and_deploy(SETTING, expires, context=context, region=clients.region, deploy=deploy)
+    if as_json:
+        print_json(cluster=cluster.name, expires=expires, deployed=deploy)
+    else:
+        print(expires)
+    return 0
+
+
+def parse_time(text: str) -> timedelta:
+    """Return the length of time. Raises UsageError."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise UsageError(f"TIME must be like 90m, 8h or 2d, got {text[:60]!r}")
+    return int(match["count"]) * _UNITS[match["unit"]]

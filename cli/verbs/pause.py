@@ -1,0 +1,53 @@
+"""``dlcluster pause``: end all nodes of a cluster, and keep the cluster."""
+
+import sys
+
+import click
+
+from cli.aws.clients import connect
+from cli.aws.clusters import find_cluster
+from cli.aws.deployed_template import read_template
+from cli.costs.parts import billed_parts, paused_line
+from cli.output import json_option, print_json
+from cli.shared_options import Selection
+from cli.sizes.groups import instance_ids, is_paused, pause_groups, read_groups, require_settled, sizes_of
+from cli.sizes.question import require_yes, warn_of_running_jobs
+from cli.sizes.waiting import GONE_TIMEOUT_S, await_gone
+from cli.verb import verb
+from stacks.prices.price_list import price_list
+from stacks.prices.rate import hourly_rate
+
+
+@verb("pause", examples=("dlcluster pause", "dlcluster pause --yes --json", "dlcluster resume"))
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
+def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
+    """End all nodes, with all that is on their disks, and keep the cluster: dlcluster resume brings nodes back.
+
+    Running jobs end. The bucket, the network, the master's public address and the settings stay, and cdk deploy
+    changes them without starting a node. A second call is harmless, and completes one that was interrupted.
+    """
+    clients = connect(selection.region)
+    cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
+    require_settled(cluster)
+    groups = read_groups(clients.autoscaling, cluster.name)
+    ended = instance_ids(groups)
+    if not is_paused(groups):
+        if ended and not yes:
+            warn_of_running_jobs(selection)
+        require_yes(f"end the {len(ended)} nodes of {cluster.name}, with what is on their disks?", yes=yes)
+        pause_groups(clients, cluster.name)
+    await_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)
+    prices = price_list(clients.region)
+    rate = hourly_rate(
+        billed_parts(read_template(clients.cloudformation, cluster.stack_name), sizes_of(groups)), prices
+    )
+    if as_json:
+        print_json(
+            cluster=cluster.name, region=clients.region, state="paused", ended=ended, usd_per_hour=round(rate.paused, 4)
+        )
+        return 0
+    print(f"{cluster.name} is paused")
+    print(f"dlcluster: it {paused_line(rate, prices)}", file=sys.stderr)
+    print("dlcluster: dlcluster resume brings its nodes back", file=sys.stderr)
+    return 0

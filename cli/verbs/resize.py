@@ -1,0 +1,79 @@
+"""``dlcluster resize N``: change the number of workers in cdk.json, and deploy."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from bootstrap.aws.group_sizes import ClusterSizes
+from bootstrap.contract import WORKER
+from cli.aws.clients import connect
+from cli.aws.clusters import find_cluster
+from cli.aws.deployed_template import DeployedTemplate, read_template
+from cli.cdk_context import read_context, read_props
+from cli.costs.parts import billed_parts
+from cli.errors import UsageError
+from cli.output import json_option, print_json
+from cli.shared_options import Selection
+from cli.sizes.changes import Change, describe, leaves_no_master
+from cli.sizes.deploy import set_and_deploy
+from cli.sizes.groups import read_groups, require_settled, resume_groups, sizes_of
+from cli.sizes.question import require_yes, warn_of_running_jobs
+from cli.sizes.waiting import await_ready
+from cli.verb import verb
+from stacks.prices.price_list import price_list
+from stacks.prices.rate import describe_rate, hourly_rate
+
+SETTING = "worker_count"
+
+
+@verb("resize", examples=("dlcluster resize 3", "dlcluster resize 0 --yes", "dlcluster resize 4 -c key_name=me"))
+@click.argument("workers", metavar="WORKERS", type=click.IntRange(0))
+@click.option("-y", "--yes", is_flag=True, help="Do not ask. The CDK still asks before it widens permissions.")
+@click.option("--deploy/--no-deploy", default=True, help="Deploy after writing cdk.json (--deploy).")
+@click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
+@json_option
+def command(
+    selection: Selection, *, workers: int, yes: bool, deploy: bool, context: tuple[str, ...], as_json: bool
+) -> int:
+    """Change the number of workers, the nodes besides the master: write ./cdk.json, say what starts or ends, deploy.
+
+    Work in the directory of cdk deploy, and repeat the -c options that your deploys have. When workers go, the newest
+    end first. On a paused cluster the master starts too. A second call completes one that was interrupted.
+    """
+    if any(pair.partition("=")[0] == SETTING for pair in context):
+        raise UsageError(f"-c {SETTING} contradicts the argument: leave it out")
+    props = read_props(read_context(Path.cwd(), [*context, f"{SETTING}={workers}"]))
+    if selection.cluster not in (None, props.cluster_name):
+        raise UsageError(f"cdk.json is of cluster {props.cluster_name}, not of --cluster {selection.cluster}")
+    clients = connect(selection.region)
+    cluster = find_cluster(clients.cloudformation, name=props.cluster_name, region=clients.region)
+    require_settled(cluster)
+    template = read_template(clients.cloudformation, cluster.stack_name)
+    groups = read_groups(clients.autoscaling, cluster.name)
+    change = Change(now=sizes_of(groups), old=template.sizes(cluster.name), new=props.sizes)
+    _tell(change, template, region=clients.region)
+    if deploy and not yes:
+        if change.ended:
+            warn_of_running_jobs(selection)
+        require_yes(f"go on with {workers} workers?", yes=yes)
+    set_and_deploy(SETTING, workers, context=context, region=clients.region, deploy=deploy)
+    if deploy and leaves_no_master(change):
+        declared = read_template(clients.cloudformation, cluster.stack_name).sizes(cluster.name)
+        resume_groups(clients, cluster.name, declared)
+        await_ready(clients, cluster, declared)
+    if as_json:
+        before = change.old[WORKER].desired
+        print_json(cluster=cluster.name, worker_count=workers, deployed_worker_count=before, deployed=deploy)
+    return 0
+
+
+def _tell(change: Change, template: DeployedTemplate, *, region: str) -> None:
+    """Say on standard error what the deploy changes, and what an hour costs before and after."""
+    prices = price_list(region)
+
+    def cost(sizes: ClusterSizes) -> str:
+        return describe_rate(hourly_rate(billed_parts(template, sizes), prices), prices)
+
+    for line in (*describe(change), f"now {cost(change.now)}, then {cost(change.after)}"):
+        print(f"dlcluster: {line}", file=sys.stderr)

@@ -1,0 +1,37 @@
+"""``dlcluster ssm-proxy CLUSTER NODE``: carry ssh to a node of a private cluster, in place of this process.
+
+OpenSSH calls this at each login (ProxyCommand), with the table's name and the cluster's networks as known-hosts does.
+"""
+
+import os
+
+import click
+
+from bootstrap.contract import MASTER
+from cli.aws.nodes import check_instance, choose_node
+from cli.errors import ClusterError
+from cli.shared_options import Selection
+from cli.ssh.session_manager import start_session
+from cli.ssh.table_options import read_named_membership, table_options
+from cli.verb import verb
+
+
+@verb(
+    "ssm-proxy", examples=("ssh -o ProxyCommand='dlcluster ssm-proxy deeplearning master' ubuntu@deeplearning-master",)
+)
+@table_options
+@click.argument("name", metavar="CLUSTER", help="The cluster's name.")
+@click.argument("node", help="master, worker2 or 2.")
+def command(selection: Selection, *, table: str | None, networks: str | None, name: str, node: str) -> int:
+    """Connect ssh with a node through Session Manager; the block that ssh-config prints calls this."""
+    clients, membership = read_named_membership(selection, cluster=name, table=table, networks=networks)
+    if node in (MASTER, f"{name}-{MASTER}"):
+        member = membership.master  # not one that is about to end
+    else:
+        member = choose_node(node, membership.members, cluster_name=name)
+    check_instance(clients.ec2, member, cluster_name=name)
+    call = start_session(clients, member.instance_id)
+    try:
+        os.execve(call.words[0], call.words, dict(call.environment))
+    except OSError as error:
+        raise ClusterError(f"cannot run {call.words[0]}: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""Look at a cluster again and again: its nodes, what runs on them, and whether each answers."""

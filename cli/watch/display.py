@@ -1,0 +1,53 @@
+"""Show looks at a cluster: one table that changes on a terminal, a block of lines for each look elsewhere, or JSON."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from cli.jobs.records import utc_now
+from cli.output import JSON_VERSION, aligned, filled, is_terminal, rich_table
+from cli.watch.look import Look
+
+Show = Callable[[Look], None]
+TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+
+@contextmanager
+def display(*, as_json: bool) -> Iterator[Show]:
+    """Yield the function that shows a look."""
+    if as_json:
+        yield _print_json
+    elif is_terminal() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):  # these cannot move the cursor
+        with _live() as show:
+            yield show
+    else:
+        yield _print_block
+
+
+def _print_json(look: Look) -> None:
+    """Print one JSON object in one line, so that a reader sees where it ends."""
+    print(json.dumps({"version": JSON_VERSION, "time": f"{utc_now():{TIME_FORMAT}}", **look.document()}), flush=True)
+
+
+def _print_block(look: Look) -> None:
+    columns, rows = look.table()
+    below = "".join(f"{line}\n" for line in look.lines())
+    print(f"{utc_now():{TIME_FORMAT}} {look.status.summary}\n{aligned([columns, *filled(rows)])}{below}", flush=True)
+
+
+@contextmanager
+def _live() -> Iterator[Show]:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False, vertical_overflow="visible") as live:
+
+        def show(look: Look) -> None:
+            columns, rows = look.table()
+            head = Text(f"{look.status.summary}, {utc_now():%H:%M:%S} UTC; Ctrl-C ends")
+            live.update(Group(head, rich_table(columns, rows), *map(Text, look.lines())), refresh=True)
+
+        yield show

@@ -1,0 +1,108 @@
+"""Take one look at a cluster: AWS's view, and what the master says of nodes and jobs over one kept connection."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from cli.aws.clients import aws_errors
+from cli.cluster_context import ClusterContext
+from cli.errors import ClusterError, UsageError
+from cli.jobs.records import ENDED, Job, read_jobs, utc_now
+from cli.output import printable
+from cli.reports.status import Status
+from cli.reports.status_reader import read_status
+from cli.ssh.master import ssh_target
+from cli.ssh.remote import Connection, connect
+from cli.watch.node_checks import NodeCheck, check_nodes
+
+COLUMNS: Final = ("INDEX", "NODE", "INSTANCE", "TYPE", "STATE", "AGENT", "SSHD")
+GPU_COLUMN: Final = "GPUS"
+JOBS_DEADLINE_S: Final = 30
+"""Deadline in seconds of the launcher's list of jobs, after which the connection counts as lost."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """What one look found; `trouble` says why the master told nothing."""
+
+    status: Status
+    reasons: Sequence[str]
+    checks: Mapping[int, NodeCheck] = field(default_factory=dict)
+    jobs: Sequence[Job] = ()
+    """Jobs that have not ended."""
+    trouble: str = ""
+
+    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Return columns and rows; GPUs have a column if a node has some."""
+        with_gpus = any(check.gpus for check in self.checks.values())
+        columns = (*COLUMNS, GPU_COLUMN) if with_gpus else COLUMNS
+        rows = []
+        for (index, node, instance, kind, *_, state), member in zip(
+            self.status.rows(), self.status.membership.members, strict=True
+        ):
+            check = self.checks.get(member.node_index)
+            cells = check.cells if check else ("", "", "")
+            rows.append((index, node, instance, kind, state, *cells)[: len(columns)])
+        return columns, rows
+
+    def lines(self) -> list[str]:
+        """Return the lines below the table."""
+        now = utc_now()
+        jobs = [_job_line(job, now) for job in self.jobs]
+        if not (jobs or self.trouble):
+            jobs = ["no job runs"]
+        missing = self.status.missing_lines(self.reasons) if self.status.missing else []
+        trouble = [f"nodes and jobs are not known: {self.trouble}"] if self.trouble else []
+        return [printable(line) for line in (*jobs, *missing, *trouble)]
+
+    def document(self) -> dict[str, Any]:
+        """Return the look as a JSON object: that of status with the nodes' answers, and the jobs."""
+        found = self.status.document(self.reasons)
+        for node in found["nodes"]:
+            check = self.checks.get(node["index"])
+            node.update(check.document() if check else {"agent": None, "sshd": None, "gpus": []})
+        return {**found, "jobs": [job.document() for job in self.jobs], "trouble": self.trouble or None}
+
+
+def _job_line(job: Job, now: datetime) -> str:
+    job_id, state, _, duration, nodes, command = job.row(now)
+    return f"job {job_id} {state} for {duration} on {nodes} nodes: {command}"
+
+
+class Watcher:
+    """Look again and again; keep the connection to the master until it is lost or the master is another one."""
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+        self._master = ""
+        self._open = ExitStack()
+
+    def look(self, context: ClusterContext) -> Look:
+        """Return one look; a master that does not answer is part of it. Raises ClusterError if AWS does not."""
+        status, reasons = read_status(context)
+        try:
+            connection = self._connect(context)
+            checks = check_nodes(connection, [member.node_index for member in context.membership.members])
+            running = [job for job in read_jobs(connection, deadline_s=JOBS_DEADLINE_S) if job.state not in ENDED]
+        except UsageError:
+            raise
+        except ClusterError as error:
+            self.close()
+            return Look(status=status, reasons=reasons, trouble=str(error))
+        return Look(status=status, reasons=reasons, checks=checks, jobs=running)
+
+    def close(self) -> None:
+        """Log out."""
+        self._open.close()
+        self._connection = None
+
+    def _connect(self, context: ClusterContext) -> Connection:
+        master = context.membership.master.instance_id
+        if self._connection is None or master != self._master:
+            self.close()
+            with aws_errors(context.clients.region):
+                self._connection = self._open.enter_context(connect(ssh_target(context)))
+            self._master = master
+        return self._connection

@@ -1,0 +1,34 @@
+"""Repeat a look at the cluster until Ctrl-C, or until the cluster or the credentials are gone."""
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import NoReturn
+
+from cli.aws.clients import aws_errors, connect
+from cli.cluster_context import look_up
+from cli.errors import ClusterError, CredentialsError, NoClusterError, UsageError
+from cli.output import printable
+from cli.shared_options import Selection
+from cli.watch.display import display
+from cli.watch.look import Watcher
+
+
+def watch(
+    selection: Selection, *, interval_s: float, as_json: bool, sleep: Callable[[float], None] = time.sleep
+) -> NoReturn:
+    """Look every `interval_s` seconds. Raises KeyboardInterrupt on Ctrl-C, ClusterError if looking has no use."""
+    clients = connect(selection.region)
+    with display(as_json=as_json) as show, closing(Watcher()) as watcher:
+        # The first look fails as status does: it has shown nothing yet.
+        show(watcher.look(look_up(selection, clients)))
+        while True:
+            sleep(interval_s)
+            try:
+                with aws_errors(selection.region):
+                    show(watcher.look(look_up(selection, clients)))
+            except (CredentialsError, NoClusterError, UsageError):
+                raise
+            except ClusterError as error:
+                print(f"dlcluster: {printable(str(error))}; trying again", file=sys.stderr, flush=True)

@@ -1,0 +1,99 @@
+"""Ask every node from the master whether its agent runs and how busy its GPUs are; the answer itself shows its sshd.
+
+Any process on a node can forge the answer: it is checked, and what is not as expected counts as unknown.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bootstrap.contract import AGENT_SERVICE, WORKER_HOST_PREFIX
+from cli.ssh.remote import Connection
+
+NODE_TIMEOUT_S: Final = 8
+"""Seconds for one node's answer: a login, and nvidia-smi, which hangs when a GPU is lost."""
+AT_ONCE: Final = 16
+"""Nodes that the master asks at the same time."""
+MARGIN_S: Final = 10
+"""Seconds that the master may take in addition before its connection counts as lost."""
+_GPU: Final = re.compile(r"(\d{1,3}), (\d{1,7}), (\d{1,7})")
+_STATE: Final = re.compile(r"[a-z-]{1,20}")
+_PROBE: Final = (
+    f"systemctl is-active {AGENT_SERVICE}; if command -v nvidia-smi >/dev/null; then nvidia-smi "
+    "--query-gpu=utilization.gpu,memory.used,memory.total --format=csv,noheader,nounits; fi; true"
+)
+_SSH: Final = "ssh -n -o BatchMode=yes -o ConnectTimeout=5 -o LogLevel=ERROR"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gpu:
+    """Use of one GPU."""
+
+    busy_percent: int
+    used_mib: int
+    total_mib: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeCheck:
+    """One node's answer."""
+
+    sshd: bool
+    """Whether the node let the master log in."""
+    agent: str = ""
+    """systemd's word for the agent: ``active``, or what is wrong; empty if unknown."""
+    gpus: tuple[Gpu, ...] = ()
+
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """The node's cells in a table: agent, sshd, GPUs."""
+        return self.agent or "unknown", "ok" if self.sshd else "no answer", self._gpu_cell()
+
+    def _gpu_cell(self) -> str:
+        if not self.gpus:
+            return ""
+        busy = round(sum(gpu.busy_percent for gpu in self.gpus) / len(self.gpus))
+        used, total = (sum(found) / 1024 for found in zip(*((g.used_mib, g.total_mib) for g in self.gpus), strict=True))
+        return f"{len(self.gpus)} x {busy}%, {used:.0f} of {total:.0f} GiB"
+
+    def document(self) -> dict[str, Any]:
+        """Return the answer as keys of a JSON object."""
+        gpus = [{"busy_percent": g.busy_percent, "used_mib": g.used_mib, "total_mib": g.total_mib} for g in self.gpus]
+        return {"agent": self.agent or None, "sshd": self.sshd, "gpus": gpus}
+
+
+def check_nodes(connection: Connection, node_indexes: Iterable[int]) -> dict[int, NodeCheck]:
+    """Return each node's answer by its index. Raises ClusterError if the master does not answer."""
+    wanted = tuple(node_indexes)
+    rounds = -(-len(wanted) // AT_ONCE)
+    done = connection.output(remote_line(wanted), deadline_s=rounds * NODE_TIMEOUT_S + MARGIN_S)
+    return parse_answers(done.stdout.decode(errors="replace"), wanted)
+
+
+def remote_line(node_indexes: Iterable[int]) -> str:
+    """Return a line for the master's shell, which prints ``INDEX ANSWER`` for each line of each node's answer."""
+    ask = (
+        f'answer=$(timeout {NODE_TIMEOUT_S} {_SSH} "$0$1" "$2" 2>/dev/null) || answer="no answer"; '
+        'printf "%s\\n" "$answer" | sed "s/^/$1 /"'
+    )
+    words = ["xargs", "-P", str(AT_ONCE), "-I", "{}", "sh", "-c", ask, WORKER_HOST_PREFIX, "{}", _PROBE]
+    return f"printf '%s\\n' {' '.join(map(str, node_indexes))} | {shlex.join(words)}"
+
+
+def parse_answers(text: str, node_indexes: Iterable[int]) -> dict[int, NodeCheck]:
+    """Return the answers of these nodes; a node without one has no sshd."""
+    lines: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        index, _, answer = line.partition(" ")
+        lines.setdefault(index, []).append(answer)
+    return {index: _parse_answer(lines.get(str(index), [])) for index in node_indexes}
+
+
+def _parse_answer(lines: list[str]) -> NodeCheck:
+    if not lines or not _STATE.fullmatch(lines[0]):
+        return NodeCheck(sshd=False)
+    found = [_GPU.fullmatch(line) for line in lines[1:]]
+    gpus = tuple(Gpu(busy_percent=int(m[1]), used_mib=int(m[2]), total_mib=int(m[3])) for m in found if m)
+    return NodeCheck(sshd=True, agent=lines[0], gpus=gpus)

@@ -1,0 +1,119 @@
+"""Draw the documentation's pictures from a run: the tutorials' sessions as SVG, TensorBoard in headless Chromium.
+
+Run by ``make docs-pictures`` as ``python -m docs.pictures DIRECTORY``, inside a local AWS, which drops what is written
+into the checkout. Look at the pictures before you commit them.
+"""
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.text import Text
+
+from local.run.user import User, deploy_arguments, new_user
+from tests.e2e.console_blocks import Step, outputs, script, sessions
+from tests.e2e.user_venv import make_venv
+
+DOCS: Final = Path(__file__).parent
+PICTURES: Final = DOCS / "pictures"
+PAGES: Final[Mapping[str, str]] = {
+    "first-cluster": "start/first-cluster.md",
+    "your-own-script": "start/your-own-script.md",
+}
+"""Tutorial of each picture."""
+NODES: Final = 3
+COLUMNS: Final = 104
+MOST_LINES: Final = 12
+"""Lines of one command's output in a picture; the last of a longer one are shown."""
+TRAIN: Final = (
+    "launch --env PYTHONPATH:/home/ubuntu/tools/lib/python3.11/site-packages python /opt/deeplearning/trainer "
+    "--network lenet --kv-store dist_sync --num-epochs 8 --tensorboard runs/lenet"
+)
+"""Training whose rank 0 finds TensorBoard in the user's environment, as the image has none."""
+CHROMIUM: Final = (
+    *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"),
+    *("--window-size=1280,800", "--virtual-time-budget=20000"),
+)
+
+
+def main(directory: Path) -> int:
+    """Write the pictures into a directory; return the exit code."""
+    if shutil.which("chromium") is None:
+        sys.stderr.write("error: no chromium on this machine: apt-get install chromium\n")
+        return 1
+    with cluster_user() as user, tempfile.TemporaryDirectory() as laptop:
+        for name, page in PAGES.items():
+            (directory / f"{name}.svg").write_text(session_svg(run_page(user, DOCS / page, laptop), title=name))
+        draw_tensorboard(user, directory / "tensorboard.png")
+    return 0
+
+
+@contextmanager
+def cluster_user() -> Iterator[User]:
+    """Deploy a cluster, and yield its user, whose ssh knows it as docs/use/log-in.md says."""
+    with new_user() as own:
+        user = replace(own, environment={**own.environment, "CDK_VALIDATION": "false"})
+        user.cdk("bootstrap", "aws://123456789012/us-east-1")
+        user.cdk(*deploy_arguments(nodes=NODES))
+        user.write_ssh_config()
+        config = Path.home() / ".ssh/config"
+        config.parent.mkdir(mode=0o700, exist_ok=True)
+        config.write_text(f"Include {user.ssh_config}\n")
+        yield user
+
+
+def run_page(user: User, page: Path, laptop: str) -> list[tuple[Step, list[str]]]:
+    """Run a page's lines as its test does; return each command with what it printed."""
+    found: list[tuple[Step, list[str]]] = []
+    for machine, session in sessions(page):
+        lines = script(session)
+        if machine == "master":
+            printed = user.ssh("deeplearning-master", f"cd\n{lines}\n")
+        else:
+            printed = user.output("bash", "-c", f"cd {laptop}\n{lines}\n")
+        found += zip(session, outputs(printed), strict=True)
+    return found
+
+
+def session_svg(printed: Sequence[tuple[Step, Sequence[str]]], *, title: str) -> str:
+    """Return a picture of a terminal with the commands and what they printed."""
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    for step, lines in printed:
+        first, *rest = step.command.splitlines()
+        console.print(Text.assemble((f"{step.machine}$ ", "bold green"), first), soft_wrap=False)
+        for line in (*rest, *lines[-MOST_LINES:]):
+            console.print(Text(line, no_wrap=True, overflow="ellipsis"))
+    # Without the fonts that rich would fetch from the web.
+    plain = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    return console.export_svg(title=title, code_format=plain, unique_id=title)
+
+
+def draw_tensorboard(user: User, path: Path) -> None:
+    """Train on all nodes, and let Chromium open TensorBoard through the verb's tunnel."""
+    make_venv(user, "tools", "tensorboard")
+    user.ssh("deeplearning-master", TRAIN)
+    words = ["dlcluster", "tensorboard", "--venv", "tools", "--logdir", "runs"]
+    with subprocess.Popen(words, env=dict(user.environment), stdout=subprocess.PIPE, text=True) as board:
+        try:
+            assert board.stdout is not None
+            address = board.stdout.readline().split()[0]
+            with tempfile.TemporaryDirectory() as home:
+                command = [*CHROMIUM, f"--user-data-dir={home}", f"--screenshot={path}", f"{address}#timeseries"]
+                subprocess.run(command, env={**os.environ, "HOME": home}, check=True, timeout=120)
+        finally:
+            board.terminate()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(Path(sys.argv[1])))

@@ -1,0 +1,31 @@
+"""Check before an attempt starts that its nodes can run the job: engine, first host, GPUs."""
+
+from collections.abc import Sequence
+
+from bootstrap.contract import WORKER_HOST_PREFIX
+from launcher.engines import LAUNCHED_BY_MPI
+from launcher.errors import UsageError
+from launcher.job.engine_check import check_engine
+from launcher.job.gpu_check import check_gpus
+from launcher.spec import Job
+from launcher.transport.connection import Connection
+
+
+async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart: bool) -> None:
+    """Raise LaunchError if a node cannot run its part of the job; a restart leaves out the GPUs."""
+    await check_engine(job, connections)
+    check_first_host(job, connections)
+    # Before a restart the GPUs may still be in use by the attempt that failed.
+    if not (job.force or is_restart):
+        check_gpus(job, [one.gpus for one in connections])
+
+
+def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
+    """Raise UsageError if mpirun would run on a node that has no key for the others."""
+    first = connections[0]
+    is_elsewhere = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_here
+    if job.engine == LAUNCHED_BY_MPI and len(connections) > 1 and is_elsewhere:
+        raise UsageError(
+            f"--launcher mpi needs this machine as the first host, as only the master has the cluster's key, "
+            f"got {first.host}"
+        )

@@ -1,0 +1,56 @@
+"""Check before anything starts that the nodes have what the job's engine needs.
+
+A command that names python or mpirun without a path runs the one from the cluster's ``engines`` environment. To use
+others, name them by their path, or set another PATH with ``--env``.
+"""
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+
+from launcher.engines import LAUNCHED_BY_MPI, load_engine
+from launcher.errors import LaunchError
+from launcher.hosts.hostfile import first_and_others
+from launcher.spec import Job
+from launcher.transport.connection import Connection
+
+PYTHONS = ("python", "python3")
+
+
+async def check_engine(job: Job, connections: Sequence[Connection]) -> None:
+    """Raise LaunchError if a node of a cluster lacks what the job needs there."""
+    engine, lacking = await nodes_lacking_engine(job, connections)
+    if lacking:
+        where = first_and_others([one.host for one in lacking])
+        raise LaunchError(
+            f"nothing started, no {engine} on {where}: nodes get it from the setting engines={engine} "
+            "when they are made; or name your own Python by its path"
+        )
+
+
+async def nodes_lacking_engine(job: Job, connections: Sequence[Connection]) -> tuple[str | None, list[Connection]]:
+    """Return the engine that the nodes must have installed, and the nodes that lack it."""
+    engine = load_engine(job.engine).required_setting
+    if engine is None or "PATH" in job.environment or not _uses_cluster_environment(job):
+        return engine, []
+    # Import only now: jobs of PyTorch never need it.
+    from launcher.sync.rpc import call
+
+    answers = await asyncio.gather(*(call(one, operation="engines") for one in connections))
+    pairs = zip(connections, (answer["engines"] for answer in answers), strict=True)
+    return engine, [one for one, installed in pairs if installed is not None and engine not in installed]
+
+
+def _uses_cluster_environment(job: Job) -> bool:
+    return job.engine == LAUNCHED_BY_MPI or any(word in PYTHONS for word in _words(job.command))
+
+
+def _words(command: Sequence[str]) -> list[str]:
+    """Return the command's words; for a shell's command line, the words of the line."""
+    # Assignments of variables may precede it.
+    if command[-3:-1] != ("/bin/bash", "-c"):
+        return list(command)
+    try:
+        return shlex.split(command[-1])
+    except ValueError:  # the shell will report it
+        return []

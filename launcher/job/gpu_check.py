@@ -1,0 +1,61 @@
+"""Check that a job does not land on GPUs that are in use, by what the nodes have reported.
+
+launcher.runner.gpu_usage makes the report on a node; launcher.transport.gpus_in_use is its form on the way.
+"""
+
+import os
+from collections.abc import Sequence
+
+from launcher.engines import load_engine
+from launcher.errors import LaunchError
+from launcher.hosts.hostfile import Host
+from launcher.spec import Job
+from launcher.transport.gpus_in_use import Gpus, GpusInUse
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def gpus_of(job: Job, host: Host) -> Gpus:
+    """Return the GPUs of `host` that the job's processes take, as far as the launcher can know."""
+    visible = _visible(job)
+    if visible is not None:
+        return tuple(one.strip() for one in visible.split(",") if one.strip())
+    # One process per GPU, from the first. A single process sees all of them, and may use them all itself.
+    takes_all = host.slots == 1 or load_engine(job.engine).has_servers
+    return None if takes_all else tuple(map(str, range(host.slots)))
+
+
+def _visible(job: Job) -> str | None:
+    words = job.command[1:] if job.command[:1] == ("env",) else ()
+    values = (word.partition("=")[2] for word in words if word.startswith(f"{VISIBLE}="))
+    # With --launcher local the processes have the whole environment of the shell.
+    return next(values, job.environment.get(VISIBLE, os.environ.get(VISIBLE) if job.local else None))
+
+
+def check_gpus(job: Job, in_use: Sequence[GpusInUse]) -> None:
+    """Raise LaunchError if the job would land on GPUs in use; `in_use` is what each of its hosts reported."""
+    pairs = zip(job.hosts, in_use, strict=True)
+    conflicts = [
+        f"{host}: {'; '.join(users)}" for host, report in pairs if (users := _conflicts(gpus_of(job, host), report))
+    ]
+    if conflicts:
+        raise LaunchError(f"nothing started, GPUs are in use (--force starts anyway): {', '.join(conflicts)}")
+
+
+def _conflicts(wanted: Gpus, report: GpusInUse) -> list[str]:
+    """Return the jobs, or else the processes, that use the wanted GPUs."""
+    jobs = [f"job {job}" for job, gpus in report.jobs.items() if _overlap(wanted, gpus)]
+    if jobs:
+        return jobs
+    return [f"GPU {index} by {user}" for index, uuid, user in report.processes if _includes(wanted, index, uuid)]
+
+
+def _overlap(one: Gpus, other: Gpus) -> bool:
+    if one is None or other is None:
+        # An empty selection overlaps nothing.
+        return one != () and other != ()
+    return bool(set(one) & set(other))
+
+
+def _includes(wanted: Gpus, index: str, uuid: str) -> bool:
+    return wanted is None or index in wanted or any(uuid.startswith(one) for one in wanted)

@@ -1,0 +1,63 @@
+"""Tell which jobs still run, from their directories of logs and records, and remove the oldest of the others.
+
+The launcher and the runners share these directories (launcher.paths), so both import this quickly.
+"""
+
+import fcntl
+import os
+import time
+
+from launcher.paths import LOCK_FILE
+
+KEPT_JOBS = 20
+"""Number of jobs whose directories are kept."""
+STALE_S = 600.0
+"""A launcher whose lock was not touched for this long is gone: clocks differ and file servers cache less."""
+
+
+def remove_old_jobs(jobs: str, *, keep: int) -> None:
+    """Remove all but the newest `keep` jobs, and never one that still runs. Names sort by time."""
+    try:
+        old = [f"{jobs}/{name}" for name in sorted(os.listdir(jobs))[:-keep]]
+        for directory in old:
+            if not (is_running(directory) or lock_is_fresh(directory)):
+                _remove(directory)
+    except OSError:
+        return
+
+
+def _remove(directory: str) -> None:
+    # Does what shutil.rmtree does, which is slow to import; every start from the twenty-first job on needs it.
+    for parent, below, names in os.walk(directory, topdown=False):
+        for name in (*names, *below):
+            _unlink(f"{parent}/{name}")
+    _unlink(directory)
+
+
+def _unlink(path: str) -> None:
+    """Remove a file, a link or an empty directory; leave what cannot be removed."""
+    try:
+        is_directory = os.path.isdir(path) and not os.path.islink(path)
+        (os.rmdir if is_directory else os.unlink)(path)
+    except OSError:
+        return
+
+
+def lock_is_fresh(directory: str | os.PathLike[str]) -> bool:
+    """Return whether the job's launcher touched its lock lately, for home directories that are shared without locks."""
+    try:
+        return abs(time.time() - os.stat(f"{os.fspath(directory)}/{LOCK_FILE}").st_mtime) < STALE_S
+    except OSError:
+        return False
+
+
+def is_running(directory: str | os.PathLike[str]) -> bool:
+    """Return whether a part of the job with this directory runs on this machine."""
+    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)

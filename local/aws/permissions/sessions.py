@@ -1,0 +1,67 @@
+"""List what calls about sessions require: the instance with its tags, the document, the caller's own session.
+
+AWS: "Sample IAM policies for Session Manager" and "Start a session with a document by specifying the session documents
+in IAM policies" (AWS Systems Manager User Guide); Service Authorization Reference, Systems Manager and Message Gateway.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from moto.ec2.models import ec2_backends
+
+from local.aws.calls import Call
+from local.aws.permissions.callers import Caller, UnknownCallError
+from local.aws.permissions.policies import DOCUMENT_CHECK, Permission
+
+_CHANNEL: Final = re.compile(r"(GET|POST) /v1/(control|data)-channel/([\w:.-]+)")
+_ACTIONS: Final = {"GET": "Open", "POST": "Create"}
+
+
+def _start(call: Call, caller: Caller) -> Iterator[Permission]:
+    """Require the action on the instance, and on the document if the call names one.
+
+    For one that names none, a root shell, AWS looks for a permission on the document only where a policy's statements
+    have the condition ssm:SessionDocumentAccessCheck: here such statements do not allow the call at all.
+    """
+    instance_id, document = str(call.parameters.get("Target", "")), str(call.parameters.get("DocumentName", ""))
+    region = call.credential.region
+    tags = ec2_backends[caller.account][region].describe_tags(filters={"resource-id": [instance_id]})
+    context = {
+        f"{key}{tag['key']}": (str(tag["value"]),) for key in ("aws:ResourceTag/", "ssm:resourceTag/") for tag in tags
+    }
+    check = {DOCUMENT_CHECK: (str(bool(document)).lower(),)}
+    instance = f"arn:{caller.partition}:ec2:{region}:{caller.account}:instance/{instance_id}"
+    yield caller.permission(call, instance, context={**context, **check})
+    if document:
+        owner = "" if document.startswith("AWS-") else caller.account
+        yield caller.permission(call, f"arn:{caller.partition}:ssm:{region}:{owner}:document/{document}", context=check)
+
+
+def _own(call: Call, caller: Caller) -> Iterator[Permission]:
+    yield caller.permission(call, caller.arn(call, f"session/{call.parameters['SessionId']}"))
+
+
+def _report(call: Call, caller: Caller) -> Iterator[Permission]:
+    name = f"instance/{call.parameters['InstanceId']}"
+    yield caller.permission(call, f"arn:{caller.partition}:ec2:{call.credential.region}:{caller.account}:{name}")
+
+
+def channel_permissions(call: Call, caller: Caller) -> Iterator[Permission]:
+    """Yield what a call about a channel requires; only a session's data channel has a resource."""
+    found = _CHANNEL.fullmatch(f"{call.method} {call.path}")
+    if found is None:
+        raise UnknownCallError(f"ssmmessages:{call.action} is not described in local/aws/permissions")
+    method, kind, subject = found.groups()
+    action = f"{_ACTIONS[method]}{kind.title()}Channel"
+    session = f"arn:{caller.partition}:ssm:{call.credential.region}:{caller.account}:session/{subject}"
+    resource = session if action == "OpenDataChannel" else caller.arn(call, "*")
+    yield caller.permission(call, resource, action=action)
+
+
+CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Permission]]]] = {
+    "ResumeSession": _own,
+    "StartSession": _start,
+    "TerminateSession": _own,
+    "UpdateInstanceInformation": _report,
+}

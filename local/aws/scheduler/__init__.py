@@ -1,0 +1,1 @@
+"""Act for EventBridge Scheduler, which moto only lists."""

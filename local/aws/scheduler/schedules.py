@@ -1,0 +1,101 @@
+"""Run the schedules of stacks: call their target as their role, at their start and then at their rate.
+
+The call goes through this server as any other, so that the role's policy is evaluated. Only what the product uses is
+here: rates with a start, and targets that call an API ("Using universal targets", EventBridge Scheduler User Guide).
+"""
+
+import json
+import logging
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final
+
+import boto3
+from botocore import xform_name
+from botocore.exceptions import BotoCoreError, ClientError
+
+log = logging.getLogger(__name__)
+
+_RATE: Final = re.compile(r"rate\((?P<count>[1-9][0-9]*) (?P<unit>minute|hour|day)s?\)")
+_TARGET: Final = re.compile(r"arn:[^:]+:scheduler:::aws-sdk:(?P<service>[a-z0-9]+):(?P<action>[A-Za-z0-9]+)")
+_UNIT_S: Final = {"minute": 60, "hour": 3600, "day": 86400}
+LATEST_START: Final = timedelta(minutes=5)
+"""How long ago a start may be ("CreateSchedule", EventBridge Scheduler API Reference)."""
+_ENDPOINT: list[str] = []
+
+
+class ScheduleError(Exception):
+    """A schedule cannot be created."""
+
+
+def serve_at(url: str) -> None:
+    """Remember this server's address, for the calls of the targets."""
+    _ENDPOINT[:] = [url]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """The API call of a schedule."""
+
+    service: str
+    action: str
+    role: str
+    parameters: Mapping[str, Any]
+
+    def call(self, region: str) -> None:
+        """Make the call with the role's permissions."""
+        [url] = _ENDPOINT
+        plain = {"region_name": region, "endpoint_url": url}
+        own = {"aws_access_key_id": "scheduler", "aws_secret_access_key": "scheduler"}
+        sts: Any = boto3.client("sts", **plain, **own)  # type: ignore[call-overload]
+        issued = sts.assume_role(RoleArn=self.role, RoleSessionName="schedule")["Credentials"]
+        keys = {
+            "aws_access_key_id": issued["AccessKeyId"],
+            "aws_secret_access_key": issued["SecretAccessKey"],
+            "aws_session_token": issued["SessionToken"],
+        }
+        client: Any = boto3.client(self.service, **plain, **keys)  # type: ignore[call-overload]
+        getattr(client, xform_name(self.action))(**self.parameters)
+
+
+class Schedule:
+    """A schedule that acts until it is deleted."""
+
+    def __init__(self, properties: Mapping[str, Any], region: str, *, now: datetime | None = None) -> None:
+        rate, target = _RATE.fullmatch(properties["ScheduleExpression"]), _TARGET.fullmatch(properties["Target"]["Arn"])
+        if rate is None or target is None or properties["FlexibleTimeWindow"]["Mode"] != "OFF":
+            raise ScheduleError(f"the local AWS runs only rates that call an API, got {json.dumps(properties)}")
+        self._region = region
+        self._period_s = float(rate["count"]) * _UNIT_S[rate["unit"]]
+        self._target = Target(
+            service=target["service"],
+            action=target["action"],
+            role=properties["Target"]["RoleArn"],
+            parameters=json.loads(properties["Target"]["Input"]),
+        )
+        now = now or datetime.now(timezone.utc)
+        start = datetime.fromisoformat(properties["StartDate"].replace("Z", "+00:00"))
+        if start < now - LATEST_START:
+            raise ScheduleError("The StartDate you specify cannot be earlier than 5 minutes ago.")
+        self._timer = self._after(max((start - now).total_seconds(), 0.0))
+
+    def end(self) -> None:
+        """Act no more."""
+        self._timer.cancel()
+
+    def _after(self, seconds: float) -> threading.Timer:
+        # A timer takes at most some 290 years; a test's schedule for the year 9999 must not fail.
+        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX / 2), self._act)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _act(self) -> None:
+        self._timer = self._after(self._period_s)
+        try:
+            self._target.call(self._region)
+        except (ClientError, BotoCoreError) as error:
+            log.warning("a schedule's call failed, the next is in %.0f s: %s", self._period_s, error)

@@ -1,0 +1,1 @@
+"""Serve Session Manager: sessions that users start, and the channels of nodes' agents that carry them."""

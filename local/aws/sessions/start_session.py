@@ -1,0 +1,59 @@
+"""Serve the calls of Systems Manager about sessions, which moto lacks: start and end one, report an instance."""
+
+import json
+import secrets
+from typing import Any, Final
+
+from moto.core.exceptions import ServiceException
+from moto.ssm.responses import SimpleSystemManagerResponse
+
+from local.aws.calls import parse_credential
+from local.aws.moto_patching import add
+from local.aws.permissions.callers import session_of, user_of
+from local.aws.sessions.gateway import GATEWAY, Session
+
+SSH_DOCUMENT: Final = "AWS-StartSSHSession"
+
+
+class _SessionError(ServiceException):
+    """Refuse a session as Systems Manager does."""
+
+
+def install() -> None:
+    """Add the calls to moto."""
+    add(SimpleSystemManagerResponse, "start_session", _start)
+    add(SimpleSystemManagerResponse, "terminate_session", _terminate)
+    add(SimpleSystemManagerResponse, "update_instance_information", _update_instance_information)
+
+
+def _start(response: Any) -> str:
+    instance_id, document = response._get_param("Target"), response._get_param("DocumentName")
+    if document != SSH_DOCUMENT:
+        raise _SessionError("InvalidDocument", f"the local AWS carries {SSH_DOCUMENT} only, got {document}")
+    if not GATEWAY.is_connected(instance_id):
+        raise _SessionError("TargetNotConnected", f"{instance_id} is not connected.")
+    port = int((response._get_param("Parameters") or {}).get("portNumber", ["22"])[0])
+    session_id = f"{_caller_id(response)}-{secrets.token_hex(8)}"
+    session = Session(session_id=session_id, instance_id=instance_id, port=port)
+    GATEWAY.sessions[session_id] = session
+    url = f"ws://{response.headers['Host']}/v1/data-channel/{session_id}?role=publish_subscribe"
+    return json.dumps({"SessionId": session_id, "TokenValue": session.token, "StreamUrl": url})
+
+
+def _caller_id(response: Any) -> str:
+    """Return the caller's ``aws:userid``, with which a session's ID begins so that policies can tell whose it is."""
+    key = parse_credential({"HTTP_AUTHORIZATION": response.headers.get("Authorization", "")}).access_key
+    if session := session_of(key):
+        return str(session.user_id)
+    found = user_of(key)
+    return str(found[1].id) if found else "administrator"
+
+
+def _terminate(response: Any) -> str:
+    session_id = response._get_param("SessionId")
+    GATEWAY.sessions.pop(session_id, None)
+    return json.dumps({"SessionId": session_id})
+
+
+def _update_instance_information(_response: Any) -> str:
+    return "{}"

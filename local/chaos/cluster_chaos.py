@@ -1,0 +1,69 @@
+"""Break a cluster with random faults, then wait until an outside observer finds it whole.
+
+    python -m local run -- python -m local.chaos.cluster_chaos --faults 70 --seed 7     (make soak)
+
+deploys a master and four workers first. The same seed gives the same faults at the same times.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping
+
+from local.chaos.observer import Observer
+from local.chaos.plan import KINDS, make_plan, node_target
+from local.chaos.plan_runner import run_plan
+from local.faults.faults import Faults
+from local.run.user import deploy_arguments, new_user
+
+NODES = 5
+CLUSTER = "deeplearning"
+RECOVERY_TIMEOUT_S = 300.0
+"""Seconds for recovery after the last fault; by then every fault with a duration has ended."""
+SPACING_S = 8.0
+"""Average seconds between the starts of two faults: a replacement takes longer, so that they overlap."""
+
+
+def run_chaos(
+    cluster: str, *, seed: int, count: int, over_s: float, at_least: int, environment: Mapping[str, str]
+) -> None:
+    """Run a plan on a whole cluster and wait until it is whole again. Raises TimeoutError with the differences."""
+    faults, observer = Faults.here(), Observer.here(cluster, environment=environment)
+    before = observer.await_agreement(RECOVERY_TIMEOUT_S)
+    targets = [node_target(number) for number in sorted(before.instances)]
+    plan = make_plan(seed, count=count, over_s=over_s, targets=targets, kinds=KINDS, at_least=at_least)
+    _say(f"{plan}\n")
+    try:
+        run_plan(plan, faults, instances=lambda: faults.instances(cluster), say=_say)
+    finally:
+        faults.heal()
+    after = observer.await_agreement(RECOVERY_TIMEOUT_S, previous=before)
+    _say(f"whole again: generation {after.generation}, {after.instances}")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m local.chaos.cluster_chaos", allow_abbrev=False)
+    parser.add_argument("--faults", type=int, default=5 * len(KINDS), help="how many")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with new_user() as user:
+        user.cdk("bootstrap")
+        user.cdk(*deploy_arguments(nodes=NODES))
+        run_chaos(
+            CLUSTER,
+            seed=options.seed,
+            count=options.faults,
+            over_s=options.faults * SPACING_S,
+            at_least=options.faults // len(KINDS),
+            environment=user.environment,
+        )
+        user.cdk("destroy", "--force")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Read the mount targets of EFS and the file systems of FSx for Lustre, as data for the firewall and the servers."""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from botocore.exceptions import ClientError
+
+FAULTS_FILE: Final = "storage-faults.json"
+"""File in the run's directory with the faults of mount targets."""
+REACHABLE: Final = "available"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MountTarget:
+    """Describe an address in a VPC at which a file system can be mounted."""
+
+    file_system: str
+    host: str
+    """Name that the VPC's name server answers with the address."""
+    address: str
+    vpc_id: str
+    group_ids: tuple[str, ...]
+    refuses_plaintext: bool
+    """The file system's policy denies access without TLS."""
+    slow_s: float = 0.0
+    """Seconds that it takes to answer: a fault."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StorageFaults:
+    """Say what is wrong with every mount target: it is absent, or slow by some seconds."""
+
+    absent: bool = False
+    slow_s: float = 0.0
+
+    @classmethod
+    def read(cls, run_dir: Path) -> "StorageFaults":
+        """Return the faults in force; none if nobody has written any."""
+        try:
+            return cls(**json.loads((run_dir / FAULTS_FILE).read_text()))
+        except FileNotFoundError:
+            return cls()
+
+    def write(self, run_dir: Path) -> None:
+        """Put the faults in force, in one step, and in place of earlier ones."""
+        fresh = run_dir / f"{FAULTS_FILE}.new"
+        fresh.write_text(json.dumps({"absent": self.absent, "slow_s": self.slow_s}))
+        fresh.replace(run_dir / FAULTS_FILE)
+
+
+def read_mount_targets(efs: Any, *, faults: StorageFaults) -> tuple[MountTarget, ...]:
+    """Return the mount targets that can be reached now."""
+    return () if faults.absent else tuple(_available(efs, faults))
+
+
+def _available(efs: Any, faults: StorageFaults) -> Iterator[MountTarget]:
+    for system in efs.describe_file_systems()["FileSystems"]:
+        if system["LifeCycleState"] != REACHABLE or not system["NumberOfMountTargets"]:
+            continue
+        file_system = system["FileSystemId"]
+        policy = _policy(efs, file_system)
+        for target in efs.describe_mount_targets(FileSystemId=file_system)["MountTargets"]:
+            groups = efs.describe_mount_target_security_groups(MountTargetId=target["MountTargetId"])
+            yield MountTarget(
+                file_system=file_system,
+                host=f"{file_system}.efs.{efs.meta.region_name}.amazonaws.com",
+                address=target["IpAddress"],
+                vpc_id=target["VpcId"],
+                group_ids=tuple(sorted(groups["SecurityGroups"])),
+                refuses_plaintext=denies_plaintext(policy),
+                slow_s=faults.slow_s,
+            )
+
+
+def _policy(efs: Any, file_system: str) -> Mapping[str, Any]:
+    with contextlib.suppress(ClientError):  # It has none.
+        found: Mapping[str, Any] = json.loads(efs.describe_file_system_policy(FileSystemId=file_system)["Policy"])
+        return found
+    return {}
+
+
+def denies_plaintext(policy: Mapping[str, Any]) -> bool:
+    """Return whether a file system's policy denies what does not come over TLS."""
+    return any(
+        statement["Effect"] == "Deny" and statement.get("Condition", {}).get("Bool") == {"aws:SecureTransport": "false"}
+        for statement in policy.get("Statement", [])
+    )

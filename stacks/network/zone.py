@@ -1,0 +1,39 @@
+"""Choose the availability zone of all nodes."""
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from stacks.network.existing_network import existing_subnets
+from stacks.settings.network import first_zone
+from stacks.settings.props import ClusterProps
+
+
+def cluster_zone(scope: Construct, props: ClusterProps) -> str | None:
+    """Return the zone of all nodes; None if only CloudFormation can choose it."""
+    if props.vpc_id is not None:
+        return existing_subnets(scope, props).worker.zone
+    return props.availability_zone or _default_zone(scope)
+
+
+def _default_zone(scope: Construct) -> str | None:
+    """Return the region's first zone, looked up once and kept in cdk.context.json; None without an account.
+
+    ``stack.availability_zones`` would not do: ClusterStack overrides it, and it would take any kind of zone.
+    """
+    stack = cdk.Stack.of(scope)
+    region = stack.region
+    if cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(region):
+        return None
+    found = cdk.ContextProvider.get_value(
+        scope,
+        # AVAILABILITY_ZONE_PROVIDER of the cloud assembly schema: jsii's enumerations hide their values.
+        provider="availability-zones",
+        # The CDK discards the first pass, which runs before the look-up.
+        dummy_value=[f"{region}a"],
+    )
+    return first_zone(found.value, region)
+
+
+def zone_in_template(zone: str | None) -> str:
+    """Return the zone's name, or without one the expression that lets CloudFormation choose at the deploy."""
+    return zone or cdk.Fn.select(0, cdk.Fn.get_azs())

@@ -1,0 +1,1 @@
+"""Hold AWS prices, and estimate what a cluster costs an hour."""

@@ -1,0 +1,56 @@
+"""Read the list prices of the regions in price_list.json; ``python -m cli.costs.refresh`` writes that file.
+
+They are On-Demand list prices for Linux in US dollars: no discounts, no taxes, no data transfer.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+PRICES_FILE: Final = Path(__file__).with_suffix(".json")
+FALLBACK_REGION: Final = "us-east-1"
+"""Region whose prices stand in for those of a region that the file does not have."""
+HOURS_PER_MONTH: Final = 730
+"""Hours by which AWS turns monthly prices into hourly ones."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PriceList:
+    """The prices of one region, in US dollars."""
+
+    region: str
+    """Region of the prices; FALLBACK_REGION if the file lacks the one that was asked for."""
+    date: str
+    """Day of the instance prices, the newest of which changes most often."""
+    instances: Mapping[str, float]
+    """Price of an hour by instance type."""
+    nat_gateway_hour: float
+    public_address_hour: float
+    gp3_gib_month: float
+    bucket_gb_month: float
+
+    def describe(self) -> str:
+        """Return what the prices are, for people."""
+        return f"list prices of {self.region}, {self.date}"
+
+
+def price_list(region: str | None) -> PriceList:
+    """Return the prices of a region, or of FALLBACK_REGION if the region is not known."""
+    known = _read(PRICES_FILE)
+    name = FALLBACK_REGION if region is None or region not in known else region
+    return _parse(name, known[name])
+
+
+@cache
+def _read(path: Path) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def _parse(region: str, found: Mapping[str, Any]) -> PriceList:
+    families: Mapping[str, Mapping[str, float]] = found["instances"]
+    instances = {f"{family}.{size}": price for family, sizes in families.items() for size, price in sizes.items()}
+    return PriceList(**{**found, "region": region, "instances": instances})

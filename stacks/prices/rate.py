@@ -1,0 +1,63 @@
+"""Estimate what a cluster costs an hour: its nodes, their root volumes, the NAT gateway and the public addresses.
+
+The bucket, logs and data transfer depend on use and are left out; docs/start/costs.md has their prices.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from stacks.prices.price_list import HOURS_PER_MONTH, PriceList
+
+KINDS: Final = ("nodes", "volumes", "nat", "addresses")
+"""The kinds of cost, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BilledParts:
+    """The parts of a cluster that cost money by the hour."""
+
+    nodes: int
+    instance_type: str
+    volume_gib: int
+    """Size of each node's root volume."""
+    nat_gateways: int
+    addresses: int
+    """Public addresses: of the master, and of each NAT gateway."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rate:
+    """US dollars an hour by kind."""
+
+    nodes: float | None
+    """None if the price of the instance type is not known."""
+    volumes: float
+    nat: float
+    addresses: float
+
+    @property
+    def total(self) -> float | None:
+        """Return the sum; None if the price of the nodes is not known."""
+        return None if self.nodes is None else self.nodes + self.volumes + self.paused
+
+    @property
+    def paused(self) -> float:
+        """Return what is left without nodes."""
+        return self.nat + self.addresses
+
+
+def describe_rate(rate: Rate, prices: PriceList) -> str:
+    """Return what a cluster costs an hour, for people."""
+    total = "an unknown price" if rate.total is None else f"{rate.total:.2f} USD"
+    return f"{total} an hour ({prices.describe()})"
+
+
+def hourly_rate(parts: BilledParts, prices: PriceList) -> Rate:
+    """Return what the parts cost an hour."""
+    node = prices.instances.get(parts.instance_type)
+    return Rate(
+        nodes=0.0 if not parts.nodes else None if node is None else parts.nodes * node,
+        volumes=parts.nodes * parts.volume_gib * prices.gp3_gib_month / HOURS_PER_MONTH,
+        nat=parts.nat_gateways * prices.nat_gateway_hour,
+        addresses=parts.addresses * prices.public_address_hour,
+    )

@@ -1,0 +1,107 @@
+"""Define the file system that all nodes share, with its mount target and the group that lets the nodes in.
+
+Nothing of the nodes refers to it, so that they neither wait for it nor fail with it: the master's agent asks
+CloudFormation for its ID (bootstrap/shared_storage/lookup.py).
+"""
+
+from typing import Any, Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
+from constructs import Construct
+
+from bootstrap import contract
+from stacks.network.security_groups import SecurityGroups
+
+NFS_PORT: Final = 2049
+_CLIENT_ACTIONS: Final = ("ClientMount", "ClientWrite", "ClientRootAccess")
+
+
+class SharedStorage(Construct):
+    """A mount target in the cluster's zone, for a file system that exists or for one that this makes.
+
+    L1 constructs: the L2 file system makes no mount target for one that exists.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster_name: str,
+        file_system_id: str | None,
+        vpc: ec2.IVpc,
+        subnet: ec2.ISubnet,
+        nodes: SecurityGroups,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._cluster_name = cluster_name
+        self.file_system = None if file_system_id else self._file_system()
+        """The file system that this makes, or None."""
+        self.file_system_id = self.file_system.ref if self.file_system else str(file_system_id)
+        group = self._group(vpc, nodes)
+        # One mount target, as a cluster has one zone: EFS takes one in each zone.
+        efs.CfnMountTarget(
+            self,
+            "MountTarget",
+            file_system_id=self.file_system_id,
+            subnet_id=subnet.subnet_id,
+            security_groups=[group.security_group_id],
+        )
+
+    @property
+    def resource(self) -> str | None:
+        """Return the logical ID of the file system that this makes, as text: a reference would make the nodes wait."""
+        return None if self.file_system is None else cdk.Stack.of(self).get_logical_id(self.file_system)
+
+    def _file_system(self) -> efs.CfnFileSystem:
+        """Make an encrypted file system that stays when the cluster is destroyed; an empty one costs nothing."""
+        made = efs.CfnFileSystem(
+            self,
+            "FileSystem",
+            encrypted=True,
+            performance_mode="generalPurpose",
+            # With "bursting" a file system of 10 GiB would be held to half a MiB a second.
+            throughput_mode="elastic",
+            file_system_policy=_encrypted_transport_only(),
+        )
+        cdk.Tags.of(made).add("Name", self._cluster_name)
+        # `dlcluster delete-storage` deletes only file systems with this tag.
+        cdk.Tags.of(made).add(contract.CLUSTER_TAG, self._cluster_name)
+        made.apply_removal_policy(cdk.RemovalPolicy.RETAIN)
+        return made
+
+    def _group(self, vpc: ec2.IVpc, nodes: SecurityGroups) -> ec2.SecurityGroup:
+        """Let in NFS from the nodes' groups, and nothing else."""
+        group = ec2.SecurityGroup(
+            self, "Access", vpc=vpc, description="NFS from the nodes of the cluster", allow_all_outbound=False
+        )
+        cdk.Tags.of(group).add("Name", f"{self._cluster_name}-shared-storage")
+        for name, peer in ((contract.MASTER, nodes.master), (contract.WORKER, nodes.worker)):
+            group.add_ingress_rule(peer, ec2.Port.tcp(NFS_PORT), f"NFS from {name}")
+        return group
+
+
+def _encrypted_transport_only() -> dict[str, Any]:
+    """Return the policy that refuses a mount without TLS ("Creating file system policies", Amazon EFS User Guide).
+
+    Who may mount is the security group's affair: the policy names no principal.
+    """
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Principal": {"AWS": "*"},
+                "Action": [f"elasticfilesystem:{action}" for action in _CLIENT_ACTIONS],
+                "Condition": {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}},
+            },
+            {
+                "Effect": "Deny",
+                "Principal": {"AWS": "*"},
+                "Action": "*",
+                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+            },
+        ],
+    }

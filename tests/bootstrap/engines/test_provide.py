@@ -1,0 +1,150 @@
+"""Check who builds an environment, who fetches it, and what the agent reads. The bucket is moto's, tar is real."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from bootstrap.contract import (
+    ENGINES,
+    MPIRUN_COMMAND,
+)
+from bootstrap.engines.archive import Archive
+from bootstrap.engines.state import EnginesStatus, State, write_state
+from bootstrap.errors import EnginesError
+from bootstrap.files.paths import under_root
+from tests.bootstrap.engines.simulated_node import RECIPE, SimulatedNode
+
+pytestmark = pytest.mark.allow_subprocess
+
+
+def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], SimulatedNode]) -> None:
+    master, worker = node("master"), node("worker")
+    master.provide(is_master=True)
+    worker.provide(is_master=False)
+    assert (master.builds, worker.builds) == (1, 0)
+    assert os.access(worker.programs / "mpirun", os.X_OK)
+    assert (worker.programs / "python3").readlink() == Path("/usr/bin/python3")
+    for each in (master, worker):
+        assert under_root(each.root, ENGINES).readlink() == Path(RECIPE.directory)
+        assert under_root(each.root, MPIRUN_COMMAND).readlink() == Path(ENGINES, "bin/mpirun")
+        assert EnginesStatus(each.root, name="horovod").check()
+
+
+def test_a_replaced_master_fetches_what_the_first_one_built(node: Callable[[str], SimulatedNode]) -> None:
+    node("first").provide(is_master=True)
+    second = node("second")
+    second.provide(is_master=True)
+    assert second.builds == 0
+    assert (second.programs / "python").is_file()
+
+
+def test_a_worker_waits_for_the_master_and_says_so(node: Callable[[str], SimulatedNode]) -> None:
+    master, worker = node("master"), node("worker")
+    worker.stored_while_waiting = lambda: master.provide(is_master=True)
+    worker.provide(is_master=False)
+    assert worker.states == ["waiting-for-master"]
+
+
+def test_fails_when_the_master_never_stores_it(node: Callable[[str], SimulatedNode]) -> None:
+    worker = node("worker")
+    with pytest.raises(EnginesError, match=r"^horovod-.* was not in the bucket in time") as failure:
+        worker.provide(is_master=False)
+    assert failure.value.short == "not in the bucket"
+    assert worker.clock.now >= 1060.0
+
+
+def test_a_node_waits_for_its_way_to_the_bucket(node: Callable[[str], SimulatedNode]) -> None:
+    node("master").provide(is_master=True)
+    worker = node("worker")
+    worker.offline = 3
+    worker.provide(is_master=False)
+    assert len(worker.states) == 3
+
+
+def test_an_upload_that_failed_is_made_up_for_without_another_build(node: Callable[[str], SimulatedNode]) -> None:
+    master, worker = node("master"), node("worker")
+    stored = Archive.store
+    failures = [EndpointConnectionError(endpoint_url="s3")]
+
+    def store(archive: Archive, directory: Path) -> str:
+        if failures:
+            raise failures.pop()
+        return stored(archive, directory)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Archive, "store", store)
+        master.provide(is_master=True)
+    worker.provide(is_master=False)
+    assert master.builds == 1
+
+
+def test_after_a_reboot_a_worker_needs_no_bucket(node: Callable[[str], SimulatedNode]) -> None:
+    node("master").provide(is_master=True)
+    worker = node("worker")
+    worker.provide(is_master=False)
+    worker.offline = 100
+    worker.provide(is_master=False)
+    assert worker.offline == 100
+
+
+def test_what_a_killed_build_left_is_built_anew(node: Callable[[str], SimulatedNode]) -> None:
+    master = node("master")
+    (under_root(master.root, RECIPE.directory) / "lib").mkdir(parents=True)
+    master.provide(is_master=True)
+    assert master.builds == 1
+
+
+def test_a_command_of_the_images_own_is_left_alone(node: Callable[[str], SimulatedNode]) -> None:
+    master = node("master")
+    mpirun = under_root(master.root, MPIRUN_COMMAND)
+    mpirun.parent.mkdir(parents=True)
+    mpirun.write_text("the image's")
+    master.provide(is_master=True)
+    assert mpirun.read_text() == "the image's"
+
+
+def test_the_agent_is_told_what_is_done_and_why_it_failed(tmp_path: Path) -> None:
+    engines = EnginesStatus(tmp_path, name="mxnet")
+    assert not engines.check()
+    assert engines.waiting == "engines: starting"
+    write_state(tmp_path, State(doing="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile"))
+    with pytest.raises(EnginesError, match=r"^Horovod needs c\+\+ to compile$"):
+        engines.check()
+    assert EnginesStatus(tmp_path, name=None).check()
+
+
+def test_a_build_that_fails_is_tried_again_and_says_why(node: Callable[[str], SimulatedNode]) -> None:
+    master = node("master")
+    master.failures = [EnginesError("pip install failed", "no route"), EnginesError("import mxnet failed", "no")]
+    master.provide(is_master=True)
+    assert master.builds == 3
+    assert master.why == [None, "try 1: pip install failed", "try 2: import mxnet failed"]
+    first, second = master.paused
+    assert 5.0 < first < second
+
+
+def test_a_build_is_given_up_at_the_deadline_with_its_last_failure(node: Callable[[str], SimulatedNode]) -> None:
+    master = node("master")
+    master.failures = [EnginesError("pip install failed", "no route")] * 100
+    with pytest.raises(EnginesError, match=r"^no route \(try [345]\)$") as failure:
+        master.provide(is_master=True)
+    assert failure.value.short == "pip install failed"
+    assert master.clock.now <= 1060.0
+
+
+def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], SimulatedNode]) -> None:
+    master = node("master")
+    master.failures = [EnginesError("no C++ compiler", "to compile takes c++", lasting=True)]
+    with pytest.raises(EnginesError, match=r"^to compile takes c\+\+ \(try 1\)$"):
+        master.provide(is_master=True)
+    assert not master.paused
+
+
+def test_the_agent_is_told_which_try_it_is(tmp_path: Path) -> None:
+    write_state(tmp_path, State(doing="building", why="try 1: pip install failed"))
+    engines = EnginesStatus(tmp_path, name="mxnet")
+    assert not engines.check()
+    assert engines.waiting == "engines: building (try 1: pip install failed)"

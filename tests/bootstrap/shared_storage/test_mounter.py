@@ -1,0 +1,155 @@
+"""Mount however late the file system comes, and tell its state."""
+
+import socket
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bootstrap.contract import SHARED_STATE, SHARED_TARGET
+from bootstrap.files.paths import under_root
+from bootstrap.shared_storage.mounts import MountError
+from bootstrap.shared_storage.service import LONGEST_RETRY_S, WATCH_S, Mounter
+from bootstrap.shared_storage.target import Target
+
+ID = "fs-0123456789abcdef0"
+
+
+@dataclass
+class Node:
+    """A node whose mounts and questions the test answers."""
+
+    root: Path
+    is_ours: bool = True
+    error: OSError | MountError | None = None
+    mount_error: MountError | None = None
+    actions: list[str] = field(default_factory=list)
+    mounted: bool = False
+    mounter: Mounter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.mounter = Mounter(
+            root=self.root,
+            region="eu-west-1",
+            is_ours=self.is_ours,
+            directory=self,
+            start_tunnel=lambda target: self.actions.append(f"tunnel {target.host}"),
+            ask=self.ask,
+        )
+
+    def announce(self, text: str) -> None:
+        file = under_root(self.root, SHARED_TARGET)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+
+    @property
+    def state(self) -> str:
+        return under_root(self.root, SHARED_STATE).read_text().strip()
+
+    def ask(self, _target: Target) -> None:
+        if self.error:
+            raise self.error
+
+    def guard(self) -> None:
+        self.actions.append("guard")
+
+    def is_mounted(self) -> bool:
+        return self.mounted
+
+    def mount(self, command: Sequence[str]) -> None:
+        if self.mount_error:
+            raise self.mount_error
+        self.actions.append(" ".join(command))
+        self.mounted = True
+
+    def open_to_users(self) -> None:
+        self.actions.append("open")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(root=tmp_path)
+
+
+def test_before_the_id_arrives_the_directory_is_only_guarded(node: Node) -> None:
+    assert node.mounter.step() <= 1.0
+    assert (node.state, node.actions) == ("not-known", ["guard"])
+
+
+def test_efs_is_mounted_through_the_tunnel_with_nfs_4_1(node: Node) -> None:
+    node.announce(f"efs:{ID}")
+    assert node.mounter.step() == WATCH_S
+    guard, tunnel, mount, opened = node.actions
+    assert (guard, tunnel, opened) == ("guard", f"tunnel {ID}.efs.eu-west-1.amazonaws.com", "open")
+    assert mount.startswith("mount -t nfs4 -o vers=4.1,")
+    assert mount.endswith("nosuid,nodev 127.0.0.1:/ /shared")
+    assert node.state == "mounted"
+    node.mounter.step()
+    assert node.actions[4:] == ["guard"]
+
+
+def test_a_file_system_of_the_user_keeps_its_permissions(tmp_path: Path) -> None:
+    node = Node(root=tmp_path, is_ours=False)
+    node.announce(f"efs:{ID}")
+    node.mounter.step()
+    assert "open" not in node.actions
+
+
+def test_lustre_is_mounted_without_a_tunnel(node: Node) -> None:
+    node.announce(f"lustre:{ID}:abcdefgh")
+    node.mounter.step()
+    source = f"{ID}.fsx.eu-west-1.amazonaws.com@tcp:/abcdefgh"
+    assert node.actions[1] == f"mount -t lustre -o noatime,flock,nosuid,nodev {source} /shared"
+
+
+def test_a_late_mount_target_is_tried_for_ever_with_longer_pauses(node: Node) -> None:
+    node.announce(f"efs:{ID}")
+    node.error = socket.gaierror(-2, "Name or service not known")
+    pauses = [node.mounter.step() for _ in range(12)]
+    assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
+    assert pauses[-3:] == [LONGEST_RETRY_S] * 3
+    assert node.state == "no-address"
+    node.error = None
+    assert node.mounter.step() == WATCH_S
+    assert node.state == "mounted"
+
+
+def test_a_mount_target_that_goes_away_shows_and_nothing_is_unmounted(node: Node) -> None:
+    node.announce(f"efs:{ID}")
+    node.mounter.step()
+    node.error = TimeoutError("timed out")
+    before = len(node.actions)
+    node.mounter.step()
+    assert node.state == "unreachable"
+    assert node.actions[before:] == ["guard"]
+    node.error = None
+    node.mounter.step()
+    assert node.state == "mounted"
+
+
+@pytest.mark.parametrize(
+    ("error", "mount_error", "state"),
+    [
+        (ssl.SSLCertVerificationError(1, "Hostname mismatch"), None, "refused"),
+        (ConnectionRefusedError(111, "Connection refused"), None, "unreachable"),
+        (None, MountError("mount exited 32: access denied"), "refused"),
+        (None, MountError("mount exited 32: unknown filesystem type 'lustre'", has_client=False), "no-client"),
+        (OSError(98, "Address already in use"), None, "unreachable"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_word(
+    node: Node, error: OSError | None, mount_error: MountError | None, state: str
+) -> None:
+    node.announce(f"efs:{ID}")
+    node.error, node.mount_error = error, mount_error
+    node.mounter.step()
+    assert node.state == state
+
+
+@pytest.mark.parametrize("text", ["", "efs:", f"efs:{ID};id", f"lustre:{ID}", f"nfs:{ID}", "x" * 5000])
+def test_an_id_that_cannot_be_one_is_as_good_as_none(node: Node, text: str) -> None:
+    node.announce(text)
+    node.mounter.step()
+    assert (node.state, node.actions) == ("not-known", ["guard"])

@@ -1,0 +1,81 @@
+"""The guard refuses writes, also root's, until the file system is mounted over it."""
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bootstrap.shared_storage import mounts
+from bootstrap.shared_storage.mounts import GUARD, MountError, SharedDirectory, run, source_on
+
+ROOT_LINE = "24 1 254:0 / / rw,relatime - ext4 /dev/vda rw"
+GUARD_LINE = f"40 24 0:41 / /shared ro,nosuid,nodev,noexec - tmpfs {GUARD} ro,size=4k"
+NFS_LINE = "41 40 0:52 / /shared rw,nosuid,nodev shared:3 - nfs4 127.0.0.1:/ rw,vers=4.1"
+BELOW_LINE = "42 24 0:53 / /shared/sub rw - tmpfs other rw"
+
+
+@pytest.mark.parametrize(
+    ("lines", "source"),
+    [
+        ([ROOT_LINE], None),
+        ([ROOT_LINE, BELOW_LINE], None),
+        ([ROOT_LINE, GUARD_LINE], GUARD),
+        ([ROOT_LINE, GUARD_LINE, NFS_LINE, BELOW_LINE], "127.0.0.1:/"),
+    ],
+)
+def test_the_uppermost_mount_counts(lines: list[str], source: str | None) -> None:
+    assert source_on("\n".join(lines) + "\n", "/shared") == source
+
+
+def test_a_directory_is_guarded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(mounts, "run", lambda command, timeout_s: commands.append(tuple(command)))
+    mountinfo = tmp_path / "proc/self/mountinfo"
+    mountinfo.parent.mkdir(parents=True)
+    mountinfo.write_text(f"{ROOT_LINE}\n")
+    directory = SharedDirectory(tmp_path)
+    directory.guard()
+    assert (tmp_path / "shared").stat().st_mode & 0o222 == 0
+    mountinfo.write_text(f"{ROOT_LINE}\n{GUARD_LINE}\n")
+    directory.guard()
+    assert len(commands) == 1
+    assert not directory.is_mounted()
+    mountinfo.write_text(f"{ROOT_LINE}\n{GUARD_LINE}\n{NFS_LINE}\n")
+    directory.guard()
+    assert len(commands) == 1
+    assert directory.is_mounted()
+
+
+@pytest.mark.allow_subprocess
+def test_root_cannot_write_below_the_mount_point(tmp_path: Path) -> None:
+    """Make the guard in a mount namespace of its own, on another directory."""
+    command = [*mounts.GUARD_COMMAND[:-1], str(tmp_path)]
+    script = "import subprocess, sys\nsubprocess.run(sys.argv[2:], check=True)\nopen(sys.argv[1] + '/file', 'w')\n"
+    done = subprocess.run(
+        ["unshare", "--mount", sys.executable, "-c", script, str(tmp_path), *command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert f"[Errno {errno.EROFS}]" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.allow_subprocess
+def test_a_kernel_without_the_client_is_told_from_a_refusal() -> None:
+    unknown = "echo \"mount: /shared: unknown filesystem type 'lustre'.\" >&2; exit 32"
+    with pytest.raises(MountError, match="unknown filesystem type") as caught:
+        run(["sh", "-c", unknown], timeout_s=10)
+    assert not caught.value.has_client
+    with pytest.raises(MountError, match="access denied") as caught:
+        run(["sh", "-c", "echo access denied >&2; exit 32"], timeout_s=10)
+    assert caught.value.has_client
+
+
+@pytest.mark.allow_subprocess
+def test_a_mount_that_hangs_is_given_up() -> None:
+    with pytest.raises(MountError, match="timed out"):
+        run(["sleep", "60"], timeout_s=0.05)

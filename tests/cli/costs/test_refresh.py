@@ -1,0 +1,92 @@
+"""Refresh the prices from answers as the Price List API gives them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from cli.costs import refresh
+from cli.costs.price_file import render
+from stacks.prices.price_list import PRICES_FILE
+
+
+def product(price: str, unit: str, **attributes: str) -> str:
+    tier = {"unit": unit, "beginRange": "0", "pricePerUnit": {"USD": price}}
+    terms = {"OnDemand": {"A.B": {"priceDimensions": {"A.B.C": tier}}}}
+    return json.dumps({"product": {"attributes": attributes}, "terms": terms})
+
+
+NODES = [
+    product("0.9", "Hrs", instanceType="g6.xlarge"),
+    product("0.1", "Hrs", instanceType="c5.large"),
+    product("0.5", "Hrs", instanceType="a1.large"),
+]
+BUCKET, VOLUME, NAT, ADDRESS = (
+    [product(price, unit)] for price, unit in (("0.024", "GB-Mo"), ("0.09", "GB-Mo"), ("0.05", "Hrs"), ("0.005", "Hrs"))
+)
+
+
+@pytest.fixture
+def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A copy of the file that the script may write."""
+    copy = tmp_path / "price_list.json"
+    copy.write_text(PRICES_FILE.read_text())
+    monkeypatch.setattr(refresh, "PRICES_FILE", copy)
+    return copy
+
+
+@pytest.fixture
+def pricing(monkeypatch: pytest.MonkeyPatch) -> Stubber:
+    client = boto3.client("pricing", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+    monkeypatch.setattr("boto3.Session.client", lambda *_words, **_named: client)
+    return Stubber(client)
+
+
+def answer(stub: Stubber, *lists: list[str]) -> None:
+    for found in lists:
+        stub.add_response("get_products", {"FormatVersion": "aws_v1", "PriceList": found})
+
+
+def test_a_region_is_added_and_the_others_stay(pricing: Stubber, file: Path) -> None:
+    answer(pricing, NODES, BUCKET, VOLUME, [*NAT, product("0.05", "GB")], ADDRESS)
+    with pricing:
+        assert refresh.main(["eu-west-1"]) == 0
+    before: dict[str, Any] = json.loads(PRICES_FILE.read_text())
+    found = json.loads(file.read_text())
+    added = found.pop("eu-west-1")
+    assert found == before
+    assert added.pop("date")
+    assert added == {
+        "bucket_gb_month": 0.024, "gp3_gib_month": 0.09, "nat_gateway_hour": 0.05, "public_address_hour": 0.005,
+        # a1 is ARM, which no cluster has.
+        "instances": {"c5": {"large": 0.1}, "g6": {"xlarge": 0.9}},
+    }  # fmt: skip
+
+
+def test_the_file_is_as_the_script_renders_it() -> None:
+    regions = {name: refresh._flat(prices) for name, prices in json.loads(PRICES_FILE.read_text()).items()}
+    assert render(regions) == PRICES_FILE.read_text()
+
+
+@pytest.mark.parametrize(
+    ("lists", "said"),
+    [
+        ([[]], "no instance type has a price in mars-1: is it a region?"),
+        (
+            [NODES, [*BUCKET, product("0.1", "GB-Mo")]],
+            "bucket_gb_month must have one price in mars-1, got ['0.024', '0.1']",
+        ),
+        ([NODES, []], "bucket_gb_month must have one price in mars-1, got none"),
+    ],
+)
+def test_fails_when_a_price_is_missing_or_ambiguous(
+    pricing: Stubber, file: Path, lists: list[list[str]], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(pricing, *lists)
+    with pricing:
+        assert refresh.main(["mars-1"]) == 1
+    assert capsys.readouterr().err == f"refresh: {said}\n"
+    assert file.read_text() == PRICES_FILE.read_text()

@@ -1,0 +1,68 @@
+"""What three clusters have cost, calculated by hand."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from cli.aws.scaling import Activity
+from cli.costs.spent import lives, spent
+from stacks.prices.price_list import PriceList
+from stacks.prices.rate import BilledParts
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+PRICES = PriceList(
+    region="us-east-1", date="2026-01-01", instances={"big": 10.0, "small": 1.0},
+    nat_gateway_hour=0.04, public_address_hour=0.005, gp3_gib_month=0.073, bucket_gb_month=0.02,
+)  # fmt: skip
+
+
+def activity(hour: float, description: str, *, end: float | None = None, status: str = "Successful") -> Activity:
+    return Activity(
+        time=START + timedelta(hours=hour), group="g", description=description, status=status, reason="",
+        end=None if end is None else START + timedelta(hours=end),
+    )  # fmt: skip
+
+
+def launched(hour: float, name: str, status: str = "Successful") -> Activity:
+    return activity(hour, f"Launching a new EC2 instance: {name}", status=status)
+
+
+def ended(hour: float, name: str) -> Activity:
+    return activity(hour - 0.5, f"Terminating EC2 instance: {name}", end=hour)
+
+
+CLUSTERS = [
+    # Never paused: two nodes for ten hours.
+    ([launched(0, "i-1"), launched(0, "i-2")], {}, {"nodes": 20.0, "volumes": 20 * 0.01}),
+    # Paused after four hours, resumed for the last hour; a launch failed in between and cost nothing.
+    (
+        [
+            *(launched(0, "i-1"), launched(0, "i-2"), ended(4, "i-1"), ended(4, "i-2")),
+            *(launched(8, "i-3", status="Failed"), launched(9, "i-4"), launched(9, "i-5")),
+        ],
+        {},
+        {"nodes": 10.0, "volumes": 10 * 0.01},
+    ),
+    # A worker of another type since hour 8; EC2 has forgotten the one before it, which had the template's.
+    ([launched(0, "i-1"), ended(8, "i-1"), launched(8, "i-2")], {"i-2": "big"}, {"nodes": 28.0, "volumes": 0.1}),
+]
+
+
+@pytest.mark.parametrize(("activities", "types", "expected"), CLUSTERS)
+def test_what_a_cluster_has_cost_by_kind(
+    activities: list[Activity], types: dict[str, str], expected: dict[str, float]
+) -> None:
+    parts = BilledParts(nodes=2, instance_type="small", volume_gib=100, nat_gateways=1, addresses=2)
+    now = START + timedelta(hours=10)
+    found = spent(lives(reversed(activities)), types=types, parts=parts, prices=PRICES, since=START, now=now)
+    expected = {**expected, "nat": 0.4, "addresses": 0.1}
+    assert found.by_kind == pytest.approx(expected)
+    assert found.total == pytest.approx(sum(expected.values()))
+
+
+def test_a_type_without_a_price_has_no_sum() -> None:
+    parts = BilledParts(nodes=1, instance_type="odd", volume_gib=100, nat_gateways=0, addresses=1)
+    found = spent(
+        lives([launched(0, "i-1")]), types={}, parts=parts, prices=PRICES, since=START, now=START + timedelta(hours=1)
+    )
+    assert (found.by_kind["nodes"], found.total, found.node_hours) == (None, None, 1.0)

@@ -1,0 +1,61 @@
+"""What preflight says of the sizes, above all of a paused cluster."""
+
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from bootstrap.aws.group_sizes import PAUSED, GroupSize, declared_sizes
+from bootstrap.contract import MASTER, WORKER
+from cli.preflight.sizes import sizes
+from tests.cli.preflight.conftest import NEW_STACK, Account
+
+OLD = declared_sizes(worker_count=2, needed_workers=2)
+BOTH_PAUSED = {MASTER: PAUSED, WORKER: PAUSED}
+
+
+def deployed(account: Account, now: dict[Any, GroupSize]) -> None:
+    stack = {"StackName": "demo", "CreationTime": "2026-01-01T00:00:00Z", "StackStatus": "UPDATE_COMPLETE"}
+    account.answers("cloudformation", "describe_stacks", {"Stacks": [stack]}, {"StackName": "demo"})
+    groups, resources = [], {}
+    for kind in (MASTER, WORKER):
+        request, declared = now[kind].request(f"demo-{kind}"), OLD[kind].request(f"demo-{kind}")
+        plain = {"DefaultCooldown": 1, "AvailabilityZones": [], "HealthCheckType": "EC2"}
+        groups.append({**request, **plain, "CreatedTime": datetime(2026, 1, 1, tzinfo=timezone.utc)})
+        texts = {name: str(value) for name, value in declared.items()}
+        resources[kind] = {"Type": "AWS::AutoScaling::AutoScalingGroup", "Properties": texts}
+    account.answers("autoscaling", "describe_auto_scaling_groups", {"AutoScalingGroups": groups})
+    body = {"TemplateBody": json.dumps({"Resources": resources})}
+    account.answers("cloudformation", "get_template", body)
+
+
+@pytest.mark.parametrize(
+    ("now", "settings", "level", "told"),
+    [
+        ({**OLD}, {}, "ok", "worker_count stays 2; the deploy starts and ends no node"),
+        ({**OLD}, {"worker_count": 4}, "ok", "worker_count 2 -> 4; CloudFormation will start 2 nodes"),
+        ({**OLD}, {"worker_count": 1}, "ok", "worker_count 2 -> 1; CloudFormation will end the 1 node that came last"),
+        (BOTH_PAUSED, {}, "ok", "worker_count stays 2; the cluster is paused: the deploy starts and ends no node"),
+        (
+            BOTH_PAUSED,
+            {"worker_count": 4},
+            "warning",
+            "worker_count 2 -> 4; the cluster is paused: CloudFormation will start 4 nodes; "
+            "workers do nothing without a master: dlcluster resume starts it",
+        ),
+        (BOTH_PAUSED, {"min_workers": 1}, "problem", "the cluster is paused: Auto Scaling will refuse the sizes "),
+    ],
+)
+def test_what_a_deploy_does_to_the_nodes(
+    account: Account, now: dict[Any, GroupSize], settings: dict[str, Any], level: str, told: str
+) -> None:
+    deployed(account, now)
+    account.settings |= {"worker_count": 2, **settings}
+    found = account.finds(sizes)
+    assert (found.level, found.sentence[: len(told)]) == (level, told)
+
+
+def test_a_cluster_that_is_not_there_has_no_sizes(account: Account) -> None:
+    account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
+    assert account.check(sizes) == []

@@ -1,0 +1,201 @@
+"""A cluster on the local control plane, without nodes: what agents would write is written here."""
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.session import Session
+
+from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize, declared_sizes
+from bootstrap.contract import CLUSTER_TAG, MASTER, NODE_TYPES, WORKER, group_name
+from cli.aws.clients import Clients
+from tests.cli.conftest import KEY, put_members
+from tests.local.aws.harness import REGION, Aws, Stacks, start_server
+from tests.local.aws.templates import cluster, group, launch_template, reference, resource
+
+NAME = "demo"
+DECLARED = declared_sizes(worker_count=2, needed_workers=2)
+_POLICY = {"UpdatePolicy": {"AutoScalingScheduledAction": {"IgnoreUnmodifiedGroupSizeProperties": True}}}
+"""The update policy of the real template: tests/stacks/test_group_sizes.py."""
+CDK_JSON = '{"context": {"cluster": {"cluster_name": "demo", "worker_count": 2}}}\n'
+_NETWORKS = "10.0.0.0/16"
+
+
+def template(sizes: ClusterSizes, *, user_data: str = "first", fails: bool = False) -> dict[str, Any]:
+    """Return a cluster's template, with the parts that the sizes depend on."""
+    groups = {node_type.capitalize(): _group(sizes[node_type], group_name(NAME, node_type)) for node_type in NODE_TYPES}
+    made = cluster(**groups)
+    made["Resources"] |= {
+        "Template": launch_template(UserData={"Fn::Base64": user_data}),
+        "MasterAddress": resource("EC2::EIP", Domain="vpc"),
+        "Table": resource(
+            "DynamoDB::Table",
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        ),
+    }
+    if fails:
+        # It fails only after both groups have been updated.
+        made["Resources"]["Refused"] = resource(
+            "EC2::SubnetRouteTableAssociation", depends_on=[*groups], RouteTableId="rtb-0", SubnetId="subnet-0"
+        )
+    outputs = {"ClusterName": NAME, "ClusterTable": reference("Table"), "LoginUser": "ubuntu"}
+    outputs |= {"ClusterNetworks": _NETWORKS}
+    return made | {"Outputs": {name: {"Value": value} for name, value in outputs.items()}}
+
+
+def _group(size: GroupSize, name: str) -> dict[str, Any]:
+    made = group(size.desired) | _POLICY
+    made["Properties"] |= {"AutoScalingGroupName": name, "MinSize": str(size.least), "MaxSize": str(size.most)}
+    made["Properties"]["Tags"] = [{"Key": CLUSTER_TAG, "Value": NAME, "PropagateAtLaunch": True}]
+    return made
+
+
+@dataclass(kw_only=True)
+class Deployed:
+    """The cluster: its stack, its groups, and a stand-in for its agents and for the CDK."""
+
+    aws: Aws
+    stacks: Stacks
+    deployed: dict[str, Any] = field(default_factory=dict)
+    lines: list[list[str]] = field(default_factory=list)
+    """The cdk lines that were run."""
+
+    def create(self, sizes: ClusterSizes = DECLARED) -> None:
+        self.deployed = template(sizes)
+        self.stacks.create(self.deployed, name=NAME)
+
+    def update(self, sizes: ClusterSizes, **changed: Any) -> None:
+        changed_template = template(sizes, **changed)
+        if changed_template != self.deployed:
+            self.stacks.update(changed_template, name=NAME)
+        if not changed.get("fails"):
+            self.deployed = changed_template
+
+    def cdk(self, line: list[str], **_options: Any) -> "Ended":
+        """Deploy what cdk.json says, as the CDK's command line does."""
+        self.lines.append(line)
+        settings = json.loads(Path("cdk.json").read_text())["context"]["cluster"]
+        workers = settings["worker_count"]
+        if "expires" in settings:
+            return Ended()
+        self.update(declared_sizes(worker_count=workers, needed_workers=workers))
+        return Ended()
+
+    def expire_at(self, time: datetime) -> None:
+        """Deploy an end, of which dlcluster reads the output."""
+        changed = copy.deepcopy(self.deployed)
+        changed["Outputs"]["ClusterExpires"] = {"Value": f"{time:%Y-%m-%dT%H:%M:%SZ}"}
+        changed["Resources"]["Template"]["Properties"]["LaunchTemplateData"]["UserData"] = {"Fn::Base64": "expires"}
+        self.stacks.update(changed, name=NAME)
+        self.deployed = changed
+
+    def set_by_hand(self, sizes: Mapping[Any, GroupSize]) -> None:
+        for node_type, size in sizes.items():
+            self.autoscaling.update_auto_scaling_group(**size.request(group_name(NAME, node_type)))
+
+    @property
+    def autoscaling(self) -> Any:
+        return self.aws.client("autoscaling")
+
+    def groups(self) -> dict[str, dict[str, Any]]:
+        names = {group_name(NAME, node_type): node_type for node_type in NODE_TYPES}
+        found = self.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[*names])["AutoScalingGroups"]
+        return {names[each["AutoScalingGroupName"]]: each for each in found}
+
+    def sizes(self) -> dict[str, GroupSize]:
+        return {
+            node_type: GroupSize(least=each["MinSize"], desired=each["DesiredCapacity"], most=each["MaxSize"])
+            for node_type, each in self.groups().items()
+        }
+
+    def instances(self) -> dict[str, list[str]]:
+        return {kind: [i["InstanceId"] for i in each["Instances"]] for kind, each in self.groups().items()}
+
+    def agents(self, _seconds: float = 0) -> None:
+        """Write the members that the master's agent would see."""
+        ids = self.instances()
+        rows, node_types = [*ids[MASTER], *ids[WORKER]], [MASTER] * len(ids[MASTER]) + [WORKER] * len(ids[WORKER])
+        if not ids[MASTER]:
+            return
+        found = self.aws.client("ec2").describe_instances(InstanceIds=rows)["Reservations"]
+        addresses = {i["InstanceId"]: i["PrivateIpAddress"] for r in found for i in r["Instances"]}
+        members: list[dict[str, Any]] = [
+            {"node_index": index, "instance_id": name, "address": addresses[name], "node_type": kind, "host_key": KEY}
+            for index, (name, kind) in enumerate(zip(rows, node_types, strict=True), 1)
+        ]
+        put_members(self.stacks.physical_id("Table", name=NAME), members, region=REGION)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended."""
+
+    returncode: int = 0
+
+
+@pytest.fixture(scope="session")
+def local_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
+    log = tmp_path_factory.mktemp("aws") / "requests.jsonl"
+    server, port = start_server("--request-log", str(log))
+    yield Aws(url=f"http://localhost:{port}", request_log=log)
+    server.terminate()
+    assert server.wait(timeout=20) == 0
+    assert server.stdout
+    server.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def clients(local_aws: Aws) -> Clients:
+    """Clients for all tests, because botocore takes a tenth of a second to make one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", local_aws.url)
+        session = Session()
+        session.set_credentials("x", "x")
+        session.set_config_variable("region", REGION)
+        made = Clients(session, REGION)
+        assert all((made.autoscaling, made.cloudformation, made.dynamodb, made.ec2))
+    return made
+
+
+@pytest.fixture
+def deployed(local_aws: Aws, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
+    """A cluster of a master and two workers, and the directory from which it was deployed."""
+    variables = {"AWS_ENDPOINT_URL": local_aws.url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    for name, value in {**variables, "AWS_REGION": REGION, "AWS_CONFIG_FILE": "/dev/null"}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("cdk.json").write_text(CDK_JSON)
+    made = Deployed(aws=local_aws, stacks=Stacks(aws=local_aws))
+    monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.agents)
+    monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
+    for verb in ("pause", "resume", "resize", "cost", "extend"):
+        monkeypatch.setattr(f"cli.verbs.{verb}.connect", lambda _: clients)
+    monkeypatch.setattr("cli.cluster_context.connect", lambda _: clients)
+    made.create()
+    made.agents()
+    yield made
+    for name in made.stacks.names:
+        made.stacks.cloudformation.delete_stack(StackName=name)
+
+
+STATES: Mapping[str, Mapping[Any, GroupSize]] = {
+    "as deployed": {},
+    "paused": {MASTER: PAUSED, WORKER: PAUSED},
+    "half paused": {WORKER: PAUSED},
+    "set by hand": {WORKER: GroupSize(least=0, desired=4, most=6)},
+}
+"""States of a cluster of a master and two workers, by what was set since the deploy."""
+
+
+def in_state(deployed: Deployed, state: str) -> Deployed:
+    deployed.set_by_hand(copy.copy(STATES[state]))
+    return deployed

@@ -1,0 +1,44 @@
+"""Move the end of a cluster: from the deployed one, once, however often it is interrupted."""
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from cli.errors import EXIT_FAILED, EXIT_USAGE
+from cli.main import main
+from tests.cli.conftest import complaint
+from tests.cli.sizes.conftest import Deployed
+
+
+def written() -> datetime:
+    text: str = json.loads(Path("cdk.json").read_text())["context"]["cluster"]["expires"]
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+@pytest.mark.parametrize("ahead_h", [None, -1, 5])
+def test_the_time_counts_from_the_deployed_end_or_from_now(
+    deployed: Deployed, ahead_h: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = datetime.now(timezone.utc)
+    if ahead_h is not None:
+        deployed.expire_at(now + timedelta(hours=ahead_h))
+    for _ in range(2):  # the second after one that was killed before its deploy
+        assert main(["extend", "8h", "-c", "key_name=me"]) == 0
+        assert written() - now - timedelta(hours=8 + max(ahead_h or 0, 0)) < timedelta(minutes=2)
+    assert deployed.lines[0] == ["cdk", "deploy", "-c", "key_name=me"]
+    assert capsys.readouterr().out.splitlines()[-1] == f"{written():%Y-%m-%dT%H:%M:%SZ}"
+
+
+def test_an_expired_cluster_is_not_resumed(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    deployed.expire_at(datetime(2026, 1, 1, tzinfo=timezone.utc))
+    assert main(["resume"]) == EXIT_FAILED
+    assert complaint(capsys) == ("demo expired at 2026-01-01T00:00:00Z and would be paused again: dlcluster extend 8h")
+
+
+@pytest.mark.parametrize("time", ["8", "0h", "8 h", "tomorrow", "-8h", "99999h"])
+@pytest.mark.usefixtures("deployed")
+def test_fails_when_it_is_no_time(time: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["extend", time]) == EXIT_USAGE
+    assert capsys.readouterr().err

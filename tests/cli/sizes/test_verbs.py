@@ -1,0 +1,279 @@
+"""What pause, resume and resize say, refuse, and make right after they were killed."""
+
+import functools
+import inspect
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.client import BaseClient
+
+from bootstrap.aws.group_sizes import PAUSED, GroupSize, declared_sizes
+from bootstrap.contract import MASTER, WORKER
+from cli import settings_file
+from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from cli.main import main
+from tests.cli.conftest import complaint
+from tests.cli.sizes.conftest import CDK_JSON, DECLARED, STATES, Deployed, in_state
+
+THREE = declared_sizes(worker_count=3, needed_workers=3)
+VERBS: dict[str, tuple[list[str], dict[Any, GroupSize]]] = {
+    "pause": (["pause", "--yes"], {MASTER: PAUSED, WORKER: PAUSED}),
+    "resume": (["resume"], {**DECLARED}),
+    "resize": (["resize", "3", "--yes"], {**THREE}),
+    "resize of a paused cluster": (["resize", "3", "--yes"], {**THREE}),
+}
+"""The words of each verb, and the sizes that it leaves."""
+OF_PAUSED = ("resume", "resize of a paused cluster")
+CALL = "_make_api_call"
+KILL_POINTS = range(12)
+"""A step of the verb has two points: before it, and after it."""
+Call = Callable[..., Any]
+
+
+class Killer:
+    """Kill a verb at one point: before or after one of its calls of AWS, its write of cdk.json, its cdk."""
+
+    def __init__(self, point: int) -> None:
+        self._point, self._steps = point, 0
+        self.killed = False
+
+    def around(self, step: Call) -> Call:
+        """Return the step with its two points."""
+
+        @functools.wraps(step)
+        def run(*words: Any, **named: Any) -> Any:
+            mine, self._steps = self._steps == self._point // 2, self._steps + 1
+            if mine and self._point % 2 == 0:
+                self._kill()
+            answer = step(*words, **named)
+            if mine:
+                self._kill()
+            return answer
+
+        return run
+
+    def _kill(self) -> None:
+        self.killed = True
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_next_call_makes_right_what_a_killed_one_left(
+    deployed: Deployed, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words, expected = VERBS[verb]
+    killed = 0
+    for point in KILL_POINTS:
+        deployed.update(DECLARED, user_data=str(point))
+        deployed.set_by_hand(STATES["paused"] if verb in OF_PAUSED else DECLARED)
+        killer = Killer(point)
+        with monkeypatch.context() as patch:
+            patch.setattr(BaseClient, CALL, killer.around(getattr(BaseClient, CALL)))
+            patch.setattr(settings_file, "_replace", killer.around(settings_file._replace))
+            # The stand-in for the CDK calls AWS itself.
+            patch.setattr("cli.sizes.deploy.subprocess.run", killer.around(_apart(patch, deployed.cdk)))
+            code = main(words)
+        killed += killer.killed
+        assert code == (EXIT_INTERRUPTED if killer.killed else 0)
+        assert main(words) == 0
+        assert deployed.sizes() == expected
+        assert [*map(len, deployed.instances().values())] == [size.desired for size in expected.values()]
+        Path("cdk.json").write_text(CDK_JSON)
+    assert killed >= 10
+
+
+def _apart(patch: pytest.MonkeyPatch, cdk: Call) -> Call:
+    """Return the stand-in for the CDK with calls of AWS that do not count."""
+    plain = inspect.unwrap(getattr(BaseClient, CALL))
+
+    def run(*words: Any, **named: Any) -> Any:
+        counted = getattr(BaseClient, CALL)
+        patch.setattr(BaseClient, CALL, plain)
+        try:
+            return cdk(*words, **named)
+        finally:
+            patch.setattr(BaseClient, CALL, counted)
+
+    return run
+
+
+def test_pause_says_what_still_costs(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    ended = [name for ids in deployed.instances().values() for name in ids]
+    assert main(["pause", "--yes", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "version": 1, "cluster": "demo", "region": "us-east-1", "state": "paused", "ended": ended,
+        # A NAT gateway, its address, and the master's: 0.045 + 2 x 0.005.
+        "usd_per_hour": 0.055,
+    }  # fmt: skip
+    assert main(["pause", "--yes"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "demo is paused\n"
+    assert "dlcluster: it still costs 0.055 USD an hour, 40 a month (NAT gateway 0.045, public addresses 0.010)" in (
+        said.err
+    )
+
+
+def test_resume_lists_the_nodes_under_their_numbers(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    before = deployed.instances()
+    assert main(["pause", "--yes"]) == 0
+    capsys.readouterr()
+    assert main(["resume", "--json"]) == 0
+    document, said = json.loads((out := capsys.readouterr()).out), out.err
+    now = deployed.instances()
+    expected = [{"index": n, "instance_id": name} for n, name in enumerate([*now["master"], *now["worker"]], 1)]
+    assert document["nodes"] == expected
+    assert {*now["master"], *now["worker"]}.isdisjoint({*before["master"], *before["worker"]})
+    # Three nodes of c5.large with 120 GiB each, and what a paused cluster costs: 3 x (0.085 + 0.01315) + 0.055.
+    assert document["usd_per_hour"] == pytest.approx(0.349, abs=0.001)
+    assert "dlcluster: 3 nodes will cost 0.35 USD an hour (list prices of us-east-1, 2026-07-20)" in said
+    assert "dlcluster: waiting for" in said
+
+
+def test_nobody_is_asked_without_a_terminal(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["pause"], ["resize", "3"]):
+        assert main(words) == EXIT_USAGE
+        said = capsys.readouterr()
+        assert said.err.splitlines()[-1] == "dlcluster: nobody can be asked without a terminal: add --yes"
+    assert deployed.sizes() == DECLARED
+    assert json.loads(Path("cdk.json").read_text())["context"]["cluster"]["worker_count"] == 2
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n\n", EXIT_INTERRUPTED), ("y\n", 0)])
+def test_pause_asks_and_says_that_it_cannot_tell_which_jobs_run(
+    deployed: Deployed, answer: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cli.sizes.question.sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: answer.strip())
+    assert main(["pause"]) == code
+    assert "dlcluster: cannot tell which jobs run: " in capsys.readouterr().err
+    assert deployed.sizes() == (DECLARED if code else {MASTER: PAUSED, WORKER: PAUSED})
+
+
+def test_fails_when_the_nodes_do_not_come(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_state(deployed, "paused")
+    monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: None)
+    assert main(["resume", "--timeout", "0"]) == EXIT_FAILED
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("dlcluster: waited 0 s for 3 of 3 nodes to join the cluster: dlcluster why tells more")
+
+
+def test_a_wait_ends_when_somebody_else_changes_the_sizes(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_state(deployed, "paused")
+    monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: deployed.set_by_hand({WORKER: PAUSED}))
+    assert main(["resume"]) == EXIT_FAILED
+    assert "somebody else changed the sizes of demo meanwhile: dlcluster resume again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["pause", "--yes"], ["resume"], ["resize", "3", "--yes"]])
+def test_fails_while_cloudformation_changes_the_stack(
+    deployed: Deployed, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = getattr(BaseClient, CALL)
+
+    def answer(self: Any, operation: str, parameters: Any) -> Any:
+        found: dict[str, Any] = original(self, operation, parameters)
+        for stack in found.get("Stacks", []):
+            stack["StackStatus"] = "UPDATE_IN_PROGRESS"
+        return found
+
+    monkeypatch.setattr(BaseClient, CALL, answer)
+    assert main(words) == EXIT_FAILED
+    assert complaint(capsys) == ("stack demo is UPDATE_IN_PROGRESS: wait until CloudFormation has finished, try again")
+    assert deployed.sizes() == DECLARED
+
+
+@pytest.mark.parametrize(
+    ("state", "workers", "told"),
+    [
+        ("as deployed", "3", ["worker_count 2 -> 3", "CloudFormation will start 1 node"]),
+        ("as deployed", "1", ["worker_count 2 -> 1", "CloudFormation will end the 1 node that came last"]),
+        ("as deployed", "2", ["worker_count stays 2", "the deploy starts and ends no node"]),
+        (
+            "paused",
+            "3",
+            [
+                "worker_count 2 -> 3",
+                "the cluster is paused: CloudFormation will start 3 nodes",
+                "workers do nothing without a master: dlcluster resume starts it",
+            ],
+        ),
+    ],
+)
+def test_resize_says_what_the_deploy_does(
+    deployed: Deployed, state: str, workers: str, told: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_state(deployed, state)
+    assert main(["resize", workers, "--yes", "-c", "key_name=me"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[: len(told)] == [f"dlcluster: {line}" for line in told]
+    assert said[len(told)].startswith("dlcluster: now 0.")
+    assert deployed.lines == [["cdk", "deploy", "-c", "key_name=me"]]
+
+
+def test_resize_without_a_deploy_prints_its_line(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["resize", "5", "--no-deploy", "--json"]) == 0
+    said = capsys.readouterr()
+    assert said.err.splitlines()[-1] == "dlcluster: cdk.json has worker_count 5 now; it counts after: cdk deploy"
+    found = json.loads(said.out)
+    assert (found["worker_count"], found["deployed_worker_count"], found["deployed"]) == (5, 2, False)
+    assert (deployed.lines, deployed.sizes()) == ([], DECLARED)
+
+
+def test_fails_when_the_deploy_fails(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_words: object, **_options: object) -> object:
+        return type("Ended", (), {"returncode": 1})
+
+    monkeypatch.setattr("cli.sizes.deploy.subprocess.run", refuse)
+    assert main(["resize", "3", "--yes"]) == EXIT_FAILED
+    assert "cdk deploy failed with exit code 1; cdk.json keeps worker_count 3" in capsys.readouterr().err
+    assert deployed.sizes() == DECLARED
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["resize", "3", "-c", "worker_count=4"], "-c worker_count contradicts the argument: leave it out"),
+        (["resize", "501"], "worker_count must be 0 to 500, got 501"),
+        (["resize", "3", "--cluster", "two"], "cdk.json is of cluster demo, not of --cluster two"),
+    ],
+)
+@pytest.mark.usefixtures("deployed")
+def test_fails_when_the_words_do_not_fit(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == EXIT_USAGE
+    assert complaint(capsys).startswith(said)
+
+
+def test_status_and_cost_say_what_was_spent(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status"]) == 0
+    summary, *_, last = capsys.readouterr().out.splitlines()
+    assert summary == "demo: 3 of 3 nodes, generation 7"
+    assert re.fullmatch(
+        r"costs 0\.35 USD an hour; 0\.0\d USD since [0-9-]+ [0-9:]+ UTC \(nodes 0\.\d\d, volumes 0\.00, nat 0\.\d\d, "
+        r"addresses 0\.00\); list prices of us-east-1, 2026-07-20",
+        last,
+    )
+    assert main(["pause", "--yes"]) == 0
+    capsys.readouterr()
+    assert main(["cost", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["usd_per_hour"] == pytest.approx(0.055)
+    assert found["usd_per_hour_by_kind"] == {"nodes": 0.0, "volumes": 0.0, "nat": 0.045, "addresses": 0.01}
+    # The nodes have ended, and have cost some seconds.
+    assert 0 < found["node_hours"] < 1
+    assert found["forecast"]["64"] == pytest.approx(64 * 0.055)
+    assert main(["status"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "demo: paused; dlcluster resume brings its nodes back"
+    assert main(["cost", "--forecast"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["KIND", "USD/HOUR", "SPENT"]
+    assert lines[-1] == "a month (730 h) as it is now: 40.15"

@@ -1,0 +1,84 @@
+"""Every writer of sizes in every state of a cluster: the outcomes are those of the table in docs/how/sizes.md."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.aws.group_sizes import PAUSED, declared_sizes
+from bootstrap.contract import MASTER, NODE_TYPES, WORKER, group_name
+from cli.main import main
+from tests.cli.sizes.conftest import DECLARED, NAME, STATES, Deployed, in_state
+
+PAGE = Path(__file__).parents[3] / "docs/how/sizes.md"
+
+
+def deploy_something_else(deployed: Deployed) -> None:
+    deployed.update(DECLARED, user_data="second")
+
+
+def deploy_three_workers(deployed: Deployed) -> None:
+    deployed.update(declared_sizes(worker_count=3, needed_workers=3))
+
+
+def deploy_one_needed(deployed: Deployed) -> None:
+    deployed.update(declared_sizes(worker_count=2, needed_workers=1))
+
+
+def fail_to_deploy(deployed: Deployed) -> None:
+    deployed.update(DECLARED, user_data="second", fails=True)
+    assert deployed.stacks.status(NAME) == "UPDATE_ROLLBACK_COMPLETE"
+
+
+def expire(deployed: Deployed) -> None:
+    """Make the schedule's two calls; tests/local/aws/scheduler has the schedule itself."""
+    for node_type in NODE_TYPES:
+        deployed.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(NAME, node_type)))
+
+
+def run(*words: str) -> Callable[[Deployed], None]:
+    def run_verb(_deployed: Deployed) -> None:
+        assert main([*words]) == 0
+
+    return run_verb
+
+
+WRITERS: dict[str, Callable[[Deployed], None]] = {
+    "`cdk deploy` of anything but sizes": deploy_something_else,
+    "`cdk deploy` of `worker_count` 3": deploy_three_workers,
+    "`cdk deploy` of `min_workers` 1": deploy_one_needed,
+    "`cdk deploy` that fails and is rolled back": fail_to_deploy,
+    "`dlcluster pause`": run("pause", "--yes"),
+    "`dlcluster resume`": run("resume"),
+    "`dlcluster resize 3`": run("resize", "3", "--yes"),
+    "the schedule of `expires`": expire,
+}
+CELL = re.compile(r"(?P<master>\d) \+ (?P<workers>\d)(?:, .*)?")
+
+
+def table() -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the rows of the table: the writer, and the outcome by state."""
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    for writer, *cells in rows:
+        yield writer, dict(zip(head[1:], cells, strict=True))
+
+
+def test_the_table_names_every_writer_and_state() -> None:
+    rows = dict(table())
+    assert rows.keys() == WRITERS.keys()
+    assert all([*cells] == [*STATES] for cells in rows.values())
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_writer_leaves_what_the_table_says(deployed: Deployed, writer: str, state: str) -> None:
+    cell = CELL.fullmatch(dict(table())[writer][state])
+    assert cell
+    WRITERS[writer](in_state(deployed, state))
+    expected = (int(cell["master"]), int(cell["workers"]))
+    sizes = deployed.sizes()
+    assert (sizes[MASTER].desired, sizes[WORKER].desired) == expected
+    assert all(size.is_valid for size in sizes.values())
+    assert tuple(map(len, deployed.instances().values())) == expected

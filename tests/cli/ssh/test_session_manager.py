@@ -1,0 +1,290 @@
+"""Logins to a private cluster: what is printed, what the plugin gets, what is refused, and a login through a plugin."""
+
+import getpass
+import json
+import shlex
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
+
+from cli.aws.clusters import Cluster
+from cli.errors import EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError
+from cli.main import main
+from cli.ssh.remote import SshTarget, run_command
+from cli.ssh.session_manager import PluginCall
+from cli.ssh.user_policy import Place, user_policy
+from tests.cli.conftest import REGION, Deploy, Fleet, complaint, put_members
+from tests.launcher.sshd import make_key, sshd_nodes
+
+TOKEN = "a-secret-token"
+CLUSTER = Cluster(name="demo", stack_name="demo", table="t-1", login_user="ubuntu", networks_text="", is_private=True)
+
+
+@pytest.fixture
+def fleet(deploy: Deploy) -> Fleet:
+    return deploy(is_private=True)
+
+
+def install_plugin(directory: Path, monkeypatch: pytest.MonkeyPatch, *, version: str = "1.2.804.0") -> Path:
+    plugin = directory / "session-manager-plugin"
+    plugin.write_text(f"#!/bin/sh\necho {version}\n")
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{directory}:/usr/bin:/bin")
+    return plugin
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return install_plugin(tmp_path, monkeypatch)
+
+
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def answer_start_session(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
+    """Let StartSession, which moto lacks, give an answer."""
+    real = BaseClient._make_api_call  # type: ignore[attr-defined]
+
+    def call(client: Any, operation: str, parameters: dict[str, Any]) -> Any:
+        if operation != "StartSession":
+            return real(client, operation, parameters)
+        try:
+            return answer(parameters)
+        except ClientError as error:
+            raise client.exceptions.from_code(error.response["Error"]["Code"])(error.response, operation) from None
+
+    monkeypatch.setattr("botocore.client.BaseClient._make_api_call", call)
+
+
+def refusing(code: str, message: str) -> Answer:
+    def refuse(_parameters: dict[str, Any]) -> dict[str, Any]:
+        raise ClientError({"Error": {"Code": code, "Message": message}}, "StartSession")
+
+    return refuse
+
+
+def started(_parameters: dict[str, Any]) -> dict[str, Any]:
+    return {"SessionId": "me-1", "TokenValue": TOKEN, "StreamUrl": "wss://example/me-1"}
+
+
+def test_the_printed_block_leads_each_login_through_a_session(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ssh-config"]) == 0
+    block = capsys.readouterr().out
+    assert not any(instance_id in block for instance_id in fleet.instance_ids)
+    assert "ProxyJump" not in block
+    assert "10.0.0.10" not in block
+    hosts = [line.split()[1] for line in block.splitlines() if line.startswith("Host ")]
+    proxies = [shlex.split(line.strip()) for line in block.splitlines() if "ProxyCommand" in line]
+    assert hosts == ["demo-master", "demo-worker2", "demo-worker3"]
+    assert [words[-2:] for words in proxies] == [["demo", "master"], ["demo", "worker2"], ["demo", "worker3"]]
+    assert all(words[3] == "ssm-proxy" and words[words.index("--region") + 1] == REGION for words in proxies)
+    for line in ("HostKeyAlias deeplearning-worker2", "StrictHostKeyChecking yes", "ServerAliveInterval 15"):
+        assert line in block
+
+
+@pytest.mark.parametrize(("node", "index"), [("master", 0), ("demo-master", 0), ("worker2", 1), ("3", 2)])
+def test_ssm_proxy_becomes_the_plugin_and_shows_nobody_the_token(
+    fleet: Fleet, plugin: Path, monkeypatch: pytest.MonkeyPatch, node: str, index: int
+) -> None:
+    asked: list[dict[str, Any]] = []
+    became: list[tuple[Any, ...]] = []
+
+    def answer(parameters: dict[str, Any]) -> dict[str, Any]:
+        asked.append(parameters)
+        return started(parameters)
+
+    def become(*arguments: Any) -> None:
+        became.append(arguments)
+        raise SystemExit(0)
+
+    answer_start_session(monkeypatch, answer)
+    monkeypatch.setattr("os.execve", become)
+    with pytest.raises(SystemExit):
+        main(["ssm-proxy", "--table", fleet.table, "--networks", "10.0.0.0/8", "demo", node])
+    request = {
+        "Target": fleet.instance_ids[index],
+        "DocumentName": "AWS-StartSSHSession",
+        "Parameters": {"portNumber": ["22"]},
+    }
+    assert asked == [request]
+    [(path, words, environment)] = became
+    assert path == str(plugin)
+    assert words[:5] == (str(plugin), "AWS_SSM_START_SESSION_RESPONSE", REGION, "StartSession", "")
+    assert (json.loads(words[5]), words[6].startswith("http://localhost:")) == (request, True)
+    assert not any(TOKEN in word for word in words)
+    assert json.loads(environment["AWS_SSM_START_SESSION_RESPONSE"])["TokenValue"] == TOKEN
+
+
+@pytest.mark.usefixtures("plugin")
+def test_fails_when_there_is_no_such_cluster_or_node(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ssm-proxy", "other", "master"]) == EXIT_NO_CLUSTER
+    assert complaint(capsys) == "no cluster 'other' in eu-west-1, there is: demo"
+    assert main(["ssm-proxy", "demo", "worker9"]) == EXIT_USAGE
+    assert complaint(capsys).startswith("no node 'worker9' in cluster demo, there is: master (i-")
+
+
+@pytest.mark.usefixtures("plugin", "fleet")
+@pytest.mark.parametrize(
+    ("code", "message", "said"),
+    [
+        ("AccessDeniedException", "not yours", "AWS refused StartSession: AccessDeniedException: not yours"),
+        ("TargetNotConnected", "i-1 is not connected", " is not connected to Session Manager after 0 s: "),
+    ],
+)
+@pytest.mark.parametrize("line", ["ssm-proxy demo worker2", "run -- true", "jobs"])
+def test_fails_when_no_session_starts(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    code: str,
+    message: str,
+    said: str,
+    line: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("cli.ssh.session_manager.CONNECTED_TIMEOUT_S", 0)
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    answer_start_session(monkeypatch, refusing(code, message))
+    assert main(line.split()) == EXIT_FAILED
+    assert said in complaint(capsys)
+
+
+@pytest.mark.usefixtures("fleet")
+@pytest.mark.parametrize("line", ["ssm-proxy demo master", "jobs"])
+def test_fails_before_a_session_starts_when_the_plugin_is_missing_or_old(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, line: str
+) -> None:
+    answer_start_session(monkeypatch, lambda _parameters: pytest.fail("a session was started"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(line.split()) == EXIT_FAILED
+    said = complaint(capsys)
+    assert said.startswith(
+        "session-manager-plugin is not installed, which logins to a private cluster go through: http"
+    )
+    install_plugin(tmp_path, monkeypatch, version="1.2.497.0")
+    assert main(line.split()) == EXIT_FAILED
+    assert complaint(capsys).startswith("session-manager-plugin must be newer than 1.2.497.0, got 1.2.497.0: https://")
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_forged_record_leads_no_session_to_another_instance(
+    fleet: Fleet, deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever is root on the master can write the record; EC2 has to confirm it."""
+    other = deploy("other", private=["10.9.0.4"], host_keys=["ssh-ed25519 AAAA"])
+    answer_start_session(monkeypatch, lambda _parameters: pytest.fail("a session was started"))
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBwQ0Y3S4f0Yq4V8v0y1Q9jv8t5oQ8k8yq2hJm1m3X8k"
+    row = {"node_index": 1, "instance_id": other.instance_ids[0], "address": "10.9.0.4", "node_type": "master"}
+    put_members(fleet.table, [{**row, "host_key": key}])
+    assert main(["ssm-proxy", "demo", "master"]) == EXIT_FAILED
+    assert "which is not the cluster's: its tag deeplearning:cluster must be demo, EC2 says 'other'" in complaint(
+        capsys
+    )
+
+
+# ---- the policy ----
+
+
+def test_the_policy_reaches_this_clusters_nodes_over_ssh_alone() -> None:
+    policy = user_policy(CLUSTER, Place(partition="aws", region="eu-west-1", account="1"))
+    checked = {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}}
+    starts = [each for each in policy["Statement"] if "ssm:StartSession" in each["Action"]]
+    assert [(each["Resource"], each["Condition"]) for each in starts] == [
+        (
+            "arn:aws:ec2:eu-west-1:1:instance/*",
+            {"StringEquals": {"ssm:resourceTag/deeplearning:cluster": "demo"}, **checked},
+        ),
+        ("arn:aws:ssm:eu-west-1::document/AWS-StartSSHSession", checked),
+    ]
+    own = [each for each in policy["Statement"] if "ssm:TerminateSession" in each["Action"]]
+    assert [each["Resource"] for each in own] == ["arn:aws:ssm:eu-west-1:1:session/${aws:userid}-*"]
+    assert not any("*" in action for each in policy["Statement"] for action in each["Action"])
+
+
+def test_the_policy_verb_names_account_table_and_cluster(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy"]) == 0
+    printed = capsys.readouterr().out
+    assert f'"arn:aws:dynamodb:eu-west-1:123456789012:table/{fleet.table}"' in printed
+    assert '"ssm:resourceTag/deeplearning:cluster": "demo"' in printed
+
+
+def test_without_private_the_policy_starts_no_session(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    deploy()
+    assert main(["policy"]) == 0
+    assert "ssm" not in capsys.readouterr().out
+
+
+# ---- a login ----
+
+CARRY = """
+import os, socket, sys, threading
+connection = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+def send():
+    while data := os.read(0, 65536):
+        connection.sendall(data)
+    connection.shutdown(socket.SHUT_WR)
+threading.Thread(target=send, daemon=True).start()
+while data := connection.recv(65536):
+    os.write(1, data)
+os._exit(0)
+"""
+
+
+def session_to(address: str, port: int) -> Callable[[], PluginCall]:
+    return lambda: PluginCall(words=(sys.executable, "-c", CARRY, address, str(port)), environment={})
+
+
+def test_a_command_runs_through_a_plugin(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    authorized = make_key(tmp_path / "identity")
+    with sshd_nodes(tmp_path, ["127.0.0.61"], authorized=authorized) as [node]:
+        target = SshTarget(
+            address="deeplearning-master",
+            user=getpass.getuser(),
+            host_key=node.host_key,
+            identity=str(tmp_path / "identity"),
+            session=session_to("127.0.0.61", node.port),
+        )
+        command = "head -c 3000000 /dev/zero; exit 9"
+        assert run_command(target, command, stdout_fd=1, stderr_fd=2) == 9
+    assert capfdbinary.readouterr().out == bytes(3000000)
+
+
+STALL = CARRY.replace("    os.write(1", "    if os.path.exists(sys.argv[3]): threading.Event().wait()\n    os.write(1")
+
+
+@pytest.mark.timeout(60)
+def test_fails_when_a_node_behind_the_plugin_falls_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin itself lives on, connected with AWS."""
+    monkeypatch.setattr("cli.ssh.remote.SILENCE_S", 0.5)
+    monkeypatch.setattr("cli.ssh.remote.KEEPALIVE_S", 0.1)
+    authorized = make_key(tmp_path / "identity")
+    with sshd_nodes(tmp_path, ["127.0.0.62"], authorized=authorized) as [node]:
+        words = (sys.executable, "-c", STALL, "127.0.0.62", str(node.port), str(tmp_path / "silent"))
+        target = SshTarget(
+            address="deeplearning-master",
+            user=getpass.getuser(),
+            host_key=node.host_key,
+            identity=str(tmp_path / "identity"),
+            session=lambda: PluginCall(words=words, environment={}),
+        )
+        with pytest.raises(ClusterError, match="the connection to deeplearning-master was lost"):
+            run_command(target, f"touch {shlex.quote(str(tmp_path / 'silent'))}; sleep 5", stdout_fd=1, stderr_fd=2)
+
+
+def test_fails_with_the_plugins_own_reason() -> None:
+    words = (sys.executable, "-c", "import sys; sys.exit('Cannot perform start session: EOF')")
+    target = SshTarget(
+        address="deeplearning-master",
+        user="ubuntu",
+        host_key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBwQ0Y3S4f0Yq4V8v0y1Q9jv8t5oQ8k8yq2hJm1m3X8k",
+        identity=None,
+        session=lambda: PluginCall(words=words, environment={}),
+    )
+    with pytest.raises(ClusterError, match=r"cannot log in to ubuntu@deeplearning-master: .*start session: EOF\)"):
+        run_command(target, "true", stdout_fd=1, stderr_fd=2)

@@ -1,0 +1,165 @@
+"""Test how a web application runs on the master: its secret, its end, and what is said if it cannot run."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.errors import ClusterError
+from cli.ssh.web_app import PROBE, WebApp, _parse_probe, app_script
+from cli.verbs.jupyter import _redirect
+
+SECRET = "0123abcd"
+APP = """\
+import os, subprocess, sys, time
+child = subprocess.Popen(["sleep", "60"])
+print(os.environ["TOKEN"], os.environ["VIRTUAL_ENV"], os.environ["PATH"].split(":")[0], sys.argv[1:], flush=True)
+print(os.getpid(), child.pid, flush=True)
+time.sleep(60)
+"""
+LAB = WebApp(module="lab", package="lab==1", arguments=(), local_port=1)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with an environment."""
+    (tmp_path / "my venv/bin").mkdir(parents=True)
+    (tmp_path / "my venv/bin/python").symlink_to(sys.executable)
+    return tmp_path
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(home: Path) -> Iterator[Start]:
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*, silence_s: int) -> "subprocess.Popen[str]":
+        command = [
+            "bash",
+            "-c",
+            app_script(silence_s=silence_s, grace_s=1),
+            "bash",
+            "my venv",
+            "TOKEN",
+            "-c",
+            APP,
+            "x y",
+        ]
+        pipe = subprocess.PIPE
+        processes.append(subprocess.Popen(command, cwd=home, stdin=pipe, stdout=pipe, stderr=pipe, text=True))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.communicate(timeout=10)
+
+
+def say(process: "subprocess.Popen[str]", line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+
+
+def read_line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def await_end(pids: list[int]) -> None:
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}/cmdline").exists() and not is_zombie(pid) for pid in pids):
+        assert time.monotonic() < deadline, "waited 10 s for the application and its child to end"
+        time.sleep(0.02)
+
+
+def is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_the_secret_comes_by_a_variable_and_the_input_s_end_ends_all(start: Start, home: Path) -> None:
+    process = start(silence_s=30)
+    say(process, SECRET)
+    assert read_line(process) == f"{SECRET} {home}/my venv {home}/my venv/bin ['x y']"
+    pids = [int(word) for word in read_line(process).split()]
+    assert all(SECRET.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (*pids, process.pid))
+    assert process.stdin is not None
+    process.stdin.close()
+    process.stdin = None
+    await_end(pids)
+
+
+def test_it_ends_when_nothing_says_that_the_verb_still_runs(start: Start) -> None:
+    process = start(silence_s=1)
+    say(process, SECRET)
+    read_line(process)
+    pids = [int(word) for word in read_line(process).split()]
+    for _ in range(3):
+        time.sleep(0.5)
+        say(process, "")
+    assert not is_zombie(pids[0])
+    await_end(pids)
+
+
+def test_fails_when_no_secret_comes(start: Start) -> None:
+    process = start(silence_s=1)
+    assert process.wait(10) != 0
+    assert read_line(process) == ""
+
+
+def probe(module: str, directory: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run([sys.executable, "-c", PROBE, module, directory], capture_output=True, check=False)
+
+
+def test_the_master_names_a_free_port(tmp_path: Path) -> None:
+    found = probe("json", str(tmp_path))
+    port, has_directory = _parse_probe(found.returncode, found.stdout, "", LAB, environment="/e")
+    assert (port > 1023, has_directory) == (True, True)
+    found = probe("json", str(tmp_path / "runs"))
+    assert not _parse_probe(found.returncode, found.stdout, "", LAB, environment="/e")[1]
+
+
+def test_fails_when_the_environment_lacks_the_package() -> None:
+    found = probe("no_such_module", ".")
+    with pytest.raises(ClusterError) as raised:
+        _parse_probe(found.returncode, found.stdout, found.stderr.decode(), LAB, environment="/opt/pytorch")
+    assert str(raised.value) == (
+        "/opt/pytorch on the master has no lab: dlcluster ssh -- /opt/pytorch/bin/python -m pip install lab==1, "
+        "or --venv names another one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "stdout", "stderr", "message"),
+    [
+        (
+            127,
+            b"",
+            "bash: line 1: x/bin/python: No such file\n",
+            "cannot run x/bin/python on the master: bash: line 1: ",
+        ),
+        (1, b"", "", "cannot run x/bin/python on the master: exit code 1"),
+        (0, b"99999 1\n", "", r"the master must return a port, got b'99999 1\\n'"),
+        (0, b"-oProxyCommand=x 1\n", "", "the master must return a port, got b'-oProxy"),
+        (0, b"", "", "the master must return a port, got b''"),
+    ],
+)
+def test_fails_when_the_master_cannot_tell_a_port(code: int, stdout: bytes, stderr: str, message: str) -> None:
+    with pytest.raises(ClusterError, match=f"^{message}"):
+        _parse_probe(code, stdout, stderr, LAB, environment="x")
+
+
+def test_only_the_user_can_read_the_page_with_the_token() -> None:
+    with _redirect("http://127.0.0.1:8888/", SECRET) as page:
+        assert f"url=http://127.0.0.1:8888/lab?token={SECRET}" in page.read_text()
+        assert page.parent.stat().st_mode & 0o777 == 0o700
+        assert page.stat().st_uid == os.getuid()
+    assert not page.parent.exists()

@@ -1,0 +1,69 @@
+"""A file system is deleted only if a cluster made it, none uses it, and the user means it."""
+
+import json
+from typing import Any
+
+import boto3
+import pytest
+
+from cli.main import main
+from tests.cli.conftest import REGION
+
+NO_SUCH = "fs-00000000000000000"
+
+
+@pytest.fixture
+def efs(aws: dict[str, str]) -> Any:
+    assert aws["AWS_REGION"] == REGION
+    return boto3.client("efs", region_name=REGION)
+
+
+def make(efs: Any, **tags: str) -> str:
+    given = [{"Key": key.replace("_", ":"), "Value": value} for key, value in tags.items()]
+    made = efs.create_file_system(CreationToken=json.dumps(tags), Encrypted=True, Tags=given)
+    return str(made["FileSystemId"])
+
+
+def left(efs: Any) -> list[str]:
+    return [found["FileSystemId"] for found in efs.describe_file_systems()["FileSystems"]]
+
+
+def test_what_clusters_left_is_listed_with_its_price(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = make(efs, deeplearning_cluster="demo")
+    make(efs, team="vision")
+    assert main(["delete-storage"]) == 0
+    [_, row] = capsys.readouterr().out.splitlines()
+    assert row.split() == [mine, "demo", "0.0", "0.00", "-"]
+
+
+def test_a_left_file_system_is_deleted_without_a_question_only_with_yes(
+    efs: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = make(efs, deeplearning_cluster="demo")
+    assert main(["delete-storage", mine]) == 2
+    assert "use --yes" in capsys.readouterr().err
+    assert left(efs) == [mine]
+    assert main(["delete-storage", mine, "--yes"]) == 0
+    assert left(efs) == []
+
+
+def test_fails_when_no_cluster_made_it_or_it_is_not_there(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign = make(efs, team="vision")
+    for name, told in ((foreign, "no cluster made it"), (NO_SUCH, "no file system")):
+        assert main(["delete-storage", name, "--yes"]) == 1
+        assert told in capsys.readouterr().err
+    assert left(efs) == [foreign]
+
+
+def test_fails_while_a_mount_target_or_a_stack_uses_it(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = make(efs, deeplearning_cluster="demo")
+    subnet = boto3.client("ec2", region_name=REGION).describe_subnets()["Subnets"][0]["SubnetId"]
+    target = efs.create_mount_target(FileSystemId=mine, SubnetId=subnet)["MountTargetId"]
+    assert main(["delete-storage", mine, "--yes"]) == 1
+    assert "1 mount targets, somebody may use it" in capsys.readouterr().err
+    efs.delete_mount_target(MountTargetId=target)
+    template = {"Resources": {"Q": {"Type": "AWS::SQS::Queue"}}, "Outputs": {"SharedStorage": {"Value": mine}}}
+    boto3.client("cloudformation", region_name=REGION).create_stack(StackName="demo", TemplateBody=json.dumps(template))
+    assert main(["delete-storage", mine, "--yes"]) == 1
+    assert "stack demo mounts it" in capsys.readouterr().err
+    assert left(efs) == [mine]

@@ -1,0 +1,112 @@
+"""TensorBoard and Jupyter run on the master while the verb runs, and are reached from the laptop only."""
+
+import json
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from tests.e2e.conftest import Cluster
+from tests.e2e.user_venv import make_venv
+from trainer.metrics.metric_writers import open_writers
+
+DEADLINE_S: Final = 30
+STAND_IN: Final = '''\
+"""Stand in for JupyterLab: take its options and its variable for the token, and serve what needs the token."""
+import os, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+options = dict(word.split("=") for word in sys.argv[1:] if "=" in word)
+class Lab(BaseHTTPRequestHandler):
+    def do_GET(self):
+        allowed = self.path == f"/lab?token={os.environ['JUPYTER_TOKEN']}"
+        self.send_response(200 if allowed else 403)
+        self.end_headers()
+        self.wfile.write(os.getcwd().encode() if allowed else b"")
+HTTPServer((options["--ServerApp.ip"], int(options["--ServerApp.port"])), Lab).serve_forever()
+'''
+
+
+@pytest.fixture(scope="module")
+def tools(cluster: Cluster) -> str:
+    """Make an environment of the user's own on the master, with the real TensorBoard."""
+    make_venv(
+        cluster.user, "tools", "tensorboard", files={"jupyterlab/__init__.py": "", "jupyterlab/__main__.py": STAND_IN}
+    )
+    return "tools"
+
+
+@contextmanager
+def started(cluster: Cluster, *words: str) -> "Iterator[subprocess.Popen[str]]":
+    process = subprocess.Popen(
+        ["dlcluster", *words], env=dict(cluster.user.environment), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=20)
+
+
+def first_line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def await_nothing_left(cluster: Cluster, module: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while left := cluster.on("deeplearning-master", f"pgrep -af -- '-m [{module[0]}]{module[1:]}' || true"):
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S} s for this to end: {left}"
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def logdir(cluster: Cluster, tmp_path: Path) -> str:
+    """Bring figures, as the trainer writes them, to a directory on the master."""
+    with open_writers(metrics=None, tensorboard=str(tmp_path / "my runs/first")) as writers:
+        writers.write({"train/loss": 0.5}, epoch=0, samples=64)
+    cluster.user.run(
+        "scp", "-q", "-r", "-F", str(cluster.user.ssh_config), str(tmp_path / "my runs"), "deeplearning-master:"
+    )
+    return "my runs"
+
+
+def test_tensorboard_shows_a_job_s_figures(cluster: Cluster, tools: str, logdir: str) -> None:
+    refused = subprocess.run(
+        ["dlcluster", "tensorboard"], env=dict(cluster.user.environment), capture_output=True, text=True, timeout=60
+    )
+    install = "/opt/pytorch/bin/python -m pip install tensorboard=="
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
+    assert refused.stderr.startswith(
+        f"dlcluster: /opt/pytorch on the master has no tensorboard: dlcluster ssh -- {install}"
+    )
+    with started(cluster, "tensorboard", "--venv", tools, "--logdir", logdir) as board:
+        address = first_line(board).split()[0]
+        with urlopen(f"{address}data/runs", timeout=20) as answer:
+            assert json.load(answer) == ["first"]
+        board.send_signal(signal.SIGINT)
+        assert board.wait(20) == 130
+    await_nothing_left(cluster, "tensorboard")
+
+
+def test_jupyter_needs_its_token_which_no_command_line_shows(cluster: Cluster, tools: str) -> None:
+    with started(cluster, "jupyter", "--venv", tools) as lab:
+        line = first_line(lab)
+        found = re.match(r"(http://127\.0\.0\.1:\d+/)lab\?token=([0-9a-f]{48}) is JupyterLab on the master", line)
+        assert found, line
+        with urlopen(f"{found[1]}lab?token={found[2]}", timeout=20) as answer:
+            assert answer.read() == b"/home/ubuntu"
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(f"{found[1]}lab?token=0", timeout=20)
+        assert found[2] not in cluster.on("deeplearning-master", "ps -eo args")
+        assert [p for p in Path("/proc").glob("[0-9]*/cmdline") if found[2].encode() in p.read_bytes()] == []
+        # As if the laptop had lost its power: nobody says goodbye.
+        lab.kill()
+    await_nothing_left(cluster, "jupyterlab")

@@ -1,0 +1,11 @@
+"""The cluster that heals shares a directory too, whose mount target comes after the nodes."""
+
+import pytest
+
+from local.faults import Faults
+
+
+@pytest.fixture(scope="session")
+def more_settings() -> tuple[str, ...]:
+    Faults.here().storage_outage()
+    return ("-c", "shared_storage=efs")

@@ -1,0 +1,82 @@
+"""Test the subcommands on a full disk."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import LaunchError
+from launcher.history import commands, job_lookup
+from launcher.history.records import State, read_record, write_record
+from launcher.paths import JOB_LOG, JOBS_DIR, LOCK_FILE
+from tests.launcher.job_records import RECORD
+
+GOING = replace(RECORD, detached=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Make a home directory on a small file system, with a job whose launcher recorded no end."""
+    disk = tmp_path / "home"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True, timeout=10)
+    monkeypatch.setenv("HOME", str(disk))
+    directory = disk / JOBS_DIR / GOING.id
+    directory.mkdir(parents=True)
+    (directory / LOCK_FILE).touch()
+    (directory / JOB_LOG).write_text("step 1\n")
+    write_record(directory, GOING)
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True, timeout=10)
+
+
+@pytest.fixture
+def uploads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Collect the uploads to the bucket."""
+    uploads: list[Path] = []
+    monkeypatch.setattr(job_lookup, "upload", uploads.append)
+    return uploads
+
+
+def fill(disk: Path) -> None:
+    free = os.statvfs(disk)
+    (disk / "data").write_bytes(bytes(free.f_bavail * free.f_bsize))
+
+
+def make_read_only(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True, timeout=10)
+
+
+@pytest.mark.parametrize("hinder", [fill, make_read_only])
+def test_list_and_status_work_on_a_full_disk(
+    disk: Path, uploads: list[Path], capfd: pytest.CaptureFixture[str], hinder: Callable[[Path], None]
+) -> None:
+    hinder(disk)
+    assert commands.main(["list"]) == 0
+    assert f"{GOING.id} FAILED".split() == capfd.readouterr().out.splitlines()[1].split()[:2]
+    assert commands.main(["status"]) == 0
+    assert f"reason     {job_lookup.DIED}" in capfd.readouterr().out.splitlines()
+    assert commands.main(["logs"]) == 0
+    assert capfd.readouterr().out == "step 1\n"
+    # The copy in the bucket is no better than the local one.
+    assert (read_record(disk / JOBS_DIR / GOING.id), uploads) == (GOING, [])
+
+
+def test_a_job_without_an_end_is_closed_once_the_disk_has_room(disk: Path, uploads: list[Path]) -> None:
+    directory = disk / JOBS_DIR / GOING.id
+    fill(disk)
+    shown = job_lookup.current(directory)
+    (disk / "data").unlink()
+    assert job_lookup.current(directory) == shown == replace(GOING, state=State.FAILED, reason=job_lookup.DIED)
+    assert (read_record(directory), uploads) == (shown, [directory])
+    assert "its disk was full" in job_lookup.DIED
+
+
+def test_fails_to_record_on_a_full_disk_that_a_launcher_was_killed(disk: Path) -> None:
+    fill(disk)
+    with pytest.raises(LaunchError) as caught:
+        commands._kill(replace(GOING, pid=os.getpid()))
+    assert str(caught.value) == f"job {GOING.id} is killed, but its record cannot be written: No space left on device"

@@ -1,0 +1,100 @@
+"""Test jobs on nodes that have, or lack, the environment of the ``engines`` setting."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster
+
+ROOT = 'ROOT: Final = "/opt/deeplearning"'
+CONFIG = 'NODE_CONFIG: Final = "/etc/deeplearning/node.json"'
+
+
+@pytest.fixture
+def make_cluster_with_engines(cluster: Cluster, tmp_path: Path) -> Callable[[list[str]], Cluster]:
+    """Make a cluster whose launcher takes these machines for nodes with these engines."""
+
+    def make(engines: list[str]) -> Cluster:
+        release, root, config = tmp_path / "release", tmp_path / "opt", tmp_path / "node.json"
+        for room in ("launcher", "bootstrap"):
+            shutil.copytree(LAUNCHER.parent / room, release / room, ignore=shutil.ignore_patterns("__pycache__"))
+        contract = release / "bootstrap/contract.py"
+        text = contract.read_text()
+        assert ROOT in text
+        assert CONFIG in text
+        text = text.replace(ROOT, f'ROOT: Final = "{root}"').replace(CONFIG, f'NODE_CONFIG: Final = "{config}"')
+        contract.write_text(text)
+        config.write_text("{}")
+        if engines:
+            programs = root / "engines/current/bin"
+            programs.mkdir(parents=True)
+            for name in ("python", "mpirun"):
+                (programs / name).write_text(f'#!/bin/sh\necho "the engines\' {name}"\n')
+                (programs / name).chmod(0o755)
+            (root / "engines/current/engines").write_text("".join(f"{engine}\n" for engine in engines))
+        return replace(cluster, launcher=release / "launcher")
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("arguments", "engine"),
+    [
+        (["-s", "1", "python", "train.py"], "mxnet"),
+        (["-s", "1", "A=1 python train.py"], "mxnet"),
+        (["-s", "1", "A=1", "python train.py"], "mxnet"),
+        (["--engine", "horovod", "env", "python3", "train.py"], "horovod"),
+        (["--launcher", "mpi", "/bin/true"], "horovod"),
+    ],
+)
+def test_fails_before_anything_starts_when_the_nodes_lack_the_engine(
+    make_cluster_with_engines: Callable[[list[str]], Cluster], arguments: list[str], engine: str
+) -> None:
+    result = make_cluster_with_engines([]).run(*arguments)
+    assert (result.code, result.stdout) == (1, b"")
+    assert result.stderr.decode() == (
+        f"launch: nothing started, no {engine} on {ADDRESSES[0]} and 2 more: nodes get it from the setting "
+        f"engines={engine} when they are made; or name your own Python by its path\n"
+    )
+
+
+def test_fails_when_the_environment_has_another_engine(
+    make_cluster_with_engines: Callable[[list[str]], Cluster],
+) -> None:
+    result = make_cluster_with_engines(["mxnet"]).run("-n", "1", "--engine", "horovod", "python", "train.py")
+    assert result.code == 1
+    assert result.reason.startswith(f"launch: nothing started, no horovod on {ADDRESSES[0]}: nodes get it")
+
+
+@pytest.mark.parametrize("arguments", [["-s", "1"], ["--engine", "horovod"]])
+def test_python_is_the_one_of_the_engines_environment(
+    make_cluster_with_engines: Callable[[list[str]], Cluster], arguments: list[str]
+) -> None:
+    result = make_cluster_with_engines(["mxnet", "horovod"]).run(*arguments, "python", "train.py")
+    assert result.code == 0
+    said = {line.partition("] ")[2] for line in result.lines}
+    assert said == {"the engines' python"}
+
+
+def test_mpirun_is_the_one_of_the_engines_environment(
+    make_cluster_with_engines: Callable[[list[str]], Cluster],
+) -> None:
+    result = make_cluster_with_engines(["mxnet", "horovod"]).run("-n", "1", "--launcher", "mpi", "python", "train.py")
+    assert result.lines == [f"{ADDRESSES[0]} [mpirun] the engines' mpirun"]
+
+
+def test_a_pytorch_job_needs_no_engines_environment(make_cluster_with_engines: Callable[[list[str]], Cluster]) -> None:
+    result = make_cluster_with_engines(["mxnet"]).run("python", "-c", "print('another')")
+    assert result.code == 0
+    assert {line.partition("] ")[2] for line in result.lines} == {"another"}
+
+
+def test_a_command_with_its_own_python_needs_no_engines_environment(
+    make_cluster_with_engines: Callable[[list[str]], Cluster],
+) -> None:
+    result = make_cluster_with_engines([]).run("-n", "2", "-s", "1", "/bin/echo", "mine")
+    assert result.code == 0
+    assert {line.partition("] ")[2] for line in result.lines} == {"mine"}

@@ -1,0 +1,219 @@
+"""Test sessions: who may start one, whose agent is asked, and that bytes arrive; over the API and real connections."""
+
+import json
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.aws.sessions.gateway import Gateway, Session
+from tests.local.aws.harness import REGION, Aws, Role, policy
+from tests.waiting import await_true
+
+ACCOUNT = "123456789012"
+PLUGIN = Path(__file__).parents[4] / "local/bin/session-manager-plugin"
+DOCUMENT = "AWS-StartSSHSession"
+AGENT = policy(
+    {"Action": "ssm:UpdateInstanceInformation", "Resource": f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/*"},
+    {
+        "Action": [f"ssmmessages:{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")],
+        "Resource": "*",
+    },
+)
+CHECKED = {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}}
+
+
+def user_policy(cluster: str) -> dict[str, Any]:
+    return policy(
+        {
+            "Action": "ssm:StartSession",
+            "Resource": f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/*",
+            "Condition": {"StringEquals": {"ssm:resourceTag/deeplearning:cluster": cluster}, **CHECKED},
+        },
+        {
+            "Action": "ssm:StartSession",
+            "Resource": f"arn:aws:ssm:{REGION}::document/{DOCUMENT}",
+            "Condition": CHECKED,
+        },
+        {
+            "Action": ["ssm:TerminateSession", "ssmmessages:OpenDataChannel"],
+            "Resource": f"arn:aws:ssm:{REGION}:{ACCOUNT}:session/${{aws:userid}}-*",
+        },
+    )
+
+
+@pytest.fixture
+def instance_id(aws: Aws) -> Iterator[str]:
+    ec2 = aws.client("ec2")
+    image = ec2.describe_images()["Images"][0]["ImageId"]
+    tags = [{"ResourceType": "instance", "Tags": [{"Key": "deeplearning:cluster", "Value": "demo"}]}]
+    made = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, InstanceType="c5.large", TagSpecifications=tags)
+    yield str(made["Instances"][0]["InstanceId"])
+    ec2.terminate_instances(InstanceIds=[made["Instances"][0]["InstanceId"]])
+
+
+@pytest.fixture
+def user(aws: Aws) -> Iterator[Callable[[dict[str, Any]], dict[str, str]]]:
+    """Return a function that makes a user with a policy and returns the keys."""
+    iam = aws.client("iam")
+    made: list[tuple[str, str]] = []
+
+    def make(document: dict[str, Any]) -> dict[str, str]:
+        name = f"user-{len(made)}"
+        iam.create_user(UserName=name)
+        iam.put_user_policy(UserName=name, PolicyName="own", PolicyDocument=json.dumps(document))
+        key = iam.create_access_key(UserName=name)["AccessKey"]
+        made.append((name, key["AccessKeyId"]))
+        return {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
+
+    yield make
+    for name, key in made:
+        iam.delete_access_key(UserName=name, AccessKeyId=key)
+        iam.delete_user_policy(UserName=name, PolicyName="own")
+        iam.delete_user(UserName=name)
+
+
+def call_channel(aws: Aws, key: str, path: str, *, method: str = "GET", token: str = "") -> tuple[int, dict[str, Any]]:
+    """Call the message gateway as the agent and the plugin do."""
+    authorization = f"AWS4-HMAC-SHA256 Credential={key}/20260101/{REGION}/ssmmessages/aws4_request, Signature=none"
+    headers = {"Authorization": authorization, "X-Session-Token": token}
+    request = urllib.request.Request(f"{aws.url}{path}", headers=headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        body = error.read()
+        return error.code, json.loads(body) if body.startswith(b"{") else {"text": body.decode()}
+
+
+@pytest.fixture
+def control(aws: Aws, instance_id: str) -> Iterator[tuple[str, socket.socket]]:
+    """Connect an instance's agent; return its key and its control channel."""
+    role = Role.make(aws, "of-agents", AGENT)
+    key = role.session(instance_id)["aws_access_key_id"]
+    status, opened = call_channel(aws, key, f"/v1/control-channel/{instance_id}")
+    assert status == 200
+    with closing(socket.create_connection(("127.0.0.1", opened["Port"]), timeout=10)) as connection:
+        connection.sendall(opened["Ticket"].encode() + b"\n")
+        yield key, connection
+    role.end()
+
+
+def start(aws: Aws, keys: dict[str, str], instance_id: str, **other: Any) -> dict[str, Any]:
+    asked = {"DocumentName": DOCUMENT, "Parameters": {"portNumber": ["22"]}, **other}
+    given = {name: value for name, value in asked.items() if value is not None}
+    return dict(aws.client("ssm", **keys).start_session(Target=instance_id, **given))
+
+
+def start_when_connected(aws: Aws, keys: dict[str, str], instance_id: str) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+
+    def starts() -> bool:
+        with suppress(aws.client("ssm", **keys).exceptions.TargetNotConnected):
+            found.append(start(aws, keys, instance_id))
+        return bool(found)
+
+    await_true(starts, "the agent to be connected", timeout_s=20)
+    return found[0]
+
+
+def test_an_instance_without_agent_is_not_connected(aws: Aws, instance_id: str) -> None:
+    with pytest.raises(ClientError, match=f"TargetNotConnected.*{instance_id} is not connected"):
+        start(aws, {}, instance_id)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "other", "named"),
+    [
+        ("another", {}, r":instance/i-"),
+        ("demo", {"DocumentName": "AWS-StartPortForwardingSession"}, "::document/AWS-StartPortForwardingSession"),
+        ("demo", {"DocumentName": None, "Parameters": None}, r":instance/i-"),
+    ],
+    ids=["tag", "document", "root shell"],
+)
+def test_fails_when_the_users_policy_does_not_allow_the_session(
+    aws: Aws, instance_id: str, user: Any, cluster: str, other: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ClientError, match=f"not authorized to perform: ssm:StartSession on resource: arn:.*{named}"):
+        start(aws, user(user_policy(cluster)), instance_id, **other)
+
+
+def test_a_session_carries_bytes_both_ways(
+    aws: Aws, instance_id: str, user: Any, control: tuple[str, socket.socket]
+) -> None:
+    agent_key, channel = control
+    keys = user(user_policy("demo"))
+    session = start_when_connected(aws, keys, instance_id)
+    plugin = subprocess.Popen(
+        [PLUGIN, "AWS_SSM_START_SESSION_RESPONSE", REGION, "StartSession", "", "{}", aws.url],
+        env={
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+            "AWS_ACCESS_KEY_ID": keys["aws_access_key_id"],
+            "AWS_SSM_START_SESSION_RESPONSE": json.dumps(session, default=str),
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with plugin:
+        assert plugin.stdin
+        assert plugin.stdout
+        session_id, port = channel.makefile().readline().split()
+        assert (session_id, port) == (session["SessionId"], "22")
+        _, opened = call_channel(aws, agent_key, f"/v1/data-channel/{session_id}")
+        with closing(socket.create_connection(("127.0.0.1", opened["Port"]), timeout=10)) as data:
+            data.sendall(opened["Ticket"].encode() + b"\nSSH-2.0-node\r\n")
+            assert plugin.stdout.readline() == b"SSH-2.0-node\r\n"
+            plugin.stdin.write(b"SSH-2.0-user\r\n")
+            plugin.stdin.flush()
+            assert data.makefile("rb").readline() == b"SSH-2.0-user\r\n"
+        plugin.stdin.close()
+        assert plugin.wait(10) == 0
+
+
+def test_fails_when_somebody_else_opens_the_session(
+    aws: Aws, instance_id: str, user: Any, control: tuple[str, socket.socket]
+) -> None:
+    keys, stranger = user(user_policy("demo")), user(user_policy("demo"))
+    session = start_when_connected(aws, keys, instance_id)
+    path = f"/v1/data-channel/{session['SessionId']}"
+    status, said = call_channel(aws, stranger["aws_access_key_id"], path, token=session["TokenValue"])
+    assert (status, "ssmmessages:OpenDataChannel" in said["text"]) == (403, True)
+    status, said = call_channel(aws, keys["aws_access_key_id"], path, token="made up")
+    assert (status, "not the token" in said["message"]) == (403, True)
+    with pytest.raises(ClientError, match="not authorized to perform: ssm:TerminateSession"):
+        aws.client("ssm", **stranger).terminate_session(SessionId=session["SessionId"])
+    aws.client("ssm", **keys).terminate_session(SessionId=session["SessionId"])
+    assert call_channel(aws, keys["aws_access_key_id"], path, token=session["TokenValue"])[0] == 403
+    assert control
+
+
+def test_fails_when_an_agent_takes_another_instances_channel(aws: Aws, instance_id: str) -> None:
+    role = Role.make(aws, "of-thieves", AGENT)
+    key = role.session("i-0000000000000000f")["aws_access_key_id"]
+    status, said = call_channel(aws, key, f"/v1/control-channel/{instance_id}")
+    assert (status, said["message"]) == (403, f"the channel of {instance_id} is not i-0000000000000000f's")
+    role.allow(policy({"Action": "s3:GetObject", "Resource": "*"}))
+    status, said = call_channel(aws, key, "/v1/control-channel/i-0000000000000000f", method="POST")
+    assert (status, "ssmmessages:CreateControlChannel" in said["text"]) == (403, True)
+    role.end()
+
+
+def test_an_agent_that_goes_is_no_longer_connected() -> None:
+    gateway = Gateway()
+    gateway.listen("127.0.0.1")
+    with closing(socket.create_connection(("127.0.0.1", gateway.port), timeout=10)) as agent:
+        agent.sendall(gateway.ticket("control", "i-1").encode() + b"\n")
+        await_true(lambda: gateway.is_connected("i-1"), "the agent to be connected", timeout_s=20)
+    await_true(lambda: not gateway.is_connected("i-1"), "the agent to be gone", timeout_s=20)
+    gateway.sessions["s"] = Session(session_id="s", instance_id="i-1", port=22)
+    with closing(socket.create_connection(("127.0.0.1", gateway.port), timeout=10)) as client:
+        client.sendall(gateway.ticket("client", "s").encode() + b"\n")
+        assert client.recv(1) == b""

@@ -1,0 +1,49 @@
+"""Three clusters' prices, calculated by hand from AWS's list prices of us-east-1."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bootstrap.aws.group_sizes import PAUSED
+from bootstrap.contract import MASTER, WORKER
+from cli.aws.deployed_template import DeployedTemplate
+from cli.costs.parts import billed_parts
+from stacks.prices.price_list import price_list
+from stacks.prices.rate import hourly_rate
+from stacks.settings.props import ClusterProps
+from tests.stacks.template_parts import Template
+
+Synthesize = Callable[..., Template]
+CLUSTERS: list[tuple[dict[str, Any], float, str]] = [
+    # 2 nodes of 0.8048, 2 volumes of 150 GiB at 0.08 a month of 730 h, a NAT gateway of 0.045, 2 addresses of 0.005.
+    ({}, 2 * 0.8048 + 2 * 150 * 0.08 / 730 + 0.045 + 2 * 0.005, "1.70 USD an hour"),
+    ({"instance_type": "p5.48xlarge"}, 2 * 55.04 + 2 * 12 / 730 + 0.055, "110.17 USD an hour"),
+    (
+        {"worker_count": 3, "instance_type": "c5.large", "root_volume_gib": 30},
+        4 * 0.085 + 4 * 30 * 0.08 / 730 + 0.055,
+        "0.41 USD an hour",
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "an_hour", "told"), CLUSTERS, ids=lambda value: str(value))
+def test_a_cluster_costs_what_a_hand_calculation_says(
+    synthesize: Synthesize, settings: dict[str, Any], an_hour: float, told: str
+) -> None:
+    template = synthesize(**settings)
+    assert template["Outputs"]["PricePerHour"]["Value"] == f"{told} (list prices of us-east-1, 2026-07-20)"
+    deployed = DeployedTemplate(stack_name="x", resources=template["Resources"])
+    rate = hourly_rate(billed_parts(deployed, ClusterProps(**settings).sizes), price_list("us-east-1"))
+    assert rate.total == pytest.approx(an_hour, abs=1e-9)
+    paused = hourly_rate(billed_parts(deployed, {MASTER: PAUSED, WORKER: PAUSED}), price_list("us-east-1"))
+    assert paused.total == paused.paused == pytest.approx(0.055)
+
+
+def test_a_type_without_a_price_has_no_total(synthesize: Synthesize) -> None:
+    told = synthesize(instance_type="p5e.48xlarge")["Outputs"]["PricePerHour"]["Value"]
+    assert told == "an unknown price an hour (list prices of us-east-1, 2026-07-20)"
+
+
+def test_a_region_that_the_file_lacks_gets_those_of_another_which_are_named() -> None:
+    assert price_list("eu-west-1").describe() == "list prices of us-east-1, 2026-07-20"

@@ -1,0 +1,92 @@
+"""The end of a cluster in the template, and what stops a deploy."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.settings.props import ClusterProps
+from stacks.settings.values import SettingsError
+from tests.stacks.template_parts import Template, resources
+
+Synthesize = Callable[..., Template]
+REPOSITORY = Path(__file__).parents[2]
+FUTURE = "2999-12-01T18:00:00+01:00"
+
+
+@pytest.fixture(scope="module")
+def expiring(synthesize: Synthesize) -> Template:
+    return synthesize(expires=FUTURE)
+
+
+def test_both_groups_go_to_zero_from_that_time_on(expiring: Template) -> None:
+    found = [schedule["Properties"] for schedule in resources(expiring, "AWS::Scheduler::Schedule")]
+    assert [(each["StartDate"], each["ScheduleExpression"]) for each in found] == [
+        ("2999-12-01T17:00:00Z", "rate(5 minutes)")
+    ] * 2
+    assert [json.loads(each["Target"]["Input"]) for each in found] == [
+        {"AutoScalingGroupName": f"deeplearning-{kind}", "MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0}
+        for kind in ("master", "worker")
+    ]
+    assert expiring["Outputs"]["ClusterExpires"]["Value"] == "2999-12-01T17:00:00Z"
+
+
+def test_the_schedules_role_may_set_zero_and_nothing_else(expiring: Template) -> None:
+    [role] = {
+        each["Properties"]["Target"]["RoleArn"]["Fn::GetAtt"][0]
+        for each in resources(expiring, "AWS::Scheduler::Schedule")
+    }
+    [policy] = [
+        p["Properties"] for p in resources(expiring, "AWS::IAM::Policy") if p["Properties"]["Roles"] == [{"Ref": role}]
+    ]
+    [statement] = policy["PolicyDocument"]["Statement"]
+    assert statement["Action"] == "autoscaling:UpdateAutoScalingGroup"
+    assert statement["Condition"] == {"NumericEquals": {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"}}
+    texts = [json.dumps(resource) for resource in statement["Resource"]]
+    assert [text.count("*") for text in texts] == [1, 1]
+    trust = expiring["Resources"][role]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    assert set(trust[0]["Condition"]) == {"StringEquals", "ArnEquals"}
+
+
+def schedule_names(template: Template) -> set[str]:
+    return {name for name, each in template["Resources"].items() if each["Type"] == "AWS::Scheduler::Schedule"}
+
+
+def test_a_new_time_makes_new_schedules(synthesize: Synthesize, expiring: Template) -> None:
+    later = synthesize(expires="2999-12-02T18:00:00+01:00")
+    names = [
+        {n for n, r in t["Resources"].items() if r["Type"] == "AWS::Scheduler::Schedule"} for t in (expiring, later)
+    ]
+    assert names[0].isdisjoint(names[1])
+
+
+def test_two_synths_are_the_same_and_none_without_the_setting(
+    synthesize: Synthesize, expiring: Template, template: Template
+) -> None:
+    assert synthesize(expires=FUTURE) == expiring
+    assert "ClusterExpires" not in template["Outputs"]
+    assert not resources(template, "AWS::Scheduler::Schedule")
+
+
+@pytest.mark.parametrize(("expires", "errors"), [("2020-01-01T00:00:00Z", 1), (FUTURE, 0)])
+def test_a_time_that_has_passed_stops_a_deploy_and_no_synth(
+    expires: str, errors: int, context: dict[str, Any], tmp_path: Path
+) -> None:
+    """The CDK's command line refuses to deploy a stack with an error in its metadata; destroy looks at none."""
+    settings = json.dumps(context | {"cluster": {"expires": expires}})
+    environment = {**os.environ, "CDK_CONTEXT_JSON": settings, "CDK_OUTDIR": str(tmp_path), "CDK_VALIDATION": "false"}
+    subprocess.run([sys.executable, "app.py"], cwd=REPOSITORY, env=environment, check=True, capture_output=True)
+    told = "".join(path.read_text() for path in tmp_path.glob("*.json"))
+    assert told.count('"aws:cdk:error"') == errors
+    assert ("expires has passed, 2020-01-01T00:00:00Z: dlcluster extend 8h" in told) == bool(errors)
+
+
+@pytest.mark.parametrize("expires", ["8h", "2026-12-01", "2026-12-01T18:00:00", "2026-13-01T18:00:00Z", "now"])
+def test_fails_when_it_is_no_time_with_a_zone(expires: str) -> None:
+    with pytest.raises(SettingsError, match="expires must be a time with its zone, like 2026-12-01T18:00:00"):
+        ClusterProps(expires=expires)

@@ -1,0 +1,106 @@
+"""The file system that nodes share: no node waits for it, only nodes reach it, and it outlives the stack."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from local.aws.cloudformation.dependencies import dependencies
+from stacks.settings.props import ClusterProps
+from stacks.settings.values import SettingsError
+from tests.stacks.template_parts import Template, logical_id, resources
+
+Synthesize = Callable[..., Template]
+ID = "fs-0123456789abcdef0"
+
+
+@pytest.fixture(scope="module")
+def made(synthesize: Synthesize) -> Template:
+    return synthesize(worker_count=2, shared_storage="efs")
+
+
+def needed(template: Template, name: str) -> set[str]:
+    """Return every resource that CloudFormation makes before this one."""
+    direct = dependencies(template["Resources"])
+    found: set[str] = set()
+    left = [name]
+    while left:
+        for other in direct[left.pop()] - found:
+            found.add(other)
+            left.append(other)
+    return found
+
+
+def test_the_nodes_neither_wait_for_it_nor_fail_with_it(made: Template) -> None:
+    for group in ("Master", "Workers"):
+        waits_for = needed(made, logical_id(made, "AWS::AutoScaling::AutoScalingGroup", group))
+        kinds = {made["Resources"][name]["Type"] for name in waits_for}
+        assert "AWS::EC2::LaunchTemplate" in kinds
+        assert not any(kind.startswith("AWS::EFS::") for kind in kinds)
+
+
+def test_it_is_encrypted_asks_for_tls_and_is_kept(made: Template) -> None:
+    [system] = resources(made, "AWS::EFS::FileSystem")
+    assert system["Properties"]["Encrypted"] is True
+    assert (system["DeletionPolicy"], system["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    [_, deny] = system["Properties"]["FileSystemPolicy"]["Statement"]
+    assert (deny["Effect"], deny["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
+    tags = {tag["Key"]: tag["Value"] for tag in system["Properties"]["FileSystemTags"]}
+    assert tags["deeplearning:cluster"] == "deeplearning"
+    [target] = resources(made, "AWS::EFS::MountTarget")
+    assert "DeletionPolicy" not in target
+    assert made["Outputs"]["SharedStorage"]["Value"] == target["Properties"]["FileSystemId"]
+
+
+def test_only_nodes_reach_its_port(made: Template) -> None:
+    access = logical_id(made, "AWS::EC2::SecurityGroup", "SharedStorageAccess")
+    assert "SecurityGroupIngress" not in made["Resources"][access]["Properties"]
+    rules = [
+        rule["Properties"]
+        for rule in resources(made, "AWS::EC2::SecurityGroupIngress")
+        if rule["Properties"]["GroupId"]["Fn::GetAtt"][0] == access
+    ]
+    assert {(rule["IpProtocol"], rule["FromPort"], rule["ToPort"]) for rule in rules} == {("tcp", 2049, 2049)}
+    nodes = {logical_id(made, "AWS::EC2::SecurityGroup", f"Security{name}") for name in ("Master", "Worker")}
+    assert {rule["SourceSecurityGroupId"]["Fn::GetAtt"][0] for rule in rules} == nodes
+
+
+def test_the_master_alone_may_ask_its_own_stack_for_the_id(made: Template) -> None:
+    asking = []
+    for policy in resources(made, "AWS::IAM::Policy"):
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
+            if "cloudformation:DescribeStackResource" in statement["Action"]:
+                asking.append((policy["Properties"]["Roles"], statement["Resource"]))
+    [(roles, resource)] = asking
+    assert "Master" in json.dumps(roles)
+    assert resource == {"Ref": "AWS::StackId"}
+
+
+def test_a_file_system_that_exists_gets_a_mount_target_and_nothing_else(synthesize: Synthesize) -> None:
+    template = synthesize(shared_storage=f"efs:{ID}")
+    assert resources(template, "AWS::EFS::FileSystem") == []
+    [target] = resources(template, "AWS::EFS::MountTarget")
+    assert target["Properties"]["FileSystemId"] == template["Outputs"]["SharedStorage"]["Value"] == ID
+
+
+def test_without_it_nothing_of_it_is_there(template: Template) -> None:
+    assert not any(part["Type"].startswith("AWS::EFS::") for part in template["Resources"].values())
+    assert "SharedStorage" not in template["Outputs"]
+
+
+@pytest.mark.parametrize("value", ["EFS", "efs:", "efs:fs-1", f"efs:{ID}0", f"nfs:{ID}", f"efs:{ID} ", "lustre"])
+def test_fails_when_the_value_names_no_storage(value: str) -> None:
+    with pytest.raises(SettingsError, match="shared_storage must be none, efs, efs:fs-ID or lustre:fs-ID, got"):
+        ClusterProps(shared_storage=value)
+
+
+def test_fails_when_lustre_has_no_vpc() -> None:
+    with pytest.raises(SettingsError, match="vpc_id must be set for Lustre"):
+        ClusterProps(shared_storage=f"lustre:{ID}")
+
+
+def test_a_kept_file_system_is_told_before_the_deploy() -> None:
+    warnings: dict[str, Any] = ClusterProps(shared_storage="efs").warnings()
+    assert "cdk destroy keeps" in warnings["file-system-kept"]
+    assert "file-system-kept" not in ClusterProps(shared_storage=f"efs:{ID}").warnings()

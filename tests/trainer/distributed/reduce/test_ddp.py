@@ -1,0 +1,148 @@
+"""DistributedDataParallel on CPUs, over gloo, as between GPUs: it learns what our own reduction learns."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.trainer.networks import Skipping
+from tests.trainer.programs import bucketed_trainer
+from tests.trainer.programs.processes import run, running
+from trainer.backend import Weights
+from trainer.checkpoint.format import load_checkpoint
+from trainer.config.settings import TrainConfig
+from trainer.distributed.reduce.collective import Collective
+from trainer.distributed.reduce.ddp import DataParallel
+from trainer.errors import TrainerError, UsageError
+from trainer.torch.compute_mode import ComputeMode
+from trainer.torch.flat_params import FlatParams, bind_gradients
+from trainer.torch.optimizer import SGD
+from trainer.torch.reduction import choose_reduction
+
+RANKS = 2
+BATCH_SIZE = 11
+STEPS = 4
+# A last batch of one sample, in two parts: rank 0 has nothing, and rank 1 nothing of the second part.
+SAMPLES = (STEPS - 1) * RANKS * 2 * BATCH_SIZE + 1
+# A low rate: larger steps lead two correct runs apart.
+OPTIONS = (
+    *("--network", "tests.trainer.networks:normalised", "--lr", "0.01", "--kv-store", "dist_sync"),
+    *("--benchmark", "1", "--image-shape", "3,12,12", "--num-examples", str(SAMPLES), "--last-batch", "keep"),
+    *("--batch-size", str(BATCH_SIZE), "--gradient-accumulation", "2", "--num-epochs", "2"),
+    *("--disp-batches", "1", "--model-prefix", "net"),
+)
+PROGRAM = (str(Path(bucketed_trainer.__file__)),)
+TOLERANCE = 1e-5
+CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
+
+
+def final(directory: Path) -> Weights:
+    return load_checkpoint(directory / "net-0002.npz").state.weights
+
+
+def distance(weights: Weights, others: Weights) -> float:
+    """Relative L2 distance of all weights and statistics."""
+    one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
+    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
+
+
+def test_ranks_learn_what_they_learn_with_our_ring_also_after_an_interruption(tmp_path: Path) -> None:
+    ring, ddp = tmp_path / "ring", tmp_path / "ddp"
+    for directory in (ring, ddp):
+        directory.mkdir()
+    run(*OPTIONS, directory=ring, count=RANKS)
+    options = (*OPTIONS, "--reduction", "ddp")
+    # In the second step of the second epoch.
+    stopped = {bucketed_trainer.LAST: str(STEPS + 2)}
+    with running(*options, directory=ddp, count=RANKS, program=PROGRAM, variables=stopped) as interrupted:
+        assert [rank.wait() for rank in interrupted] == [128 + signal.SIGTERM] * RANKS
+    ranks = run(*options, directory=ddp, count=RANKS, program=PROGRAM)
+    assert "resuming at epoch 1" in ranks[0].log.read_text()
+    assert len({rank.digests[-1] for rank in ranks}) == 1
+    assert distance(final(ddp), final(ring)) < TOLERANCE
+
+
+def make_ddp(model: nn.Module) -> DataParallel:
+    return DataParallel(model, torch.zeros(3), [*model.parameters()], collective=Collective(count=1))
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    """A process group of this process alone."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("alone")
+def test_fails_when_a_layer_is_skipped() -> None:
+    ddp = make_ddp(Skipping(classes=3, image_shape=(1, 4, 4)))
+    ddp.begin()
+    with ddp.backward_pass(is_last=True):
+        torch.autograd.backward(ddp.module(torch.ones(2, 1, 4, 4)).sum())
+    with pytest.raises(TrainerError, match="a weight has no gradient in this step"):
+        ddp.finish()
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_compiled_network_is_cut_at_the_borders_of_the_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    compile_network = torch.compile
+    monkeypatch.setattr("torch.compile", lambda model, **_: compile_network(model, backend=backend))
+    # 1.4 MB each: the first bucket holds 1 MB.
+    model = nn.Sequential(nn.Linear(600, 600), nn.Linear(600, 600))
+    make_ddp(ComputeMode(compiled="1").compile(model)).module(torch.ones(2, 600))
+    assert len(graphs) == 2
+
+
+def test_killed_rank_ends_the_others(tmp_path: Path) -> None:
+    options = ("--kv-store", "dist_sync", "--num-epochs", "1000", "--disp-batches", "1", "--reduction", "ddp")
+    with running(*options, directory=tmp_path, count=2) as ranks:
+        ranks[0].wait_for_log("Batch [1]")
+        ranks[1].process.kill()
+        assert ranks[0].wait(deadline_s=20) == 1
+    last_line = ranks[0].log.read_text().splitlines()[-1]
+    assert last_line.startswith("rank 0/2 trainer: adding up over all ranks failed, another rank ended")
+
+
+def test_gpus_use_it_unless_it_cannot_do_what_is_asked_for() -> None:
+    assert choose_reduction(TrainConfig(), GPU) == "ddp"
+    assert choose_reduction(TrainConfig(), CPU) == "ring"
+    for config in (TrainConfig(deterministic=True), TrainConfig(gc_type="fp16"), TrainConfig(reduction="buckets")):
+        assert choose_reduction(config, GPU) == "buckets"
+    with pytest.raises(UsageError, match="--reduction ring is for CPUs"):
+        choose_reduction(TrainConfig(reduction="ring"), GPU)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_one_update_of_many_tensors_is_that_of_the_flat_tensor(channels_last: bool) -> None:
+    images = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    results = []
+    for is_flat in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 4, kernel_size=3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 3))
+        flat = FlatParams(model, decay_all=False)
+        flat.bind(channels_last=channels_last)
+        gradients = torch.zeros_like(flat.weights)
+        groups = flat.flat_groups(gradients, weight_decay=0.5) if is_flat else flat.groups(weight_decay=0.5)
+        optimizer = SGD(groups, learning_rate=0.1, momentum=0.9)
+        for _ in range(2):
+            gradients.zero_()
+            model.zero_grad()
+            if is_flat:
+                bind_gradients(flat.parameters, gradients, channels_last=channels_last)
+            torch.autograd.backward(model(images).square().sum())
+            optimizer.step()
+        results.append(flat.weights.clone())
+    # Convolutions may round otherwise into a gradient of another layout.
+    one, other = results
+    assert torch.allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,49 @@
+"""Hold and check the settings of the learning rate."""
+
+import math
+from dataclasses import dataclass
+
+from trainer.config.choices import LR_SCHEDULES, check_choice, format_value
+from trainer.errors import UsageError
+
+
+# Without slots: TrainConfig has two such bases, and Python allows one with slots.
+@dataclass(frozen=True, kw_only=True)
+class RateSettings:
+    """Settings of the learning rate and of its course over the training."""
+
+    lr: float | None = None
+    """For a global batch of lr_batch_size. Left out: 0.05 for a batch of 64, at most 0.1 without a warm-up."""
+    lr_batch_size: int | None = None
+    """Global batch size that lr is for: the rate grows with the batch. Left out: lr is used as it is."""
+    warmup_epochs: float = 0.0
+    """Epochs over which the rate grows to its full value."""
+    lr_factor: float = 0.1
+    """What the rate is multiplied by at each of lr_step_epochs."""
+    lr_schedule: str = "step"
+    """How the rate falls, one of LR_SCHEDULES: at lr_step_epochs, or as half a cosine to 0 at the last epoch's end."""
+    lr_step_epochs: tuple[int, ...] = ()
+    """Epochs at which the rate is reduced."""
+
+    def check_rate(self) -> None:
+        """Raise UsageError unless learning rate and schedule are valid."""
+        check_choice("lr_schedule", self.lr_schedule, LR_SCHEDULES)
+        if self.lr_schedule == "cosine" and self.lr_step_epochs:
+            raise UsageError(
+                f"--lr-step-epochs is for --lr-schedule step, got {format_value(self.lr_step_epochs)} with cosine"
+            )
+        if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
+            raise UsageError(f"--lr must be a number above 0, got {self.lr}")
+        if self.lr_batch_size is not None and (self.lr is None or self.lr_batch_size < 1):
+            raise UsageError(
+                f"--lr-batch-size must be at least 1 and needs --lr, "
+                f"got {self.lr_batch_size} and {format_value(self.lr)}"
+            )
+        if not (math.isfinite(self.warmup_epochs) and self.warmup_epochs >= 0):
+            raise UsageError(f"--warmup-epochs must be a number of at least 0, got {self.warmup_epochs}")
+        if not 0 < self.lr_factor <= 1:
+            raise UsageError(f"--lr-factor must be above 0 and at most 1, got {self.lr_factor}")
+        if any(epoch < 1 for epoch in self.lr_step_epochs) or list(self.lr_step_epochs) != sorted(
+            set(self.lr_step_epochs)
+        ):
+            raise UsageError(f"--lr-step-epochs must rise from at least 1, got {format_value(self.lr_step_epochs)}")

@@ -1,0 +1,59 @@
+"""Hold and check the settings that decide how fast the engine torch computes, and how it sums gradients."""
+
+from dataclasses import dataclass
+
+from trainer.config.choices import COMPILE_CHOICES, DTYPES, FAST_CHOICES, GC_TYPES, REDUCTIONS, check_choice
+from trainer.errors import UsageError
+
+
+# Without slots: TrainConfig has two such bases, and Python allows one with slots.
+@dataclass(frozen=True, kw_only=True)
+class SpeedSettings:
+    """Settings of the engine torch alone."""
+
+    dtype: str | None = None
+    """Data type that the network computes in, one of DTYPES. Left out: what ``fast`` picks, or float32, with TF32 on
+    GPUs."""
+    gradient_accumulation: int = 1
+    """Batches whose gradients make one step."""
+    gc_type: str = "none"
+    """Type that gradients travel in, one of GC_TYPES."""
+    compile: str | None = None
+    """How much torch.compile does, one of COMPILE_CHOICES. Left out: 0, or what ``fast`` picks."""
+    fast: str = "off"
+    """Whether to measure and pick the fastest way to compute, one of FAST_CHOICES. Left out: off, float32."""
+    deterministic: bool = False
+    """Whether a GPU must compute the same bits every time, as CPUs do. Left out: whatever is fastest."""
+    reduction: str = "auto"
+    """What sums gradients over the ranks, one of REDUCTIONS. Left out: between GPUs DistributedDataParallel, or buckets
+    of our own with deterministic or gc_type; between CPUs a ring."""
+
+    @property
+    def data_type(self) -> str:
+        """Return the data type, or "auto" when it will be measured."""
+        return self.dtype or ("auto" if self.fast == "auto" else "float32")
+
+    @property
+    def needs_autotune(self) -> bool:
+        """Return whether the ranks have to measure steps to pick a compute mode."""
+        return self.fast == "auto" or self.compile == "auto"
+
+    def check_speed(self, *, sync_bn: bool) -> None:
+        """Raise UsageError unless these settings are valid and go together."""
+        if self.dtype is not None:
+            check_choice("dtype", self.dtype, DTYPES)
+        check_choice("gc_type", self.gc_type, GC_TYPES)
+        if self.compile is not None:
+            check_choice("compile", self.compile, COMPILE_CHOICES)
+        check_choice("fast", self.fast, FAST_CHOICES)
+        compiles = self.compile not in (None, "0")
+        if compiles and sync_bn:
+            raise UsageError(
+                f"--compile must be 0 with --sync-bn, whose sums torch.compile cannot see, got {self.compile}"
+            )
+        if compiles and self.deterministic:
+            raise UsageError(f"--compile must be 0 with --deterministic, it may choose anew, got {self.compile}")
+        check_choice("reduction", self.reduction, REDUCTIONS)
+        if self.reduction == "ddp" and (self.deterministic or self.gc_type != "none"):
+            other = "--deterministic, it sorts its buckets anew" if self.deterministic else "--gc-type"
+            raise UsageError(f"--reduction ddp does not go with {other}: auto or buckets do")
