@@ -43,7 +43,7 @@ def rows(fleet: Fleet, **forged: Any) -> list[dict[str, Any]]:
     return [master | {"node_type": "master"}, worker | forged]
 
 
-FORGED = {
+FORGED: dict[str, dict[str, Any]] = {
     "a command in the address": {"address": "x'$(touch MARKER)'"},
     "an option of ssh in the address": {"address": "-oProxyCommand=touch MARKER"},
     "lines in the address": {"address": "10.0.0.2\nHost *\n  ProxyCommand touch MARKER"},
