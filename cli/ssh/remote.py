@@ -247,9 +247,10 @@ def _log_in(client: paramiko.SSHClient, target: SshTarget, sock: socket.socket |
     except paramiko.BadHostKeyException as error:
         reason = "its host key is not the one in the cluster's table"
         raise ClusterError(f"refused to log in to {target.address}: {reason}") from error
-    except (paramiko.SSHException, OSError, ValueError) as error:  # the last for a file that is no key
+    except (paramiko.SSHException, OSError, EOFError, ValueError) as error:  # the last for a file that is no key
         hint = f" ({KEY_HINT})" if isinstance(error, paramiko.SSHException) else ""
-        raise ClusterError(f"cannot log in to {target.user}@{target.address}: {error}{hint}") from error
+        reason = str(error) or "the connection was closed"
+        raise ClusterError(f"cannot log in to {target.user}@{target.address}: {reason}{hint}") from error
     transport = client.get_transport()
     if transport is None:
         raise ClusterError(f"the connection to {target.address} was lost")

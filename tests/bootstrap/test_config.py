@@ -48,11 +48,11 @@ def test_config_says_what_the_stack_may_leave_open(change: dict[str, object]) ->
         ({"group": None}, "group must be text, got None"),
         (
             {"address": "203.0.113.2"},
-            "address and address_allocation must be given together or not at all",
+            "address and address_allocation must be set together or not at all",
         ),
         (
             {"address_allocation": "eipalloc-1"},
-            "address and address_allocation must be given together or not at all",
+            "address and address_allocation must be set together or not at all",
         ),
         ({"version": True}, "version must be a whole number, got True"),
     ],

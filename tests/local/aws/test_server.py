@@ -54,5 +54,7 @@ def test_only_one_request_at_a_time_reaches_moto(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(server, "DomainDispatcherApplication", lambda _create: moto)
     application = server.Application(None)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        answers = pool.map(lambda _: application({"wsgi.input": io.BytesIO()}, None), range(2))
+        answers = pool.map(
+            lambda _: application({"wsgi.input": io.BytesIO(), "REQUEST_METHOD": "POST"}, None), range(2)
+        )
     assert [*answers] == [[b"alone"], [b"alone"]]
