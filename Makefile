@@ -120,7 +120,7 @@ e2e-jobs:
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/jobs
 
 e2e-failing:
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/failing
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/failing tests/e2e/private
 
 # Both parts deploy a cluster of their own: most of the time they wait.
 test-engines: root

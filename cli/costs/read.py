@@ -25,13 +25,14 @@ class Cost:
     spent: Spent
     prices: PriceList
 
-    def summary(self) -> str:
-        """Return one line for people."""
+    def lines(self) -> tuple[str, str]:
+        """Return what an hour costs, and what was spent, for people."""
         total = "an unknown price" if self.rate.total is None else f"{self.rate.total:.2f} USD"
         parts = ", ".join(f"{kind} {dollars(value)}" for kind, value in self.spent.by_kind.items())
         since = f"{self.spent.since:%Y-%m-%d %H:%M} UTC"
         return (
-            f"costs {total} an hour; {dollars(self.spent.total)} USD since {since} ({parts}); {self.prices.describe()}"
+            f"costs {total} an hour by {self.prices.describe()}",
+            f"spent {dollars(self.spent.total)} USD since {since}: {parts}",
         )
 
 

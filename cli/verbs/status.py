@@ -57,7 +57,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     for line in (*status.shared_storage_lines(), *(status.missing_lines(told) if status.missing else ())):
         print(line)
     if cost:
-        print(cost.summary())
+        print("\n".join(cost.lines()))
     return 0
 
 

@@ -13,7 +13,7 @@ from local.network.vpc_network import in_namespace
 OUTSIDER = "198.51.100.77"
 """Internet address that is not in ssh_location."""
 SSH = 22
-PORTS = (80, 111, 443, 2049, 6006, 8080, 8888, 29500, 45678, 65535)
+PORTS = (80, 111, 443, 2049, 6006, 8080, 8888, 29500, 61234, 65535)
 """Ports of programs that people start on such nodes, of NFS and its port mapper, of training, and high ones."""
 EVERY_PORT = (SSH, *PORTS)
 CONNECT_TIMEOUT_S = 2.0

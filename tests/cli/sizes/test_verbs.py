@@ -255,12 +255,11 @@ def test_fails_when_the_words_do_not_fit(words: list[str], said: str, capsys: py
 
 def test_status_and_cost_say_what_was_spent(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == 0
-    summary, *_, last = capsys.readouterr().out.splitlines()
+    summary, *_, rate, spent = capsys.readouterr().out.splitlines()
     assert summary == "demo: 3 of 3 nodes, generation 7"
+    assert rate == "costs 0.35 USD an hour by list prices of us-east-1, 2026-07-20"
     assert re.fullmatch(
-        r"costs 0\.35 USD an hour; 0\.0\d USD since [0-9-]+ [0-9:]+ UTC \(nodes 0\.\d\d, volumes 0\.00, nat 0\.\d\d, "
-        r"addresses 0\.00\); list prices of us-east-1, 2026-07-20",
-        last,
+        r"spent 0\.0\d USD since [0-9-]+ [0-9:]+ UTC: nodes 0\.\d\d, volumes 0\.00, nat 0\.\d\d, addresses 0\.00", spent
     )
     assert main(["pause", "--yes"]) == 0
     capsys.readouterr()

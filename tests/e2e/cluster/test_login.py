@@ -145,5 +145,5 @@ def test_from_outside_only_the_masters_ssh_port_answers(cluster: Cluster) -> Non
 
 def test_members_reach_each_other_on_any_port(cluster: Cluster) -> None:
     receiver, sender = cluster.instances[1], cluster.instances[2]
-    with in_namespace(receiver["InstanceId"], lambda: socket.create_server(("0.0.0.0", 45678))):
-        assert in_namespace(sender["InstanceId"], lambda: reachable(receiver["PrivateIpAddress"], 45678))
+    with in_namespace(receiver["InstanceId"], lambda: socket.create_server(("0.0.0.0", 61234))):
+        assert in_namespace(sender["InstanceId"], lambda: reachable(receiver["PrivateIpAddress"], 61234))

@@ -52,11 +52,11 @@ def test_no_other_address_reaches_a_node(listening_cluster: Cluster, outside_add
 
 
 def datagram_arrives(receiver: str, send: Callable[[], None]) -> bool:
-    """Return whether a node receives what is sent to its port 45678."""
+    """Return whether a node receives what is sent to its port 61234."""
 
     def bound() -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        made.bind(("0.0.0.0", 45678))
+        made.bind(("0.0.0.0", 61234))
         return made
 
     with closing(in_namespace(receiver, bound)) as heard:
@@ -70,7 +70,7 @@ def datagram_arrives(receiver: str, send: Callable[[], None]) -> bool:
 
 def sent_to(address: str) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.sendto(b"datagram", (address, 45678))
+        sender.sendto(b"datagram", (address, 61234))
 
 
 def pings(address: str) -> bool:

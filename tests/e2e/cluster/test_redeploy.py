@@ -50,8 +50,8 @@ NEWER = (
     ),
     Edit(
         file="bootstrap/cluster/membership.py",
-        old="[asdict(member) for member in members]",
-        new=f'[asdict(member) | {{"made_by": "{SIGN}"}} for member in members]',
+        old="[member_row(member) for member in members]",
+        new=f'[member_row(member) | {{"made_by": "{SIGN}"}} for member in members]',
     ),
 )
 """Edits that make an agent of a later release: it writes more into each record, and logs another name."""

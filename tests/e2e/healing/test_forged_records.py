@@ -104,8 +104,10 @@ def ask(cluster: Cluster) -> VerbResults:
 
 
 def text_of(verb: str, done: "subprocess.CompletedProcess[str]") -> str:
-    """Return the part of a verb's output that must not change: without the generation and the time."""
-    return done.stdout.partition("\n")[2] if verb == "status" else done.stdout
+    """Return the part of a verb's output that must not change: without the generation, and what was spent."""
+    if verb != "status":
+        return done.stdout
+    return "\n".join(line for line in done.stdout.splitlines()[1:] if not line.startswith("spent "))
 
 
 def check(said: VerbResults, right: VerbResults) -> set[str]:

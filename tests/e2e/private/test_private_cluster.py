@@ -1,6 +1,6 @@
 """Test a private cluster in an existing VPC: only sessions lead to its nodes, and destroying it changes no subnet.
 
-It needs a cluster of its own; it is in jobs/ because this part of the gate is the shortest.
+It needs a cluster of its own, after those that fail: that part of the gate is the shortest.
 
 No node has a public address, and no port is open: logins, copies and forwarded ports go through Session Manager, with
 permissions enforced.
