@@ -67,10 +67,10 @@ from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.backend import State
-from trainer.mxnet.connect import connect
+from trainer.mxnet.connect import backend_factory
 from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", num_classes=10)
-connection = connect(config, {})
+connection = backend_factory(config, {})
 engine = connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
 """
 COUNT = """
