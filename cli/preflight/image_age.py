@@ -30,7 +30,7 @@ def age(found: "ImageTypeDef", *, today: date, renew_fix: str, other_family_fix:
         yield warning("AMI", f"{ami} is deprecated since {deprecated} and may be withdrawn at any time", renew_fix)
     elif created and today - created > OLD:
         yield warning(
-            "AMI", f"{ami} is of {created}, {(today - created).days} days old, and lacks later patches", renew_fix
+            "AMI", f"{ami} was made on {created}, {(today - created).days} days ago, and lacks later patches", renew_fix
         )
 
 

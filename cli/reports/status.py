@@ -12,7 +12,7 @@ MOUNT_REASONS: Final = {
     NOT_KNOWN: "no id of a file system yet",
     NO_ADDRESS: "no mount target answers to its name",
     UNREACHABLE: "its mount target does not answer",
-    REFUSED: "it refuses the mount",
+    REFUSED: "the file system refuses the mount",
     NO_CLIENT: "the image has no client for it",
 }
 """Explanation of each state but the mounted one."""
@@ -44,7 +44,7 @@ class Status:
     def summary(self) -> str:
         """One line about all nodes."""
         if self.desired_nodes == 0:
-            left = f", {self.running} nodes still end" if self.running else ""
+            left = f", nodes still shutting down: {self.running}" if self.running else ""
             return f"{self.cluster_name}: paused{left}; dlcluster resume brings its nodes back"
         counts = f"{self.running} of {self.desired_nodes} nodes"
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
@@ -97,11 +97,7 @@ class Status:
         name = self.membership.shared_storage.partition(":")[2] or "not known yet"
         return [
             f"shared storage {name}: on {mounted} of {len(self.membership.members)} nodes",
-            *(
-                f"{node}: {MOUNT_REASONS[state]}, it goes on trying"
-                for node, state in states.items()
-                if state != MOUNTED
-            ),
+            *(f"{node}: {MOUNT_REASONS[state]}; retrying" for node, state in states.items() if state != MOUNTED),
         ]
 
     def missing_lines(self, told: Sequence[str]) -> list[str]:

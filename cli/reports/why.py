@@ -96,7 +96,7 @@ def _activities(found: Diagnosis) -> Iterator[str]:
 
 
 def _log(found: Diagnosis, log: NodeLog) -> Iterator[str]:
-    yield f"last words of {log.instance_id} (log group {found.log_group})"
+    yield f"last log lines of {log.instance_id} (log group {found.log_group})"
     yield from (f"  {line}" for message in log.lines for line in message.splitlines())
     if not log.lines:
         yield "  none: its agent never reached CloudWatch Logs; the end of the boot log may tell more:"

@@ -59,7 +59,7 @@ def describe(change: Change) -> Iterator[str]:
     if change.is_refused:
         yield (
             f"{paused}Auto Scaling will refuse the sizes (MinSize, DesiredCapacity and MaxSize do not fit together) "
-            "and the deploy will be rolled back, which starts the nodes of the last one: dlcluster resume first"
+            "and the deploy will be rolled back, which starts the nodes of the previous deploy: dlcluster resume first"
         )
         return
     if old == new:

@@ -34,7 +34,7 @@ def set_and_deploy(name: str, value: object, *, context: Sequence[str], region: 
         require_cdk()
     write_setting(Path.cwd() / APP_FILE, name, value)
     if not deploy:
-        print(f"dlcluster: {APP_FILE} has {name} {value} now; it counts after: {shlex.join(line)}", file=sys.stderr)
+        print(f"dlcluster: {APP_FILE} has {name} {value} now; to apply it, run: {shlex.join(line)}", file=sys.stderr)
         return
     print(f"dlcluster: {APP_FILE} has {name} {value} now; running {shlex.join(line)}", file=sys.stderr)
     # The CDK asks by itself, on this terminal, before it widens any permission.
@@ -42,5 +42,5 @@ def set_and_deploy(name: str, value: object, *, context: Sequence[str], region: 
     if done.returncode:
         raise ClusterError(
             f"cdk deploy failed with exit code {done.returncode}; {APP_FILE} keeps {name} {value}: "
-            "mend what it names and give the same command again (dlcluster why tells more)"
+            "fix the error above and run the same command again (dlcluster why says more)"
         )

@@ -22,7 +22,7 @@ def require_yes(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("nobody can be asked without a terminal: add --yes")
+        raise UsageError("cannot prompt without a terminal: use --yes")
     click.confirm(question, abort=True, err=True)
 
 

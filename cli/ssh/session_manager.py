@@ -75,7 +75,7 @@ def _find_plugin() -> str:
     """Return the plugin's path, before a session starts that nothing would carry or end."""
     path = shutil.which(PLUGIN)
     if path is None:
-        raise ClusterError(f"{PLUGIN} is not installed, which logins to a private cluster go through: {WHERE}")
+        raise ClusterError(f"{PLUGIN} is not installed; logins to a private cluster need it: {WHERE}")
     try:
         said = subprocess.run(
             [path, "--version"],

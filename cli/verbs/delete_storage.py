@@ -54,7 +54,7 @@ def _list(clients: Clients, cluster: str | None) -> int:
 def _ask(found: FileSystem) -> None:
     """Let the user type the ID again. Raises UsageError without a terminal, ClusterError for any other answer."""
     if not sys.stdin.isatty() or not is_terminal():
-        raise UsageError("there is no terminal to ask on: use --yes")
+        raise UsageError("cannot prompt without a terminal: use --yes")
     question = f"Delete {found.file_system_id} of cluster {found.cluster}, {found.gigabytes} GB, for good? Type its id"
     if click.prompt(question).strip() != found.file_system_id:
         raise ClusterError("nothing was deleted")

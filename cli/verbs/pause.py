@@ -35,7 +35,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
     if not is_paused(groups):
         if ended and not yes:
             warn_of_running_jobs(selection)
-        require_yes(f"end the {len(ended)} nodes of {cluster.name}, with what is on their disks?", yes=yes)
+        require_yes(f"end all nodes of {cluster.name} ({len(ended)}) and erase their disks?", yes=yes)
         pause_groups(clients, cluster.name)
     await_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)
     prices = price_list(clients.region)

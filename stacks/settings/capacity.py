@@ -52,8 +52,7 @@ class CapacitySettings(Settings):
             )
         elif self.instance is not None and self.instance.successor is not None:
             found["not-sold"] = (
-                f"{self.instance_type} can hardly be bought any more; "
-                f"the nearest current type is {self.instance.successor}"
+                f"{self.instance_type} is rarely available now; the nearest current type is {self.instance.successor}"
             )
         return found
 

@@ -15,8 +15,8 @@ ENDED = "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.7 (Ubuntu 22.04) 2026
     [
         ({"Name": OURS, "CreationDate": "2026-11-01T00:00:00.000Z"}, None),
         ({"Name": OURS, "CreationDate": "2026-08-24T00:00:00.000Z"}, None),
-        ({"Name": OURS, "CreationDate": "2026-08-23T00:00:00.000Z"}, "is of 2026-08-23, 91 days old"),
-        ({"Name": "mine", "CreationDate": "2020-01-01T00:00:00.000Z"}, "is of 2020-01-01"),
+        ({"Name": OURS, "CreationDate": "2026-08-23T00:00:00.000Z"}, "was made on 2026-08-23, 91 days ago"),
+        ({"Name": "mine", "CreationDate": "2020-01-01T00:00:00.000Z"}, "was made on 2020-01-01"),
         ({"Name": OURS, "DeprecationTime": "2026-11-22T00:00:00.000Z"}, "is deprecated since 2026-11-22"),
         ({"Name": OURS, "DeprecationTime": "2026-11-23T00:00:00.000Z"}, None),
         ({"Name": ENDED}, f"({ENDED}) gets no patches: those of PyTorch 2.7 ended on 2026-04-23"),

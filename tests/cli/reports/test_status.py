@@ -129,7 +129,7 @@ def test_where_the_shared_storage_is_mounted_and_why_not_elsewhere(
     table.put_item(TableName=fleet.table, Item={**item, "members": {"S": json.dumps(members)}, **file_system})
     assert below_the_table(capsys) == [
         "shared storage fs-0123456789abcdef0: on 2 of 3 nodes",
-        "worker2: its mount target does not answer, it goes on trying",
+        "worker2: its mount target does not answer; retrying",
     ]
     assert main(["status", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -140,7 +140,7 @@ def test_a_failed_deploy_is_told_with_cause_capacity_and_last_words(
         "EC2 Auto Scaling, 2 of the last 2 activities failed, newest reason first\n"
         "  2026-01-01 00:09:00 workers: Launching, Failed: no capacity (2 times)\n"
         "\n"
-        f"last words of {BROKEN} (log group {LOG_GROUP})\n"
+        f"last log lines of {BROKEN} (log group {LOG_GROUP})\n"
     )
     words = [line.split(" ", 4)[-1] for line in text.splitlines()[8:]]
     assert words == [*(f"line {number}" for number in range(21, 30)), "ERROR disk full"]
@@ -183,7 +183,7 @@ def test_a_node_that_never_spoke_is_said(clients: Clients, stubs: tuple[Stubber,
     tell_events(stubs[0], FAILED)
     tell_activities(stubs[1])
     text = told(clients)
-    assert f"last words of {BROKEN}" in text
+    assert f"last log lines of {BROKEN}" in text
     assert text.endswith(f"aws ec2 get-console-output --latest --output text --instance-id {BROKEN}\n")
 
 
@@ -241,7 +241,7 @@ def test_a_missing_node_is_told_of_with_its_last_words(
     cluster = Cluster(name="demo", stack_name="demo", table=fleet.table, login_user="ubuntu", networks_text=NETWORKS)
     text = told(clients, status="CREATE_COMPLETE", cluster=cluster)
     assert text.startswith("stack demo is CREATE_COMPLETE, 1 of 3 nodes missing\n")
-    assert f"last words of {fleet.instance_ids[2]}" in text
+    assert f"last log lines of {fleet.instance_ids[2]}" in text
     assert "waiting for the table" in text
     assert "an old failure" in text
     assert fleet.instance_ids[0] not in text

@@ -137,7 +137,7 @@ def test_nobody_is_asked_without_a_terminal(deployed: Deployed, capsys: pytest.C
     for words in (["pause"], ["resize", "3"]):
         assert main(words) == EXIT_USAGE
         said = capsys.readouterr()
-        assert said.err.splitlines()[-1] == "dlcluster: nobody can be asked without a terminal: add --yes"
+        assert said.err.splitlines()[-1] == "dlcluster: cannot prompt without a terminal: use --yes"
     assert deployed.sizes() == DECLARED
     assert json.loads(Path("cdk.json").read_text())["context"]["cluster"]["worker_count"] == 2
 
@@ -221,7 +221,7 @@ def test_resize_says_what_the_deploy_does(
 def test_resize_without_a_deploy_prints_its_line(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resize", "5", "--no-deploy", "--json"]) == 0
     said = capsys.readouterr()
-    assert said.err.splitlines()[-1] == "dlcluster: cdk.json has worker_count 5 now; it counts after: cdk deploy"
+    assert said.err.splitlines()[-1] == "dlcluster: cdk.json has worker_count 5 now; to apply it, run: cdk deploy"
     found = json.loads(said.out)
     assert (found["worker_count"], found["deployed_worker_count"], found["deployed"]) == (5, 2, False)
     assert (deployed.lines, deployed.sizes()) == ([], DECLARED)

@@ -164,9 +164,7 @@ def test_fails_before_a_session_starts_when_the_plugin_is_missing_or_old(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(line.split()) == EXIT_FAILED
     said = complaint(capsys)
-    assert said.startswith(
-        "session-manager-plugin is not installed, which logins to a private cluster go through: http"
-    )
+    assert said.startswith("session-manager-plugin is not installed; logins to a private cluster need it: http")
     install_plugin(tmp_path, monkeypatch, version="1.2.497.0")
     assert main(line.split()) == EXIT_FAILED
     assert complaint(capsys).startswith("session-manager-plugin must be newer than 1.2.497.0, got 1.2.497.0: https://")
