@@ -98,7 +98,7 @@ class DeepLearningCluster(Construct):
             instance_type=self.props.instance_type,
             volume_gib=self.props.root_volume_gib,
             nat_gateways=nat_gateways,
-            addresses=1 + nat_gateways,
+            addresses=nat_gateways + (0 if self.props.private else 1),
         )
         return describe_rate(hourly_rate(parts, prices), prices)
 

@@ -49,7 +49,8 @@ def _routes(target: PreflightTarget, worker: "SubnetTypeDef", master: "SubnetTyp
         if target.props.worker_count:
             yield from _worker_routes(target, worker)
         return
-    yield from _private_route(target, master, (*INTERFACE_SERVICES, *MASTER_SERVICES, *SESSION_SERVICES))
+    lustre = ("fsx",) if target.props.shared_storage.startswith("lustre:") else ()
+    yield from _private_route(target, master, (*INTERFACE_SERVICES, *MASTER_SERVICES, *lustre, *SESSION_SERVICES))
     if target.props.worker_count and worker["SubnetId"] != master["SubnetId"]:
         yield from _private_route(target, worker, (*INTERFACE_SERVICES, *SESSION_SERVICES))
 

@@ -20,6 +20,7 @@ from typing import Final
 from bootstrap.contract import SSH_PORT
 from cli.aws.clients import Clients
 from cli.errors import ClusterError
+from cli.ssh.config import CONNECT_TIMEOUT_S
 
 PLUGIN: Final = "session-manager-plugin"
 DOCUMENT: Final = "AWS-StartSSHSession"
@@ -34,6 +35,11 @@ CONNECTED_TIMEOUT_S: Final = 10
 """Seconds to wait for the agent of a node that has just started; ssh's own timeout is longer (cli.ssh.config)."""
 VERSION_TIMEOUT_S: Final = 20
 END_TIMEOUT_S: Final = 5
+SERVER_LINE: Final = b"SSH-"
+"""Begin of the SSH server's first line (RFC 4253, 4.2)."""
+PEEKED: Final = 1 << 16
+"""Most bytes to look at before the server's first line."""
+PAUSE_S: Final = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,15 +107,48 @@ class CarriedSession:
 
     def __init__(self, call: PluginCall) -> None:
         self.socket, theirs = socket.socketpair()
+        self._printed = b""
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  (end() closes it)
         with theirs:
             fd = theirs.fileno()
             self._process = subprocess.Popen(
-                call.words, env=dict(call.environment), stdin=fd, stdout=fd, stderr=self._said
+                call.words,
+                env=dict(call.environment),
+                stdin=fd,
+                stdout=fd,
+                stderr=self._said,
+                # The plugin takes Ctrl-C and Ctrl-Z of the terminal for an order to end the session.
+                start_new_session=True,
             )
 
+    def await_server(self) -> None:
+        """Discard what the plugin prints before the SSH server's first line, for which paramiko waits two seconds only.
+
+        Raises ClusterError if no server answers in time.
+        """
+        deadline = time.monotonic() + CONNECT_TIMEOUT_S
+        while (left := deadline - time.monotonic()) > 0:
+            self.socket.settimeout(left)
+            try:
+                ahead = self.socket.recv(PEEKED, socket.MSG_PEEK)
+            except TimeoutError:
+                break
+            ended = not ahead or self._process.poll() is not None
+            start = ahead.find(SERVER_LINE)
+            discarded = start if start >= 0 else max(0, len(ahead) - len(SERVER_LINE) + 1)
+            self._printed += self.socket.recv(discarded) if discarded else b""
+            if start >= 0:
+                self.socket.settimeout(None)
+                return
+            if ended and not discarded:
+                self._printed += ahead
+                raise ClusterError("the session ended before the node's SSH server answered")
+            if not discarded:
+                time.sleep(PAUSE_S)  # perhaps the line's first bytes have come
+        raise ClusterError(f"the node's SSH server did not answer through the session within {CONNECT_TIMEOUT_S} s")
+
     def end(self) -> str:
-        """End the plugin and return what it wrote to its standard error."""
+        """End the plugin and return what it printed, apart from the SSH connection: failures go to either stream."""
         self.socket.close()
         self._process.terminate()
         try:
@@ -119,7 +158,7 @@ class CarriedSession:
             self._process.wait()
         with self._said:
             self._said.seek(0)
-            return self._said.read().decode(errors="replace")
+            return (self._printed + self._said.read()).decode(errors="replace")
 
 
 @contextmanager
@@ -130,6 +169,7 @@ def carried(call: PluginCall) -> Iterator[socket.socket]:
     except OSError as error:
         raise ClusterError(f"cannot run {call.words[0]}: {error.strerror}") from error
     try:
+        session.await_server()
         yield session.socket
     except ClusterError as error:
         said = " ".join(session.end().split())

@@ -12,7 +12,7 @@ from cli.aws.clusters import find_cluster
 from cli.aws.deployed_template import DeployedTemplate, read_template
 from cli.cdk_context import read_context, read_props
 from cli.costs.parts import billed_parts
-from cli.errors import UsageError
+from cli.errors import ClusterError, UsageError
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.sizes.changes import Change, describe, leaves_no_master
@@ -53,6 +53,8 @@ def command(
     groups = read_groups(clients.autoscaling, cluster.name)
     change = Change(now=sizes_of(groups), old=template.sizes(cluster.name), new=props.sizes)
     _tell(change, template, region=clients.region)
+    if change.is_refused:
+        raise ClusterError(f"{SETTING} {workers} would be refused, nothing was changed: run dlcluster resume first")
     if deploy and not yes:
         if change.ended:
             warn_of_running_jobs(selection)

@@ -63,6 +63,8 @@ def main(arguments: list[str]) -> int:
         fail(f"unexpected arguments: {arguments[1:]}")
     given = arguments[1]
     response = json.loads(os.environ[given] if given == VARIABLE else given)
+    # As the real one does, before it has connected.
+    os.write(1, f"\nStarting session with SessionId: {response['SessionId']}\n".encode())
     with open_channel(response, arguments[2]) as connection:
         threading.Thread(target=send_input, args=(connection,), daemon=True).start()
         with suppress(OSError):

@@ -69,7 +69,8 @@ class SharedStorage(Construct):
         cdk.Tags.of(made).add("Name", self._cluster_name)
         # `dlcluster delete-storage` deletes only file systems with this tag.
         cdk.Tags.of(made).add(contract.CLUSTER_TAG, self._cluster_name)
-        made.apply_removal_policy(cdk.RemovalPolicy.RETAIN)
+        # A creation that is rolled back deletes it: nobody has written to it, and the next attempt makes another.
+        made.apply_removal_policy(cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
         return made
 
     def _group(self, vpc: ec2.IVpc, nodes: SecurityGroups) -> ec2.SecurityGroup:

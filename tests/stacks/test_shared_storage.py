@@ -43,7 +43,7 @@ def test_the_nodes_neither_wait_for_it_nor_fail_with_it(made: Template) -> None:
 def test_it_is_encrypted_asks_for_tls_and_is_kept(made: Template) -> None:
     [system] = resources(made, "AWS::EFS::FileSystem")
     assert system["Properties"]["Encrypted"] is True
-    assert (system["DeletionPolicy"], system["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert (system["DeletionPolicy"], system["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
     [_, deny] = system["Properties"]["FileSystemPolicy"]["Statement"]
     assert (deny["Effect"], deny["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
     tags = {tag["Key"]: tag["Value"] for tag in system["Properties"]["FileSystemTags"]}

@@ -221,7 +221,9 @@ def test_without_private_the_policy_starts_no_session(deploy: Deploy, capsys: py
 # ---- a login ----
 
 CARRY = """
-import os, socket, sys, threading
+import os, socket, sys, threading, time
+os.write(1, b"\\nStarting session with SessionId: user-0123\\n")
+time.sleep(float(os.environ.get("HANDSHAKE_S", "0")))
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])))
 def send():
     while data := os.read(0, 65536):
@@ -235,7 +237,9 @@ os._exit(0)
 
 
 def session_to(address: str, port: int) -> Callable[[], PluginCall]:
-    return lambda: PluginCall(words=(sys.executable, "-c", CARRY, address, str(port)), environment={})
+    return lambda: PluginCall(
+        words=(sys.executable, "-c", CARRY, address, str(port)), environment={"HANDSHAKE_S": "2.5"}
+    )
 
 
 def test_a_command_runs_through_a_plugin(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -275,8 +279,10 @@ def test_fails_when_a_node_behind_the_plugin_falls_silent(tmp_path: Path, monkey
             run_command(target, f"touch {shlex.quote(str(tmp_path / 'silent'))}; sleep 5", stdout_fd=1, stderr_fd=2)
 
 
-def test_fails_with_the_plugins_own_reason() -> None:
-    words = (sys.executable, "-c", "import sys; sys.exit('Cannot perform start session: EOF')")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_fails_with_the_plugins_own_reason(stream: str) -> None:
+    """AWS's plugin prints it to its standard output, the local AWS's to its standard error."""
+    words = (sys.executable, "-c", f"import sys; print('Cannot perform start session: EOF', file=sys.{stream})")
     target = SshTarget(
         address="deeplearning-master",
         user="ubuntu",
@@ -284,5 +290,5 @@ def test_fails_with_the_plugins_own_reason() -> None:
         identity=None,
         session=lambda: PluginCall(words=words, environment={}),
     )
-    with pytest.raises(ClusterError, match=r"cannot log in to ubuntu@deeplearning-master: .*start session: EOF\)"):
+    with pytest.raises(ClusterError, match=r"server answered \(session-manager-plugin: .*start session: EOF\)"):
         run_command(target, "true", stdout_fd=1, stderr_fd=2)
