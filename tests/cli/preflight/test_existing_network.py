@@ -220,6 +220,12 @@ def test_each_missing_endpoint_of_a_private_cluster_is_one_line_with_its_mend(vp
         )
 
 
+def test_lustre_without_internet_needs_the_endpoint_at_which_the_master_asks_for_it(vpc: ExistingVpc) -> None:
+    vpc.account.settings |= {"private": True, "master_subnet_id": None, "shared_storage": "lustre:fs-0123456789abcdef0"}
+    vpc.worker_routes, vpc.endpoints = [LOCAL], []
+    assert [line for line in vpc.findings() if "interface endpoint of fsx: " in line]
+
+
 def test_a_private_cluster_without_internet_takes_the_endpoints_that_are_there(vpc: ExistingVpc) -> None:
     vpc.account.settings |= {"private": True, "master_subnet_id": None}
     vpc.worker_routes = [LOCAL]
