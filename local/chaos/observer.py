@@ -78,11 +78,16 @@ class Observer:
         ``previous`` is the membership agreed on before: each survivor must have kept its index.
         """
         deadline = time.monotonic() + deadline_s
-        while found := self.differences(previous=previous):
+        while True:
+            found = self.differences(previous=previous)
+            if not found:
+                try:
+                    return self.observe()
+                except LocalError as error:  # the next membership came between the two looks
+                    found = [str(error)]
             if time.monotonic() > deadline:
                 raise TimeoutError(f"waited {deadline_s:.0f} s for the nodes to agree:\n" + "\n".join(found))
             time.sleep(POLL_S)
-        return self.observe()
 
     def differences(self, *, previous: Observation | None = None) -> list[str]:
         """List all errors, a line each; connections are tried only if everything else is right."""
