@@ -27,7 +27,7 @@ def _check_not_hidden() -> None:
 _check_not_hidden()
 
 from stacks.cluster import DeepLearningCluster  # noqa: E402  (after the check)
-from stacks.settings.props import ClusterProps  # noqa: E402
-from stacks.stack import ClusterStack  # noqa: E402
+from stacks.settings.props import ClusterProps  # noqa: E402  (after the check)
+from stacks.stack import ClusterStack  # noqa: E402  (after the check)
 
 __all__ = ["ClusterProps", "ClusterStack", "DeepLearningCluster"]

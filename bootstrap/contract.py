@@ -48,7 +48,7 @@ CLUSTER_KEY_FILE: Final = f"{CLUSTER_KEY_DIR}/id_ed25519"
 """The cluster's private key, on the master only: jobs that run without a user log in to the nodes with it."""
 AUTHORIZED_KEYS_DIR: Final = "/etc/deeplearning/authorized_keys"
 """One file per login user, with the cluster's public key; sshd reads it as well as the user's own."""
-SCRATCH_DIRS: Final = ("/var/tmp", "/opt/dlami/nvme")  # noqa: S108  (only files without a name)
+SCRATCH_DIRS: Final = ("/var/tmp", "/opt/dlami/nvme")  # noqa: S108  (the node's check writes a nameless file)
 """Where jobs write scratch data: the root volume, and the instance storage of the Deep Learning AMIs."""
 ENGINES_DIR: Final = f"{ROOT}/engines"
 """Parent of the engines environments (setting ``engines``), each named by its recipe's key."""
@@ -141,7 +141,7 @@ PRIVATE_OUTPUT: Final = "ClusterPrivate"
 EXPIRES_OUTPUT: Final = "ClusterExpires"
 """Time from which on the cluster is paused, ISO 8601 in UTC; absent from a cluster that never is."""
 PRICE_OUTPUT: Final = "PricePerHour"
-"""What the deployed sizes cost an hour by list prices, for people."""
+"""Price per hour of all deployed nodes and their network, as a sentence."""
 
 # ---- the cluster's table (DynamoDB): one item per record, partition key TABLE_KEY ----
 TABLE_KEY: Final = "id"

@@ -1,6 +1,7 @@
 """Parse the command line: ``install`` a release, ``run`` the agent, provide ``engines``, mount ``shared`` storage."""
 
 import argparse
+import importlib
 import logging
 import sys
 from collections.abc import Sequence
@@ -25,8 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.command == "install":
             # A bundle that cannot be imported must fail here: the user data signals the failure, the service could not.
-            import bootstrap.service  # noqa: F401  (to check that it can be imported)
-
+            importlib.import_module("bootstrap.service")
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
             install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
         elif arguments.command == "engines":

@@ -21,8 +21,8 @@ def read_context(directory: Path, words: Sequence[str] = ()) -> dict[str, Any]:
     """Return the context as the CDK's command line does: a name comes from ``-c``, cdk.json, the look-ups or the user's
     file, in this order; objects that several of them give are merged (aws-cdk, user-configuration).
     """
-    # Not Path.expanduser, which fails where no home is known; then there is no such file.
-    user = _context(Path(os.path.expanduser(USER_FILE)), needed=False)  # noqa: PTH111  (see above)
+    user_file = os.path.expanduser(USER_FILE)  # noqa: PTH111  (Path.expanduser fails where no home is known)
+    user = _context(Path(user_file), needed=False)
     looked_up = _read(directory / LOOKED_UP_FILE, needed=False)
     app = _context(directory / APP_FILE, needed=True)
     return {**_merged(_merged(user, looked_up), app), **dict(map(_pair, words))}

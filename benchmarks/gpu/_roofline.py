@@ -44,7 +44,7 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch gi
     """Record each operation that has a formula in torch.utils.flop_counter."""
 
     def __init__(self, work: StepWork, *, width: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # as above
+        super().__init__()  # type: ignore[no-untyped-call]  # torch gives it no types
         self._work = work
         self._width = width
 

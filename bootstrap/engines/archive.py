@@ -23,13 +23,13 @@ NO_OBJECT: Final = frozenset({"404", "NoSuchKey", "NotFound"})
 class S3(Protocol):
     """The calls of boto3's client that are used here."""
 
-    def head_object(self, *, Bucket: str, Key: str) -> Any:  # noqa: N803  (the API's own names)
+    def head_object(self, *, Bucket: str, Key: str) -> Any:  # noqa: N803  (boto3's own parameter names)
         """Describe an object. Raises ClientError 404 if there is none."""
 
-    def get_object(self, *, Bucket: str, Key: str) -> Any:  # noqa: N803  (as above)
+    def get_object(self, *, Bucket: str, Key: str) -> Any:  # noqa: N803  (boto3's own parameter names)
         """Open an object; its Body is a stream."""
 
-    def upload_file(self, Filename: str, Bucket: str, Key: str) -> None:  # noqa: N803  (as above)
+    def upload_file(self, Filename: str, Bucket: str, Key: str) -> None:  # noqa: N803  (boto3's own parameter names)
         """Store a file, in parts if it is large."""
 
 

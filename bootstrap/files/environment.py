@@ -22,7 +22,7 @@ from bootstrap.contract import (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeFacts:
-    """What the variables of a node are made of."""
+    """Hold the facts about a node from which its variables are made."""
 
     workers_count: int
     """Nodes in the lists, the master included, as deeplearning-cfn counted; the setting worker_count leaves it out."""

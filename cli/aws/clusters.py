@@ -45,7 +45,7 @@ class Cluster:
     networks_text: str | None
     """None if the stack is older than this output."""
     is_private: bool = False
-    """Whether logins go through Session Manager."""
+    """True if logins go through Session Manager."""
     stack_status: str = ""
     created: str = ""
     """Time when the stack was created; ISO 8601, UTC."""

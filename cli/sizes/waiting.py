@@ -23,7 +23,7 @@ READY_TIMEOUT_S: Final = 1800.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """What is still missing, for the user; nothing if the wait is over."""
+    """Hold what a wait still lacks; it is empty once the wait is over."""
 
     missing: str = ""
     members: tuple[Member, ...] = ()

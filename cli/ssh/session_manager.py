@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import BinaryIO, Final
 
 from bootstrap.contract import SSH_PORT
 from cli.aws.clients import Clients
@@ -105,10 +105,10 @@ def _find_plugin() -> str:
 class CarriedSession:
     """A running plugin, with our end of its standard input and output."""
 
-    def __init__(self, call: PluginCall) -> None:
+    def __init__(self, call: PluginCall, *, errors: BinaryIO) -> None:
         self.socket, theirs = socket.socketpair()
         self._printed = b""
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (end() closes it)
+        self._errors = errors
         with theirs:
             fd = theirs.fileno()
             self._process = subprocess.Popen(
@@ -116,7 +116,7 @@ class CarriedSession:
                 env=dict(call.environment),
                 stdin=fd,
                 stdout=fd,
-                stderr=self._said,
+                stderr=errors,
                 # The plugin takes Ctrl-C and Ctrl-Z of the terminal for an order to end the session.
                 start_new_session=True,
             )
@@ -156,26 +156,26 @@ class CarriedSession:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        with self._said:
-            self._said.seek(0)
-            return (self._printed + self._said.read()).decode(errors="replace")
+        self._errors.seek(0)
+        return (self._printed + self._errors.read()).decode(errors="replace")
 
 
 @contextmanager
 def carried(call: PluginCall) -> Iterator[socket.socket]:
     """Yield a socket that leads to the node's SSH port. A failure shows the plugin's own reason, if it gave one."""
-    try:
-        session = CarriedSession(call)
-    except OSError as error:
-        raise ClusterError(f"cannot run {call.words[0]}: {error.strerror}") from error
-    try:
-        session.await_server()
-        yield session.socket
-    except ClusterError as error:
-        said = " ".join(session.end().split())
-        raise ClusterError(f"{error} ({PLUGIN}: {said[:200]})" if said else str(error)) from error
-    except BaseException:
-        session.end()
-        raise
-    else:
-        session.end()
+    with tempfile.TemporaryFile() as errors:
+        try:
+            session = CarriedSession(call, errors=errors)
+        except OSError as error:
+            raise ClusterError(f"cannot run {call.words[0]}: {error.strerror}") from error
+        try:
+            session.await_server()
+            yield session.socket
+        except ClusterError as error:
+            reason = " ".join(session.end().split())
+            raise ClusterError(f"{error} ({PLUGIN}: {reason[:200]})" if reason else str(error)) from error
+        except BaseException:
+            session.end()
+            raise
+        else:
+            session.end()

@@ -70,7 +70,7 @@ class WebApp:
 
     module: str
     package: str
-    """What to install for it, with the version that was tried."""
+    """Package to install, pinned to the version that was tried."""
     arguments: Sequence[str]
     """Arguments; ``{port}`` stands for the port."""
     local_port: int
@@ -88,7 +88,7 @@ class RunningApp:
 
     address: str
     has_directory: bool
-    """Whether its directory was there when it started."""
+    """True if the log directory existed when the program started."""
     process: "subprocess.Popen[bytes]"
     output: "deque[str]"
 

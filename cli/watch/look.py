@@ -25,7 +25,7 @@ JOBS_DEADLINE_S: Final = 30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """What one look found; `trouble` says why the master told nothing."""
+    """Hold the state of a cluster at one moment; `trouble` is the reason if the master did not answer."""
 
     status: Status
     reasons: Sequence[str]

@@ -41,7 +41,7 @@ class NodeCheck:
     """One node's answer."""
 
     sshd: bool
-    """Whether the node let the master log in."""
+    """True if the master could log in to the node."""
     agent: str = ""
     """systemd's word for the agent: ``active``, or what is wrong; empty if unknown."""
     gpus: tuple[Gpu, ...] = ()

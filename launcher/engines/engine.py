@@ -8,7 +8,7 @@ from typing import TypeAlias
 from launcher.spec import Job, ProcessSpec
 
 RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
-"""How often a job was restarted: torchrun's name, set for every engine whose ranks the launcher starts."""
+"""Variable with the number of restarts; the name is torchrun's, and the ranks of every engine get it."""
 RUN_ID = "TORCHELASTIC_RUN_ID"
 """The job's name, which stays the same across restarts: torchrun's name, set likewise."""
 

@@ -33,7 +33,7 @@ PERMANENT_ERRORS = (
 )
 """Messages of errors that a retry cannot mend."""
 KEY_ERRORS = {NO_HOST_KEY, DENIED}
-"""Those that a new node of the cluster may give for a moment: it may be listed before it knows all keys."""
+"""Errors that a retry may cure on a new node, which can be listed before it knows all keys."""
 
 Outcome = tuple[list[Connection], list[BaseException]]
 """The runners that answered, in the order of their hosts, and why the others did not."""

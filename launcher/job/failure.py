@@ -19,9 +19,9 @@ class Failure:
     log: str | None = None
     """File with the whole output."""
     final: bool = False
-    """Whether no restart can help."""
+    """True if no restart can help."""
     preempted: bool = False
-    """Whether a node ended after notice (launcher.job.preemption), which is not the job's fault."""
+    """True if AWS took a node after a notice (launcher.job.preemption): the job is not at fault."""
     preempted_host: Host | None = None
     """The preempted node."""
     cancelled: bool = False

@@ -10,7 +10,7 @@ import pytest
 from local.aws.ec2.images import FAMILIES, image_id
 from stacks.settings.props import ClusterProps
 from stacks.stack import ClusterStack
-from tests.local.aws.harness import REGION, Aws, Stacks, start_server
+from tests.local.aws.harness import REGION, Aws, Stacks, serving
 from tests.security.cluster import ABUSED, ACCOUNT, Cluster, Node
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -24,13 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="package")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
-    log = tmp_path_factory.mktemp("aws") / "requests.jsonl"
-    server, port = start_server("--request-log", str(log))
-    yield Aws(url=f"http://localhost:{port}", request_log=log)
-    server.terminate()
-    assert server.wait(timeout=20) == 0
-    assert server.stdout
-    server.stdout.close()
+    with serving(tmp_path_factory.mktemp("aws") / "requests.jsonl") as aws:
+        yield aws
 
 
 @pytest.fixture(scope="package")

@@ -4,13 +4,11 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.local.aws.harness import REGION, Aws, Stacks, start_server
+from tests.local.aws.harness import REGION, Aws, Stacks
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOT_PART_OF_A_CHECKOUT = shutil.ignore_patterns(
@@ -97,19 +95,6 @@ class Cdk:
         vpcs = self.aws.client("ec2").describe_vpcs()["Vpcs"]
         events = self.stacks.cloudformation.describe_stack_events(StackName=self.cluster)["StackEvents"]
         return str(stack["StackStatus"]), (vpcs, len(events))
-
-
-@contextmanager
-def serving(log: Path) -> Iterator[Aws]:
-    """A local control plane for as long as this lasts."""
-    server, port = start_server("--request-log", str(log))
-    try:
-        yield Aws(url=f"http://localhost:{port}", request_log=log)
-    finally:
-        server.terminate()
-        assert server.wait(timeout=20) == 0
-        assert server.stdout
-        server.stdout.close()
 
 
 def _environment(endpoint: str) -> dict[str, str]:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from local.aws.ec2.images import FAMILIES, image_id
-from tests.local.aws.harness import Aws
-from tests.stacks.command_line import Cdk, serving
+from tests.local.aws.harness import Aws, serving
+from tests.stacks.command_line import Cdk
 
 CREATED = {
     "vpc_cidr": "10.1.0.0/16",

@@ -15,7 +15,7 @@ from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize, declared_
 from bootstrap.contract import CLUSTER_TAG, MASTER, NODE_TYPES, WORKER, group_name
 from cli.aws.clients import Clients
 from tests.cli.conftest import KEY, put_members
-from tests.local.aws.harness import REGION, Aws, Stacks, start_server
+from tests.local.aws.harness import REGION, Aws, Stacks, serving
 from tests.local.aws.templates import cluster, group, launch_template, reference, resource
 
 NAME = "demo"
@@ -142,13 +142,8 @@ class Ended:
 
 @pytest.fixture(scope="session")
 def local_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
-    log = tmp_path_factory.mktemp("aws") / "requests.jsonl"
-    server, port = start_server("--request-log", str(log))
-    yield Aws(url=f"http://localhost:{port}", request_log=log)
-    server.terminate()
-    assert server.wait(timeout=20) == 0
-    assert server.stdout
-    server.stdout.close()
+    with serving(tmp_path_factory.mktemp("aws") / "requests.jsonl") as aws:
+        yield aws
 
 
 @pytest.fixture(scope="session")

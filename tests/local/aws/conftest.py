@@ -4,18 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.local.aws.harness import Aws, Role, Stacks, start_server
+from tests.local.aws.harness import Aws, Role, Stacks, serving
 
 
 @pytest.fixture(scope="session")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
-    log = tmp_path_factory.mktemp("aws") / "requests.jsonl"
-    server, port = start_server("--request-log", str(log))
-    yield Aws(url=f"http://localhost:{port}", request_log=log)
-    server.terminate()
-    assert server.wait(timeout=20) == 0
-    assert server.stdout
-    server.stdout.close()
+    with serving(tmp_path_factory.mktemp("aws") / "requests.jsonl") as aws:
+        yield aws
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,19 @@ def start_server(*arguments: str) -> tuple[subprocess.Popen[str], int]:
     limit.cancel()
     assert line.startswith("listening on 127.0.0.1 port "), f"the server did not start: {line!r}"
     return server, int(line.split()[-1])
+
+
+@contextmanager
+def serving(log: Path) -> Iterator[Aws]:
+    """Run a server with this request log, and check that it ends without a failure."""
+    server, port = start_server("--request-log", str(log))
+    try:
+        yield Aws(url=f"http://localhost:{port}", request_log=log)
+    finally:
+        server.terminate()
+        assert server.wait(timeout=20) == 0
+        assert server.stdout
+        server.stdout.close()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

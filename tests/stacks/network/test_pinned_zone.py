@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stacks.settings.network import zones_context_key
-from tests.local.aws.harness import REGION, Aws
-from tests.stacks.command_line import REPOSITORY, Cdk, serving
+from tests.local.aws.harness import REGION, Aws, serving
+from tests.stacks.command_line import REPOSITORY, Cdk
 
 SETTINGS = {"worker_count": "0", "instance_type": "c5.large"}
 DEPLOY = "deploy --require-approval never"
