@@ -167,6 +167,8 @@ def test_a_session_carries_bytes_both_ways(
         assert plugin.stdout
         session_id, port = channel.makefile().readline().split()
         assert (session_id, port) == (session["SessionId"], "22")
+        announced = [plugin.stdout.readline() for _ in range(2)]
+        assert announced == [b"\n", f"Starting session with SessionId: {session_id}\n".encode()]
         _, opened = call_channel(aws, agent_key, f"/v1/data-channel/{session_id}")
         with closing(socket.create_connection(("127.0.0.1", opened["Port"]), timeout=10)) as data:
             data.sendall(opened["Ticket"].encode() + b"\nSSH-2.0-node\r\n")
