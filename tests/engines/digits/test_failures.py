@@ -82,7 +82,7 @@ def test_what_is_over_is_not_trained_again_by_the_same_job(cluster: Cluster, lau
         f" bash -c {shlex.quote(script)} {last}; echo code $?"
     )
     assert output.count(" checkpoint=") == 1, output
-    assert "training had completed before its job was started again" in output
+    assert "training had completed before its job was restarted" in output
     assert output.splitlines()[-1] == "code 0", output
 
 
