@@ -12,34 +12,41 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 PROGRAM: Final = "dlcluster"
-VERBS: Final = {
-    "list": "List the clusters of a region.",
-    "status": "List the nodes of a cluster.",
-    "extend": "Move the time from which on a cluster is paused, and deploy.",
-    "cost": "Say what a cluster costs, and has cost.",
-    "why": "Explain why a deploy failed or a node is missing.",
-    "pause": "End all nodes, and keep the cluster.",
-    "resume": "Bring the nodes of a paused cluster back.",
-    "resize": "Change the number of workers, and deploy.",
-    "preflight": "Check before a deploy that the account can hold the cluster.",
-    "run": "Run a command on all nodes, with the current directory.",
-    "jobs": "List the jobs that were started on the master.",
-    "logs": "Show what a job printed.",
-    "stop": "Stop a job on all nodes.",
-    "push": "Copy a directory to every node.",
-    "pull": "Copy a file or folder from a node.",
-    "ssh": "Log in to a node, or run a command there.",
-    "tunnel": "Forward a node's port to this machine.",
-    "tensorboard": "Run TensorBoard on the master and show it here.",
-    "jupyter": "Run JupyterLab on the master and show it here.",
-    "ssh-config": "Print a block for ~/.ssh/config.",
-    "known-hosts": "Print verified host keys.",
-    "ssm-proxy": "Connect ssh with a node of a private cluster.",
-    "policy": "Print the IAM policy that the cluster's users need.",
-    "delete-storage": "Delete a file system that a cluster left.",
-    "completion": "Print the script that completes words in your shell.",
+VERBS_BY_PACKAGE: Final = {
+    "cli.verbs.cluster": {
+        "list": "List the clusters of a region.",
+        "status": "List the nodes of a cluster.",
+        "extend": "Move the time from which on a cluster is paused, and deploy.",
+        "cost": "Say what a cluster costs, and has cost.",
+        "why": "Explain why a deploy failed or a node is missing.",
+        "pause": "End all nodes, and keep the cluster.",
+        "resume": "Bring the nodes of a paused cluster back.",
+        "resize": "Change the number of workers, and deploy.",
+        "preflight": "Check before a deploy that the account can hold the cluster.",
+        "delete-storage": "Delete a file system that a cluster left.",
+    },
+    "cli.verbs.jobs": {
+        "run": "Run a command on all nodes, with the current directory.",
+        "jobs": "List the jobs that were started on the master.",
+        "logs": "Show what a job printed.",
+        "stop": "Stop a job on all nodes.",
+        "push": "Copy a directory to every node.",
+        "pull": "Copy a file or folder from a node.",
+    },
+    "cli.verbs.access": {
+        "ssh": "Log in to a node, or run a command there.",
+        "tunnel": "Forward a node's port to this machine.",
+        "tensorboard": "Run TensorBoard on the master and show it here.",
+        "jupyter": "Run JupyterLab on the master and show it here.",
+        "ssh-config": "Print a block for ~/.ssh/config.",
+        "known-hosts": "Print verified host keys.",
+        "ssm-proxy": "Connect ssh with a node of a private cluster.",
+        "policy": "Print the IAM policy that the cluster's users need.",
+    },
+    "cli.verbs": {"completion": "Print the script that completes words in your shell."},
 }
-"""The first line of each verb's help; the verb itself is ``command`` in cli.verbs.NAME."""
+"""The first line of each verb's help, by the package that holds the verb's module; the verb is its ``command``."""
+VERBS: Final = {name: text for verbs in VERBS_BY_PACKAGE.values() for name, text in verbs.items()}
 ELSEWHERE: Final = {
     **dict.fromkeys(("up", "deploy", "create"), "cdk deploy creates or updates a cluster"),
     **dict.fromkeys(("down", "destroy", "delete"), "cdk destroy removes a cluster"),
@@ -67,7 +74,7 @@ class VerbGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"cli.verbs.{cmd_name.replace('-', '_')}").command
+        command: click.Command = import_module(module_of(cmd_name)).command
         return command
 
     def resolve_command(
@@ -89,6 +96,12 @@ class VerbGroup(click.Group):
 
         verbs = [CompletionItem(name, help=text) for name, text in VERBS.items() if name.startswith(incomplete)]
         return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def module_of(verb: str) -> str:
+    """Return the name of the module that defines a verb."""
+    package = next(package for package, verbs in VERBS_BY_PACKAGE.items() if verb in verbs)
+    return f"{package}.{verb.replace('-', '_')}"
 
 
 def _refuse(word: str) -> NoReturn:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.files.environment import VARIABLES
+from cli.verb_group import VERBS
 from stacks.settings.props import ClusterProps
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
@@ -43,13 +44,12 @@ def settings_page() -> str:
 
 def dlcluster_page() -> str:
     """Return the help of ``dlcluster`` and of each verb."""
-    verbs = sorted(path.stem.replace("_", "-") for path in (REPOSITORY / "cli/verbs").glob("[a-z]*.py"))
     return _page(
         "dlcluster",
         "`dlcluster` runs on your own machine. It finds the cluster by its name in the account and region of your "
         "credentials.\n",
         _help("dlcluster", "cli"),
-        *(f"## {verb}\n\n{_help('dlcluster', 'cli', verb)}" for verb in verbs),
+        *(f"## {verb}\n\n{_help('dlcluster', 'cli', verb)}" for verb in sorted(VERBS)),
     )
 
 

@@ -1,1 +1,1 @@
-"""Define the verbs of ``dlcluster``, one module each; cli.verb_group finds the ``command`` in it."""
+"""Define the verbs of ``dlcluster``, one module each, with a ``command`` that ``cli.verb_group`` loads."""

@@ -15,7 +15,7 @@ from cli.aws.clusters import find_clusters
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, CredentialsError
 from cli.main import main
 from cli.verb_group import VERBS
-from cli.verbs import list as list_verb
+from cli.verbs.cluster import list as list_verb
 from tests.cli.conftest import KEY, REGION, Deploy, complaint, put_members
 
 LINES = {

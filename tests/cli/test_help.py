@@ -10,7 +10,7 @@ import click
 import pytest
 
 from cli.main import main
-from cli.verb_group import VERBS
+from cli.verb_group import VERBS, module_of
 from cli.verbs.completion import SHELLS
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
@@ -19,7 +19,7 @@ MOST_HELP_S = 0.2
 
 
 def command_of(verb: str) -> click.Command:
-    command: click.Command = import_module(f"cli.verbs.{verb.replace('-', '_')}").command
+    command: click.Command = import_module(module_of(verb)).command
     return command
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cli.files.download import Download
 from cli.main import main
-from cli.verbs import pull
+from cli.verbs.jobs import pull
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
 from cli.files.upload import Upload
 from cli.main import main
 from cli.ssh.remote import Connection, Output, ending_with_connection
-from cli.verbs import run
+from cli.verbs.jobs import run
 from tests.cli.conftest import complaint
 
 JOB = "20260101-000000-abcdef0"
@@ -63,7 +63,7 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Master:
         yield cast(ClusterContext, context), cast(Connection, made)
 
     for verb in ("run", "jobs", "logs", "stop"):
-        monkeypatch.setattr(f"cli.verbs.{verb}.master_of", connected)
+        monkeypatch.setattr(f"cli.verbs.jobs.{verb}.master_of", connected)
     monkeypatch.setattr(run, "upload", lambda connection, directory, to, show: SENT)
     return made
 

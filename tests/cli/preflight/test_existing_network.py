@@ -2,7 +2,9 @@ from typing import Any
 
 import pytest
 
-from cli.preflight import existing_network, network, offering
+from cli.preflight import existing_network
+from cli.preflight.nodes import offering
+from cli.preflight.quotas import network
 from tests.cli.preflight.conftest import NEW_STACK, Account, Quota
 
 VPC, MASTER, WORKERS = "vpc-01234567", "subnet-0000000a", "subnet-0000000b"

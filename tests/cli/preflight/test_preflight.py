@@ -11,7 +11,7 @@ from botocore.exceptions import EndpointConnectionError
 from cli.main import main
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import Check, PreflightTarget
-from cli.verbs import preflight
+from cli.verbs.cluster import preflight
 from tests.cli.conftest import REGION
 from tests.cli.preflight.conftest import Account
 

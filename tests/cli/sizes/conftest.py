@@ -173,7 +173,7 @@ def deployed(local_aws: Aws, clients: Clients, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.agents)
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
     for verb in ("pause", "resume", "resize", "cost", "extend"):
-        monkeypatch.setattr(f"cli.verbs.{verb}.connect", lambda _: clients)
+        monkeypatch.setattr(f"cli.verbs.cluster.{verb}.connect", lambda _: clients)
     monkeypatch.setattr("cli.cluster_context.connect", lambda _: clients)
     made.create()
     made.agents()

@@ -189,7 +189,7 @@ def test_fails_when_the_master_of_the_record_is_not_the_clusters(
     words: list[str],
 ) -> None:
     monkeypatch.setattr(os, "execvp", lambda *_: pytest.fail("ssh was run"))
-    monkeypatch.setattr("cli.verbs.run.run_command", lambda *_, **__: pytest.fail("the command was run"))
+    monkeypatch.setattr("cli.verbs.jobs.run.run_command", lambda *_, **__: pytest.fail("the command was run"))
     fleet = deploy()
     name = another(fleet, deploy)
     ids = [name, *fleet.instance_ids[1:]]

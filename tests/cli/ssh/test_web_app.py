@@ -11,7 +11,7 @@ import pytest
 
 from cli.errors import ClusterError
 from cli.ssh.web_app import PROBE, WebApp, _parse_probe, app_script
-from cli.verbs.jupyter import _redirect
+from cli.verbs.access.jupyter import _redirect
 
 SECRET = "0123abcd"
 APP = """\

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cli.preflight import network
+from cli.preflight.quotas import network
 
 
 def test_preflight_counts_what_the_template_has(template: dict[str, Any]) -> None:

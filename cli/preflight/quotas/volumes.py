@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from bootstrap.contract import CLUSTER_TAG
-from cli.preflight import quotas
 from cli.preflight.finding import Finding, ok, problem
+from cli.preflight.quotas import service_quotas
 from cli.preflight.target import PreflightTarget
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ _GIB_A_TIB: Final = 1024
 def root_volumes(target: PreflightTarget) -> Iterator[Finding]:
     """Compare the nodes' root volumes with what the quota leaves beside volumes in use."""
     needed, used = target.nodes * target.props.root_volume_gib, _used_gib(target)
-    allowed = quotas.quota_value(target, quotas.GP3_TIB) * _GIB_A_TIB
+    allowed = service_quotas.quota_value(target, service_quotas.GP3_TIB) * _GIB_A_TIB
     found = (
         f"{target.nodes} x {target.props.root_volume_gib} GiB are {needed} GiB; "
-        f"{quotas.GP3_TIB.name}: {allowed / _GIB_A_TIB:g}, {used} GiB in use"
+        f"{service_quotas.GP3_TIB.name}: {allowed / _GIB_A_TIB:g}, {used} GiB in use"
     )
     if used + needed > allowed:
         wanted = math.ceil((used + needed) / _GIB_A_TIB)
-        fix = quotas.increase_advice(quotas.GP3_TIB, wanted=wanted, region=target.region)
+        fix = service_quotas.increase_advice(service_quotas.GP3_TIB, wanted=wanted, region=target.region)
         yield problem("EBS quota", found, f"set a smaller root_volume_gib, or {fix}")
     else:
         yield ok("EBS quota", found)

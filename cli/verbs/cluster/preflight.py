@@ -12,31 +12,21 @@ from cli.aws.clients import Clients, aws_errors, connect
 from cli.cdk_context import read_context, read_props
 from cli.errors import EXIT_FAILED, ClusterError, CredentialsError, NoAnswerError, UsageError
 from cli.output import STYLES, json_option, print_json
-from cli.preflight import (
-    account,
-    bucket,
-    capacity,
-    existing_network,
-    image,
-    network,
-    offering,
-    permissions,
-    service_role,
-    shared_storage,
-    sizes,
-    stack,
-    volumes,
-)
+from cli.preflight import existing_network, sizes, stack
+from cli.preflight.account import permissions, service_role, setup
 from cli.preflight.finding import Finding, problem, warning
+from cli.preflight.nodes import image, offering
+from cli.preflight.quotas import capacity, network, volumes
+from cli.preflight.storage import bucket, shared_storage
 from cli.preflight.target import Check, PreflightTarget
 from cli.shared_options import Selection
 from cli.verb import verb
 from stacks.settings.props import ClusterProps
 
 CHECKS: Final[tuple[tuple[str, Check], ...]] = (
-    ("credentials", account.credentials),
-    ("settings", account.settings),
-    ("key pair", account.key_pair),
+    ("credentials", setup.credentials),
+    ("settings", setup.settings),
+    ("key pair", setup.key_pair),
     ("instance type", offering.offering),
     ("vCPU quota", capacity.vcpus),
     ("EBS quota", volumes.root_volumes),
@@ -46,7 +36,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("subnets", existing_network.subnets),
     ("bucket", bucket.bucket),
     (shared_storage.SUBJECT, shared_storage.shared_storage),
-    ("cdk bootstrap", account.bootstrap),
+    ("cdk bootstrap", setup.bootstrap),
     ("stack", stack.stack),
     ("sizes", sizes.sizes),
     ("permissions", permissions.deploy),

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight import bucket
+from cli.preflight.storage import bucket
 from tests.cli.conftest import REGION
 from tests.cli.preflight.conftest import ACCOUNT, Account
 

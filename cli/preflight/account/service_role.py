@@ -7,8 +7,8 @@ group makes the role, if its caller, here CloudFormation, has iam:CreateServiceL
 from collections.abc import Iterator
 from typing import Final
 
+from cli.preflight.account.permissions import denied_to, execution_role
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.permissions import denied_to, execution_role
 from cli.preflight.target import PreflightTarget
 
 ROLE: Final = "AWSServiceRoleForAutoScaling"

@@ -1,6 +1,6 @@
 import pytest
 
-from cli.preflight import account as checks
+from cli.preflight.account import setup as checks
 from tests.cli.preflight.conftest import Account
 
 

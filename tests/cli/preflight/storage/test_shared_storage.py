@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.shared_storage import shared_storage
+from cli.preflight.storage.shared_storage import shared_storage
 from tests.cli.preflight.conftest import Account
 
 ID = "fs-0123456789abcdef0"

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight import network
+from cli.preflight.quotas import network
 from tests.cli.preflight.conftest import NEW_STACK, Account, Quota
 
 

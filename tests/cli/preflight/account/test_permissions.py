@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight import permissions
+from cli.preflight.account import permissions
 from tests.cli.preflight.conftest import ACCOUNT, CALLER, Account
 
 DEPLOY_ROLE = f"arn:aws:iam::{ACCOUNT}:role/cdk-hnb659fds-deploy-role-{ACCOUNT}-eu-west-1"

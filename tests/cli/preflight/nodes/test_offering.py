@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.offering import offering
+from cli.preflight.nodes.offering import offering
 from tests.cli.preflight.conftest import ACCOUNT, NEW_STACK, Account
 
 PIN = f"availability-zones:account={ACCOUNT}:region=eu-west-1"

@@ -1,6 +1,6 @@
 import pytest
 
-from cli.preflight.service_role import auto_scaling
+from cli.preflight.account.service_role import auto_scaling
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
 ROLE = "AWSServiceRoleForAutoScaling"

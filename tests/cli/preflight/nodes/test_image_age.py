@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.image_age import age
+from cli.preflight.nodes.image_age import age
 
 TODAY = date(2026, 11, 22)
 OURS = "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.12 (Ubuntu 24.04) 20261101"

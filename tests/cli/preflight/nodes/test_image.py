@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.image import image
+from cli.preflight.nodes.image import image
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
 AMI = "ami-0123456789abcdef0"

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from cli.preflight import image_age
 from cli.preflight.finding import Finding, ok, problem
+from cli.preflight.nodes import image_age
 from cli.preflight.target import PreflightTarget
 from stacks.settings import instance_types
 from stacks.settings.deep_learning_ami import ROOT_DEVICE, SSM_PATH

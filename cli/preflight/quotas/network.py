@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from cli.preflight import quotas
 from cli.preflight.finding import Finding, ok, problem
+from cli.preflight.quotas import service_quotas
 from cli.preflight.target import PreflightTarget, is_deployed
 
 ELASTIC_IPS: Final = 2
@@ -21,7 +21,7 @@ def elastic_ip(target: PreflightTarget) -> Iterator[Finding]:
         yield ok("Elastic IP", "a private cluster in an existing VPC needs none")
         return
     used = len(target.clients.ec2.describe_addresses()["Addresses"])
-    yield from _room(target, "Elastic IP", quotas.ELASTIC_IPS, needed=needed, used=used)
+    yield from _room(target, "Elastic IP", service_quotas.ELASTIC_IPS, needed=needed, used=used)
 
 
 def vpc(target: PreflightTarget) -> Iterator[Finding]:
@@ -31,16 +31,18 @@ def vpc(target: PreflightTarget) -> Iterator[Finding]:
         return
     pages = target.clients.ec2.get_paginator("describe_vpcs").paginate()
     used = sum(len(page["Vpcs"]) for page in pages)
-    yield from _room(target, "VPC", quotas.VPCS, needed=VPCS, used=used)
+    yield from _room(target, "VPC", service_quotas.VPCS, needed=VPCS, used=used)
 
 
-def _room(target: PreflightTarget, subject: str, quota: quotas.Quota, *, needed: int, used: int) -> Iterator[Finding]:
+def _room(
+    target: PreflightTarget, subject: str, quota: service_quotas.Quota, *, needed: int, used: int
+) -> Iterator[Finding]:
     if is_deployed(target):
         yield ok(subject, f"the cluster has its {subject} already")
         return
-    allowed = quotas.quota_floor(target, quota)
+    allowed = service_quotas.quota_floor(target, quota)
     found = f"the cluster needs {needed}; {quota.name}: {allowed}, {used} in use"
     if used + needed > allowed:
-        yield problem(subject, found, quotas.increase_advice(quota, wanted=used + needed, region=target.region))
+        yield problem(subject, found, service_quotas.increase_advice(quota, wanted=used + needed, region=target.region))
     else:
         yield ok(subject, found)

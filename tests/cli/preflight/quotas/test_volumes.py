@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.volumes import root_volumes
+from cli.preflight.quotas.volumes import root_volumes
 from tests.cli.preflight.conftest import Account, Quota
 
 GP3 = "L-7A658B76"

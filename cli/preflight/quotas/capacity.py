@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from bootstrap.contract import CLUSTER_TAG
-from cli.preflight import quotas
 from cli.preflight.finding import Finding, ok, problem, warning
+from cli.preflight.quotas import service_quotas
 from cli.preflight.target import PreflightTarget
 from stacks.settings import instance_types
 
@@ -15,16 +15,18 @@ if TYPE_CHECKING:
 
 def vcpus(target: PreflightTarget) -> Iterator[Finding]:
     """Compare the cluster's vCPUs with what the quota leaves beside running instances."""
-    quota = quotas.vcpu_quota(target.props.instance_type)
+    quota = service_quotas.vcpu_quota(target.props.instance_type)
     if quota is None:
         yield warning("vCPU quota", f"could not check: no quota is known for {target.props.instance_type}")
         return
     needed = target.nodes * _vcpus_of_type(target)
-    allowed = quotas.quota_floor(target, quota)
+    allowed = service_quotas.quota_floor(target, quota)
     used = _running_vcpus(target, quota)
     found = f"{target.nodes} x {target.props.instance_type} are {needed} vCPUs; {quota.name}: {allowed}, {used} in use"
     if used + needed > allowed:
-        yield problem("vCPU quota", found, quotas.increase_advice(quota, wanted=used + needed, region=target.region))
+        yield problem(
+            "vCPU quota", found, service_quotas.increase_advice(quota, wanted=used + needed, region=target.region)
+        )
     else:
         yield ok("vCPU quota", found)
 
@@ -42,7 +44,7 @@ def _vcpus_of_type(target: PreflightTarget) -> int:
     return found[0] if found else 0
 
 
-def _running_vcpus(target: PreflightTarget, quota: quotas.Quota) -> int:
+def _running_vcpus(target: PreflightTarget, quota: service_quotas.Quota) -> int:
     """Return the vCPUs of other on-demand instances that the quota counts; the cluster's own count as needed."""
     pages = target.clients.ec2.get_paginator("describe_instances").paginate(
         Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}]
@@ -52,7 +54,7 @@ def _running_vcpus(target: PreflightTarget, quota: quotas.Quota) -> int:
         _vcpus(instance)
         for reservation in reservations
         for instance in reservation["Instances"]
-        if quotas.vcpu_quota(instance["InstanceType"]) == quota
+        if service_quotas.vcpu_quota(instance["InstanceType"]) == quota
         and "InstanceLifecycle" not in instance  # Spot, scheduled and capacity blocks have other quotas.
         and not _is_own(instance, target.props.cluster_name)
     )

@@ -1,0 +1,1 @@
+"""Check that EC2 offers the nodes: image, instance type and zone."""

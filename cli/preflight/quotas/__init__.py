@@ -1,0 +1,1 @@
+"""Check that the quotas of the account leave room for the cluster."""

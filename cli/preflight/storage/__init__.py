@@ -1,0 +1,1 @@
+"""Check the storage that the settings name: bucket and file system."""

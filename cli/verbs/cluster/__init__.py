@@ -1,0 +1,1 @@
+"""Define the verbs that list, describe and change a cluster."""

@@ -1,0 +1,1 @@
+"""Define the verbs that run jobs, follow them, and copy their files."""
