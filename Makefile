@@ -93,10 +93,11 @@ unit:
 	@$(MAKE) --no-print-directory -j2 others alone
 
 # All unit tests except those that compare the machine before and after. Many wait for a process: hence two more workers than cores.
+# Reordering would put files of few tests last, and those are the slow ones: tests/conftest.py has the order.
 others:
 	@mkdir -p "$(TMP)"
 	@$(ENTER) export TMPDIR="$(TMP)"; \
-	python -m pytest -n $$(($$(nproc) + 2)) --dist loadfile tests --ignore tests/e2e --ignore tests/engines $(ALONE:%=--ignore %)
+	python -m pytest -n $$(($$(nproc) + 2)) --dist loadfile --no-loadscope-reorder tests --ignore tests/e2e --ignore tests/engines $(ALONE:%=--ignore %)
 
 # These tests call make themselves, independently of this one.
 alone:

@@ -10,12 +10,29 @@ import pytest
 from botocore.loaders import JSONFileLoader
 
 REPOSITORY = Path(__file__).parents[1]
+SLOWEST = (
+    "stacks/network/test_pinned_zone.py",
+    "stacks/test_immutable_setting.py",
+    "trainer/test_digits.py",
+    "trainer/test_convergence.py",
+    "bootstrap/test_kill.py",
+    "trainer/checkpoint/test_s3_uploader.py",
+    "trainer/checkpoint/test_resume.py",
+    "test_app.py",
+    "stacks/test_validators.py",
+)
+"""Files that run for half a minute or more: they start first, because one that starts last is waited for alone."""
 
 
 def pytest_configure() -> None:
     """Let programs that the tests start be interrupted: in the background, a shell has its commands ignore SIGINT."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    first = {REPOSITORY / "tests" / file: place for place, file in enumerate(SLOWEST)}
+    items.sort(key=lambda item: first.get(item.path, len(first)))
 
 
 @pytest.fixture(scope="session", autouse=True)
