@@ -44,7 +44,7 @@ class NodeConfig:
     signal_resource: str
     """Logical ID of that group."""
     fails_deploy: bool
-    """Whether the deploy fails without this node."""
+    """True if the deploy fails without this node."""
     min_nodes: int | None
     """Nodes, the master included, that must be present before a node is ready; None: all of them."""
     gpu_count: int | None

@@ -49,7 +49,7 @@ CLUSTER_KEY_FILE: Final = f"{CLUSTER_KEY_DIR}/id_ed25519"
 AUTHORIZED_KEYS_DIR: Final = "/etc/deeplearning/authorized_keys"
 """One file per login user, with the cluster's public key; sshd reads it as well as the user's own."""
 SCRATCH_DIRS: Final = ("/var/tmp", "/opt/dlami/nvme")  # noqa: S108  (the node's check writes a nameless file)
-"""Where jobs write scratch data: the root volume, and the instance storage of the Deep Learning AMIs."""
+"""Directories of jobs' scratch data: on the root volume, and on the instance storage of the Deep Learning AMIs."""
 ENGINES_DIR: Final = f"{ROOT}/engines"
 """Parent of the engines environments (setting ``engines``), each named by its recipe's key."""
 ENGINES: Final = f"{ENGINES_DIR}/current"

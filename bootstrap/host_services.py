@@ -33,7 +33,7 @@ RANDOM: Final = random.SystemRandom()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostServices:
-    """What the agent uses of its machine; tests replace each part."""
+    """Functions and clients that the agent uses of its machine; tests replace each."""
 
     root: Path
     actions: Actions

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
 TYPES = (bool, int, float, complex, object, str)
-"""What ``numpy.bool`` and the like were until NumPy 1.24."""
+"""Values of ``numpy.bool`` and similar names until NumPy 1.24."""
 
 
 class Finder:

@@ -8,8 +8,8 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 IMAGE_MOUNT: Final = "/opt/dlami/nvme"
-"""Where a Deep Learning AMI mounts all instance-store disks as one file system, at every boot, before the user data
-(its release notes: ``dlami-nvme.service``). Another image may mount its disks there, too."""
+"""Mount point of a Deep Learning AMI for all instance-store disks, one file system, mounted at every boot before the
+user data runs (its release notes: ``dlami-nvme.service``). Another image may mount its disks there, too."""
 SCRATCH_DIR: Final = f"{IMAGE_MOUNT}/deeplearning"
 _OPEN_TO_ALL: Final = 0o1777
 """As /tmp: everybody may write, and only owners may delete."""

@@ -1,4 +1,4 @@
-"""Report in one line which nodes lack the directory that the job starts in."""
+"""Report the nodes without the job's working directory, in one line."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ class MissingCwd:
         self._lacking: set[Host] = set()
 
     async def report(self, host: Host, *, cwd_missing: bool) -> None:
-        """Record a node's answer; a node that ends without one counts as having the directory."""
+        """Record a node's answer; a node that ends without an answer counts as having the directory."""
         if host not in self._awaited:
             return
         self._awaited.remove(host)

@@ -1,4 +1,4 @@
-"""What is made of a GPU's times."""
+"""Test the report on a GPU's measured times."""
 
 import pytest
 

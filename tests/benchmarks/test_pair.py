@@ -1,4 +1,4 @@
-"""What is read from what a worker says."""
+"""Test how the workers' output is parsed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a training is found to do, from what its workers say."""
+"""Test the steps found in the workers' output."""
 
 import os
 import sys

@@ -139,7 +139,7 @@ def test_throttled_call_is_named_in_the_failure_signal(cluster: Cluster, monkeyp
 
 @pytest.fixture
 def words_before_signal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the log group holds at the moment of a signal: after a failure the stack takes the node away."""
+    """Return the contents of the log group at the moment of a signal: a failed stack then removes the node."""
     found: list[str] = []
 
     def take_signal(**_: str) -> None:

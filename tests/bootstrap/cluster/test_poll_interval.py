@@ -147,7 +147,7 @@ def test_master_that_only_might_go_is_in_no_hurry_for_long(cluster: Cluster, rhy
 
 LARGEST = MOST_WORKERS + 1
 PARTITION_UNITS = 3000
-"""What DynamoDB serves from one item a second."""
+"""Reads per second that DynamoDB serves from one item."""
 PASS_S = 0.05
 
 

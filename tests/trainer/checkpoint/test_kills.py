@@ -32,7 +32,7 @@ PROGRAM = ("-m", "tests.trainer.programs.killed_trainer")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kill:
-    """Where to kill a rank, as tests.trainer.programs.killed_trainer takes it."""
+    """Point at which to kill a rank, as tests.trainer.programs.killed_trainer expects it."""
 
     rank: int
     place: str
@@ -40,7 +40,7 @@ class Kill:
     part: float = 0.0
     """Bytes of the file that are written before the kill."""
     disk_is_lost: bool = False
-    """Whether the machine is lost with its files."""
+    """True if the machine is lost with its files."""
     ranks_after: int = RANKS
     """Number of ranks that resume."""
 

@@ -24,7 +24,7 @@ from tests.launcher.conftest import (
 
 FIRST, SECOND, THIRD = ADDRESSES
 AWAY = {SECOND, THIRD}
-"""Where connections lead; the first node is this machine."""
+"""Hosts of the connections; the first node is this machine."""
 WHO = "read -r _ _ _ reaper _ < /proc/$PPID/stat; echo $reaper"
 """Prints the number of the process that outlives a job on its node: the runner's reaper."""
 
