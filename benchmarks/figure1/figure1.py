@@ -28,7 +28,7 @@ from benchmarks.figure1 import _wide
 from benchmarks.figure1._drawing import draw, efficiency
 from benchmarks.figure1._links import rates, shape
 from benchmarks.figure1._methods import BASELINES, METHODS, NO_BASELINE, TrainingMethod
-from benchmarks.figure1._steps import Steps, follow
+from benchmarks.figure1._steps import StepLog, follow
 from benchmarks.harness.cluster import CLUSTER, is_inside, output_inside, user_with_cluster
 from benchmarks.harness.nodes import machine
 from local.faults import Faults
@@ -105,9 +105,9 @@ def measure(mbit: int) -> dict[str, Any]:
     }
 
 
-def measure_methods(user: User, nodes: Sequence[NodeHandle], *, workers: int) -> dict[str, Steps]:
+def measure_methods(user: User, nodes: Sequence[NodeHandle], *, workers: int) -> dict[str, StepLog]:
     """Train with each method."""
-    found: dict[str, Steps] = {}
+    found: dict[str, StepLog] = {}
     for name, method in (BASELINES | METHODS).items():
         # With a single worker, two of the methods have one server.
         same = [other for other in found if (BASELINES | METHODS)[other].command(workers) == method.command(workers)]
@@ -115,7 +115,7 @@ def measure_methods(user: User, nodes: Sequence[NodeHandle], *, workers: int) ->
     return found
 
 
-def train(user: User, nodes: Sequence[NodeHandle], method: TrainingMethod, *, workers: int) -> Steps:
+def train(user: User, nodes: Sequence[NodeHandle], method: TrainingMethod, *, workers: int) -> StepLog:
     """Train once with one method, on one node per worker."""
     steps = STEPS if method.models_sent(workers) else STEPS_WITHOUT_LINKS
     samples = steps * BATCH * (1 if method.baseline == NO_BASELINE else workers)

@@ -53,12 +53,12 @@ def _speed(bucket_bytes: int, *, batch: int) -> float:
             for rank in range(2)
         ]
         try:
-            said = [rank.communicate(timeout=TIMEOUT_S)[0] for rank in ranks]
+            outputs = [rank.communicate(timeout=TIMEOUT_S)[0] for rank in ranks]
         finally:
             for rank in ranks:
                 rank.kill()
             claim.close()
-    found = re.search(r"images/s=([\d.]+)", said[0])
+    found = re.search(r"images/s=([\d.]+)", outputs[0])
     if found is None:
         raise SystemExit("error: a run with two GPUs failed")
     return float(found[1])

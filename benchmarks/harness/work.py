@@ -17,7 +17,7 @@ class Work:
 
     @property
     def windows(self) -> int:
-        """Return the number of windows of a round, each a line that tells its speed."""
+        """Number of windows of a round; the worker prints one speed line per window."""
         return self.epochs * (self.steps // self.window)
 
 

@@ -50,8 +50,8 @@ def launch_py(hosts_file: Path) -> list[str]:
 def versions() -> str:
     """Describe the versions that are compared."""
     commands: tuple[Sequence[str], ...] = ([*clush("x")[:2], "--version"], [*pdsh("x")[:1], "-V"], ["ssh", "-V"])
-    said = (subprocess.run(one, check=True, timeout=60, capture_output=True, text=True) for one in commands)
-    return ", ".join((one.stdout or one.stderr).splitlines()[0].strip() for one in said)
+    done = (subprocess.run(one, check=True, timeout=60, capture_output=True, text=True) for one in commands)
+    return ", ".join((one.stdout or one.stderr).splitlines()[0].strip() for one in done)
 
 
 def _build_clush(tree: Path) -> None:

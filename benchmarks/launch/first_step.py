@@ -49,10 +49,10 @@ def measure(rounds: int) -> None:
 
 
 def first_step(hosts_file: Path) -> list[float]:
-    """Run a run; return the seconds from its launch to the end of each part."""
+    """Run the trainer; return the seconds from the launch to the end of each part."""
     prefix = hosts_file.with_name("checkpoints") / "net"
     trainer = ["python", str(REPOSITORY / "trainer"), *OPTIONS, "--model-prefix", str(prefix)]
-    start, ends, said = time.perf_counter(), [], []
+    start, ends, output = time.perf_counter(), [], []
     launch = subprocess.Popen(
         [*LAUNCH, "-H", str(hosts_file), *trainer],
         stdin=subprocess.DEVNULL,
@@ -63,12 +63,12 @@ def first_step(hosts_file: Path) -> list[float]:
     assert launch.stdout is not None
     waited_for = list(PARTS.values())
     for line in launch.stdout:
-        said.append(line)
+        output.append(line)
         if waited_for and re.search(rf"rank 0/{NODES} .*{waited_for[0]}", line):
             ends.append(time.perf_counter() - start)
             waited_for.pop(0)
     if launch.wait(TIMEOUT_S) or waited_for:
-        raise SystemExit(f"the training failed: {''.join(said)[-2000:]}")
+        raise SystemExit(f"the run failed: {''.join(output)[-2000:]}")
     return ends
 
 

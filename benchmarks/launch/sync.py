@@ -120,8 +120,8 @@ def measure(rounds: int) -> None:
 def report(*, ours: list[float], rsync: list[float], unchanged: list[float], bare: list[float]) -> None:
     """Print the versions and all times, then the figures."""
     for program in ("rsync", "ssh"):
-        said = subprocess.run([program, "-V"], capture_output=True, text=True, check=True)
-        print((said.stdout or said.stderr).splitlines()[0], file=sys.stderr)
+        version = subprocess.run([program, "-V"], capture_output=True, text=True, check=True)
+        print((version.stdout or version.stderr).splitlines()[0], file=sys.stderr)
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     for name, seconds in {
         "ours": ours,

@@ -31,7 +31,7 @@ MOST_NETWORKS: Final = 8
 LONGEST_RECORD: Final = 1024 * 1024
 """Largest record in characters: a DynamoDB item has at most 400 KB, and the state file adds indentation."""
 LONGEST_INTEGER: Final = 16
-"""Largest number of digits: Python 3.10 takes seconds to parse an integer of 400,000."""
+"""Largest number of digits; Python 3.10 takes seconds to parse an integer of 400,000."""
 LONGEST_SHOWN: Final = 60
 """Longest value in a message, in characters."""
 
@@ -41,7 +41,7 @@ SHA256: Final = re.compile(r"[0-9a-f]{64}")
 SHARED_STORAGE: Final = re.compile(r"(efs|lustre):(fs-(?:[0-9a-f]{8}|[0-9a-f]{17}))(?::([A-Za-z0-9_-]{1,8}))?")
 """Kind, ID and Lustre mount name of a file system (``LustreFileSystemMountName`` in the Amazon FSx API Reference)."""
 KEY_HEADER: Final = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
-"""First bytes of a public key's 51: the type, and the length of the rest (RFC 8709, RFC 4251)."""
+"""First bytes of the 51 of a public key: the type, and the length of the rest (RFC 8709, RFC 4251)."""
 
 Networks = tuple[IPv4Network, ...]
 
@@ -96,7 +96,7 @@ def check_node_type(value: object) -> NodeType:
 
 
 def check_flag(value: object) -> bool:
-    """Return whether a member is draining."""
+    """Return True if a member is draining."""
     if not isinstance(value, bool):
         raise RecordError(f"{DRAINING_FIELD} must be true or false, got {shown(value)}")
     return value

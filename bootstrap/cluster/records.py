@@ -55,7 +55,7 @@ from bootstrap.contract import (
 MOST_GENERATION: Final = 10**15
 
 Item = Mapping[str, Mapping[str, Any]]
-"""An item as DynamoDB's API returns it."""
+"""An item in the form of DynamoDB's API."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +87,7 @@ class MembershipRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateRecord:
-    """The state that an agent last wrote on its node; see contract.NODE_STATE."""
+    """The state file of a node, written by its agent; see contract.NODE_STATE."""
 
     instance_id: str
     generation: int
@@ -227,7 +227,7 @@ def parse_member(row: object, networks: Networks | None) -> MemberRecord:
 
 
 def usable_members(item: Item, networks: Networks) -> tuple[MemberRecord, ...]:
-    """Parse the members of a bad membership record that are valid by themselves; they may keep their indexes."""
+    """Parse the valid members of a bad membership record; they may keep their indexes."""
     try:
         rows = _rows(item)
     except RecordError:

@@ -61,7 +61,7 @@ class Connection:
         self._address = address
 
     def stream(self, command: str, *, stdout_fd: int, stderr_fd: int, forward_agent: bool = False) -> int:
-        """Run a command, pass on its output as it arrives, and return its exit code."""
+        """Run a command, forward its output as it arrives, and return its exit code."""
         with self._channel(command, forward_agent=forward_agent) as channel:
             if forward_agent:
                 channel.shutdown_write()
@@ -76,10 +76,10 @@ class Connection:
         holds_input: bool = False,
         deadline_s: float | None = None,
     ) -> Output:
-        """Run a command with `chunks` as its standard input; return all that it printed.
+        """Run a command with `chunks` as its standard input; return its output.
 
-        With `holds_input` its input ends with the connection (ending_with_connection). At the deadline the connection
-        counts as lost: a frozen master acknowledges packets and answers nothing.
+        With `holds_input` its input stays open until the connection ends (ending_with_connection). At the deadline the
+        connection counts as lost: a frozen master acknowledges packets without answering.
         """
         with self._channel(command) as channel, _closing_after(deadline_s, channel):
             stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, most=MOST_ERROR_BYTES)
@@ -88,28 +88,28 @@ class Connection:
                 stdout=stdout.text(), stderr=stderr.text().decode(errors="replace"), exit_code=self._exit_code(channel)
             )
             if not (all_sent or done.exit_code):
-                raise ClusterError("the command on the master ended before it had everything")
+                raise ClusterError("the command on the master ended before it had read its input")
             return done
 
     @contextmanager
-    def reading(self, command: str, *, warn: Callable[[str], None]) -> Iterator[Any]:
+    def read_tar(self, command: str, *, warn: Callable[[str], None]) -> Iterator[Any]:
         """Run tar; yield its standard output as a file. Raises ClusterError if it fails.
 
-        `warn` gets the reason for the exit code of a file that changed while it was read.
+        If a file changed while tar read it, call `warn` with tar's message instead.
         """
         with self._channel(command) as channel:
             channel.shutdown_write()
             stderr = _Drain(channel.recv_stderr, most=MOST_ERROR_BYTES)
             yield channel.makefile("rb", READ_SIZE)
-            said, code = first_line(stderr.text().decode(errors="replace")), self._exit_code(channel)
-            if code == TAR_CHANGED and said:
-                warn(said)
+            message, code = first_line(stderr.text().decode(errors="replace")), self._exit_code(channel)
+            if code == TAR_CHANGED and message:
+                warn(message)
             elif code:
-                raise ClusterError(said or "the command on the master failed")
+                raise ClusterError(message or "the command on the master failed")
 
     @contextmanager
-    def holding(self, command: str) -> Iterator[Output]:
-        """Yield a command's first line of output; the command's standard input ends when the caller is done."""
+    def running(self, command: str) -> Iterator[Output]:
+        """Run a command and yield its first line of output; close its standard input at the end of the block."""
         with self._channel(command) as channel:
             line = channel.makefile("rb").readline()
             stderr = "" if line else channel.makefile_stderr("rb").read(MOST_ERROR_BYTES).decode(errors="replace")
@@ -124,7 +124,7 @@ class Connection:
                 channel.exec_command(command)
                 yield channel
         except BrokenPipeError:
-            raise  # the reader of our own output has gone
+            raise  # the reader of our own output is gone
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise self._lost() from error
 
@@ -154,7 +154,7 @@ def _closing_after(seconds: float | None, channel: paramiko.Channel) -> Iterator
 
 
 class _Drain(threading.Thread):
-    """Read one stream of a channel to its end, beside the others: they share a window."""
+    """Read one stream of a channel to its end in a thread: all streams share a window, so none may stay unread."""
 
     def __init__(self, receive: Callable[[int], bytes], *, most: int | None = None) -> None:
         super().__init__(daemon=True)
@@ -167,7 +167,7 @@ class _Drain(threading.Thread):
             self._data += data if self._most is None else data[: self._most - len(self._data)]
 
     def text(self) -> bytes:
-        """Return what came, once all has."""
+        """Return the complete stream, once it has ended."""
         self.join()
         return bytes(self._data)
 

@@ -44,10 +44,10 @@ class BestCheckpoint:
             if {"started", "accuracy"} <= metadata.keys():
                 self._in_s3 = Score(float(metadata["started"]), float(metadata["accuracy"]))
 
-    def accuracy(self, *, training_started: float) -> float | None:
+    def accuracy(self, *, run_started: float) -> float | None:
         """Return the accuracy of the run's best epoch that is stored here or known to be in S3."""
         scores = (_score(self.path), self._in_s3)
-        return max((score.accuracy for score in scores if score and score.started == training_started), default=None)
+        return max((score.accuracy for score in scores if score and score.started == run_started), default=None)
 
     def save(self, path: Path) -> None:
         """Make the checkpoint in this file the best, and upload it in another thread; TrainerError on failure.

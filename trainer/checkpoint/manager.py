@@ -129,12 +129,12 @@ class CheckpointManager:
         positions = [report.position for report in reports]
         source = positions.index(max(positions))
         if not any(positions[source]):
-            return self._start_new_training(backend, after=max(report.completed for report in all_reports))
+            return self._start_new_run(backend, after=max(report.completed for report in all_reports))
         if all_reports[source].in_another_directory and not any(positions[0]) and not self._world.restarts:
             self._refuse_other_directory(backend, source)
         return self._restore(backend, source)
 
-    def _start_new_training(self, backend: Backend, *, after: float) -> Progress:
+    def _start_new_run(self, backend: Backend, *, after: float) -> Progress:
         if self._store is not None:
             self._store.delete_all()
         # Rank 0's clock may be behind: start times must increase from run to run.
@@ -255,12 +255,12 @@ class CheckpointManager:
         here = self._config.s3_folder is not None
         if self._store is not None and not here:
             path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
-            here = self._store.holds(path, training_started=self._started)
+            here = self._store.holds(path, run_started=self._started)
         [ranks] = backend.all_reduce([here])
         return ranks > 0
 
     def _gather_bests(self, backend: Backend) -> list[BestOfRank]:
-        best = None if self._store is None else self._store.best_accuracy(training_started=self._started)
+        best = None if self._store is None else self._store.best_accuracy(run_started=self._started)
         return all_gather(backend, BestOfRank(best is not None, best or 0.0), shard=self._shard)
 
     def _is_best(self, accuracy: float) -> bool:

@@ -19,7 +19,7 @@ RETRIES: Final = 40
 """Number of tries: a process that has just taken the lock may not have written its name yet."""
 
 
-def lock_prefix(prefix: str, *, training: str) -> int | None:
+def lock_prefix(prefix: str, *, run: str) -> int | None:
     """Lock the prefix for this run; return a descriptor that holds the lock while open, or None without a lock file.
 
     Several processes of one run may hold it. Raises UsageError if another run does.
@@ -31,16 +31,16 @@ def lock_prefix(prefix: str, *, training: str) -> int | None:
         # A full disk, for example; the first checkpoint will report it.
         return None
     try:
-        holder = _take(file, training)
+        holder = _take(file, run)
     except OSError:  # The file system has no locks.
         return file
-    if holder != training:
+    if holder != run:
         os.close(file)
         raise UsageError(f"--model-prefix {prefix} is in use on {os.uname().nodename} by {holder}")
     return file
 
 
-def training_name(job: str, environment: Mapping[str, str]) -> str:
+def run_name(job: str, environment: Mapping[str, str]) -> str:
     """Return the name of this process's run: its job, or the address of its rendezvous."""
     place = [environment[name] for name in RENDEZVOUS_VARIABLES if environment.get(name)]
     if job:
@@ -48,12 +48,12 @@ def training_name(job: str, environment: Mapping[str, str]) -> str:
     return f"ranks at {':'.join(place)}" if place else f"process {os.getpid()}"
 
 
-def _take(file: int, training: str) -> str:
+def _take(file: int, run: str) -> str:
     """Take the lock if it is free; return the name of the run that holds it."""
     for _ in range(RETRIES):
         if _flock(file, fcntl.LOCK_EX):
             os.ftruncate(file, 0)
-            os.pwrite(file, training.encode(), 0)
+            os.pwrite(file, run.encode(), 0)
         if _flock(file, fcntl.LOCK_SH):
             return os.pread(file, 1000, 0).decode(errors="replace")
         time.sleep(RETRY_S)

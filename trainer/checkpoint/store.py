@@ -25,7 +25,7 @@ from trainer.checkpoint.format import (
     make_checkpoint_directory,
     save_checkpoint,
 )
-from trainer.checkpoint.prefix_lock import lock_prefix, training_name
+from trainer.checkpoint.prefix_lock import lock_prefix, run_name
 from trainer.checkpoint.s3_uploader import S3Checkpoints
 from trainer.config.settings import TrainConfig
 from trainer.distributed.world import World
@@ -51,7 +51,7 @@ def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore
     if not config.distributed and world.world_size > 1:
         prefix = f"{prefix}-rank{world.rank}"
     # The process holds the lock until it ends.
-    lock_prefix(prefix, training=training_name(world.job, os.environ))
+    lock_prefix(prefix, run=run_name(world.job, os.environ))
     s3_checkpoints = None
     # All machines store the same checkpoints: one uploads.
     if config.s3_folder is not None and (world.rank == 0 or not config.distributed):
@@ -113,9 +113,9 @@ class CheckpointStore:
         """Read the score of the best checkpoint in S3; TrainerError if S3 does not answer."""
         self._best.read_score_from_s3()
 
-    def best_accuracy(self, *, training_started: float) -> float | None:
+    def best_accuracy(self, *, run_started: float) -> float | None:
         """Return the best validation accuracy of the run with this start time, if its checkpoint is stored."""
-        return self._best.accuracy(training_started=training_started)
+        return self._best.accuracy(run_started=run_started)
 
     def save(self, take: Callable[[], Checkpoint], *, is_best: bool = False) -> None:
         """Write the checkpoint that ``take`` returns, in another thread, after the previous one.
@@ -178,11 +178,11 @@ class CheckpointStore:
         with _warn_on_failure():
             write_marker(self._marker, marker)
 
-    def holds(self, path: Path, *, training_started: float) -> bool:
+    def holds(self, path: Path, *, run_started: float) -> bool:
         """Return True if this file is a checkpoint of the run with this start time."""
         if path.exists():
             with _warn_on_failure():
-                return load_description(path).progress.started == training_started
+                return load_description(path).progress.started == run_started
         return False
 
     def delete_all(self) -> None:

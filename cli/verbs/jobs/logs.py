@@ -4,7 +4,7 @@ import click
 
 from cli.jobs.follow import show_logs
 from cli.shared_options import Selection
-from cli.ssh.master import master_of
+from cli.ssh.master import connect_to_master
 from cli.verb import verb
 
 
@@ -17,5 +17,5 @@ def command(selection: Selection, *, follow: bool, rank: str | None, node: str |
     """Show what a job printed, each line with its node."""
     options = {"--rank": rank, "--node": node}
     words = [word for name, value in options.items() if value is not None for word in (name, value)]
-    with master_of(selection) as (_, connection):
+    with connect_to_master(selection) as (_, connection):
         return show_logs(connection, [*(["-f"] if follow else []), *words, *([job] if job else [])])
