@@ -128,7 +128,7 @@ def with_key_of_its_image(node: TestNode) -> TestNode:
     return node
 
 
-def form_cluster(victim: TestNode, nodes: list[TestNode]) -> bool:
+def is_formed(victim: TestNode, nodes: list[TestNode]) -> bool:
     return all_ready(nodes)() and victim.text(contract.HOSTS_FILE) == hosts_file(nodes)
 
 
