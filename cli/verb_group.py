@@ -28,7 +28,7 @@ VERBS_BY_PACKAGE: Final = {
     "cli.verbs.jobs": {
         "run": "Run a command on all nodes, with the current directory.",
         "jobs": "List the jobs that were started on the master.",
-        "logs": "Show what a job printed.",
+        "logs": "Show a job's output.",
         "stop": "Stop a job on all nodes.",
         "push": "Copy a directory to every node.",
         "pull": "Copy a file or folder from a node.",

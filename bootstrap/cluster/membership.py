@@ -4,8 +4,8 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
-from bootstrap.cluster.record_fields import MOST_NODES
-from bootstrap.cluster.records import MOST_GENERATION, MemberRecord
+from bootstrap.cluster.record_fields import MAX_NODES
+from bootstrap.cluster.records import MAX_GENERATION, MemberRecord
 from bootstrap.contract import MASTER, NodeType
 
 
@@ -86,7 +86,7 @@ def next_membership(
     current: Membership, *, desired_nodes: int, nodes: Sequence[Node], gone: Collection[str], shared_storage: str = ""
 ) -> Membership:
     """Return the next membership, or ``current`` itself if nothing changes."""
-    desired_nodes = min(desired_nodes, MOST_NODES)
+    desired_nodes = min(desired_nodes, MAX_NODES)
     members = assign_node_indexes(current.members, desired_nodes=desired_nodes, nodes=nodes, gone=gone)
     wanted = replace(
         current,
@@ -101,7 +101,7 @@ def next_membership(
 
 def generation_after(generation: int, *, step: int = 1) -> int:
     """Return the next generation. Readers only compare it for equality, so it may wrap around."""
-    return generation + step if generation + step <= MOST_GENERATION else step
+    return generation + step if generation + step <= MAX_GENERATION else step
 
 
 def assign_node_indexes(

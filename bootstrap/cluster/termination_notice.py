@@ -22,7 +22,7 @@ from bootstrap.cluster.membership import Membership
 
 DRAIN_GRACE_S: Final = 20.0
 """Seconds after a membership that shows this node draining, for every other node to read it despite an error."""
-LONGEST_DRAIN_S: Final = 45.0
+MAX_DRAIN_S: Final = 45.0
 """Seconds from the notice after which the node ends in any case: there may be no coordinator to drop it."""
 HEARTBEAT_S: Final = 10.0
 """Seconds between heartbeats to the lifecycle hook, whose timeout is short because a broken node sends none."""
@@ -104,6 +104,6 @@ class TerminationHandler:
         now = self._monotonic()
         noticed_at = self._noticed_at = now if self._noticed_at is None else self._noticed_at
         if membership is None or membership.lists(self._instance_id):
-            return now - noticed_at >= LONGEST_DRAIN_S
+            return now - noticed_at >= MAX_DRAIN_S
         dropped_at = self._dropped_at = now if self._dropped_at is None else self._dropped_at
         return not membership.present or now - dropped_at >= DRAIN_GRACE_S

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 POLL_S: Final = 5.0
 """Seconds between two checks of the bucket, and half of the first pause after a failure."""
-LONGEST_PAUSE_S: Final = 80.0
+MAX_PAUSE_S: Final = 80.0
 """Longest pause after a failure, in seconds; it doubles with each one."""
 RANDOM: Final = random.SystemRandom()
 """Source of random pauses, which spread the polls of workers that started at the same moment."""
@@ -93,7 +93,7 @@ def _fetch_or_build(
         except EnginesError as error:
             tries, short = tries + 1, error.short
             why = f"try {tries}: {short}"
-            pause = min(POLL_S * 2**tries, LONGEST_PAUSE_S)
+            pause = min(POLL_S * 2**tries, MAX_PAUSE_S)
             log.warning("%s: %s", why, error)
             if error.lasting or services.monotonic() + pause >= deadline:
                 raise EnginesError(short, f"{error} (try {tries})") from error

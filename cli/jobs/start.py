@@ -16,14 +16,14 @@ from cli.ssh.remote import Connection, ending_with_connection, last_line
 
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 ONLY_FILES: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
-"""One process on each node that takes no GPU, so that files reach nodes whose GPUs are in use."""
+"""Options of a job with one process per node and no GPUs, which copies files even to nodes with busy GPUs."""
 HINT: Final = "launch: follow it with:"
-"""Start of the launcher's line about following a detached job from the master, which is not shown here."""
+"""Beginning of the launcher's hint about following a detached job on the master, which is not shown here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchOptions:
-    """Options of the launcher that ``dlcluster run`` takes too."""
+    """Options of the launcher that ``dlcluster run`` accepts too."""
 
     num_workers: int | None = None
     nproc_per_node: str | None = None

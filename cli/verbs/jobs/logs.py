@@ -1,4 +1,4 @@
-"""``dlcluster logs [-f] [JOB]``: show what a job printed."""
+"""``dlcluster logs [-f] [JOB]``: show a job's output."""
 
 import click
 
@@ -14,7 +14,7 @@ from cli.verb import verb
 @click.option("--node", metavar="HOST", help="Only this node's output, read from the node.")
 @click.argument("job", required=False, help="Job id or its beginning (the running job, or else the latest).")
 def command(selection: Selection, *, follow: bool, rank: str | None, node: str | None, job: str | None) -> int:
-    """Show what a job printed, each line with its node."""
+    """Show a job's output, each line with its node."""
     options = {"--rank": rank, "--node": node}
     words = [word for name, value in options.items() if value is not None for word in (name, value)]
     with connect_to_master(selection) as (_, connection):

@@ -86,7 +86,7 @@ def _send(connection: Connection, *, to: str | None) -> Upload:
 
 
 def _run_on_master(selection: Selection, command: Sequence[str], *, given: bool) -> int:
-    """Run a line of launch's own on the master, with the user's agent, as a shell there would."""
+    """Run a command line that begins with launch on the master, with the user's agent, as a shell there would."""
     if given:
         raise UsageError("options of run do not apply to launch: write launch's own after the word launch")
     target = ssh_target(find_selected_cluster(selection))

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from bootstrap import contract
 from bootstrap.cluster.records import NodeRecord
-from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, LONGEST_DRAIN_S, TerminationNotice
+from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, MAX_DRAIN_S, TerminationNotice
 from bootstrap.errors import MetadataError
 from tests.bootstrap.forming import all_ready, boot_cluster, hosts_file
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
@@ -206,7 +206,7 @@ def test_node_whose_group_has_gone_on_asks_for_no_more_time(cluster: Cluster, mo
     _, draining_node, _ = form_cluster(cluster)
     asked = refused(cluster, monkeypatch, "No active Lifecycle Action found", call="record_lifecycle_action_heartbeat")
     draining_node.metadata.notice = ENDING
-    run_seconds(cluster, [draining_node], int(LONGEST_DRAIN_S) + 2)
+    run_seconds(cluster, [draining_node], int(MAX_DRAIN_S) + 2)
     assert (asked, cluster.completed) == ([draining_node.instance_id], [])
 
 
@@ -224,7 +224,7 @@ def test_group_that_refuses_otherwise_is_told_again(cluster: Cluster, monkeypatc
 def test_node_that_nobody_takes_out_of_the_lists_waits_for_a_minute_and_no_longer(cluster: Cluster) -> None:
     _, draining_node, other = form_cluster(cluster)  # and the master is dead from now on
     draining_node.metadata.notice = ENDING
-    run_seconds(cluster, [draining_node, other], int(LONGEST_DRAIN_S))
+    run_seconds(cluster, [draining_node, other], int(MAX_DRAIN_S))
     assert cluster.completed == []
     assert hook_is_kept_alive(cluster, draining_node)
     run_seconds(cluster, [draining_node, other], 2)
@@ -241,7 +241,7 @@ def test_node_that_cannot_reach_the_table_is_let_go_all_the_same(
 
     nodes[2].metadata.notice = TerminationNotice(ending=True)
     monkeypatch.setattr(cluster.clients.dynamodb, "_make_api_call", unreachable)
-    run_seconds(cluster, nodes, int(LONGEST_DRAIN_S) + 2)
+    run_seconds(cluster, nodes, int(MAX_DRAIN_S) + 2)
     assert cluster.completed == [nodes[2].instance_id]
 
 
@@ -257,7 +257,7 @@ def test_node_whose_agent_starts_again_without_the_table_is_not_let_go_at_once(
     assert restarted.instance_id == draining_node.instance_id
     restarted.metadata.notice = ENDING
     monkeypatch.setattr(cluster.clients.dynamodb, "_make_api_call", unreachable)
-    run_seconds(cluster, [restarted], int(LONGEST_DRAIN_S))
+    run_seconds(cluster, [restarted], int(MAX_DRAIN_S))
     assert cluster.completed == []
     assert hook_is_kept_alive(cluster, restarted)
     run_seconds(cluster, [restarted], 2)
