@@ -38,10 +38,10 @@ from local.run.user import User
 WORKERS = (1, 2, 4)
 BATCH = 32
 STEPS = 8
-"""Steps of a run that uses the links."""
+"""Number of steps of a run that uses the links."""
 STEPS_WITHOUT_LINKS = 16
-"""Steps of workers that train independently. They are much shorter, and the workers should overlap in time although
-they do not start together."""
+"""Number of steps of workers that train independently. Their steps are much shorter, and the workers should overlap in
+time although they do not start together."""
 TIMEOUT_S = 400
 HOME = "/home/ubuntu"
 FOLDER = Path(__file__).resolve().parents[2] / "docs/figures"
@@ -81,7 +81,7 @@ def measure(mbit: int) -> dict[str, Any]:
         shape(nodes, mbit=mbit)
         carried = rates(*nodes[:2])
         print(f"{machine()}; two links carry {carried[0]:.0f} and {carried[1]:.0f} Mbit/s at once", file=sys.stderr)
-        # Run all methods of one size in succession: other load on the machine changes slowly.
+        # Run all methods of one size in succession, because other load on the machine changes slowly.
         rows = {workers: measure_methods(user, nodes, workers=workers) for workers in WORKERS}
         load = os.getloadavg()[2]
         print(machine(), file=sys.stderr)
@@ -109,7 +109,7 @@ def measure_methods(user: User, nodes: Sequence[NodeHandle], *, workers: int) ->
     """Train with each method."""
     found: dict[str, StepLog] = {}
     for name, method in (BASELINES | METHODS).items():
-        # With a single worker, two of the methods have one server.
+        # With one worker, two of the methods are the same: one server.
         same = [other for other in found if (BASELINES | METHODS)[other].command(workers) == method.command(workers)]
         found[name] = found[same[0]] if same else train(user, nodes, method, workers=workers)
     return found
