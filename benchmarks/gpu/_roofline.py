@@ -41,7 +41,7 @@ class StepWork:
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in torch
-    """Record each operation that has a formula in torch.utils.flop_counter."""
+    """Records each operation that has a formula in torch.utils.flop_counter."""
 
     def __init__(self, work: StepWork, *, width: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch

@@ -58,7 +58,7 @@ def main() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Hold the master's files, and each node's home directory by the node's address."""
+    """The master's files, and each node's home directory by the node's address."""
 
     source: Path
     hosts: Path

@@ -20,7 +20,7 @@ SIGNALLED_FILE: Final = "/var/lib/deeplearning/signalled"
 
 
 class Signals:
-    """Send this node's one signal, and remember that it was sent."""
+    """Sends this node's one signal, and remembers that it was sent."""
 
     def __init__(
         self, client: "CloudFormationClient", *, target: SignalTarget, instance_id: str, sent_file: Path

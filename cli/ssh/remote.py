@@ -154,7 +154,7 @@ def _closing_after(seconds: float | None, channel: paramiko.Channel) -> Iterator
 
 
 class _Drain(threading.Thread):
-    """Read one stream of a channel to its end in a thread: all streams share a window, so none may stay unread."""
+    """Reads one stream of a channel to its end in a thread: all streams share a window, so none may stay unread."""
 
     def __init__(self, receive: Callable[[int], bytes], *, most: int | None = None) -> None:
         super().__init__(daemon=True)

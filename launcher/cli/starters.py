@@ -44,7 +44,7 @@ WRAPPER_ARGUMENT = re.compile(r"-.*|[0-9.]+[smhd]?|run|--|" + ASSIGNMENT.pattern
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StarterCall:
-    """Describe the call of a starter."""
+    """The call of a starter."""
 
     name: str
     before: tuple[str, ...]

@@ -30,7 +30,7 @@ def jobs_directory() -> Path:
 
 
 class Journal:
-    """Keep one job's record."""
+    """Keeps one job's record."""
 
     def __init__(
         self,

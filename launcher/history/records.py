@@ -52,7 +52,7 @@ class State(str, enum.Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Revision:
-    """Identify the code that ran."""
+    """The code that ran."""
 
     commit: str | None = None
     """Commit of the git checkout in which the job was started."""

@@ -34,7 +34,7 @@ machines must not restart without limit."""
 
 
 class Observer(Protocol):
-    """Receive the events of a job to keep its record (launcher.history.journal)."""
+    """Receives the events of a job to keep its record (launcher.history.journal)."""
 
     def on_synced(self, digest: str) -> None:
         """Handle the end of a sync; `digest` identifies the files."""

@@ -52,7 +52,7 @@ def parse_cluster_view(text: str) -> ClusterView:
 
 
 class NodeStateReader:
-    """Read the state file of this node's agent, again when it changes."""
+    """Reads the state file of this node's agent, again when it changes."""
 
     def __init__(self, path: Path = Path(NODE_STATE)) -> None:
         self._path = path

@@ -14,7 +14,7 @@ READER_GONE = (errno.EPIPE, errno.ECONNRESET, errno.EIO)
 
 
 class OutputStream:
-    """Write whole pieces to a file descriptor; after an error discard everything."""
+    """Writes whole pieces to a file descriptor; after an error discards everything."""
 
     def __init__(self, fd: int) -> None:
         self._fd = _own_description(fd)

@@ -34,7 +34,7 @@ Streams = Mapping[int, Sink]
 
 
 class ProcessOutput:
-    """Forward both streams of one process, and keep their last lines."""
+    """Forwards both streams of one process, and keeps their last lines."""
 
     def __init__(self, prefix: str, streams: Streams, *, is_shown: bool = True) -> None:
         self._prefix = prefix.encode()

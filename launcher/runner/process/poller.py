@@ -5,7 +5,7 @@ from _collections_abc import Callable  # importing collections is slow
 
 
 class Poller:
-    """Call a function for each descriptor that is ready."""
+    """Calls a function for each descriptor that is ready."""
 
     def __init__(self) -> None:
         self._poller = select.poll()

@@ -37,7 +37,7 @@ class _Process:
 
 
 class Supervisor:
-    """Supervise the processes of one node."""
+    """Supervises the processes of one node."""
 
     def __init__(self, channel: RunnerChannel, *, grace_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._channel = channel

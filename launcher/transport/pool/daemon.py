@@ -65,7 +65,7 @@ class DaemonConfig:
 
 
 class PoolDaemon:
-    """Serve the kept connections."""
+    """Serves the kept connections."""
 
     def __init__(self, listener: "socket.socket", entries: list[Entry]) -> None:
         self._listener = listener
