@@ -16,7 +16,7 @@ VERBS_BY_PACKAGE: Final = {
     "cli.verbs.cluster": {
         "list": "List the clusters of a region.",
         "status": "List the nodes of a cluster.",
-        "extend": "Postpone the time at which a cluster pauses itself, and deploy.",
+        "extend": "Postpone a cluster's automatic pause, and deploy.",
         "cost": "Show a cluster's cost per hour, and its cost so far.",
         "why": "Explain why a deploy failed or a node is missing.",
         "pause": "Terminate all nodes, and keep the cluster.",

@@ -31,7 +31,7 @@ _UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timede
 @click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
 @json_option
 def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str, ...], as_json: bool) -> int:
-    """Postpone the time at which a cluster pauses itself by 90m, 8h or 2d: set expires in ./cdk.json, and deploy.
+    """Postpone a cluster's automatic pause by 90m, 8h or 2d: set expires in ./cdk.json, and deploy.
 
     The new time counts from the deployed one, or from now if that has passed or there is none. A paused cluster stays
     paused: use dlcluster resume. Run it in the directory of cdk deploy, with the same -c options.
