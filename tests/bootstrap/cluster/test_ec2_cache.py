@@ -1,4 +1,4 @@
-"""Check what the cache returns between two calls to EC2."""
+"""Test the cache's answers between two calls to EC2."""
 
 from collections.abc import Collection
 

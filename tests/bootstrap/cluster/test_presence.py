@@ -189,7 +189,7 @@ def test_member_that_left_the_lists_does_not_come_back_by_losing_its_record(clus
 
 
 def test_node_cannot_keep_itself_in_the_lists(cluster: Cluster) -> None:
-    """A node's record can say that it drains; only AWS says that it is present."""
+    """A node's record can mark it as draining; only AWS reports that it is present."""
     coordinator, before = form_cluster(cluster)
     cluster.set_lifecycle_state(before[2], "Terminating:Wait")
     cluster.table.write_node(replace(record(before[2], "worker"), draining=False))

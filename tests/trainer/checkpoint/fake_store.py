@@ -107,7 +107,7 @@ class TwoRankBackend:
 
 
 def from_rank_1(row: Row) -> tuple[float, ...]:
-    """Return what rank 1 adds to an all_gather of such rows: zeros in the place of rank 0, which is this rank."""
+    """Return rank 1's contribution to an all_gather of these rows: zeros for rank 0, which is this rank."""
     return (*[0.0] * len(row), *row)
 
 

@@ -128,7 +128,7 @@ def best_accuracy(*places: Path) -> float:
 
 
 def kill_and_resume(kill: Kill, directory: Path, undisturbed: Path) -> Checkpoint:
-    """Kill a rank, resume to the end, and return what the run leaves."""
+    """Kill a rank, resume to the end, and return the run's files."""
     run_until_killed(kill, directory, size=undisturbed.stat().st_size)
     places = machines(directory)
     kept = {path: load_checkpoint(path) for place in places for path in place.glob("net-resume-*.npz")}

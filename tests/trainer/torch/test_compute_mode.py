@@ -69,7 +69,7 @@ def steps(
 
 
 def distance(weights: Weights, others: Weights) -> float:
-    """Relative L2 distance of what is learned and of the statistics."""
+    """Return the relative L2 distance of weights and statistics."""
     one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
     return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 

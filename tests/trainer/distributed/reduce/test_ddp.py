@@ -1,4 +1,4 @@
-"""DistributedDataParallel on CPUs, over gloo, as between GPUs: it learns what our own reduction learns."""
+"""Test DistributedDataParallel on CPUs, over gloo: its results match those of our own reducers."""
 
 import signal
 from collections.abc import Iterator
