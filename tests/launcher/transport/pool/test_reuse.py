@@ -226,7 +226,7 @@ def test_a_job_does_not_wait_for_a_stopped_runner(cluster_with_runtime_dir: Clus
 
 
 def befall(cluster: Cluster, victim: str, number: signal.Signals) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the reapers of two jobs; between the jobs, signal a process on which the second node's connection depends."""
+    """Return the reapers of two jobs, between which a process of the second node's connection gets a signal."""
     first = reapers(cluster.run(WHO))
     (daemon,) = daemons(cluster)
     parts = {"reaper": first[SECOND], "runner": child(first[SECOND]), "ssh": ssh_to(cluster, SECOND), "daemon": daemon}
