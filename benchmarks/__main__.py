@@ -1,10 +1,10 @@
-"""Run benchmarks and record their figures in RESULTS.md.
+"""Run benchmarks and record their results in RESULTS.md.
 
     python -m benchmarks          all of them except gpu, one after the other
     python -m benchmarks synth    one of them
 
-A benchmark is a module of a folder here, such as launch/fanout.py; its last lines are its figures:
-``NAME VALUE UNIT``. Modules that begin with _ help the benchmarks of their folder, and harness/ helps all.
+A benchmark is a module of a folder here, such as launch/fanout.py; it prints its results as its last lines:
+``NAME VALUE UNIT``. Modules that begin with _ are helpers of their folder, harness/ is shared by all.
 """
 
 import os
@@ -23,9 +23,9 @@ ELSEWHERE = {"gpu"}
 """Benchmarks that run only by name, because they need another machine."""
 TIMEOUT_S = 1800
 MAX_LOAD = 1.0
-"""Highest load average at the start of a benchmark whose figures are recorded."""
+"""Highest load average at the start of a benchmark whose results are recorded."""
 IDLE_TIMEOUT_S, IDLE_POLL_S = 180.0, 5.0
-"""Longest wait for the load to fall to MAX_LOAD; it halves in 42 s on an idle machine."""
+"""Longest wait for the load to fall to MAX_LOAD, in seconds; it halves in 42 s on an idle machine."""
 TARGETS = {
     **dict.fromkeys(("checkpoint_stall", "checkpoint_stall_lenet"), "at most 0.05"),
     **dict.fromkeys(("control_calls_2", "control_calls_8"), "at most 6"),
@@ -44,7 +44,7 @@ TARGETS = {
     "vs_mxnet_lenet": "at least 1",
     "vs_mxnet_resnet110": "at least 1.6",
 }
-"""Target of each figure that has one, as RESULTS.md shows it."""
+"""Targets of the results that have one, as shown in RESULTS.md."""
 HEADING = """# Results
 
 Written by `make bench`. Each figure compares ours with a peer in the same run; the benchmark's docstring names the
@@ -68,7 +68,7 @@ def modules() -> dict[str, str]:
 
 
 def run(name: str) -> dict[str, tuple[str, str]]:
-    """Run a benchmark and return its figures. Raises CalledProcessError and TimeoutExpired."""
+    """Run a benchmark and return its results. Raises CalledProcessError and TimeoutExpired."""
     printed = subprocess.run(
         [sys.executable, "-m", modules()[name]], check=True, timeout=TIMEOUT_S, stdout=subprocess.PIPE, text=True
     ).stdout
@@ -77,7 +77,7 @@ def run(name: str) -> dict[str, tuple[str, str]]:
 
 
 def describe_target(figure: str, value: str) -> str:
-    """Return a figure's target, in bold if the value misses it; empty without a target."""
+    """Return the target of a result, in bold if the value misses it; empty without a target."""
     target = TARGETS.get(figure, "")
     if not target:
         return ""
@@ -87,14 +87,14 @@ def describe_target(figure: str, value: str) -> str:
 
 
 def row(figure: str, value: str, unit: str, *, load: float) -> str:
-    """Return a figure's row of RESULTS.md."""
+    """Return the row of a result in RESULTS.md."""
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     date, target = time.strftime("%Y-%m-%d"), describe_target(figure, value)
     return f"| {figure} | {value} | {unit} | {target} | {date} | {machine} | {load:.1f} |\n"
 
 
 def update(text: str, figures: dict[str, tuple[str, str]], *, load: float) -> str:
-    """Return the results with these figures in place of older ones of the same names; `load` is the load average."""
+    """Return the contents of RESULTS.md with these results replacing older ones; `load` is the load average."""
     kept = {
         line.split("|")[1].strip(): line for line in text.splitlines(keepends=True) if re.match(r"\| [a-z]+_", line)
     }
@@ -103,7 +103,7 @@ def update(text: str, figures: dict[str, tuple[str, str]], *, load: float) -> st
 
 
 def main(wanted: list[str]) -> int:
-    """Run the benchmarks with these names, or all; record their figures unless the machine is loaded."""
+    """Run the benchmarks with these names, or all; record their results unless the machine is loaded."""
     names = [*modules()]
     unknown = [name for name in wanted if name not in names]
     if unknown:
@@ -122,7 +122,7 @@ def main(wanted: list[str]) -> int:
 
 
 def wait_until_idle() -> float:
-    """Return the load average once it is low enough, or after a deadline: the benchmark before may have raised it."""
+    """Return the load average once it is low enough, or after a deadline: the previous benchmark may have raised it."""
     deadline = time.monotonic() + IDLE_TIMEOUT_S
     while (load := os.getloadavg()[0]) > MAX_LOAD and time.monotonic() < deadline:
         time.sleep(IDLE_POLL_S)

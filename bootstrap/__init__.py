@@ -1,1 +1,1 @@
-"""What runs on an instance to make it a node of the cluster."""
+"""Turn an EC2 instance into a node of the cluster, and keep it one."""

@@ -73,7 +73,7 @@ class Agent:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether nothing is left to signal: the node was ready or failed, or the stack no longer waits."""
+        """Return True if nothing is left to signal: the node was ready or failed, or the stack no longer waits."""
         return self._cluster is not None and self._cluster.signals.is_settled
 
     def step(self) -> float:
@@ -92,7 +92,7 @@ class Agent:
         cluster = self._connect()
         self._notice = self._read_notice()
         if self._notice.ending:
-            self._attempt_and_log(cluster.termination.delay_termination)  # the rest of the pass may take long
+            self._attempt_and_log(cluster.termination.delay_termination)  # The rest of the pass may take long.
         self._publish(cluster)
         self._membership = self._read_membership(cluster)
         self._has_membership = True
@@ -184,7 +184,7 @@ class Agent:
             cluster.address.take(self._notice.public_address)
 
     def _do_duties(self, cluster: ClusterClients) -> None:
-        """Drain, watch the health and hold the Elastic IP, even if the pass before has failed."""
+        """Drain, check the health and hold the Elastic IP, even after a failed pass."""
         duties: list[Callable[[], None]] = []
         if self._notice.must_drain:
             membership = self._membership if self._has_membership else None
@@ -212,17 +212,17 @@ class Agent:
 
     def _should_give_up(self, error: RetryableError | None) -> bool:
         now = self._host.monotonic()
-        # A node that only has to send its signal has not failed.
+        # A node that has only its signal left to send has not failed.
         deadline = self._start + self._config.bootstrap_timeout_s
         is_overdue = now >= deadline and self._doing is not Activity.STACK
         has_failed = is_overdue or isinstance(error, (ConfigError, EnginesError))
         return has_failed and not self.is_settled and now >= self._next_give_up
 
     def _give_up(self) -> None:
-        """Report why this node is not ready; the agent goes on trying.
+        """Report why this node is not ready, and keep trying.
 
         The stack gets a failure signal if the deploy needs this node. Otherwise the group replaces the node if its
-        own machine is broken: waiting for peers is no reason, as another instance would wait too.
+        own machine is broken; a node that waits for peers is not replaced, as another instance would wait too.
         """
         self._next_give_up = self._host.monotonic() + LONGEST_RETRY_S
         why = self._problem or self._what_is_missing()
@@ -235,7 +235,7 @@ class Agent:
             log.warning("cannot report the failure %s: %s", why, error)
 
     def _report_failure(self, cluster: ClusterClients, why: str) -> None:
-        """Send the report and then record it, so that an agent killed in between reports again."""
+        """Send the report, then record it, so that an agent killed in between reports again."""
         if self._config.fails_deploy and cluster.signals.failure(why):
             return
         if self._is_broken():
@@ -268,7 +268,7 @@ class Agent:
             log.warning("%s", error)
 
     def _log_change(self, error: RetryableError | None) -> None:
-        """Log a problem when it starts and when it ends, not in every pass."""
+        """Log a problem when it begins and when it ends, not in every pass."""
         self._error = error
         problem = None if error is None else reason(error, doing=self._doing)
         self._failed_passes = 0 if error is None else self._failed_passes + 1

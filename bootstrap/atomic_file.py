@@ -17,7 +17,7 @@ class Permissions:
 
     mode: int = 0o644
     uid: int | None = None
-    """None keeps the owner; a new file gets the agent's."""
+    """Owner and group; None keeps the owner, and gives a new file the agent's."""
     gid: int | None = None
 
 
@@ -50,14 +50,14 @@ def replace_block(text: str, lines: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Split into lines with their ends. Only a newline ends a line, unlike in str.splitlines."""
+    """Split into lines with their ends, at newlines only, unlike str.splitlines."""
     lines = [f"{line}\n" for line in text.split("\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]
 
 
 def write_file(path: Path, text: str, permissions: Permissions | None = None) -> bool:
-    """Make the file contain the text; return whether anything had to change."""
+    """Make the file contain the text; return True if it changed."""
     permissions = permissions or Permissions()
     content = _encode(text)
     if _is_right(path, content, permissions):
@@ -68,7 +68,7 @@ def write_file(path: Path, text: str, permissions: Permissions | None = None) ->
 
 
 def write_block(path: Path, lines: str) -> bool:
-    """Make a shared file contain our block; its mode, its owner and all other lines stay."""
+    """Make a shared file contain our block; keep its mode, its owner and all other lines."""
     path = Path(os.path.realpath(path))
     try:
         old = path.read_bytes().decode("utf-8", "surrogateescape")
@@ -114,7 +114,7 @@ def point_link(path: Path, target: Path) -> bool:
 
 
 def make_directory(path: Path) -> None:
-    """Make the directory and its parents, readable by everybody whatever the umask."""
+    """Make the directory and its parents, readable by everybody regardless of the umask."""
     if path.is_dir():
         return
     make_directory(path.parent)

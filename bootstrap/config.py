@@ -27,7 +27,7 @@ class SignalTarget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeConfig:
-    """The values that a node gets from the stack; it finds out everything else.
+    """Values that the stack gives to a node, which discovers all others.
 
     The stack fills it at synthesis, so text may be a CDK token; numbers and ``networks`` may not.
     """
@@ -44,9 +44,9 @@ class NodeConfig:
     signal_resource: str
     """Logical ID of that group."""
     fails_deploy: bool
-    """Whether the deploy fails without this node."""
+    """True if the deploy fails without this node."""
     min_nodes: int | None
-    """Nodes, the master included, that must be present before a node is ready; None: all of them."""
+    """Number of nodes, the master included, that must be present before a node is ready; None: all of them."""
     gpu_count: int | None
     """GPUs of the instance type; None if unknown."""
     address: str | None
@@ -62,7 +62,7 @@ class NodeConfig:
     master_role_id: str
     worker_role_id: str
     engines: str | None
-    """Environment of engines to provide (bootstrap.engines.recipe.CONTENTS), or None."""
+    """Engines environment to provide (bootstrap.engines.recipe.CONTENTS), or None."""
     shared_storage: str | None
     """Setting of that name: ``efs``, ``efs:ID`` or ``lustre:ID``; None for no shared storage."""
     shared_storage_resource: str | None
@@ -105,7 +105,7 @@ class NodeConfig:
         return parse_networks(self.networks)
 
     def role_id(self, node_type: NodeType) -> str:
-        """Return the unique ID of the IAM role of one node type."""
+        """Return the unique ID of the IAM role of a node type."""
         return self.master_role_id if node_type == MASTER else self.worker_role_id
 
 
@@ -113,7 +113,7 @@ _KINDS: Final[Mapping[object, str]] = {int: "a whole number", str: "text", bool:
 
 
 def _types(annotation: object) -> tuple[object, ...]:
-    """Return the types that an annotation allows, None's own last."""
+    """Return the types that an annotation allows, NoneType last."""
     return (str,) if annotation is NodeType else get_args(annotation) or (annotation,)
 
 
@@ -133,7 +133,7 @@ def parse_config(text: str) -> NodeConfig:
 
 
 def parse_signal_target(text: str) -> SignalTarget | None:
-    """Return the resource to signal that the configuration is bad, if that much of it can be read."""
+    """Return the resource to signal a bad configuration to, if that part can be read."""
     try:
         values = _json_object(text)
     except ConfigError:

@@ -1,7 +1,7 @@
 """Define every name that two parts of the product share.
 
-Scripts written for deeplearning-cfn rely on the host names, the workers file and the
-``DEEPLEARNING_*`` variables: these must not change. This module imports nothing of ours, so any package may import it.
+Scripts for deeplearning-cfn rely on the host names, the workers file and the ``DEEPLEARNING_*`` variables: do not
+change these. This module imports nothing of ours, so any package may import it.
 """
 
 from typing import Final, Literal
@@ -11,8 +11,8 @@ MASTER: Final = "master"
 WORKER: Final = "worker"
 NODE_TYPES: Final[tuple[NodeType, ...]] = (MASTER, WORKER)
 MOST_WORKERS: Final = 500
-"""Largest number of workers; readers reject a larger membership. The table's read rate sets it: docs/healing.md and
-bootstrap/cluster/poll_interval.py have the arithmetic."""
+"""Largest number of workers; readers reject a larger membership. The table's read rate sets the limit: docs/healing.md
+and bootstrap/cluster/poll_interval.py contain the arithmetic."""
 
 # ---- files and directories on a node ----
 ROOT: Final = "/opt/deeplearning"
@@ -33,11 +33,11 @@ NODE_STATE: Final = "/run/deeplearning/node.json"
 root after all other files."""
 HOSTS_FILE: Final = "/etc/hosts"
 ENVIRONMENT_SCRIPT: Final = "/etc/profile.d/deeplearning.sh"
-"""The variables for login shells."""
+"""Variables for login shells."""
 ENVIRONMENT_FILE: Final = "/etc/environment"
-"""The variables for every PAM session, so that ``ssh host command`` sees them."""
+"""Variables for every PAM session, so that ``ssh host command`` has them."""
 SYSTEMD_ENVIRONMENT: Final = "/etc/systemd/system.conf.d/60-deeplearning.conf"
-"""The variables for systemd units."""
+"""Variables for systemd units."""
 KNOWN_HOSTS_FILE: Final = "/etc/ssh/ssh_known_hosts"
 SSH_CLIENT_CONFIG: Final = "/etc/ssh/ssh_config.d/60-deeplearning.conf"
 SSHD_CONFIG: Final = "/etc/ssh/sshd_config.d/60-deeplearning.conf"
@@ -49,7 +49,7 @@ CLUSTER_KEY_FILE: Final = f"{CLUSTER_KEY_DIR}/id_ed25519"
 AUTHORIZED_KEYS_DIR: Final = "/etc/deeplearning/authorized_keys"
 """One file per login user, with the cluster's public key; sshd reads it as well as the user's own."""
 SCRATCH_DIRS: Final = ("/var/tmp", "/opt/dlami/nvme")  # noqa: S108  (the node's check writes a nameless file)
-"""Where jobs write scratch data: the root volume, and the instance storage of the Deep Learning AMIs."""
+"""Directories of jobs' scratch data: on the root volume, and on the instance storage of the Deep Learning AMIs."""
 ENGINES_DIR: Final = f"{ROOT}/engines"
 """Parent of the engines environments (setting ``engines``), each named by its recipe's key."""
 ENGINES: Final = f"{ENGINES_DIR}/current"
@@ -59,8 +59,8 @@ ENGINES_LIST: Final = f"{ENGINES}/engines"
 ENGINES_PREFIX: Final = "engines/"
 """Prefix of the environments in the cluster's bucket: KEY.tar.gz."""
 ENGINES_STATE: Final = "/run/deeplearning/engines.json"
-"""Progress of the engines environment: {"doing", "why", "failure", "detail"}. "why" names the failure that led to
-this try; "failure" and "detail" are null until the last try has failed."""
+"""Progress of the engines environment: {"doing", "why", "failure", "detail"}. "why" names the failure that caused this
+try; "failure" and "detail" are null until the last try has failed."""
 SHARED_DIR: Final = "/shared"
 """Directory that all nodes share (setting ``shared_storage``); it refuses writes until the file system is mounted."""
 SHARED_TARGET: Final = "/run/deeplearning/shared-target"
@@ -80,7 +80,7 @@ PYTORCH_PYTHON: Final = "/opt/pytorch/bin/python"
 
 BLOCK_BEGIN: Final = "# BEGIN deeplearning-cdk"
 BLOCK_END: Final = "# END deeplearning-cdk"
-"""Our lines in a shared file stand between these markers; we touch no other line."""
+"""Markers around our lines in a shared file; we change no other line."""
 
 # ---- host names ----
 MASTER_HOST: Final = "deeplearning-master"
@@ -99,9 +99,9 @@ GPU_COUNT_VARIABLE: Final = "DEEPLEARNING_WORKER_GPU_COUNT"
 BUCKET_VARIABLE: Final = "DEEPLEARNING_BUCKET"
 """Name of the cluster's bucket, for data that must outlive the nodes and the cluster."""
 EFS_MOUNT_VARIABLE: Final = "EFS_MOUNT"
-"""deeplearning-cfn's name of the directory that all nodes share; ours is DEEPLEARNING_SHARED."""
+"""deeplearning-cfn's name of DEEPLEARNING_SHARED, the directory that all nodes share."""
 KEEP_VARIABLE: Final = "DEEPLEARNING_KEEP_S"
-"""Seconds for which ``launch`` keeps idle connections; administrators turn this off with 0."""
+"""Seconds for which ``launch`` keeps idle connections; 0 turns this off."""
 
 # ---- tags, on the Auto Scaling groups and their instances ----
 CLUSTER_TAG: Final = "deeplearning:cluster"
@@ -118,10 +118,10 @@ GROUP_TAG: Final = "aws:autoscaling:groupName"
 DRAIN_HOOK: Final = "drain"
 """Lifecycle hook of both groups: AWS waits for a node to drain before it terminates the instance."""
 DRAIN_TIMEOUT_S: Final = 30
-"""Seconds that the hook waits for a heartbeat, AWS's minimum: a rollback waits that long for a silent node."""
+"""Timeout of the hook in seconds, AWS's minimum; a rollback waits that long for a silent node."""
 
 STACK_DESCRIPTION: Final = "A training cluster of deeplearning-cdk"
-"""The template's description, by which dlcluster knows a stack that has no outputs yet or failed before them."""
+"""Description of the template, by which dlcluster recognizes a stack without outputs."""
 
 # ---- stack outputs; the first three keep deeplearning-cfn's names ----
 MASTER_GROUP_OUTPUT: Final = "MasterAutoScalingGroup"
@@ -139,7 +139,7 @@ NETWORKS_OUTPUT: Final = "ClusterNetworks"
 PRIVATE_OUTPUT: Final = "ClusterPrivate"
 """``true`` if logins go through Session Manager; a cluster with an open SSH port has no such output."""
 EXPIRES_OUTPUT: Final = "ClusterExpires"
-"""Time from which on the cluster is paused, ISO 8601 in UTC; absent from a cluster that never is."""
+"""Time at which the cluster pauses itself, ISO 8601 in UTC; absent from a cluster that never does."""
 PRICE_OUTPUT: Final = "PricePerHour"
 """Price per hour of all deployed nodes and their network, as a sentence."""
 
@@ -204,4 +204,4 @@ SSH_PORT: Final = 22
 SIGNAL_ID_LENGTH: Final = 64
 """Longest UniqueId that SignalResource takes (AWS CloudFormation API Reference)."""
 SIGNAL_TOO_LATE: Final = "cannot be signaled"
-"""CloudFormation's answer when it no longer waits for a signal: normal for a replacement."""
+"""CloudFormation's answer when it no longer waits for a signal; normal for a replacement."""

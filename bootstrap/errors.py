@@ -4,7 +4,7 @@ from typing import ClassVar
 
 
 class BootstrapError(Exception):
-    """The base of this program's errors."""
+    """Base class of this program's errors."""
 
     reason: ClassVar[str] = "bootstrap-failed"
     """Short name for a failure signal, which has no room for the message."""

@@ -1,4 +1,4 @@
-"""List the errors after which the agent tries again, and name each for a failure signal."""
+"""List the errors after which the agent retries, and name each for a failure signal."""
 
 import errno
 from enum import Enum
@@ -17,7 +17,7 @@ from bootstrap.errors import BootstrapError, CommandError, EnginesError, HostKey
 
 RetryableError = BootstrapError | RecordError | BotoCoreError | ClientError | OSError
 RETRYABLE_ERRORS: Final = (BootstrapError, RecordError, BotoCoreError, ClientError, OSError)
-"""Errors that a pass may raise: AWS, the metadata service or the disk has a problem for now.
+"""Errors that a pass may raise because AWS, the metadata service or the disk has a temporary problem.
 
 Anything else is a bug: the agent ends with a traceback in the journal, and systemd restarts it.
 """
@@ -27,7 +27,7 @@ NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError, Credential
 
 
 class Activity(Enum):
-    """The agent's present activity, part of the short name of a failure."""
+    """The agent's current activity, part of the short name of a failure."""
 
     METADATA = "metadata"
     CREDENTIALS = "credentials"
@@ -61,7 +61,7 @@ def reason(error: RetryableError, *, doing: Activity) -> str:
 
 
 def replacement_would_help(error: RetryableError) -> bool:
-    """Return whether the error is this machine's own; its replacement would meet a failure of AWS too."""
+    """Return True if the error is this machine's own; after a failure of AWS a replacement would fail too."""
     if isinstance(error, OSError):
         return error.errno in BROKEN_DISK
     return isinstance(error, (HostKeyError, CommandError))

@@ -1,4 +1,4 @@
-"""Collect what the agent uses of its machine, and the clients with which it takes part in the cluster."""
+"""Bundle the agent's access to its machine and to AWS."""
 
 import random
 import socket
@@ -28,12 +28,12 @@ from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_
 from bootstrap.shared_storage.lookup import FileSystemLookup
 
 RANDOM: Final = random.SystemRandom()
-"""Spreads the polls of nodes that started at the same moment."""
+"""Source of random pauses, which spread the polls of nodes that started at the same moment."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostServices:
-    """What the agent uses of its machine; tests replace each part."""
+    """Functions and clients that the agent uses of its machine; tests replace each."""
 
     root: Path
     actions: Actions
@@ -43,9 +43,9 @@ class HostServices:
     shipper: LogShipper
     nvidia_smi: Callable[[], str | None]
     resolve: Callable[[str], str]
-    """Returns the address of a host name. Raises OSError."""
+    """Function that returns the address of a host name. Raises OSError."""
     answers_ssh: Callable[[str], bool]
-    """Returns whether an SSH server answers at an address."""
+    """Function that returns True if an SSH server answers at an address."""
     monotonic: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = lambda: RANDOM.uniform(0.75, 1.25)
     chance: Callable[[], float] = RANDOM.random
@@ -53,7 +53,7 @@ class HostServices:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterClients:
-    """The identity and the clients of a node; they exist once the instance has credentials."""
+    """Identity and clients of a node; they exist once the instance has credentials."""
 
     identity: Identity
     table: Table
@@ -112,9 +112,9 @@ def connect_to_cluster(
 
 
 def own_record(config: NodeConfig, host: HostServices, *, instance_id: str, draining: bool, mount: str) -> NodeRecord:
-    """Return the record that this node publishes of itself; make its keys if it has none.
+    """Return this node's record; make its keys if it has none.
 
-    Only a master has the cluster's key: a worker's copy, left by its image, is deleted.
+    Only a master has the cluster's key: delete a worker's copy, which came with its image.
     """
     return NodeRecord(
         record_id=node_record_id(config.role_id(config.node_type), instance_id),

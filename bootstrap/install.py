@@ -87,7 +87,7 @@ exec /usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE}/launcher/__main__.py "$@"
 
 
 class Services(Protocol):
-    """The commands to systemd that an installation needs; `bootstrap.system.System` runs them."""
+    """The systemd commands of an installation; `bootstrap.system.System` runs them."""
 
     def reload_units(self) -> None:
         """Make systemd read its unit files again."""
@@ -99,7 +99,7 @@ class Services(Protocol):
         """Restart the unit."""
 
     def enable_linger(self, user: str) -> None:
-        """Run the user's systemd from boot on, also while the user is not logged in."""
+        """Start the user's systemd at boot, and keep it running after logout."""
 
 
 def install(release: Path, *, root: Path, services: Services) -> None:
@@ -122,7 +122,7 @@ def install(release: Path, *, root: Path, services: Services) -> None:
 
 
 def compile_for_users(release: Path) -> None:
-    """Compile what jobs run: users cannot write byte code there, so every rank would compile it again."""
+    """Compile the code that jobs run: users cannot write byte code there, so every rank would compile it again."""
     for package in ("bootstrap", "launcher", "trainer"):
         if (release / package).is_dir() and not compileall.compile_dir(release / package, quiet=2):
             raise BootstrapError(f"cannot compile {release / package}")
@@ -161,7 +161,7 @@ def _enable_linger(config: NodeConfig, *, services: Services) -> None:
 
 
 def _start_engines_service(config: NodeConfig, *, root: Path, services: Services) -> None:
-    """Start the service that provides the engines, if the configuration names any."""
+    """Start the service that provides the engines, if the configuration requires any."""
     if config.engines is None:
         return
     if write_file(under_root(root, ENGINES_UNIT_FILE), ENGINES_UNIT):

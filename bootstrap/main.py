@@ -15,7 +15,7 @@ ROOT = Path("/")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit status."""
+    """Run one command; return the exit code."""
     parser = argparse.ArgumentParser(prog="bootstrap", description="Makes an instance a node of the cluster.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("install", help="install this release and start its agent")
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         if arguments.command == "install":
-            # A bundle that cannot be imported must fail here: the user data signals the failure, the service could not.
+            # A bundle that cannot be imported must fail here, where the user data signals it; the service could not.
             importlib.import_module("bootstrap.service")
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
             install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
@@ -57,7 +57,7 @@ def _shared_storage() -> None:
 
 
 def _run() -> None:
-    # Imported here: boto3 is slow to import, and install does not need it.
+    # Imported late: boto3 is slow to import, and install does not need it.
     from bootstrap.service import serve
 
     serve(ROOT)

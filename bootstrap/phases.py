@@ -1,4 +1,4 @@
-"""Log how long each phase of becoming a node took, and remember when the agent first started."""
+"""Log the duration of each phase until the node is ready, and record when the agent first started."""
 
 import logging
 from collections.abc import Callable
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class Phases:
-    """Log each phase once. A phase begins when the one before it ends."""
+    """Logs each phase once. A phase begins when the previous one ends."""
 
     def __init__(self, *, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 def serve(root: Path) -> NoReturn:
     """Run the agent until a signal ends it."""
-    # An exception, not a flag: it also ends a sleep. The agent may stop at any moment.
+    # An exception rather than a flag, because it also ends a sleep. The agent may stop at any moment.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     shipper = set_up_logging(under_root(root, LOG_FILE))
@@ -69,7 +69,7 @@ def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
 
 
 def read_config(root: Path) -> NodeConfig:
-    """Read the configuration; tell the stack if it is bad."""
+    """Read the configuration; report a bad one to the stack."""
     file = under_root(root, NODE_CONFIG)
     try:
         text = file.read_text()
@@ -85,7 +85,7 @@ def read_config(root: Path) -> NodeConfig:
 
 
 def report(target: SignalTarget, why: str, root: Path) -> None:
-    """Signal a failure, with a client of its own: the failed agent's may be broken."""
+    """Signal a failure with a new client, as the failed agent's may be broken."""
     try:
         signals = Signals(
             connect(target.region).cloudformation,
@@ -94,7 +94,7 @@ def report(target: SignalTarget, why: str, root: Path) -> None:
             sent_file=under_root(root, SIGNALLED_FILE),
         )
         if not signals.is_settled and not signals.failure(why):
-            # Another machine would crash in the same way: do not ask for one.
+            # Another machine would crash in the same way: do not request one.
             signals.settle(why)
     except RETRYABLE_ERRORS as error:
         log.warning("cannot report the failure %s: %s", why, error)

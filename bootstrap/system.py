@@ -1,4 +1,4 @@
-"""Run the few programs of the operating system that the agent needs."""
+"""Run the operating system's programs that the agent needs."""
 
 import logging
 import shutil
@@ -58,11 +58,11 @@ class System:
         run(["systemctl", "restart", unit])
 
     def enable_linger(self, user: str) -> None:
-        """Run the user's systemd from boot on, also while the user is not logged in."""
+        """Start the user's systemd at boot, and keep it running after logout."""
         run(["loginctl", "enable-linger", user])
 
     def nvidia_smi(self) -> str | None:
-        """Return the output of ``nvidia-smi -L``; None where it is not installed.
+        """Return the output of ``nvidia-smi -L``; None if it is not installed.
 
         Raises CommandError if it fails: the driver is not loaded yet, or has another version than its library.
         """

@@ -19,7 +19,7 @@ class Verb(click.Command):
 
     examples: Sequence[str] = ()
     takes_command = False
-    """Whether the words after ``--`` are the parameter ``command``; otherwise there must be none."""
+    """True if the words after ``--`` are the parameter ``command``; otherwise there must be none."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         split = args.index(END_OF_OPTIONS) if END_OF_OPTIONS in args and ctx.allow_interspersed_args else len(args)

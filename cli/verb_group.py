@@ -1,4 +1,4 @@
-"""Find the verbs of ``dlcluster``: list them without importing them, and answer unknown words."""
+"""List the verbs of ``dlcluster`` without importing them, and suggest verbs for unknown words."""
 
 import difflib
 from importlib import import_module
@@ -16,19 +16,19 @@ VERBS_BY_PACKAGE: Final = {
     "cli.verbs.cluster": {
         "list": "List the clusters of a region.",
         "status": "List the nodes of a cluster.",
-        "extend": "Move the time from which on a cluster is paused, and deploy.",
-        "cost": "Say what a cluster costs, and has cost.",
+        "extend": "Postpone a cluster's automatic pause, and deploy.",
+        "cost": "Show a cluster's cost per hour, and its cost so far.",
         "why": "Explain why a deploy failed or a node is missing.",
-        "pause": "End all nodes, and keep the cluster.",
+        "pause": "Terminate all nodes, and keep the cluster.",
         "resume": "Bring the nodes of a paused cluster back.",
         "resize": "Change the number of workers, and deploy.",
         "preflight": "Check before a deploy that the account can hold the cluster.",
-        "delete-storage": "Delete a file system that a cluster left.",
+        "delete-storage": "Delete a file system that a deleted cluster left.",
     },
     "cli.verbs.jobs": {
         "run": "Run a command on all nodes, with the current directory.",
         "jobs": "List the jobs that were started on the master.",
-        "logs": "Show what a job printed.",
+        "logs": "Show a job's output.",
         "stop": "Stop a job on all nodes.",
         "push": "Copy a directory to every node.",
         "pull": "Copy a file or folder from a node.",
@@ -40,18 +40,18 @@ VERBS_BY_PACKAGE: Final = {
         "jupyter": "Run JupyterLab on the master and show it here.",
         "ssh-config": "Print a block for ~/.ssh/config.",
         "known-hosts": "Print verified host keys.",
-        "ssm-proxy": "Connect ssh with a node of a private cluster.",
+        "ssm-proxy": "Connect ssh to a node of a private cluster.",
         "policy": "Print the IAM policy that the cluster's users need.",
     },
-    "cli.verbs": {"completion": "Print the script that completes words in your shell."},
+    "cli.verbs": {"completion": "Print the completion script for your shell."},
 }
 """The first line of each verb's help, by the package that holds the verb's module; the verb is its ``command``."""
 VERBS: Final = {name: text for verbs in VERBS_BY_PACKAGE.values() for name, text in verbs.items()}
 ELSEWHERE: Final = {
     **dict.fromkeys(("up", "deploy", "create"), "cdk deploy creates or updates a cluster"),
     **dict.fromkeys(("down", "destroy", "delete"), "cdk destroy removes a cluster"),
-    **dict.fromkeys(("price", "bill", "cost-report"), "dlcluster cost says what a cluster costs, and has cost"),
-    **dict.fromkeys(("sleep", "hibernate", "suspend"), "dlcluster pause ends all nodes and keeps the cluster"),
+    **dict.fromkeys(("price", "bill", "cost-report"), "dlcluster cost shows a cluster's cost per hour and so far"),
+    **dict.fromkeys(("sleep", "hibernate", "suspend"), "dlcluster pause terminates all nodes and keeps the cluster"),
     **dict.fromkeys(("scale", "grow", "shrink"), "dlcluster resize 3 makes a cluster of the master and three workers"),
     **dict.fromkeys(("start", "wake"), "dlcluster resume brings the nodes of a paused cluster back"),
     **dict.fromkeys(("launch", "exec", "train", "submit"), "dlcluster run -- train.py runs it on all nodes"),
@@ -60,13 +60,13 @@ ELSEWHERE: Final = {
     **dict.fromkeys(("notebook", "lab"), "dlcluster jupyter runs JupyterLab on the master"),
     **dict.fromkeys(("sync", "rsync", "scp", "cp"), "dlcluster push copies to every node, dlcluster pull from one"),
 }
-"""Words that people try as verbs, and the command that does it."""
-LEAST_LIKENESS: Final = 0.5
-"""Ratio of difflib: ``stats`` and ``sttus`` are close to ``status``, and ``fly`` is close to nothing."""
+"""Words that people try as verbs, with the command to use."""
+MIN_SIMILARITY: Final = 0.5
+"""Smallest ratio of difflib for a suggestion: ``stats`` and ``sttus`` suggest ``status``, ``fly`` suggests nothing."""
 
 
 class VerbGroup(click.Group):
-    """Group of the verbs, which imports a verb's module only when that verb runs."""
+    """Command group that imports a verb's module only when that verb runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -107,6 +107,6 @@ def module_of(verb: str) -> str:
 def _refuse(word: str) -> NoReturn:
     if word in ELSEWHERE:
         raise UsageError(f"no verb {word!r}: {ELSEWHERE[word]}")
-    near = difflib.get_close_matches(word, VERBS, n=1, cutoff=LEAST_LIKENESS)
-    meant = f"did you mean {near[0]}? " if near else ""
-    raise UsageError(f"no verb {word!r}, {meant}there are: {', '.join(VERBS)}")
+    similar = difflib.get_close_matches(word, VERBS, n=1, cutoff=MIN_SIMILARITY)
+    suggestion = f"did you mean {similar[0]}? " if similar else ""
+    raise UsageError(f"no verb {word!r}, {suggestion}there are: {', '.join(VERBS)}")

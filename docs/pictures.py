@@ -34,7 +34,7 @@ PAGES: Final[Mapping[str, str]] = {
 """Tutorial of each picture."""
 NODES: Final = 3
 COLUMNS: Final = 104
-MOST_LINES: Final = 12
+MAX_LINES: Final = 12
 """Lines of one command's output in a picture; the last of a longer one are shown."""
 TRAIN: Final = (
     "launch --env PYTHONPATH:/home/ubuntu/tools/lib/python3.11/site-packages python /opt/deeplearning/trainer "
@@ -92,7 +92,7 @@ def session_svg(printed: Sequence[tuple[Step, Sequence[str]]], *, title: str) ->
     for step, lines in printed:
         first, *rest = step.command.splitlines()
         console.print(Text.assemble((f"{step.machine}$ ", "bold green"), first), soft_wrap=False)
-        for line in (*rest, *lines[-MOST_LINES:]):
+        for line in (*rest, *lines[-MAX_LINES:]):
             console.print(Text(line, no_wrap=True, overflow="ellipsis"))
     # Without the fonts that rich would fetch from the web.
     plain = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)

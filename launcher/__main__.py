@@ -8,12 +8,12 @@ if not __package__:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120  (pathlib is slow to import)
 
 INTERRUPTED = 130
-"""128 + SIGINT; importing signal takes a while, which may be interrupted too."""
+"""128 + SIGINT; importing signal is slow, and Ctrl-C may arrive meanwhile."""
 
 
 def start() -> int:
     """Import the launcher and run it."""
-    # There is no garbage to collect yet.
+    # Collect garbage later: an import creates none.
     gc.disable()
     from launcher.main import main
 
@@ -23,10 +23,10 @@ def start() -> int:
 if __name__ == "__main__":
     try:
         code = start()
-    except KeyboardInterrupt:  # before there was anything to end
+    except KeyboardInterrupt:  # before anything had started
         code = INTERRUPTED
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    # Nothing is left to do, and an ordinary exit would take a while.
+    # Skip the interpreter's shutdown, which takes a while.
     os._exit(code)

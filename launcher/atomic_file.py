@@ -1,4 +1,4 @@
-"""Write a file whole or not at all: under another name first, then renamed into place."""
+"""Write a file atomically: under a temporary name first, then renamed."""
 
 import os
 from contextlib import suppress
@@ -8,10 +8,10 @@ PRIVATE = 0o600
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace the file at `path`, readable by its owner alone.
+    """Replace the file at `path`, readable only by its owner.
 
-    The process id in the temporary name keeps two writers apart. The data reaches the disk before the name does, so
-    that a crash leaves the old file or the new one. Raises OSError, and then leaves the old file.
+    The process id in the temporary name keeps two writers apart. The data is synced before the rename, so that a crash
+    leaves the old file or the new one. Raises OSError, and then leaves the old file.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)

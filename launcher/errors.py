@@ -2,18 +2,18 @@
 
 
 class LaunchError(Exception):
-    """The job could not be started, or ended without a rank's exit code."""
+    """The job could not start, or ended without a rank's exit code."""
 
     exit_code = 1
 
 
 class UnreachableError(LaunchError):
-    """Some nodes could not be reached, and nothing was started."""
+    """Some nodes could not be reached, so nothing was started."""
 
     def __init__(self, reason: str, *, final: bool) -> None:
         super().__init__(reason)
         self.final = final
-        """Whether waiting is useless: ssh refuses, and will refuse again."""
+        """True if a retry cannot help: ssh is refused, and would be refused again."""
 
 
 class UsageError(LaunchError):

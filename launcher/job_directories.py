@@ -1,6 +1,6 @@
-"""Tell which jobs still run, from their directories of logs and records, and remove the oldest of the others.
+"""Determine which jobs still run, from their directories of logs and records, and remove the oldest others.
 
-The launcher and the runners share these directories (launcher.paths), so both import this quickly.
+The launcher and the runners share these directories (launcher.paths), so both need a fast import.
 """
 
 import fcntl
@@ -10,9 +10,9 @@ import time
 from launcher.paths import LOCK_FILE
 
 KEPT_JOBS = 20
-"""Number of jobs whose directories are kept."""
+"""Number of job directories to keep."""
 STALE_S = 600.0
-"""A launcher whose lock was not touched for this long is gone: clocks differ and file servers cache less."""
+"""Seconds without a touch of the lock after which a launcher counts as dead; larger than clock skew and NFS caching."""
 
 
 def remove_old_jobs(jobs: str, *, keep: int) -> None:
@@ -27,7 +27,7 @@ def remove_old_jobs(jobs: str, *, keep: int) -> None:
 
 
 def _remove(directory: str) -> None:
-    # Does what shutil.rmtree does, which is slow to import; every start from the twenty-first job on needs it.
+    # shutil.rmtree is slow to import, and every start from the twenty-first job on removes a directory.
     for parent, below, names in os.walk(directory, topdown=False):
         for name in (*names, *below):
             _unlink(f"{parent}/{name}")
@@ -35,7 +35,7 @@ def _remove(directory: str) -> None:
 
 
 def _unlink(path: str) -> None:
-    """Remove a file, a link or an empty directory; leave what cannot be removed."""
+    """Remove a file, a link or an empty directory; ignore errors."""
     try:
         is_directory = os.path.isdir(path) and not os.path.islink(path)
         (os.rmdir if is_directory else os.unlink)(path)
@@ -44,7 +44,7 @@ def _unlink(path: str) -> None:
 
 
 def lock_is_fresh(directory: str | os.PathLike[str]) -> bool:
-    """Return whether the job's launcher touched its lock lately, for home directories that are shared without locks."""
+    """Return True if the job's launcher touched its lock lately, for shared home directories without locks."""
     try:
         return abs(time.time() - os.stat(f"{os.fspath(directory)}/{LOCK_FILE}").st_mtime) < STALE_S
     except OSError:
@@ -52,7 +52,7 @@ def lock_is_fresh(directory: str | os.PathLike[str]) -> bool:
 
 
 def is_running(directory: str | os.PathLike[str]) -> bool:
-    """Return whether a part of the job with this directory runs on this machine."""
+    """Return True if a part of the job with this directory runs on this machine."""
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 """Run ``launch [options] COMMAND...``.
 
-First import only what the command line needs. Idle runners on the nodes are then called, and get ready while the
-rest is imported here.
+Startup time matters, so import in two stages: first the modules that parse the command line and call the idle runners
+on the nodes; then the rest, while the runners get ready.
 """
 
 import gc
@@ -57,8 +57,8 @@ def start_detached(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
 
 
 def run_here(job: Job, *, cwd: str) -> int:
-    """Run a job for this terminal; return its exit code."""
-    # Call the runners that the last launch left idle; without any, the job opens new connections.
+    """Run a job in this terminal; return its exit code."""
+    # Call the runners that the last launch left idle. Without any, the job opens new connections.
     pool = open_pool(job.hosts, seconds=job.keep_s)
     import_asyncio()
     from launcher.session import run_in_terminal
@@ -70,8 +70,8 @@ def run_here(job: Job, *, cwd: str) -> int:
 def import_asyncio() -> None:
     """Import asyncio without TLS, which takes a quarter of its time and is not used here."""
     if "ssl" not in sys.modules:
-        # None is how Python marks what cannot be imported.
-        sys.modules["ssl"] = None  # type: ignore[assignment]  # the stubs do not know it
+        # A module set to None in sys.modules cannot be imported.
+        sys.modules["ssl"] = None  # type: ignore[assignment]  # the stubs do not allow it
         import asyncio  # noqa: F401  (loaded for later imports)
 
         del sys.modules["ssl"]
@@ -84,7 +84,7 @@ def enable_gc() -> None:
 
 
 def open_streams() -> None:
-    """Open /dev/null for a stream that the caller closed (``>&-``), or the first file opened would get its number."""
+    """Open /dev/null for standard streams that the caller closed (``>&-``), so that no file gets their descriptors."""
     for fd in STANDARD_FDS:
         try:
             os.fstat(fd)
@@ -93,13 +93,13 @@ def open_streams() -> None:
 
 
 def close_fds_on_exec() -> None:
-    """Keep descriptors that the caller left open out of child processes, as kept connections outlive this one.
+    """Keep descriptors that the caller left open out of child processes, as kept connections outlive this process.
 
-    They would hold locks of flock(1), and keep a pipe's reader waiting.
+    Child processes would hold flock(1) locks, and the write end of a pipe.
     """
     for entry in Path("/proc/self/fd").iterdir():
         fd = int(entry.name)
-        with suppress(OSError):  # it was the directory's own
+        with suppress(OSError):  # The listing's own descriptor is closed by now.
             os.set_inheritable(fd, fd in STANDARD_FDS)
 
 

@@ -1,4 +1,4 @@
-"""Name the places where nodes keep the output of processes."""
+"""Define the paths of processes' output on nodes."""
 
 JOBS_DIR = ".local/state/deeplearning/jobs"
 """Directory of logs below each node's home directory, after the XDG Base Directory Specification (XDG_STATE_HOME)."""
@@ -7,7 +7,7 @@ LOCK_FILE = "job.lock"
 JOB_LOG = "job.log"
 """Log of a detached job in its directory, beside those of its processes."""
 SSH_AGENT_VARIABLE = "SSH_AUTH_SOCK"
-"""Names the socket of the user's SSH agent (ssh-agent(1)); here, where the runner can import it quickly."""
+"""Variable with the socket of the SSH agent (ssh-agent(1)); defined here for a fast import in the runner."""
 
 
 def log_name(process: str) -> str:

@@ -9,13 +9,13 @@ CREDENTIALS = struct.Struct("3i")
 
 
 def is_same_user(connection: "socket.socket") -> bool:
-    """Return whether the other end is a process of this user."""
+    """Return True if the peer is a process of this user."""
     _, user, _ = _credentials(connection)
     return user == os.getuid()
 
 
 def process_id(connection: "socket.socket") -> int:
-    """Return the process id of the other end: of a listener, the process that called listen(2) last."""
+    """Return the process id of the peer: of a listener, the process that called listen(2) last."""
     process, _, _ = _credentials(connection)
     return process
 

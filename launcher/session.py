@@ -34,7 +34,7 @@ def print_notes(notes: Sequence[str]) -> None:
 
 
 def print_refusal(error: LaunchError) -> int:
-    """Print why there is no job; return the exit code."""
+    """Print why the job was refused; return the exit code."""
     return print_failure(Failure(exit_code=error.exit_code, reason=str(error)), OutputStream(STDERR_FD))
 
 
@@ -47,7 +47,7 @@ def run_and_record(
         failure = asyncio.run(run_until_signal(job, journal=journal, cwd=cwd, streams=streams, pool=pool))
     except LaunchError as error:
         failure = Failure(exit_code=error.exit_code, reason=str(error))
-    except KeyboardInterrupt:  # the signal came before its handler was installed
+    except KeyboardInterrupt:  # The signal arrived before its handler was installed.
         failure = stopped_by(signal.SIGINT)
     journal.on_end(failure)
     stderr = streams[FrameType.STDERR]
@@ -84,7 +84,7 @@ async def run_until_signal(
     received: list[signal.Signals] = []
 
     def on_signal(number: signal.Signals) -> None:
-        # A second signal must not interrupt the ending of the ranks.
+        # A second signal must not interrupt the cleanup.
         if not received:
             received.append(number)
             job_task.cancel()
@@ -98,12 +98,12 @@ async def run_until_signal(
     try:
         return await job_task
     except asyncio.CancelledError:
-        # Until the handlers are installed, asyncio's own cancel this task, from Python 3.11 on.
+        # Before the handlers are installed, asyncio's own cancels this task, from Python 3.11 on.
         return stopped_by(received[0] if received else signal.SIGINT)
     finally:
         touching.cancel()
 
 
 def stopped_by(number: signal.Signals) -> Failure:
-    """Return the failure of a job that somebody stopped."""
+    """Return the failure of a job that the user stopped."""
     return Failure(exit_code=128 + number, reason=f"stopped by {number.name}", cancelled=True)

@@ -1,14 +1,14 @@
-"""Name what has a meaning in a shell's command line; see POSIX.1-2017, Shell Command Language."""
+"""Define the special words and characters of a shell's command line; see POSIX.1-2017, Shell Command Language."""
 
 import re
 from collections.abc import Sequence
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-"""Beginning of a word that sets a variable, if it precedes the command's name; env(1) takes letters of any language."""
+"""Beginning of a word that sets a variable before the command's name; env(1) takes letters of any language."""
 SHELL_OPERATORS = frozenset(";&|<>$`()\n")
-"""If a line contains one of these, another command than the first may have failed."""
+"""Operators after which another command than the first may have failed."""
 GLOB_CHARS = frozenset("*?[{~")
-"""What a shell expands, besides SHELL_OPERATORS."""
+"""Characters that a shell expands, besides SHELL_OPERATORS."""
 KEYWORDS = frozenset(("!", "{", "do", "elif", "else", "if", "then", "until", "while"))
 """Words after which a command follows (Shell, 2.4)."""
 SHELLS = frozenset(("bash", "dash", "sh", "zsh"))
@@ -25,6 +25,6 @@ def command_word(command: Sequence[str]) -> str | None:
 
         try:
             words = shlex.split(words[2])
-        except ValueError:  # the shell has reported it
+        except ValueError:  # The shell has reported it.
             return None
     return words[0] if words else None

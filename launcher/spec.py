@@ -1,4 +1,4 @@
-"""Describe what to run: the job as a whole, and each node's part of it."""
+"""Describe a job, and each node's part of it."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ GRACE_S = 10.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Restarts:
-    """Describe when and how a job restarts after a failure."""
+    """When and how a job restarts after a failure."""
 
     max_restarts: int = 0
     """Largest number of restarts."""
@@ -25,38 +25,38 @@ class Restarts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """Describe what to run, and where."""
+    """A job: command, nodes and options."""
 
     hosts: tuple[Host, ...]
-    """The job's nodes in rank order, each with its slots filled in."""
+    """The job's nodes in rank order, with their slots."""
     local: bool
-    """Whether the one node is this machine, reached without ssh."""
+    """True if the only node is this machine, reached without ssh."""
     engine: str
     """A name of launcher.engines.ENGINES."""
     servers: int
     """Number of parameter servers, for an engine that has them."""
     environment: Mapping[str, str]
-    """Variables that every process gets on top of its node's."""
+    """Variables of every process, besides its node's."""
     command: tuple[str, ...]
-    """The argument list that each process runs."""
+    """Argument list of each process."""
     host_source: HostSource | None = None
-    """Where the hosts come from. None: they never change."""
+    """Source of the hosts, read again before a restart. None: they never change."""
     servers_match_workers: bool = False
-    """Whether a restart on other nodes sets the number of servers to that of the workers."""
+    """True if a restart on other nodes sets the number of servers to the number of workers."""
     restarts: Restarts = Restarts()
     grace_s: float = GRACE_S
     """Seconds between TERM and KILL."""
 
     detach: bool = False
-    """Whether the job runs on without the shell that started it."""
+    """True if the job outlives the shell that started it."""
     force: bool = False
-    """Whether the job starts even on GPUs that are in use."""
+    """Start the job even on GPUs that are in use."""
     keep_s: float = 0.0
-    """How long a successful job's connections stay open for the next launch, in seconds."""
+    """Seconds that a successful job's connections stay open for the next launch."""
     sync: SyncRequest | None = None
-    """Files to bring to every node before anything starts."""
+    """Files to sync to every node before anything starts."""
     shown: frozenset[int] | None = None
-    """Local ranks of each node whose output is shown, None for all; the logs keep the others' output too."""
+    """Local ranks of each node whose output is shown, None for all; the logs contain all output."""
     notes: tuple[str, ...] = ()
     """Notes about the command line, for the user."""
 
@@ -68,17 +68,17 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessSpec:
-    """Describe one process of a job."""
+    """One process of a job."""
 
     name: str
-    """Its name in failure messages, such as ``rank 3``."""
+    """Name in failure messages, such as ``rank 3``."""
     label: str
-    """The prefix of its lines."""
+    """Prefix of its output lines."""
     command: tuple[str, ...]
     environment: dict[str, str]
-    """Variables of its own."""
+    """Variables of this process alone."""
     ends_job: bool = True
-    """Whether the job waits for it: the job ends when all such processes have."""
+    """True if the job waits for this process; it ends once all such processes have."""
 
     @property
     def log(self) -> str:
@@ -88,30 +88,30 @@ class ProcessSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeSpec:
-    """Describe one node's processes. It travels on the runner's standard input, never on a command line."""
+    """A node's processes. Sent on the runner's standard input, never on a command line."""
 
     job_id: str
     host: str
-    """The node's name in the job."""
+    """Name of the node in the job."""
     processes: tuple[ProcessSpec, ...]
     environment: dict[str, str]
     """Variables of all processes."""
     defaults: dict[str, str] = field(default_factory=dict)
-    """Variables that the node's own override."""
+    """Defaults of variables, which the node's own override."""
     interface_variables: tuple[str, ...] = ()
-    """Variables that get the name of the network interface on the route to the peer."""
+    """Variables to set to the network interface on the route to `peer`."""
     peer: str
     """Address of another node of the job."""
     cwd: str
     """Working directory if it exists, else the home directory. A relative one is in the home directory."""
     path_prefix: list[str] = field(default_factory=list)
-    """Directories put first in PATH if they exist."""
+    """Directories to put first in PATH if they exist."""
     grace_s: float = GRACE_S
     """Seconds between TERM and KILL."""
     gpus: list[str] | None = field(default_factory=list)
     """GPUs that the processes take (launcher.transport.gpus_in_use.Gpus)."""
     keep: bool = False
-    """Whether the runner waits for another job after this one."""
+    """True if the runner waits for another job after this one."""
 
     def to_line(self) -> bytes:
         """Return one line of JSON."""
@@ -119,5 +119,5 @@ class NodeSpec:
 
 
 def _fields(spec: NodeSpec | ProcessSpec) -> dict[str, object]:
-    """Return fields for JSON. dataclasses.asdict would copy them, which costs more than everything else here."""
+    """Return fields for JSON. dataclasses.asdict would copy them, which costs more than all other work here."""
     return {field.name: getattr(spec, field.name) for field in fields(spec)}

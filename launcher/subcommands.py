@@ -1,4 +1,4 @@
-"""Name launch's subcommands. Their code, in launcher.history.commands, is imported only when one is called."""
+"""List launch's subcommands. Their code, in launcher.history.commands, is imported only when one runs."""
 
 SUBCOMMANDS = {
     "close": "Close the connections that are kept for the next launch.",

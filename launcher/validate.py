@@ -1,17 +1,17 @@
-"""Validate numbers that people type."""
+"""Validate numbers on the command line."""
 
 import reprlib
 
 from launcher.errors import UsageError
 
 MAX_DIGITS = 9
-"""No count that people give here needs to be larger."""
+"""Largest accepted number; no count here needs more."""
 
 
 def whole_number(text: str, *, name: str, least: int = 1, most: int | None = None) -> int:
     """Parse `text`; UsageError says what `name` must be."""
     allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
-    # int() accepts more than digits, and refuses thousands of them.
+    # int() accepts more than digits, and rejects thousands of them.
     if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS:
         number = int(text)
         if number >= least and (most is None or number <= most):

@@ -82,7 +82,7 @@ class DeepLearningCluster(Construct):
                 group.group.node.add_dependency(self.roles)
         if props.expires_at is not None:
             Expiry(self, "Expiry", cluster_name=props.cluster_name, expires=props.expires_at)
-        self._refuse_changes()
+        self._pin_immutable_settings()
         self.price = self._price()
         cdk.Annotations.of(self).add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")
         for warning_id, sentence in {**props.warnings(), **self._zone_warning()}.items():
@@ -154,8 +154,8 @@ class DeepLearningCluster(Construct):
             return None
         return cdk.Stack.of(self).format_arn(service="fsx", resource="file-system", resource_name=file_system)
 
-    def _refuse_changes(self) -> None:
-        """Refuse a deploy that would harm the running nodes."""
+    def _pin_immutable_settings(self) -> None:
+        """Add guards that reject a deploy which changes a setting of the running nodes' network."""
         replaces = "it would replace the network and every node"
         zone = self.zone or UNPINNED_ZONE
         bucket = self.props.bucket or "one of its own"

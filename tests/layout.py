@@ -15,9 +15,9 @@ from typing import Final
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PRODUCT: Final = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local")
 FOLDERS: Final = {*PRODUCT, "benchmarks", "bin", "docs", "examples", "tests"}
-MOST_MODULES: Final = 12
-MOST_LINES: Final = 300
-LEAST_LINES: Final = 25
+MAX_MODULES: Final = 12
+MAX_LINES: Final = 300
+MIN_LINES: Final = 25
 MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
     "stacks/settings": (13, "one concern a file"),
     "trainer/data": (13, "one data set a file"),
@@ -74,7 +74,7 @@ def _modules(repository: Path, package: str) -> Iterator[Path]:
 def _packages(repository: Path) -> Iterator[str]:
     paths = (path for package in PRODUCT for path in _modules(repository, package) if path.name not in ENTRY_POINTS)
     for package, count in sorted(Counter(path.parent.as_posix() for path in paths).items()):
-        most, _ = MORE_MODULES.get(package, (MOST_MODULES, ""))
+        most, _ = MORE_MODULES.get(package, (MAX_MODULES, ""))
         if count > most:
             yield f"{package}: {count} modules, at most {most}"
 
@@ -82,10 +82,10 @@ def _packages(repository: Path) -> Iterator[str]:
 def _files(repository: Path) -> Iterator[str]:
     for path in (path for package in PRODUCT for path in _modules(repository, package)):
         lines = len((repository / path).read_text().splitlines())
-        if lines > MOST_LINES:
-            yield f"{path}: {lines} lines, at most {MOST_LINES}"
-        if lines < LEAST_LINES and path.name not in ENTRY_POINTS and path.as_posix() not in SHORT_FILES:
-            yield f"{path}: {lines} lines, at least {LEAST_LINES}: merge it into its neighbour"
+        if lines > MAX_LINES:
+            yield f"{path}: {lines} lines, at most {MAX_LINES}"
+        if lines < MIN_LINES and path.name not in ENTRY_POINTS and path.as_posix() not in SHORT_FILES:
+            yield f"{path}: {lines} lines, at least {MIN_LINES}: merge it into its neighbour"
 
 
 def _circles(repository: Path, package: str) -> Iterator[str]:

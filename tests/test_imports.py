@@ -23,10 +23,10 @@ ALLOWED: dict[str, set[str]] = {
 }
 """Modules of other packages that a package may import; local and benchmarks stand outside the product."""
 ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"torch", "mxnet", "horovod", "numpy"}}
-"""What code that runs on nodes may import besides the standard library."""
+"""Packages that code on nodes may import besides the standard library."""
 
 ELSEWHERE = {"bootstrap/engines/mxnet_patches.py": {"numpy"}}
-"""What a file may import that runs in an environment of its own, beside MXNet."""
+"""Packages that files may import which run in another environment, with MXNet."""
 
 
 def modules(package: str) -> list[Path]:

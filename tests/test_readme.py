@@ -1,4 +1,4 @@
-"""What the README and the contributor's guide tell people to type exists."""
+"""Check that commands and paths in the README and the contributor's guide exist."""
 
 import re
 from dataclasses import fields

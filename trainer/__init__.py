@@ -3,6 +3,6 @@
     launch python /opt/deeplearning/trainer --network lenet   # on the cluster
     python -m trainer --network lenet                         # on one machine
 
-Start with train.py: it is the whole program from arguments to the final checkpoint, and holds the training step.
-The command line and the launcher's environment variables are the trainer's whole interface; only s3.py uses AWS.
+Start with train.py: it contains the program from the arguments to the final checkpoint, with the training step. The
+trainer depends on the cluster only through its command line and the launcher's variables; only s3.py uses AWS.
 """

@@ -1,18 +1,18 @@
-"""Run the trainer: ``python -m trainer`` and ``python path/to/trainer`` are the same program."""
+"""Run the trainer: ``python -m trainer`` or ``python path/to/trainer``."""
 
 import importlib.util
 import sys
 from pathlib import Path
 
 if not __package__:
-    # Started as a directory: Python put the directory itself first on the path, where our modules would hide others
-    # of the same name, torch among them. Its parent holds the package.
+    # Run as a directory, Python puts the directory itself first on the path, where our subpackage ``torch`` would hide
+    # the library. Put its parent there.
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 if __name__ == "__main__":
     from trainer.signals import block_signals
 
-    # Before numpy starts its threads: the kernel delivers a signal to any thread that does not block it.
+    # Block signals before numpy starts its threads: the kernel delivers a signal to any thread that does not block it.
     block_signals()
     if importlib.util.find_spec("numpy") is None:
         sys.exit(f"trainer: this Python ({sys.executable}) has no numpy, the image's is /opt/pytorch/bin/python")

@@ -1,4 +1,4 @@
-"""Write files that are whole or absent, whatever ends the process that writes them."""
+"""Write files atomically: complete or absent, however the writing process ends."""
 
 import os
 import re
@@ -13,8 +13,8 @@ from trainer.errors import TrainerError
 
 @contextmanager
 def atomic_write(path: Path, *, what: str) -> Iterator[BinaryIO]:
-    """Replace the file with what the block writes, synced to the disk; leave it unchanged when the block fails."""
-    # A name of its own: in a directory that machines share, several ranks may write the same file.
+    """Replace the file with what the block writes, synced to disk; leave it unchanged if the block fails."""
+    # Unique names: ranks of several machines may write the same file in a shared directory.
     temporary = temporary_path(path)
     try:
         with temporary.open("wb") as file:
@@ -29,7 +29,7 @@ def atomic_write(path: Path, *, what: str) -> Iterator[BinaryIO]:
 
 
 def link_or_copy(path: Path, other: Path) -> None:
-    """Replace ``other`` with a hard link to the file, or with a copy where there are no hard links."""
+    """Replace ``other`` with a hard link to the file, or with a copy if the file system has no hard links."""
     temporary = temporary_path(other)
     try:
         temporary.unlink(missing_ok=True)
@@ -44,13 +44,13 @@ def link_or_copy(path: Path, other: Path) -> None:
 
 
 def temporary_path(path: Path) -> Path:
-    """Return where to write a file before it gets its name: a path that only this process of this machine uses."""
+    """Return a temporary path for a file, unique to this process on this machine."""
     return path.with_name(f".{path.name}.{os.uname().nodename}-{os.getpid()}.tmp")
 
 
 def remove_temporaries(directory: Path, prefix: str) -> None:
-    """Remove the unfinished files with this prefix that dead processes of this machine left."""
-    # The AWS command line adds a suffix of its own to a file that it has not fetched whole (s3transfer,
+    """Remove temporary files with this prefix that dead processes of this machine left."""
+    # The AWS command line adds its own suffix to a file that it has not downloaded completely (s3transfer,
     # get_temp_filename).
     name = re.compile(rf"\.+{re.escape(prefix)}.*\.{re.escape(os.uname().nodename)}-(\d+)\.tmp(\.[0-9A-Fa-f]{{8}})?")
     try:
@@ -63,7 +63,7 @@ def remove_temporaries(directory: Path, prefix: str) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make a new name survive a power failure (fsync(2))."""
+    """Make a renamed file survive a power failure (fsync(2))."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

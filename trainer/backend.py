@@ -1,6 +1,6 @@
-"""Define what the training loop asks of a backend: PyTorch (step.py) or MXNet (mxnet/gluon_backend.py).
+"""Define the interface of a backend: PyTorch (step.py) or MXNet (mxnet/gluon_backend.py).
 
-train.py, the data and the checkpoints know only numpy and this protocol. The command line calls a backend ``--engine``.
+train.py, the data and the checkpoints use only numpy and this protocol. Users choose a backend with ``--engine``.
 """
 
 import importlib
@@ -38,12 +38,12 @@ class State:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StopSaveFlags:
-    """What a rank wants after a step; as soon as one rank sets a flag, all ranks act on it."""
+    """Requests of a rank after a step; when one rank sets a flag, all ranks act on it."""
 
     save: bool = False
     """Save a checkpoint."""
     stop: bool = False
-    """Save a checkpoint and end."""
+    """Save a checkpoint and stop."""
 
     def __or__(self, other: "StopSaveFlags") -> "StopSaveFlags":
         return StopSaveFlags(save=self.save or other.save, stop=self.stop or other.stop)
@@ -57,15 +57,15 @@ class BatchResult:
     """The outcome of one step's forward and backward pass."""
 
     loss_sum: float
-    """Sum over all ranks' samples, identical on every rank, so all take the same decisions.
+    """Sum over the samples of all ranks, identical on every rank.
 
-    With dist_async, where ranks do not wait for each other, an estimate from this rank's own samples."""
+    With dist_async, where ranks do not wait for each other, an estimate from this rank's samples."""
     correct: int
     """Number of this rank's own samples that the network classified correctly."""
     flags: StopSaveFlags = NO_FLAGS
     """Flags that any rank has set."""
     steps_ago: int = 0
-    """0 for the latest step, 1 for the step before: a deferred result."""
+    """0 for the latest step; 1 for a deferred result, of the step before."""
 
 
 NO_RESULT_YET: Final = BatchResult(loss_sum=0.0, correct=0)
@@ -78,11 +78,11 @@ class Backend(Protocol):
     """
 
     timer: StepTimer
-    """The backend reports the end of forward, backward and communication; the loop reports the rest."""
+    """Times the phases of a step: the backend ends forward, backward and communication, the loop the others."""
 
     @property
     def peak_speed(self) -> float | None:
-        """Samples per second that this rank's device could compute by its datasheet; None if unknown."""
+        """Peak speed of this rank's device by its datasheet, in samples per second; None if unknown."""
 
     def seed(self, number: int) -> None:
         """Seed this rank's random numbers, such as those of dropout; ``number`` has 31 bits."""
@@ -93,58 +93,58 @@ class Backend(Protocol):
     def compute_gradients(self, images: Any, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
         """Run forward and backward, and sum gradients, loss and flags over all ranks.
 
-        A backend that does not wait for its device returns the result of the previous step, on all ranks alike, and
-        NO_RESULT_YET at first. A loss that is not finite changes no weights there either.
+        A backend that does not wait for its device returns the previous step's result, and NO_RESULT_YET in the first
+        step; all ranks alike. Such a backend itself skips the update when the loss is not finite.
         """
 
     def take_deferred(self) -> BatchResult | None:
-        """Return the result that compute_gradients has not returned yet, if there is one."""
+        """Return the deferred result that compute_gradients has not returned yet, if any."""
 
     def set_learning_rate(self, rate: float) -> None:
         """Use this rate from the next update on."""
 
     def update(self, *, samples: int) -> None:
-        """Change the weights by the mean gradient over the ``samples`` of all ranks."""
+        """Update the weights with the mean gradient; ``samples`` is the global batch size of this step."""
 
     def count_correct(self, images: Any, labels: Labels) -> int:
-        """Return how many of these images the network classifies correctly."""
+        """Return the number of these images that the network classifies correctly."""
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
         """Return the sum of each value over all ranks, as float64."""
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
-        """Return, on every rank, the value of the rank ``source``: anything that JSON can hold."""
+        """Return the value of the rank ``source`` on every rank; JSON must be able to represent it."""
 
     def weights(self) -> Weights:
         """Return a copy of the weights."""
 
     def state(self) -> State:
-        """Return a copy of everything a checkpoint needs."""
+        """Return a copy of the state that a checkpoint stores."""
 
     def snapshot(self) -> Callable[[], State]:
-        """Return a function that copies the present state; call it soon, in another thread.
+        """Return a function that copies the current state; call it in another thread, before the next update.
 
-        The next update waits until the copy is made, and nothing else does.
+        The next update waits for the copy; the next forward and backward pass run beside it.
         """
 
     def restore(self, state: State | None, *, source: int) -> None:
         """Load the state of the rank ``source`` on all ranks; the other ranks pass None.
 
-        When the source passes None too, all ranks take its new weights: a backend sends none unasked.
+        If the source passes None too, all ranks get its initial weights.
         """
 
     def allow_pause(self, seconds: float) -> None:
-        """Let the other ranks be silent for this long, until the next step."""
+        """Raise the timeout for silent ranks to ``seconds`` until the next step."""
 
     def close(self) -> None:
-        """Disconnect, once all ranks are done. Do not call it after a failure: it may wait for them."""
+        """Disconnect after the last step. Do not call it after a failure: it may wait for the other ranks."""
 
 
 class CreateBackend(Protocol):
-    """Creates a backend with a new network."""
+    """Function that creates a backend with a new network."""
 
     def __call__(self, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> Backend:
-        """Build the network and connect to the other ranks, unless they are connected already."""
+        """Build the network; connect the ranks if the factory has not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,22 +168,22 @@ REMEDY: Final = {
     "mxnet": "use `launch --engine mxnet` on a cluster deployed with engines=mxnet",
     "horovod": "use `launch --engine horovod` on a cluster deployed with engines=horovod",
 }
-"""What to do when a package is missing."""
+"""Advice for a missing package."""
 
 
 def set_library_defaults() -> None:
     """Set environment variables that the backends' libraries read when they are loaded."""
-    # By default OpenMP's threads spin while they wait for each other. On cores shared with another process that cost
-    # LeNet nine tenths of its speed.
+    # OpenMP's threads spin while they wait, by default. On cores shared with another process LeNet then ran at a tenth
+    # of its speed.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # Torch warns about every host name without an IPv6 address, such as those in /etc/hosts.
+    # Hide torch's warnings about host names without an IPv6 address.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def make_backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
-    """Import the backend of --engine and find out which rank this is; some backends connect the ranks for that.
+    """Import the backend of --engine and determine this process's rank; some backends connect the ranks for that.
 
-    Raises TrainerError when this Python lacks the backend's packages.
+    Raises TrainerError if the backend's packages are not installed.
     """
     for package in PACKAGES[config.engine]:
         if importlib.util.find_spec(package) is None:

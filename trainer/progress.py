@@ -1,4 +1,4 @@
-"""Count how far a training run has come: what a checkpoint needs besides the weights."""
+"""Define the position of a run: what a checkpoint contains besides the state of the backend."""
 
 import math
 from dataclasses import dataclass, replace
@@ -11,25 +11,25 @@ class Progress:
     """A position between two steps, the same on all ranks."""
 
     started: float = 0.0
-    """When the run began, in seconds since 1970 on rank 0's clock; identifies the run."""
+    """Start of the run, in seconds since 1970 on rank 0's clock; identifies the run."""
     epoch: int = 0
     """The current epoch, counted from 0."""
     samples: int = 0
-    """Samples of this epoch that all ranks together have trained on."""
+    """Samples of this epoch that all ranks have trained on."""
     loss_sum: float = 0.0
     """Sum of the loss over these samples."""
     correct: int = 0
-    """How many of these samples the network classified correctly."""
+    """Number of these samples that the network classified correctly."""
 
     @property
     def position(self) -> tuple[float, int, int]:
-        """Return a key that orders positions: a later training, or a later step of the same one, is greater."""
+        """Return the sort key of positions: a later run, or a later step of the same run, is greater."""
         return self.started, self.epoch, self.samples
 
     def add_loss(self, loss_sum: float, *, batch: int) -> "Progress":
-        """Add the loss of a batch. Raises TrainerError when it is not finite, before a checkpoint holds its damage.
+        """Add the loss of a batch. Raises TrainerError if it is not finite, so that no checkpoint stores the result.
 
-        The weights are still good: the caller has not updated them yet, or the backend withheld a late update.
+        The weights are still good: the caller has not updated them yet, or the backend has skipped the update.
         """
         if not math.isfinite(loss_sum):
             raise TrainerError(

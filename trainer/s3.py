@@ -1,4 +1,4 @@
-"""Read and write files in S3 with the AWS command line; nothing else in the trainer uses AWS."""
+"""Read and write files in S3 with the AWS command line, the trainer's only use of AWS."""
 
 import json
 import subprocess
@@ -11,18 +11,18 @@ from trainer.errors import TrainerError
 
 SCHEME: Final = "s3://"
 LIST_S: Final = 180.0
-"""Longest time for a request without a copy. One attempt to connect may take 60 s before the next ("AWS CLI Command
-Reference", --cli-connect-timeout), and a new machine reads the command line itself from its image, block by block
+"""Longest time for a request without a transfer, in seconds. One attempt to connect may take 60 s before the next ("AWS
+CLI Command Reference", --cli-connect-timeout), and a new machine loads the command line itself block by block
 ("Initialize Amazon EBS volumes")."""
 COPY_S: Final = 1800.0
-"""Longest time for one copy: 10 GB at 50 Mbit/s."""
+"""Longest time for one transfer, in seconds: 10 GB at 50 Mbit/s."""
 NO_SUCH_KEY: Final = 1
 """Exit code of ``aws s3 ls`` when no object has the prefix ("AWS CLI Command Reference", s3 ls)."""
 NO_METADATA: Final[Mapping[str, str]] = {}
 
 
 class S3Folder:
-    """The objects below one prefix, as files."""
+    """The objects with one prefix, as files."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
@@ -33,12 +33,12 @@ class S3Folder:
     def names(self, prefix: str) -> list[str]:
         """Return the names of the objects with this prefix, sorted."""
         listing = _aws(["s3", "ls", f"{self._url}/{prefix}"], deadline_s=LIST_S, allowed=(0, NO_SUCH_KEY))
-        # A line has date, time, size and name; or PRE and the name of a folder.
+        # A line has date, time, size and name, or PRE and the name of a folder.
         rows = (line.split(maxsplit=3) for line in listing.splitlines())
         return sorted(row[3] for row in rows if len(row) == 4)
 
     def metadata(self, name: str) -> Mapping[str, str]:
-        """Return the metadata that ``store`` gave an object; empty when there is no such object."""
+        """Return the metadata that ``store`` set on an object; empty if there is no such object."""
         if name not in self.names(name):
             return {}
         url = f"{self._url}/{name}"
@@ -48,12 +48,12 @@ class S3Folder:
         return metadata
 
     def store(self, path: Path, name: str, *, metadata: Mapping[str, str] = NO_METADATA) -> None:
-        """Copy a file to S3, whole or not at all."""
+        """Upload a file; S3 shows it only once it is complete."""
         options = ["--metadata", ",".join(f"{key}={value}" for key, value in metadata.items())] if metadata else []
         _aws(["s3", "cp", "--only-show-errors", *options, str(path), f"{self._url}/{name}"], deadline_s=COPY_S)
 
     def fetch(self, name: str, path: Path) -> None:
-        """Copy an object to a file, whole or not at all."""
+        """Download an object to a file atomically."""
         temporary = temporary_path(path)
         try:
             _aws(["s3", "cp", "--only-show-errors", f"{self._url}/{name}", str(temporary)], deadline_s=COPY_S)
@@ -62,19 +62,19 @@ class S3Folder:
             temporary.unlink(missing_ok=True)
 
     def fetch_all(self, directory: Path, *, deadline_s: float) -> None:
-        """Make the directory hold exactly what the folder holds; unchanged files are not fetched again."""
+        """Make the directory equal to the folder; unchanged files are not downloaded again."""
         _aws(
             ["s3", "sync", "--only-show-errors", "--delete", "--exact-timestamps", f"{self._url}/", str(directory)],
             deadline_s=deadline_s,
         )
 
     def remove(self, name: str) -> None:
-        """Remove an object, if it exists."""
+        """Delete an object, if it exists."""
         _aws(["s3", "rm", "--only-show-errors", f"{self._url}/{name}"], deadline_s=LIST_S)
 
 
 def _aws(arguments: Sequence[str], *, deadline_s: float, allowed: Sequence[int] = (0,), about: str = "") -> str:
-    """Run ``aws``; when it fails raise TrainerError with its last line and the object that it is about."""
+    """Run ``aws``; if it fails raise TrainerError with its last line and the object's URL."""
     about = about or next(word for word in arguments if word.startswith(SCHEME))
     action = f"aws {arguments[0]} {arguments[1]} {about}"
     try:

@@ -1,6 +1,6 @@
 """Queue GPU work on a side stream beside the training stream (CUDA streams), and wait for work with a timeout.
 
-On a CPU there are no streams: every operation is done when its call returns.
+On a CPU every operation is complete when its call returns.
 """
 
 import time
@@ -17,9 +17,9 @@ POLL_S: Final = 0.0002
 
 
 def select_device(device: torch.device) -> None:
-    """Make this the calling thread's current GPU; call it first in every thread that queues work.
+    """Select this GPU in the calling thread; call it first in every thread that queues work.
 
-    A new thread starts with GPU 0, so that each process would make a context there and use half a GB of its memory.
+    A new thread starts with GPU 0: each process would create a context there, which takes half a GB of its memory.
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -35,9 +35,9 @@ def record_event(device: torch.device) -> torch.cuda.Event | None:
 
 
 def wait_for(event: torch.cuda.Event | None, *, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-    """Return when the event has completed. Raises TrainerError after ``timeout_s``: another rank is probably lost."""
+    """Wait for the event. Raises TrainerError after ``timeout_s``: another rank is probably lost."""
     deadline = clock() + timeout_s
-    # Not synchronize(): NCCL's operations wait for lost ranks without an end.
+    # Not synchronize(): NCCL's operations wait for lost ranks without a limit.
     while event is not None and not event.query():  # type: ignore[no-untyped-call]  # see above
         if clock() >= deadline:
             raise TrainerError(f"the GPU has not finished its work within {timeout_s:.0f} s, another rank may be lost")
@@ -45,19 +45,19 @@ def wait_for(event: torch.cuda.Event | None, *, timeout_s: float, clock: Callabl
 
 
 def to_host(values: torch.Tensor) -> torch.Tensor:
-    """Queue a copy to the host's memory and return it; it is complete when the device's stream has come this far."""
+    """Queue a copy to the host and return it; it is complete when the device's stream has reached this point."""
     if values.device.type != "cuda":
         return values.clone()
     try:
         host = torch.empty_like(values, device="cpu", pin_memory=True)
     except RuntimeError:
-        # A machine may have less memory that can be pinned than its GPUs have; the copy is then slower.
+        # A machine may have less memory that can be pinned than its GPUs have; without pinning the copy is slower.
         host = torch.empty_like(values, device="cpu")
     return host.copy_(values, non_blocking=True)
 
 
 def read(values: torch.Tensor, *, timeout_s: float) -> torch.Tensor:
-    """Return a copy in the host's memory. Raises TrainerError when the device does not come this far in time."""
+    """Return a copy in the host's memory. Raises TrainerError if the device does not reach it in time."""
     copied = to_host(values)
     wait_for(record_event(values.device), timeout_s=timeout_s)
     return copied
@@ -72,7 +72,7 @@ class SideStream:
 
     @contextmanager
     def after(self, event: torch.cuda.Event | None) -> Iterator[None]:
-        """Queue the work of this block on the side stream, to run once the event has completed."""
+        """Queue the work of this block on the side stream, to run after the event."""
         if self._stream is None or event is None:
             yield
             return
@@ -81,6 +81,6 @@ class SideStream:
             yield
 
     def join(self) -> None:
-        """Make this thread's stream wait for the side stream before its next queued work."""
+        """Make the training stream wait for the side stream before its next operation."""
         if self._stream is not None:
             torch.cuda.current_stream(self._device).wait_stream(self._stream)

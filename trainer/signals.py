@@ -1,4 +1,4 @@
-"""Turn SIGTERM, SIGHUP and Ctrl-C into an orderly end, after a checkpoint when there is something to save."""
+"""Turn SIGTERM, SIGHUP and Ctrl-C into an orderly stop, with a checkpoint if there is something to save."""
 
 import logging
 import os
@@ -11,18 +11,18 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 HANGUP: Final = set() if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else {signal.SIGHUP}
-"""SIGHUP, unless the process ignores it, as under nohup. A terminal that closes sends it; systemd sends it right after
-SIGTERM to a session that it ends (systemd.kill(5))."""
+"""SIGHUP, unless the process ignores it, as under nohup. A closing terminal sends it, and systemd right after SIGTERM
+when it ends a session (systemd.kill(5))."""
 ENDING: Final = {signal.SIGTERM, signal.SIGINT} | HANGUP
 AT_ONCE: Final = {signal.SIGINT}
-"""As the second signal, Ctrl-C ends the process at once, because a person has sent it. Other signals often come in
-pairs, from systemd or from two programs that pass the same one on."""
+"""Signals that end the process at once when repeated: Ctrl-C, because a person sent it. Other signals often come in
+pairs, from systemd or from two programs that pass on the same one."""
 LAST_STEP_S: Final = 60.0
-"""Longest time for the current step and its checkpoint; most senders of a signal wait less."""
+"""Longest time for the current step and its checkpoint, in seconds; most senders of a signal wait less."""
 
 
 def block_signals() -> None:
-    """Block the signals in this thread and in all threads that it starts later, so that only Signals receives them."""
+    """Block the signals in this thread and in threads that it starts later, so that only Signals receives them."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
 
 
@@ -32,15 +32,15 @@ def unblock_signals() -> None:
 
 
 class Signals:
-    """Waits for signals in its own thread; create it before other threads start, because they inherit the signal mask.
+    """Receives signals in a thread; create it before other threads start, because they inherit the signal mask.
 
-    A Python signal handler would run only after a collective operation returns: when a rank is lost, that can take the
-    operation's whole timeout.
+    A Python signal handler would run only after a collective operation returns, which takes up to its timeout when a
+    rank is lost.
     """
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
-        """The signal that run has to stop for."""
+        """The signal that asked the run to stop."""
         self._deferred = False
         self._lock = threading.Lock()
         block_signals()
@@ -48,7 +48,7 @@ class Signals:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Treat a signal in this block as a request to stop; a second one, Ctrl-C, still ends the process at once."""
+        """In this block, treat a signal as a request to stop; a second Ctrl-C still ends the process at once."""
         with self._lock:
             self._deferred = True
         try:

@@ -1,9 +1,8 @@
 """Compute one training step in PyTorch: forward, backward, reduce, update. For MXNet: mxnet/gluon_backend.py.
 
-All weights lie in one flat tensor. Between GPUs DistributedDataParallel sums the gradients during the backward pass
-(distributed/reduce/ddp.py). Between CPUs, and where it cannot, all gradients lie in one flat tensor too, and
-distributed/reduce/gradient_buckets.py sums it. BatchNorm's running statistics, the loss and the ranks' flags lie behind
-the gradients, or by themselves. One process per device; gloo and a ring of ours between CPUs, NCCL between GPUs.
+One process per device. Between GPUs DistributedDataParallel sums the gradients over NCCL during the backward pass
+(distributed/reduce/ddp.py). Between CPUs, and where DistributedDataParallel does not apply, the gradients are summed as
+part of a flat tensor (distributed/reduce/gradient_buckets.py), over gloo or a ring of TCP connections.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +31,7 @@ from trainer.torch.autotune import MODE_KEY, decode, encode, mode_of
 from trainer.torch.compute_mode import DEFAULT_MODE, DTYPES, ComputeMode
 from trainer.torch.deferred_results import DeferredResults
 from trainer.torch.device import seed_device
-from trainer.torch.device_loader import DeviceBatch, Parts, device_loader, load_parts, split, to_device
+from trainer.torch.device_loader import DeviceBatch, MicroBatches, device_loader, load_micro_batches, split, to_device
 from trainer.torch.flat_params import FlatParams
 from trainer.torch.optimizer import SGD, Precision
 from trainer.torch.reduction import use_ddp, use_flat_gradients
@@ -42,18 +41,24 @@ from trainer.torch.step_errors import report_failed_step
 
 
 class StepSums(NamedTuple):
-    """The parts of the flat tensor that a step sums over all ranks."""
+    """Views of the flat tensor that a step sums over all ranks.
+
+    weights   | no weight decay | weight decay |
+    momenta   | no weight decay | weight decay |
+    sums      | no weight decay | weight decay | BatchNorm statistics | loss | save | stop |
+                `------- gradients ----------'   (with DistributedDataParallel: empty, it owns the gradients)
+    """
 
     gradients: torch.Tensor
     statistics: torch.Tensor
-    """BatchNorm's running means and variances, times this rank's samples."""
+    """Running means and variances, multiplied by this rank's number of samples."""
     loss: torch.Tensor
     flags: torch.Tensor
-    """Whether to save, and to stop."""
+    """Number of ranks that ask to save, and to stop."""
 
 
 class TorchBackend:
-    """See trainer.backend.Backend."""
+    """A network and its optimizer on this rank's device. trainer.backend.Backend documents the public methods."""
 
     def __init__(
         self,
@@ -77,21 +82,24 @@ class TorchBackend:
         is_deferred: bool = False,
         flops: float | None = None,
     ) -> None:
-        """Move the model to the device. ``is_deferred``: results arrive one step late; ``flops``: of one sample."""
+        """Move the model to the device.
+
+        ``is_deferred``: results arrive one step late. ``flops``: operations per sample, to find the peak speed.
+        """
         self.timer = StepTimer()
         self._model = model.to(device)
         self._device = device
         self._shard = shard
         self._collective = Collective(count=shard.count, ring=ring, groups=groups)
-        # Synchronised BatchNorm communicates in every forward and backward pass, so every rank must take part in each.
-        self._all_ranks_pass = sync_bn and self._collective.is_distributed
+        # It communicates in every forward and backward pass: a rank without samples must run them too.
+        self._sync_bn = sync_bn and self._collective.is_distributed
         self._autotune = autotune
         self._accumulation = accumulation
         self._label_smoothing = label_smoothing
         self._is_deferred = is_deferred
         self._results = DeferredResults(is_deferred=is_deferred)
         self._flops = flops
-        adapt_batch_norms(self._model, all_reduce=self._collective.all_reduce if self._all_ranks_pass else None)
+        adapt_batch_norms(self._model, all_reduce=self._collective.all_reduce if self._sync_bn else None)
         self._statistics = flatten_statistics(self._model)
         self._flat = FlatParams(self._model, decay_all=decay_all)
         self._ddp = ddp and self._collective.is_distributed
@@ -106,46 +114,66 @@ class TorchBackend:
         if autotune is None:
             self._apply_mode(mode)
 
+    def _apply_mode(self, mode: ComputeMode) -> None:
+        """Compute in this mode from now on: lay out the weights, choose the reducer, create the optimizer."""
+        self._mode = mode
+        self._flat.bind(channels_last=mode.channels_last)
+        parts = (mode.compile(self._model), self._flat, self._flat_sums)
+        if self._ddp:
+            reduction = use_ddp(*parts, collective=self._collective, weight_decay=self._weight_decay)
+        else:
+            reduction = use_flat_gradients(
+                *parts,
+                collective=self._collective,
+                weight_decay=self._weight_decay,
+                mode=mode,
+                gc_type=self._gc_type,
+            )
+        self._reducer = reduction.reducer
+        self._optimizer = self._make_optimizer(reduction.param_groups)
+        self._precision = Precision(mode.dtype, device=self._device)
+        self._forward = reduction.module
+        self.peak_speed = find_peak_speed(self._flops, DTYPES[mode.dtype], device=self._device)
+
     def compute_gradients(
-        self, images: Images | DeviceBatch | Parts, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
+        self, images: Images | DeviceBatch | MicroBatches, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
     ) -> BatchResult:
-        """Run forward and backward, and sum gradients, loss and flags over all ranks."""
-        self._reduction.begin()
+        self._reducer.begin()
         correct = self._sums.loss.new_zeros(1)
 
-        # Forward and backward, in as many parts as --gradient-accumulation says. Between GPUs the last part's backward
-        # pass sends the gradients of all parts.
+        # Forward and backward, one micro-batch at a time. Between GPUs the last backward pass sends the accumulated
+        # gradients.
         with report_failed_step(images, timeout_s=self._collective.timeout_s):
-            for number, part in enumerate(self._parts(images, labels), start=1):
+            for number, batch in enumerate(self._micro_batches(images, labels), start=1):
                 is_last = number == self._accumulation
-                with self._reduction.backward_pass(is_last=is_last):
-                    if len(part.targets) or self._all_ranks_pass:
-                        correct += self._forward_backward(part)
+                with self._reducer.backward_pass(is_last=is_last):
+                    if len(batch.targets) or self._sync_bn:
+                        correct += self._forward_backward(batch)
                     elif is_last:
                         with self._precision.autocast():
-                            self._reduction.run_without_samples(part.images)
+                            self._reducer.run_without_samples(batch.images)
 
-        # Reduce: sum everything that has not been sent yet.
+        # Reduce what the backward pass has not reduced.
         if self._collective.is_distributed:
-            # Weighted by samples, as the gradients are: update() turns both into means.
+            # Weight by samples, like the gradients: update() divides both by the samples of all ranks.
             torch.mul(self._statistics, len(labels), out=self._sums.statistics)
         if flags != NO_FLAGS:
             self._sums.flags.copy_(torch.tensor([flags.save, flags.stop]))
-        self._reduction.finish()
+        self._reducer.finish()
         figures = torch.cat([self._sums.loss, self._sums.flags, correct])
         result = self._results.push(figures, timeout_s=self._collective.timeout_s)
         self.timer.end(COMMUNICATION)
         return self._shorten_timeout(result) or NO_RESULT_YET
 
-    def _parts(self, images: Images | DeviceBatch | Parts, labels: Labels) -> Iterator[DeviceBatch]:
-        """Yield a step's samples in parts on the device."""
+    def _micro_batches(self, images: Images | DeviceBatch | MicroBatches, labels: Labels) -> Iterator[DeviceBatch]:
+        """Yield the batch on the device in --gradient-accumulation parts."""
         move_to_device = partial(to_device, device=self._device, channels_last=self._mode.channels_last)
-        if isinstance(images, Parts):
-            return (move_to_device(*part) for part in images)
+        if isinstance(images, MicroBatches):
+            return (move_to_device(*batch) for batch in images)
         return split(move_to_device(images, labels), self._accumulation)
 
     def _forward_backward(self, batch: DeviceBatch) -> torch.Tensor:
-        """Add this batch's gradients and loss to this rank's sums; return how many it classified correctly."""
+        """Add the batch's gradients and loss to this rank's sums; return the number of correct predictions."""
         with self._precision.autocast():
             scores: torch.Tensor = self._forward(batch.images).float()
         loss = cross_entropy(scores, batch.targets, reduction="sum", label_smoothing=self._label_smoothing)
@@ -157,42 +185,37 @@ class TorchBackend:
         return correct
 
     def update(self, *, samples: int) -> None:
-        """Change the weights by the mean gradient over the ``samples`` of all ranks."""
-        self._reduction.divide(samples=samples)
+        self._reducer.divide(samples=samples)
         self.wait_for_snapshot()
         self._precision.step(self._optimizer, unseen_loss=self._sums.loss if self._is_deferred else None)
         if self._collective.is_distributed:
             self._statistics.copy_(self._sums.statistics)
 
     def take_deferred(self) -> BatchResult | None:
-        """Return the result that compute_gradients has not returned yet, if there is one."""
         return self._shorten_timeout(self._results.take(timeout_s=self._collective.timeout_s))
 
     def _shorten_timeout(self, result: BatchResult | None) -> BatchResult | None:
         if result is not None:
-            # All ranks have made a step. torch.compile may take minutes again, for a batch of another size.
+            # The first result proves that all ranks have made a step. torch.compile may still take minutes for a new
+            # batch size.
             self._collective.use_step_timeout(compiled=self._mode.is_compiled)
         return result
 
     def seed(self, number: int) -> None:
-        """Seed this rank's random numbers."""
         seed_device(number, self._device)
 
     def loader(self, data: DataSet) -> BatchLoader:
-        """Return a function that loads batches of this data set."""
         load: BatchLoader = partial(prepare, data)
         if self._device.type == "cuda":
             load = device_loader(data, device=self._device, channels_last=self._mode.channels_last)
-        return load if self._accumulation == 1 else partial(load_parts, load, self._accumulation)
+        return load if self._accumulation == 1 else partial(load_micro_batches, load, self._accumulation)
 
     def set_learning_rate(self, rate: float) -> None:
-        """Use this rate from the next update on."""
         self._optimizer.learning_rate = rate
 
-    def count_correct(self, images: Images | DeviceBatch | Parts, labels: Labels) -> int:
-        """Return how many of these images the network classifies correctly."""
-        if isinstance(images, Parts):
-            return sum(self.count_correct(*part) for part in images)
+    def count_correct(self, images: Images | DeviceBatch | MicroBatches, labels: Labels) -> int:
+        if isinstance(images, MicroBatches):
+            return sum(self.count_correct(*batch) for batch in images)
         if not len(labels):
             return 0
         batch = to_device(images, labels, self._device, channels_last=self._mode.channels_last)
@@ -203,7 +226,6 @@ class TorchBackend:
         return int((found == batch.targets).sum())
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
-        """Return the sum of each value over all ranks."""
         if not self._collective.is_distributed:
             return [float(value) for value in values]
         sums = torch.tensor(values, dtype=torch.float64, device=self._device)
@@ -211,27 +233,23 @@ class TorchBackend:
         return [float(value) for value in read(sums, timeout_s=self._collective.timeout_s).tolist()]
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
-        """Return, on every rank, the value of the rank ``source``."""
         return self._collective.broadcast_object(
             value, source=source, is_source=self._shard.index == source, device=self._device
         )
 
     def weights(self) -> Weights:
-        """Return a copy of the weights."""
         return {name: value.cpu().numpy().copy() for name, value in self._model.state_dict().items()}
 
     def state(self) -> State:
-        """Return a copy of everything a checkpoint needs."""
         return self.snapshot()()
 
     def snapshot(self) -> Callable[[], State]:
-        """Return a function that copies the present state while the next step computes its gradients."""
         scale = self._precision.scale
         optimizer = {} if scale is None else {SCALE: scale.numpy()}
         if self._autotune is not None:
             optimizer[MODE_KEY] = np.array(encode(self._mode))
         values = {**self._model.state_dict(keep_vars=True), MOMENTUM_COPY_KEY: self._flat.momenta}
-        # Under every name that a buffer has: networks may share modules.
+        # Networks may share modules: list a buffer under each of its names.
         buffers = {name for name, _ in self._model.named_buffers(remove_duplicate=False)}
         take = self._snapshots.begin(values, changing=buffers)
         layout = self._mode.channels_last
@@ -244,11 +262,10 @@ class TorchBackend:
         )
 
     def wait_for_snapshot(self) -> None:
-        """Return when the last snapshot has been taken, if there was one; its values may then change."""
+        """Wait until the last snapshot, if any, is copied: the next update changes its values."""
         self._snapshots.wait()
 
     def restore(self, state: State | None, *, source: int) -> None:
-        """Load the state of the rank ``source`` on all ranks, or its new weights; other ranks pass None."""
         if self._autotune is not None:
             self._agree_on_mode(self._autotune, state, source=source)
         if state is not None:
@@ -263,37 +280,14 @@ class TorchBackend:
         for sent in scales:
             self._precision.scale = sent
 
-    def allow_pause(self, seconds: float) -> None:
-        """Let the other ranks be silent for this long, until the next step."""
-        self._collective.set_timeout(timedelta(seconds=seconds))
-
-    def close(self) -> None:
-        """Disconnect from the other ranks."""
-        self._collective.close()
-
     def _agree_on_mode(self, autotune: Callable[[], ComputeMode], state: State | None, *, source: int) -> None:
-        """Use the mode in the checkpoint of the rank ``source``, or the one that all ranks pick now."""
+        """Use the mode in the checkpoint of the rank ``source``, or measure one together."""
         own = mode_of(state)
         found = self.broadcast_object(None if own is None else encode(own), source=source)
         self._apply_mode(autotune() if found is None else decode(found))
 
-    def _apply_mode(self, mode: ComputeMode) -> None:
-        """Compute in this mode from now on: lay out the weights, and connect the gradients to the other ranks."""
-        self._mode = mode
-        self._flat.bind(channels_last=mode.channels_last)
-        parts = (mode.compile(self._model), self._flat, self._flat_sums)
-        if self._ddp:
-            reduction = use_ddp(*parts, collective=self._collective, weight_decay=self._weight_decay)
-        else:
-            reduction = use_flat_gradients(
-                *parts,
-                collective=self._collective,
-                weight_decay=self._weight_decay,
-                mode=mode,
-                gc_type=self._gc_type,
-            )
-        self._reduction = reduction.sum
-        self._optimizer = self._make_optimizer(reduction.groups)
-        self._precision = Precision(mode.dtype, device=self._device)
-        self._forward = reduction.network
-        self.peak_speed = find_peak_speed(self._flops, DTYPES[mode.dtype], device=self._device)
+    def allow_pause(self, seconds: float) -> None:
+        self._collective.set_timeout(timedelta(seconds=seconds))
+
+    def close(self) -> None:
+        self._collective.close()

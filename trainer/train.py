@@ -1,8 +1,8 @@
 """Train a network: arguments, data, ranks, checkpoints, model, loop, from top to bottom.
 
-Trainer.train_epoch() shows one training step in full. Four files explain it: this one; step.py (forward, backward,
-reduce and update in PyTorch; for MXNet it is mxnet/gluon_backend.py); torch/optimizer.py (SGD and loss scaling);
-distributed/reduce/gradient_buckets.py (what is summed over all ranks, and when).
+Trainer.train_epoch() shows one training step. Four files contain all of it: this one; step.py (forward, backward,
+reduce and update in PyTorch; for MXNet mxnet/gluon_backend.py); torch/optimizer.py (SGD and loss scaling);
+distributed/reduce/gradient_buckets.py (gradient all-reduce).
 """
 
 import importlib
@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         set_library_defaults()
         if is_server(os.environ):
-            # Before any check: the workers report what is wrong. Importing MXNet serves, and then ends the process.
+            # A parameter server: importing mxnet runs the server loop and exits the process when the job ends. Skip the
+            # checks below, as the workers report what they find.
             unblock_signals()
             importlib.import_module("mxnet")
         config = parse(sys.argv[1:] if arguments is None else arguments)
@@ -75,27 +76,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def main_and_exit() -> NoReturn:
-    """Run the program and end the process with its exit status."""
+    """Run the program and end the process with its exit code."""
     try:
         code = main()
     except Exception:
-        # Do not leave a bug of ours to the interpreter: on its way out, MXNet waits for all other ranks.
+        # An exception that reaches the interpreter would hang: MXNet's exit handler waits for all other ranks.
         log.critical("trainer: internal error", exc_info=True)
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit: a thread of gloo may still free its last tensor while the interpreter shuts down, which aborts the
-    # process (torch 2.13, one rank in thirty on a busy machine).
+    # Not sys.exit: a gloo thread that still frees a tensor while the interpreter shuts down aborts the process
+    # (torch 2.13, one rank in thirty on a busy machine).
     os._exit(code)
 
 
 def run(config: TrainConfig, signals: Signals) -> None:
-    """Train and write the final checkpoint; no rank returns before it is written."""
-    # Data: open it before the backend is loaded and the ranks meet, so that a wrong path fails at once.
+    """Train and write the final checkpoint; return on every rank once it is written."""
+    # Data. Open it before loading the backend and connecting the ranks, so that a wrong path fails at once.
     data = open_data(config)
     config = replace(config, num_classes=config.num_classes or data.classes)
 
-    # Ranks: torchrun's variables, MXNet's servers or Horovod determine which one this is.
+    # Rank and world size, from torchrun's variables, MXNet's scheduler or Horovod.
     factory = make_backend_factory(config, os.environ)
     world = factory.world
     bar = make_progress_bar(sys.stderr, rank=world.rank)
@@ -104,7 +105,8 @@ def run(config: TrainConfig, signals: Signals) -> None:
     shard, global_batch_size = divide_batch(config, world)
     learning_rate = config.schedule(global_batch_size=global_batch_size).peak
 
-    # Checkpoints: find the newest on this machine, or in S3. A restarted job always resumes from its first attempt.
+    # Checkpoints. Load the newest one of this machine or in S3. A restarted job must resume its own first attempt,
+    # whatever --resume says.
     if world.restarts:
         config = replace(config, resume="auto")
     checkpoint_store = open_checkpoint_store(config, world)
@@ -122,7 +124,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
         log.info("data set %s: %s", config.dataset, data.describe_counts())
     begin = checkpoints.resume(backend)
 
-    # Loop; None means that run had completed before the launcher restarted the job.
+    # Loop. ``begin`` is None when the run had completed before the launcher restarted the job.
     if begin is not None:
         trainer = Trainer(
             backend=backend,
@@ -137,22 +139,22 @@ def run(config: TrainConfig, signals: Signals) -> None:
         )
         with signals.deferred(), flush_on_exit(checkpoint_store), writers, bar, profiler:
             results = trainer.train(begin)
-        # Rank 0 may take long to write the final checkpoint and to copy it to S3.
+        # The other ranks wait while rank 0 writes the final checkpoint and uploads it to S3.
         backend.allow_pause(shutdown_timeout_s(config))
-        # The first rank of each model: processes that train apart (--kv-store device) each have a shard 0.
+        # One rank per model: with --kv-store device every process trains its own model and has shard 0.
         if shard.is_first:
             path = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
             print(f"rank {world} {summarize(results)} checkpoint={path}", flush=True)
         checkpoints.agree_on_end(backend)
     backend.close()
     checkpoints.finish()
-    # Again: the first warning is far above by now.
+    # Repeat the warning of the start, which has scrolled away.
     warn_if_independent(config, world)
 
 
 @dataclass(kw_only=True, slots=True)
 class Trainer:
-    """Trains one model, epoch by epoch and step by step."""
+    """The training loop of one model."""
 
     backend: Backend
     data: DataSet
@@ -170,7 +172,7 @@ class Trainer:
         self.load = self.backend.loader(self.data)
 
     def train(self, begin: Progress = BEGINNING) -> list[EpochResult]:
-        """Train from ``begin`` to the last epoch; return each epoch's result. StoppedError when a rank was stopped."""
+        """Train from ``begin`` to the last epoch; return each epoch's result. Raises StoppedError after a signal."""
         results, progress = [], begin
         for epoch in range(begin.epoch, self.config.num_epochs):
             result = self.train_epoch(progress)
@@ -188,13 +190,13 @@ class Trainer:
         return results
 
     def train_epoch(self, progress: Progress) -> EpochResult:
-        """Train on the rest of the epoch, step by step, and validate."""
+        """Train from ``progress`` to the end of its epoch, and validate."""
         backend, config, epoch, begin = self.backend, self.config, progress.epoch, progress.samples
         total = self.samples_in_epoch(resumed_at=begin)
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
         timer, started = backend.timer, self.clock()
-        # What all ranks had classified correctly before an interruption: count it on one rank only.
+        # The checkpoint holds the sum over all ranks: add it on one rank only.
         own_correct = progress.correct if self.shard.is_first else 0
         timer.take()
         timer.start()
@@ -213,10 +215,10 @@ class Trainer:
             for step, samples, images, labels in batches:
                 timer.end("data")
                 self.profiler.begin_step()
-                # Seed every step by its position alone: a resumed run draws the same random numbers.
+                # Derive the seed from the step's position, so that a resumed run draws the same random numbers.
                 backend.seed(step_seed(config.seed, epoch=epoch, samples=progress.samples, shard=self.shard))
 
-                # Forward, backward, and the sum of the gradients over all ranks.
+                # Forward, backward, and all-reduce of the gradients.
                 result = backend.compute_gradients(images, labels, flags=self.checkpoints.flags())
                 progress = replace(progress, samples=progress.samples + samples)
                 progress = progress.add_loss(result.loss_sum, batch=step - result.steps_ago)
@@ -226,7 +228,7 @@ class Trainer:
                 backend.update(samples=samples)
                 timer.end("optimizer")
 
-                # A GPU returns a step's result in the next step; wait for it only when it is about to be used.
+                # A GPU returns a step's result in the next step. Wait for this step's only if it is used below.
                 must_wait_for_result = speedometer.is_due or result.flags != NO_FLAGS or progress.samples == total
                 correct = result.correct
                 if must_wait_for_result and (latest := backend.take_deferred()):
@@ -242,7 +244,7 @@ class Trainer:
                     metrics = {"train/loss": result.loss_sum / samples, **pace.metrics}
                     self.writers.write(metrics, epoch=epoch, samples=epoch * self.samples_in_epoch() + progress.samples)
 
-                # Save a checkpoint, or save it and stop: all ranks at the same step.
+                # Save a checkpoint, and stop if a rank was told to. All ranks see the same flags.
                 if result.flags != NO_FLAGS:
                     [all_correct] = backend.all_reduce([own_correct])
                     self.checkpoints.save(backend, replace(progress, correct=int(all_correct)))
@@ -251,7 +253,7 @@ class Trainer:
                 timer.start()
         seconds = self.clock() - started
 
-        # Gather before validating: with dist_async all ranks finish their steps here and take equal weights.
+        # Gather before validation: with dist_async this is where all ranks finish the epoch and pull equal weights.
         phases = all_gather(backend, timer.take(), shard=self.shard)
         own_valid = count_correct_validation(
             backend, self.load, self.data.validation, shard=self.shard, global_batch_size=self.global_batch_size
@@ -270,6 +272,6 @@ class Trainer:
         )
 
     def samples_in_epoch(self, *, resumed_at: int = 0) -> int:
-        """Return how many samples an epoch trains on, counted from its start, when it resumes at this sample."""
+        """Return the sample index at which an epoch ends: less than the data set if the last batch is dropped."""
         samples, drop = len(self.data.train.labels), self.config.last_batch == "drop"
         return epoch_end(samples, global_batch_size=self.global_batch_size, begin=resumed_at, drop=drop)

@@ -18,7 +18,7 @@ def count_correct_validation(
 ) -> int:
     """Return how many of this rank's validation images the network classifies correctly.
 
-    Its batches are as large as a training step's, which the device's memory is known to hold.
+    Use the batch size of training, which is known to fit into the device's memory.
     """
     batch_size = max(1, global_batch_size // shard.count)
     own = shard.of(np.arange(len(validation.labels)))

@@ -1,8 +1,8 @@
-"""Count the API calls of a cluster while nothing changes.
+"""Count the API calls of a cluster without changes.
 
 ``control_calls_N``: calls per minute of a whole cluster of N nodes to EC2, Auto Scaling and CloudFormation; they must
-not grow with the nodes (aim: at most 6). ``table_reads_N``: reads of the cluster's table per node and minute (aim: at
-most 12). They are counted in the control plane's request log from the moment when all nodes agree.
+not grow with the nodes (target: at most 6). ``table_reads_N``: reads of the cluster's table per node and minute
+(target: at most 12). They are counted in the control plane's request log once all nodes agree.
 Run by ``make bench B=api_calls``, on the local AWS.
 """
 
@@ -20,9 +20,9 @@ from local.run.user import deploy_arguments
 
 SIZES = (2, 8)
 SETTLE_S = 20.0
-"""Time until no agent polls at its fast rate any more."""
+"""Seconds until no agent polls at its fast rate any more."""
 WINDOW_S = 90.0
-"""Twice the longest period of an agent, which is every third look of the master at EC2."""
+"""Seconds to count: twice the longest period of an agent, the master's call to EC2 in every third pass."""
 CONTROL = frozenset({"ec2", "autoscaling", "cloudformation"})
 READS = frozenset({"GetItem", "BatchGetItem", "Query", "Scan", "TransactGetItems"})
 

@@ -1,8 +1,9 @@
-"""Measure what ``dlcluster`` costs before it does anything: processor time, which a login waits for.
+"""Measure the start-up cost of ``dlcluster`` in CPU time, which every login waits for.
 
-``dlcluster_help`` is ``dlcluster --help`` over ``python -c pass``, in seconds (at most 0.2). ``dlcluster_known_hosts``
-is what ssh runs at each login, with the table and the networks named, over a script that reads the same record of the
-same table with boto3 alone, as a ratio. AWS is moto on this machine. Both run in turns and the least of each counts.
+``dlcluster_help``: CPU seconds of ``dlcluster --help`` minus those of ``python -c pass`` (target: at most 0.2).
+``dlcluster_known_hosts``: the command that ssh runs at each login, with the table and the networks named, compared with
+a script that reads the same record of the same table with boto3 alone, as a ratio. AWS is moto on this machine. Both
+run in turn, and the minimum of each counts.
 Run by ``make bench B=dlcluster_start`` or ``python -m benchmarks.cluster.dlcluster_start [--rounds N]``.
 """
 
@@ -34,7 +35,7 @@ client.get_item(TableName="{TABLE}", Key=dict(id=dict(S="membership")), Consiste
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
@@ -51,7 +52,7 @@ def main() -> None:
 
 
 def environment(port: int) -> dict[str, str]:
-    """Return variables that lead to the local AWS."""
+    """Return the environment variables for the local AWS."""
     return {
         **os.environ,
         "AWS_ENDPOINT_URL": f"http://localhost:{port}",
@@ -63,7 +64,7 @@ def environment(port: int) -> dict[str, str]:
 
 
 def measure(variables: Mapping[str, str], *, rounds: int) -> dict[str, float]:
-    """Return the least CPU seconds of each command."""
+    """Return the minimum CPU seconds of each command."""
     cpu_s([sys.executable, "-c", MAKE_TABLE], variables)
     known_hosts = ["known-hosts", "--cluster", "demo", "--region", REGION, "--table", TABLE, "--networks", NETWORKS]
     commands = {
@@ -73,14 +74,14 @@ def measure(variables: Mapping[str, str], *, rounds: int) -> dict[str, float]:
         "boto3": ["-c", READ_RECORD],
     }
     times: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(rounds + 1):  # the first one compiles
+    for _ in range(rounds + 1):  # The first one compiles.
         for name, words in commands.items():
             times[name].append(cpu_s([sys.executable, *words], variables))
     return {name: min(found[1:]) for name, found in times.items()}
 
 
 def cpu_s(command: list[str], variables: Mapping[str, str]) -> float:
-    """Return the CPU seconds that a command takes; known-hosts fails, as the table is empty."""
+    """Return the CPU seconds of a command; known-hosts fails, as the table is empty."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         command, env=dict(variables), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, timeout=60

@@ -1,8 +1,8 @@
-"""Measure how long it takes until a replacement is a member on every node.
+"""Measure the time until a replacement is a member on every node.
 
-A round counts the seconds from the first line of the replacement's user data until the last node's hosts file is right,
-minus the time of the same user data on a first boot in the same run: the rest is ours. Workers and masters are killed
-in turns; ``rejoin_worker`` and ``rejoin_master`` are the medians of the rounds (aim: at most 10 s).
+A round measures the seconds from the first line of the replacement's user data until the last node's hosts file is
+right, minus the time of the same user data on a first boot in the same run: the rest is ours. Workers and masters are
+killed in turn; ``rejoin_worker`` and ``rejoin_master`` are the medians of the rounds (target: at most 10 s).
 Run by ``make bench B=rejoin``, on the local AWS.
 """
 
@@ -26,7 +26,7 @@ from local.run.user import User
 NODES = 3
 ROUNDS = 3
 KINDS = {"worker": 2, "master": 1}
-"""Node indexes whose nodes are killed, by kind."""
+"""Node indexes to kill, by node type."""
 
 
 def measure() -> None:
@@ -47,7 +47,7 @@ def measure() -> None:
 
 
 def rejoin(user: User, before: Observation, node_index: int) -> tuple[float, Observation]:
-    """Kill the node with an index; return the seconds until every node's hosts file has its replacement."""
+    """Kill the node with an index; return the seconds until every node's hosts file contains its replacement."""
     faults = Faults.here()
     faults.kill(before.instances[node_index])
     after = replacement(user, before, node_index)

@@ -1,8 +1,7 @@
-"""Measure our synth against a bare CDK app with the same resource types.
+"""Compare our synth with a bare CDK app with the same resource types.
 
-Both run in turns as the CDK's command line runs an app: same Python, Node, feature flags and validator.
-``synth_default`` is our shortest time over the bare app's: other load only ever adds to a time, and a busy minute must
-not affect one side alone.
+Both run in turn as the CDK command line runs an app: same Python, Node, feature flags and validator.
+``synth_default`` is the ratio of the shortest times, because other load only ever adds to a time.
 Run by ``make bench B=synth`` or ``python -m benchmarks.cluster.synth [--rounds N]``.
 """
 
@@ -32,7 +31,7 @@ AMI: Final = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ub
 
 
 def main() -> int:
-    """Measure both in turns and print the ratio."""
+    """Measure both in turn and print the ratio."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     rounds = parser.parse_args().rounds
@@ -73,7 +72,7 @@ def _resource_types(out: Path) -> Counter[str]:
 
 
 def bare() -> None:
-    """Create the same resources straight from the CDK's own constructs."""
+    """Create the same resources with the CDK's own constructs."""
     app = cdk.App()
     stack = cdk.Stack(app, "Bare")
     vpc = ec2.Vpc(

@@ -25,7 +25,7 @@ WIDTH: Final = 0.86
 
 def draw(measured: Mapping[str, Any], path: Path) -> None:
     """Draw images/s and efficiency against workers, as SVG."""
-    # Otherwise each file has new random ids and its date.
+    # Without a salt each file has new random ids, and its date.
     with mpl.rc_context({"svg.hashsalt": "figure1", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(11, 5), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=[3, 2])
@@ -43,7 +43,7 @@ def draw(measured: Mapping[str, Any], path: Path) -> None:
 
 
 def limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
-    """Return the images/s that the links allow if only the model travels and computing takes no time.
+    """Return the limit of the links in images/s: only the model is sent, and computing takes no time.
 
     It is infinite for one worker.
     """
@@ -53,9 +53,9 @@ def limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
 
 
 def cores_limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
-    """Return the images/s that the cores allow if they do nothing else; each worker computes on one of them.
+    """Return the limit of the cores in images/s: they do nothing but compute, one worker per core.
 
-    It is derived from the processor time of a step, which hardly depends on other load of the machine.
+    It is derived from the CPU time of a step, which hardly depends on other load of the machine.
     """
     images: int = workers * measured["batch"]
     seconds: float = measured["cpu_s_per_step"][str(workers)][name] / min(workers, measured["cores"])
@@ -63,7 +63,7 @@ def cores_limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
 
 
 def efficiency(measured: Mapping[str, Any], name: str, workers: int) -> float:
-    """Return the share, from 0 to 1, that this method reaches of what the cores allow workers that send nothing."""
+    """Return the efficiency, from 0 to 1: speed relative to workers that send nothing, as limited by the cores."""
     speed: float = measured["images_per_s"][str(workers)][name]
     return speed / cores_limit(measured, METHODS[name].baseline, workers)
 

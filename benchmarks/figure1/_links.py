@@ -1,4 +1,4 @@
-"""Limit the rate of each link of a local AWS's nodes, for sending and for receiving."""
+"""Limit the rate of the links of a local AWS's nodes, in both directions."""
 
 import json
 import socket
@@ -21,12 +21,12 @@ LATENCY = "200ms"
 TRIAL = 128 * 2**20
 """Size in bytes of the transfer that measures a link's rate."""
 UNCOUNTED = 16 * 2**20
-"""Bytes at its beginning that do not count, because the burst is among them."""
+"""Number of first bytes to skip, as they include the burst."""
 TIMEOUT_S = 60.0
 
 
 def burst(mbit: int) -> int:
-    """Return the bytes that a link of this rate may carry at once after a pause."""
+    """Return the burst size in bytes for a link of this rate."""
     return max(SMALLEST_BURST, int(mbit * 1e6 / 8 * BURST_S))
 
 

@@ -1,4 +1,4 @@
-"""Define the methods of distributed training that Figure 1 compares: how each is started, and how much it sends."""
+"""Define the training methods that Figure 1 compares: their commands, and the traffic of a step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class TrainingMethod:
 
     label: str
     baseline: str
-    """Name of the entry of BASELINES that computes the same and sends nothing."""
+    """Name of the entry of BASELINES with the same computation and no communication."""
     command: Callable[[int], str]
-    """Returns the command for this number of workers, up to the trainer's options."""
+    """Function that returns the command for this number of workers, without the trainer's options."""
     models_sent: Callable[[int], float]
-    """Returns how often one step sends the whole model over the busiest link, in its busier direction."""
+    """Function that returns how often one step sends the whole model over the busiest link, in its busier direction."""
 
 
 def _servers(count: Callable[[int], int]) -> Callable[[int], str]:
@@ -31,7 +31,7 @@ def _servers(count: Callable[[int], int]) -> Callable[[int], str]:
 
 
 def _ring_share(workers: int) -> float:
-    """Return what each node sends: in a ring, or with a worker and its share of the servers, it is the same.
+    """Return the traffic of each node in models per step; a ring and evenly spread servers have the same.
 
     Patarasuk and Yuan (2009), "Bandwidth optimal all-reduce algorithms for clusters of workstations".
     """
@@ -43,7 +43,7 @@ METHODS: Final = {
         label="MXNet, one server",
         baseline="mxnet_alone",
         command=_servers(lambda _: 1),
-        # The server is on a worker's node, so that worker's model crosses no link.
+        # The server shares a node with one worker, whose model crosses no link.
         models_sent=lambda workers: workers - 1,
     ),
     "n_servers": TrainingMethod(
@@ -83,9 +83,9 @@ BASELINES: Final = {
     "mxnet_alone": TrainingMethod(
         label="MXNet, nothing sent",
         baseline=NO_BASELINE,
-        # Several workers without servers are an error, so each is started as if it were the only one.
+        # MXNet rejects several workers without servers, so start each as if it were the only one.
         command=lambda workers: f"launch -n {workers} env WORLD_SIZE=1 {ENGINES_PYTHON} {IN_GLUON} --engine mxnet",
         models_sent=lambda _: 0,
     ),
 }
-"""Methods whose workers train at the same time on the same nodes, each independently, and send nothing."""
+"""Methods whose workers train independently, at the same time on the same nodes, without communication."""

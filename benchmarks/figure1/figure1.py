@@ -28,7 +28,7 @@ from benchmarks.figure1 import _wide
 from benchmarks.figure1._drawing import draw, efficiency
 from benchmarks.figure1._links import rates, shape
 from benchmarks.figure1._methods import BASELINES, METHODS, NO_BASELINE, TrainingMethod
-from benchmarks.figure1._steps import Steps, follow
+from benchmarks.figure1._steps import StepLog, follow
 from benchmarks.harness.cluster import CLUSTER, is_inside, output_inside, user_with_cluster
 from benchmarks.harness.nodes import machine
 from local.faults import Faults
@@ -38,10 +38,10 @@ from local.run.user import User
 WORKERS = (1, 2, 4)
 BATCH = 32
 STEPS = 8
-"""Steps of a run that uses the links."""
+"""Number of steps of a run that uses the links."""
 STEPS_WITHOUT_LINKS = 16
-"""Steps of workers that train independently. They are much shorter, and the workers should overlap in time although
-they do not start together."""
+"""Number of steps of workers that train independently. Their steps are much shorter, and the workers should overlap in
+time although they do not start together."""
 TIMEOUT_S = 400
 HOME = "/home/ubuntu"
 FOLDER = Path(__file__).resolve().parents[2] / "docs/figures"
@@ -81,7 +81,7 @@ def measure(mbit: int) -> dict[str, Any]:
         shape(nodes, mbit=mbit)
         carried = rates(*nodes[:2])
         print(f"{machine()}; two links carry {carried[0]:.0f} and {carried[1]:.0f} Mbit/s at once", file=sys.stderr)
-        # Run all methods of one size in succession: other load on the machine changes slowly.
+        # Run all methods of one size in succession, because other load on the machine changes slowly.
         rows = {workers: measure_methods(user, nodes, workers=workers) for workers in WORKERS}
         load = os.getloadavg()[2]
         print(machine(), file=sys.stderr)
@@ -105,17 +105,17 @@ def measure(mbit: int) -> dict[str, Any]:
     }
 
 
-def measure_methods(user: User, nodes: Sequence[NodeHandle], *, workers: int) -> dict[str, Steps]:
+def measure_methods(user: User, nodes: Sequence[NodeHandle], *, workers: int) -> dict[str, StepLog]:
     """Train with each method."""
-    found: dict[str, Steps] = {}
+    found: dict[str, StepLog] = {}
     for name, method in (BASELINES | METHODS).items():
-        # With a single worker, two of the methods have one server.
+        # With one worker, two of the methods are the same: one server.
         same = [other for other in found if (BASELINES | METHODS)[other].command(workers) == method.command(workers)]
         found[name] = found[same[0]] if same else train(user, nodes, method, workers=workers)
     return found
 
 
-def train(user: User, nodes: Sequence[NodeHandle], method: TrainingMethod, *, workers: int) -> Steps:
+def train(user: User, nodes: Sequence[NodeHandle], method: TrainingMethod, *, workers: int) -> StepLog:
     """Train once with one method, on one node per worker."""
     steps = STEPS if method.models_sent(workers) else STEPS_WITHOUT_LINKS
     samples = steps * BATCH * (1 if method.baseline == NO_BASELINE else workers)

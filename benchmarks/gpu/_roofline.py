@@ -28,7 +28,7 @@ BANDWIDTHS: Final[Mapping[str, float]] = {
 
 @dataclass(slots=True)
 class StepWork:
-    """Hold the work of all convolutions and matrix products."""
+    """Work of all convolutions and matrix products."""
 
     operations: float = 0.0
     bytes: float = 0.0
@@ -36,15 +36,15 @@ class StepWork:
     """Operations and bytes of each."""
 
     def floor(self, *, operations_s: float, bytes_s: float) -> float:
-        """Return the least seconds on a device of these rates."""
+        """Return the shortest time in seconds on a device with these rates."""
         return sum(max(operations / operations_s, moved / bytes_s) for operations, moved in self.parts)
 
 
-class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch gives it no types
-    """Record each operation that has a formula in torch.utils.flop_counter."""
+class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in torch
+    """Records each operation that has a formula in torch.utils.flop_counter."""
 
     def __init__(self, work: StepWork, *, width: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch gives it no types
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self._work = work
         self._width = width
 

@@ -30,13 +30,13 @@ ONE_BUCKET: Final = 2**40
 
 
 def overlap_gain(*, rounds: int, batch: int) -> float:
-    """Return images/s with buckets over images/s without; each is the best of its rounds, which run in turns."""
+    """Return the ratio of images/s with and without buckets, each the best of its rounds, which run in turn."""
     pairs = [(_speed(BUCKET_BYTES, batch=batch), _speed(ONE_BUCKET, batch=batch)) for _ in range(rounds)]
     return max(speed for speed, _ in pairs) / max(speed for _, speed in pairs)
 
 
 def _speed(bucket_bytes: int, *, batch: int) -> float:
-    """Train with two ranks of ``batch`` images a step each; return images/s of both."""
+    """Train with two ranks and ``batch`` images per step each; return images/s of both."""
     arguments = [sys.executable, "-c", PROGRAM, str(bucket_bytes), *OPTIONS, "--batch-size", str(batch)]
     claim = claim_port()
     port = str(claim.port)
@@ -53,12 +53,12 @@ def _speed(bucket_bytes: int, *, batch: int) -> float:
             for rank in range(2)
         ]
         try:
-            said = [rank.communicate(timeout=TIMEOUT_S)[0] for rank in ranks]
+            outputs = [rank.communicate(timeout=TIMEOUT_S)[0] for rank in ranks]
         finally:
             for rank in ranks:
                 rank.kill()
             claim.close()
-    found = re.search(r"images/s=([\d.]+)", said[0])
+    found = re.search(r"images/s=([\d.]+)", outputs[0])
     if found is None:
         raise SystemExit("error: a run with two GPUs failed")
     return float(found[1])

@@ -1,16 +1,16 @@
-"""Measure the trainer on one GPU, against timm's benchmark script, its own data path, and the GPU's limits.
+"""Measure the trainer on one GPU; compare it with timm's benchmark script and with the GPU's limits.
 
     python -m benchmarks.gpu.gpu [--rounds N] [--timm PATH/benchmark.py] [--batch-size N]
 
-Needs a checkout, and a Python with torch, numpy and a GPU; exits with 1 without one. Figures:
+Needs a checkout, and a Python with torch, numpy and a GPU; exits with 1 without one. Results:
 
 - ``gpu_resnet50`` (bfloat16, synthetic 3x224x224), ``gpu_resnext110`` (3x32x32) and ``gpu_resnext110_graphs`` (the same
   with CUDA graphs), in images/s
-- ``gpu_checkpoint_stall``: the delay of the steps by a checkpoint's copy beside them, over a torch.save of the same
-  state to memory, each the best of all rounds (below 0 it is noise)
-- ``gpu_loop_resident`` and ``gpu_loop_memory``: the whole loop's speed over that of the bare steps, with the data set
+- ``gpu_checkpoint_stall``: delay of the steps by a concurrent checkpoint copy, divided by the time of a torch.save of
+  the same state to memory, each the best of all rounds (below 0 it is noise)
+- ``gpu_loop_resident`` and ``gpu_loop_memory``: speed of the whole loop relative to the bare steps, with the data set
   on the GPU and in the host's memory
-- ``gpu_vs_timm``, if timm is installed from a checkout: our speed over timm's, each the best of its rounds in turns
+- ``gpu_vs_timm``, if timm is installed from a checkout: our speed relative to timm's, each the best of its rounds
 - ``gpu_overlap``, with two GPUs: the gain from sending gradients during the backward pass
 
 Operations, bytes and the shortest possible time (benchmarks/gpu/_roofline.py) are on stderr.
@@ -42,7 +42,7 @@ TIMM_TIMEOUT_S: Final = 600
 
 
 def main() -> int:
-    """Measure everything; return the exit status."""
+    """Measure everything; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--timm", type=Path, default=find_timm())
@@ -59,24 +59,22 @@ def main() -> int:
     say(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, best of {options.rounds} rounds")
     resnet50 = settings("resnet50", (3, 224, 224), classes=1000, batch=options.batch_size)
     resnext110 = settings("resnext110", (3, 32, 32), classes=10, batch=4 * options.batch_size)
-    theirs = None
-    best, best_of_timm = 0.0, 0.0
+    best, best_timm = 0.0, 0.0
     for _ in range(options.rounds):
-        best = max(best, Steps(resnet50).speed())
+        best = max(best, StepBench(resnet50).speed())
         if options.timm is not None:
-            # timm takes a smaller batch where memory is short: leave it all of it.
+            # Free all memory: timm reduces its batch size when memory is short.
             gc.collect()
             torch.cuda.empty_cache()
-            theirs = timm_speed(options.timm, batch=options.batch_size)
-            best_of_timm = max(best_of_timm, theirs)
+            best_timm = max(best_timm, timm_speed(options.timm, batch=options.batch_size))
     print_floor(resnet50, speed=best)
     if options.timm is None:
         say("no timm checkout, name its benchmark.py: --timm PATH")
-    ours = Steps(resnet50)
-    stall = stall_ratio([ours.checkpoint_times() for _ in range(options.rounds)])
+    bench = StepBench(resnet50)
+    stall = stall_ratio([bench.checkpoint_times() for _ in range(options.rounds)])
     loops = [loop_speed(resnet50, share=share) for share in (0.25, 0.0)]
-    del ours
-    small, graphs = Steps(resnext110), Steps(replace(resnext110, compile="graphs"))
+    del bench
+    small, graphs = StepBench(resnext110), StepBench(replace(resnext110, compile="graphs"))
     speeds = [(small.speed(), graphs.speed()) for _ in range(options.rounds)]
     best_small, best_graphs = (max(each) for each in zip(*speeds, strict=True))
     print_floor(resnext110, speed=max(best_small, best_graphs))
@@ -86,15 +84,15 @@ def main() -> int:
     print(f"gpu_checkpoint_stall {stall:.3f} ratio")
     for name, speed in zip(("gpu_loop_resident", "gpu_loop_memory"), loops, strict=True):
         print(f"{name} {speed / best:.3f} ratio")
-    if theirs is not None:
-        print(f"gpu_vs_timm {best / best_of_timm:.3f} ratio")
+    if options.timm is not None:
+        print(f"gpu_vs_timm {best / best_timm:.3f} ratio")
     if torch.cuda.device_count() > 1:
         print(f"gpu_overlap {overlap_gain(rounds=options.rounds, batch=options.batch_size // 2):.3f} ratio")
     return 0
 
 
 def settings(network: str, shape: tuple[int, int, int], *, classes: int, batch: int) -> Any:
-    """Return the settings of a run, with torch.compile and bfloat16, which --fast auto picks where they pay."""
+    """Return the settings of a run with torch.compile and bfloat16, the usual picks of --fast auto."""
     from trainer.config.settings import TrainConfig
 
     return TrainConfig(
@@ -113,27 +111,27 @@ def settings(network: str, shape: tuple[int, int, int], *, classes: int, batch: 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointTimes:
-    """Hold the times of one round, in seconds."""
+    """Times of one round, in seconds."""
 
-    alone: float
+    steps: float
     """Time of the steps alone."""
-    beside: float
-    """Time of the same steps beside the copy for a checkpoint."""
+    steps_with_copy: float
+    """Time of the same steps during the copy for a checkpoint."""
     save: float
     """Time of a torch.save of the same state to memory."""
 
 
 def stall_ratio(rounds: Sequence[CheckpointTimes]) -> float:
-    """Return the delay of the steps by the copy, over the save; each time is the best of all rounds.
+    """Return the delay of the steps by the copy, divided by the save; each time is the best of all rounds.
 
-    The smallest difference within a round would come from noise that had slowed down only the steps alone.
+    The smallest difference within a round would select noise that had slowed down only the steps alone.
     """
-    alone, beside = min(each.alone for each in rounds), min(each.beside for each in rounds)
-    return (beside - alone) / min(each.save for each in rounds)
+    steps, steps_with_copy = min(each.steps for each in rounds), min(each.steps_with_copy for each in rounds)
+    return (steps_with_copy - steps) / min(each.save for each in rounds)
 
 
-class Steps:
-    """Run steps on one batch that is on the GPU."""
+class StepBench:
+    """Times training steps on one batch that is already on the GPU."""
 
     def __init__(self, config: Any) -> None:
         import torch
@@ -144,7 +142,7 @@ class Steps:
         self._batch: int = config.batch_size_per_machine
         images = torch.randn((self._batch, *config.input_shape), device="cuda").to(memory_format=torch.channels_last)
         targets = torch.randint(config.classes, (self._batch,), device="cuda")
-        self._placed = DeviceBatch(images=images, targets=targets)
+        self._device_batch = DeviceBatch(images=images, targets=targets)
         self._labels = targets.cpu().numpy()
         self._run(WARM_UP)
 
@@ -153,28 +151,29 @@ class Steps:
         return self._batch * STEPS / timed(lambda: self._run(STEPS))
 
     def checkpoint_times(self) -> CheckpointTimes:
-        """Time the steps with and without the copy for a checkpoint beside them, and a torch.save of the same state."""
+        """Time the steps with and without a concurrent checkpoint copy, and a torch.save of the same state."""
         import torch
 
-        def beside() -> None:
+        def run_with_copy() -> None:
             copying = threading.Thread(target=self._backend.snapshot())
             copying.start()
             self._run(STEPS)
             copying.join()
 
-        alone, both = timed(lambda: self._run(STEPS)), timed(beside)
+        steps, steps_with_copy = timed(lambda: self._run(STEPS)), timed(run_with_copy)
         state = self._backend.state()
         tensors = [torch.from_numpy(each).cuda() for each in (*state.weights.values(), *state.optimizer.values())]
-        return CheckpointTimes(alone=alone, beside=both, save=timed(lambda: torch.save(tensors, io.BytesIO())))
+        save = timed(lambda: torch.save(tensors, io.BytesIO()))
+        return CheckpointTimes(steps=steps, steps_with_copy=steps_with_copy, save=save)
 
     def _run(self, steps: int) -> None:
         for _ in range(steps):
-            self._backend.compute_gradients(self._placed, self._labels)
+            self._backend.compute_gradients(self._device_batch, self._labels)
             self._backend.update(samples=self._batch)
 
 
 def timed(work: Callable[[], None]) -> float:
-    """Return the seconds until the GPU has done the work."""
+    """Return the seconds until the GPU has completed the work."""
     import torch
 
     torch.cuda.synchronize()
@@ -193,7 +192,7 @@ def new_backend(config: Any) -> Any:
 
 
 def loop_speed(config: Any, *, share: float) -> float:
-    """Return images/s of the whole training loop in its second epoch; ``share`` of the GPU's memory may hold data."""
+    """Return images/s of the training loop in its second epoch; the data set may take ``share`` of the GPU's memory."""
     from trainer.checkpoint.manager import CheckpointManager
     from trainer.data.samples import DataSet, InMemory
     from trainer.data.sampling import Shard
@@ -225,7 +224,7 @@ def loop_speed(config: Any, *, share: float) -> float:
 
 
 def print_floor(config: Any, *, speed: float) -> None:
-    """Print what the GPU's limits allow."""
+    """Print the shortest possible time of a step, given the GPU's limits, and the measured one."""
     import torch
 
     from benchmarks.gpu._roofline import BANDWIDTHS, work_of_step
@@ -235,13 +234,14 @@ def print_floor(config: Any, *, speed: float) -> None:
     model = build(config.network, classes=config.classes, image_shape=config.input_shape)
     batch, device = config.batch_size_per_machine, torch.cuda.get_device_name()
     work = work_of_step(model, (batch, *config.input_shape), width=2)
-    said = f"{config.network}: {work.operations / batch:.3g} operations, {work.bytes / batch:.3g} bytes an image"
+    workload = f"{config.network}: {work.operations / batch:.3g} operations, {work.bytes / batch:.3g} bytes per image"
     peak, bandwidth = find_peak(device, torch.bfloat16), BANDWIDTHS.get(device)
     if peak is None or bandwidth is None:
-        say(f"{said}; floor unknown, no datasheet of {device}")
+        say(f"{workload}; floor unknown, no datasheet of {device}")
         return
     floor = work.floor(operations_s=peak[0], bytes_s=bandwidth)
-    say(f"{said}; floor {1000 * floor:.2f} ms a step ({batch / floor:.0f}/s), took {1000 * batch / speed:.2f} ms")
+    floor_ms, step_ms = 1000 * floor, 1000 * batch / speed
+    say(f"{workload}; floor {floor_ms:.2f} ms per step ({batch / floor:.0f}/s), measured {step_ms:.2f} ms")
 
 
 def find_timm() -> Path | None:
@@ -255,17 +255,17 @@ def timm_speed(script: Path, *, batch: int) -> float:
     """Return images/s of timm's script with its fastest settings."""
     shape = ("--model", "resnet50", "--img-size", "224", "--batch-size", str(batch), "--bench", "train")
     quick = ("--amp", "--amp-dtype", "bfloat16", "--channels-last", "--torchcompile", "inductor")
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, str(script), *shape, *quick],
         check=True,
         timeout=TIMM_TIMEOUT_S,
         capture_output=True,
         text=True,
     ).stdout
-    found = json.loads(said.partition("--result")[2])
+    found = json.loads(output.partition("--result")[2])
     result = found[0] if isinstance(found, list) else found
     if int(result["train_batch_size"]) != batch:
-        raise SystemExit(f"error: timm took a batch of {result['train_batch_size']}, ours {batch}: try --batch-size")
+        raise SystemExit(f"error: timm used batch size {result['train_batch_size']}, want {batch}: try --batch-size")
     return float(result["train_samples_per_sec"])
 
 

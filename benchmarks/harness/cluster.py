@@ -18,7 +18,7 @@ from local.run.user import User, deploy_arguments, new_user
 
 CLUSTER = "deeplearning"
 AGREEMENT_TIMEOUT_S = 300.0
-"""Longest wait until all nodes agree on the members."""
+"""Longest wait until all nodes agree on the members, in seconds."""
 RUN_TIMEOUT_S = 1700
 CLOUD_INIT_LOG = "/var/log/cloud-init.log"
 BEGINS = r"Running command \['/var/lib/cloud/instance/scripts/part-001'\]"
@@ -34,10 +34,10 @@ def run_in_local_aws(module: str, measure: Callable[[], None]) -> int:
 
 
 def output_inside(module: str, *, engines: bool = False) -> str:
-    """Run the module with these arguments inside a fresh local AWS, and return what it prints.
+    """Run the module with these arguments inside a fresh local AWS, and return its output.
 
-    Changes to the checkout in there are lost afterwards. With ``engines`` its nodes can install MXNet, Horovod and
-    Open MPI. Raises CalledProcessError and TimeoutExpired.
+    Changes to the checkout in there are lost. With ``engines`` its nodes can install MXNet, Horovod and Open MPI.
+    Raises CalledProcessError and TimeoutExpired.
     """
     command = _inside(module, "--engines") if engines else _inside(module)
     return subprocess.run(command, check=True, timeout=RUN_TIMEOUT_S, stdout=subprocess.PIPE, text=True).stdout
@@ -61,7 +61,7 @@ def user_with_cluster(*settings: str, nodes: int) -> Iterator[User]:
 
 
 def run_cdk(user: User, *arguments: str) -> None:
-    """Run cdk with its output on standard error, away from the figures."""
+    """Run cdk with its output on stderr, apart from the results."""
     done = subprocess.run(
         ["cdk", *arguments], env=dict(user.environment), stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
     )
@@ -73,7 +73,7 @@ def observer(user: User) -> Observer:
 
 
 def replacement(user: User, before: Observation, node_index: int) -> Observation:
-    """Return what all nodes agree on once another instance has the node index. Raises TimeoutError."""
+    """Return the membership that all nodes agree on once another instance has the node index. Raises TimeoutError."""
     deadline = time.monotonic() + AGREEMENT_TIMEOUT_S
     while Faults.here().instances(CLUSTER).get(node_index) in (None, before.instances[node_index]):
         if time.monotonic() > deadline:
@@ -83,7 +83,7 @@ def replacement(user: User, before: Observation, node_index: int) -> Observation
 
 
 def user_data_began(node: NodeHandle) -> float:
-    """Return when the first line of a node's user data ran, in seconds since the epoch."""
+    """Return the time of the first line of a node's user data, in seconds since the epoch."""
     return _logged(node, BEGINS)
 
 
@@ -93,7 +93,7 @@ def user_data_took(node: NodeHandle) -> float:
 
 
 def _logged(node: NodeHandle, pattern: str) -> float:
-    """Return when cloud-init first logged a line like `pattern`; its clock is UTC here."""
+    """Return the time of cloud-init's first log line that matches `pattern`; its clock is UTC here."""
     line = re.compile(rf"^(\S+ \S+) - .*{pattern}", re.MULTILINE)
     found = line.search(Path(node.path(CLOUD_INIT_LOG)).read_text())
     if found is None:

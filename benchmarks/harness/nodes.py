@@ -1,7 +1,7 @@
 """Start nodes for benchmarks of the launcher: a real sshd for each, on its own address, all on this machine.
 
-Everything runs in separate namespaces, where /etc, /run and the network are private. So names, host keys and the
-cluster's key are where a cluster has them, the machine is not changed, and everything is gone at the end.
+Everything runs in separate namespaces, where /etc, /run and the network are private: names, host keys and the cluster's
+key are in the same places as on a cluster, and the machine stays unchanged.
 """
 
 import os
@@ -23,7 +23,7 @@ UNSHARE = ("unshare", "--fork", "--pid", "--kill-child=KILL", "--mount-proc", "-
 SSH_PORT = 22
 REPOSITORY = Path(__file__).resolve().parents[2]
 LAUNCH = ["/usr/bin/python3", "-I", "-S", "-X", "utf8", str(REPOSITORY / "launcher/__main__.py")]
-"""The command that a node's ``launch`` runs (bootstrap/install.py)."""
+"""Command that starts ``launch`` on a node (bootstrap/install.py)."""
 
 
 def run_in_namespaces(module: str, measure: Callable[[], None]) -> int:
@@ -59,9 +59,9 @@ def running_nodes(count: int, *, programs: Path | None = None) -> Iterator[Path]
             Path(KNOWN_HOSTS_FILE).write_text(
                 "".join(f"{name} {node.host_key}\n" for name, node in zip(names, nodes, strict=True))
             )
-            # Other programs' ssh needs the same key.
+            # ssh of other programs needs the same key.
             Path(SSH_CLIENT_CONFIG).write_text(f"Host {worker_host(0)[:-1]}*\n  IdentityFile {CLUSTER_KEY_FILE}\n")
-            # The first node inherits this variable and the others do not: remove it so that all are alike.
+            # Only the first node inherits this variable: remove it, so that all nodes are alike.
             os.environ.pop("PYTHONPYCACHEPREFIX", None)
             runtime = directory / "runtime"
             runtime.mkdir(mode=0o700)
@@ -76,7 +76,7 @@ def running_nodes(count: int, *, programs: Path | None = None) -> Iterator[Path]
 
 
 def machine() -> str:
-    """Describe what the times depend on."""
+    """Describe the machine, on which the times depend."""
     load = " ".join(f"{one:.1f}" for one in os.getloadavg())
     return f"{os.cpu_count()} cores, load {load}, Python {sys.version.split()[0]}"
 

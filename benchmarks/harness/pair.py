@@ -1,7 +1,7 @@
-"""Run two workers for benchmarks of the trainer, each on a node and a core of its own.
+"""Run two workers for benchmarks of the trainer, each on its own node and CPU core.
 
-A node is a network namespace; a veth pair joins each to one bridge, as in the local AWS. So all traffic between the
-workers goes through TCP, and neither shared memory nor the loopback interface shortens the way.
+A node is a network namespace, connected to a bridge by a veth pair, as in the local AWS. All traffic between the
+workers uses TCP over the bridge; they share neither memory nor a loopback interface.
 """
 
 import argparse
@@ -26,12 +26,12 @@ BRIDGE = "nodes"
 PORT = 29500
 ROUND_TIMEOUT_S = 300
 SPEED = re.compile(r"Speed: ([\d.]+) samples/sec")
-"""The line that a worker prints for each window, in the words of MXNet's Speedometer and of our trainer."""
+"""Matches the line that a worker prints per window of steps; our trainer prints the format of MXNet's Speedometer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """Describe a network namespace and the core that its worker runs on."""
+    """A network namespace, and the CPU core of its worker."""
 
     rank: int
 
@@ -81,17 +81,17 @@ def ranks(node: Node) -> Mapping[str, str]:
 
 @dataclass(kw_only=True, slots=True)
 class Contestant:
-    """A command that runs in two workers, with their speeds: images/s of both together, one figure per round."""
+    """A command that two workers run, with their measured speeds: images/s of both together, one value per round."""
 
     name: str
     command: Sequence[str]
     work: Work
     environment: Environment = ranks
     extra_processes: Callable[[Node], Sequence[Mapping[str, str]]] = no_processes
-    """Returns the environments of a node's extra processes, which do not train: MXNet's servers."""
+    """Function that returns the environments of a node's extra processes, which do not train: MXNet's servers."""
     speeds: list[float] = field(default_factory=list)
     epoch_speeds: list[float] = field(default_factory=list)
-    """Speeds over whole epochs, including the work between two of them. Empty for work of one epoch."""
+    """Speeds over whole epochs, including the work between epochs. Empty for a single epoch."""
 
     @property
     def best(self) -> float:
@@ -102,17 +102,17 @@ class Contestant:
         return max(self.epoch_speeds)
 
     def run(self) -> None:
-        """Run one round; count each worker's fastest window, the only one that a busy machine left undisturbed."""
+        """Run one round; record each worker's fastest window, which other load on the machine disturbed least."""
         with TemporaryDirectory() as directory:
-            said = run_on_both(self, Path(directory))
-        windows = [[float(speed) for line in lines for speed in SPEED.findall(line.text)] for lines in said]
+            outputs = run_on_both(self, Path(directory))
+        windows = [[float(speed) for line in lines for speed in SPEED.findall(line.text)] for lines in outputs]
         if min(map(len, windows)) < self.work.windows:
             raise SystemExit(
-                f"{self.name} did not train to the end: {[[line.text for line in lines[-20:]] for lines in said]}"
+                f"{self.name} did not train to the end: {[[line.text for line in lines[-20:]] for lines in outputs]}"
             )
         self.speeds.append(sum(map(max, windows)))
         if self.work.epochs > 1:
-            self.epoch_speeds.append(sum(epoch_speed(lines, self.work) for lines in said))
+            self.epoch_speeds.append(sum(epoch_speed(lines, self.work) for lines in outputs))
         print(f"  {self.name}: {self.speeds[-1]:.1f} images/s", file=sys.stderr)
 
     def __str__(self) -> str:
@@ -123,7 +123,7 @@ class Contestant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """Hold a line of a worker's output, and when it came: seconds of the machine's monotonic clock."""
+    """A line of a worker's output, with its time in seconds of the monotonic clock."""
 
     seconds: float
     text: str
@@ -131,17 +131,17 @@ class Line:
 
 def epoch_speed(lines: Sequence[Line], work: Work) -> float:
     """Return a worker's images/s between the last steps of its first and its last epoch."""
-    spoken = [line.seconds for line in lines if SPEED.search(line.text)]
+    times = [line.seconds for line in lines if SPEED.search(line.text)]
     windows = work.windows // work.epochs
-    return (work.epochs - 1) * work.steps * work.batch_size / (spoken[work.epochs * windows - 1] - spoken[windows - 1])
+    return (work.epochs - 1) * work.steps * work.batch_size / (times[work.epochs * windows - 1] - times[windows - 1])
 
 
 def run_on_both(contestant: Contestant, directory: Path) -> list[list[Line]]:
-    """Run the workers and their extra processes to the end; return what each worker printed."""
-    workers, others, listeners = [], [], []
-    said: list[list[Line]] = [[] for _ in NODES]
+    """Run the workers and their extra processes to the end; return each worker's output."""
+    workers, others, readers = [], [], []
+    outputs: list[list[Line]] = [[] for _ in NODES]
     try:
-        for node, lines in zip(NODES, said, strict=True):
+        for node, lines in zip(NODES, outputs, strict=True):
             own = directory / node.name
             own.mkdir()
             others += [
@@ -149,20 +149,20 @@ def run_on_both(contestant: Contestant, directory: Path) -> list[list[Line]]:
                 for extra in contestant.extra_processes(node)
             ]
             workers.append(_start(contestant, node, own, contestant.environment(node), stdout=subprocess.PIPE))
-            listeners.append(Thread(target=_listen, args=(workers[-1], lines)))
-            listeners[-1].start()
+            readers.append(Thread(target=_read_output, args=(workers[-1], lines)))
+            readers[-1].start()
         for worker in workers:
             worker.wait(ROUND_TIMEOUT_S)
     finally:
         for process in (*workers, *others):
             process.kill()
             process.wait()
-        for listener in listeners:
-            listener.join()
-    return said
+        for reader in readers:
+            reader.join()
+    return outputs
 
 
-def _listen(worker: subprocess.Popen[str], lines: list[Line]) -> None:
+def _read_output(worker: subprocess.Popen[str], lines: list[Line]) -> None:
     assert worker.stdout is not None
     lines.extend(Line(seconds=time.monotonic(), text=text) for text in worker.stdout)
 
@@ -174,7 +174,7 @@ def _start(
         "PATH": os.environ["PATH"],
         "HOME": str(directory),
         "PYTHONPATH": str(REPOSITORY),
-        # torchrun sets this too, and a worker of one core needs it for every library.
+        # As torchrun does: one thread per worker, in every library.
         "OMP_NUM_THREADS": "1",
         **variables,
     }
@@ -208,9 +208,9 @@ def run_rounds(
     *,
     fetch: Callable[[], object] = lambda: None,
 ) -> int:
-    """Parse the options, make the nodes in fresh namespaces, measure there and print the figures.
+    """Parse the options, create the nodes in fresh namespaces, measure there and print the results.
 
-    ``fetch`` is called before, because the namespaces cannot reach the internet.
+    Call ``fetch`` first, because the namespaces cannot reach the internet.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
@@ -221,15 +221,15 @@ def run_rounds(
     def inside() -> None:
         with nodes():
             print(machine(), file=sys.stderr)
-            figures = measure(options.rounds, options.network or list(WORK))
+            results = measure(options.rounds, options.network or list(WORK))
             print(machine(), file=sys.stderr)
-        print("\n".join(figures))
+        print("\n".join(results))
 
     return run_in_namespaces(module, inside)
 
 
 def compare(contestants: Sequence[Contestant], *, rounds: int) -> None:
-    """Run the contestants in turns, so that other load on the machine affects all of them."""
+    """Run the contestants in turn, so that other load on the machine affects all of them."""
     for _ in range(rounds):
         for contestant in contestants:
             contestant.run()
@@ -239,7 +239,7 @@ def compare(contestants: Sequence[Contestant], *, rounds: int) -> None:
 
 @contextmanager
 def nodes() -> Iterator[None]:
-    """Make the two nodes; call it in fresh namespaces (benchmarks.harness.nodes.run_in_namespaces)."""
+    """Create the two nodes; call it in fresh namespaces (benchmarks.harness.nodes.run_in_namespaces)."""
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True, timeout=30)
     _ip("link", "add", BRIDGE, "type", "bridge")
     _ip("link", "set", BRIDGE, "up")

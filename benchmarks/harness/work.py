@@ -1,23 +1,23 @@
-"""Define what each worker does in a round of the trainer's benchmarks."""
+"""Define a worker's task in a round of the trainer's benchmarks."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """Describe a round's work, which is the same for ours and its peers."""
+    """Task of a round, the same for our trainer and the baselines."""
 
     batch_size: int
     """Batch size of each worker."""
     steps: int
-    """Steps of an epoch."""
+    """Steps per epoch."""
     epochs: int
     window: int
-    """Number of steps that are timed together: a short window is less likely to be disturbed."""
+    """Number of steps timed together; a short window is less likely to be disturbed."""
 
     @property
     def windows(self) -> int:
-        """Return the number of windows of a round, each a line that tells its speed."""
+        """Number of windows of a round; the worker prints one speed line per window."""
         return self.epochs * (self.steps // self.window)
 
 

@@ -1,7 +1,7 @@
-"""Run a command on every host with MXNet's launch.py's method: ``python _launch_py.py HOSTS_FILE COMMAND``.
+"""Run a command on every host as MXNet's launch.py does: ``python _launch_py.py HOSTS_FILE COMMAND``.
 
 It starts a thread for each host, with ssh through a shell (see dmlc_tracker/ssh.py of dmlc-core). Unlike launch.py, it
-notices failures.
+reports failures.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ def main(hosts: list[str], command: str) -> int:
     failed: list[str] = []
 
     def run(host: str) -> None:
-        # launch.py skips the check of host keys, which costs as much as checking a known key.
+        # launch.py skips the check of host keys, which takes as long as checking a known key.
         line = f"ssh -o StrictHostKeyChecking=yes {host} -p 22 'cd {Path.cwd()}; {command}'"
         if subprocess.call(["/bin/sh", "-c", line]):
             failed.append(host)

@@ -1,6 +1,6 @@
-"""Set up the launcher's peers as their documentation recommends: programs that run a command on many hosts.
+"""Set up the launcher's peers, programs that run a command on many hosts, as their documentation recommends.
 
-clush and pdsh are fetched into the project's cache once; nothing is installed on the machine.
+clush and pdsh are downloaded into the project's cache once; nothing is installed on the machine.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ PDSH_PACKAGES = ("pdsh", "libgenders0")
 
 
 def fetch_all() -> None:
-    """Fetch all peers into the cache; namespaces cannot reach the internet."""
+    """Download all peers into the cache, because namespaces cannot reach the internet."""
     _clush_programs()
     pdsh_tree()
 
@@ -24,7 +24,7 @@ def fetch_all() -> None:
 def clush(hosts: str) -> list[str]:
     """Return clush's command line without the command; its default fan-out is 64."""
     programs = _clush_programs()
-    # Name the interpreter, because the script's first line has the path at which the tree was built.
+    # Name the interpreter, because the script's first line has the path of the build.
     return [str(programs / "python"), str(programs / "clush"), "-w", hosts]
 
 
@@ -48,10 +48,10 @@ def launch_py(hosts_file: Path) -> list[str]:
 
 
 def versions() -> str:
-    """Describe the versions that are compared."""
+    """Describe the versions of all programs."""
     commands: tuple[Sequence[str], ...] = ([*clush("x")[:2], "--version"], [*pdsh("x")[:1], "-V"], ["ssh", "-V"])
-    said = (subprocess.run(one, check=True, timeout=60, capture_output=True, text=True) for one in commands)
-    return ", ".join((one.stdout or one.stderr).splitlines()[0].strip() for one in said)
+    done = (subprocess.run(one, check=True, timeout=60, capture_output=True, text=True) for one in commands)
+    return ", ".join((one.stdout or one.stderr).splitlines()[0].strip() for one in done)
 
 
 def _build_clush(tree: Path) -> None:

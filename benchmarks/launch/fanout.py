@@ -1,15 +1,15 @@
-"""Measure how fast a command starts on many nodes, against clush, pdsh and the method of MXNet's launch.py.
+"""Measure how fast a command starts on many nodes, compared with clush, pdsh and the method of MXNet's launch.py.
 
-``true`` runs on 32 nodes with a real sshd each (harness/nodes.py), all contestants in turns, from the first node,
-which only we reach without ssh. The peers use ssh as installed; docs/decisions/013 has our options.
+``true`` runs on 32 nodes with a real sshd each (harness/nodes.py), all contestants in turn, from the first node, which
+only launch reaches without ssh. The peers use ssh as installed; docs/decisions/013 lists our options.
 
-- ``fanout_cold_32``: our shortest time without an open connection, over the best peer's. Target: at most 0.5.
-- ``fanout_warm_32``: our shortest time right after another launch, over its open connections (docs/decisions/018),
-  over clush's. Target: at most 0.1.
+- ``fanout_cold_32``: our shortest time without an open connection, divided by the best peer's. Target: at most 0.5.
+- ``fanout_warm_32``: our shortest time right after another launch, with its open connections (docs/decisions/018),
+  divided by clush's. Target: at most 0.1.
 - ``fanout_lost_64``: share of lost connections to 64 nodes in 100 rounds. Target: 0.
 
-Each time comes with the processor time per node, here and on the nodes (for open connections only here). On a single
-machine it decides the time, and it alone is reliable when the machine is busy.
+The CPU time per node is printed too, here and on the nodes (for open connections only here). On a single machine it
+determines the time, and is the only reliable value on a busy machine.
 Run by ``make bench B=fanout`` or ``python -m benchmarks.launch.fanout [--rounds N]``, as root.
 """
 
@@ -45,9 +45,9 @@ class FanoutCommand:
     """Seconds for which launch keeps its connections open; 0 for the peers, which cannot."""
     seconds: list[float] = field(default_factory=list)
     local_cpu_s: float = 0.0
-    """Processor time of the command on this side in all rounds."""
+    """CPU time of the command on this side in all rounds, in seconds."""
     node_cpu_s: float = 0.0
-    """Processor time of the nodes' sessions in all rounds."""
+    """CPU time of the nodes' sessions in all rounds, in seconds."""
 
     @property
     def best(self) -> float:
@@ -67,7 +67,7 @@ class FanoutCommand:
         environment = {**os.environ, KEEP_VARIABLE: str(self.kept_s)}
         command = [*self.command, "true"]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
-        # wait() with a timeout polls every 50 ms, a quarter of the time that is measured.
+        # wait() with a timeout polls every 50 ms, a quarter of the measured time.
         ended = os.pidfd_open(process.pid)
         is_over = bool(select.select([ended], [], [], TIMEOUT_S)[0])
         os.close(ended)
@@ -86,7 +86,7 @@ class FanoutCommand:
 
 
 def main() -> int:
-    """Fetch the peers, then measure in fresh namespaces."""
+    """Download the peers, then measure in fresh namespaces."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--many-rounds", type=int, default=100)
@@ -96,7 +96,7 @@ def main() -> int:
 
 
 def measure(rounds: int, many_rounds: int) -> None:
-    """Measure, and print the figures."""
+    """Measure, and print the results."""
     with running_nodes(MANY_NODES, programs=_peers.pdsh_tree()) as everybody:
         print(_peers.versions(), file=sys.stderr)
         hosts_file = everybody.with_name("workers-32")
@@ -109,7 +109,7 @@ def measure(rounds: int, many_rounds: int) -> None:
 
 
 def compare(hosts_file: Path, rounds: int) -> list[str]:
-    """Run all contestants in turns; return the figures."""
+    """Run all contestants in turn; return the result lines."""
     hosts = f"deeplearning-worker[1-{NODES}]"
     cold = FanoutCommand(name="launch, cold", command=[*LAUNCH, "-H", str(hosts_file)])
     warm = FanoutCommand(name="launch, warm", command=cold.command, kept_s=KEPT_S)
@@ -134,7 +134,7 @@ def compare(hosts_file: Path, rounds: int) -> list[str]:
 
 
 def close_kept() -> None:
-    """Close the connections, so that nothing waits beside the others and the nodes' sessions count as ended."""
+    """Close the kept connections, so that none disturbs other contestants and the nodes' sessions end."""
     subprocess.run([*LAUNCH, "close"], check=True, timeout=TIMEOUT_S, stdout=subprocess.DEVNULL)
 
 
@@ -146,7 +146,7 @@ def lost_connections(hosts_file: Path, rounds: int) -> int:
             [*LAUNCH, "-H", str(hosts_file), "echo up"],
             timeout=TIMEOUT_S,
             stdin=subprocess.DEVNULL,
-            # new connections each time
+            # New connections each time.
             env={**os.environ, KEEP_VARIABLE: "0"},
             capture_output=True,
             check=False,
@@ -165,7 +165,7 @@ def _local_cpu_s() -> float:
 
 
 def _node_cpu_s() -> float:
-    """Return the processor time of the sessions that every sshd has ended. See proc(5) for the fields."""
+    """Return the CPU time of the ended sessions of all sshd processes. See proc(5) for the fields."""
     ticks = 0
     for process in Path("/proc").glob("[0-9]*/stat"):
         name, _, fields = process.read_text().partition("(")[2].rpartition(")")

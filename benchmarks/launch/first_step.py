@@ -1,8 +1,8 @@
 """Measure the time from the launch of a training run to its first step, and its parts.
 
-Two nodes with a real sshd each (harness/nodes.py) run ``launch python trainer`` on the digits. A part ends with a
-line of rank 0: PyTorch is loaded and there is a device, the ranks have met and agree, a step is done.
-``first_step_2`` is the shortest round in seconds; the parts of that round are on stderr.
+Two nodes with a real sshd each (harness/nodes.py) run ``launch python trainer`` on the digits. Each part ends with a
+line of rank 0: PyTorch is loaded and the device chosen; the ranks are connected; a step is complete.
+``first_step_2`` is the shortest round in seconds; its parts are printed on stderr.
 Run by ``make bench B=first_step`` or ``python -m benchmarks.launch.first_step [--rounds N]``, as root.
 """
 
@@ -35,9 +35,9 @@ def main() -> int:
 
 
 def measure(rounds: int) -> None:
-    """Measure, and print the figure."""
+    """Measure, and print the result."""
     with running_nodes(NODES) as hosts_file:
-        # One more, because the first round loads libraries.
+        # One more, because the first round loads libraries into the page cache.
         found = [first_step(hosts_file) for _ in range(rounds + 1)][1:]
         print(machine(), file=sys.stderr)
     best = min(found, key=lambda parts: parts[-1])
@@ -49,10 +49,10 @@ def measure(rounds: int) -> None:
 
 
 def first_step(hosts_file: Path) -> list[float]:
-    """Run a run; return the seconds from its launch to the end of each part."""
+    """Run the trainer; return the seconds from the launch to the end of each part."""
     prefix = hosts_file.with_name("checkpoints") / "net"
     trainer = ["python", str(REPOSITORY / "trainer"), *OPTIONS, "--model-prefix", str(prefix)]
-    start, ends, said = time.perf_counter(), [], []
+    start, ends, output = time.perf_counter(), [], []
     launch = subprocess.Popen(
         [*LAUNCH, "-H", str(hosts_file), *trainer],
         stdin=subprocess.DEVNULL,
@@ -63,12 +63,12 @@ def first_step(hosts_file: Path) -> list[float]:
     assert launch.stdout is not None
     waited_for = list(PARTS.values())
     for line in launch.stdout:
-        said.append(line)
+        output.append(line)
         if waited_for and re.search(rf"rank 0/{NODES} .*{waited_for[0]}", line):
             ends.append(time.perf_counter() - start)
             waited_for.pop(0)
     if launch.wait(TIMEOUT_S) or waited_for:
-        raise SystemExit(f"the training failed: {''.join(said)[-2000:]}")
+        raise SystemExit(f"the run failed: {''.join(output)[-2000:]}")
     return ends
 
 

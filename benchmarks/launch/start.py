@@ -1,8 +1,8 @@
-"""Measure how soon two nodes compute together, against ssh and torchrun by hand.
+"""Measure the time until two nodes compute together, compared with ssh and torchrun by hand.
 
 The time runs from the command to the end of the first all-reduce (PyTorch, gloo) of two nodes with a real sshd each
-(harness/nodes.py). By hand means an ssh to each node in parallel, each starting torchrun. Both run in turns;
-``start_2`` is our shortest time over theirs (at most 0.9). Run by ``make bench B=start`` or
+(harness/nodes.py). By hand means a parallel ssh to each node, which starts torchrun. Both run in turn;
+``start_2`` is our shortest time divided by the peer's (target at most 0.9). Run by ``make bench B=start`` or
 ``python -m benchmarks.launch.start [--rounds N]``, as root.
 """
 
@@ -80,10 +80,12 @@ def first_all_reduce(command: list[str]) -> float:
     """Run the command; return the seconds until the last node had its sum."""
     start = time.time()
     done = subprocess.run(command, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL, capture_output=True, check=True)
-    said = [line.split() for line in done.stdout.decode().splitlines() if "reduced" in line]
-    if [words[-2] for words in said] != [f"{NODES}.0"] * NODES:
-        raise SystemExit(f"the nodes' sums are wrong: {said} {done.stderr.decode()[-2000:]}")
-    began, imported, _, reduced = (max(float(words[column]) - start for words in said) for column in (-4, -3, -2, -1))
+    reduced_lines = [line.split() for line in done.stdout.decode().splitlines() if "reduced" in line]
+    if [words[-2] for words in reduced_lines] != [f"{NODES}.0"] * NODES:
+        raise SystemExit(f"the nodes' sums are wrong: {reduced_lines} {done.stderr.decode()[-2000:]}")
+    began, imported, _, reduced = (
+        max(float(words[column]) - start for words in reduced_lines) for column in (-4, -3, -2, -1)
+    )
     print(f"  script began {began:.2f} s, torch imported {imported:.2f} s, reduced {reduced:.2f} s", file=sys.stderr)
     return reduced
 

@@ -1,13 +1,13 @@
-"""Measure how soon files are on all nodes, against parallel rsyncs to each node.
+"""Measure the time until files are on all nodes, compared with parallel rsyncs to each node.
 
 A master and eight nodes run in network namespaces, each with a sshd and 400 Mbit/s in each direction.
 
-- ``sync_tree_8``: ``launch --sync-dst-dir DIR true`` with 200 MB in 200 new files, over eight parallel ``rsync -a`` to
-  the same nodes. Target: at most 0.6.
-- ``sync_noop_8``: seconds of the same launch when nothing has changed, its job included, over the connections that the
-  first one left open. Target: at most 1.
+- ``sync_tree_8``: time of ``launch --sync-dst-dir DIR true`` with 200 MB in 200 new files, divided by the time of eight
+  parallel ``rsync -a`` to the same nodes. Target: at most 0.6.
+- ``sync_noop_8``: seconds of the same launch when nothing has changed, with its job, on the connections that the first
+  one left open. Target: at most 1.
 
-They run in turns, the shortest round counts, and the files that arrive are compared with those that were sent.
+They run in turn, the shortest round counts, and the received files are compared with the sent ones.
 Run by ``make bench B=sync`` or ``python -m benchmarks.launch.sync [--rounds N]``, as root.
 """
 
@@ -35,7 +35,7 @@ RATE = "400mbit"
 FILES, FILE_SIZE = 200, 1_000_000
 SYNC = ("--sync-dst-dir", "copy")
 REPEATS = 4
-"""Number of unchanged syncs timed per round, each beside a launch without a sync."""
+"""Number of unchanged syncs timed per round, each followed by a launch without a sync."""
 MASTER = "master"
 PORT = 22
 TIMEOUT_S = 300
@@ -58,7 +58,7 @@ def main() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Hold the master's files, and each node's home directory by the node's address."""
+    """The master's files, and each node's home directory by the node's address."""
 
     source: Path
     hosts: Path
@@ -118,10 +118,10 @@ def measure(rounds: int) -> None:
 
 
 def report(*, ours: list[float], rsync: list[float], unchanged: list[float], bare: list[float]) -> None:
-    """Print the versions and all times, then the figures."""
+    """Print the versions and all times, then the results."""
     for program in ("rsync", "ssh"):
-        said = subprocess.run([program, "-V"], capture_output=True, text=True, check=True)
-        print((said.stdout or said.stderr).splitlines()[0], file=sys.stderr)
+        version = subprocess.run([program, "-V"], capture_output=True, text=True, check=True)
+        print((version.stdout or version.stderr).splitlines()[0], file=sys.stderr)
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     for name, seconds in {
         "ours": ours,

@@ -1,7 +1,7 @@
 """Train two workers with DistributedDataParallel and little else: ``python _bare_ddp.py NETWORK``.
 
-It reports nothing but speed, checks nothing and saves nothing. Its samples are in memory, normalised, before it starts;
-each step takes a random batch of them.
+It prints only its speed, without checks and checkpoints. Its samples are in memory, normalised, before it starts; each
+step uses a random batch of them.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Run MXNet as a peer: its environment, and its processes for two workers."""
+"""Run MXNet as a baseline: its environment, and its processes for two workers."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ REQUIREMENTS = Path(__file__).parents[2] / "bootstrap" / "engines" / f"{MXNET}.t
 
 
 def mxnet(network: str) -> Contestant:
-    """Set up two workers with gluon.Trainer, a server beside each, as MXNet's guide recommends, and the scheduler."""
+    """Return two workers with gluon.Trainer, one server per worker, as MXNet's guide recommends, and the scheduler."""
     everybody = {
         "DMLC_PS_ROOT_URI": NODES[0].address,
         "DMLC_PS_ROOT_PORT": str(PORT),
@@ -40,7 +40,7 @@ def mxnet(network: str) -> Contestant:
 
 
 def environment() -> Path:
-    """Return where MXNet is installed; it is fetched once."""
+    """Return the directory of MXNet's environment; it is installed once."""
     return cached_tree("benchmark-mxnet", recipe_hash([REQUIREMENTS], extra=sys.version), _build)
 
 

@@ -1,10 +1,10 @@
-"""Measure what a folder's default augmentation gains: random parts and mirrored images against none.
+"""Measure the gain of a folder's default augmentation: random parts and mirrored images, compared with none.
 
-The images are made up: a triangle, a disc, a square or a cross on a noisy ground. The 40 of each class to train on show
-it large and in the middle, as photographs often do; the validation images show it anywhere, smaller, and in other
-proportions. LeNet learns them through the trainer's own folder reader, with two seeds.
+The images are synthetic: a triangle, a disc, a square or a cross on a noisy background. The 40 training images of each
+class show it large and in the middle, as photographs often do; the validation images show it anywhere, smaller, and in
+other proportions. LeNet learns them through the trainer's own folder reader, with two seeds.
 
-``augmentation_accuracy`` is the mean validation accuracy with ``--augment standard`` over that with ``--augment none``.
+``augmentation_accuracy`` is the mean validation accuracy with ``--augment standard`` divided by that with ``none``.
 
 Run by ``make bench B=augmentation`` or ``python -m benchmarks.train.augmentation``; it takes a minute of one core.
 """

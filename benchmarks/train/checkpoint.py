@@ -1,16 +1,16 @@
-"""Measure how long a save stops training, against torch.save, and what the writing costs.
+"""Measure how long a save stops training, compared with torch.save, and its total cost.
 
-Training stops while the loop takes a checkpoint, and before the next update until the weights are copied. The peer is
-``torch.save`` of the same weights and momentum into the same directory; it returns before the data is on the disk, ours
-is on the disk in the end. ``checkpoint_stall`` is our time over the peer's for ResNet-50, the largest network, and
-``checkpoint_stall_lenet`` for the smallest. Target of both: at most 0.05.
+Training stops while the loop takes a checkpoint, and before the next update until the weights are copied. The baseline
+is ``torch.save`` of the same weights and momentum into the same directory; it returns before the data is on disk, our
+save does not count as complete before. ``checkpoint_stall`` is our time divided by the baseline's for ResNet-50, the
+largest network, and ``checkpoint_stall_lenet`` for the smallest. Target of both: at most 0.05.
 
-A save costs more than that: copying and writing share processor and memory with the steps beside them.
-``checkpoint_cost`` and ``checkpoint_cost_lenet`` are all the seconds that a save takes from the training, over those of
-``torch.save``. They are the extra time of the steps from the call until the file is on the disk, compared with as many
-steps right before. The steps are whole ones with batches too small to hide much, and no core is idle.
+A save costs more than that: copying and writing share CPU and memory with the concurrent steps. ``checkpoint_cost`` and
+``checkpoint_cost_lenet`` are all the seconds that a save takes from training, divided by those of ``torch.save``: the
+extra time of the steps from the call until the file is on disk, compared with as many steps right before. The steps are
+complete, with batches too small to hide much, and no core is idle.
 
-All run in turns; figures are medians.
+All run in turn; results are medians.
 Run by ``make bench B=checkpoint`` or ``python -m benchmarks.train.checkpoint [--rounds N]``.
 """
 
@@ -48,13 +48,13 @@ MIN_STEPS = 2
 
 @dataclass(kw_only=True, slots=True)
 class Rounds:
-    """Hold the seconds of each round."""
+    """Measured seconds of each round."""
 
     stall_s: list[float] = field(default_factory=list)
     """Time for which a save stops training."""
     torch_save_s: list[float] = field(default_factory=list)
     total_cost_s: list[float] = field(default_factory=list)
-    """Extra time of the steps beside a save, the stall included."""
+    """Extra time of the steps during a save, the stall included."""
     step_s: list[float] = field(default_factory=list)
     """Time of a step without a save."""
 

@@ -1,13 +1,13 @@
-"""Compare the reading of JPEG files with PyTorch's DataLoader: images per core-second, ours over the peer's.
+"""Compare the trainer's JPEG reader with PyTorch's DataLoader, in images per core-second.
 
-Both take the same made-up photographs of ImageNet's usual size (500x375), decode them with Pillow, scale a random part
-of each to 224x224, mirror every second one and normalise it, into batches of float32. Ours is the trainer's own reader.
-The peer is a torch.utils.data.DataLoader as PyTorch's ImageNet example sets it up: a process for each core, each sample
-decoded whole, cropped and scaled by Pillow as torchvision's RandomResizedCrop does, and then made a tensor. Both count
-the processor's time of all their threads and processes; they run in turns, and the best of their rounds counts.
+Both read the same synthetic photographs of ImageNet's usual size (500x375), decode them with Pillow, scale a random
+part of each to 224x224, mirror every second one and normalise it, into batches of float32. The baseline is a
+torch.utils.data.DataLoader as in PyTorch's ImageNet example: one process per core, each sample decoded completely,
+cropped and scaled by Pillow as in torchvision's RandomResizedCrop, and converted to a tensor. The CPU time of all
+threads and processes counts; both run in turn, and the best round counts.
 
-``input_jpeg`` is ours over the peer's; at least 1 means that ours needs no more processor. Run by ``make bench
-B=input_jpeg``.
+``input_jpeg`` is our speed divided by the baseline's; at least 1 means that ours needs no more CPU time. Run by
+``make bench B=input_jpeg``.
 """
 
 import os
@@ -33,7 +33,7 @@ ROUNDS = 3
 
 
 class JpegFiles(Dataset[tuple[torch.Tensor, int]]):
-    """The peer's samples."""
+    """The baseline's samples."""
 
     def __init__(self, paths: list[Path]) -> None:
         self._paths = paths
@@ -88,7 +88,7 @@ def read_peers(directory: Path) -> int:
 
 
 def core_seconds() -> float:
-    """Return the processor's time of this process and of those that have ended."""
+    """Return the CPU time of this process and of its ended children, in seconds."""
     both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in both)
 

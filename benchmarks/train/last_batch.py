@@ -1,11 +1,11 @@
-"""Measure which default of --last-batch trains better: does an epoch's small last batch help or harm?
+"""Measure whether an epoch's small last batch helps or harms: --last-batch keep, compared with drop.
 
-ResNet-20 learns 512 of the digits and a few more, in batches of 128: the last batch of an epoch is that tail, or it is
-dropped (the next epoch has another order, so that no digit is left out for good). Each run is repeated with two seeds,
-and both ways make the same number of epochs. The figures are the validation accuracies, dropped over kept:
+ResNet-20 learns 512 of the digits and a few more, in batches of 128: the extra ones are the last batch of an epoch, or
+are dropped (the next epoch has another order, so that every digit gets its turn). Each run is repeated with two seeds,
+and both ways train for the same number of epochs. Results are ratios of validation accuracies, drop divided by keep:
 
-``last_batch_RATE`` is their mean over tails of 1, 16 and 64 samples at the learning rates 0.1 and 0.8, and
-``last_batch_worst`` the least of all. At least 1 means that dropping is the better default.
+``last_batch_RATE`` is their mean over last batches of 1, 16 and 64 samples at the learning rates 0.1 and 0.8, and
+``last_batch_worst`` the minimum. At least 1 means that drop is the better default.
 
 Run by ``make bench B=last_batch`` or ``python -m benchmarks.train.last_batch``; it takes some minutes of one core.
 """

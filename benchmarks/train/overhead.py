@@ -1,19 +1,19 @@
-"""Measure what our trainer costs compared with a bare script, and what it gains over MXNet's.
+"""Compare the trainer's speed with two baselines: a bare PyTorch script, and MXNet.
 
-Two workers of one core, a node each (harness/pair.py), train the same networks with the same batches and optimizer.
-Ours writes all its metrics as lines of JSON and for TensorBoard, validates and saves checkpoints. The bare
-DistributedDataParallel script (_bare_ddp.py) and MXNet's with gluon.Trainer and one server per worker
-(_bare_mxnet.py) only train. Rounds run in turns, and the best of each counts. Figures are our images/s over
-theirs, taken in two ways:
+Two workers with one core each, on a node each (harness/pair.py), train the same networks with the same batches and
+optimizer. The trainer also writes metrics as JSON lines and for TensorBoard, validates and saves checkpoints. The
+baselines only train: a DistributedDataParallel script (_bare_ddp.py), and MXNet's gluon.Trainer with one server per
+worker (_bare_mxnet.py). Rounds run in turn, and the best of each counts. Results are the trainer's images/s divided by
+the baseline's, measured in two ways:
 
-``overhead_lenet`` and ``overhead_resnet110`` (at least 1.00), ``vs_mxnet_lenet`` (aim 1.0) and ``vs_mxnet_resnet110``
-(at least 1.6) are within an epoch: the sum of each worker's own fastest window of a few steps. Other load on the
-machine hardly counts there. Neither does what only ours does between epochs, and the sum flatters all three: the
-workers' fastest windows need not coincide.
+``overhead_lenet`` and ``overhead_resnet110`` (target at least 1.00), ``vs_mxnet_lenet`` (target 1.0) and
+``vs_mxnet_resnet110`` (target at least 1.6) measure within an epoch: the sum of each worker's fastest window of a few
+steps. Other load on the machine hardly affects them. They leave out the trainer's work between epochs, and overstate
+all speeds, because the workers' fastest windows need not coincide.
 
-The same names with ``_epochs`` are over whole epochs, from the end of the first one's steps to the end of the last
-one's: between epochs ours validates, writes its metrics and saves a checkpoint, and the others continue at once. They
-are noisier, and these epochs are so short that the work between them counts for more than in a real training.
+The same names with ``_epochs`` measure over whole epochs, from the end of the first epoch's steps to the end of the
+last one's, with the trainer's validation, metrics and checkpoint in between. They are noisier, and these epochs are so
+short that the work between them weighs more than in a real run.
 
 Run by ``make bench B=overhead`` or ``python -m benchmarks.train.overhead [--rounds N] [--network NAME]``, as root.
 """
@@ -28,8 +28,8 @@ METRICS = ("--metrics", "metrics.jsonl", "--tensorboard", "events")
 
 
 def measure(rounds: int, networks: list[str]) -> list[str]:
-    """Measure, and return the figures."""
-    figures = []
+    """Measure; return the result lines."""
+    results = []
     for network in networks:
         work = WORK[network]
         ours = Contestant(
@@ -42,12 +42,12 @@ def measure(rounds: int, networks: list[str]) -> list[str]:
             command=[sys.executable, "-m", "benchmarks.train._bare_ddp", network],
             work=work,
         )
-        other = mxnet(network)
-        compare([ours, bare, other], rounds=rounds)
-        for name, peer in ((f"overhead_{network}", bare), (f"vs_mxnet_{network}", other)):
-            figures.append(f"{name} {ours.best / peer.best:.2f} ratio")
-            figures.append(f"{name}_epochs {ours.best_epoch_speed / peer.best_epoch_speed:.2f} ratio")
-    return figures
+        gluon = mxnet(network)
+        compare([ours, bare, gluon], rounds=rounds)
+        for name, baseline in ((f"overhead_{network}", bare), (f"vs_mxnet_{network}", gluon)):
+            results.append(f"{name} {ours.best / baseline.best:.2f} ratio")
+            results.append(f"{name}_epochs {ours.best_epoch_speed / baseline.best_epoch_speed:.2f} ratio")
+    return results
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Measure what a second worker brings: two that train one network together, against two that train independently.
+"""Measure the scaling efficiency of two workers: data-parallel training, compared with independent training.
 
-Each worker has a core and a node of its own (harness/pair.py). Both kinds use both cores at the same time, so that
-what two busy cores take from each other affects both. ``scaling_lenet`` (batch 32 per worker, float32, no accumulation)
-and ``scaling_resnet110`` (batch 16) are images/s with ``--kv-store dist_sync`` over those with ``--kv-store local``: at
-least 0.80 and 0.95. Rounds run in turns, and the best of each counts.
+Each worker has its own core and node (harness/pair.py). Both kinds use both cores at the same time, so that contention
+between busy cores affects both. ``scaling_lenet`` (batch 32 per worker, float32, no accumulation) and
+``scaling_resnet110`` (batch 16) are the images/s with ``--kv-store dist_sync`` divided by those with
+``--kv-store local``. Targets: at least 0.80 and 0.95. Rounds run in turn, and the best of each counts.
 Run by ``make bench B=scaling`` or ``python -m benchmarks.train.scaling [--rounds N] [--network NAME]``, as root.
 """
 
@@ -14,7 +14,7 @@ from benchmarks.harness.work import WORK
 
 
 def measure(rounds: int, networks: list[str]) -> list[str]:
-    """Measure, and return the figures."""
+    """Measure; return the result lines."""
     figures = []
     for network in networks:
         work = WORK[network]

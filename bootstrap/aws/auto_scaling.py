@@ -1,4 +1,4 @@
-"""Send this node's requests to its Auto Scaling group: wait with its termination, go on, or replace the node."""
+"""Send this node's requests to its Auto Scaling group: delay or complete its termination, or replace the node."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TOO_LATE: Final = "No active Lifecycle Action"
-"""Auto Scaling's answer when it no longer waits for this node."""
+"""Error code of Auto Scaling when it no longer waits for this node."""
 
 
 class GroupRequests:
-    """The requests of one node. A node sends few, so ``connect`` creates the client at the first."""
+    """Requests of one node. They are few, so the first one creates the client with ``connect``."""
 
     def __init__(self, connect: "Callable[[], AutoScalingClient]", *, group: str, instance_id: str) -> None:
         self._connect = connect

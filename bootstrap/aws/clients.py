@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 DEFAULT: Final = Config(retries={"mode": "adaptive", "total_max_attempts": 3}, connect_timeout=5, read_timeout=10)
 """Retries and timeouts of most services."""
 SHORT: Final = Config(retries={"mode": "adaptive", "total_max_attempts": 3}, connect_timeout=2, read_timeout=4)
-"""Shorter timeouts for the table: it answers in milliseconds, and must not delay a draining node by half a minute."""
+"""Retries and timeouts of the table, shorter because it answers in milliseconds and must not delay a draining node."""
 ONE_ATTEMPT: Final = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=2, read_timeout=5)
 """One attempt, for a service that the agent does not depend on."""
 
 
 class Clients:
-    """Create each client on first use: reading a service's model is slow, and a worker needs few."""
+    """Clients, each created on first use: reading a service's model is slow, and a worker needs few."""
 
     def __init__(self, session: boto3.session.Session) -> None:
         self._session = session
@@ -42,7 +42,7 @@ class Clients:
 
     @cached_property
     def stack_reader(self) -> "CloudFormationClient":
-        """Return a client of the stack that does not insist, for a question that can wait."""
+        """Return a client of the stack with a single attempt, for calls that can wait."""
         return self._session.client("cloudformation", config=ONE_ATTEMPT)
 
     @cached_property

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASK_AGAIN_S: Final = 15.0
-"""Seconds that the metadata service may take to show a new association."""
+"""Seconds until the metadata service shows a new association."""
 
 
 class ElasticIp:

@@ -1,7 +1,7 @@
-"""Own the sizes of a cluster's two Auto Scaling groups: every writer takes its numbers from here.
+"""Compute the sizes of a cluster's two Auto Scaling groups, for every program that writes them.
 
-Writers are CloudFormation (a deploy, and a rollback), the schedule of ``expires``, and ``dlcluster`` (pause, resume,
-resize). docs/how/sizes.md tells what each of them does to a group in each state.
+These are CloudFormation (a deploy, and a rollback), the schedule of ``expires``, and ``dlcluster`` (pause, resume,
+resize). docs/how/sizes.md describes what each does to a group in each state.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class SizeRequest(TypedDict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupSize:
-    """The three numbers of a group."""
+    """MinSize, DesiredCapacity and MaxSize of a group."""
 
     least: int
     """MinSize."""
@@ -33,12 +33,12 @@ class GroupSize:
 
     @property
     def is_paused(self) -> bool:
-        """Return whether the group neither has nor starts nodes."""
+        """Return True if the group has no nodes and starts none."""
         return self == PAUSED
 
     @property
     def is_valid(self) -> bool:
-        """Return whether Auto Scaling takes the three numbers together."""
+        """Return True if Auto Scaling accepts the three numbers together."""
         return 0 <= self.least <= self.desired <= self.most
 
     def request(self, group: str) -> SizeRequest:
@@ -52,13 +52,13 @@ ClusterSizes = Mapping[NodeType, GroupSize]
 """The sizes of both groups."""
 
 PAUSED: Final = GroupSize(least=0, desired=0, most=0)
-"""Size of a group that has no nodes and, whatever fails, gets none: Auto Scaling launches none above MaxSize."""
+"""Size of a paused group: MaxSize 0 keeps Auto Scaling from launching any node."""
 
 
 def declared_sizes(*, worker_count: int, needed_workers: int) -> ClusterSizes:
-    """Return the sizes that the settings declare.
+    """Return the sizes of the settings.
 
-    MinSize is what a deploy needs, not what is desired: CloudFormation creates no group that has fewer nodes.
+    MinSize is the number of nodes that a deploy requires: CloudFormation creates no group that has fewer.
     """
     return {
         MASTER: GroupSize(least=1, desired=1, most=1),
@@ -67,7 +67,7 @@ def declared_sizes(*, worker_count: int, needed_workers: int) -> ClusterSizes:
 
 
 def size_after_update(now: GroupSize, *, old: GroupSize, new: GroupSize) -> GroupSize:
-    """Return the size that an update of the stack leaves, from the sizes in its old and its new template.
+    """Return the size after an update of the stack, from the sizes in its old and its new template.
 
     With IgnoreUnmodifiedGroupSizeProperties, CloudFormation applies only the numbers that differ between the templates.
     """

@@ -1,6 +1,6 @@
-"""Read the instance metadata service, version 2, and the instance's identity in it.
+"""Read the instance metadata service (IMDSv2), and the instance's identity from it.
 
-"Instance metadata categories" in the Amazon EC2 User Guide names the paths.
+"Instance metadata categories" in the Amazon EC2 User Guide lists the paths.
 """
 
 import http.client
@@ -34,7 +34,7 @@ def read_identity(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Ident
 
 
 def read_categories(names: Iterable[str], *, host: str, timeout_s: float) -> dict[str, str | None]:
-    """Read several categories with one token; None for one that this instance does not have. Raises MetadataError."""
+    """Read several categories with one token; None for a missing one. Raises MetadataError."""
     token = _request(
         host,
         "PUT",

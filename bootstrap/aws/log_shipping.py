@@ -1,6 +1,6 @@
 """Send the agent's log lines to the journal, to a file, and to the cluster's log group.
 
-The agent does not depend on the log group: while it cannot be reached, lines wait in a short queue.
+While the log group is unreachable, lines wait in a short queue, and the agent continues.
 """
 
 import contextlib
@@ -30,12 +30,12 @@ QUEUE_LINES: Final = 1_000
 RETRY_S: Final = 30.0
 BATCH_LINES: Final = 100
 LINE_CHARACTERS: Final = 2_000
-"""Longest line. A batch of such lines fits into PutLogEvents' 1 MiB even at four bytes per character."""
+"""Longest line in characters. A full batch fits into PutLogEvents' 1 MiB even at four bytes per character."""
 
 
 def set_up_logging(file: Path) -> "LogShipper":
     """Send every line to the journal, the file and the log shipper; return the shipper."""
-    # On a full disk the file handler's tracebacks must not fill the journal.
+    # On a full disk the file handler would fill the journal with tracebacks.
     logging.raiseExceptions = False
     # Without the file, the journal still has every line.
     with contextlib.suppress(OSError):
@@ -56,7 +56,7 @@ def set_up_logging(file: Path) -> "LogShipper":
 
 
 def shorten(text: str) -> str:
-    """Cut the middle out of a long line: a traceback names the error at its end."""
+    """Cut the middle out of a long line, because a traceback names the error at its end."""
     if len(text) <= LINE_CHARACTERS:
         return text
     half = LINE_CHARACTERS // 2 - 2
@@ -64,7 +64,7 @@ def shorten(text: str) -> str:
 
 
 class LogShipper(logging.Handler):
-    """Queue log lines; ``ship`` sends them to the node's log stream and does not raise errors of AWS."""
+    """Queue of log lines; ``ship`` sends them to the node's log stream and logs no errors of AWS."""
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class LogShipper(logging.Handler):
         self._failing = False
 
     def connect(self, client: "CloudWatchLogsClient", *, group: str, stream: str) -> None:
-        """Set the destination; lines logged earlier wait in the queue."""
+        """Set the destination; earlier lines wait in the queue."""
         self._client, self._group, self._stream = client, group, stream
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -1,4 +1,4 @@
-"""Signal CloudFormation, once in a node's life, whether the node is ready."""
+"""Signal CloudFormation once in a node's life: ready, or failed."""
 
 import logging
 from pathlib import Path
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SIGNALLED_FILE: Final = "/var/lib/deeplearning/signalled"
-"""File with the instance ID and its signal. An image made of a node contains the file, hence the ID."""
+"""File with the instance ID and its signal. The ID detects an image made of a node, which contains the file."""
 
 
 class Signals:
-    """Send this node's one signal, and remember that it was sent."""
+    """Sends this node's one signal, and remembers that it was sent."""
 
     def __init__(
         self, client: "CloudFormationClient", *, target: SignalTarget, instance_id: str, sent_file: Path
@@ -33,7 +33,7 @@ class Signals:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether nothing is left to signal: success or a failure was sent, or the stack no longer waits."""
+        """Return True if nothing is left to signal: success or failure was sent, or the stack no longer waits."""
         return self._is_settled
 
     def success(self) -> None:
@@ -82,5 +82,5 @@ class Signals:
 
 
 def failure_id(instance_id: str, reason: str) -> str:
-    """Return the UniqueId that carries the reason, cut to the longest that AWS takes."""
+    """Return the UniqueId with the reason, cut to the longest that AWS accepts."""
     return f"{instance_id} {reason}"[:SIGNAL_ID_LENGTH]

@@ -1,1 +1,1 @@
-"""Agree on who is in the cluster: records, membership, and the coordinator on the master that writes it."""
+"""Maintain the membership: records, table, and the coordinator on the master that writes it."""

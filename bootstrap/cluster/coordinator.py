@@ -1,7 +1,7 @@
 """Reconcile the membership with AWS, on the master; every other node reads the result from the table.
 
-Only the master asks AWS, so the number of calls does not grow with the cluster. Two coordinators (a master and its
-replacement) do no harm: the write is conditional, and the loser reads the table again.
+Only the master calls AWS, so the number of calls does not grow with the cluster. Two coordinators (a master and its
+replacement) are harmless: the write is conditional, and the loser reads the table again.
 """
 
 import logging
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 RANDOM: Final = random.SystemRandom()
 LARGEST_STEP: Final = 1_000_000
-"""Largest random step of the generation, taken because a forged record may have used the next number."""
+"""Largest random step of the generation, used because a forged record may have the next number."""
 
 
 class Coordinator:
-    """Compare the groups, EC2 and the table, one pass at a time.
+    """Compares the groups, EC2 and the table, one pass at a time.
 
-    Keeps EC2's last answer, and the last membership in case the table loses it.
+    Caches EC2's last answer, and the last membership in case the table loses it.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Coordinator:
         self._shared_storage = shared_storage
         self._rate_limit = RecordRateLimit(monotonic)
         self.arriving: frozenset[str] = frozenset()
-        """Instances that the last pass found in the groups but not among the members."""
+        """Instances in the groups that were not members after the last pass."""
 
     def reconcile(self, stored: Stored) -> Membership:
         """Bring the membership up to date and return it."""
@@ -92,7 +92,7 @@ class Coordinator:
         if stored.flaw is None and replace(wanted, generation=current.generation) == current and current.generation:
             return current
         if stored.flaw or base is not current:
-            # A node may have read a forged record of any generation: the new number must differ from it.
+            # A node may have read a forged record with any generation, so the new number must differ from it.
             wanted = replace(wanted, generation=self._generation_after(current, base))
         if not self._table.replace_membership(stored, wanted):
             log.info("generation %d not written: another coordinator was faster", wanted.generation)
@@ -101,11 +101,11 @@ class Coordinator:
         return wanted
 
     def _starting_membership(self, stored: Stored, grouped: "Mapping[str, _Grouped]") -> Membership:
-        """Choose the membership to start from: indexes stay, even if the table was emptied or forged."""
+        """Return the membership to start from: indexes stay, even if the table was emptied or forged."""
         current = stored.membership
         if self._last == EMPTY or (not stored.flaw and current == self._last):
             return current
-        # Only another master, an older or a newer one, may have changed it.
+        # Only another master can have changed it.
         if stored.flaw or self._is_alone(grouped) or current.generation < self._last.generation:
             return self._last
         return current
@@ -118,7 +118,7 @@ class Coordinator:
         return generation_after(newest, step=self._random_step())
 
     def _after_lost_race(self, grouped: "Mapping[str, _Grouped]") -> Membership:
-        """Choose the membership to return after another process has written to the table."""
+        """Return the membership after another process has written to the table."""
         found = self._table.read_stored()
         return self._starting_membership(found, grouped) if found.flaw is None or self._last != EMPTY else EMPTY
 
@@ -135,7 +135,7 @@ class Coordinator:
                 yield node
 
     def _records(self, grouped: Mapping[str, "_Grouped"]) -> dict[str, NodeRecord]:
-        """Return the nodes' records that count now, by instance ID; IAM lets each node write only its own."""
+        """Return the nodes' records in force, by instance ID; IAM lets each node write only its own."""
         ids = {
             node_record_id(self._config.role_id(each.node_type), instance_id): instance_id
             for instance_id, each in grouped.items()
@@ -146,7 +146,7 @@ class Coordinator:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Grouped:
-    """An instance as its Auto Scaling group describes it."""
+    """An instance in the description of its Auto Scaling group."""
 
     node_type: NodeType
     counted: bool
@@ -179,7 +179,7 @@ def _candidates(
 
 
 def _stray_nodes(strays: Iterable[Member], instances: Mapping[str, Instance]) -> Iterator[Node]:
-    """Yield the members that no group has: draining, unless EC2 shows that the group's answer is out of date."""
+    """Yield members without a group: draining, unless EC2 shows that the group's answer is out of date."""
     for member in strays:
         instance, node = instances.get(member.instance_id), _without_record(member, instances)
         listed = instance is not None and instance.reachable and instance.grouped
@@ -187,9 +187,9 @@ def _stray_nodes(strays: Iterable[Member], instances: Mapping[str, Instance]) ->
 
 
 def _without_record(member: Member, instances: Mapping[str, Instance]) -> Node:
-    """Update a member that has no record of its own.
+    """Update a member without a record.
 
-    It gets the address that EC2 names. Without one it keeps its own, but drains if another instance has that now.
+    Use EC2's address. If EC2 knows none, keep the old one, but drain if another instance has it now.
     """
     instance = instances.get(member.instance_id)
     if instance is not None and instance.address is not None:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 NOT_COUNTED: Final = ("Terminating", "Terminated", "Detaching", "Detached", "EnteringStandby", "Standby")
-"""Lifecycle states, with or without ``:Wait`` and ``:Proceed``, of instances that the group does not count
+"""Lifecycle states of instances that the group does not count, with or without ``:Wait`` and ``:Proceed``
 ("Amazon EC2 Auto Scaling instance lifecycle")."""
 ENDED: Final = frozenset({"terminated"})
-"""EC2 states of an instance that has ended. While it shuts down it still runs, and may write a checkpoint."""
+"""EC2 states of an ended instance. One that is shutting down still runs, and may write a checkpoint."""
 STARTED: Final = frozenset({"pending", "running"})
 FILTER_VALUES: Final = 200
 """Largest number of values in a filter of DescribeInstances."""
@@ -28,9 +28,9 @@ class Group:
 
     node_type: NodeType
     desired_capacity: int
-    """Set by the deploy: ``desired_nodes`` of stacks/nodes/node_group.py, worker_count for the workers' group."""
+    """Its DesiredCapacity; the deploy sets it (``desired_nodes`` of stacks/nodes/node_group.py)."""
     instances: Mapping[str, bool]
-    """Every instance of the group by ID, and whether the group counts it: not while it terminates or is in standby."""
+    """Every instance of the group by ID, with False if the group does not count it: terminating or in standby."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,23 +40,23 @@ class Instance:
     instance_id: str
     state: str
     address: str | None
-    """Private IPv4 address; None for a moment after the launch."""
+    """Private IPv4 address; None just after the launch."""
     grouped: bool
-    """True if the instance is in an Auto Scaling group; one that the user has detached has left the cluster."""
+    """True if the instance is in an Auto Scaling group; a detached one has left the cluster."""
 
     @property
     def ended(self) -> bool:
-        """Return whether the instance has ended; its group may list it longer, until the lifecycle hook times out."""
+        """Return True if the instance has ended; its group may list it until the lifecycle hook times out."""
         return self.state in ENDED
 
     @property
     def gone(self) -> bool:
-        """Return whether the instance will never be a member again."""
+        """Return True if the instance will never be a member again."""
         return self.ended or not self.grouped
 
     @property
     def reachable(self) -> bool:
-        """Return whether the instance can be a member now."""
+        """Return True if the instance can be a member now."""
         return self.state in STARTED and self.address is not None
 
 
@@ -64,7 +64,7 @@ def describe_groups(client: "AutoScalingClient", *, cluster_name: str) -> list[G
     """Describe both groups. Raises GroupsError unless both exist."""
     names = {group_name(cluster_name, node_type): node_type for node_type in NODE_TYPES}
     found = client.describe_auto_scaling_groups(AutoScalingGroupNames=sorted(names))["AutoScalingGroups"]
-    # CloudFormation creates both in parallel: with one of them, half a cluster would look complete.
+    # CloudFormation creates them in parallel: with only one, half a cluster would look complete.
     missing = sorted(names.keys() - {group["AutoScalingGroupName"] for group in found})
     if missing:
         raise GroupsError(f"both Auto Scaling groups must exist, missing {' and '.join(missing)}")

@@ -1,4 +1,4 @@
-"""Cache EC2's description of the cluster's instances, so that not every pass calls EC2."""
+"""Cache EC2's description of the cluster's instances, to save calls."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 REFRESH_PASSES: Final = 3
-"""Passes after which EC2 is called even if nothing has changed: it knows of a crash before Auto Scaling does."""
+"""Number of passes after which EC2 is called in any case: it reports a crash before Auto Scaling does."""
 ABSENT_ANSWERS: Final = 10
-"""Answers in a row without an instance before it counts as gone: EC2's API is eventually consistent."""
+"""Number of answers in a row without an instance before it counts as gone: EC2's API is eventually consistent."""
 
 
 class Ec2Cache:
-    """Keep EC2's last answer about each instance."""
+    """EC2's last answer about each instance."""
 
     def __init__(self, ec2: "EC2Client") -> None:
         self._ec2 = ec2
@@ -26,7 +26,7 @@ class Ec2Cache:
         self._skipped = 0
 
     def describe(self, *, grouped: Collection[str], members: Collection[str]) -> dict[str, Instance]:
-        """Return the instances that EC2 knows; ask again if the answer may have changed."""
+        """Return the instances; call EC2 if the answer may have changed."""
         asked = frozenset(grouped) | frozenset(members)
         settled = asked == frozenset(grouped) and all(self._reachable(instance_id) for instance_id in asked)
         self._skipped += 1
@@ -37,7 +37,7 @@ class Ec2Cache:
         return self._found
 
     def gone(self, instance_id: str) -> bool:
-        """Return whether an instance without a group can never be a member again."""
+        """Return True if an instance without a group can never be a member again."""
         instance = self._found.get(instance_id)
         return self._absent[instance_id] >= ABSENT_ANSWERS if instance is None else instance.gone
 

@@ -12,16 +12,16 @@ log = logging.getLogger(__name__)
 
 
 class Follower:
-    """Read the membership; keep the last good one while the table's records are bad."""
+    """Reads the membership; keeps the last good one while the table's records are bad."""
 
     def __init__(self, table: Table, *, turn: ReadTurn, monotonic: Callable[[], float]) -> None:
         self._table = table
         self._turn = turn
         self._monotonic = monotonic
         self.seconds_until_turn = 0.0
-        """Seconds until this node's turn to read a change that all nodes noticed at once."""
+        """Seconds until this node's turn to read a change that all nodes noticed at the same time."""
         self.flaw: str | None = None
-        """Why the table's records cannot be used, or None. The master rewrites bad records."""
+        """Reason why the table's records cannot be used, or None. The master rewrites bad records."""
 
     def read(self, known: Membership) -> Membership:
         """Return the current membership, or ``known`` if there is no newer one to read."""
@@ -46,7 +46,7 @@ class Follower:
         return found
 
     def _generation(self) -> int | None:
-        """Return the generation; None if its record is bad, as the membership itself may be right."""
+        """Return the generation; None if its record is bad, as the membership may still be good."""
         try:
             return self._table.read_generation()
         except RecordError as error:

@@ -1,17 +1,17 @@
-"""Decide which node has which index. These rules are pure; bootstrap.cluster.table stores the result."""
+"""Assign node indexes. The functions are pure; bootstrap.cluster.table stores the result."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
-from bootstrap.cluster.record_fields import MOST_NODES
-from bootstrap.cluster.records import MOST_GENERATION, MemberRecord
+from bootstrap.cluster.record_fields import MAX_NODES
+from bootstrap.cluster.records import MAX_GENERATION, MemberRecord
 from bootstrap.contract import MASTER, NodeType
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """A running instance whose host key is known, so that it can be a member."""
+    """A running instance with a known host key, which can be a member."""
 
     instance_id: str
     address: str
@@ -20,7 +20,7 @@ class Node:
     ssh_key: str = ""
     """Public half of the cluster's key; empty on a worker."""
     draining: bool = False
-    """The node is about to end or in standby: no list names it, but it keeps its index until it is gone."""
+    """True if the node is about to end or in standby: no list names it, but it keeps its index until it is gone."""
     mount: str = ""
     """State of the shared directory; empty without shared storage."""
 
@@ -44,10 +44,10 @@ class Member(Node):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Membership:
-    """The members of the cluster, as its coordinator last saw them."""
+    """The members of the cluster, as the coordinator last saw them."""
 
     generation: int
-    """Changes with every change of the membership; compare it only for equality."""
+    """Changes with every change of the membership; compare only for equality."""
     desired_nodes: int
     """Sum of the Auto Scaling groups' DesiredCapacity, the master included."""
     members: tuple[Member, ...]
@@ -57,11 +57,11 @@ class Membership:
 
     @property
     def present(self) -> tuple[Member, ...]:
-        """Return the members that the lists name: those that do not drain."""
+        """Return the members that do not drain; the lists name these."""
         return tuple(member for member in self.members if not member.draining)
 
     def has_at_least(self, min_nodes: int | None) -> bool:
-        """Return whether at least ``min_nodes`` members are present; None stands for all desired nodes."""
+        """Return True if at least ``min_nodes`` members are present; None means all desired nodes."""
         return len(self.present) >= (self.desired_nodes if min_nodes is None else min_nodes)
 
     @property
@@ -70,11 +70,11 @@ class Membership:
         return next((member for member in self.present if member.node_type == MASTER), None)
 
     def member(self, instance_id: str) -> Member | None:
-        """Return the member with this instance ID, if there is one."""
+        """Return the member with this instance ID, if any."""
         return next((member for member in self.members if member.instance_id == instance_id), None)
 
     def lists(self, instance_id: str) -> bool:
-        """Return whether the lists name the instance."""
+        """Return True if the lists name the instance."""
         return any(member.instance_id == instance_id for member in self.present)
 
 
@@ -86,7 +86,7 @@ def next_membership(
     current: Membership, *, desired_nodes: int, nodes: Sequence[Node], gone: Collection[str], shared_storage: str = ""
 ) -> Membership:
     """Return the next membership, or ``current`` itself if nothing changes."""
-    desired_nodes = min(desired_nodes, MOST_NODES)
+    desired_nodes = min(desired_nodes, MAX_NODES)
     members = assign_node_indexes(current.members, desired_nodes=desired_nodes, nodes=nodes, gone=gone)
     wanted = replace(
         current,
@@ -101,7 +101,7 @@ def next_membership(
 
 def generation_after(generation: int, *, step: int = 1) -> int:
     """Return the next generation. Readers only compare it for equality, so it may wrap around."""
-    return generation + step if generation + step <= MOST_GENERATION else step
+    return generation + step if generation + step <= MAX_GENERATION else step
 
 
 def assign_node_indexes(
@@ -109,8 +109,8 @@ def assign_node_indexes(
 ) -> tuple[Member, ...]:
     """Keep the present members, free the indexes of those gone, and give newcomers the lowest free indexes.
 
-    Index 1 is the master's alone; a second master waits until the first is gone. The indexes end at
-    ``desired_nodes``: a replacement that comes before its predecessor is gone waits for that index.
+    Index 1 is reserved for the master; a second master waits until the first is gone. The highest index is
+    ``desired_nodes``: a replacement that arrives before its predecessor is gone waits for that index.
     """
     known = {node.instance_id: node for node in nodes}
     refreshed = [_refreshed(each, known.get(each.instance_id)) for each in members if each.instance_id not in gone]
@@ -134,7 +134,7 @@ def _close_gaps(members: Sequence[Member], *, desired_nodes: int) -> Iterator[Me
     All move at once, when the last leaving node is gone, so that ranks change only once.
     """
     workers = [member for member in members if member.node_index > 1]
-    # Index 1 stays free for a master that is not there now.
+    # Index 1 stays free for a master that is absent now.
     settled = len(workers) < desired_nodes and not any(member.draining for member in members)
     free = iter(sorted(set(range(2, desired_nodes + 1)) - {member.node_index for member in members}))
     for member in members:
@@ -142,7 +142,7 @@ def _close_gaps(members: Sequence[Member], *, desired_nodes: int) -> Iterator[Me
 
 
 def _refreshed(member: Member, node: Node | None) -> Member:
-    """Return the member with the node's current values; unchanged if nothing is known of the node."""
+    """Return the member with the node's current values; unchanged without a node."""
     if node is None:
         return member
     return Member(node_index=member.node_index, **asdict(node))
@@ -159,7 +159,7 @@ def members_to_json(members: Iterable[Member]) -> str:
 
 
 def member_row(member: Member) -> dict[str, object]:
-    """Return a member as records and the state file have it: without the shared directory's state if it has none."""
+    """Return a member in the form of records and state file: without ``mount`` if there is no shared storage."""
     row = asdict(member)
     if not member.mount:
         del row["mount"]

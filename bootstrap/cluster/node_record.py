@@ -8,11 +8,11 @@ from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
 
 RETRY_S: Final = 60.0
-"""Seconds between two writes of the same record while the membership does not repeat it."""
+"""Seconds between writes of the same record while the membership does not contain it."""
 
 
 class NodeRecordWriter:
-    """Write the record when its content is news to the cluster."""
+    """Writes the record when it is new to the cluster."""
 
     def __init__(self, *, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -20,7 +20,7 @@ class NodeRecordWriter:
         self._not_before = 0.0
 
     def is_due(self, record: NodeRecord, membership: Membership) -> bool:
-        """Return whether to write the record: it is new, or the membership differs from it.
+        """Return True if the record is new, or the membership differs from it.
 
         The table may have lost the record, or another process with this node's role may have replaced it.
         """

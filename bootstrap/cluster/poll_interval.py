@@ -1,19 +1,19 @@
-"""Limit the rate of calls to AWS: it must not grow with the cluster or its failures, nor come in bursts."""
+"""Limit the rate of calls to AWS, which must not grow with the cluster or its failures, nor come in bursts."""
 
 import math
 from collections.abc import Callable, Set
 from typing import Final
 
 STEADY_RECONCILE_S: Final = 15.0
-"""Seconds between the coordinator's passes while no instance is arriving: four a minute; every third asks EC2 too."""
+"""Seconds between the coordinator's passes while no instance is arriving; every third pass calls EC2 too."""
 EAGER_RECONCILE_S: Final = 2.0
-"""Seconds between the passes while instances arrive."""
+"""Seconds between passes while instances arrive."""
 EAGER_RECONCILES_FOR_S: Final = 300.0
-"""Seconds for which the passes stay frequent: an instance that has not joined by then is broken or waits."""
+"""Seconds of frequent passes; an instance that has not joined by then is broken or waits."""
 
 
 class PollInterval:
-    """Poll often while instances are arriving, but only for a limited time."""
+    """Polls often while instances are arriving, but only for a limited time."""
 
     def __init__(self) -> None:
         self._arriving: Set[str] = frozenset()
@@ -32,11 +32,11 @@ READ_UNITS_PER_SECOND: Final = 2000.0
 DynamoDB serves per partition. The same partition may hold the generation, which all nodes poll, and the records,
 which the master reads (Amazon DynamoDB Developer Guide, "Designing partition keys to distribute your workload")."""
 READ_UNIT_BYTES: Final = 4096
-"""Bytes of a consistent read that one read unit covers."""
+"""Size in bytes of a consistent read that takes one read unit."""
 MEMBER_BYTES: Final = 240
 """Bytes of one member in the item."""
 SHORTEST_ROUND_S: Final = 1.0
-"""Shortest round, in seconds, in which agents take turns: in a shorter one their polls are spread enough."""
+"""Shortest round in seconds in which agents take turns: below it their polls are spread enough."""
 
 
 def round_s(nodes: int) -> float:
@@ -47,7 +47,7 @@ def round_s(nodes: int) -> float:
 
 
 class ReadTurn:
-    """Give an agent its turn to read a changed membership: once a round, at a random moment."""
+    """Gives an agent its turn to read a changed membership: once per round, at a random moment."""
 
     def __init__(self, chance: Callable[[], float]) -> None:
         self._chance = chance
@@ -55,7 +55,7 @@ class ReadTurn:
         self._read_at = -math.inf
 
     def seconds_until_turn(self, nodes: int, *, now: float) -> float:
-        """Return the seconds until this agent's turn; 0 when it has come."""
+        """Return the seconds until this agent's turn; 0 if it is now."""
         if self._due is None:
             length = round_s(nodes)
             self._due = max(now + length * self._chance(), self._read_at + length)

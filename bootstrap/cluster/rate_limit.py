@@ -1,4 +1,4 @@
-"""Limit how often one node's record can change the membership: after each change, every node reads the members again.
+"""Limit how often a node's record can change the membership, as every node reads the members after each change.
 
 Any process on a node can write the node's record at any rate.
 """
@@ -11,7 +11,7 @@ from typing import Final
 from bootstrap.cluster.records import NodeRecord
 
 HOLD_S: Final = 60.0
-"""Seconds between two changes by one node. Draining may begin at any time: a spot notice leaves only two minutes."""
+"""Seconds between two changes by one node. A change to draining is exempt: a spot notice leaves only two minutes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,16 +22,16 @@ class _Accepted:
 
 
 class RecordRateLimit:
-    """Remember each node's last accepted record."""
+    """The last accepted record of each node."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._accepted: dict[str, _Accepted] = {}
 
     def apply(self, records: Mapping[str, NodeRecord], *, instances: Collection[str]) -> dict[str, NodeRecord]:
-        """Return the records that count now, by instance ID; forget nodes that are not in ``instances``."""
+        """Return the records in force, by instance ID; forget nodes that are not in ``instances``."""
         now = self._monotonic()
-        # A node whose record is bad stays known: otherwise a bad record would end the wait.
+        # Keep a node whose record is bad: otherwise a bad record would reset the limit.
         self._accepted = {name: each for name, each in self._accepted.items() if name in instances}
         for name, record in records.items():
             self._accepted[name] = _next(self._accepted.get(name), record, now=now)

@@ -26,13 +26,13 @@ from bootstrap.contract import (
     NodeType,
 )
 
-MOST_NODES: Final = 1 + MOST_WORKERS
-MOST_NETWORKS: Final = 8
-LONGEST_RECORD: Final = 1024 * 1024
+MAX_NODES: Final = 1 + MOST_WORKERS
+MAX_NETWORKS: Final = 8
+MAX_RECORD: Final = 1024 * 1024
 """Largest record in characters: a DynamoDB item has at most 400 KB, and the state file adds indentation."""
-LONGEST_INTEGER: Final = 16
-"""Largest number of digits: Python 3.10 takes seconds to parse an integer of 400,000."""
-LONGEST_SHOWN: Final = 60
+MAX_INTEGER: Final = 16
+"""Largest number of digits; Python 3.10 takes seconds to parse an integer of 400,000."""
+MAX_SHOWN: Final = 60
 """Longest value in a message, in characters."""
 
 INSTANCE_ID: Final = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
@@ -41,7 +41,7 @@ SHA256: Final = re.compile(r"[0-9a-f]{64}")
 SHARED_STORAGE: Final = re.compile(r"(efs|lustre):(fs-(?:[0-9a-f]{8}|[0-9a-f]{17}))(?::([A-Za-z0-9_-]{1,8}))?")
 """Kind, ID and Lustre mount name of a file system (``LustreFileSystemMountName`` in the Amazon FSx API Reference)."""
 KEY_HEADER: Final = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
-"""First bytes of a public key's 51: the type, and the length of the rest (RFC 8709, RFC 4251)."""
+"""First bytes of the 51 of a public key: the type, and the length of the rest (RFC 8709, RFC 4251)."""
 
 Networks = tuple[IPv4Network, ...]
 
@@ -56,8 +56,8 @@ def parse_networks(text: str) -> Networks:
         networks = tuple(map(IPv4Network, text.split(",")))
     except ValueError:
         networks = ()
-    if not 1 <= len(networks) <= MOST_NETWORKS or text != ",".join(map(str, networks)):
-        raise RecordError(f"networks must be 1 to {MOST_NETWORKS} IPv4 blocks such as 10.0.0.0/16, got {shown(text)}")
+    if not 1 <= len(networks) <= MAX_NETWORKS or text != ",".join(map(str, networks)):
+        raise RecordError(f"networks must be 1 to {MAX_NETWORKS} IPv4 blocks such as 10.0.0.0/16, got {shown(text)}")
     return networks
 
 
@@ -75,8 +75,8 @@ def check_address(value: object, networks: Networks | None) -> str:
 
 def check_node_index(value: object) -> int:
     """Return a node index."""
-    if type(value) is not int or not 1 <= value <= MOST_NODES:  # bool is a subclass of int
-        raise RecordError(f"{NODE_INDEX_FIELD} must be a whole number from 1 to {MOST_NODES}, got {shown(value)}")
+    if type(value) is not int or not 1 <= value <= MAX_NODES:  # bool is a subclass of int
+        raise RecordError(f"{NODE_INDEX_FIELD} must be a whole number from 1 to {MAX_NODES}, got {shown(value)}")
     return value
 
 
@@ -96,7 +96,7 @@ def check_node_type(value: object) -> NodeType:
 
 
 def check_flag(value: object) -> bool:
-    """Return whether a member is draining."""
+    """Return True if a member is draining."""
     if not isinstance(value, bool):
         raise RecordError(f"{DRAINING_FIELD} must be true or false, got {shown(value)}")
     return value
@@ -140,8 +140,8 @@ def _decoded(text: str) -> bytes:
 
 def parse_json(name: str, text: str) -> object:
     """Parse JSON of any origin; ``name`` is for the message."""
-    if len(text) > LONGEST_RECORD:
-        raise RecordError(f"{name} must have at most {LONGEST_RECORD} characters, got {len(text)}")
+    if len(text) > MAX_RECORD:
+        raise RecordError(f"{name} must have at most {MAX_RECORD} characters, got {len(text)}")
     try:
         return json.loads(text, parse_int=_bounded)
     except (ValueError, RecursionError):
@@ -149,8 +149,8 @@ def parse_json(name: str, text: str) -> object:
 
 
 def _bounded(digits: str) -> int:
-    if len(digits) > LONGEST_INTEGER:
-        raise ValueError(f"integer must have at most {LONGEST_INTEGER} digits, got {len(digits)}")
+    if len(digits) > MAX_INTEGER:
+        raise ValueError(f"integer must have at most {MAX_INTEGER} digits, got {len(digits)}")
     return int(digits)
 
 
@@ -160,5 +160,5 @@ def shown(value: object) -> str:
         return "none"
     if not isinstance(value, (str, int, float)):
         return f"a {type(value).__name__}"
-    text = ascii(value[:LONGEST_SHOWN] if isinstance(value, str) else value)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
+    text = ascii(value[:MAX_SHOWN] if isinstance(value, str) else value)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

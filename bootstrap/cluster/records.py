@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from bootstrap.cluster.record_fields import (
-    LONGEST_INTEGER,
-    MOST_NODES,
+    MAX_INTEGER,
+    MAX_NODES,
     Networks,
     RecordError,
     check_address,
@@ -52,10 +52,10 @@ from bootstrap.contract import (
     NodeType,
 )
 
-MOST_GENERATION: Final = 10**15
+MAX_GENERATION: Final = 10**15
 
 Item = Mapping[str, Mapping[str, Any]]
-"""An item as DynamoDB's API returns it."""
+"""An item in the form of DynamoDB's API."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +87,7 @@ class MembershipRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateRecord:
-    """The state that an agent last wrote on its node; see contract.NODE_STATE."""
+    """The state file of a node, written by its agent; see contract.NODE_STATE."""
 
     instance_id: str
     generation: int
@@ -136,14 +136,14 @@ class EnvironmentRecord:
 def parse_generation(item: Item) -> int:
     """Parse the generation, from its own record or from the membership record."""
     _check_version(item)
-    return _number(item, GENERATION_FIELD, least=1, most=MOST_GENERATION)
+    return _number(item, GENERATION_FIELD, least=1, most=MAX_GENERATION)
 
 
 def parse_membership(item: Item, networks: Networks) -> MembershipRecord:
     """Parse the membership record. Raises RecordError if any part of it is bad."""
     return MembershipRecord(
         generation=parse_generation(item),
-        desired_nodes=_number(item, DESIRED_NODES_FIELD, least=0, most=MOST_NODES),
+        desired_nodes=_number(item, DESIRED_NODES_FIELD, least=0, most=MAX_NODES),
         members=parse_members(_rows(item), networks),
         shared_storage=check_shared_storage(_optional(item, SHARED_STORAGE_FIELD)),
     )
@@ -179,9 +179,9 @@ def parse_state(text: str, networks: Networks | None) -> StateRecord:
         raise RecordError(f"state must be a JSON object, got {shown(values)}")
     state = cast("dict[str, object]", values)
     generation = state.get(GENERATION_FIELD)
-    if type(generation) is not int or not 1 <= generation <= MOST_GENERATION:
+    if type(generation) is not int or not 1 <= generation <= MAX_GENERATION:
         raise RecordError(
-            f"{GENERATION_FIELD} must be a whole number from 1 to {MOST_GENERATION}, got {shown(generation)}"
+            f"{GENERATION_FIELD} must be a whole number from 1 to {MAX_GENERATION}, got {shown(generation)}"
         )
     return StateRecord(
         instance_id=check_instance_id(state.get(INSTANCE_ID_FIELD)),
@@ -192,9 +192,9 @@ def parse_state(text: str, networks: Networks | None) -> StateRecord:
 
 def parse_members(rows: object, networks: Networks | None) -> tuple[MemberRecord, ...]:
     """Parse the list of members; no two may share an index, an instance ID, or an address while both are present."""
-    if not isinstance(rows, list) or len(rows) > MOST_NODES:
+    if not isinstance(rows, list) or len(rows) > MAX_NODES:
         got = f"{len(rows)}" if isinstance(rows, list) else shown(rows)
-        raise RecordError(f"{MEMBERS_FIELD} must be a list of at most {MOST_NODES} members, got {got}")
+        raise RecordError(f"{MEMBERS_FIELD} must be a list of at most {MAX_NODES} members, got {got}")
     members = tuple(parse_member(row, networks) for row in rows)
     _check_unique(NODE_INDEX_FIELD, (member.node_index for member in members))
     _check_unique(INSTANCE_ID_FIELD, (member.instance_id for member in members))
@@ -227,7 +227,7 @@ def parse_member(row: object, networks: Networks | None) -> MemberRecord:
 
 
 def usable_members(item: Item, networks: Networks) -> tuple[MemberRecord, ...]:
-    """Parse the members of a bad membership record that are valid by themselves; they may keep their indexes."""
+    """Parse the valid members of a bad membership record; they may keep their indexes."""
     try:
         rows = _rows(item)
     except RecordError:
@@ -274,7 +274,7 @@ def _optional(item: Item, name: str) -> str:
 
 def _number(item: Item, name: str, *, least: int, most: int) -> int:
     text = _attribute(item, name, "N")
-    number = int(text) if re.fullmatch(rf"[0-9]{{1,{LONGEST_INTEGER}}}", text) else -1
+    number = int(text) if re.fullmatch(rf"[0-9]{{1,{MAX_INTEGER}}}", text) else -1
     if not least <= number <= most:
         raise RecordError(f"{name} must be a whole number from {least} to {most}, got {shown(text)}")
     return number

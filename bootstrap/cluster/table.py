@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 BATCH: Final = 100
 """Largest number of keys in a BatchGetItem."""
 BATCH_ATTEMPTS: Final = 5
-"""Answers without any item, one after another, before a batch is given up."""
+"""Number of answers in a row without any item after which a batch is given up."""
 NODE_FIELDS: Final = {
     f"#{number}": name
     for number, name in enumerate(
@@ -64,7 +64,7 @@ NODE_FIELDS: Final = {
 }
 """Fields to read of a node's own record, by placeholder: the node may have written others, up to 400 KB."""
 LOST_RACE: Final = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
-"""Reasons for which DynamoDB cancels a transaction when two writers meet (TransactWriteItems)."""
+"""Reasons of a transaction that DynamoDB cancelled because two writers met (TransactWriteItems)."""
 BUSY: Final = frozenset(
     {
         "ProvisionedThroughputExceeded",
@@ -79,7 +79,7 @@ BUSY: Final = frozenset(
 """Errors, and reasons of a cancelled transaction, after which a retry may succeed (TransactWriteItems, PutItem). The
 client itself retries throttled calls, but neither cancelled transactions nor conflicts."""
 BUSY_PAUSES_S: Final = (0.2, 0.4, 0.8)
-"""Seconds before each retry: short, because a draining node writes its record here too."""
+"""Seconds before each retry: short, because a draining node also writes its record here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,13 +89,13 @@ class Stored:
     membership: Membership
     """The stored membership; of a bad record, the members that are valid by themselves."""
     flaw: str | None = None
-    """Why both records must be written again, or None."""
+    """Reason why both records must be written again, or None."""
     condition: Mapping[str, Any]
     """Condition for a write: no other process has replaced the record since."""
 
 
 class Table:
-    """Read and write the records; a lost race is a result, not an error."""
+    """Reads and writes the records; a lost race is a result, not an error."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Table:
         return True
 
     def _write(self, write: Callable[[], object]) -> None:
-        """Write; retry a few times while the table is busy, as any node can keep it for a while."""
+        """Write; retry while the table is busy, as any node can keep it busy for a while."""
         for pause in (*BUSY_PAUSES_S, None):
             try:
                 write()
@@ -207,9 +207,9 @@ class Table:
             yield from self._batch(record_ids[start : start + BATCH])
 
     def _batch(self, record_ids: Sequence[str]) -> Iterator[Item]:
-        """Ask until no key is left: large records, which any node can write, only take more answers.
+        """Read until no key is left: large records, which any node can write, only take more calls.
 
-        Pass over keys that the table never processes, unless those are all of them: then raise TableBusyError.
+        Skip keys that the table never processes, unless those are all of them: then raise TableBusyError.
         """
         keys: list[Mapping[str, Any]] = [{TABLE_KEY: {"S": record_id}} for record_id in record_ids]
         total, failed_attempts = len(keys), 0
@@ -221,7 +221,7 @@ class Table:
             failed_attempts = failed_attempts + 1 if len(left) == len(keys) else 0
             keys = list[Mapping[str, Any]](left)
             if keys:
-                # The documentation asks for exponential backoff on unprocessed keys.
+                # The documentation requires exponential backoff for unprocessed keys.
                 self._sleep(0.1 * 2**failed_attempts)
         if keys:
             message = f"table {self._name} left {len(keys)} of {total} keys unread {BATCH_ATTEMPTS} times"

@@ -21,11 +21,11 @@ from bootstrap.aws.imds import ADDRESS, TIMEOUT_S, read_categories
 from bootstrap.cluster.membership import Membership
 
 DRAIN_GRACE_S: Final = 20.0
-"""Seconds from the membership that shows this node draining: time for every other node to read it, despite an error."""
-LONGEST_DRAIN_S: Final = 45.0
-"""Seconds from the notice after which the node ends anyway: there may be no coordinator left to drop it."""
+"""Seconds after a membership that shows this node draining, for every other node to read it despite an error."""
+MAX_DRAIN_S: Final = 45.0
+"""Seconds from the notice after which the node ends in any case: there may be no coordinator to drop it."""
 HEARTBEAT_S: Final = 10.0
-"""Seconds between heartbeats to the lifecycle hook; its timeout is short because a broken node sends none."""
+"""Seconds between heartbeats to the lifecycle hook, whose timeout is short because a broken node sends none."""
 LIFECYCLE: Final = "autoscaling/target-lifecycle-state"
 TERMINATED: Final = "Terminated"
 """Target lifecycle state of an instance that its group is about to terminate (Amazon EC2 Auto Scaling User Guide,
@@ -49,7 +49,7 @@ class TerminationNotice:
 
     @property
     def must_drain(self) -> bool:
-        """Return whether the other nodes should stop counting on this one."""
+        """Return True if the other nodes should stop counting on this one."""
         return self.ending or self.interrupted or self.at_risk
 
 
@@ -65,7 +65,7 @@ def read_notice(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Termina
 
 
 class TerminationHandler:
-    """Send the node's Auto Scaling group the requests that a notice needs."""
+    """Sends the node's Auto Scaling group the requests that a notice requires."""
 
     def __init__(self, requests: GroupRequests, *, instance_id: str, monotonic: Callable[[], float]) -> None:
         self._requests = requests
@@ -77,7 +77,7 @@ class TerminationHandler:
         self._completed = False
 
     def is_urgent(self, notice: TerminationNotice, membership: Membership) -> bool:
-        """Return whether a draining master must reconcile in this pass.
+        """Return True if a draining master must reconcile in this pass.
 
         Once the lists have dropped it, only a termination by the group is urgent.
         """
@@ -100,10 +100,10 @@ class TerminationHandler:
             self._completed = True
 
     def _others_know(self, membership: Membership | None) -> bool:
-        """Return whether every other node has dropped this one, or has had the time to."""
+        """Return True if every other node has dropped this one, or has had the time to."""
         now = self._monotonic()
         noticed_at = self._noticed_at = now if self._noticed_at is None else self._noticed_at
         if membership is None or membership.lists(self._instance_id):
-            return now - noticed_at >= LONGEST_DRAIN_S
+            return now - noticed_at >= MAX_DRAIN_S
         dropped_at = self._dropped_at = now if self._dropped_at is None else self._dropped_at
         return not membership.present or now - dropped_at >= DRAIN_GRACE_S

@@ -1,4 +1,4 @@
-"""Store an engines environment in the cluster's bucket as one archive, and fetch it on other nodes."""
+"""Store an engines environment in the cluster's bucket as one archive, and download it on other nodes."""
 
 import hashlib
 import shutil
@@ -17,11 +17,11 @@ from bootstrap.errors import EnginesError
 TAR_TIMEOUT_S: Final = 600
 CHUNK: Final = 1 << 20
 NO_OBJECT: Final = frozenset({"404", "NoSuchKey", "NotFound"})
-"""S3's error codes for an object that does not exist."""
+"""S3's error codes for a missing object."""
 
 
 class S3(Protocol):
-    """The calls of boto3's client that are used here."""
+    """The methods of boto3's client that are used here."""
 
     def head_object(self, *, Bucket: str, Key: str) -> Any:  # noqa: N803  (boto3's own parameter names)
         """Describe an object. Raises ClientError 404 if there is none."""
@@ -34,11 +34,11 @@ class S3(Protocol):
 
 
 class WrongHashError(EnginesError):
-    """The archive in the bucket is not the one that the master has stored."""
+    """The archive in the bucket is not the one that the master stored."""
 
 
 class Archive:
-    """Store and fetch the archive of one environment."""
+    """Stores and downloads the archive of one environment."""
 
     def __init__(self, client: S3, *, bucket: str, key: str) -> None:
         self._client = client
@@ -46,7 +46,7 @@ class Archive:
         self._key = key
 
     def is_stored(self) -> bool:
-        """Return whether the bucket has the archive."""
+        """Return True if the bucket has the archive."""
         try:
             self._client.head_object(Bucket=self._bucket, Key=self._key)
         except ClientError as error:
@@ -56,9 +56,9 @@ class Archive:
         return True
 
     def fetch(self, directory: Path, *, sha256: str) -> None:
-        """Unpack the archive and move it to ``directory`` in one step. Raises WrongHashError before it unpacks any."""
+        """Unpack the archive and rename it to ``directory``. Raises WrongHashError before unpacking."""
         directory.parent.mkdir(parents=True, exist_ok=True)
-        # No other user can write to a temporary directory, so the bytes hashed are the bytes unpacked.
+        # No other user can write to a temporary directory, so the hashed bytes are the unpacked ones.
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".fetch-") as work:
             packed, unpacked = Path(work, "packed"), Path(work, "unpacked")
             found = self._download(packed)

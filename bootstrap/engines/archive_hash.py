@@ -1,7 +1,7 @@
-"""Read and write the record in the cluster's table that has the SHA-256 of the engines environment's archive.
+"""Read and write the table record with the SHA-256 of the engines environment's archive.
 
-Only the master's role may write the record, but others can write to the bucket. So a node trusts an archive only if it
-has this hash.
+Only the master's role may write the record, but others can write to the bucket. A node therefore trusts an archive only
+if it has this hash.
 """
 
 from typing import TYPE_CHECKING
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class HashRecord:
-    """Read and write the record, which names the archive that a master has stored last."""
+    """The record of the archive that a master has stored last."""
 
     def __init__(self, client: "DynamoDBClient", *, table: str) -> None:
         self._client = client
         self._table = table
 
     def read(self, environment: str) -> str | None:
-        """Return the hash of an environment's archive; None if there is no record, or one of another environment.
+        """Return the hash of an environment's archive; None without a record, or if it is of another environment.
 
         Raises EnginesError if the record is bad.
         """

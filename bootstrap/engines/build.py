@@ -1,4 +1,4 @@
-"""Build an engines environment with pip, which uses the machine's pip configuration (such as a mirror)."""
+"""Build an engines environment with pip, using the machine's pip configuration (such as a mirror)."""
 
 import logging
 import shutil
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 COMPILER: Final = "c++"
 OUTPUT_TAIL: Final = 600
-"""Characters of a failed program's output to report."""
+"""Number of characters of a failed program's output to report."""
 IMPORTS: Final = {"mxnet": "import mxnet", "horovod": "import horovod.mxnet"}
 ENVIRON: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
 PIP: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input")
 
 
 class Builder:
-    """Run the programs of one build before its deadline."""
+    """Runs the programs of one build before its deadline."""
 
     def __init__(self, *, deadline: float, environ: Mapping[str, str] = ENVIRON) -> None:
         self._deadline = deadline
@@ -46,7 +46,7 @@ class Builder:
         self._run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", str(directory)], failure="venv failed")
         pip = self._pip(directory)
         for requirements in recipe.requirements:
-            # Every dependency is listed, so that pip resolves none; nothing is compiled.
+            # Every dependency is listed, so that pip resolves none and compiles nothing.
             wheels = ["--require-hashes", "--only-binary=:all:", "--no-deps", "-r", str(requirements)]
             self._run([*pip, "install", *wheels], failure="pip install failed")
         version = ".".join(map(str, recipe.python))
@@ -59,7 +59,7 @@ class Builder:
         write_file(directory / Path(ENGINES_LIST).name, "".join(f"{engine}\n" for engine in recipe.engines))
 
     def _pip(self, directory: Path) -> list[str]:
-        """Return a pip that installs into the environment: its own, or that of the PyTorch image; Debian has none."""
+        """Return a pip that installs into the environment: its own, or the PyTorch image's; Debian has none."""
         python = str(directory / "bin/python")
         if self._works([python, "-m", "ensurepip", "--default-pip"]):
             return [python, *PIP]
@@ -116,6 +116,6 @@ class Builder:
 
 
 def install_patches(site_packages: Path) -> None:
-    """Install the patches, which each Python of the environment imports at its start."""
+    """Install the patches, which each Python of the environment imports at startup."""
     write_file(site_packages / f"{PATCHES_MODULE}.py", MXNET_PATCHES.read_text())
     write_file(site_packages / f"{PATCHES_MODULE}.pth", f"import {PATCHES_MODULE}\n")

@@ -1,10 +1,10 @@
-"""Patch MXNet 1.9.1 when a process imports it. The environment has a copy of this file, which a .pth file runs.
+"""Patch MXNet 1.9.1 when a process imports it. The environment has a copy of this file, imported by a .pth file.
 
-NumPy has removed its aliases of Python's own types, which MXNet, and scripts of its time, still use.
+NumPy has removed its aliases of Python's types, which MXNet and scripts of its time still use.
 
 At exit MXNet skips operations that its engine has not started, the last gradients included, and waits for the servers:
-another worker that has sent its share of those gradients never gets an answer. The kvstore would wait for them when it
-is freed, but ``Module.fit`` with a ``batch_end_callback`` leaves a reference cycle that keeps it alive past the exit.
+another worker that has sent its share of those gradients never gets an answer. Freeing the kvstore would wait for them,
+but ``Module.fit`` with a ``batch_end_callback`` leaves a reference cycle that keeps it alive past the exit.
 """
 
 import atexit
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
 TYPES = (bool, int, float, complex, object, str)
-"""What ``numpy.bool`` and the like were until NumPy 1.24."""
+"""Values of ``numpy.bool`` and similar names until NumPy 1.24."""
 
 
 class Finder:
-    """Waits on ``sys.meta_path`` for the first import of MXNet; costs one comparison per import."""
+    """Import hook on ``sys.meta_path`` for the first import of MXNet; costs one comparison per import."""
 
     def find_spec(self, name: str, path: "Sequence[str] | None" = None, target: Any = None) -> "ModuleSpec | None":
         """Delegate to the other finders and wrap the loader, so that the patch runs only on a real import."""
@@ -41,7 +41,7 @@ class Finder:
             sys.meta_path.remove(self)
         restore_names()
         run(module)
-        # Registered after MXNet's own, so that it runs before it. Servers never come here: they end in the import.
+        # Registered after MXNet's own handler, so that it runs before it. Servers end in the import, before this line.
         atexit.register(module.nd.waitall)
 
 

@@ -1,8 +1,8 @@
-"""Provide a node with the engines environment that the setting ``engines`` names.
+"""Provide a node with the engines environment of the setting ``engines``.
 
-The node fetches the archive from the bucket and compares it with the hash that the master has written into the table.
-If there is none yet, the master builds the environment and stores it, and the workers wait. The outcome goes into the
-state file, from which the agent reports it to the stack.
+The node downloads the archive from the bucket and compares it with the hash that the master has written into the table.
+If there is none yet, the master builds the environment and uploads it, and the workers wait. The state file holds the
+outcome, which the agent reports to the stack.
 """
 
 import logging
@@ -29,15 +29,15 @@ log = logging.getLogger(__name__)
 
 POLL_S: Final = 5.0
 """Seconds between two checks of the bucket, and half of the first pause after a failure."""
-LONGEST_PAUSE_S: Final = 80.0
+MAX_PAUSE_S: Final = 80.0
 """Longest pause after a failure, in seconds; it doubles with each one."""
 RANDOM: Final = random.SystemRandom()
-"""Spreads the polls of workers that started at the same moment."""
+"""Source of random pauses, which spread the polls of workers that started at the same moment."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineServices:
-    """The parts of the machine and of AWS that this module uses; tests replace each."""
+    """Functions of the machine and of AWS; tests replace each."""
 
     root: Path
     archive: Callable[[Recipe], Archive]
@@ -53,7 +53,7 @@ class EngineServices:
 def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: EngineServices) -> None:
     """Provide the environment within ``wait_s`` seconds. Raises EnginesError."""
     directory = under_root(services.root, recipe.directory)
-    # The master checks the bucket each time: it may have been stopped before it had stored the archive.
+    # The master checks the bucket each time, as it may have been stopped before it had uploaded the archive.
     if is_master or not is_complete(directory):
         _fetch_or_build(
             recipe, directory, is_master=is_master, deadline=services.monotonic() + wait_s, services=services
@@ -66,14 +66,14 @@ def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: EngineS
 
 
 def is_complete(directory: Path) -> bool:
-    """Return whether an environment is complete: a build writes the list of its engines last."""
+    """Return True if an environment is complete: a build writes the list of its engines last."""
     return (directory / Path(ENGINES_LIST).name).is_file()
 
 
 def _fetch_or_build(
     recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, services: EngineServices
 ) -> None:
-    """Fetch or build the environment; after a failure, retry with growing pauses until the deadline."""
+    """Download or build the environment; after a failure, retry with growing pauses until the deadline."""
     tries, why = 0, None
     while True:
         short, pause = "not in the bucket", POLL_S
@@ -93,7 +93,7 @@ def _fetch_or_build(
         except EnginesError as error:
             tries, short = tries + 1, error.short
             why = f"try {tries}: {short}"
-            pause = min(POLL_S * 2**tries, LONGEST_PAUSE_S)
+            pause = min(POLL_S * 2**tries, MAX_PAUSE_S)
             log.warning("%s: %s", why, error)
             if error.lasting or services.monotonic() + pause >= deadline:
                 raise EnginesError(short, f"{error} (try {tries})") from error
@@ -105,7 +105,7 @@ def _fetch_or_build(
 
 
 def _fetch(recipe: Recipe, directory: Path, archive: Archive, record: HashRecord, *, is_master: bool) -> bool:
-    """Fetch the archive whose hash is in the table; return False if there is none.
+    """Download the archive whose hash is in the table; return False if there is none.
 
     A master does not trust the bucket either, but after a wrong hash it can build the environment again.
     """
@@ -139,7 +139,7 @@ def _build_and_store(
         services.build(recipe, directory, limit_s)
         log.info("built %s in %.0f s", recipe.key, services.monotonic() - started)
     write_state(services.root, State(doing="storing", why=why))
-    # In this order: a node that finds the hash finds its archive.
+    # In this order a node that finds the hash also finds its archive.
     record.write(recipe.key, archive.store(directory))
 
 

@@ -1,4 +1,4 @@
-"""Define what an engines environment consists of, and derive its name from that.
+"""Define the contents of an engines environment, and derive its name from them.
 
 Reads only the requirements files and the patches in this directory.
 """
@@ -16,13 +16,13 @@ from bootstrap.errors import EnginesError
 MXNET: Final = "mxnet"
 HOROVOD: Final = "horovod"
 CONTENTS: Final = {MXNET: (MXNET,), HOROVOD: (MXNET, HOROVOD)}
-"""The engines of each environment. Horovod's has Open MPI too."""
+"""Engines of each environment. Horovod's has Open MPI too."""
 MACHINE: Final = "x86_64"
 PYTHONS: Final = ((3, 10), (3, 11), (3, 12))
 """Python versions: the agent needs 3.10, and MXNet's last NumPy has no wheels after 3.12."""
 SYSTEM_PYTHON: Final = "/usr/bin/python3"
 OUTWARD_LINKS: Final = {"bin/python3": SYSTEM_PYTHON}
-"""Links from an environment to files outside of it. Archives have none: each node creates its own."""
+"""Links from an environment to files outside of it. Archives contain none: each node creates its own."""
 MXNET_PATCHES: Final = Path(__file__).with_name("mxnet_patches.py")
 PATCHES_MODULE: Final = "deeplearning_patches"
 """Name of the patches in an environment, where each Python imports them at its start."""
@@ -35,7 +35,7 @@ HOROVOD_OPTIONS: Final = {
     "HOROVOD_WITH_MPI": "1",
     "HOROVOD_WITHOUT_PYTORCH": "1",
     "HOROVOD_WITHOUT_TENSORFLOW": "1",
-    # Gloo's sources rely on other headers to include it, which GCC 13's no longer do.
+    # Gloo's sources rely on transitive includes that GCC 13's headers no longer have.
     "CXXFLAGS": "-include cstdint",
     # Find Open MPI's libraries relative to Horovod's own, wherever the wheel was built.
     "LDFLAGS": "-Wl,-rpath,$ORIGIN/../../../..",
@@ -46,7 +46,7 @@ MPIRUN: Final = """\
 bin=$(dirname "$(readlink -f "$0")")
 exec "$bin/mpiexec" --prefix "${bin%/bin}" "$@"
 """
-"""Replaces the wheel's mpirun, which is the same program as its mpiexec."""
+"""Replacement for the wheel's mpirun, which is the same program as its mpiexec."""
 BUILD_TOOLS: Final = Path(__file__).with_name("build.txt")
 
 
@@ -73,7 +73,7 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """Return the name of the environment, which differs for each recipe."""
+        """Return the name of the environment, a hash of the recipe."""
         digest = hashlib.sha256()
         for path in (*self.requirements, MXNET_PATCHES):
             digest.update(path.read_bytes())
@@ -93,7 +93,7 @@ class Recipe:
         """Return the bucket's key for a cluster's archive.
 
         Archives of two builds differ, and each cluster's table has the hash of its own: clusters that share a bucket
-        must not replace each other's.
+        must not replace each other's archives.
         """
         return f"{ENGINES_PREFIX}{cluster_name}/{self.key}.tar.gz"
 

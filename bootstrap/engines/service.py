@@ -26,7 +26,7 @@ BUILD_S: Final = 900.0
 
 
 def serve_engines(root: Path) -> None:
-    """Provide the environment that the node's configuration names, if it names one."""
+    """Provide the engines environment of the node's configuration, if any."""
     config = parse_config(under_root(root, NODE_CONFIG).read_text())
     if config.engines is None:
         return

@@ -12,10 +12,10 @@ from bootstrap.files.paths import under_root
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """The progress of the service; the file is gone after a reboot."""
+    """Progress of the service; a reboot deletes the file."""
 
     doing: str
-    """The current step, one word."""
+    """Current step, one word."""
     why: str | None = None
     """Number and failure of the last try; None on the first."""
     failure: str | None = None
@@ -34,7 +34,7 @@ def write_state(root: Path, state: State) -> None:
 
 
 def read_state(root: Path) -> State:
-    """Return the state that the service wrote last, or STARTING."""
+    """Return the service's last state, or STARTING."""
     try:
         return State(**json.loads(under_root(root, ENGINES_STATE).read_text()))
     except FileNotFoundError:
@@ -42,16 +42,16 @@ def read_state(root: Path) -> State:
 
 
 class EnginesStatus:
-    """Tell the agent whether its node's engines environment is ready."""
+    """Tells the agent whether its node's engines environment is ready."""
 
     def __init__(self, root: Path, *, name: str | None) -> None:
         self._root = root
         self._name = name
         self.waiting: str | None = None
-        """The step that the agent waits for, short enough for a failure signal; None if it waits for none."""
+        """Step that the agent waits for, short enough for a failure signal; None if it waits for none."""
 
     def check(self) -> bool:
-        """Read the progress into ``waiting``; return whether the environment is ready, or not wanted.
+        """Read the progress into ``waiting``; return True if the environment is ready, or not wanted.
 
         Raises EnginesError if the service has failed.
         """

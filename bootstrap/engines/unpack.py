@@ -67,7 +67,7 @@ def _place(packed: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None
         path.symlink_to(member.linkname)
         return
     content = packed.extractfile(member)
-    assert content is not None  # it is a file
+    assert content is not None  # The target is a file.
     with path.open("xb") as file:
         shutil.copyfileobj(content, file)
         os.fchmod(file.fileno(), PROGRAM if member.mode & 0o100 else DATA)

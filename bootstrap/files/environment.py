@@ -22,10 +22,10 @@ from bootstrap.contract import (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeFacts:
-    """Hold the facts about a node from which its variables are made."""
+    """Facts about a node that determine its variables."""
 
     workers_count: int
-    """Nodes in the lists, the master included, as deeplearning-cfn counted; the setting worker_count leaves it out."""
+    """Number of nodes in the lists with the master, as in deeplearning-cfn; the setting worker_count excludes it."""
     gpu_count: int
     bucket: str
     instance_id: str
@@ -42,7 +42,7 @@ class Variable(NamedTuple):
     meaning: str
     """One line for the reference page."""
     value: Callable[[NodeFacts], str | None]
-    """Returns the value on a node; None leaves the variable unset."""
+    """Function that returns the value on a node; None leaves the variable unset."""
 
 
 VARIABLES: Final = (
@@ -91,6 +91,6 @@ def environment_lines(values: Mapping[str, str]) -> str:
 
 
 def systemd_environment(values: Mapping[str, str]) -> str:
-    """Render a drop-in for the system manager; the variables of other drop-ins stay in effect."""
+    """Render a drop-in for the system manager; variables of other drop-ins stay in effect."""
     pairs = " ".join(f'"{name}={value}"' for name, value in values.items())
     return f"[Manager]\nDefaultEnvironment={pairs}\n"

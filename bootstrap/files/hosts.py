@@ -7,7 +7,7 @@ from bootstrap.contract import MASTER_HOST, worker_host
 
 
 def host_names(node_index: int) -> list[str]:
-    """List the host names of a node: the master is a training node too, so index 1 has two."""
+    """Return the host names of a node: the master is a training node too, so index 1 has two."""
     return [MASTER_HOST, worker_host(node_index)] if node_index == 1 else [worker_host(node_index)]
 
 

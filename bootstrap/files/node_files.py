@@ -19,7 +19,7 @@ from bootstrap.files.workers import workers_file
 
 
 class Actions(Protocol):
-    """The commands that make a change take effect; `bootstrap.system.System` runs them."""
+    """Commands that make a change take effect; `bootstrap.system.System` runs them."""
 
     def set_environment(self, values: Mapping[str, str]) -> None:
         """Set the variables for every unit that starts from now on."""
@@ -32,7 +32,7 @@ class Actions(Protocol):
 
 
 def user_permissions(user: str) -> Permissions:
-    """Return the access of a file that belongs to a login user. Raises ConfigError if there is no such user."""
+    """Return the mode and owner of a file of a login user. Raises ConfigError if there is no such user."""
     try:
         entry = pwd.getpwnam(user)
     except KeyError as error:
@@ -41,7 +41,7 @@ def user_permissions(user: str) -> Permissions:
 
 
 class NodeFiles:
-    """Write the files of one node."""
+    """Writes the files of one node."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class NodeFiles:
         self._actions = actions
 
     def write(self, membership: Membership, *, member: Member, gpu_count: int) -> list[str]:
-        """Bring every file up to date; return the paths of those that changed.
+        """Bring every file up to date; return the paths of changed files.
 
         The node's state is written last: a reader that finds a generation there finds matching files.
         """
@@ -103,7 +103,7 @@ class NodeFiles:
             contract.ENVIRONMENT_FILE: write_block(
                 self._path(contract.ENVIRONMENT_FILE), environment.environment_lines(values)
             ),
-            # systemd reads the drop-in only at boot, so set the variables for the time until then.
+            # systemd reads the drop-in only at boot: set the variables until then.
             contract.SYSTEMD_ENVIRONMENT: write_and_act(
                 self._path(contract.SYSTEMD_ENVIRONMENT),
                 environment.systemd_environment(values),

@@ -8,17 +8,17 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 IMAGE_MOUNT: Final = "/opt/dlami/nvme"
-"""Where a Deep Learning AMI mounts all instance-store disks as one file system, at every boot, before the user data
-(its release notes: ``dlami-nvme.service``). Another image may mount its disks there, too."""
+"""Mount point of a Deep Learning AMI for all instance-store disks, one file system, mounted at every boot before the
+user data runs (its release notes: ``dlami-nvme.service``). Another image may mount its disks there, too."""
 SCRATCH_DIR: Final = f"{IMAGE_MOUNT}/deeplearning"
 _OPEN_TO_ALL: Final = 0o1777
-"""As /tmp: everybody may write, and only owners may delete."""
+"""Mode of /tmp: everybody may write, and only owners may delete."""
 
 
 def scratch_directory(root: Path) -> str | None:
-    """Make the directory if need be and return its path; None where no file system is mounted.
+    """Make the directory if necessary and return its path; None without a mounted file system.
 
-    The disks are empty after a stop, so check each time. A failing disk does not take the node out of the cluster.
+    The disks are empty after a stop, so check each time. A failing disk does not remove the node from the cluster.
     """
     if not (root / IMAGE_MOUNT.lstrip("/")).is_mount():
         return None
@@ -30,9 +30,9 @@ def scratch_directory(root: Path) -> str | None:
 
 
 def _is_ready(directory: Path) -> bool:
-    """Make the directory and open it to all; False if another user made it: its owner could replace what is in it."""
+    """Make the directory and open it to all; False if another user made it, who could replace its contents."""
     directory.mkdir(exist_ok=True)
-    # The mount point may be open to all: a link must not lead root elsewhere.
+    # The mount point may be open to all: do not follow a link, which could lead root elsewhere.
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if os.fstat(handle).st_uid != os.geteuid():

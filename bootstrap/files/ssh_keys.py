@@ -15,7 +15,7 @@ from bootstrap.files.paths import under_root
 
 
 def cluster_key(root: Path, *, instance_id: str, user: Permissions, maker: Actions) -> str:
-    """Return the public half of this master's key, made if it has none; the login user owns the private half."""
+    """Return the public half of this master's key, made if missing; the login user owns the private half."""
     directory = under_root(root, CLUSTER_KEY_DIR)
     key = under_root(root, CLUSTER_KEY_FILE)
     public = key.with_name(f"{key.name}.pub")
@@ -45,7 +45,7 @@ def delete_cluster_key(root: Path) -> None:
 
 
 def _make(directory: Path, *, name: str, instance_id: str, user: Permissions, maker: Actions) -> None:
-    """Make both halves in a temporary directory and move it into place in one step."""
+    """Make both halves in a temporary directory and rename it into place."""
     fresh = _fresh(directory)
     shutil.rmtree(fresh, ignore_errors=True)
     make_directory(fresh)

@@ -1,8 +1,8 @@
 """Render the workers file, which DEEPLEARNING_WORKERS_PATH names.
 
-Training scripts and ``launch`` read one host name per line, in index order, so that node_rank and data shards stay with
-a node when another is replaced. The number of nodes comes from the setting ``worker_count``: it travels as the groups'
-DesiredCapacity, from stacks/nodes/node_group.py to bootstrap/cluster/discovery.py.
+Training scripts and ``launch`` read one host name per line, in index order, so that a node keeps its node_rank and data
+shard when another is replaced. The number of nodes comes from the setting ``worker_count``, through the groups'
+DesiredCapacity (stacks/nodes/node_group.py, bootstrap/cluster/discovery.py).
 """
 
 from collections.abc import Iterable

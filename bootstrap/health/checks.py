@@ -1,8 +1,8 @@
-"""Check whether this node is fit to train: before it signals that it is ready, and regularly afterwards.
+"""Check whether this node is fit to train: before it signals ready, and regularly afterwards.
 
-A defect is a finding about this machine itself (a GPU is missing, a disk cannot be written): only a replacement
-helps. Any other finding (a peer does not answer) may pass or is another node's fault: if nodes reported themselves
-unhealthy for it, one fault could take the whole cluster down.
+A defect is a finding about this machine (a GPU is missing, a disk cannot be written): only a replacement helps. Any
+other finding (a peer does not answer) may pass or is another node's fault: if nodes reported themselves unhealthy for
+it, one fault could take the whole cluster down.
 """
 
 import errno
@@ -21,11 +21,11 @@ from bootstrap.files.hosts import host_names
 from bootstrap.files.paths import under_root
 
 PROBE_BYTES: Final = 4096
-"""Bytes that a check writes to a scratch directory and reads back."""
+"""Number of bytes that a check writes to a scratch directory and reads back."""
 HEALTH_S: Final = 60.0
 """Seconds between two health checks of a ready node."""
 DEFECTS_BEFORE_REPLACEMENT: Final = 3
-"""Health checks in a row that must find a defect before the node asks for its replacement."""
+"""Number of health checks in a row that must find a defect before the node requests its replacement."""
 ANSWER_TIMEOUT_S: Final = 3.0
 """Seconds within which an SSH server must answer."""
 
@@ -46,13 +46,13 @@ class Health:
 
     root: Path
     expected_gpus: int | None
-    """GPUs of the instance type; None if unknown."""
+    """Number of GPUs of the instance type; None if unknown."""
     count_gpus: Callable[[], int | None]
-    """Returns the GPUs of this node; None while unknown."""
+    """Function that returns the number of GPUs of this node; None while unknown."""
     resolve: Callable[[str], str]
-    """Returns the address of a host name. Raises OSError."""
+    """Function that returns the address of a host name. Raises OSError."""
     answers: Callable[[str], bool]
-    """Returns whether an SSH server answers at an address; see answers_ssh."""
+    """Function that returns True if an SSH server answers at an address; see answers_ssh."""
 
     def check_machine(self) -> Finding | None:
         """Check the GPUs and the disks; return the first finding, or None."""
@@ -117,7 +117,7 @@ def _write_and_read(directory: Path) -> None:
 
 
 def answers_ssh(address: str) -> bool:
-    """Return whether an SSH server answers at the address."""
+    """Return True if an SSH server answers at the address."""
     try:
         with socket.create_connection((address, SSH_PORT), timeout=ANSWER_TIMEOUT_S) as connection:
             connection.settimeout(ANSWER_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Count this node's GPUs by asking the machine, not a list of instance types."""
+"""Count this node's GPUs, on the machine rather than in a list of instance types."""
 
 import logging
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from bootstrap.errors import CommandError
 log = logging.getLogger(__name__)
 
 DRIVER_LIST: Final = "proc/driver/nvidia/gpus"
-"""Directory with one entry per GPU, which exists once the driver is loaded."""
+"""Directory with one entry per GPU, present once the driver is loaded."""
 EAGER_COUNT_S: Final = 5.0
-"""Seconds until the next count while the number is wrong."""
+"""Seconds between counts while the number is wrong."""
 STEADY_COUNT_S: Final = 60.0
-"""Seconds between two counts while the number is right: nvidia-smi takes up to a second."""
+"""Seconds between counts while the number is right; nvidia-smi takes up to a second."""
 
 
 class GpuCounter:
-    """Count the GPUs, again from time to time: a driver may load after the agent, and a GPU can fall off its bus."""
+    """Counts the GPUs, repeatedly: a driver may load after the agent, and a GPU can fall off its bus."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class GpuCounter:
         return self._count
 
     def _ask(self) -> int | None:
-        """Ask nvidia-smi, which also loads the driver; without nvidia-smi, count what the kernel shows.
+        """Run nvidia-smi, which also loads the driver; if it is not installed, use the kernel's count.
 
-        Never use the kernel's count where nvidia-smi exists: the kernel still shows a GPU that no longer answers.
+        Never use the kernel's count if nvidia-smi is installed: the kernel still shows a GPU that no longer answers.
         """
         try:
             listing = self._nvidia_smi()
@@ -64,7 +64,7 @@ class GpuCounter:
 
 
 def count_listed(listing: str) -> int:
-    """Count the GPUs in the output of ``nvidia-smi -L``; the parts of a divided GPU are indented below it."""
+    """Count the GPUs in the output of ``nvidia-smi -L``; MIG partitions are indented below their GPU."""
     return sum(line.startswith("GPU ") for line in listing.splitlines())
 
 

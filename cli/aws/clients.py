@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sts import STSClient
 
 
-LONGEST_MESSAGE: Final = 400
+MAX_MESSAGE: Final = 400
 """Longest message in characters: enough for a refusal, which names caller, action and resource."""
 
 
@@ -151,4 +151,4 @@ def aws_errors(region: str | None) -> Iterator[None]:
 
 def _shorten(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST_MESSAGE else f"{line[:LONGEST_MESSAGE]}..."
+    return line if len(line) <= MAX_MESSAGE else f"{line[:MAX_MESSAGE]}..."

@@ -14,8 +14,8 @@ from cli.aws.scaling import BEGINNING_OF_TIME, Activity, find_groups, read_activ
 from cli.aws.stack_history import Event, StackState, last_failures, physical_ids, read_events
 from cli.errors import ClusterError
 
-MOST_NODES: Final = 3
-MOST_LINES: Final = 10
+MAX_NODES: Final = 3
+MAX_LINES: Final = 10
 _INSTANCE_ID: Final = re.compile(r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b")
 T = TypeVar("T")
 
@@ -117,11 +117,11 @@ def _presence(clients: Clients, cluster: Cluster) -> NodePresence:
 def _suspects(failures: Sequence[Event], presence: NodePresence) -> list[str]:
     """Return the instances that should be nodes, and those that the failures name."""
     named = (instance_id for event in failures for instance_id in _INSTANCE_ID.findall(event.reason))
-    return list(dict.fromkeys([*presence.absent, *named]))[:MOST_NODES]
+    return list(dict.fromkeys([*presence.absent, *named]))[:MAX_NODES]
 
 
 def _logs(clients: Clients, group: str, suspects: Sequence[str], launched: Sequence[str]) -> list[NodeLog]:
     """Read the suspects' logs; without suspects, those of the nodes that wrote last, or else were launched last."""
-    silent = list(dict.fromkeys(launched))[:MOST_NODES]
-    wanted = suspects or newest_streams(clients.logs, group, count=MOST_NODES) or silent
-    return [read_log(clients.logs, group, instance_id, lines=MOST_LINES) for instance_id in wanted]
+    silent = list(dict.fromkeys(launched))[:MAX_NODES]
+    wanted = suspects or newest_streams(clients.logs, group, count=MAX_NODES) or silent
+    return [read_log(clients.logs, group, instance_id, lines=MAX_LINES) for instance_id in wanted]

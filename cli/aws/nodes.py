@@ -79,7 +79,7 @@ class Machine:
     launched: datetime | None = None
 
 
-MOST_FILTER_VALUES: Final = 200
+MAX_FILTER_VALUES: Final = 200
 """Limit of a filter's values in one request ("List and filter your resources", Amazon EC2 User Guide)."""
 RUNNING: Final = "running"
 GONE: Final = Machine(instance_type="", zone="", public_address="", state="gone")
@@ -130,11 +130,11 @@ def _member(record: MemberRecord) -> Member:
 
 def find_machines(ec2: "EC2Client", instance_ids: Sequence[str]) -> dict[str, Machine]:
     """Return EC2's view of each instance; one that EC2 has forgotten is GONE."""
-    starts = range(0, len(instance_ids), MOST_FILTER_VALUES)
+    starts = range(0, len(instance_ids), MAX_FILTER_VALUES)
     found = {
         instance["InstanceId"]: _machine(instance)
         for start in starts
-        for instance in _described(ec2, instance_ids[start : start + MOST_FILTER_VALUES])
+        for instance in _described(ec2, instance_ids[start : start + MAX_FILTER_VALUES])
     }
     return {instance_id: found.get(instance_id, GONE) for instance_id in instance_ids}
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
     from mypy_boto3_autoscaling.type_defs import ActivityTypeDef
 
-MOST_ACTIVITIES: Final = 100
+MAX_ACTIVITIES: Final = 100
 """Activities to read per group: some hours of failing launches. AWS keeps six weeks."""
 _FAILURES: Final = ("Failed", "Cancelled")
 _ONE_CALL_ONLY: Final = re.compile(
@@ -90,7 +90,7 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
 
 
 def read_activities(
-    autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime, most: int | None = MOST_ACTIVITIES
+    autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime, most: int | None = MAX_ACTIVITIES
 ) -> list[Activity]:
     """Return what the groups did, deleted groups too, newest first; before `since` an earlier cluster had the names.
 

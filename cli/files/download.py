@@ -63,7 +63,7 @@ def download(connection: Connection, source: Archive, destination: Path) -> Down
     """Unpack an archive that the master sends, into `destination` if that is a directory."""
     result = Download(path=destination / source.name if destination.is_dir() else destination)
     broken: Exception | None = None
-    with connection.reading(source.command, warn=result.warnings.append) as stream:
+    with connection.read_tar(source.command, warn=result.warnings.append) as stream:
         try:
             with tarfile.open(fileobj=stream, mode="r|") as archive:
                 for entry in archive:

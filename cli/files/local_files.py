@@ -11,8 +11,8 @@ from typing import Final
 from cli.errors import UsageError
 from cli.ssh.remote import last_line
 
-MOST_FILES: Final = 50_000
-MOST_BYTES: Final = 1 << 30
+MAX_FILES: Final = 50_000
+MAX_BYTES: Final = 1 << 30
 """Enough for a program and its configuration; data belongs in S3, where every node fetches it itself."""
 ADVICE: Final = "list data in .gitignore, or copy it with launch --sync-s3"
 CACHES: Final = ("__pycache__",)
@@ -46,9 +46,9 @@ def find_files(directory: Path) -> dict[str, LocalFile]:
             continue
         found[path] = file
         size += file.size
-        if size > MOST_BYTES or len(found) > MOST_FILES:
+        if size > MAX_BYTES or len(found) > MAX_FILES:
             raise UsageError(
-                f"{top} has more than {MOST_BYTES >> 30} GiB or {MOST_FILES} files that would be sent: {ADVICE}"
+                f"{top} has more than {MAX_BYTES >> 30} GiB or {MAX_FILES} files that would be sent: {ADVICE}"
             )
     if not found:
         raise UsageError(f"{top} has no files to send")

@@ -5,14 +5,14 @@ from typing import Final
 
 from cli.files.upload import Progress, Upload
 
-LEAST_BAR_BYTES: Final = 1 << 20
+MIN_BAR_BYTES: Final = 1 << 20
 """Smallest upload with a bar; less is sent before anyone could read it."""
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB")
 
 
 def upload_bar(size: int) -> Progress:
     """Return the callback that advances a bar for an upload of `size` bytes, if it is large and a terminal shows it."""
-    if size < LEAST_BAR_BYTES or not sys.stderr.isatty():
+    if size < MIN_BAR_BYTES or not sys.stderr.isatty():
         return lambda sent: None
     # Import only for a terminal: it takes longer than all else.
     from rich.console import Console

@@ -111,7 +111,7 @@ def _locked_by_owner(connection: Connection, name: str, *, owner: str) -> Iterat
         f"[ -s {marker} ] || printf '%s' {shlex.quote(owner)} >{marker} || exit; "
         f"head -n 1 {marker}; echo; cat >/dev/null; }}"
     )
-    with connection.holding(_shell_line_in(FOLDER, line)) as held:
+    with connection.running(_shell_line_in(FOLDER, line)) as held:
         found = _check(held).decode(errors="replace").strip()
         if not found:
             raise ClusterError(f"somebody else sends to ~/{name}: try again")

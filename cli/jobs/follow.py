@@ -1,4 +1,4 @@
-"""Show a job's output until it ends; on Ctrl-C, ask once whether to leave it running."""
+"""Show a job's output until it ends; on Ctrl-C, ask once whether to keep it running."""
 
 import sys
 from typing import Final
@@ -10,17 +10,17 @@ from cli.jobs.records import Job, read_job, run_launcher_command
 from cli.output import printable
 from cli.ssh.remote import Connection, ending_with_connection
 
-MOST_EXIT_CODE: Final = 255
+MAX_EXIT_CODE: Final = 255
 
 
 def show_logs(connection: Connection, words: list[str]) -> int:
-    """Pass on what ``launch logs`` prints; return its exit code."""
+    """Forward the output of ``launch logs``; return its exit code."""
     line = ending_with_connection(["launch", "logs", *words])
     return connection.stream(line, stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())
 
 
 def follow_to_end(connection: Connection, job_id: str) -> int:
-    """Show a job's output from its start; return the job's exit code."""
+    """Show a job's output from its beginning; return the job's exit code."""
     try:
         show_logs(connection, ["-f", job_id])
         job = read_job(connection, job_id)
@@ -37,8 +37,8 @@ def exit_code(job: Job) -> int:
     """Return dlcluster's exit code for a job that has ended."""
     if job.state == "SUCCEEDED":
         return 0
-    # A shell sees the lowest eight bits: 256 would be success.
-    return min(max(job.exit_code or EXIT_FAILED, EXIT_FAILED), MOST_EXIT_CODE)
+    # A shell sees the lowest eight bits: 256 would mean success.
+    return min(max(job.exit_code or EXIT_FAILED, EXIT_FAILED), MAX_EXIT_CODE)
 
 
 def _tell_end(job: Job) -> None:
@@ -47,7 +47,7 @@ def _tell_end(job: Job) -> None:
 
 
 def _leave_or_stop(connection: Connection, job_id: str) -> None:
-    """Ask on a terminal; elsewhere stop the job: an interrupted script must leave nothing running."""
+    """Ask on a terminal; without one stop the job, as an interrupted script must leave nothing running."""
     if sys.stdin.isatty() and _stays(job_id):
         _tell(f"job {job_id} keeps running: dlcluster logs -f {job_id}, dlcluster stop {job_id}")
         return
@@ -59,7 +59,7 @@ def _stays(job_id: str) -> bool:
     try:
         return click.confirm(f"\nleave job {job_id} running?", default=True, err=True)
     except click.Abort:
-        return True  # a second Ctrl-C ends dlcluster: it has not been told to stop the job
+        return True  # A second Ctrl-C ends dlcluster and leaves the job running.
 
 
 def _tell(text: str) -> None:

@@ -1,6 +1,6 @@
 """Read the records of jobs from the launcher on the master.
 
-Any process there can write them: they are checked, and printed without control characters.
+Any process on the master can write them: they are validated, and printed without control characters.
 """
 
 import json
@@ -14,7 +14,7 @@ from cli.ssh.remote import Connection, Output, last_line
 
 ENDED: Final = ("SUCCEEDED", "FAILED", "CANCELLED")
 LAUNCHER_USAGE_ERROR: Final = 2
-LONGEST_COMMAND: Final = 60
+MAX_COMMAND: Final = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,12 +35,12 @@ class Job:
 
     @property
     def line(self) -> str:
-        """The command as one line."""
+        """The command as a single line."""
         return self.command[2] if self.command[:2] == ("/bin/bash", "-c") else shlex.join(self.command)
 
     def row(self, now: datetime) -> tuple[str, ...]:
-        """Return the job's cells in the table."""
-        line = self.line if len(self.line) <= LONGEST_COMMAND else f"{self.line[: LONGEST_COMMAND - 3]}..."
+        """Return the job's table cells."""
+        line = self.line if len(self.line) <= MAX_COMMAND else f"{self.line[: MAX_COMMAND - 3]}..."
         return (self.id, self.state, self.start, self._duration(now), str(len(self.nodes)), line)
 
     def _duration(self, now: datetime) -> str:
@@ -59,7 +59,7 @@ class Job:
 
 
 def read_jobs(connection: Connection, *, deadline_s: float | None = None) -> list[Job]:
-    """Return the jobs that were started on the master, newest last."""
+    """Return the jobs started on the master, newest last."""
     found = _json(run_launcher_command(connection, "list", "--json", deadline_s=deadline_s))
     if not isinstance(found, list):
         raise ClusterError("the launcher on the master did not return a list of jobs")
@@ -67,7 +67,7 @@ def read_jobs(connection: Connection, *, deadline_s: float | None = None) -> lis
 
 
 def read_job(connection: Connection, job_id: str) -> Job:
-    """Return one job. Raises UsageError if no job has that id."""
+    """Return one job. Raises UsageError if no job has this id."""
     return _job(_json(run_launcher_command(connection, "status", "--json", job_id)))
 
 

@@ -16,14 +16,14 @@ from cli.ssh.remote import Connection, ending_with_connection, last_line
 
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 ONLY_FILES: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
-"""One process on each node that takes no GPU, so that files reach nodes whose GPUs are in use."""
+"""Options of a job with one process per node and no GPUs, which copies files even to nodes with busy GPUs."""
 HINT: Final = "launch: follow it with:"
-"""Start of the launcher's line about following a detached job from the master, which is not shown here."""
+"""Beginning of the launcher's hint about following a detached job on the master, which is not shown here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchOptions:
-    """Options of the launcher that ``dlcluster run`` takes too."""
+    """Options of the launcher that ``dlcluster run`` accepts too."""
 
     num_workers: int | None = None
     nproc_per_node: str | None = None
@@ -42,7 +42,7 @@ class LaunchOptions:
 def start_job(connection: Connection, command: Sequence[str], *, options: LaunchOptions, sent: Upload | None) -> str:
     """Start a detached job; return its id once its processes run. Raises ClusterError with the launcher's reason."""
     sync = [] if sent is None else ["--sync-dst-dir", sent.name]
-    # On Ctrl-C nobody would know the job's id: the start ends with the connection, and the job with it.
+    # Tie the start to the connection: after Ctrl-C the user would not know the id of a job that goes on.
     line = ending_with_connection(["launch", "--detach", *sync, *options.words(), "--", *command])
     try:
         done = connection.output(
@@ -53,8 +53,9 @@ def start_job(connection: Connection, command: Sequence[str], *, options: Launch
         raise
     job_id = done.stdout.decode(errors="replace").strip()
     if done.exit_code:
-        said = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
-        raise (UsageError if done.exit_code == LAUNCHER_USAGE_ERROR else ClusterError)(f"the job did not start: {said}")
+        reason = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
+        error = UsageError if done.exit_code == LAUNCHER_USAGE_ERROR else ClusterError
+        raise error(f"the job did not start: {reason}")
     if not JOB_ID.fullmatch(job_id):
         raise ClusterError(f"the launcher on the master must return a job id, got {job_id[:80]!r}")
     for text in done.stderr.splitlines():
@@ -64,22 +65,22 @@ def start_job(connection: Connection, command: Sequence[str], *, options: Launch
 
 
 def warn_of_jobs(connection: Connection, sent: Upload) -> None:
-    """Warn on standard error if a job runs in the directory that changes."""
+    """Warn on stderr if a job runs in the directory that the upload has changed."""
     if not sent.sent_files:
         return
     try:
         jobs = read_jobs(connection)
     except ClusterError:
-        return  # what follows has the same trouble, or does not need the records
+        return  # the next step will fail too, or does not need the records
     for job in jobs:
         if job.state not in ENDED and PurePosixPath(job.directory).name == sent.name:
             print(f"dlcluster: job {printable(job.id)} runs in ~/{sent.name} and sees what changes", file=sys.stderr)
 
 
-def spread(connection: Connection, sent: Upload) -> None:
-    """Copy what the master was sent to every node. Raises ClusterError."""
+def copy_to_all_nodes(connection: Connection, sent: Upload) -> None:
+    """Copy the directory uploaded to the master to every node. Raises ClusterError."""
     line = shlex.join(["launch", "--sync-dst-dir", sent.name, *ONLY_FILES, "true"])
     done = connection.output(f"cd && cd {shlex.quote(sent.copy)} && {line}")
     if done.exit_code:
-        said = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
-        raise ClusterError(f"cannot copy to every node: {said}")
+        reason = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
+        raise ClusterError(f"cannot copy to every node: {reason}")

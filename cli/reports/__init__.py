@@ -1,1 +1,1 @@
-"""Read what ``dlcluster status`` shows; format what ``status`` and ``why`` print."""
+"""Collect and format the reports of ``dlcluster status`` and ``dlcluster why``."""

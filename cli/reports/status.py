@@ -1,4 +1,4 @@
-"""Format ``dlcluster status``: a summary, one row per node, and why nodes are missing."""
+"""Format ``dlcluster status``: a summary, one row per node, and the reasons for missing nodes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MOUNT_REASONS: Final = {
     REFUSED: "the file system refuses the mount",
     NO_CLIENT: "the image has no client for it",
 }
-"""Explanation of each state but the mounted one."""
+"""Explanation of each state except mounted."""
 COLUMNS = ("INDEX", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
 
 
@@ -42,7 +42,7 @@ class Status:
 
     @property
     def summary(self) -> str:
-        """One line about all nodes."""
+        """Summary of all nodes, in one line."""
         if self.desired_nodes == 0:
             left = f", nodes still shutting down: {self.running}" if self.running else ""
             return f"{self.cluster_name}: paused{left}; dlcluster resume brings its nodes back"
@@ -60,7 +60,7 @@ class Status:
         return (str(member.node_index), member.short_name, member.instance_id, *location_cells, state)
 
     def document(self, told: Sequence[str]) -> dict[str, Any]:
-        """Return the status as a JSON object; `told` is why nodes are missing."""
+        """Return the status as a JSON object; `told` holds the reasons for missing nodes."""
         return {
             "cluster": self.cluster_name,
             "region": self.region,

@@ -1,4 +1,4 @@
-"""Read a cluster's nodes from EC2 and its groups, and why nodes are missing."""
+"""Read a cluster's nodes from EC2 and its groups, and the reasons for missing nodes."""
 
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.nodes import find_machines
@@ -9,7 +9,7 @@ from cli.reports.status import Status, reasons
 
 
 def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
-    """Return the nodes, and why some are missing if any are."""
+    """Return the nodes, and the reasons if some are missing."""
     clients, membership = context.clients, context.membership
     groups, refusals = _groups(clients, context.cluster.name)
     status = Status(
@@ -17,14 +17,14 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         region=clients.region,
         membership=membership,
         machines=find_machines(clients.ec2, [member.instance_id for member in membership.members]),
-        # The groups say at once what was asked for; the membership only when a master has noticed.
+        # The groups have the desired numbers at once; the membership only after the master's next pass.
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
     )
     return status, [*refusals, *_reasons(clients, groups)] if status.missing else []
 
 
 def _groups(clients: Clients, cluster_name: str) -> tuple[ScalingGroups, list[str]]:
-    """Return the groups, or none and the refusal if the user may not list them: the table does without."""
+    """Return the groups; if the user may not list them, none and the refusal: the table does without them."""
     try:
         with aws_errors(clients.region):
             return find_groups(clients.autoscaling, cluster_name), []

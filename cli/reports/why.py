@@ -1,4 +1,4 @@
-"""Format what ``dlcluster why`` found, as text and as JSON."""
+"""Format the report of ``dlcluster why``, as text and as JSON."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -11,7 +11,7 @@ from cli.aws.scaling import distinct_failures, newest_of_groups
 from cli.aws.stack_history import Event
 from cli.output import printable
 
-MOST_REASONS: Final = 5
+MAX_REASONS: Final = 5
 
 
 def why_text(found: Diagnosis) -> str:
@@ -75,20 +75,20 @@ def _stack(found: Diagnosis) -> Iterator[str]:
 
 
 def _failure(event: Event) -> str:
-    # A node's signal may carry any text as its id.
+    # A node's signal may contain any text as its id.
     reason = printable(" ".join(event.reason.split())) or "no reason given"
     return f"  {event.logical_id} ({event.resource_type}) {event.status}: {reason}"
 
 
 def _activities(found: Diagnosis) -> Iterator[str]:
-    """Yield why launches failed, each reason once, and the groups' newest activities: a node may be on its way."""
+    """Yield the reasons of failed launches, each once, and the groups' newest activities: a node may be on its way."""
     failures = distinct_failures(found.activities)
     if failures:
         failed = sum(failure.count for failure in failures)
         yield f"EC2 Auto Scaling, {failed} of the last {len(found.activities)} activities failed, newest reason first"
-        yield from (f"  {failure}" for failure in failures[:MOST_REASONS])
-    if len(failures) > MOST_REASONS:
-        yield f"  and {len(failures) - MOST_REASONS} older reasons"
+        yield from (f"  {failure}" for failure in failures[:MAX_REASONS])
+    if len(failures) > MAX_REASONS:
+        yield f"  and {len(failures) - MAX_REASONS} older reasons"
     newest = [activity for activity in newest_of_groups(found.activities) if not activity.is_failure]
     if newest:
         yield "EC2 Auto Scaling, what the groups did last"

@@ -1,1 +1,1 @@
-"""Reach a node over SSH: OpenSSH's configuration, and one command through paramiko."""
+"""Reach a node over SSH: OpenSSH's configuration, and commands through paramiko."""

@@ -1,4 +1,4 @@
-"""Resolve how the user's machine reaches a cluster: key, address, and the program that ssh asks for host keys."""
+"""Determine how the user's machine reaches a cluster: key, address, and OpenSSH's command for host keys."""
 
 import shlex
 import sys
@@ -17,8 +17,8 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 def resolve_access(context: ClusterContext) -> Access:
     """Return how OpenSSH reaches this cluster. Raises ClusterError if the cluster has no master."""
     cluster, membership = context.cluster, context.membership
-    # The Python that runs now has boto3; the one that PATH names may not. Table and networks are named,
-    # as finding them would cost each login two more clients and a call.
+    # The running Python has boto3; the one on PATH may not. Pass table and networks, because
+    # finding them would cost each login two more clients and a call.
     networks = ",".join(map(str, cluster.networks))
     named = ("--region", context.clients.region, "--table", cluster.table, "--networks", networks)
     own = [ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(own_program()))]
@@ -37,15 +37,15 @@ def resolve_access(context: ClusterContext) -> Access:
 
 
 def own_program() -> Path:
-    """Return the file that runs dlcluster: the checkout's, or the one that ``pip install`` created."""
+    """Return the path of dlcluster: in the checkout, or as ``pip install`` created it."""
     program = CHECKOUT / "bin" / "dlcluster"
-    # pip install --user has another folder for programs, where the running one is.
+    # pip install --user puts programs into another directory, the one of the running program.
     installed = (Path(sysconfig.get_path("scripts"), PROGRAM), Path(sys.argv[0]).absolute().parent / PROGRAM)
     return next((path for path in (program, *installed) if path.is_file()), installed[0])
 
 
 def identity_path(name: str | None) -> str | None:
-    """Return the private key's absolute path, checked here because ssh only warns about a missing file."""
+    """Return the private key's absolute path; check it here, because ssh only warns about a missing file."""
     if name is None:
         return None
     path = Path(name).expanduser().absolute()
@@ -55,12 +55,12 @@ def identity_path(name: str | None) -> str | None:
 
 
 def ssh_path(path: str, name: str) -> str:
-    """Return the path if ssh's configuration can hold it: ssh expands ${VARIABLE}, and no quoting prevents that."""
+    """Return the path if ssh's configuration can contain it: ssh expands ${VARIABLE}, and no quoting prevents that."""
     if "${" in path or not path.isprintable():
         raise UsageError(f"{name} must be a path without ${{ and control characters, got {path!r}")
     return path
 
 
 def remote_line(command: tuple[str, ...]) -> str:
-    """Return one word as it is, a line for the node's shell; quote several, so they reach the program unchanged."""
+    """Return a single word unchanged, as a line for the node's shell; quote several, so that they stay separate."""
     return command[0] if len(command) == 1 else shlex.join(command)

@@ -1,7 +1,7 @@
-"""Tell OpenSSH how to reach a node, as text for ssh_config(5) and as options of a command line.
+"""Generate OpenSSH's configuration for a node, as text for ssh_config(5) and as command-line options.
 
-Host keys come from the cluster's table each time ssh asks for one (KnownHostsCommand, OpenSSH 8.5
-and later), so a replaced node needs no cleaning up and no file of known hosts can be stale.
+ssh reads host keys from the cluster's table at each login (KnownHostsCommand, OpenSSH 8.5 and later), so there is no
+file of known hosts to clean up after a replacement.
 """
 
 import shlex
@@ -12,15 +12,15 @@ from typing import Final
 from cli.aws.nodes import Member
 
 CONNECT_TIMEOUT_S: Final = 20
-"""Timeout in seconds of a login from the user's machine, whether ssh or paramiko makes it.
+"""Timeout in seconds of a login from the user's machine, with ssh or paramiko.
 
-It covers the way through the master and a host key from the table. Between nodes: launcher/transport/ssh.py.
+It covers the jump through the master and the host key from the table. Between nodes: launcher/transport/ssh.py.
 """
 
 KEEPALIVE_S: Final = 15
-"""Seconds between the questions by which a login notices that the other end has gone."""
+"""Seconds between keepalives, by which a login detects that its peer is gone."""
 KEEPALIVES_UNANSWERED: Final = 4
-"""Number of unanswered questions after which a login through Session Manager ends."""
+"""Number of unanswered keepalives after which a login through Session Manager ends."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,35 +35,35 @@ class Access:
     known_hosts_command: tuple[str, ...]
     """Command line that prints known hosts lines for the name appended to it."""
     session_command: tuple[str, ...] = ()
-    """In a private cluster, the command line that carries ssh to the node whose name is appended to it."""
+    """In a private cluster, the command line that connects ssh to the node whose name is appended to it."""
     identity: str | None = None
-    """Private key file. Left out: the files that ssh tries by default."""
+    """Private key file. None: the files that ssh tries by default."""
 
     def host_name(self, member: Member) -> str:
-        """Return a node's name in ssh configurations, in which two clusters must not collide."""
+        """Return a node's name in ssh configurations, distinct for each cluster."""
         return f"{self.cluster_name}-{member.short_name}"
 
 
 def options(access: Access, member: Member) -> dict[str, str]:
     """Return the options for one node, except the jump through the master.
 
-    Through Session Manager each node is reached by itself, and its address plays no part.
-    What comes from the table or the stack's outputs has been checked (bootstrap.cluster.records,
-    cli.aws.clusters): it holds nothing that ssh or a shell would expand. Paths are quoted here.
+    Through Session Manager each node is reached directly, and its address is not used.
+    Values from the table or the stack's outputs have been checked (bootstrap.cluster.records, cli.aws.clusters): they
+    contain nothing that ssh or a shell would expand. Paths are quoted here.
     """
     is_master = member == access.master
     address = access.master_address if is_master or access.session_command else member.address
     own = {
         "HostName": address or member.alias,
         "User": access.login_user,
-        # The agent goes to the master and no further: whoever is root on a node that has it can sign with it.
+        # Forward the agent to the master and no further: root on a node with the agent can sign with it.
         "ForwardAgent": "yes" if is_master else "no",
         "StrictHostKeyChecking": "yes",
         "HostKeyAlias": member.alias,
-        # Named, so that ssh does not ask the table once more to order what it offers.
+        # Named, so that ssh need not read the table again to order the key types that it offers.
         "HostKeyAlgorithms": "ssh-ed25519",
         "KnownHostsCommand": f"{' '.join(map(_quoted, access.known_hosts_command))} %H",
-        # A node that hangs takes the connection and never answers.
+        # A hung node accepts connections without answering.
         "ConnectTimeout": str(CONNECT_TIMEOUT_S),
         "UserKnownHostsFile": "none",
         "GlobalKnownHostsFile": "none",
@@ -76,19 +76,19 @@ def options(access: Access, member: Member) -> dict[str, str]:
 
 
 def _through_session_manager(access: Access, member: Member) -> dict[str, str]:
-    """Return the options that find the node when ssh connects: no instance id or address is kept."""
+    """Return the options that look up the node when ssh connects, so that no instance id or address can be stale."""
     words = (*access.session_command, member.short_name)
     return {
-        # The user's shell reads it, after ssh has expanded %-sequences.
+        # The user's shell parses it, after ssh has expanded %-sequences.
         "ProxyCommand": shlex.join(words).replace("%", "%%"),
-        # A session ends after 20 minutes without traffic, and a lost node leaves it open on this side.
+        # A session ends after 20 minutes without traffic; after the loss of a node it stays open on this side.
         "ServerAliveInterval": str(KEEPALIVE_S),
         "ServerAliveCountMax": str(KEEPALIVES_UNANSWERED),
     }
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for ssh itself, which splits by quotes and backslashes as a shell does, and expands %-sequences."""
+    """Quote a word for ssh, which splits by quotes and backslashes as a shell does, and expands %-sequences."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 
@@ -98,7 +98,7 @@ def ssh_arguments(access: Access, member: Member) -> list[str]:
     own = options(access, member)
     if member != access.master and not access.session_command:
         hop = ["ssh", *_as_arguments(options(access, access.master) | {"ForwardAgent": "no"})]
-        # A shell reads it, so the address stands there itself; %p is a number that ssh has read.
+        # A shell parses it, so insert the address itself; %p is a number that ssh has parsed.
         through = f"{shlex.join(hop).replace('%', '%%')} -W {shlex.quote(f'[{member.address}]:')}%p"
         own["ProxyCommand"] = f"{through} {shlex.quote(access.host_name(access.master))}"
     return [*_as_arguments(own), access.host_name(member)]
@@ -115,20 +115,20 @@ def config_text(access: Access, members: Sequence[Member]) -> str:
 
 def _config_block(access: Access, member: Member) -> str:
     own = options(access, member)
-    # No instance ids: the block outlives them, and would lead to somebody else's machine by the old name.
+    # No instance ids: the block outlives them, and the old name would lead to somebody else's machine.
     names = [access.host_name(member)]
     if member == access.master:
         names.append(f"{access.cluster_name}-worker{member.node_index}")
     elif not access.session_command:
         own["ProxyJump"] = access.host_name(access.master)
-        # The block is kept: the master resolves the name, and knows who has the index then.
+        # The block is kept, so let the master resolve the name when ssh connects.
         own["HostName"] = member.alias
     lines = [f"Host {' '.join(names)}", *(f"  {name} {value}" for name, value in own.items())]
     return "\n".join(lines) + "\n"
 
 
 def known_hosts_text(members: Sequence[Member], host: str | None) -> str:
-    """Return known hosts lines of the member that `host` names, or of all members."""
+    """Return known-hosts lines of the member that `host` names, or of all members."""
     return "".join(
         f"{','.join(names)} {member.host_key}\n"
         for member in members

@@ -14,7 +14,7 @@ from cli.ssh.config import CONNECT_TIMEOUT_S, Access, ssh_arguments
 LOOPBACK: Final = "127.0.0.1"
 POLL_S: Final = 0.05
 ALIVE_OPTIONS: Final = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
-"""ssh gives up on a node that is silent for 45 s."""
+"""Options with which ssh gives up on a node that is silent for 45 s."""
 NO_COMMAND: Final = ("-N",)
 
 
@@ -22,13 +22,13 @@ NO_COMMAND: Final = ("-N",)
 def forwarding(
     access: Access, member: Member, *, here: int, port: int, command: Sequence[str] = ()
 ) -> "Iterator[subprocess.Popen[bytes]]":
-    """Yield the ssh that forwards port `here` to the node's `port`; it ends with the block.
+    """Yield the ssh process that forwards port `here` to the node's `port`; it ends with the block.
 
     With a command, its standard input and output are the process's pipes. Raises ClusterError if ssh cannot be run.
     """
     *options, destination = ssh_arguments(access, member)
     forward = ["-T", "-o", "ExitOnForwardFailure=yes", "-L", f"{LOOPBACK}:{here}:localhost:{port}", *ALIVE_OPTIONS]
-    # A connection to a server that does not listen yet is a line of ssh's at a lower level.
+    # ssh reports a refused forwarded connection at a lower log level.
     quiet = ["-o", "LogLevel=ERROR"] if command else list(NO_COMMAND)
     pipes = (subprocess.PIPE, subprocess.PIPE) if command else (subprocess.DEVNULL, None)
     try:
@@ -48,10 +48,10 @@ def forwarding(
 
 
 def free_port(*wanted: int) -> int:
-    """Return the first wanted port that nothing on this machine uses; 0 is any. Raises ClusterError."""
+    """Return the first wanted port that is free on this machine; 0 means any. Raises ClusterError."""
     for port in wanted:
         with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections linger
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # Closed connections linger in TIME_WAIT.
             try:
                 probe.bind((LOOPBACK, port))
             except OSError:
@@ -62,13 +62,13 @@ def free_port(*wanted: int) -> int:
 
 
 def await_listening(process: "subprocess.Popen[bytes]", port: int) -> None:
-    """Return once ssh listens on the port. Raises ClusterError if it ends or takes too long."""
+    """Wait until ssh listens on the port. Raises ClusterError if it ends or takes too long."""
     if not poll(lambda: _accepts(port), process, deadline_s=2 * CONNECT_TIMEOUT_S):
         raise ClusterError(f"ssh did not connect within {2 * CONNECT_TIMEOUT_S} s")
 
 
 def poll(is_ready: Callable[[], bool], process: "subprocess.Popen[bytes]", *, deadline_s: float) -> bool:
-    """Return whether it is ready before the deadline. Raises ClusterError if ssh ends."""
+    """Return True if it is ready before the deadline. Raises ClusterError if ssh ends."""
     deadline = time.monotonic() + deadline_s
     while time.monotonic() < deadline:
         if process.poll() is not None:

@@ -1,4 +1,4 @@
-"""Log in to the master of the selected cluster, once per verb."""
+"""Connect to the master of the selected cluster, once per verb."""
 
 import functools
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from cli.ssh.session_manager import start_session
 
 
 @contextmanager
-def master_of(selection: Selection) -> Iterator[tuple[ClusterContext, Connection]]:
+def connect_to_master(selection: Selection) -> Iterator[tuple[ClusterContext, Connection]]:
     """Yield the selected cluster and a connection to its master. Raises ClusterError."""
     context = find_selected_cluster(selection)
     with connect(ssh_target(context)) as connection:
@@ -21,7 +21,7 @@ def master_of(selection: Selection) -> Iterator[tuple[ClusterContext, Connection
 
 
 def ssh_target(context: ClusterContext) -> SshTarget:
-    """Return the master's address, login and host key; in a private cluster, the way to it."""
+    """Return the master's address, login and host key; in a private cluster, also how to start a session."""
     clients, cluster, membership = context.clients, context.cluster, context.membership
     master, session = membership.master, None
     if cluster.is_private:

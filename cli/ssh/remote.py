@@ -1,4 +1,4 @@
-"""Run commands on the master through one paramiko connection: no OpenSSH is needed where dlcluster runs."""
+"""Run commands on the master through one paramiko connection, so that dlcluster works without OpenSSH."""
 
 import base64
 import os
@@ -22,18 +22,18 @@ from cli.ssh.config import CONNECT_TIMEOUT_S, KEEPALIVE_S
 from cli.ssh.session_manager import PluginCall, carried
 
 SILENCE_S: Final = 60
-"""Seconds without a sign of the master after which its connection is lost."""
+"""Seconds of silence after which the master's connection counts as lost."""
 READ_SIZE: Final = 1 << 15
-MOST_ERROR_BYTES: Final = 1 << 16
-"""Most of a failing command's standard error that is kept."""
+MAX_ERROR_BYTES: Final = 1 << 16
+"""Number of bytes of a failed command's stderr to keep."""
 TAR_CHANGED: Final = 1
-"""Exit code of GNU tar if a file changed while it was read."""
+"""Exit code of GNU tar if a file changed while being read."""
 KEY_HINT: Final = "is your key in the agent, ssh-add -l, or named with -i?"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SshTarget:
-    """Login address, and the only host key to accept there."""
+    """Login address, and the only accepted host key."""
 
     address: str
     user: str
@@ -54,14 +54,14 @@ class Output:
 
 
 class Connection:
-    """A login that runs commands, each over its own channel."""
+    """An SSH connection that runs commands, each on its own channel."""
 
     def __init__(self, transport: paramiko.Transport, *, address: str) -> None:
         self._transport = transport
         self._address = address
 
     def stream(self, command: str, *, stdout_fd: int, stderr_fd: int, forward_agent: bool = False) -> int:
-        """Run a command, pass on its output as it arrives, and return its exit code."""
+        """Run a command, forward its output as it arrives, and return its exit code."""
         with self._channel(command, forward_agent=forward_agent) as channel:
             if forward_agent:
                 channel.shutdown_write()
@@ -76,43 +76,43 @@ class Connection:
         holds_input: bool = False,
         deadline_s: float | None = None,
     ) -> Output:
-        """Run a command with `chunks` as its standard input; return all that it printed.
+        """Run a command with `chunks` as its standard input; return its output.
 
-        With `holds_input` its input ends with the connection (ending_with_connection). At the deadline the connection
-        counts as lost: a frozen master acknowledges packets and answers nothing.
+        With `holds_input` its input stays open until the connection ends (ending_with_connection). At the deadline the
+        connection counts as lost: a frozen master acknowledges packets without answering.
         """
         with self._channel(command) as channel, _closing_after(deadline_s, channel):
-            stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, most=MOST_ERROR_BYTES)
+            stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, most=MAX_ERROR_BYTES)
             all_sent = holds_input or _send(channel, chunks)
             done = Output(
                 stdout=stdout.text(), stderr=stderr.text().decode(errors="replace"), exit_code=self._exit_code(channel)
             )
             if not (all_sent or done.exit_code):
-                raise ClusterError("the command on the master ended before it had everything")
+                raise ClusterError("the command on the master ended before it had read its input")
             return done
 
     @contextmanager
-    def reading(self, command: str, *, warn: Callable[[str], None]) -> Iterator[Any]:
+    def read_tar(self, command: str, *, warn: Callable[[str], None]) -> Iterator[Any]:
         """Run tar; yield its standard output as a file. Raises ClusterError if it fails.
 
-        `warn` gets the reason for the exit code of a file that changed while it was read.
+        If a file changed while tar read it, call `warn` with tar's message instead.
         """
         with self._channel(command) as channel:
             channel.shutdown_write()
-            stderr = _Drain(channel.recv_stderr, most=MOST_ERROR_BYTES)
+            stderr = _Drain(channel.recv_stderr, most=MAX_ERROR_BYTES)
             yield channel.makefile("rb", READ_SIZE)
-            said, code = first_line(stderr.text().decode(errors="replace")), self._exit_code(channel)
-            if code == TAR_CHANGED and said:
-                warn(said)
+            message, code = first_line(stderr.text().decode(errors="replace")), self._exit_code(channel)
+            if code == TAR_CHANGED and message:
+                warn(message)
             elif code:
-                raise ClusterError(said or "the command on the master failed")
+                raise ClusterError(message or "the command on the master failed")
 
     @contextmanager
-    def holding(self, command: str) -> Iterator[Output]:
-        """Yield a command's first line of output; the command's standard input ends when the caller is done."""
+    def running(self, command: str) -> Iterator[Output]:
+        """Run a command and yield its first line of output; close its standard input at the end of the block."""
         with self._channel(command) as channel:
             line = channel.makefile("rb").readline()
-            stderr = "" if line else channel.makefile_stderr("rb").read(MOST_ERROR_BYTES).decode(errors="replace")
+            stderr = "" if line else channel.makefile_stderr("rb").read(MAX_ERROR_BYTES).decode(errors="replace")
             yield Output(exit_code=0 if line else self._exit_code(channel), stdout=line, stderr=stderr)
 
     @contextmanager
@@ -124,7 +124,7 @@ class Connection:
                 channel.exec_command(command)
                 yield channel
         except BrokenPipeError:
-            raise  # the reader of our own output has gone
+            raise  # the reader of our own output is gone
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise self._lost() from error
 
@@ -154,7 +154,7 @@ def _closing_after(seconds: float | None, channel: paramiko.Channel) -> Iterator
 
 
 class _Drain(threading.Thread):
-    """Read one stream of a channel to its end, beside the others: they share a window."""
+    """Reads one stream of a channel to its end in a thread: all streams share a window, so none may stay unread."""
 
     def __init__(self, receive: Callable[[int], bytes], *, most: int | None = None) -> None:
         super().__init__(daemon=True)
@@ -167,17 +167,17 @@ class _Drain(threading.Thread):
             self._data += data if self._most is None else data[: self._most - len(self._data)]
 
     def text(self) -> bytes:
-        """Return what came, once all has."""
+        """Return the complete stream, once it has ended."""
         self.join()
         return bytes(self._data)
 
 
 def _send(channel: paramiko.Channel, chunks: Iterable[bytes]) -> bool:
-    """Send all of a command's input; return whether the command took it."""
+    """Send all of a command's input; return True if the command read it."""
     for chunk in chunks:
         try:
             channel.sendall(chunk)
-        except OSError:  # it has ended: its exit code says more
+        except OSError:  # The command has ended; its exit code explains more.
             return False
     channel.shutdown_write()
     return True
@@ -193,16 +193,16 @@ def connect(target: SshTarget) -> Iterator[Connection]:
 
 
 def run_command(target: SshTarget, command: str, *, stdout_fd: int, stderr_fd: int) -> int:
-    """Run one command with the user's agent forwarded, pass on its output, and return its exit code.
+    """Run one command with the user's agent forwarded, forward its output, and return its exit code.
 
-    The master needs no agent to reach the workers: it has the cluster's own key.
+    The master does not need the agent to reach the workers: it has the cluster's key.
     """
     with connect(target) as connection:
         return connection.stream(command, stdout_fd=stdout_fd, stderr_fd=stderr_fd, forward_agent=True)
 
 
 def ending_with_connection(words: Sequence[str]) -> str:
-    """Return a shell line that runs a command and ends it when the connection closes, which sshd does not do."""
+    """Return a shell line that runs a command and ends it when the connection closes; sshd itself would not."""
     wait_for_close = '{ cat <&3; kill "$job"; } >/dev/null 2>&1 & watch=$!'
     run = f"{shlex.join(words)} </dev/null 3<&- & job=$!"
     return f'exec 3<&0; {run}; {wait_for_close}; wait "$job"; code=$?; kill "$watch"; exit "$code"'
@@ -219,7 +219,7 @@ def last_line(text: str) -> str:
 
 
 def agent_has_keys() -> bool:
-    """Return whether the agent has keys: without any, paramiko's forwarding fails in a thread of its own."""
+    """Return True if the agent has keys: without any, paramiko's forwarding fails in its own thread."""
     agent = paramiko.Agent()
     try:
         return bool(agent.get_keys())
@@ -247,14 +247,14 @@ def _log_in(client: paramiko.SSHClient, target: SshTarget, sock: socket.socket |
     except paramiko.BadHostKeyException as error:
         reason = "its host key is not the one in the cluster's table"
         raise ClusterError(f"refused to log in to {target.address}: {reason}") from error
-    except (paramiko.SSHException, OSError, EOFError, ValueError) as error:  # the last for a file that is no key
+    except (paramiko.SSHException, OSError, EOFError, ValueError) as error:  # ValueError: a file that is no key.
         hint = f" ({KEY_HINT})" if isinstance(error, paramiko.SSHException) else ""
         reason = str(error) or "the connection was closed"
         raise ClusterError(f"cannot log in to {target.user}@{target.address}: {reason}{hint}") from error
     transport = client.get_transport()
     if transport is None:
         raise ClusterError(f"the connection to {target.address} was lost")
-    # A master that vanished: paramiko never misses the answers to its keepalives, but the kernel and _watch do.
+    # If the master vanishes, paramiko ignores unanswered keepalives; the kernel and _watch detect it.
     transport.set_keepalive(KEEPALIVE_S)
     if sock is not None:
         threading.Thread(target=_watch, args=(transport,), daemon=True).start()
@@ -264,7 +264,7 @@ def _log_in(client: paramiko.SSHClient, target: SshTarget, sock: socket.socket |
 
 
 def _watch(transport: paramiko.Transport) -> None:
-    """End a connection through Session Manager whose master no longer answers: its plugin would wait for ever."""
+    """End a connection through Session Manager whose master no longer answers; its plugin would keep waiting."""
     while transport.is_active():
         overdue = threading.Timer(SILENCE_S, transport.close)
         overdue.daemon = True
@@ -280,7 +280,7 @@ def _known_name(target: SshTarget) -> str:
 
 
 def _pass_on(channel: paramiko.Channel, *, stdout_fd: int, stderr_fd: int) -> None:
-    """Pass on both streams until the remote side has closed them."""
+    """Forward both streams until the remote side has closed them."""
     while True:
         select.select([channel], [], [])
         while channel.recv_ready():

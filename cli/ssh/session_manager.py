@@ -1,7 +1,7 @@
-"""Reach a node's SSH port through Systems Manager: start a session, which AWS's plugin for its command line carries.
+"""Reach a node's SSH port through Systems Manager: start a session, and run AWS's plugin, which carries it.
 
-The plugin connects its standard input and output with port 22 of the node, over the connection that the node's own
-agent keeps to AWS. Its arguments are those of awscli/customizations/sessionmanager.py in aws/aws-cli.
+The plugin connects its standard input and output to port 22 of the node, over the connection that the SSM agent on the
+node keeps to AWS. Its arguments are those of awscli/customizations/sessionmanager.py in aws/aws-cli.
 """
 
 import json
@@ -24,7 +24,7 @@ from cli.ssh.config import CONNECT_TIMEOUT_S
 
 PLUGIN: Final = "session-manager-plugin"
 DOCUMENT: Final = "AWS-StartSSHSession"
-"""AWS's own document for sessions that carry SSH: users' policies name it."""
+"""AWS's document for sessions that carry SSH; users' policies name it."""
 RESPONSE_VARIABLE: Final = "AWS_SSM_START_SESSION_RESPONSE"
 LAST_WITHOUT_VARIABLE: Final = (1, 2, 497, 0)
 """Last version of the plugin that takes the session's token only as an argument, which all users of the machine see."""
@@ -32,13 +32,13 @@ WHERE: Final = (
     "https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-install-plugin.html"
 )
 CONNECTED_TIMEOUT_S: Final = 10
-"""Seconds to wait for the agent of a node that has just started; ssh's own timeout is longer (cli.ssh.config)."""
+"""Seconds to wait for the SSM agent of a new node; ssh's own timeout is longer (cli.ssh.config)."""
 VERSION_TIMEOUT_S: Final = 20
 END_TIMEOUT_S: Final = 5
 SERVER_LINE: Final = b"SSH-"
-"""Begin of the SSH server's first line (RFC 4253, 4.2)."""
+"""Beginning of the SSH server's first line (RFC 4253, 4.2)."""
 PEEKED: Final = 1 << 16
-"""Most bytes to look at before the server's first line."""
+"""Maximum number of bytes to read before the server's first line."""
 PAUSE_S: Final = 0.05
 
 
@@ -68,7 +68,7 @@ def start_session(clients: Clients, instance_id: str) -> PluginCall:
                     "starts connects within minutes, if its network leads to ssm and ssmmessages (dlcluster preflight)"
                 ) from error
             time.sleep(1)
-    # The token opens the node's port: it goes through the environment, which no other user of this machine can read.
+    # The token opens the node's port: pass it in the environment, which no other user of this machine can read.
     response = json.dumps({name: answer.get(name, "") for name in ("SessionId", "TokenValue", "StreamUrl")})
     endpoint = ssm.meta.endpoint_url
     return PluginCall(
@@ -78,7 +78,7 @@ def start_session(clients: Clients, instance_id: str) -> PluginCall:
 
 
 def _find_plugin() -> str:
-    """Return the plugin's path, before a session starts that nothing would carry or end."""
+    """Return the plugin's path; check it before a session starts, which only the plugin could use or end."""
     path = shutil.which(PLUGIN)
     if path is None:
         raise ClusterError(f"{PLUGIN} is not installed; logins to a private cluster need it: {WHERE}")
@@ -117,12 +117,12 @@ class CarriedSession:
                 stdin=fd,
                 stdout=fd,
                 stderr=errors,
-                # The plugin takes Ctrl-C and Ctrl-Z of the terminal for an order to end the session.
+                # The plugin would end the session on Ctrl-C and Ctrl-Z of the terminal.
                 start_new_session=True,
             )
 
     def await_server(self) -> None:
-        """Discard what the plugin prints before the SSH server's first line, for which paramiko waits two seconds only.
+        """Discard the plugin's output before the SSH server's first line, for which paramiko waits only two seconds.
 
         Raises ClusterError if no server answers in time.
         """
@@ -144,11 +144,11 @@ class CarriedSession:
                 self._printed += ahead
                 raise ClusterError("the session ended before the node's SSH server answered")
             if not discarded:
-                time.sleep(PAUSE_S)  # perhaps the line's first bytes have come
+                time.sleep(PAUSE_S)  # The first bytes of the line may have arrived.
         raise ClusterError(f"the node's SSH server did not answer through the session within {CONNECT_TIMEOUT_S} s")
 
     def end(self) -> str:
-        """End the plugin and return what it printed, apart from the SSH connection: failures go to either stream."""
+        """End the plugin and return its messages, without the SSH stream: it prints failures on either stream."""
         self.socket.close()
         self._process.terminate()
         try:
@@ -162,7 +162,7 @@ class CarriedSession:
 
 @contextmanager
 def carried(call: PluginCall) -> Iterator[socket.socket]:
-    """Yield a socket that leads to the node's SSH port. A failure shows the plugin's own reason, if it gave one."""
+    """Yield a socket connected to the node's SSH port. An error contains the plugin's own reason, if any."""
     with tempfile.TemporaryFile() as errors:
         try:
             session = CarriedSession(call, errors=errors)

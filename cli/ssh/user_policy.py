@@ -1,4 +1,4 @@
-"""Write the IAM policy of a cluster's users: what dlcluster calls to find the nodes, log in and run jobs.
+"""Generate the IAM policy of a cluster's users: dlcluster's calls to find the nodes, log in and run jobs.
 
 AWS: "Sample IAM policies for Session Manager" and "Start a session with a document by specifying the session documents
 in IAM policies" (AWS Systems Manager User Guide).
@@ -13,13 +13,13 @@ from cli.ssh.session_manager import DOCUMENT
 
 Statement = dict[str, Any]
 _DOCUMENT_CHECK: Final = {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}}
-"""Without this condition a statement would also allow sessions of the default kind, a root shell that asks for no key:
-AWS checks the user's right to that document only where each statement on StartSession has the condition."""
+"""Condition without which a statement would also allow sessions of the default kind, a root shell without a key: AWS
+checks the user's right to that document only if each statement on StartSession has the condition."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """An account and region, as ARNs name them."""
+    """Account and region, for ARNs."""
 
     partition: str
     region: str

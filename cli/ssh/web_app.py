@@ -1,7 +1,7 @@
-"""Run a web application on the master for as long as a verb runs here, and reach it through a tunnel.
+"""Run a web application on the master while a verb runs here, and reach it through a tunnel.
 
-One ssh carries the tunnel and the application's standard input. The first line there is its secret, later empty lines
-say that the verb still runs: sshd ends nothing by itself, and would not notice a laptop that has lost its network.
+One ssh carries the tunnel and the application's standard input. The first line of input is its secret, the following
+empty lines are heartbeats of the verb: sshd itself would not notice a laptop that has lost its network.
 """
 
 import http.client
@@ -29,9 +29,9 @@ IMAGE_ENVIRONMENT: Final = PYTORCH_PYTHON.removesuffix("/bin/python")
 START_TIMEOUT_S: Final = 180
 """Seconds until the application must answer: a new node reads each of its files from the network once."""
 ALIVE_S: Final = 15
-"""Seconds between two lines that say that the verb still runs."""
+"""Seconds between two heartbeats."""
 SILENCE_S: Final = 60
-"""Seconds without such a line after which the application ends."""
+"""Seconds without a heartbeat after which the application ends."""
 GRACE_S: Final = 10
 """Seconds between SIGTERM and SIGKILL."""
 PROBE_DEADLINE_S: Final = 60
@@ -72,13 +72,13 @@ class WebApp:
     package: str
     """Package to install, pinned to the version that was tried."""
     arguments: Sequence[str]
-    """Arguments; ``{port}`` stands for the port."""
+    """Arguments; ``{port}`` is replaced by the port."""
     local_port: int
-    """Port on this machine if nothing else uses it."""
+    """Port on this machine, if it is free."""
     directory: str = "."
     """Directory on the master that it reads."""
     stdin_variable: str = "UNUSED"
-    """Variable with which it takes a secret; never on a command line, which every user of the node can read."""
+    """Variable for its secret; not on a command line, which every user of the node can read."""
     secret: str = ""
 
 
@@ -126,9 +126,9 @@ def running(selection: Selection, app: WebApp, *, venv: str | None, local_port: 
 
 
 def app_script(*, silence_s: int = SILENCE_S, grace_s: int = GRACE_S) -> str:
-    """Return a script for bash, whose arguments are environment, variable for the secret, and Python's arguments.
+    """Return a script for bash with the arguments environment, variable for the secret, and Python's arguments.
 
-    It ends Python and its children when its standard input ends, or says nothing for `silence_s` seconds.
+    It ends Python and its children when its standard input ends, or is silent for `silence_s` seconds.
     """
     return f"""\
 venv=$(cd -- "$1" && pwd) && read -r -t {silence_s} "$2" || exit
@@ -145,7 +145,7 @@ wait "$app"
 
 
 def _parse_probe(code: int, stdout: bytes, stderr: str, app: WebApp, *, environment: str) -> tuple[int, bool]:
-    """Return a free port of the master, and whether the directory is there."""
+    """Return a free port of the master, and True if the directory exists."""
     if code == NO_MODULE:
         install = f"dlcluster ssh -- {environment}/bin/python -m pip install {app.package}"
         raise ClusterError(f"{environment} on the master has no {app.module}: {install}, or --venv names another one")
@@ -159,12 +159,12 @@ def _parse_probe(code: int, stdout: bytes, stderr: str, app: WebApp, *, environm
 
 
 def _start(process: "subprocess.Popen[bytes]", secret: str) -> "deque[str]":
-    """Send the secret and the signs of life; return the deque of the newest lines that the application prints."""
+    """Send the secret and the heartbeats; return a deque with the application's newest output lines."""
     output: deque[str] = deque(maxlen=KEPT_LINES)
 
     def keep_lines() -> None:
         assert process.stdout is not None
-        with suppress(ValueError):  # the verb has closed the pipe
+        with suppress(ValueError):  # The verb has closed the pipe.
             for line in process.stdout:
                 output.append(line.decode(errors="replace"))
 
@@ -175,7 +175,7 @@ def _start(process: "subprocess.Popen[bytes]", secret: str) -> "deque[str]":
             try:
                 process.stdin.write(line)
                 process.stdin.flush()
-            except (OSError, ValueError):  # ssh has ended, or the verb has closed the pipe
+            except (OSError, ValueError):  # ssh has ended, or the verb has closed the pipe.
                 return
             line = b"\n"
             ended.wait(ALIVE_S)
@@ -191,7 +191,7 @@ def _newest(output: Iterable[str]) -> str:
 
 
 def _answers(port: int) -> bool:
-    """Return whether the application answers a request, with whatever status."""
+    """Return True if the application answers a request, with any status."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=10)
     try:
         connection.request("GET", "/")

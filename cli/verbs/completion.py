@@ -11,7 +11,7 @@ from cli.verb_group import PROGRAM
 SHELLS: Final = ("bash", "zsh", "fish")
 VARIABLE: Final = "_DLCLUSTER_COMPLETE"
 """With this variable set, click answers the shell's questions (click.shell_completion)."""
-HELP: Final = f"""Print the script that completes words in your shell.
+HELP: Final = f"""Print the completion script for your shell.
 
 \b
 bash, in ~/.bashrc:                  eval "$({PROGRAM} completion bash)"

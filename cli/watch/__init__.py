@@ -1,1 +1,1 @@
-"""Look at a cluster again and again: its nodes, what runs on them, and whether each answers."""
+"""Monitor a cluster: its nodes, what runs on them, and whether each answers."""

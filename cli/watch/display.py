@@ -1,4 +1,4 @@
-"""Show looks at a cluster: one table that changes on a terminal, a block of lines for each look elsewhere, or JSON."""
+"""Show snapshots of a cluster: an updated table on a terminal, a block of lines each elsewhere, or JSON."""
 
 import json
 import os

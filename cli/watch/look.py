@@ -1,4 +1,4 @@
-"""Take one look at a cluster: AWS's view, and what the master says of nodes and jobs over one kept connection."""
+"""Take a snapshot of a cluster: AWS's view, and the master's view of nodes and jobs, over one kept connection."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -20,12 +20,12 @@ from cli.watch.node_checks import NodeCheck, check_nodes
 COLUMNS: Final = ("INDEX", "NODE", "INSTANCE", "TYPE", "STATE", "AGENT", "SSHD")
 GPU_COLUMN: Final = "GPUS"
 JOBS_DEADLINE_S: Final = 30
-"""Deadline in seconds of the launcher's list of jobs, after which the connection counts as lost."""
+"""Deadline in seconds for the launcher's list of jobs, after which the connection counts as lost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """Hold the state of a cluster at one moment; `trouble` is the reason if the master did not answer."""
+    """State of a cluster at one moment; `trouble` is the reason if the master did not answer."""
 
     status: Status
     reasons: Sequence[str]
@@ -58,7 +58,7 @@ class Look:
         return [printable(line) for line in (*jobs, *missing, *trouble)]
 
     def document(self) -> dict[str, Any]:
-        """Return the look as a JSON object: that of status with the nodes' answers, and the jobs."""
+        """Return the snapshot as a JSON object: that of status with the nodes' answers, and the jobs."""
         found = self.status.document(self.reasons)
         for node in found["nodes"]:
             check = self.checks.get(node["index"])
@@ -72,7 +72,7 @@ def _job_line(job: Job, now: datetime) -> str:
 
 
 class Watcher:
-    """Look again and again; keep the connection to the master until it is lost or the master is another one."""
+    """Takes snapshots; keeps the connection to the master until it is lost or the master is another one."""
 
     def __init__(self) -> None:
         self._connection: Connection | None = None
@@ -80,7 +80,7 @@ class Watcher:
         self._open = ExitStack()
 
     def look(self, context: ClusterContext) -> Look:
-        """Return one look; a master that does not answer is part of it. Raises ClusterError if AWS does not."""
+        """Return a snapshot, with the reason if the master does not answer. Raises ClusterError if AWS does not."""
         status, reasons = read_status(context)
         try:
             connection = self._connect(context)

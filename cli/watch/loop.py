@@ -1,4 +1,4 @@
-"""Repeat a look at the cluster until Ctrl-C, or until the cluster or the credentials are gone."""
+"""Repeat a snapshot of the cluster until Ctrl-C, or until the cluster or the credentials are gone."""
 
 import sys
 import time

@@ -15,16 +15,18 @@ from cli.ssh.remote import Connection
 NODE_TIMEOUT_S: Final = 8
 """Seconds for one node's answer: a login, and nvidia-smi, which hangs when a GPU is lost."""
 AT_ONCE: Final = 16
-"""Nodes that the master asks at the same time."""
+"""Number of nodes that the master checks at the same time."""
 MARGIN_S: Final = 10
-"""Seconds that the master may take in addition before its connection counts as lost."""
+"""Seconds beyond the nodes' timeouts before the connection to the master counts as lost."""
 _GPU: Final = re.compile(r"(\d{1,3}), (\d{1,7}), (\d{1,7})")
 _STATE: Final = re.compile(r"[a-z-]{1,20}")
 _PROBE: Final = (
     f"systemctl is-active {AGENT_SERVICE}; if command -v nvidia-smi >/dev/null; then nvidia-smi "
     "--query-gpu=utilization.gpu,memory.used,memory.total --format=csv,noheader,nounits; fi; true"
 )
-_SSH: Final = "ssh -n -o BatchMode=yes -o ConnectTimeout=5 -o LogLevel=ERROR"
+LOGIN_TIMEOUT_S: Final = 5
+"""Timeout in seconds of the master's login to a node; NODE_TIMEOUT_S includes it."""
+_SSH: Final = f"ssh -n -o BatchMode=yes -o ConnectTimeout={LOGIN_TIMEOUT_S} -o LogLevel=ERROR"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""Choose the job's machines and their number of ranks from the command line."""
+"""Choose the job's machines and the ranks on each from the command line."""
 
 import argparse
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from launcher.validate import whole_number
 
 
 def host_source_from(options: argparse.Namespace, environ: Mapping[str, str], *, engine: str) -> HostSource:
-    """Return where the job's hosts come from."""
+    """Return the source of the job's hosts."""
     path = Path(options.hostfile or environ.get(WORKERS_PATH_VARIABLE) or WORKERS_FILE)
     if options.hostfile is None and not path.exists():
         raise UsageError(
@@ -28,7 +28,7 @@ def host_source_from(options: argparse.Namespace, environ: Mapping[str, str], *,
 
 
 def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, engine: str) -> tuple[Host, ...]:
-    """Return the hosts on which the job begins."""
+    """Return the hosts for the first attempt."""
     chosen = _fill_hosts(options, hosts) if options.num_proc is not None else hosts[: _node_count(options, len(hosts))]
     if engine == LAUNCHED_BY_MPI and (ports := [str(host) for host in chosen if host.port is not None]):
         raise UsageError(f"--launcher mpi takes ports from ssh's configuration alone, got {ports[0]}")
@@ -47,9 +47,9 @@ def _node_count(options: argparse.Namespace, available: int) -> int:
 
 
 def _fill_hosts(options: argparse.Namespace, hosts: tuple[Host, ...]) -> tuple[Host, ...]:
-    """Return the first hosts that together have as many slots as ``-np`` says, each host in full.
+    """Return the first hosts that together have as many slots as ``-np`` requests, each host in full.
 
-    A job that takes part of a host might take another part after a restart.
+    A job that used a part of a host might use another part after a restart.
     """
     if options.num_workers is not None or options.nnodes is not None:
         raise UsageError("-np counts ranks, -n and --nnodes count nodes: give one of them")

@@ -29,20 +29,20 @@ from launcher.validate import whole_number
 LAUNCHERS = ("ssh", "local", "mpi")
 ENGINE_CHOICES = tuple(name for name in ENGINES if name != LAUNCHED_BY_MPI)
 REJOIN_S = 600
-"""Seconds in which a replacement can boot from its image; also torchrun's timeout for nodes that join."""
+"""Seconds for a replacement to boot from its image; also torchrun's timeout for nodes that join."""
 KEEP_S = 60
-"""Long enough to edit and try again; shorter than an idle runner waits (launcher.runner.idle)."""
+"""Seconds to keep connections: enough to edit and rerun, less than an idle runner waits (launcher.runner.idle)."""
 MAX_SECONDS = 86400
 MAX_RESTARTS = 1000
 MAX_SERVERS = 1024
-"""More than any cluster can use, so that a typing slip is refused."""
+"""Largest accepted number; more than any cluster has, so that a typing slip is refused."""
 DEFAULT_WIDTH = 80
 """Width of the help text, in columns, without a terminal."""
 SCRIPT = re.compile(r"[\w@%+=:,./-]+\.py", re.ASCII)
-"""Name of a Python file in which a shell would find nothing to expand (as in shlex.quote)."""
+"""File name that a shell would not expand (as in shlex.quote)."""
 PYTHON = ("python", "-u")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""A variable's name, as a shell reads it (POSIX.1-2017, Base Definitions 3.235, Name)."""
+"""Name of a variable in a shell (POSIX.1-2017, Base Definitions 3.235, Name)."""
 
 
 class _Help(argparse.HelpFormatter):
@@ -58,10 +58,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _RejectMpirunOption(argparse.Action):
-    """Refuse an option of mpirun that begins as one of launch's: argparse would take the rest of it for a value."""
+    """Refuse an option of mpirun that begins like one of launch's: argparse would parse the rest as its value."""
 
     def __call__(self, parser: object, namespace: object, values: Any, option_string: str | None = None) -> None:
-        # Import only now: most command lines never need it.
+        # Imported late: most command lines do not need it.
         from launcher.cli.unsupported_options import unknown_option_error
 
         raise unknown_option_error(str(option_string), known=())
@@ -136,7 +136,7 @@ def _terminal_width() -> int:
 
 
 def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Job:
-    """Parse the command line into a Job; the node's variables fill in what is left out."""
+    """Parse the command line into a Job; the node's variables supply defaults."""
     options = _parse_known(_parser(), arguments)
     if options.launcher not in LAUNCHERS:
         raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
@@ -149,7 +149,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         if host_source is None
         else first_hosts(options, host_source.read(), engine=engine_name)
     )
-    # A command such as mpirun would start ranks of its own; any other command passes.
+    # A command such as mpirun would start its own ranks; any other command passes.
     refuse_starters(_words(options), options=_launch_words(arguments, options), hosts=hosts)
     passed_on = {name: environ[name] for name in engine.passed_on if name in environ}
     requested = dict(_variable(item, environ, engine=engine_name) for item in options.env)
@@ -174,7 +174,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
 
 
 def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the options; UsageError names an unknown one. Of a torchrun command, its options count as launch's."""
+    """Parse the options; UsageError names an unknown one. The options of a torchrun command count as launch's."""
     options, unknown = parser.parse_known_args(arguments)
     starter = None if unknown else find_starter(_words(options))
     if starter is not None and starter.name == "torchrun" and starter.plain:
@@ -182,7 +182,7 @@ def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespac
         if options.command and not unknown:
             options.command = _torchrun_command(starter, options)
     if unknown:
-        # Import only now: most command lines never need it.
+        # Imported late: most command lines do not need it.
         from launcher.cli.unsupported_options import unknown_option_error
 
         shown = (action for action in parser._actions if action.help != argparse.SUPPRESS)
@@ -274,11 +274,11 @@ def _command(options: argparse.Namespace) -> tuple[str, ...]:
     words = tuple(_words(options))
     if not words or not words[0]:
         raise UsageError("no command given, as in: launch python train.py")
-    # launch.py passes its words to a shell, which takes NAME=value before the command's name for a variable.
+    # launch.py passes the command to a shell, which treats a leading NAME=value as a variable.
     variables = tuple(takewhile(ASSIGNMENT.match, words[:-1]))
     program = _with_python(words[len(variables) :], options)
     if len(program) == 1:
-        # One word is a line quoted for a shell, as launch.py takes it.
+        # A single word is a line quoted for a shell, as launch.py takes it.
         program = ("/bin/bash", "-c", *program)
     return ("env", *variables, *program) if variables else program
 
@@ -295,5 +295,5 @@ def _with_python(words: Sequence[str], options: argparse.Namespace) -> tuple[str
 
 
 def _is_executable(path: str) -> bool:
-    """Return whether a shell would run the file by the interpreter that its first line names."""
+    """Return True if a shell would run the file with the interpreter on its first line."""
     return "/" in path and os.access(path, os.X_OK)

@@ -1,7 +1,7 @@
-"""Recognize programs that start ranks themselves: under launch each copy would train a model of its own.
+"""Recognize programs that start ranks themselves: under launch each copy would train its own model.
 
-torchrun does what launch does, so launch reads its options as its own (launcher.cli.options). The others are refused,
-with the line that works. A command that is no such program passes through here unchanged.
+torchrun does what launch does, so launch accepts its options (launcher.cli.options). The others are refused with the
+line that works. Any other command passes unchanged.
 """
 
 import re
@@ -21,7 +21,7 @@ STARTERS = {
     "mpiexec": "--launcher mpi",
     "srun": "",
 }
-"""The option of launch that replaces a program, by the program's name."""
+"""Option of launch that replaces a program, by the program's name."""
 MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torch.distributed.launch",
@@ -29,32 +29,32 @@ MODULES = {
     "deepspeed.launcher.runner": "deepspeed",
     "horovod.runner.launch": "horovodrun",
 }
-"""The program that a module is, by the module's name after ``python -m``."""
+"""Program name by the module's name after ``python -m``."""
 WRAPPERS = frozenset(
     (
         *("command", "env", "exec", "nice", "nohup", "numactl", "setsid", "stdbuf", "sudo", "time", "timeout"),
         *("conda", "pipenv", "poetry", "uv"),
     )
 )
-"""Programs that run another one, which their line names."""
+"""Programs that run another program, named on their command line."""
 PYTHON = re.compile(r"python[0-9.]*")
 WRAPPER_ARGUMENT = re.compile(r"-.*|[0-9.]+[smhd]?|run|--|" + ASSIGNMENT.pattern + ".*")
-"""Words that may stand between a wrapper and its command."""
+"""Words allowed between a wrapper and its command."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StarterCall:
-    """Describe the call of a starter."""
+    """The call of a starter."""
 
     name: str
     before: tuple[str, ...]
-    """What precedes it: variables, if it can be taken as part of launch's line."""
+    """Assignments of variables before it, if launch's line can take them over."""
     python: str
-    """The Python that it would run the script with."""
+    """Python that would run the script."""
     words: tuple[str, ...]
     """The words after its name."""
     plain: bool
-    """Whether only variables precede it, and no shell has to read the line."""
+    """True if only variables precede it and the line needs no shell."""
 
 
 def find_starter(command: Sequence[str]) -> StarterCall | None:
@@ -80,7 +80,7 @@ def _in_line(line: str, *, before: tuple[str, ...]) -> StarterCall | None:
     lexer.whitespace, lexer.whitespace_split = " \t\r", True
     try:
         tokens = list(lexer)
-    except ValueError:  # the shell will report it
+    except ValueError:  # The shell will report it.
         return None
     if before[:1] != ("sh",) and not (SHELL_OPERATORS | GLOB_CHARS).intersection(line):
         return _parse_call((*before, *tokens))
@@ -142,7 +142,7 @@ def _name(word: str) -> str:
 
 
 def refuse_starters(command: Sequence[str], *, options: Sequence[str], hosts: Sequence[Host]) -> None:
-    """Raise UsageError with the line that works if `command` starts ranks itself; a single process may."""
+    """Raise UsageError with the line that works if `command` starts several ranks."""
     starter, processes = find_starter(command), sum(host.slots for host in hosts)
     if starter is None or processes == 1:
         return

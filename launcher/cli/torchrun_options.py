@@ -13,32 +13,32 @@ from launcher.errors import UsageError
 from launcher.validate import whole_number
 
 RENDEZVOUS_OPTIONS = ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--master-addr", "--master-port", "--node-rank")
-"""Options about how the ranks find each other. launch sets that up by itself, so they never change the job."""
+"""Options of the rendezvous. launch sets it up itself, so they never change the job."""
 IGNORED_OPTIONS = ("--log-dir", "--redirects", "--tee", "--role")
-"""Options that launch ignores, because it shows and keeps all output; a note says so."""
+"""Options that launch ignores because it always shows and keeps all output; a note reports them."""
 BACKENDS = ("c10d", "static")
 """Rendezvous backends that need no server besides the nodes."""
 RANKED_ENGINES = ("torch", "horovod")
 """Engines whose processes have local ranks that launch knows."""
 AUTO_COUNTS = ("auto", "gpu", "cpu")
-"""Words that ``--nproc-per-node`` takes besides a number."""
+"""Values of ``--nproc-per-node`` besides numbers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Nodes:
-    """Hold the smallest and the largest number of nodes."""
+    """Smallest and largest number of nodes."""
 
     min: int
     max: int
 
 
 def spellings(option: str) -> tuple[str, str]:
-    """Return an option's two spellings, as torchrun has them; the last one is used in messages."""
+    """Return an option's two spellings in torchrun; messages use the last one."""
     return "--" + option[2:].replace("-", "_"), option
 
 
 def add_torchrun_options(parser: argparse.ArgumentParser) -> None:
-    """Declare torchrun's options that launch has under other names or not at all."""
+    """Declare torchrun's options that launch lacks or names differently."""
     group = parser.add_argument_group("torchrun's options", "accepted so that a torchrun command works unchanged")
     group.add_argument("--nnodes", metavar="N", help="as -n; MIN:MAX: all hosts up to MAX, and --min-nodes MIN")
     group.add_argument("--standalone", action="store_true", help="as --launcher local")
@@ -59,7 +59,7 @@ def add_torchrun_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_nnodes(options: argparse.Namespace) -> Nodes | None:
-    """Parse ``--nnodes``; None if it is left out."""
+    """Parse ``--nnodes``; None if it is absent."""
     if options.nnodes is None:
         return None
     low, colon, high = options.nnodes.partition(":")
@@ -81,15 +81,15 @@ def launcher_option(options: argparse.Namespace) -> str:
 
 
 def auto_ranks(word: str, *, gpus: int) -> int:
-    """Return the ranks that auto, gpu or cpu stand for: this machine's GPUs or cores, taken for every node's."""
+    """Return the ranks for auto, gpu or cpu: this machine's GPUs or cores, assumed for every node."""
     if word == "gpu" and not gpus:
         raise UsageError("--nproc-per-node gpu is for machines with GPUs, and this one has none")
-    # As torch counts them: those that this process may use.
+    # Like torch, count the cores that this process may use.
     return gpus if gpus and word != "cpu" else len(os.sched_getaffinity(0))
 
 
 def option_notes(options: argparse.Namespace) -> tuple[str, ...]:
-    """Return notes about options that make no difference; UsageError if the job would differ without one."""
+    """Return notes about ignored options; UsageError if the job would differ without one."""
     rendezvous = _values(options, RENDEZVOUS_OPTIONS)
     backend, node_rank = rendezvous.get("--rdzv-backend", BACKENDS[0]), rendezvous.get("--node-rank", "0")
     if backend not in BACKENDS:

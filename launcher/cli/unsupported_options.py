@@ -1,4 +1,4 @@
-"""Refuse options that launch does not have, with what replaces those of torchrun, mpirun and horovodrun."""
+"""Refuse options that launch lacks; for those of torchrun, mpirun and horovodrun name the replacement."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ REPLACEMENTS = {
 
 
 def unknown_option_error(option: str, *, known: Sequence[str]) -> UsageError:
-    """Return the error for an option that launch does not have, with what replaces it or the nearest of `known`."""
+    """Return the error for an unknown option, with its replacement or the most similar one of `known`."""
     if replacement := _replacement(option):
         return UsageError(f"{option.partition('=')[0]} is not supported: {replacement}")
     return UsageError(f"unknown option {option}, {_suggestion(option, known)}supported: {', '.join(known)}")
@@ -52,6 +52,6 @@ def _suggestion(option: str, known: Sequence[str]) -> str:
 
 
 def _replacement(option: str) -> str | None:
-    """Return what replaces `option`, if known; torchrun accepts two spellings."""
+    """Return the replacement of `option`, if known; torchrun accepts two spellings."""
     name = option.partition("=")[0]
     return REPLACEMENTS.get(name if not name.startswith("--") else name.replace("_", "-"))

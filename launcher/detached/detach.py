@@ -22,14 +22,14 @@ from launcher.transport.protocol import AFTER_GRACE_S
 UNIT = "deeplearning-job-{job_id}.service"
 UNIT_PROGRAM = Path(__file__).parent
 LINGER = Path("/var/lib/systemd/linger")
-"""Holds a file for each user whose systemd runs without a session; see loginctl(1), enable-linger."""
+"""Directory with a file for each user whose systemd runs without a session; see loginctl(1), enable-linger."""
 SYSTEMD_MARGIN_S = 10.0
-"""Seconds that systemd may take to stop a unit, besides the launcher's own."""
+"""Seconds that systemd may take to stop a unit, beyond the launcher's own."""
 PROPERTIES = (
-    "Type=notify",  # systemd-run then waits until the job has started
+    "Type=notify",  # systemd-run returns once the job has started
     "TimeoutStartSec=infinity",
-    "KillMode=mixed",  # TERM goes only to the launcher, which ends the ranks cleanly
-    "OOMPolicy=continue",  # a killed rank is a failure with an exit code, not the end of the unit
+    "KillMode=mixed",  # send TERM only to the launcher, which ends the ranks cleanly
+    "OOMPolicy=continue",  # a killed rank is a failure with an exit code, and must not end the unit
 )
 
 
@@ -88,7 +88,7 @@ def _stop_unit(job_id: str, *, deadline_s: float, environment: Mapping[str, str]
 
 
 def check_writable(directory: Path) -> None:
-    """Raise LaunchError if the job could keep no log."""
+    """Raise LaunchError if the job could not write a log."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -106,7 +106,7 @@ def check_linger(user: str) -> None:
 
 
 def runtime_directory() -> Path:
-    """Return the user's runtime directory, where the user's systemd listens; `su` and cron do not set it."""
+    """Return the user's runtime directory, where the user's systemd listens; `su` and cron do not set the variable."""
     path = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
     if not (path / "systemd").is_dir():
         raise LaunchError(f"--detach: the systemd of {user_name()} does not run: {path}/systemd is not there")
@@ -114,7 +114,7 @@ def runtime_directory() -> Path:
 
 
 def stop_timeout_s(grace_s: float) -> float:
-    """Return the seconds that a launcher may take to end its job, with silent nodes and uploads."""
+    """Return the seconds that a launcher may take to end its job, including silent nodes and uploads."""
     return grace_s + 2 * AFTER_GRACE_S + UPLOADS_S
 
 
@@ -133,7 +133,7 @@ def _start_unit(job_id: str, job_file: Path, *, stop_s: float, environment: Mapp
             text=True,
             errors="replace",
             check=False,
-            # Ctrl-C goes to this process alone.
+            # Ctrl-C goes only to this process.
             start_new_session=True,
         )
     except OSError as error:
@@ -142,7 +142,7 @@ def _start_unit(job_id: str, job_file: Path, *, stop_s: float, environment: Mapp
 
 
 def _report(job_id: str, error: str) -> int:
-    """Print how to follow the job, or why it has not started."""
+    """Print how to follow the job, or why it did not start."""
     if not error:
         print(job_id)
         print(f"launch: follow it with: launch logs -f {job_id}", file=sys.stderr)

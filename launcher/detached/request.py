@@ -1,6 +1,6 @@
-"""Hand a job from the shell to its unit, through a file in memory that nobody else can read.
+"""Pass a job from the shell to its unit, through a private file in memory.
 
-The file holds the shell's variables, secrets among them, so it never reaches a disk or a command line.
+The file contains the shell's variables, secrets among them, so it must never reach a disk or a command line.
 """
 
 import json
@@ -17,7 +17,7 @@ LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DetachedJob:
-    """Describe the job as the shell asked for it."""
+    """Job as the user requested it in the shell."""
 
     job_id: str
     arguments: list[str]
@@ -26,17 +26,17 @@ class DetachedJob:
     cwd: str
     umask: int
     limits: dict[str, int]
-    """The shell's soft limits (ulimit)."""
+    """Soft limits of the shell (ulimit)."""
 
     @classmethod
     def of_this_process(cls, arguments: Sequence[str], *, job_id: str, cwd: str) -> "DetachedJob":
-        """Capture the request from this process and everything it has from its shell."""
+        """Capture the request from this process and what it inherited from its shell."""
         umask = os.umask(0o077)
         os.umask(umask)
         return cls(
             job_id=job_id,
             arguments=list(arguments),
-            # A forwarded agent ends with the session: what works now must work later too.
+            # A forwarded agent ends with the session; a job that does not need it keeps working.
             environment={name: value for name, value in os.environ.items() if name != SSH_AGENT_VARIABLE},
             cwd=cwd,
             umask=umask,
@@ -44,7 +44,7 @@ class DetachedJob:
         )
 
     def write(self, path: Path) -> None:
-        """Write the file. `path` must be in memory, in a directory of this user's alone."""
+        """Write the file. `path` must be in memory, in a directory that only this user can read."""
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w") as file:
             json.dump(asdict(self), file)
@@ -57,7 +57,7 @@ class DetachedJob:
         return cls(**values)
 
     def enter(self) -> None:
-        """Make this process as if the shell had started it, as far as it matters to a job."""
+        """Give this process the shell's environment, limits and directory."""
         os.environ.clear()
         os.environ.update(self.environment)
         os.umask(self.umask)

@@ -1,4 +1,4 @@
-"""Run a detached job inside its unit: ``launch`` with a log for a terminal."""
+"""Run a detached job inside its unit: ``launch`` with a log instead of a terminal."""
 
 import os
 import socket
@@ -17,7 +17,7 @@ from launcher.transport.protocol import FrameType
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 SYSTEMD_S = 10.0
-"""Deadline for an answer of the user's systemd."""
+"""Deadline for an answer of the user's systemd, in seconds."""
 
 
 def main(job_file: Path) -> int:
@@ -25,7 +25,7 @@ def main(job_file: Path) -> int:
     systemd = os.environ.get(NOTIFY_VARIABLE)
     request = DetachedJob.take(job_file)
     request.enter()
-    # The shell's launch has parsed the same command line already.
+    # The user's launch has already parsed the same command line.
     job = parse_options(request.arguments, environ=os.environ)
     directory = jobs_directory() / request.job_id
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def notify_systemd(systemd: str | None) -> None:
 
 
 def systemd_is_stopping() -> bool:
-    """Return whether systemd ends everything of the user's, not this job alone; see systemctl(1), is-system-running."""
+    """Return True if systemd stops the user's whole session, not only this job; see systemctl(1), is-system-running."""
     try:
         state = subprocess.run(
             ["systemctl", "--user", "is-system-running"],
@@ -70,7 +70,7 @@ def systemd_is_stopping() -> bool:
 
 
 class LogSink:
-    """Act as a launcher.output.prefixes.Sink, rotated as a process's log is; a full disk ends the log, not the job."""
+    """A launcher.output.prefixes.Sink that writes a rotated log; a full disk ends the log, not the job."""
 
     def __init__(self, directory: Path) -> None:
         self.lost: str | None = None

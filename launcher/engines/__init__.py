@@ -1,4 +1,4 @@
-"""Plan each engine's processes and their environment, one engine a module; a job imports only its own."""
+"""Plan the processes and environment of each engine, one module per engine; a job imports only its own."""
 
 from launcher.engines.engine import Engine, JobTopology
 
@@ -6,7 +6,7 @@ __all__ = ["ENGINES", "LAUNCHED_BY_MPI", "Engine", "JobTopology", "load_engine"]
 
 ENGINES = ("torch", "mxnet", "horovod", "mpi")
 LAUNCHED_BY_MPI = "mpi"
-"""Chosen by ``--launcher mpi``, not by ``--engine``."""
+"""Chosen with ``--launcher mpi`` rather than ``--engine``."""
 
 
 def load_engine(name: str) -> Engine:

@@ -20,7 +20,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     offsets = [0, *accumulate(slots)]
 
     def process(node: int, local_rank: int) -> ProcessSpec:
-        # The cross communicator joins the ranks that have the same local rank.
+        # The cross communicator joins ranks with the same local rank.
         peers = [other for other, count in enumerate(slots) if count > local_rank]
         rank = offsets[node] + local_rank
         environment = {
@@ -45,7 +45,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
 
 
 def scopes(job: Job) -> dict[str, int]:
-    """Return the three communicators of each rank, and how many ranks meet in each."""
+    """Return the three communicators of each rank, and the number of ranks in each."""
     slots = [host.slots for host in job.hosts]
     local = {f"local_{host}": host.slots for host in job.hosts}
     cross = {f"cross_{rank}": sum(count > rank for count in slots) for rank in range(max(slots))}
@@ -54,8 +54,8 @@ def scopes(job: Job) -> dict[str, int]:
 
 @asynccontextmanager
 async def serve_rendezvous(job: Job, peer: str) -> AsyncIterator[tuple[str, int]]:
-    """Serve the store at which the ranks meet, on this machine's address towards `peer`; yield address and port."""
-    # Import only now: asyncio, and whatever needs it, is imported after the command line is parsed (launcher.main).
+    """Serve the rendezvous store on this machine's address towards `peer`; yield address and port."""
+    # Imported late: asyncio is imported after the command line is parsed (launcher.main).
     from launcher.engines.horovod_store import RendezvousStore, serve
     from launcher.hosts.addresses import own_address_towards
 

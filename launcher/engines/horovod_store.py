@@ -1,4 +1,4 @@
-"""Serve the store in which Horovod's Gloo ranks find each other: keys and values over HTTP, as horovodrun does.
+"""Serve the rendezvous store of Horovod's Gloo ranks: keys and values over HTTP, as horovodrun does.
 
 PUT and GET /SCOPE/KEY; GET answers 404 until the key exists. A rank that has met the others sends
 DELETE /SCOPE/RANK; once all ranks of a scope have, its keys are dropped, so that they can meet again. A scope of
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 
 REQUEST_DEADLINE_S = 30.0
 MAX_BODY = 1 << 20
-"""Longest value, in bytes: a rank's address takes some hundred."""
+"""Longest value in bytes; a rank's address takes some hundred."""
 REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found"}
 
 
 class RendezvousStore:
-    """Keep what the ranks have published, by scope."""
+    """Values that the ranks have published, by scope."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self._sizes = sizes
@@ -57,7 +57,7 @@ async def serve(store: RendezvousStore, *, address: str) -> asyncio.Server:
         try:
             await asyncio.wait_for(_exchange(store, reader, writer), REQUEST_DEADLINE_S)
         except (OSError, ValueError, asyncio.TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # Not one of our ranks, or one that died; the launcher learns of that elsewhere.
+            # Not one of our ranks, or one that died, which the launcher detects elsewhere.
             pass
         finally:
             writer.close()

@@ -1,1 +1,1 @@
-"""Keep a record of every job, and answer ``launch list``, ``status``, ``logs`` and ``stop``."""
+"""Record every job; implement ``launch list``, ``status``, ``logs`` and ``stop``."""

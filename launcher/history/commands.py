@@ -1,4 +1,4 @@
-"""Answer ``launch list``, ``status``, ``stop``, ``logs`` and ``close``."""
+"""Implement ``launch list``, ``status``, ``stop``, ``logs`` and ``close``."""
 
 import argparse
 import json
@@ -36,7 +36,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the subcommand that the first word names."""
+    """Run the subcommand named by the first word."""
     name, *rest = arguments
     parser = _Parser(prog=f"launch {name}", allow_abbrev=False, description=SUBCOMMANDS[name])
     if name not in ("list", "close"):
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # The reader has gone, as in `launch list | head`: nothing more can be written, not even at exit.
+        # The reader is gone, as in `launch list | head`; skip the interpreter's flush at exit.
         sys.stdout = None
         return BROKEN_PIPE
     except KeyboardInterrupt:
@@ -103,7 +103,7 @@ def show_status(options: argparse.Namespace) -> int:
 
 
 def stop(options: argparse.Namespace) -> int:
-    """End a job on all its nodes; its ranks get TERM, and KILL after the grace."""
+    """End a job on all its nodes: send its ranks TERM, and KILL after the grace period."""
     job = job_lookup.find_running(options.job)
     directory = job_lookup.directory_of(job.id)
     if job.state.is_terminal:
@@ -112,7 +112,7 @@ def stop(options: argparse.Namespace) -> int:
     # Longer than a launcher takes to end its job, even with a node that does not answer.
     ended = _wait_for_end(job, 2 * (job.grace_s + AFTER_GRACE_S))
     if not ended and _latest_record(job).state.is_terminal:
-        # Its record is being copied to the bucket.
+        # The launcher is uploading the record.
         ended = _wait_for_end(job, UPLOADS_S)
     if not ended:
         _kill(job)
@@ -122,7 +122,7 @@ def stop(options: argparse.Namespace) -> int:
 
 
 def close(_: argparse.Namespace) -> int:
-    """End the connections that are kept for the next launch; their nodes' runners end with them."""
+    """Close the connections kept for the next launch; the runners on their nodes then end."""
     connections = fetch_idle(os.environ)
     for connection in connections:
         connection.process.discard()
@@ -131,7 +131,7 @@ def close(_: argparse.Namespace) -> int:
 
 
 def _kill(job: JobRecord) -> None:
-    """Kill a launcher that does not end; the nodes end their processes once it is gone."""
+    """Kill a launcher that does not end; the nodes then end their processes."""
     directory = job_lookup.directory_of(job.id)
     signal_launcher(directory, job, signal.SIGKILL)
     if not _wait_for_end(job, KILL_DEADLINE_S):
@@ -146,7 +146,7 @@ def _kill(job: JobRecord) -> None:
 
 
 def _latest_record(job: JobRecord) -> JobRecord:
-    """Return the record as the launcher last wrote it."""
+    """Return the launcher's latest version of the record."""
     return read_record(job_lookup.directory_of(job.id)) or job
 
 
@@ -160,7 +160,7 @@ def _wait_for_end(job: JobRecord, seconds: float) -> bool:
 
 
 def duration(job: JobRecord) -> str:
-    """Format how long a job took, or has taken so far; empty if nobody saw its end."""
+    """Format the duration of a job, so far if it runs; empty if its end was not recorded."""
     if job.end is None and job.state.is_terminal:
         return "-"
     seconds = int((_seconds(job.end) if job.end else time.time()) - _seconds(job.start))

@@ -1,4 +1,4 @@
-"""Find out which revision of the user's code a job runs."""
+"""Determine the revision of the user's code."""
 
 import subprocess
 from pathlib import Path
@@ -9,10 +9,10 @@ DEADLINE_S = 5.0
 
 
 class RevisionQuery:
-    """Query git while the job starts, so that neither waits for the other."""
+    """Query git while the job starts, so that the job does not wait for it."""
 
     def __init__(self, cwd: str) -> None:
-        # "v2" reports the commit in a header, and changed files in further lines.
+        # "v2" prints the commit in a header, and changed files on further lines.
         command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
         self._git = _start(command, cwd) if _is_checkout(Path(cwd)) else None
 
@@ -22,13 +22,13 @@ class RevisionQuery:
         return self._git is None or self._git.poll() is not None
 
     def answer(self) -> Revision:
-        """Return the revision; None if git knows none or does not answer in time."""
+        """Return the revision; None if there is none or git does not answer in time."""
         if self._git is None:
             return Revision()
         try:
             output, _ = self._git.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
-            # Do not wait for it: on a file server that hangs, git cannot even be killed.
+            # Do not wait: on a hung file server git cannot even be killed.
             self._git.kill()
             return Revision()
         return parse_status(output) if self._git.returncode == 0 else Revision()
@@ -44,7 +44,7 @@ def parse_status(output: str) -> Revision:
 
 
 def _is_checkout(directory: Path) -> bool:
-    """Return whether the directory looks like a checkout: git takes some milliseconds to say no."""
+    """Return True if the directory looks like a checkout: git itself takes milliseconds to say no."""
     return any((path / ".git").exists() for path in (directory, *directory.parents))
 
 

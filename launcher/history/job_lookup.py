@@ -1,4 +1,4 @@
-"""Look up this user's jobs on this machine, each with its actual state."""
+"""Look up this user's jobs on this machine, with their actual states."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +12,7 @@ from launcher.history.records import JobRecord, State, read_record, write_record
 
 NO_JOB = "there is no job yet"
 MAX_NAMED = 3
-"""Most ids in one line."""
+"""Maximum number of ids in one line."""
 DIED = "its record has no end: its launcher was killed, its machine restarted, or its disk was full"
 
 
@@ -31,12 +31,12 @@ def all_jobs() -> list[JobRecord]:
 
 
 def current(directory: Path) -> JobRecord | None:
-    """Return a job's record with its actual state; first close one whose launcher died, on disk if possible."""
+    """Return a job's record with its actual state; if its launcher died, close the record first."""
     record = read_record(directory)
     try:
         lives = record is None or is_alive(directory, record)
     except LaunchError:
-        # The file system cannot tell: keep the state that the launcher wrote last.
+        # The file system cannot tell: keep the launcher's last state.
         lives = True
     # Read again: the job may have ended in the meantime and released its lock.
     record = record if lives else read_record(directory)
@@ -51,7 +51,7 @@ def current(directory: Path) -> JobRecord | None:
 
 
 def find(job_id: str | None) -> JobRecord:
-    """Return the job with that id; without one the running job, else the latest."""
+    """Return the job with this id; without an id the running job, else the latest."""
     jobs = all_jobs()
     if not jobs:
         raise UsageError(NO_JOB)
@@ -62,7 +62,7 @@ def find(job_id: str | None) -> JobRecord:
 
 
 def find_running(job_id: str | None) -> JobRecord:
-    """Return the job with that id; without one the only running job."""
+    """Return the job with this id; without an id the only running job."""
     jobs = all_jobs()
     if job_id is not None:
         return _with_prefix(job_id, jobs)
@@ -75,11 +75,11 @@ def find_running(job_id: str | None) -> JobRecord:
 
 
 def _with_prefix(prefix: str, jobs: list[JobRecord]) -> JobRecord:
-    """Return the only job whose id is `prefix` or begins with it."""
+    """Return the only job whose id begins with `prefix`."""
     if not jobs:
         raise UsageError(NO_JOB)
     matches = [job for job in jobs if job.id.startswith(prefix)]
-    # All ids have one length, so none is the prefix of another.
+    # All ids have the same length, so none is the prefix of another.
     if prefix and len(matches) == 1:
         return matches[0]
     latest = ", ".join(job.id for job in reversed((matches or jobs)[-MAX_NAMED:]))

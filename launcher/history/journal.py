@@ -1,6 +1,6 @@
-"""Write the job's record whenever something happens to the job, on the launcher's side.
+"""Keep the record of a job up to date, on the launcher's side.
 
-A record that cannot be written is no reason to end a job; one note reports it.
+An unwritable record must not end a job; a note reports it once.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from launcher.paths import JOBS_DIR
 from launcher.spec import Job
 
 UPLOAD_AFTER_S = 10.0
-"""A job that runs this long is copied to the bucket while it runs, a shorter one at its end."""
+"""Seconds after which a running job's record is uploaded; a shorter job's is uploaded at its end."""
 
 
 def jobs_directory() -> Path:
@@ -30,7 +30,7 @@ def jobs_directory() -> Path:
 
 
 class Journal:
-    """Keep one job's record."""
+    """Keeps one job's record."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Journal:
         self._revision_query: RevisionQuery | None = None
         self._upload: Upload | None = None
         self.write_error: str | None = None
-        """Why no record is kept, if so."""
+        """Reason why no record is kept; None if there is one."""
 
     @property
     def job_id(self) -> str:
@@ -90,7 +90,7 @@ class Journal:
                 touch_lock(self._directory)
 
     def on_running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
-        """Record that the processes start, for the `restart`-th time again; `logs` names each host's logs."""
+        """Record that the processes start, after `restart` restarts; `logs` lists each host's logs."""
         is_restart = self._record.state is State.RUNNING
         self._change(
             state=State.RUNNING,
@@ -103,13 +103,13 @@ class Journal:
             asyncio.get_running_loop().call_later(UPLOAD_AFTER_S, self._begin_upload)
 
     def on_synced(self, digest: str) -> None:
-        """Record that the nodes have the files with this digest."""
+        """Record the digest of the synced files."""
         self._change(revision=replace(self._record.revision, digest=digest))
 
     def on_end(self, failure: Failure | None) -> None:
-        """Record that the job is over."""
+        """Record the end of the job."""
         if failure is not None and failure.cancelled and self._systemd_is_stopping():
-            # Nobody has asked for the job's end.
+            # Nobody requested the end.
             failure = replace(failure, cancelled=False, reason=f"{failure.reason}: its user's systemd stops")
         state = State.SUCCEEDED if failure is None else State.CANCELLED if failure.cancelled else State.FAILED
         self._change(
@@ -121,15 +121,15 @@ class Journal:
         )
 
     def publish(self) -> str | None:
-        """Copy the record of the finished job to the bucket; return why that failed, or None."""
+        """Upload the finished record; return the reason of a failure, or None."""
         if self.write_error is not None:
             return None
         if self._upload is not None:
-            # Two uploads at once might arrive in either order.
+            # Two concurrent uploads might arrive in either order.
             self._upload.finish()
         upload_error = upload(self._directory)
         with suppress(OSError):
-            # Only now may another job clear the record away.
+            # From now on another job may remove the record.
             mark_lock_stale(self._directory)
         return upload_error
 
@@ -140,7 +140,7 @@ class Journal:
         return replace(query.answer(), digest=self._record.revision.digest)
 
     def _begin_upload(self) -> None:
-        # Do not wait: the job runs, and its nodes would miss the launcher's heartbeats.
+        # Do not wait, because the nodes would miss the launcher's heartbeats.
         if self._revision_query is not None and self._revision_query.is_answered:
             self._change(revision=self._revision())
         with suppress(OSError):
@@ -159,7 +159,7 @@ class Journal:
             self.write_error = self._describe(error)
 
     def _describe(self, error: OSError) -> str:
-        # Errors on an open file (a lock, a full disk) do not name the file.
+        # Errors on an open file (a lock, a full disk) do not contain its name.
         return f"{error.filename or self._directory}: {error.strerror}"
 
 

@@ -1,4 +1,4 @@
-"""Tell whether a job's launcher lives: it locks a file in the job's directory, and the lock ends with it.
+"""Detect whether a job's launcher lives: it holds a lock on a file in the job's directory.
 
 Other machines that share the home directory may not see the lock, so the launcher also touches the file regularly.
 """
@@ -20,15 +20,15 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def acquire_lock(directory: Path) -> None:
-    """Lock this job until this process ends, which also keeps its directory from being cleared away."""
+    """Hold the job's lock until this process ends; a locked directory is not removed."""
     lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    # As launcher.runner.logs does for the processes' logs.
+    # launcher.runner.logs locks the processes' logs likewise.
     fcntl.flock(os.open(directory, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
 
 
 def is_held(directory: Path) -> bool:
-    """Return whether the job's launcher lives; LaunchError if the file system cannot tell."""
+    """Return True if the job's launcher lives; LaunchError if the file system cannot tell."""
     try:
         fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -50,12 +50,12 @@ def touch_lock(directory: Path) -> None:
 
 
 def mark_lock_stale(directory: Path) -> None:
-    """Give the lock file an old time, so that the job counts as over on other machines at once. Raises OSError."""
+    """Backdate the lock file, so that other machines see at once that the job is over. Raises OSError."""
     os.utime(directory / LOCK_FILE, (0, 0))
 
 
 def is_alive(directory: Path, record: JobRecord) -> bool:
-    """Return whether the job's launcher lives, here or on another machine; LaunchError if nobody can tell."""
+    """Return True if the job's launcher lives, here or on another machine; LaunchError if that is unknown."""
     return is_held(directory) or (is_elsewhere(record) and lock_is_fresh(directory))
 
 
@@ -73,13 +73,13 @@ def boot_id() -> str | None:
 
 
 def signal_launcher(directory: Path, record: JobRecord, number: signal.Signals) -> None:
-    """Send a signal to the job's launcher if it lives, and never to another process with its number."""
+    """Send a signal to the job's launcher if it lives, and never to another process with its id."""
     if is_elsewhere(record) and is_alive(directory, record):
         raise LaunchError(f"job {record.id} runs on {record.machine}: stop it there")
     with suppress(ProcessLookupError):
         launcher = os.pidfd_open(record.pid)
         try:
-            # The lock is still held, so the launcher was alive when its number was looked up.
+            # The lock is still held, so the process id was valid when it was read.
             if is_held(directory):
                 signal.pidfd_send_signal(launcher, number)
         finally:

@@ -1,4 +1,4 @@
-"""Answer ``launch logs``: print a job's output, from its log here or from the logs on its nodes."""
+"""Implement ``launch logs``: print a job's output from the logs on this machine or on its nodes."""
 
 import argparse
 import os
@@ -33,7 +33,7 @@ def show(options: argparse.Namespace) -> int:
     job = job_lookup.find(options.job)
     host, names = _find_logs(job, options)
     words = ["python3", "-I", "-S", "-X", "utf8", str(READER), *(["-f"] if options.follow else []), job.id, *names]
-    # When this process ends, its input closes, and so does ssh's session, which ends the reader.
+    # When this process ends, ssh's input closes, which ends the reader.
     command = words if host is None else [*client_command(host), "--", host.name, shlex.join(words)]
     reader, writer = os.pipe()
     try:
@@ -75,7 +75,7 @@ def _find_logs(job: JobRecord, options: argparse.Namespace) -> tuple[Host | None
 
 
 def _host(text: str, job: JobRecord) -> Host | None:
-    """Return the host whose logs are wanted; None for this machine, which the launcher reached without ssh."""
+    """Return the host with the requested logs; None for this machine, which the launcher reached without ssh."""
     name, colon, port = text.partition(":")
     host = Host(name=name, port=int(port) if colon else None)
     first = text == job.hosts[0]

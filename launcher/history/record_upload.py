@@ -1,4 +1,4 @@
-"""Copy a job's record to the cluster's bucket with the aws command line, so that it outlives node and cluster."""
+"""Upload a job's record to the cluster's bucket with the aws command line, so that it outlives node and cluster."""
 
 import json
 import os
@@ -12,12 +12,12 @@ from launcher.history.records import RECORD_FILE
 
 DEADLINE_S = 15.0
 UPLOADS_S = 2 * DEADLINE_S
-"""How long a launcher may take after its job's end for the upload under way and the last one."""
+"""Seconds after the end of the job that the launcher waits for a running upload and the final one."""
 REGION_VARIABLE = "AWS_DEFAULT_REGION"
 
 
 class Upload:
-    """Hold one copy of a record on its way."""
+    """An upload in progress."""
 
     def __init__(self, directory: Path, *, bucket: str, node: Mapping[str, str]) -> None:
         key = "/".join(("jobs", *([node["cluster_name"]] if "cluster_name" in node else []), directory.name))
@@ -31,12 +31,12 @@ class Upload:
                 stdin=record,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                # Ctrl-C in a terminal goes to the launcher alone.
+                # Ctrl-C in a terminal goes only to the launcher.
                 start_new_session=True,
             )
 
     def finish(self) -> str | None:
-        """Wait for the end; return why the record is not in the bucket, or None."""
+        """Wait for the end; return the reason of a failure, or None."""
         try:
             _, stderr = self._aws.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
@@ -55,13 +55,13 @@ class Upload:
 
 
 def start_upload(directory: Path) -> Upload | None:
-    """Start to copy the record in a job's directory; None without a bucket. Raises OSError."""
+    """Start the upload of the record in a job's directory; None without a bucket. Raises OSError."""
     bucket = os.environ.get(BUCKET_VARIABLE)
     return Upload(directory, bucket=bucket, node=_node()) if bucket else None
 
 
 def upload(directory: Path) -> str | None:
-    """Copy the record in a job's directory; return why that failed, or None."""
+    """Upload the record in a job's directory; return the reason of a failure, or None."""
     try:
         started = start_upload(directory)
     except OSError as error:
@@ -70,7 +70,7 @@ def upload(directory: Path) -> str | None:
 
 
 def _node() -> Mapping[str, str]:
-    """Return the node's own configuration; empty on other machines."""
+    """Return the node's configuration; empty on other machines."""
     with suppress(OSError, ValueError):
         values = json.loads(Path(NODE_CONFIG).read_text())
         return {name: values[name] for name in ("cluster_name", "region") if isinstance(values.get(name), str)}

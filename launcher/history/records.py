@@ -1,6 +1,6 @@
-"""Define a job's record: one JSON file beside its logs, on the machine whose launcher runs it.
+"""Define a job's record: a JSON file beside its logs, on the launcher's machine.
 
-Values of variables are never in it.
+It never contains values of variables.
 """
 
 import enum
@@ -19,80 +19,80 @@ from launcher.spec import GRACE_S
 
 RECORD_FILE = "job.json"
 RECORD_VERSION = 1
-"""Version of each record. Keys may be added under the same version; readers skip those that they do not know."""
+"""Version of the record format. New keys keep the version; readers skip unknown keys."""
 SHELL_ASSIGNMENT = re.compile(
-    # Where a word may begin, within quotes too: the line may be another shell's.
+    # Beginning of a word, within quotes too, because the line may be for another shell.
     r"""(?P<name>(?:^|[\s;&|('"`])[A-Za-z_]\w*\+?=)"""
     r"""(?:'[^']*'?|"(?:\\.|[^"\\])*"?|`[^`]*`?|\$?\([^)]*\)?|\$|\\.?|[^\s'"`$(\\;&|])*""",
     re.DOTALL,
 )
 SHELL_LINE = re.compile(r"[\s;&|(]")
 SHELL_OPTION = re.compile(r"-[a-z]*c")
-"""Options such as that of ``bash -lc``: a command line follows."""
+"""Options like that of ``bash -lc``, followed by a command line."""
 ENV_OPTIONS = ("-u", "--unset", "-C", "--chdir")
-"""Options of env(1) that take a value."""
+"""Options of env(1) with a value."""
 
 
 class State(str, enum.Enum):
-    """Name a job's state, as TorchX does (torchx.specs.AppState)."""
+    """State of a job, named as in TorchX (torchx.specs.AppState)."""
 
     PENDING = "PENDING"
-    """Its nodes are being reached."""
+    """The launcher is connecting to its nodes."""
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
-    """Somebody ended it: ``launch stop``, Ctrl-C, a closed terminal."""
+    """The user ended it: ``launch stop``, Ctrl-C, a closed terminal."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the job has ended."""
+        """True once the job has ended."""
         return self not in (State.PENDING, State.RUNNING)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Revision:
-    """Identify the code that ran."""
+    """The code that ran."""
 
     commit: str | None = None
-    """Commit of the git checkout that the job was started in."""
+    """Commit of the git checkout in which the job was started."""
     dirty: bool | None = None
-    """Whether files that git tracks had been changed."""
+    """True if files tracked by git had uncommitted changes."""
     digest: str | None = None
-    """Digest of the directory that was synced to the nodes."""
+    """Digest of the synced directory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
-    """Describe one job."""
+    """Record of one job."""
 
     id: str
     state: State
     command: tuple[str, ...]
     hosts: tuple[str, ...]
-    """Hosts in rank order, named as in the hosts file."""
+    """Hosts in rank order, by their names in the hosts file."""
     engine: str
     cwd: str
     user: str
     pid: int
     """Process id of the launcher; valid only while it holds the job's lock (launcher.history.lock)."""
     machine: str | None = None
-    """Name of the launcher's machine, for people."""
+    """Name of the launcher's machine, for display."""
     boot_id: str | None = None
-    """Boot id of that machine, which the process id belongs to."""
+    """Boot id of that machine, for which the process id is valid."""
     start: str
-    """When the job was asked for; ISO 8601, UTC."""
+    """Time of the request; ISO 8601, UTC."""
     detached: bool = False
     grace_s: float = GRACE_S
-    """Seconds between TERM and KILL when it is stopped."""
+    """Seconds between TERM and KILL."""
     revision: Revision = field(default_factory=Revision)
     logs: dict[str, list[str]] = field(default_factory=dict)
     """Names of the processes' logs by host; empty before the processes start."""
     end: str | None = None
-    """None while the job runs, or if nobody saw its end."""
+    """None while the job runs, or if its end was not recorded."""
     exit_code: int | None = None
     reason: str | None = None
-    """Why it did not succeed, in one line."""
+    """Reason of the failure, in one line."""
     restarts: int = 0
 
     def to_bytes(self) -> bytes:
@@ -126,14 +126,14 @@ def new_job_id() -> str:
 
 
 def now() -> str:
-    """Return the time as records store it."""
+    """Return the time in the format of records."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def without_values(command: Sequence[str]) -> tuple[str, ...]:
-    """Return `command` without the values of the variables that it sets, because people put secrets there.
+    """Return `command` without the values of variables that it sets, because people put secrets there.
 
-    If in doubt, a value is left out.
+    In doubt, remove a value.
     """
     kept: list[str] = []
     leading, before = True, ""
@@ -159,7 +159,7 @@ def write_record(directory: Path, record: JobRecord) -> None:
 
 
 def read_record(directory: Path) -> JobRecord | None:
-    """Read the record in a job's directory; None if there is none that can be read."""
+    """Read the record in a job's directory; None if it is missing or unreadable."""
     try:
         return JobRecord.from_bytes((directory / RECORD_FILE).read_bytes())
     except (OSError, ValueError):

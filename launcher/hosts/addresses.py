@@ -34,7 +34,7 @@ def address_of(host: str) -> str:
         results = socket.getaddrinfo(
             host.encode() if host.isascii() else host, None, socket.AF_INET, socket.SOCK_STREAM
         )
-    except (OSError, UnicodeError) as error:  # the latter for a name that DNS could never hold
+    except (OSError, UnicodeError) as error:  # the latter for a name that DNS does not allow
         reason = error.strerror if isinstance(error, OSError) else "not a valid host name"
         raise LaunchError(f"{host}: {reason or error}") from error
     addresses = [str(item[4][0]) for item in results]
@@ -42,7 +42,7 @@ def address_of(host: str) -> str:
 
 
 def own_address_towards(peer: str) -> str:
-    """Return this machine's address on the route to `peer`; nothing is sent."""
+    """Return this machine's address on the route to `peer`, without sending anything."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((peer, 1))

@@ -1,7 +1,7 @@
-"""Parse hosts files: the machines that a job may use, in the forms that launch.py and mpirun take.
+"""Parse hosts files: the machines of a job, in the forms that launch.py and mpirun take.
 
-One host per line: ``host``, ``host:port`` (of its sshd) or either with ``slots=N`` (ranks on it);
-blank lines and ``#`` comments do not count.
+One host per line: ``host``, ``host:port`` (of its sshd) or either with ``slots=N`` (its number of ranks).
+Blank lines and ``#`` comments are ignored.
 """
 
 from collections import Counter
@@ -15,27 +15,27 @@ from launcher.validate import whole_number
 FORMS = "HOST, HOST:PORT or HOST slots=N"
 LOCAL_HOST = "localhost"
 MAX_SLOTS = 256
-"""Most ranks on a machine: no machine has as many GPUs, and a typing slip must not start thousands."""
+"""Maximum number of ranks on a machine; no machine has as many GPUs, so more is a typing slip."""
 MAX_PORT = 65535
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Host:
-    """Describe a machine of a job."""
+    """A machine of a job."""
 
     name: str
-    """Host name, address or alias of ssh's configuration, as ssh takes it."""
+    """Host name, address or alias in ssh's configuration."""
     port: int | None = None
-    """Port of its sshd. Left out: what ssh's configuration says."""
+    """Port of its sshd. None: as in ssh's configuration."""
     slots: int = 0
-    """Ranks on it. Left out: what the command line says."""
+    """Number of ranks on it. None: as on the command line."""
 
     def __str__(self) -> str:
         return self.name if self.port is None else f"{self.name}:{self.port}"
 
 
 def first_and_others(hosts: Sequence[Host | str]) -> str:
-    """Name the first host and count the others, so that many nodes fit on one line."""
+    """Name the first host and count the others, to fit on one line."""
     return f"{hosts[0]} and {len(hosts) - 1} more" if len(hosts) > 1 else str(hosts[0])
 
 
@@ -49,7 +49,7 @@ def merge_reasons(reasons: Iterable[str]) -> str:
 
 
 def parse_hosts(text: str, *, source: str) -> tuple[Host, ...]:
-    """Parse the hosts in order; UsageError names `source` and what in it is wrong."""
+    """Parse the hosts in order; UsageError names `source` and the problem."""
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     hosts = tuple(_parse_line(line, source=source) for line in lines if line)
     if not hosts:
@@ -64,7 +64,7 @@ def _parse_line(line: str, *, source: str) -> Host:
     address, *settings = line.split()
     name, colon, port = address.partition(":")
     keys = [setting.partition("=")[0] for setting in settings]
-    # ssh would take a name that starts with a dash for an option.
+    # ssh would parse a name that starts with a dash as an option.
     if not name or name.startswith("-") or ":" in port or keys not in ([], ["slots"]):
         raise UsageError(f"{source} must hold one {FORMS} per line, got {line!r}")
     slots = settings[0].partition("=")[2] if settings else ""
@@ -88,11 +88,11 @@ def read_hosts(path: Path) -> tuple[Host, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostSource:
-    """Describe where a job's hosts come from: a hosts file, and the ranks on each."""
+    """Source of a job's hosts: a hosts file, and the ranks on each."""
 
     path: Path
     slots: int | None
-    """Ranks on each host, whatever the file says. None: as in the file."""
+    """Ranks on each host, overriding the file. None: as in the file."""
     default_slots: int
     """Ranks on a host if neither the file nor `slots` gives a number."""
 

@@ -1,7 +1,7 @@
-"""Run a job, attempt by attempt: connect to its nodes, check them, send each its ranks, and wait for the end.
+"""Run a job, attempt by attempt: connect to its nodes, check them, start the ranks, and wait for the end.
 
-All nodes have the requested files before anything starts. The first failing process, a lost or preempted node or a
-signal ends the processes everywhere; an attempt is over when every runner has ended.
+Nothing starts before all nodes have the synced files. A failed process, a lost or preempted node or a signal ends the
+processes on all nodes; the attempt is over once every runner has ended.
 """
 
 import asyncio
@@ -29,26 +29,27 @@ from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 
 SHORT_S = 300.0
-"""A shorter attempt always counts against --max-restarts: a job that crashes its machine must not restart for ever."""
+"""Seconds below which a failed attempt counts against --max-restarts, even after a preemption: a job that crashes its
+machines must not restart without limit."""
 
 
 class Observer(Protocol):
-    """Follow a job to keep its record (launcher.history.journal)."""
+    """Receives the events of a job to keep its record (launcher.history.journal)."""
 
     def on_synced(self, digest: str) -> None:
-        """Note that the nodes have the files with this digest."""
+        """Handle the end of a sync; `digest` identifies the files."""
 
     def on_running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
-        """Note that the processes start, for the `restart`-th time again; `logs` names each host's logs."""
+        """Handle the start of the processes, after `restart` restarts; `logs` lists each host's logs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """Identify an attempt at a job, and hold where it writes."""
+    """Identity of an attempt, and its outputs."""
 
     job_id: str
     restart: int
-    """How often the job was restarted."""
+    """Number of restarts of the job so far."""
     cwd: str
     streams: Streams
     observer: Observer
@@ -57,11 +58,11 @@ class Attempt:
 async def run_job(
     job: Job, *, job_id: str, cwd: str, streams: Streams, observer: Observer, pool: ConnectionPool | None = None
 ) -> Failure | None:
-    """Run `job` until it succeeds, or fails for good. Cancelling it ends its processes."""
+    """Run `job` until it succeeds or fails for good. Cancelling ends its processes."""
     attempt = Attempt(job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer)
     failure, counted = await first_attempt(job, attempt, pool), 0
     while failure is not None and not failure.final and job.restarts.max_restarts:
-        # A preempted node is not the job's failure, and the cloud may take any number of nodes.
+        # A preemption is not the job's fault and may happen any number of times: do not count it.
         counted += not failure.preempted
         if counted > job.restarts.max_restarts:
             break
@@ -72,7 +73,7 @@ async def run_job(
 
 
 async def first_attempt(job: Job, attempt: Attempt, pool: ConnectionPool | None) -> Failure | None:
-    """Run `job` on the requested nodes, all of which must answer."""
+    """Run `job` on the requested nodes; all of them must answer."""
     try:
         connections = await connect_all(job.hosts, local=job.local, pool=pool)
     except UnreachableError as error:
@@ -81,7 +82,7 @@ async def first_attempt(job: Job, attempt: Attempt, pool: ConnectionPool | None)
 
 
 async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, which: str) -> Failure | None:
-    """Restart `job` after `failure`, on as many of its nodes as answer in time."""
+    """Restart `job` after `failure`, on the nodes that answer in time."""
     nodes = await reconnect(job, attempt.streams, failure, which=which)
     if isinstance(nodes, Failure):
         return nodes
@@ -90,16 +91,16 @@ async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, which: st
     except UsageError:
         raise
     except LaunchError as error:
-        # A node was lost while it received its files, for example: the next restart may succeed.
+        # For example, a node was lost while it received files: the next restart may succeed.
         return replace(failure, reason=str(error), preempted=False)
 
 
 async def run_attempt(
     job: Job, connections: Sequence[Connection], attempt: Attempt, pool: ConnectionPool | None = None
 ) -> Failure | None:
-    """Run `job` to its end; return None if every process ended with 0. Cancelling it ends the processes.
+    """Run `job` once; return None if every process ended with 0. Cancelling ends the processes.
 
-    A successful job's connections go to `pool`. After a short attempt no node counts as preempted.
+    `pool` receives the connections of a successful job. After a short attempt no node counts as preempted.
     """
     clock = asyncio.get_running_loop().time
     began = clock()
@@ -115,7 +116,7 @@ async def run_attempt(
 async def start_and_follow(
     job: Job, connections: Sequence[Connection], attempt: Attempt, *, keep: bool
 ) -> Failure | None:
-    """Check the nodes, send each its ranks, and forward their output to the end; `keep` leaves the runners idle."""
+    """Check the nodes, start each one's ranks, and forward their output; `keep` leaves the runners idle at the end."""
     engine = load_engine(job.engine)
     await check_nodes(job, connections, is_restart=attempt.restart > 0)
     addresses = peer_addresses(connections)
@@ -144,10 +145,10 @@ async def start_and_follow(
 
 
 async def sync_files(job: Job, connections: Sequence[Connection], addresses: Sequence[str], attempt: Attempt) -> str:
-    """Bring the job's files to every node; return the directory that its processes start in."""
+    """Sync the job's files to every node; return the working directory of its processes."""
     if job.sync is None:
         return attempt.cwd
-    # Import only now: most jobs bring no files.
+    # Imported late: most jobs sync no files.
     from launcher.sync.sender import sync
 
     stderr = attempt.streams[FrameType.STDERR]
@@ -160,7 +161,7 @@ async def sync_files(job: Job, connections: Sequence[Connection], addresses: Seq
 
 
 def node_specs(engine: Engine, job: Job, topology: JobTopology, *, cwd: str, keep: Sequence[bool]) -> list[NodeSpec]:
-    """Return what each node runs: the engine's processes, with the job's variables and GPUs."""
+    """Return each node's spec: the engine's processes, with the job's variables and GPUs."""
     first, other = topology.addresses[0], topology.addresses[min(1, len(topology.addresses) - 1)]
     return [
         NodeSpec(
@@ -182,6 +183,6 @@ def node_specs(engine: Engine, job: Job, topology: JobTopology, *, cwd: str, kee
 
 
 def path_prefix(engine: Engine) -> list[str]:
-    """Return the directories in which a command that only says python finds it."""
+    """Return the directories that PATH begins with, so that ``python`` in a command is the engine's."""
     engines = [f"{ENGINES_DIRECTORY}/bin"] if engine.required_setting is not None else []
     return [*engines, str(Path(PYTORCH_PYTHON).parent)]

@@ -12,16 +12,16 @@ from launcher.transport.connection import Connection
 
 
 async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart: bool) -> None:
-    """Raise LaunchError if a node cannot run its part of the job; a restart leaves out the GPUs."""
+    """Raise LaunchError if a node cannot run its part of the job; skip the GPUs on a restart."""
     await check_engine(job, connections)
     check_first_host(job, connections)
-    # Before a restart the GPUs may still be in use by the attempt that failed.
+    # On a restart the failed attempt's processes may still hold the GPUs.
     if not (job.force or is_restart):
         check_gpus(job, [one.gpus for one in connections])
 
 
 def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
-    """Raise UsageError if mpirun would run on a node that has no key for the others."""
+    """Raise UsageError if mpirun would run on a node without a key for the others."""
     first = connections[0]
     is_elsewhere = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_here
     if job.engine == LAUNCHED_BY_MPI and len(connections) > 1 and is_elsewhere:

@@ -1,4 +1,4 @@
-"""Start a runner on each of the job's nodes, or nothing anywhere."""
+"""Start a runner on each of the job's nodes, or on none."""
 
 import asyncio
 import os
@@ -17,9 +17,9 @@ from launcher.transport.ssh import runner_command, ssh_command, with_verbose_ssh
 
 MAX_CONCURRENT = 32
 READY_DEADLINE_S = 30.0
-"""Deadline for login and runner together; it also caps launcher.transport.ssh.CONNECT_TIMEOUT_S."""
+"""Deadline for login and start of the runner, in seconds; it also caps launcher.transport.ssh.CONNECT_TIMEOUT_S."""
 SSH_FAILED = "connection ended with code 255"
-"""The launcher's own words for it; see EXIT STATUS in ssh(1)."""
+"""The launcher's message for an error of ssh itself; see EXIT STATUS in ssh(1)."""
 DENIED = "Permission denied"
 NO_HOST_KEY = "Host key verification failed"
 NO_KEY_EXCHANGE = "no matching key exchange method"
@@ -31,36 +31,36 @@ PERMANENT_ERRORS = (
     "its runner speaks version",
     NO_KEY_EXCHANGE,
 )
-"""Messages of errors that a retry cannot mend."""
+"""Messages of errors that a retry cannot fix."""
 KEY_ERRORS = {NO_HOST_KEY, DENIED}
-"""Errors that a retry may cure on a new node, which can be listed before it knows all keys."""
+"""Errors that a retry may fix on a new node, which is listed before it knows all keys."""
 
 Outcome = tuple[list[Connection], list[BaseException]]
-"""The runners that answered, in the order of their hosts, and why the others did not."""
+"""Connections to the runners that answered, in host order, and the reasons why others did not."""
 
 
 def is_this_machine(host: Host) -> bool:
-    """Return whether `host` needs no ssh; a port may lead to a container or through a tunnel."""
+    """Return True if `host` needs no ssh; a port may lead to a container or through a tunnel."""
     try:
         return host.port is None and is_here(address_of(host.name))
     except LaunchError:
-        # An alias of ssh's configuration, or a name that ssh will report.
+        # An alias in ssh's configuration, or a name that ssh will reject.
         return False
 
 
 def is_worker(config: Path = Path(NODE_CONFIG), key: Path = Path(CLUSTER_KEY_FILE)) -> bool:
-    """Return whether this machine is a node of a cluster without the cluster's key."""
+    """Return True if this machine is a node of a cluster without the cluster's key."""
     return config.exists() and not os.access(key, os.R_OK)
 
 
 def is_permanent(reason: str) -> bool:
-    """Return whether a retry is useless."""
+    """Return True if a retry is useless."""
     errors = PERMANENT_ERRORS if not reason.startswith(WORKER_HOST_PREFIX) else set(PERMANENT_ERRORS) - KEY_ERRORS
     return any(error in reason for error in errors)
 
 
 def with_advice(reason: str) -> str:
-    """Return `reason` with what to do about it, if the cause is an option of launch or a habit from launch.py.
+    """Return `reason` with advice if an option of launch or a habit from launch.py causes it.
 
     See launcher.transport.ssh.CLUSTER_OPTIONS; users of launch.py write localhost.
     """
@@ -72,7 +72,7 @@ def with_advice(reason: str) -> str:
 
 
 async def connect_all(hosts: Sequence[Host], *, local: bool, pool: ConnectionPool | None = None) -> list[Connection]:
-    """Connect to every host, or raise an error that names every host without a runner."""
+    """Connect to every host; if that fails raise an error with every host without a runner."""
     connections, errors = await connect_available(hosts, local=local, pool=pool)
     if not errors:
         return connections
@@ -87,9 +87,9 @@ async def connect_all(hosts: Sequence[Host], *, local: bool, pool: ConnectionPoo
 async def connect_available(
     hosts: Sequence[Host], *, local: bool, deadline_s: float = READY_DEADLINE_S, pool: ConnectionPool | None = None
 ) -> Outcome:
-    """Connect to each host that answers; to the first without ssh if it is this machine.
+    """Connect to each host that answers, without ssh to the first one if it is this machine.
 
-    Connections in `pool` are reused.
+    Reuse connections in `pool`.
     """
     at_once = asyncio.Semaphore(MAX_CONCURRENT)
     here = hosts[0] if local or is_this_machine(hosts[0]) else None
@@ -103,7 +103,7 @@ async def connect_available(
             connection = resumed or await start_runner(host, command, deadline_s=deadline_s, environment=environment)
         if host is here:
             connection.is_here = True
-            # On this machine sshd took some other connection, such as the user's.
+            # On this machine sshd's connection is another one, such as the user's.
             connection.address = None
         return connection
 

@@ -1,7 +1,7 @@
-"""Check before anything starts that the nodes have what the job's engine needs.
+"""Check that the nodes have what the job's engine needs, before anything starts.
 
-A command that names python or mpirun without a path runs the one from the cluster's ``engines`` environment. To use
-others, name them by their path, or set another PATH with ``--env``.
+A command that names python or mpirun without a path gets the one in the cluster's ``engines`` environment. To use
+another one, give its path, or set PATH with ``--env``.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ PYTHONS = ("python", "python3")
 
 
 async def check_engine(job: Job, connections: Sequence[Connection]) -> None:
-    """Raise LaunchError if a node of a cluster lacks what the job needs there."""
+    """Raise LaunchError if a node of a cluster lacks the job's engine."""
     engine, lacking = await nodes_lacking_engine(job, connections)
     if lacking:
         where = first_and_others([one.host for one in lacking])
@@ -33,7 +33,7 @@ async def nodes_lacking_engine(job: Job, connections: Sequence[Connection]) -> t
     engine = load_engine(job.engine).required_setting
     if engine is None or "PATH" in job.environment or not _uses_cluster_environment(job):
         return engine, []
-    # Import only now: jobs of PyTorch never need it.
+    # Imported late: jobs of PyTorch do not need it.
     from launcher.sync.rpc import call
 
     answers = await asyncio.gather(*(call(one, operation="engines") for one in connections))
@@ -46,11 +46,11 @@ def _uses_cluster_environment(job: Job) -> bool:
 
 
 def _words(command: Sequence[str]) -> list[str]:
-    """Return the command's words; for a shell's command line, the words of the line."""
+    """Return the words of the command; of a shell's command line, its words."""
     # Assignments of variables may precede it.
     if command[-3:-1] != ("/bin/bash", "-c"):
         return list(command)
     try:
         return shlex.split(command[-1])
-    except ValueError:  # the shell will report it
+    except ValueError:  # The shell will report it.
         return []

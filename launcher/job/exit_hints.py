@@ -1,4 +1,4 @@
-"""Explain the exit codes that do not explain themselves."""
+"""Explain exit codes."""
 
 import signal
 from collections.abc import Sequence
@@ -8,19 +8,19 @@ from launcher.subcommands import SUBCOMMANDS
 from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND
 
 KILLED = 128 + signal.SIGKILL
-"""Exit code of a killed process. The launcher's own KILL comes only after a job's end is decided."""
+"""Exit code of a killed process. The launcher sends KILL only after a failure is known."""
 SIMILARITY = 0.7
-"""Least ratio of difflib at which a word counts as a misspelt subcommand: `lst` and `stat` do, `ls` does not."""
+"""Smallest ratio of difflib at which a word counts as a misspelt subcommand: `lst` and `stat` do, `ls` does not."""
 
 
 def exit_hint(code: int, command: Sequence[str]) -> str:
-    """Return what to add to the exit code of `command`, or an empty string."""
+    """Return an explanation to append to the exit code of `command`, or an empty string."""
     if code == KILLED:
         return ": killed (SIGKILL), often out of memory"
     if code not in (CANNOT_RUN, NOT_FOUND) or (name := command_word(command)) is None:
         return ""
     if code == CANNOT_RUN:
-        # Only for a path: what PATH led to, such as python, did run.
+        # Only for a path: a program found through PATH, such as python, did run.
         return f": if Python is to run {name}: launch python {name}" if "/" in name else ""
     import difflib
 

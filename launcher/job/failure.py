@@ -1,4 +1,4 @@
-"""Define why a job failed, and hold the first failure of several."""
+"""Describe why a job failed, and keep the first of several failures."""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,24 +11,24 @@ NODE_LOST = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """Explain why a job failed: its exit code, one line, and the process's last output."""
+    """The reason of a failure: exit code, one line, and the process's last output."""
 
     exit_code: int
     reason: str
     tail: tuple[bytes, ...] = ()
     log: str | None = None
-    """File with the whole output."""
+    """File with the complete output."""
     final: bool = False
-    """True if no restart can help."""
+    """True if a restart cannot help."""
     preempted: bool = False
-    """True if AWS took a node after a notice (launcher.job.preemption): the job is not at fault."""
+    """True if AWS took a node after a notice (launcher.job.preemption), which is not the job's fault."""
     preempted_host: Host | None = None
     """The preempted node."""
     cancelled: bool = False
-    """Whether somebody ended the job on purpose."""
+    """True if the user ended the job."""
 
 
 def set_first_failure(failure: "asyncio.Future[Failure]", value: Failure) -> None:
-    """Set the job's failure, unless it has one already."""
+    """Set the job's failure, unless it already has one."""
     if not failure.done():
         failure.set_result(value)

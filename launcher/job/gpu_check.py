@@ -1,6 +1,6 @@
-"""Check that a job does not land on GPUs that are in use, by what the nodes have reported.
+"""Check that a job gets no GPUs that are in use, given the nodes' reports.
 
-launcher.runner.gpu_usage makes the report on a node; launcher.transport.gpus_in_use is its form on the way.
+launcher.runner.gpu_usage creates the report on a node; launcher.transport.gpus_in_use defines its format.
 """
 
 import os
@@ -16,11 +16,11 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def gpus_of(job: Job, host: Host) -> Gpus:
-    """Return the GPUs of `host` that the job's processes take, as far as the launcher can know."""
+    """Return the GPUs of `host` that the job's processes take, as far as the launcher knows."""
     visible = _visible(job)
     if visible is not None:
         return tuple(one.strip() for one in visible.split(",") if one.strip())
-    # One process per GPU, from the first. A single process sees all of them, and may use them all itself.
+    # One process per GPU, from the first. A single process sees all of them, and may use them all.
     takes_all = host.slots == 1 or load_engine(job.engine).has_servers
     return None if takes_all else tuple(map(str, range(host.slots)))
 
@@ -28,12 +28,12 @@ def gpus_of(job: Job, host: Host) -> Gpus:
 def _visible(job: Job) -> str | None:
     words = job.command[1:] if job.command[:1] == ("env",) else ()
     values = (word.partition("=")[2] for word in words if word.startswith(f"{VISIBLE}="))
-    # With --launcher local the processes have the whole environment of the shell.
+    # With --launcher local the processes have the shell's whole environment.
     return next(values, job.environment.get(VISIBLE, os.environ.get(VISIBLE) if job.local else None))
 
 
 def check_gpus(job: Job, in_use: Sequence[GpusInUse]) -> None:
-    """Raise LaunchError if the job would land on GPUs in use; `in_use` is what each of its hosts reported."""
+    """Raise LaunchError if the job would use GPUs in use; `in_use` holds its hosts' reports."""
     pairs = zip(job.hosts, in_use, strict=True)
     conflicts = [
         f"{host}: {'; '.join(users)}" for host, report in pairs if (users := _conflicts(gpus_of(job, host), report))

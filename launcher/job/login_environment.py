@@ -1,6 +1,6 @@
-"""Choose the variables that processes on the launcher's own machine get: those that sshd would give them.
+"""Choose the variables of processes on the launcher's own machine: those that sshd would set.
 
-The other nodes know nothing of the launcher's shell, and engines hang if their settings differ between ranks.
+The other nodes do not have the launcher's shell, and engines hang if their settings differ between ranks.
 ``--env`` passes a variable to all.
 """
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from bootstrap.contract import ENVIRONMENT_FILE
 
 SESSION = {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER", "XDG_RUNTIME_DIR"}
-"""See ENVIRONMENT in sshd(8) and pam_systemd(8)."""
+"""Variables that sshd and PAM set; see ENVIRONMENT in sshd(8) and pam_systemd(8)."""
 
 
 def session_environment(environ: Mapping[str, str], file: Path = Path(ENVIRONMENT_FILE)) -> dict[str, str]:
-    """Return the variables that a session on any node has: sshd's own, and those of /etc/environment."""
+    """Return the variables of a session on any node: sshd's, and those of /etc/environment."""
     names = SESSION | _names(file)
     return {name: value for name, value in environ.items() if name in names or name.startswith("LC_")}
 
@@ -24,5 +24,5 @@ def _names(file: Path) -> set[str]:
         lines = file.read_text(errors="replace").splitlines()
     except OSError:
         return set()
-    # pam_env(8) takes a leading export.
+    # pam_env(8) accepts a leading export.
     return {line.strip().removeprefix("export ").partition("=")[0].strip() for line in lines}

@@ -1,4 +1,4 @@
-"""Report in one line which nodes lack the directory that the job starts in."""
+"""Report the nodes without the job's working directory, in one line."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from launcher.output.prefixes import Sink
 
 
 class MissingCwd:
-    """Collect one answer per node, and print the line after the last."""
+    """Collects one answer per node, and prints the line after the last."""
 
     def __init__(self, hosts: Sequence[Host], *, wanted: str, stderr: Sink) -> None:
         self._hosts = hosts
@@ -17,7 +17,7 @@ class MissingCwd:
         self._lacking: set[Host] = set()
 
     async def report(self, host: Host, *, cwd_missing: bool) -> None:
-        """Record a node's answer; a node that ends without one counts as having the directory."""
+        """Record a node's answer; a node that ends without an answer counts as having the directory."""
         if host not in self._awaited:
             return
         self._awaited.remove(host)

@@ -1,4 +1,4 @@
-"""Start a job's processes on its nodes, follow them, and end them all at the first failure."""
+"""Start a job's processes on its nodes, follow them, and end all of them at the first failure."""
 
 import asyncio
 import signal
@@ -21,15 +21,15 @@ from launcher.transport.connection import Connection
 from launcher.transport.protocol import AFTER_GRACE_S, CANNOT_RUN, NOT_FOUND, Frame, FrameType
 
 LINGER_S = 5.0
-"""How long parameter servers, which end by themselves, may outlive their workers before they are stopped."""
+"""Seconds by which parameter servers, which end by themselves, may outlive their workers."""
 READER_CHECK_S = 1.0
-"""Seconds between checks whether the job's output still has a reader."""
+"""Seconds between checks that the job's output still has a reader."""
 OUTPUT_LOST = 128 + signal.SIGPIPE
 """Exit code of a job whose output has lost its reader."""
 
 
 class Node:
-    """Follow the processes behind one connection."""
+    """A node of a running job: its connection, its processes and their output."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Node:
         self.connection = connection
         self._spec = spec
         self._missing_cwd = missing_cwd
-        # A process's index is its local rank where ranks are filtered by it.
+        # If ranks are filtered, a process's index is its local rank.
         self._outputs = [
             ProcessOutput(f"{connection.host} [{process.label}] ", streams, is_shown=shown is None or index in shown)
             for index, process in enumerate(spec.processes)
@@ -51,12 +51,12 @@ class Node:
         self._stderr = streams[FrameType.STDERR]
         self._running = set(range(len(spec.processes)))
         self.decided = asyncio.Event()
-        """Set when every process that the job waits for has ended."""
+        """Set once every process that the job waits for has ended."""
         self._stop_requested = self._answered_since = False
         self._check_decided()
 
     async def start(self, failure: "asyncio.Future[Failure]") -> None:
-        """Send the runner its spec, at which it starts the processes."""
+        """Send the spec, after which the runner starts the processes."""
         try:
             await self.connection.send_spec(self._spec)
         except LaunchError as error:
@@ -77,17 +77,17 @@ class Node:
             set_first_failure(failure, Failure(exit_code=NODE_LOST, reason=reason))
 
     def stop(self) -> None:
-        """Tell the runner to end the processes; its frames continue until they have ended."""
+        """Tell the runner to end the processes; frames arrive until they have ended."""
         self._stop_requested = True
         self.connection.request_stop()
 
     @property
     def is_lost(self) -> bool:
-        """Whether the node has sent nothing since its processes were told to end."""
+        """True if the node has sent nothing since its processes were told to end."""
         return bool(self._running) and not self._answered_since
 
     async def _on_frame(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
-        # Frames with output may have been on their way for long.
+        # Frames with output may have been sent before the request, so they prove nothing.
         if self._stop_requested and frame.kind in (FrameType.ALIVE, FrameType.EXIT):
             self._answered_since = True
         if frame.kind == FrameType.ALIVE:
@@ -113,7 +113,7 @@ class Node:
             reason = f"{self.connection.host}: {process.name} ended with exit code {code}{hint}"
             log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{process.log}"
             tail = tuple(self._outputs[index].tail)
-            # A command that cannot run now will not run the next time.
+            # A command that cannot be executed now will fail again.
             final = code in (CANNOT_RUN, NOT_FOUND)
             set_first_failure(failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=final))
         self._check_decided()
@@ -124,7 +124,7 @@ class Node:
 
 
 async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, *, grace_s: float) -> Failure | None:
-    """Start the processes, wait for the end or the first failure, and end what still runs."""
+    """Start the processes, wait for the end or the first failure, and end the remaining ones."""
     failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
     follows = [asyncio.create_task(node.follow(failure)) for node in nodes]
     all_ended = asyncio.create_task(asyncio.wait(follows))
@@ -133,13 +133,13 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
     first: set[asyncio.Future[Any]] = {failure, all_ended, decided}
     try:
         await asyncio.gather(*(node.start(failure) for node in nodes))
-        # Only now: the nodes start their ranks while this process reads the cluster's state.
+        # Start the watches after the ranks, because the first look reads the cluster's state.
         watches += [
             asyncio.create_task(fail_without_reader(stdout, failure)),
             asyncio.create_task(watch_for_preemption(hosts, failure)),
         ]
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        # Once the processes that the job waits for have ended, no other end is a failure.
+        # From here on the exit code of a remaining process, such as a parameter server, does not matter.
         outcome = failure.result() if failure.done() else None
         if outcome is None:
             await asyncio.wait({all_ended}, timeout=LINGER_S)
@@ -153,8 +153,8 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
 def clear_preempted_if_silent(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
     """Clear the preemption mark if the node has been silent since.
 
-    A node with notice lives, and reports how its processes end. A crashed one is silent, which may be the job's
-    own fault.
+    A node with a notice lives, and reports the end of its processes. A silent one has crashed, possibly because of
+    the job.
     """
     crashed = [node.connection.host for node in nodes if node.is_lost]
     return replace(outcome, preempted=False) if outcome is not None and outcome.preempted_host in crashed else outcome
@@ -166,7 +166,7 @@ async def _wait_until_decided(nodes: Sequence[Node]) -> None:
 
 
 async def fail_without_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None:
-    """Fail the job when its reader is gone, also while the job is silent."""
+    """Fail the job when its output loses its reader, also while the job prints nothing."""
     while not stdout.reader_has_gone():
         await asyncio.sleep(READER_CHECK_S)
     if lost := output_failure(stdout):
@@ -174,14 +174,14 @@ async def fail_without_reader(stdout: Sink, failure: "asyncio.Future[Failure]") 
 
 
 def output_failure(stdout: Sink) -> Failure | None:
-    """Return the failure of a job whose output could not all be written; else None."""
+    """Return a failure if the job's output could not be written completely, else None."""
     if stdout.lost is None:
         return None
     return Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", final=True)
 
 
 async def end_nodes(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, deadline_s: float) -> None:
-    """Tell every runner to end its processes; cut the connection of one that takes too long."""
+    """Tell every runner to end its processes; close the connections of those that exceed the deadline."""
     for node in nodes:
         if not node.connection.is_idle:
             node.stop()

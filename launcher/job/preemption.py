@@ -1,7 +1,7 @@
-"""Watch for nodes that leave the cluster while a job runs on them, in the file that this node's agent writes.
+"""Watch for nodes that leave the cluster while a job runs on them, in the state file of this node's agent.
 
-A node with notice of its end, such as a spot instance's, leaves the membership some time before it goes: see
-docs/healing.md. A crashed node leaves it too. Nodes that join do not matter here.
+A node with a notice, such as a spot instance's, leaves the membership some time before it ends: see docs/healing.md. A
+crashed node leaves it too. Nodes that join do not matter here.
 """
 
 import asyncio
@@ -14,31 +14,31 @@ from launcher.hosts.hostfile import Host
 from launcher.job.failure import NODE_LOST, Failure, set_first_failure
 
 POLL_S = 1.0
-"""Seconds between looks at the file."""
+"""Seconds between reads of the file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterView:
-    """Hold the cluster's members that have no notice of their end."""
+    """Members of the cluster that have no notice."""
 
     own_instance: str
-    """Id of the instance that this process runs on."""
+    """Instance ID of this machine."""
     instances: Mapping[str, str]
-    """Instance ids by host name and by address."""
+    """Instance IDs by host name and by address."""
     draining_instances: frozenset[str] = frozenset()
-    """Instances that keep their index though the cluster no longer counts on them, usually because they have notice.
+    """Instances that keep their node index although the cluster no longer counts on them, usually because of a notice.
 
     A crashed instance may be among them for a while, but does not answer (launcher.job.attempt).
     """
 
     def has(self, instance: str | None) -> bool:
-        """Return whether the cluster counts on an instance."""
+        """Return True if the cluster counts on an instance."""
         return instance in self.instances.values()
 
 
 def parse_cluster_view(text: str) -> ClusterView:
-    """Parse what the agent has written, checked as the table's records are."""
-    # Import only now: machines outside a cluster have no such file.
+    """Parse the agent's state file, with the checks of the table's records."""
+    # Imported late: machines outside a cluster have no such file.
     from bootstrap.cluster.records import parse_state
 
     state = parse_state(text, networks=None)
@@ -52,7 +52,7 @@ def parse_cluster_view(text: str) -> ClusterView:
 
 
 class NodeStateReader:
-    """Read the state file of this node's agent, again when it changes."""
+    """Reads the state file of this node's agent, again when it changes."""
 
     def __init__(self, path: Path = Path(NODE_STATE)) -> None:
         self._path = path
@@ -60,14 +60,14 @@ class NodeStateReader:
         self._view: ClusterView | None = None
 
     def read(self) -> ClusterView | None:
-        """Return the file's contents, the last ones if it cannot be read; None if there never was a file."""
+        """Return the file's contents, the previous ones if it cannot be read; None if it never existed."""
         try:
             status = self._path.stat()
             if (status.st_ino, status.st_mtime_ns) != self._version:
                 self._view = parse_cluster_view(self._path.read_text())
                 self._version = (status.st_ino, status.st_mtime_ns)
         except (OSError, ValueError):
-            # The file is missing or of another release: preempted nodes are then found by their silence.
+            # The file is missing or of another release. A preempted node is then noticed by its silence.
             pass
         return self._view
 
@@ -75,13 +75,13 @@ class NodeStateReader:
 def departure_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Failure | None:
     """Return the failure of a job if this node or one of its hosts leaves the cluster; None if all stay.
 
-    `hosts` maps each host to the instance that it was when the job started.
+    `hosts` maps each host to its instance at the start of the job.
     """
     if not view.has(view.own_instance):
         return Failure(exit_code=NODE_LOST, reason="this node leaves the cluster, and the launcher with it", final=True)
     for host, instance in hosts.items():
         if instance is None and not host.name.startswith(WORKER_HOST_PREFIX):
-            continue  # a machine of the user's own
+            continue  # a machine outside the cluster
         if not view.has(instance):
             preempted = instance in view.draining_instances
             return Failure(
@@ -93,7 +93,7 @@ def departure_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
 async def watch_for_preemption(
     hosts: Sequence[Host], failure: "asyncio.Future[Failure]", *, reader: NodeStateReader | None = None
 ) -> None:
-    """Fail the job as soon as one of its nodes, or this one, has notice of its end or is gone."""
+    """Fail the job as soon as one of its nodes, or this one, has a notice or is gone."""
     reader = reader or NodeStateReader()
     view = reader.read()
     if view is None:

@@ -1,7 +1,7 @@
-"""Find the nodes for a restart: the requested hosts, or as many of them as answer in time.
+"""Find the nodes for a restart: the requested hosts, or those that answer in time.
 
-The whole group is stopped and restarted, over new connections and a new port. Ranks follow the order of the hosts,
-so that a replacement takes the place of the node that was lost. The job's id and its logs stay.
+The whole group is stopped and restarted, over new connections and with a new port. Ranks follow the order of the
+hosts, so that a replacement takes the index of the lost node. The job's id and its logs stay the same.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from launcher.transport.protocol import FrameType
 from launcher.transport.ssh import CONNECT_TIMEOUT_S
 
 PAUSE_S = 2.0
-"""Pause between two looks for the nodes."""
+"""Seconds between two attempts to reach the nodes."""
 LAST_LOOK_S = float(CONNECT_TIMEOUT_S)
-"""Deadline for the last look, however late: as long as ssh takes for a host that does not answer."""
+"""Deadline in seconds for the last attempt, however late it begins: ssh's timeout for a host that does not answer."""
 MAX_NAMED = 8
-"""Most hosts named in one line."""
+"""Maximum number of hosts named in one line."""
 
 
 async def reconnect(job: Job, streams: Streams, failure: Failure, *, which: str) -> list[Connection] | Failure:
-    """Connect to the nodes for the restart after `failure`; return the final failure if there are too few."""
+    """Connect to the nodes for the restart after `failure`; return a final failure if there are too few."""
     stderr = streams[FrameType.STDERR]
     waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))} to answer"
     await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
@@ -44,7 +44,7 @@ async def reconnect(job: Job, streams: Streams, failure: Failure, *, which: str)
 
 
 def describe(hosts: Sequence[Host], *, requested: Sequence[Host]) -> str:
-    """Count the nodes, and name them, or the missing ones if there are many."""
+    """Count the nodes and name them; if they are many, name the missing ones."""
     count = (
         f"{len(hosts)} of {count_nodes(len(requested))}" if len(hosts) < len(requested) else count_nodes(len(requested))
     )
@@ -61,20 +61,20 @@ def count_nodes(number: int) -> str:
 
 @dataclass(kw_only=True, slots=True)
 class ReachableNodes:
-    """Hold the connections to the nodes that answered, in the order of the hosts file, and why others did not."""
+    """Connections to the nodes that answered, in the order of the hosts file, and reasons why others did not."""
 
     connections: list[Connection]
     reasons: list[str]
 
 
 async def gather_nodes(job: Job, streams: Streams) -> ReachableNodes:
-    """Connect to the first available hosts: as many as requested, or fewer when time is up."""
+    """Connect to the first available hosts: as many as requested, or fewer at the deadline."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + job.restarts.rejoin_s
     while True:
         left = deadline - clock()
         hosts, reasons = _listed(job)
-        # The hosts file of a cluster lists the nodes that are up: connect only once it lists enough.
+        # A cluster's hosts file lists the nodes that are up: connect only once it lists enough.
         worth_trying = bool(hosts) and (len(hosts) >= len(job.hosts) or left <= 0)
         reachable = ReachableNodes(connections=[], reasons=reasons)
         if worth_trying:
@@ -94,7 +94,7 @@ async def gather_nodes(job: Job, streams: Streams) -> ReachableNodes:
 
 
 async def _drop_nodes_without_engine(job: Job, reachable: ReachableNodes) -> None:
-    """Drop replacements that are listed but have not built their engines yet."""
+    """Drop listed replacements that have not built their engines yet."""
     engine, lacking = await nodes_lacking_engine(job, reachable.connections)
     reachable.reasons += [f"{connection.host}: no {engine} yet" for connection in lacking]
     reachable.connections = [connection for connection in reachable.connections if connection not in lacking]
@@ -102,7 +102,7 @@ async def _drop_nodes_without_engine(job: Job, reachable: ReachableNodes) -> Non
 
 
 def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
-    """Return the hosts that the job may use now; none, and why, while the file cannot be read."""
+    """Return the hosts that the job may use now; none, with the reason, if the file cannot be read."""
     if job.host_source is None:
         return job.hosts, []
     try:
@@ -112,7 +112,7 @@ def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
 
 
 async def _connect_first(hosts: Sequence[Host], count: int, *, local: bool, deadline_s: float) -> ReachableNodes:
-    """Connect to the first `count` hosts that answer: for one that does not, ask the next."""
+    """Connect to the first `count` hosts that answer, and replace one that does not by the next."""
     reachable, rest = ReachableNodes(connections=[], reasons=[]), tuple(hosts)
     try:
         while rest and (lacking := count - len(reachable.connections)) > 0:
@@ -120,7 +120,7 @@ async def _connect_first(hosts: Sequence[Host], count: int, *, local: bool, dead
             connections, errors = await connect_available(batch, local=local, deadline_s=deadline_s)
             reachable.connections += connections
             reachable.reasons += map(str, errors)
-    except BaseException:  # a signal too
+    except BaseException:  # Also after a signal.
         await close_connections(reachable.connections)
         raise
     return reachable

@@ -1,4 +1,4 @@
-"""Write the launcher's own output without blocking the launcher while a reader is slow."""
+"""Write the launcher's own output without blocking it when a reader is slow."""
 
 import asyncio
 import errno
@@ -8,13 +8,13 @@ import stat
 import time
 
 CHUNK = 4096
-"""PIPE_BUF of Linux (pipe(7)): what a pipe takes without waiting once poll(2) calls it writable."""
+"""PIPE_BUF of Linux (pipe(7)): number of bytes that a writable pipe takes without blocking."""
 READER_GONE = (errno.EPIPE, errno.ECONNRESET, errno.EIO)
-"""Errors of a stream without a reader; a terminal that was hung up gives EIO."""
+"""Errors of a stream without a reader; a terminal after a hangup gives EIO."""
 
 
 class OutputStream:
-    """Write whole pieces to a file descriptor; discard everything once it cannot be written any more."""
+    """Writes whole pieces to a file descriptor; after an error discards everything."""
 
     def __init__(self, fd: int) -> None:
         self._fd = _own_description(fd)
@@ -26,7 +26,7 @@ class OutputStream:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the stream is a terminal."""
+        """True if the stream is a terminal."""
         return os.isatty(self._fd)
 
     async def send(self, data: bytes) -> None:
@@ -39,7 +39,7 @@ class OutputStream:
                     await self._wait_until_writable()
 
     def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
-        """Write `data` after everything else has ended; give up on a reader that takes nothing until the deadline."""
+        """Write `data` after everything else; at the deadline give up on a reader that takes nothing."""
         view = memoryview(data)
         until = time.monotonic() + deadline_s
         while view and not self.lost and time.monotonic() < until:
@@ -47,7 +47,7 @@ class OutputStream:
             view = view[self._write_some(view) :]
 
     def reader_has_gone(self) -> bool:
-        """Return whether a pipe, socket or terminal has lost its reader, without writing."""
+        """Return True if a pipe, socket or terminal has lost its reader, without writing."""
         events = dict(self._poller.poll(0)).get(self._fd, 0)
         if events & (select.POLLERR | select.POLLHUP) and not self.lost:
             self.lost = os.strerror(errno.EPIPE)
@@ -74,9 +74,9 @@ class OutputStream:
 
 
 def _own_description(fd: int) -> int:
-    """Open the same pipe or terminal again, non-blocking, so that its other users do not notice.
+    """Open the same pipe or terminal again, non-blocking, without affecting its other users.
 
-    A file keeps its descriptor, and so its position; so does a socket, for which poll(2) must do.
+    A file keeps its descriptor, for its position; so does a socket, for which poll(2) must do.
     """
     mode = os.fstat(fd).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
@@ -84,4 +84,4 @@ def _own_description(fd: int) -> int:
     try:
         return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
-        return fd  # such as another user's terminal, under su
+        return fd  # For example another user's terminal, under su.

@@ -6,35 +6,35 @@ from typing import Protocol
 
 TAIL_LINES = 10
 MAX_LINE = 1 << 20
-"""Longest line, in bytes; longer ones are broken, so that output without line ends cannot fill the memory."""
+"""Longest line in bytes; longer ones are broken, so that output without line ends cannot fill the memory."""
 
 
 class Sink(Protocol):
-    """Take output: the launcher's own (launcher.output.output_stream), or a log (launcher.detached.unit)."""
+    """Destination of output: the launcher's own (launcher.output.output_stream), or a log (launcher.detached.unit)."""
 
     lost: str | None
     """The error that ended it, if any."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it is a terminal."""
+        """True for a terminal."""
 
     async def send(self, data: bytes) -> None:
         """Write all of `data` without interleaving another piece."""
 
     def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
-        """Write `data` after everything else has ended."""
+        """Write `data` after everything else."""
 
     def reader_has_gone(self) -> bool:
         """Return whether it has lost its reader."""
 
 
 Streams = Mapping[int, Sink]
-"""The sinks of standard output and standard error, by launcher.transport.protocol.FrameType."""
+"""Sinks of standard output and standard error, by launcher.transport.protocol.FrameType."""
 
 
 class ProcessOutput:
-    """Forward both streams of one process, and keep their last lines."""
+    """Forwards both streams of one process, and keeps their last lines."""
 
     def __init__(self, prefix: str, streams: Streams, *, is_shown: bool = True) -> None:
         self._prefix = prefix.encode()
@@ -44,7 +44,7 @@ class ProcessOutput:
         self.tail: deque[bytes] = deque(maxlen=TAIL_LINES)
 
     async def write(self, kind: int, data: bytes) -> None:
-        """Forward the lines that `data` completes; keep the rest."""
+        """Forward the lines that `data` completes; buffer the rest."""
         pending = self._pending[kind]
         end = data.rfind(b"\n") + 1
         if end:

@@ -1,8 +1,8 @@
 """Run the runner: ``python3 /opt/deeplearning/current/launcher/runner/__main__.py``. Only the launcher starts it.
 
-It reports that it is ready, reads one line of JSON (launcher.spec.NodeSpec) from its standard input, runs the
-ranks, and writes frames. When its standard input closes, the ranks end. After a job that asks for it, the runner
-waits for another job.
+It reports ready, reads one line of JSON (launcher.spec.NodeSpec) from its standard input, runs the ranks, and writes
+frames. When its standard input closes, it ends the ranks. If the job requests it, the runner then waits for another
+job.
 """
 
 import gc
@@ -14,20 +14,20 @@ if not __package__:
 
 
 def start() -> int:
-    """Import the runner and run it; the less it imports, the sooner every node of every job starts."""
-    # There is no garbage to collect yet.
+    """Import and run the runner; imports are few, because they delay every node of every job."""
+    # Collect garbage later: an import creates none.
     gc.disable()
     from launcher.runner.idle import report_idle, session_fingerprint
     from launcher.runner.main import main
     from launcher.runner.process.reaper import run_under_reaper
 
     at_login = session_fingerprint()
-    # The child need not copy what it never changes.
+    # Exclude the objects so far from collections, which would copy their pages in the child.
     gc.freeze()
     gc.enable()
     return run_under_reaper(lambda is_reused: main(at_login, is_reused=is_reused), report_idle)
 
 
 if __name__ == "__main__":
-    # Nothing is left to do, and an ordinary exit would take a while.
+    # Skip the interpreter's shutdown, which takes a while.
     os._exit(start())

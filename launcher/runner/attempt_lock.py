@@ -1,6 +1,6 @@
-"""Lock a job on this node, so that two attempts at it never share GPUs and memory.
+"""Lock a job on this node, so that two attempts never share GPUs and memory.
 
-A node that was cut off or hung may be told to restart the job while it still ends the previous attempt.
+After a hang or a network failure, a node may be told to restart the job while it is still ending the last attempt.
 """
 
 import fcntl
@@ -20,11 +20,11 @@ POLL_S = 0.1
 
 
 def acquire_attempt_lock(spec: "NodeSpec", channel: RunnerChannel, *, home: str) -> bool:
-    """Wait until no other process runs the job on this host, and lock others out; return False after the deadline."""
+    """Wait until no other process runs the job on this host, and lock it; return False after the deadline."""
     try:
         lock = _open(f"{home}/{JOBS_DIR}/{spec.job_id}/.{spec.host.replace('/', '-')}.lock")
     except OSError:
-        return True  # another part reports that nothing can be written
+        return True  # Another module reports that nothing can be written.
     until = time.monotonic() + spec.grace_s + AFTER_GRACE_S
     while not _try_lock(lock) and not channel.stop_requested:
         if time.monotonic() > until:
@@ -44,7 +44,7 @@ def _try_lock(lock: int) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return True  # the file system has no locks
+        return True  # The file system has no locks.
     return True
 
 

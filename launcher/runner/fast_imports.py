@@ -1,6 +1,6 @@
-"""Provide parts of Python's library without everything they import, because a runner starts with every job.
+"""Provide parts of Python's library without their slow imports, because a runner starts with every job.
 
-`signal`, `json` and `ctypes` are Python around these parts in C. In Python 3.11 importing them takes as long as
+`signal`, `json` and `ctypes` wrap these C modules in Python. In Python 3.11 importing the wrappers takes as long as
 starting Python, mostly for enumerations, regular expressions and C types, which no runner needs.
 """
 
@@ -9,12 +9,12 @@ import _json
 import os
 
 TYPE_CHECKING = False
-"""The runner's own: importing typing for it would cost each start about 9 ms (see docs/decisions/013)."""
+"""False; importing typing for it would cost each start about 9 ms (see docs/decisions/013)."""
 if TYPE_CHECKING:
     import signal as signal
     from typing import Any
 else:
-    import _signal as signal  # noqa: F401  (for the others)
+    import _signal as signal  # noqa: F401  (for importers of this module)
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -23,7 +23,7 @@ _PRCTL = _ctypes.dlsym(_ctypes.dlopen(None, _RTLD_NOW), "prctl")  # type: ignore
 
 
 class _Strict:
-    """Hold the attributes that a scanner reads from a json.JSONDecoder, with that class's defaults."""
+    """Attributes that the C scanner reads from a json.JSONDecoder, with that class's defaults."""
 
     strict = True
     object_hook = object_pairs_hook = None
@@ -33,11 +33,11 @@ class _Strict:
         """Return None for hooks that later versions of Python add."""
 
 
-_scan = _json.make_scanner(_Strict())  # type: ignore[arg-type]  # it has every attribute of a JSONDecoder that is read
+_scan = _json.make_scanner(_Strict())  # type: ignore[arg-type]  # it has all attributes that the scanner reads
 
 
 def parse_json(text: str) -> "Any":
-    """Return the value that `text` begins with. Raises ValueError or StopIteration if it is not JSON."""
+    """Return the value at the beginning of `text`. Raises ValueError or StopIteration if it is not JSON."""
     value, _ = _scan(text, 0)
     return value
 
@@ -48,7 +48,7 @@ def json_string(text: str) -> str:
 
 
 def read_file(path: str) -> str:
-    """Read a small file of the kernel's; open() would take as long as several such reads."""
+    """Read a small file of the kernel; open() would take as long as several such reads."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = b""

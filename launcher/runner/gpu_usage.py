@@ -1,8 +1,7 @@
-"""Report what uses this node's GPUs: processes that compute on them, and jobs that have claimed them.
+"""Report the use of this node's GPUs: processes that compute on them, and jobs that have claimed them.
 
-The launcher decides by it whether its job would land on them (launcher.job.gpu_check).
-
-A node without GPUs, or one that cannot tell, reports nothing: unknown does not mean in use.
+The launcher checks the report before it starts a job (launcher.job.gpu_check). A node without GPUs, or without an
+answer from nvidia-smi, reports nothing: unknown does not mean in use.
 """
 
 import json
@@ -17,12 +16,13 @@ from launcher.job_directories import is_running
 from launcher.paths import JOBS_DIR
 
 DEADLINE_S = 5.0
-"""nvidia-smi takes up to a second if no process keeps the driver loaded, and for ever if a GPU hangs."""
+"""Deadline for nvidia-smi in seconds. It takes up to a second if no process keeps the driver loaded, and hangs with a
+hung GPU."""
 CLAIM_FILE = "gpus.json"
 
 
 class GpuQuery:
-    """Query nvidia-smi while the runner does other things."""
+    """Query nvidia-smi in the background."""
 
     def __init__(self, home: str) -> None:
         self._jobs = Path(home, JOBS_DIR)
@@ -62,7 +62,7 @@ def _rows(query: "subprocess.Popen[str] | None", *, columns: int) -> list[list[s
     try:
         output, _ = query.communicate(timeout=DEADLINE_S)
     except subprocess.TimeoutExpired:
-        # Do not wait for it: a process that waits for a hung GPU cannot be killed.
+        # Do not wait: a process that waits for a hung GPU cannot be killed.
         query.kill()
         return []
     rows = [[word.strip() for word in line.split(",", columns - 1)] for line in output.splitlines()]
@@ -70,7 +70,7 @@ def _rows(query: "subprocess.Popen[str] | None", *, columns: int) -> list[list[s
 
 
 def claim(directory: str, gpus: list[str] | None) -> None:
-    """Record in a job's directory which GPUs it takes: its processes may not have reached them yet."""
+    """Record the job's GPUs in its directory, because its processes may not have opened them yet."""
     with suppress(OSError):
         write_atomically(Path(directory, CLAIM_FILE), json.dumps(gpus).encode("ascii"))
 

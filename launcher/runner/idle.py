@@ -1,6 +1,6 @@
-"""Wait between two jobs, as long as this session is the same as a new login's.
+"""Wait between two jobs, as long as a new login would get the same session.
 
-The fingerprint covers the files that a session is made from: see sshd(8), login process; pam_env(8);
+The fingerprint covers the files from which a session is created: see sshd(8), login process; pam_env(8);
 pam_limits(8); bash(1), invocation.
 """
 
@@ -13,7 +13,7 @@ from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import CALL, HEARTBEAT_TIMEOUT_S, FrameType, encode
 
 IDLE_S = 75.0
-"""The pool (launcher.transport.pool) drops the connection before the runner gives up."""
+"""Seconds to wait for a job; the pool (launcher.transport.pool) drops the connection before."""
 FILES = (
     "/etc/passwd",
     "/etc/shadow",
@@ -50,7 +50,7 @@ SessionFingerprint = list[object]
 
 
 def session_fingerprint() -> SessionFingerprint:
-    """Fingerprint what the session depends on: the release, the home directory, and the state of the files."""
+    """Fingerprint what the session depends on: the release, the home directory, and the files' state."""
     home = os.path.expanduser("~")
     files, directories = ([home + name[1:] if name[0] == "~" else name for name in one] for one in (FILES, DIRECTORIES))
     inside = [f"{directory}/{name}" for directory in directories for name in _names(directory)]
@@ -58,7 +58,7 @@ def session_fingerprint() -> SessionFingerprint:
 
 
 def report_idle(*, sink: int = 1) -> bool:
-    """Report that nothing of the last job is left and a call will be answered; return False if nobody reads it."""
+    """Report that the last job is cleaned up and calls are answered; return False if nobody reads the report."""
     try:
         return (
             bool(select.select([], [sink], [], HEARTBEAT_TIMEOUT_S)[1])
@@ -69,12 +69,12 @@ def report_idle(*, sink: int = 1) -> bool:
 
 
 def await_call(channel: RunnerChannel, *, seconds: float = IDLE_S, clock: Callable[[], float] = time.monotonic) -> bool:
-    """Wait for a call; return False if none comes in time."""
+    """Wait for a call; return False if none arrives in time."""
     received, until = b"", clock() + seconds
     while not channel.stop_requested and (left := until - clock()) > 0:
         select.select([channel.source], [channel.sink] if channel.has_pending else [], [], left)
         channel.flush()
-        # Heartbeats may have been on their way.
+        # Skip heartbeats that were sent before.
         received = (received + channel.receive()).lstrip(b"\n")
         if received or channel.stop_requested:
             return received == CALL
@@ -97,7 +97,7 @@ def _names(directory: str) -> list[str]:
 
 
 def _inode(path: str) -> object:
-    """Identify a home directory; files come and go in it, so its times do not count."""
+    """Identify a home directory; its times do not count, as files in it come and go."""
     try:
         status = os.stat(path)
         return status.st_dev, status.st_ino

@@ -1,4 +1,4 @@
-"""Parse what the launcher sends: requests about files, pieces of files, and at last the spec."""
+"""Parse the launcher's messages: requests about files, pieces of files, and finally the spec."""
 
 from _collections_abc import Iterator  # importing collections is slow
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """Hold input until a message is complete."""
+    """Buffer input until a message is complete."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -51,7 +51,7 @@ class Inbox:
 
 
 class _Fields:
-    """Hold a message's fields as attributes."""
+    """Message fields as attributes."""
 
     def __init__(self, values: "dict[str, Any]") -> None:
         vars(self).update(values)

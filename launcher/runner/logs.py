@@ -1,7 +1,7 @@
 """Keep the output of every process of a job on its node: one file per process, one directory per job.
 
-Only the last jobs are kept, and only the end of each output: logs must not fill a disk. A log that cannot be
-written is no reason to end a job.
+Only the latest jobs are kept, and only the end of each output, so that logs do not fill the disk. An unwritable log
+must not end a job.
 """
 
 import fcntl
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from launcher.spec import ProcessSpec
 
 MAX_LOG_SIZE = 16 << 20
-"""Size in bytes at which a log is rotated; the part before is kept too."""
+"""Size in bytes at which a log is rotated; one earlier part is kept."""
 
 
 class JobLogs:
-    """Hold the directory of one job; it is not removed while this process exists."""
+    """Directory of one job; it is not removed while this process exists."""
 
     def __init__(self, home: str | os.PathLike[str], job_id: str) -> None:
         jobs = f"{os.fspath(home)}/{JOBS_DIR}"
@@ -35,7 +35,7 @@ class JobLogs:
 
 
 class ProcessLog:
-    """Log one process's output, both streams in order of arrival; a restarted job's log continues."""
+    """Log of one process's output, both streams in order of arrival; a restarted job's log continues."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -44,7 +44,7 @@ class ProcessLog:
         self._size = os.fstat(fd).st_size
 
     def write(self, data: bytes) -> None:
-        """Write `data`; write nothing more once the disk is full."""
+        """Write `data`; stop writing once the disk is full."""
         if self._fd is None:
             return
         try:

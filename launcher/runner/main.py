@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from launcher.spec import NodeSpec
 
 BUSY_NAME = "launch-runner"
-"""Process name during a job; its reaper keeps the name that it had while waiting."""
+"""Process name during a job; its reaper keeps the name for idle runners."""
 
 
 def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
     """Run this node's part of a job; return AGAIN if another job may follow, else 0, whatever the ranks' exit codes.
 
-    `at_login` is the session's fingerprint; `is_reused` says that this session has run a job before.
+    `at_login` is the session's fingerprint; `is_reused` means that this session has run a job before.
     """
     channel = RunnerChannel(source=sys.stdin.fileno(), sink=sys.stdout.fileno())
     if not is_reused:
         channel.send_bytes(PREAMBLE)
     elif not await_next_job(channel, at_login):
         return 0
-    claim = claim_port()  # until this process ends, and the job with it
+    claim = claim_port()  # Held until this process, and with it the job, ends.
     channel.send(FrameType.READY, ready_payload(claim.port))
     spec = receive_spec(channel)
     if spec is None:
@@ -49,19 +49,19 @@ def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
 
 
 def await_next_job(channel: RunnerChannel, at_login: SessionFingerprint) -> bool:
-    """Wait for another job; return False if none comes, or if this session is no longer what a new login would be."""
+    """Wait for another job; return False if none comes, or if a new login would get another session."""
     if not await_call(channel) or session_fingerprint() != at_login:
         return False
     rename(BUSY_NAME)
     if has_gpus():
-        # Asking nvidia-smi may take a while, and the launcher waits only a moment for this answer.
+        # nvidia-smi may take a while, and the launcher waits only a moment for this answer.
         channel.send(FrameType.ALIVE)
     return True
 
 
 def has_gpus() -> bool:
-    """Return whether this node has nvidia-smi; other nodes skip the imports."""
-    # Does what os.get_exec_path() does, which imports warnings.
+    """Return True if this node has nvidia-smi; other nodes skip the imports."""
+    # os.get_exec_path() imports warnings, so repeat it here.
     directories = os.environ.get("PATH", os.defpath).split(":")
     return any(os.access(f"{directory}/nvidia-smi", os.X_OK) for directory in directories)
 
@@ -85,7 +85,7 @@ def gpus_in_use() -> str:
 
 
 def receive_spec(channel: RunnerChannel) -> "NodeSpec | None":
-    """Return the spec that the launcher sends, or None if the launcher is gone."""
+    """Return the launcher's spec, or None if the launcher is gone."""
     inbox = Inbox()
     while not channel.stop_requested:
         timeout = channel.keep_alive()
@@ -94,7 +94,7 @@ def receive_spec(channel: RunnerChannel) -> "NodeSpec | None":
         for message in inbox.add(channel.receive()):
             if not isinstance(message, (bytes, dict)):
                 return message
-            # Import only now: this is slow, and most jobs send no files.
+            # Imported late: slow, and most jobs send no files.
             from launcher.runner.sync.service import sync_before_spec
 
             return sync_before_spec(channel, inbox, first=message)
@@ -102,7 +102,7 @@ def receive_spec(channel: RunnerChannel) -> "NodeSpec | None":
 
 
 def run_ranks(spec: "NodeSpec", channel: RunnerChannel) -> bool:
-    """Run the processes of `spec` to their end; return whether all succeeded without being stopped."""
+    """Run the processes of `spec` to their end; return True if all succeeded without being stopped."""
     channel.grace_s = spec.grace_s
     has_lock = acquire_attempt_lock(spec, channel, home=os.path.expanduser("~"))
     if channel.stop_requested:
@@ -129,7 +129,7 @@ def run_ranks(spec: "NodeSpec", channel: RunnerChannel) -> bool:
 
 
 def open_logs(spec: "NodeSpec", channel: RunnerChannel) -> list[ProcessLog]:
-    """Open a log for each process; none, and a note, if logs cannot be written."""
+    """Open a log for each process; if logs cannot be written, return none and send a note."""
     try:
         logs = JobLogs(os.path.expanduser("~"), spec.job_id)
         if has_gpus():

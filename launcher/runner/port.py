@@ -1,9 +1,9 @@
 """Claim a TCP port for the ranks' rendezvous, so that no other launch gets it until this process ends.
 
-A port that is free when asked is not enough: the ranks take it seconds later, after their imports. The kernel gives
-this one to nobody by itself, and its number is bound as the name of an abstract Unix socket (unix(7)), which only one
-process of a network namespace can have and which is released however that process ends. The port itself stays
-unbound: a rank that does not set SO_REUSEADDR could not take it otherwise.
+A free port is not enough: the ranks bind it seconds later, after their imports. This port lies outside the kernel's
+range for outgoing connections, and its number is bound as the name of an abstract Unix socket (unix(7)), which only one
+process of a network namespace can hold, and which the kernel releases when that process ends. The port itself stays
+unbound: a rank without SO_REUSEADDR could not bind it otherwise.
 """
 
 import _socket as socket  # importing socket is slow
@@ -17,7 +17,7 @@ RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 
 
 class Claim:
-    """Hold a port that no other launch on this machine gets while this is open."""
+    """A port that no other launch on this machine gets while this is open."""
 
     def __init__(self, port: int, lock: socket.socket) -> None:
         self.port = port
@@ -29,13 +29,13 @@ class Claim:
 
 
 def claim_port(port_range: str = RANGE) -> Claim:
-    """Claim a TCP port that is free on this node and that no outgoing connection will be given."""
+    """Claim a TCP port that is free on this node and outside the range of outgoing connections."""
     ephemeral = int(read_file(port_range).split()[0])
     lowest = max(1024, ephemeral - PORTS)
-    # An administrator may have given every port to outgoing connections.
+    # The range of outgoing connections may cover all ports.
     span = max(0, ephemeral - lowest)
     for attempt in range(PORTS_TRIED):
-        # The last try takes any port that the kernel gives.
+        # As a last resort take any port from the kernel.
         wanted = lowest + int.from_bytes(os.urandom(4), "big") % span if span and attempt < PORTS_TRIED // 2 else 0
         if (claim := _claim(wanted)) is not None:
             return claim

@@ -1,4 +1,4 @@
-"""Ask the kernel which network interface leads to a peer: names and docker0 mislead.
+"""Ask the kernel for the network interface that leads to a peer; names, such as docker0, mislead.
 
 See rtnetlink(7): RTM_GETROUTE answers with the route's output interface.
 """

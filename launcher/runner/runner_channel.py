@@ -1,4 +1,4 @@
-"""Handle the runner's end of the connection: frames out, the spec and heartbeats in. Nothing here blocks."""
+"""Handle the runner's end of the connection: frames out, spec and heartbeats in. Nothing here blocks."""
 
 import os
 import select
@@ -9,11 +9,11 @@ from launcher.transport.protocol import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_
 
 READ_SIZE = 1 << 16
 MAX_PENDING = 1 << 20
-"""Bytes that may wait for a slow launcher before the ranks must wait too."""
+"""Bytes that may be buffered for a slow launcher before the ranks must wait."""
 
 
 class RunnerChannel:
-    """Track whether the launcher is still there, and exchange bytes with it."""
+    """Exchange bytes with the launcher, and detect its end."""
 
     def __init__(self, *, source: int, sink: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.source = source
@@ -21,38 +21,38 @@ class RunnerChannel:
         os.set_blocking(source, False)
         os.set_blocking(sink, False)
         self.stop_requested = False
-        """Whether the processes must end: the launcher closed its end, or is gone. It may still read."""
+        """True if the processes must end: the launcher closed its end or is gone. It may still read."""
         self.grace_s = 0.0
-        """How long the launcher, which sends no more heartbeats then, waits for the processes to end."""
+        """Seconds that the launcher, which sends no more heartbeats, waits for the processes to end."""
         self.reader_gone = False
-        """Whether the launcher reads no more: it ended or was silent for too long."""
+        """True if the launcher reads no more: it ended or was silent for too long."""
         self._pending = bytearray()
         self._clock = clock
         self._received_at = self._sent_at = clock()
 
     @property
     def has_pending(self) -> bool:
-        """Whether bytes wait to be written."""
+        """True if there are unwritten bytes."""
         return bool(self._pending)
 
     @property
     def is_full(self) -> bool:
-        """Whether the ranks should wait until the launcher has read."""
+        """True if the ranks should wait until the launcher has read."""
         return len(self._pending) > MAX_PENDING
 
     def send(self, kind: int, payload: bytes = b"", *, process: int = 0) -> None:
-        """Write a frame, now or later."""
+        """Write a frame, buffered if necessary."""
         self.send_bytes(encode(kind, payload, process=process))
 
     def send_bytes(self, data: bytes) -> None:
-        """Write encoded frames, or what precedes the first one."""
+        """Write encoded frames, or the text before the first one."""
         if not self.reader_gone:
             self._sent_at = self._clock()
             self._pending += data
             self.flush()
 
     def flush(self) -> None:
-        """Write what the launcher takes now."""
+        """Write as much as the launcher takes now."""
         try:
             while self._pending:
                 del self._pending[: os.write(self.sink, self._pending)]
@@ -62,7 +62,7 @@ class RunnerChannel:
             self._give_up()
 
     def receive(self) -> bytes:
-        """Read what the launcher has sent."""
+        """Read the launcher's input."""
         try:
             data = os.read(self.source, READ_SIZE)
         except BlockingIOError:
@@ -74,7 +74,7 @@ class RunnerChannel:
         return data
 
     def count_unread_input_as_heartbeat(self) -> None:
-        """Take note that the launcher lives, although there was no room to read what it sent."""
+        """Count unread input as a sign of life, when there was no room to read it."""
         if select.select([self.source], [], [], 0)[0]:
             self._received_at = self._clock()
 

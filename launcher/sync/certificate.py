@@ -1,4 +1,4 @@
-"""Make one certificate per sync, with which only its nodes authenticate each other.
+"""Create one certificate per sync, with which its nodes authenticate each other.
 
 All nodes receive its private key over their connections to the launcher. It is used once and stored in no file.
 See docs/decisions/014.
@@ -21,7 +21,7 @@ NO_CHECK_TIME = 0x200000
 
 def new_sync_key() -> str:
     """Return a new private key and its self-signed certificate, as PEM."""
-    # A site's openssl.cnf must not change the outcome.
+    # A site's openssl.cnf must not affect the result.
     environment = {"PATH": os.environ.get("PATH", os.defpath), "OPENSSL_CONF": os.devnull}
     try:
         done = subprocess.run(
@@ -40,7 +40,7 @@ def server_context(identity: str) -> ssl.SSLContext:
     """Return the TLS context of the node that accepts the connection."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, identity)
     context.num_tickets = (
-        0  # a peer that only sends would never read tickets, and would reset the connection at its end
+        0  # A peer that only sends would never read session tickets, and would reset the connection at its end.
     )
     return context
 
@@ -53,7 +53,7 @@ def client_context(identity: str) -> ssl.SSLContext:
 def _context(protocol: "ssl._SSLMethod", identity: str) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # the certificate identifies the peer; its name does not matter
+    context.check_hostname = False  # The certificate identifies the peer; its name does not matter.
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags = ssl.VerifyFlags(context.verify_flags | NO_CHECK_TIME)
     context.load_verify_locations(cadata=identity[identity.index("-----BEGIN CERTIFICATE") :])

@@ -1,7 +1,7 @@
-"""Decide which files are not sent, by patterns as in a .gitignore (gitignore(5)).
+"""Exclude files from a sync by patterns as in a .gitignore (gitignore(5)).
 
-The last matching pattern counts, and ``!`` before a pattern includes again what an earlier one excluded, except
-below a directory that is itself excluded.
+The last matching pattern counts. ``!`` before a pattern includes again what an earlier one excluded, except below an
+excluded directory.
 """
 
 import re
@@ -17,8 +17,8 @@ DEFAULTS = (
     ".hg",
     ".svn",
     "__pycache__",
-    ".launch-part-*",  # a file that a node has only received in part (launcher.runner.sync.part_file)
-    # For users who send their home directory: keys stay where they are, and so do the launcher's own files.
+    ".launch-part-*",  # Files that a node has received only in part (launcher.runner.sync.part_file).
+    # For users who sync their home directory: keys stay where they are, and so do the launcher's own files.
     "/.ssh",
     "/.aws",
     "/.local/state/deeplearning",
@@ -33,21 +33,21 @@ class _Rule:
 
 
 class Ignore:
-    """Hold patterns, in order."""
+    """Patterns, in order."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self.patterns = tuple(patterns)
         self._rules = [rule for pattern in patterns if (rule := _rule(pattern)) is not None]
 
     def matches(self, path: str, *, is_directory: bool) -> bool:
-        """Return whether a path below the source is excluded, given that none of its parents is."""
+        """Return True if a path below the source is excluded, given that none of its parents is."""
         for rule in reversed(self._rules):
             if (is_directory or not rule.directories_only) and rule.regex.fullmatch(path):
                 return not rule.negated
         return False
 
     def excludes(self, path: str, *, is_directory: bool) -> bool:
-        """Return whether a path or a directory above it is excluded."""
+        """Return True if a path or one of its parents is excluded."""
         parents = [path[:end] for end, character in enumerate(path) if character == "/"]
         above = any(self.matches(parent, is_directory=True) for parent in parents)
         return above or self.matches(path, is_directory=is_directory)

@@ -1,4 +1,4 @@
-"""Describe a directory: path, kind, permissions, size and time of each entry, but not what is in the files.
+"""Describe a directory: path, kind, permissions, size and time of each entry, but no contents.
 
 A file counts as unchanged while its size and modification time are the same, as in rsync, so a second sync
 reads no file.
@@ -22,21 +22,21 @@ SECOND_NS = 10**9
 
 
 class Entry(NamedTuple):
-    """Describe a file, directory or symbolic link."""
+    """A file, directory or symbolic link."""
 
     path: str
     """Path below the directory."""
     kind: str
     mode: int = 0
-    """Permission bits; a directory's owner may always write to it, so that its files can be received."""
+    """Permission bits; the owner may always write to a directory, so that its files can be received."""
     size: int = 0
     mtime_ns: int = 0
     target: str = ""
-    """Where a link points."""
+    """Target of a link."""
 
 
 class Manifest:
-    """Hold the entries of a directory, each after the directory that it is in."""
+    """Entries of a directory, each after its parent."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = tuple(entries)
@@ -74,7 +74,7 @@ def scan(
 ) -> Manifest:
     """Scan `source`, links as links, without what `ignore` excludes and without the directory `without`.
 
-    Sockets, devices and pipes are skipped. Raises LaunchError once `is_stopped` says so.
+    Skip sockets, devices and pipes. Raises LaunchError once `is_stopped` returns True.
     """
     entries: list[Entry] = []
     excluded = str(without.relative_to(source)) if without else None
@@ -100,7 +100,7 @@ def _children(directory: Path) -> list[os.DirEntry[str]]:
         with os.scandir(directory) as items:
             return list(items)
     except FileNotFoundError:
-        return []  # gone since its parent was read
+        return []  # Deleted since its parent was read.
     except OSError as error:
         raise LaunchError(f"cannot read {directory}: {error.strerror}") from error
 
@@ -125,7 +125,7 @@ def link_target(path: "str | Path") -> str:
 
 
 def is_unchanged(status: os.stat_result, entry: Entry) -> bool:
-    """Return whether what is on disk is the file that the entry describes."""
+    """Return True if the file on disk is the one that the entry describes."""
     return (
         stat.S_ISREG(status.st_mode)
         and status.st_size == entry.size
@@ -134,5 +134,5 @@ def is_unchanged(status: os.stat_result, entry: Entry) -> bool:
 
 
 def _is_same_second(stored: int, sent: int) -> bool:
-    """Return whether `stored` is `sent` on a file system that stores whole seconds, as Lustre does."""
+    """Return True if `stored` is `sent` on a file system with a resolution of one second, such as Lustre."""
     return stored % SECOND_NS == 0 and stored == sent // SECOND_NS * SECOND_NS

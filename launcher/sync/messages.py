@@ -1,6 +1,6 @@
-"""Encode what the launcher sends to a runner about files, between the greeting and the spec.
+"""Encode the launcher's messages about files to a runner, between the greeting and the spec.
 
-A request is a line, ``sync`` and a JSON object; the runner answers each with one frame (FrameType.SYNC of
+A request is a line: ``sync`` and a JSON object. The runner answers each with one frame (FrameType.SYNC of
 launcher.transport.protocol). The bytes of files follow their request in pieces: a line, ``data`` and the number of
 bytes, then the bytes.
 """

@@ -1,4 +1,4 @@
-"""Show the progress of a sync: a bar on a terminal, a line now and then elsewhere."""
+"""Show the progress of a sync: a bar on a terminal, occasional lines elsewhere."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Count the bytes that the first node has received; the others are a few MB behind."""
+    """Number of bytes that the first node has received; the others are a few MB behind."""
 
     def __init__(self, total: int, *, nodes: int) -> None:
         self.sent = 0
@@ -28,11 +28,11 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the beginning."""
         return time.monotonic() - self._started_at
 
     def _text(self) -> str:
-        # The stream is a little longer than the files in it.
+        # The stream is a little longer than its files.
         sent = min(self.sent, self._total)
         rate = sent / max(self.seconds, 0.001)
         return (
@@ -44,7 +44,7 @@ class Progress:
         return f"launch: {self._text()}\n"
 
     def bar(self) -> str:
-        """Return a line for a terminal, drawn over the one before."""
+        """Return a line for a terminal, drawn over the previous one."""
         filled = WIDTH * min(self.sent, self._total) // max(self._total, 1)
         return f"{CLEAR}[{'#' * filled}{'.' * (WIDTH - filled)}] {self._text()}"
 
@@ -70,10 +70,10 @@ async def _show(progress: Progress, sink: Sink) -> None:
 
 
 def megabytes(count: float) -> str:
-    """Format a size for people."""
+    """Format a size for display."""
     return f"{count / 1e6:.1f} MB"
 
 
 def plural(count: int, noun: str) -> str:
-    """Format a number of things for people."""
+    """Format a number with its noun."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,4 +1,4 @@
-"""Describe which files the user wants on every node before the job starts."""
+"""Describe the files that the user wants on every node before the job starts."""
 
 import re
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from launcher.errors import LaunchError
 
 DEADLINE_S = 3600
 IGNORE_FILE = ".launchignore"
-"""File in the source directory with patterns of what is not sent (launcher.sync.ignore)."""
+"""File in the source directory with patterns to exclude (launcher.sync.ignore)."""
 BUCKET_URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?)/?)?", re.DOTALL)
-"""Bucket, and prefix if any."""
+"""Matches a bucket with an optional prefix."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fetch:
-    """Describe a prefix of a bucket, which each node copies by itself."""
+    """Prefix of a bucket, which each node downloads by itself."""
 
     source: str
     """URL such as ``s3://bucket/prefix``."""
@@ -25,15 +25,15 @@ class Fetch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SyncRequest:
-    """Describe which files go where."""
+    """Files and their destinations."""
 
     directory: str | None = None
-    """Destination on every node for the launcher's directory; the ranks start there. None: nothing is sent."""
+    """Destination on every node for the launcher's directory; the ranks start there. None: send nothing."""
     excludes: tuple[str, ...] = ()
-    """Patterns of what is not sent, after the defaults and the source's own ``.launchignore``."""
+    """Patterns to exclude, after the defaults and the source's own ``.launchignore``."""
     fetches: tuple[Fetch, ...] = ()
     deadline_s: float = DEADLINE_S
-    """Deadline for the whole sync."""
+    """Deadline for the whole sync, in seconds."""
 
 
 def destination_path(directory: str, *, home: Path) -> Path:

@@ -12,21 +12,21 @@ from launcher.transport.connection import Connection
 from launcher.transport.protocol import FrameType
 
 CAUSE_S = 3.0
-"""How long to collect other nodes' errors after the first, which may only be a lost neighbour."""
+"""Seconds to collect other nodes' errors after the first, which may only be a lost neighbour."""
 
 
 class RemoteError(LaunchError):
-    """Report why a node could not carry out a request."""
+    """A node could not carry out a request."""
 
     def __init__(self, reason: str, *, neighbour: bool) -> None:
         super().__init__(reason)
         self.neighbour = neighbour
-        """Whether the node only lost its neighbour, whose own error is the cause."""
+        """True if the node only lost its neighbour, whose own error is the cause."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deadline:
-    """Hold the deadline of the whole sync."""
+    """Deadline of the whole sync."""
 
     seconds: float
     at: float
@@ -42,7 +42,7 @@ class Deadline:
 
 
 async def call(connection: Connection, operation: str, **values: Any) -> Answer:
-    """Send a node a request; return its answer."""
+    """Send a request to a node; return its answer."""
     await connection.send(request_line(operation, **values))
     return await receive_answer(connection)
 
@@ -58,7 +58,7 @@ async def receive_answer(connection: Connection) -> Answer:
 async def run_on_all(
     connections: Sequence[Connection], operation: Callable[[Connection], Awaitable[Any]], *, deadline: Deadline
 ) -> list[Any]:
-    """Run `operation` for each node; raise one LaunchError that names every node with a failure of its own."""
+    """Run `operation` for each node; raise one LaunchError that names every node with an error of its own."""
     tasks = [asyncio.ensure_future(operation(connection)) for connection in connections]
     try:
         done, pending = await asyncio.wait(tasks, timeout=deadline.left, return_when=asyncio.FIRST_EXCEPTION)

@@ -1,7 +1,7 @@
 """Send the launcher's directory, and prefixes of buckets, to all nodes of a job before it starts.
 
-Every node reports what it lacks. The nodes that lack something form a chain: the launcher sends each file once,
-to the first node, and every node passes on what the rest lacks while it still receives. See docs/decisions/014.
+Every node reports the files that it lacks. The nodes that lack some form a chain: the launcher sends each file once, to
+the first node, and every node forwards what later nodes lack while it receives. See docs/decisions/014.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from launcher.sync.stream import SourceStream
 from launcher.transport.connection import Connection
 
 ROUNDS = 3
-"""How often a source that changes while it is sent is scanned again."""
+"""Number of rescans of a source that changes while it is sent."""
 
 
 async def sync(
@@ -36,9 +36,9 @@ async def sync(
     here: bool,
     stderr: Sink,
 ) -> str | None:
-    """Bring all requested files to every node, or raise LaunchError; return the digest of the source's state.
+    """Sync all requested files to every node, or raise LaunchError; return the digest of the source's state.
 
-    `addresses` are the nodes' as the others can reach them; `here` says that the first node is this machine.
+    `addresses` are the nodes' addresses for each other; `here` means that the first node is this machine.
     """
     deadline, digest = Deadline.after(request.deadline_s), None
     if request.directory is not None:
@@ -61,7 +61,7 @@ async def sync(
 
 @dataclass(kw_only=True, slots=True)
 class _Member:
-    """Hold a node that lacks files."""
+    """A node that lacks files."""
 
     connection: Connection
     address: str
@@ -79,12 +79,12 @@ class _DirectorySync:
     excludes: Sequence[str]
     source: Path
     local: Connection | None
-    """The connection of this machine's own node."""
+    """Connection of this machine's own node."""
     stderr: Sink
     deadline: Deadline
 
     async def send_until_unchanged(self) -> str:
-        """Send until nothing changes meanwhile."""
+        """Send until a pass finds the source unchanged."""
         without = self._within_source() if self.local else None
         for _ in range(ROUNDS):
             ignore = read_ignore(self.source, excludes=self.excludes)
@@ -105,7 +105,7 @@ class _DirectorySync:
             stopped.set()
 
     def _within_source(self) -> Path | None:
-        """Return the destination on this machine if it lies in the source, as it must not be sent itself."""
+        """Return the destination on this machine if it lies in the source, to exclude it."""
         path, source = destination_path(self.directory, home=Path.home()).resolve(), self.source.resolve()
         if path in source.parents:
             meant = f"{self.directory!r}, which is {path}"
@@ -130,7 +130,7 @@ class _DirectorySync:
         return sorted(members, key=lambda member: -manifest.size_of(member.needed))
 
     async def _send(self, manifest: Manifest, chain: Sequence[_Member]) -> list[str]:
-        """Send what the nodes lack; return the files that changed meanwhile."""
+        """Send the missing files; return those that changed meanwhile."""
         needs = needed_from_here(chain)
         size = manifest.size_of(needs[0])
         progress = Progress(size, nodes=len(chain))
@@ -157,7 +157,7 @@ class _DirectorySync:
 
 
 def needed_from_here(chain: Sequence[_Member]) -> list[set[int]]:
-    """Return for each node of the chain what it and the nodes after it lack."""
+    """Return for each node of the chain the files that it and later nodes lack."""
     needs: list[set[int]] = []
     for member in reversed(chain):
         needs.insert(0, member.needed | needs[0] if needs else member.needed)
@@ -165,7 +165,7 @@ def needed_from_here(chain: Sequence[_Member]) -> list[set[int]]:
 
 
 def receive_requests(chain: Sequence[_Member], needs: Sequence[set[int]], *, identity: str) -> dict[Connection, bytes]:
-    """Return each node's request to receive: its source, the node after it, and the files for that one."""
+    """Return each node's request to receive: its source, the next node, and the files for that one."""
     lines = {}
     for index, member in enumerate(chain):
         after = chain[index + 1] if index + 1 < len(chain) else None
@@ -182,7 +182,7 @@ def receive_requests(chain: Sequence[_Member], needs: Sequence[set[int]], *, ide
 async def _send_stream(
     stream: SourceStream, connection: Connection, progress: Progress, *, until: "asyncio.Task[Answer]"
 ) -> None:
-    """Send the stream as fast as the first node takes it."""
+    """Send the stream at the speed of the first node."""
     while not until.done() and (block := await asyncio.to_thread(stream.next_block)):
         sending = asyncio.create_task(connection.send(data_piece(block)))
         try:

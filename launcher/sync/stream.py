@@ -1,6 +1,6 @@
-"""Encode files as a stream of records, each file closed by the digest of what was sent.
+"""Encode files as a stream of records, each file followed by its digest.
 
-A file is read once, while it is sent. One that differs from its manifest entry, or changes meanwhile, is
+Each file is read once, while it is sent. A file that differs from its manifest entry, or changes meanwhile, is
 cancelled: no node keeps it, and the launcher scans the source again.
 """
 
@@ -20,14 +20,14 @@ from launcher.sync.manifest import Entry, Manifest, is_unchanged
 RECORD = struct.Struct(">BI")
 CHUNK = 1 << 18
 BLOCK = 1 << 20
-"""Bytes sent at once: many small files, or a part of a large one."""
+"""Bytes per read: many small files, or a part of a large one."""
 MAX_CHUNK = 1 << 20
 NO_LONGER_A_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE)
-"""Errors from reading a path that has become something else since it was scanned."""
+"""Errors of reading a path that has changed its type since the scan."""
 
 
 class RecordType(enum.IntEnum):
-    """Name what a record is; its number means something else for each type."""
+    """Type of a record; the meaning of its number depends on the type."""
 
     FILE = 1
     """A file begins; the number is its number in the manifest."""
@@ -38,14 +38,14 @@ class RecordType(enum.IntEnum):
     CANCELLED = 4
     """The file changed while being sent; the receiver must drop it."""
     DONE = 5
-    """Nothing more comes."""
+    """End of the stream."""
     ALIVE = 6
     """A heartbeat: the sender works on files that the receiver does not need."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """Hold one record of the stream."""
+    """One record of the stream."""
 
     kind: RecordType
     number: int = 0
@@ -62,7 +62,7 @@ def new_digest() -> "hashlib._Hash":
 
 
 class SourceStream:
-    """Read some files of a directory as a stream, block by block."""
+    """Reads some files of a directory as a stream, block by block."""
 
     def __init__(self, source: Path, manifest: Manifest, numbers: Sequence[int]) -> None:
         self.changed: list[str] = []
@@ -91,7 +91,7 @@ class SourceStream:
         digest, size = new_digest(), 0
         try:
             with _open_file(path) as file:
-                # Read no further than its size: something may append to it as fast as we read.
+                # Read no further than its size: the file may grow as fast as we read.
                 while size <= entry.size and (data := file.read(CHUNK)):
                     size += len(data)
                     digest.update(data)
@@ -114,7 +114,7 @@ def _open_file(path: Path) -> BinaryIO:
 
 
 def read_records(stream: BinaryIO) -> Iterator[StreamRecord]:
-    """Yield the records of a stream up to the last; EOFError if it ends before."""
+    """Yield the records of a stream up to the last; EOFError if it ends early."""
     while True:
         kind, number = RECORD.unpack(_read_exactly(stream, RECORD.size))
         carries = kind in (RecordType.DATA, RecordType.END)

@@ -26,23 +26,23 @@ from launcher.transport.stderr_tail import StderrTail, last_line
 
 READ_LIMIT = 1 << 20
 CALL_DEADLINE_S = 1.0
-"""Deadline for the first answer of an idle runner: opening a new connection takes less time."""
+"""Deadline in seconds for the first answer of an idle runner: opening a new connection takes less."""
 EXIT_TIMEOUT_S = 5.0
 
 
 class Connection:
-    """Hold the connection to a runner that answers. Closing it ends the ranks of its node."""
+    """Connection to a runner that has answered. Closing it ends the ranks of its node."""
 
     def __init__(self, host: Host, process: Process) -> None:
         self.host = host
         self.free_port = 0
         self.is_here = False
-        """Whether the node is this machine, reached without ssh."""
+        """True if the node is this machine, reached without ssh."""
         self.address: str | None = None
-        """The address at which the node's sshd accepted the connection."""
+        """Address at which the node's sshd accepted the connection."""
         self.gpus = GpusInUse()
         self.is_idle = False
-        """Whether the runner waits for another job and nothing of the last one is left."""
+        """True if the runner waits for another job and nothing of the last one is left."""
         self._process = process
         self._reading: asyncio.BaseTransport | None = None
         self._stderr_tail = StderrTail(process.stderr)
@@ -70,7 +70,7 @@ class Connection:
 
     @classmethod
     async def resume(cls, host: Host, process: Process, *, deadline_s: float) -> "Connection":
-        """Reuse a runner that an earlier launch left idle and this one has called (launcher.transport.protocol.CALL).
+        """Reuse an idle runner of an earlier launch, which this launch has called (launcher.transport.protocol.CALL).
 
         Raises LaunchError if the runner is gone or its session is out of date.
         """
@@ -104,7 +104,7 @@ class Connection:
             await self._read_greeting()
             version = (await self._stdout.readline()).decode(errors="replace").strip()
             if version != VERSION:
-                # Nodes launched before and after a deploy of new code may run different releases.
+                # After a deploy, nodes may run different releases.
                 raise LaunchError(f"{self.host}: its runner speaks version {version} and not {VERSION}")
             self._on_ready(await self._read_frame())
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
@@ -114,12 +114,12 @@ class Connection:
         try:
             await self._stdout.readuntil(GREETING)
         except asyncio.IncompleteReadError as error:
-            # Another program answered, as AWS's images do to a login as root.
+            # Another program answered, such as the message of AWS's images to root.
             raise LaunchError(f"{self.host}: {await self.end_reason(output=error.partial)}") from error
 
     async def _read_ready_again(self) -> None:
         try:
-            # The runner first confirms that its session is valid, even if its next answer takes a while.
+            # The runner first confirms that its session is valid; its full answer may take a while.
             frame = await asyncio.wait_for(self._read_frame(), CALL_DEADLINE_S)
             self._on_ready(await self._read_frame() if frame.kind == FrameType.ALIVE else frame)
         except asyncio.IncompleteReadError as error:
@@ -132,7 +132,7 @@ class Connection:
         self._heartbeats = asyncio.create_task(self._keep_alive())
 
     async def send_spec(self, spec: NodeSpec) -> None:
-        """Send the runner its spec, at which it starts the ranks."""
+        """Send the spec, after which the runner starts the ranks."""
         await self.send(spec.to_line())
 
     async def send(self, data: bytes) -> None:
@@ -153,7 +153,7 @@ class Connection:
             return
 
     async def receive(self, kind: int) -> bytes:
-        """Return the payload of the next frame of a kind and skip others; LaunchError if the runner ends first."""
+        """Return the payload of the next frame of a kind, skipping others; LaunchError if the runner ends first."""
         try:
             while (frame := await self._read_frame()).kind != kind:
                 pass
@@ -162,9 +162,9 @@ class Connection:
         return frame.payload
 
     async def _keep_alive(self) -> None:
-        """Send heartbeats, and end the connection when an awaited runner sends none."""
+        """Send heartbeats, and close the connection if the runner sends none."""
         while True:
-            # Sleep first: having just reached the runner counts as its first heartbeat.
+            # Sleep first: the connection itself counts as the first heartbeat.
             await asyncio.sleep(HEARTBEAT_INTERVAL_S)
             if self._process.has_ended():
                 return
@@ -176,7 +176,7 @@ class Connection:
                 self._process.kill()
 
     async def _read_frame(self) -> Frame:
-        # Time in which a slow reader of our own output keeps us from reading does not count.
+        # Do not count the time in which a slow reader of our output keeps us from reading.
         self._waiting_since = asyncio.get_running_loop().time()
         try:
             return await self._receive_frame()
@@ -191,11 +191,11 @@ class Connection:
         return Frame(kind=kind, process=process, payload=payload)
 
     def request_stop(self) -> None:
-        """Tell the runner to end its ranks. Its frames continue until they have ended."""
+        """Tell the runner to end its ranks. Its frames arrive until they have ended."""
         self._stdin.close()
 
     async def kill(self) -> None:
-        """End the connection without waiting, which also ends the runner's ranks."""
+        """Close the connection without waiting, which also ends the runner's ranks."""
         self._process.kill()
         if not self._process.has_ended():
             with suppress(asyncio.TimeoutError):
@@ -221,10 +221,10 @@ class Connection:
         return self._process if is_clean and not self._stdout.at_eof() else None
 
     async def end_reason(self, *, output: bytes = b"") -> str:
-        """Explain why the connection ended: the last line of ssh or the runner on stderr, else that of `output`."""
+        """Return why the connection ended: the last line of ssh or the runner on stderr, or else of `output`."""
         if self._timed_out:
             return f"silent for {HEARTBEAT_TIMEOUT_S:g} s"
-        # A program that ssh started may hold its standard error open.
+        # A program that ssh started may keep its stderr open.
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.gather(self._process.wait(), self._stderr_tail.ended.wait()), EXIT_TIMEOUT_S)
         if last := self._stderr_tail.last_line() or last_line(output):

@@ -10,7 +10,7 @@ Gpus = tuple[str, ...] | None
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GpusInUse:
-    """Hold a node's report about its GPUs before the job; empty if it has none or cannot tell."""
+    """A node's report about its GPUs before the job; empty if it has none or cannot tell."""
 
     processes: tuple[tuple[str, str, str], ...] = ()
     """Index and UUID of a GPU, and the process that computes on it."""
@@ -19,7 +19,7 @@ class GpusInUse:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "GpusInUse":
-        """Parse what the runner sent (launcher.runner.gpu_usage)."""
+        """Parse the runner's report (launcher.runner.gpu_usage)."""
         return cls(
             processes=tuple((one[0], one[1], one[2]) for one in values.get("processes", ())),
             jobs={job: None if gpus is None else tuple(gpus) for job, gpus in values.get("jobs", {}).items()},

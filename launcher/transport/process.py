@@ -8,18 +8,18 @@ from contextlib import suppress
 
 KILL = signal.SIGKILL
 IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals that Python ignores, and so do the programs that it starts, unless told otherwise."""
+"""Signals that Python ignores; programs that it starts would inherit that."""
 
 
 class Process:
-    """Hold the ends of a program's pipes, and the descriptor that reports its end (pidfd_open(2))."""
+    """A program's pipes, and the descriptor that reports its end (pidfd_open(2))."""
 
     def __init__(self, fds: Sequence[int], *, pid: int | None = None) -> None:
         """Take standard input, output and error, in this order, and the pidfd; `close` closes them all."""
         stdin, stdout, stderr, self._pidfd = self.fds = tuple(fds)
         self.stdin, self.stdout, self.stderr = os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0), stderr
         self._pid = pid
-        """Process id of a child of this process, which must be waited for."""
+        """Process id of a child of this process, which must be reaped."""
         self._open = True
         self.returncode: int | None = None
         """Minus the signal's number after a signal; always 0 for a process that is not our child."""
@@ -27,7 +27,7 @@ class Process:
 
     @classmethod
     def start(cls, command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> "Process":
-        """Run a program in a session of its own; `environment` replaces this process's. Raises OSError."""
+        """Run a program in its own session; `environment` replaces this process's. Raises OSError."""
         fds: list[int] = []
         try:
             for _ in range(3):
@@ -59,12 +59,12 @@ class Process:
         if self.returncode is None and is_readable(self._pidfd):
             self.returncode = 0
             if self._pid is not None:
-                with suppress(ChildProcessError):  # another thread or handler reaped it
+                with suppress(ChildProcessError):  # Another thread or handler reaped it.
                     self.returncode = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         return self.returncode is not None
 
     def kill(self) -> None:
-        """Kill the process, whatever it does."""
+        """Kill the process."""
         if not self.has_ended():
             with suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(self._pidfd, KILL)
@@ -93,7 +93,7 @@ class Process:
         self.has_ended()
 
     def close(self) -> None:
-        """Close the pipes; a program that reads its input ends by this."""
+        """Close the pipes, which ends a program that reads its input."""
         # The event loop may have closed the first two already.
         self.stdin.close()
         self.stdout.close()

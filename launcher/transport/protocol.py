@@ -8,9 +8,9 @@ JSON, and empty lines, which are the launcher's heartbeats.
 import struct
 
 GREETING = b"\0deeplearning-runner "
-"""Marks the start of the runner's output; whatever a node's shell start-up files print comes before it."""
+"""Start of the runner's output; it follows whatever a node's shell start-up files print."""
 VERSION = "6"
-"""Version of frames and spec; raise it whenever a runner of another release would misunderstand."""
+"""Version of frames and spec; raise it when a runner of another release would misunderstand them."""
 PREAMBLE = GREETING + VERSION.encode("ascii") + b"\n"
 
 HEADER = struct.Struct(">BHI")
@@ -18,24 +18,24 @@ MAX_PAYLOAD = 1 << 20
 """Longest payload of a frame, in bytes: a runner sends each read as one frame."""
 
 HEARTBEAT_INTERVAL_S = 5.0
-"""How often each side sends a heartbeat when it has nothing else to send."""
+"""Seconds after which each side sends a heartbeat if it has sent nothing else."""
 HEARTBEAT_TIMEOUT_S = 20.0
-"""A side that stays silent for this long hangs or is cut off, and the other side ends its part of the job.
-It is four heartbeats, because a machine under full load may miss some."""
+"""Seconds of silence after which a peer counts as hung or disconnected, and the other side ends its part of the job.
+Four heartbeats, because a machine under full load may miss some."""
 AFTER_GRACE_S = 10.0
-"""How long beyond the grace a node may take to end its processes, before its connection is cut."""
+"""Seconds beyond the grace period that a node may take to end its processes before its connection is cut."""
 CANNOT_RUN, NOT_FOUND = 126, 127
 """Exit codes of a command that cannot be run or is not there (POSIX.1-2017, Shell, 2.8.2)."""
 HEARTBEAT = b"\n"
 REQUEST = b"sync "
 DATA = b"data "
-"""How lines about files begin; see launcher.sync.messages."""
+"""Beginnings of the lines about files; see launcher.sync.messages."""
 CALL = b"again\n"
-"""Calls an idle runner, which reports ready, or ends if its session is out of date."""
+"""Call to an idle runner, which reports ready, or ends if its session is out of date."""
 
 
 class FrameType:
-    """Name what a frame's payload is. This is no Enum because importing enum is slow."""
+    """Types of a frame's payload. Not an Enum, because importing enum is slow."""
 
     READY = 0
     """JSON object: {"port": a free port of the node, "address": where its sshd took the connection or null,
@@ -51,8 +51,8 @@ class FrameType:
     IDLE = 6
     """Empty: nothing of the job is left on the node, and the runner waits for another job."""
     CWD = 7
-    """Where the processes start, sent once before they do: empty for the spec's directory, or ``home`` if the node
-    lacks it and they start in the home directory."""
+    """Working directory of the processes, sent once before they start: empty for the spec's directory, or ``home`` if
+    the node lacks it and they start in the home directory."""
     SYNC = 8
     """The answer to a request about files (launcher.sync.messages)."""
 
@@ -61,7 +61,7 @@ FRAME_TYPES = frozenset(value for name, value in vars(FrameType).items() if name
 
 
 class Frame:
-    """Hold one message from a node."""
+    """One message from a node."""
 
     __slots__ = ("kind", "payload", "process")
 

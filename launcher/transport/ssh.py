@@ -1,4 +1,4 @@
-"""Build the argument lists that start a runner: through OpenSSH, or directly on this machine."""
+"""Build the command lines that start a runner: through OpenSSH, or directly on this machine."""
 
 import os
 import shlex
@@ -14,7 +14,7 @@ CONNECT_TIMEOUT_S = 10
 runner's start. From the user's machine: cli/ssh/config.py."""
 ALIVE_INTERVAL_S = 5
 ALIVE_COUNT = 6
-"""ssh gives up on a node that is silent for ALIVE_INTERVAL_S times this."""
+"""Number of unanswered keepalives after which ssh gives up on a node; each takes ALIVE_INTERVAL_S."""
 
 OPTIONS = {
     "BatchMode": "yes",
@@ -22,32 +22,32 @@ OPTIONS = {
     "ConnectTimeout": str(CONNECT_TIMEOUT_S),
     "ServerAliveInterval": str(ALIVE_INTERVAL_S),
     "ServerAliveCountMax": str(ALIVE_COUNT),
-    # Login banners are for people.
+    # Suppress login banners.
     "LogLevel": QUIET,
-    # People forward their agent, but a job's processes must not be able to sign as the user.
+    # A job's processes must not sign as the user whose agent is forwarded.
     "ForwardAgent": "no",
     "ClearAllForwardings": "yes",
 }
 
 CLUSTER_OPTIONS = {
-    # OpenSSH 9.0 to 9.8 prefer sntrup761, which costs this side six times the processor time of everything else in a
-    # login. Their x25519 is portable C and costs each side 2 ms more than libcrypto's P-256, which is as strong.
+    # OpenSSH 9.0 to 9.8 prefer sntrup761, which costs this side six times the CPU time of the rest of a login. Their
+    # x25519 is portable C and costs each side 2 ms more than libcrypto's P-256, which is as strong.
     # OpenSSH 9.9 and later then choose mlkem768x25519-sha256, which is stronger than sntrup761 and faster.
-    # The names are spelt out because Open MPI takes quotes around a star for a part of the command.
+    # Spell out the names, because Open MPI treats quotes around a star as a part of the command.
     "KexAlgorithms": "-sntrup761x25519-sha512,sntrup761x25519-sha512@openssh.com,"
     "curve25519-sha256,curve25519-sha256@libssh.org",
 }
-"""Options among the cluster's own nodes, whose sshd we know."""
+"""Options between nodes of the cluster, whose sshd we configure."""
 
 GIVEN_KEY_ONLY = "IdentitiesOnly=yes"
-"""Keeps ssh from offering the agent's other keys."""
+"""Option that keeps ssh from offering the agent's other keys."""
 
 RUNNER = Path(__file__).parents[1] / "runner" / "__main__.py"
-"""The runner's program; every node runs the launcher's release, so the path is the same on all of them."""
+"""Path of the runner's program, the same on all nodes, because every node runs the launcher's release."""
 
 
 def runner_command() -> list[str]:
-    """Return the runner's command line, which neither PYTHON* variables nor a user's packages can break."""
+    """Return the runner's command line, independent of PYTHON* variables and a user's packages."""
     return ["/usr/bin/python3", "-I", "-S", "-X", "utf8", str(RUNNER)]
 
 
@@ -57,7 +57,7 @@ def ssh_command(host: Host) -> list[str]:
 
 
 def with_verbose_ssh(command: Sequence[str]) -> list[str]:
-    """Return the same command line with ssh's log level raised, so that it names a failed negotiation with sshd."""
+    """Return the same command line with a higher log level, so that ssh names a failed negotiation."""
     return [f"LogLevel={LOUD}" if word == f"LogLevel={QUIET}" else word for word in command]
 
 
@@ -67,7 +67,7 @@ def client_command(host: Host) -> list[str]:
 
 
 def _options(host: Host) -> dict[str, str]:
-    """Use the cluster's own key among its nodes, if we may read it.
+    """Use the cluster's key among its nodes if it is readable.
 
     A job must not depend on a person's agent, which may be gone tomorrow or offer more keys than sshd accepts.
     """

@@ -1,25 +1,25 @@
-"""Keep the end of the standard error of ssh and the runner, which says why a connection ended."""
+"""Keep the end of the stderr of ssh and the runner, which contains the reason why a connection ended."""
 
 import asyncio
 import os
 
 READ_SIZE = 1 << 16
 TAIL_SIZE = 1 << 12
-"""Number of bytes kept; messages show only a line or two."""
+"""Number of bytes to keep; messages show only a line or two."""
 
 
 class StderrTail:
-    """Read a non-blocking descriptor to its end."""
+    """Reads a non-blocking descriptor to its end."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._tail = b""
         self.ended = asyncio.Event()
-        """Set when nothing more can come."""
+        """Set at the end of the stream."""
         asyncio.get_running_loop().add_reader(fd, self._read)
 
     def last_line(self) -> str:
-        """Return the last line with text in it, or an empty one."""
+        """Return the last non-blank line, or an empty one."""
         return last_line(self._tail)
 
     def stop(self) -> None:
@@ -41,6 +41,6 @@ class StderrTail:
 
 
 def last_line(output: bytes) -> str:
-    """Return the last line with text in it, or an empty one."""
+    """Return the last non-blank line, or an empty one."""
     lines = (line.strip() for line in output[-TAIL_SIZE:].decode(errors="replace").splitlines())
     return next((line for line in reversed([*lines]) if line), "")

@@ -213,11 +213,11 @@ class FaultType:
     plan_options: tuple[str, ...] = ()
     """Options of ``begin`` that a plan passes: seconds, share, seed."""
     is_planned: bool = True
-    """Whether chaos plans draw it."""
+    """True if chaos plans may draw it."""
 
     @property
     def has_duration(self) -> bool:
-        """Whether a plan draws a duration; a spot notice's is the time until the interruption."""
+        """True if a plan draws a duration; a spot notice's is the time until the interruption."""
         return self.end_method is not None or "seconds" in self.plan_options
 
     def begin(self, faults: Faults, *instances: str, **options: float) -> None:

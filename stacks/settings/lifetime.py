@@ -14,8 +14,8 @@ class LifetimeSettings(Settings):
     """The end of a cluster."""
 
     expires: str | None = None
-    """Time with its zone, like ``2026-12-01T18:00:00+01:00``, from which on AWS pauses the cluster by itself, again
-    and again. Left out, nothing does."""
+    """Time with zone, like ``2026-12-01T18:00:00+01:00``, at which AWS pauses the cluster, and again every five minutes
+    from then on. Left out: never."""
 
     def check(self) -> None:
         """Check the form; a time that has passed is for the deploy to refuse, as a destroy must work."""

@@ -1,4 +1,4 @@
-"""What is made of a GPU's times."""
+"""Test the report on a GPU's measured times."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from benchmarks.gpu.gpu import CheckpointTimes, stall_ratio
 
 
 def test_what_a_checkpoint_holds_up_is_not_what_noise_did_to_the_steps_alone() -> None:
-    quiet = CheckpointTimes(alone=2.0, beside=2.2, save=4.0)
+    quiet = CheckpointTimes(steps=2.0, steps_with_copy=2.2, save=4.0)
     assert stall_ratio([quiet]) == pytest.approx(0.05)
-    disturbed = CheckpointTimes(alone=3.0, beside=2.3, save=5.0)
+    disturbed = CheckpointTimes(steps=3.0, steps_with_copy=2.3, save=5.0)
     assert stall_ratio([disturbed, quiet]) == pytest.approx(0.05)

@@ -1,4 +1,4 @@
-"""What is read from what a worker says."""
+"""Test how the workers' output is parsed."""
 
 import pytest
 
@@ -18,8 +18,8 @@ def test_epoch_speed_includes_the_work_between_epochs() -> None:
 
 def test_a_worker_that_ends_early_is_reported_with_its_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     work = Work(batch_size=8, steps=4, epochs=3, window=2)
-    whole = [Line(seconds=second, text="Speed: 16.00 samples/sec") for second in range(6)]
-    short = [*whole[:3], Line(seconds=3, text="trainer: out of memory")]
-    monkeypatch.setattr(pair, "run_on_both", lambda contestant, directory: [whole, short])
+    complete = [Line(seconds=second, text="Speed: 16.00 samples/sec") for second in range(6)]
+    truncated = [*complete[:3], Line(seconds=3, text="trainer: out of memory")]
+    monkeypatch.setattr(pair, "run_on_both", lambda contestant, directory: [complete, truncated])
     with pytest.raises(SystemExit, match=r"ours did not train to the end: .*trainer: out of memory"):
         Contestant(name="ours", command=[], work=work).run()

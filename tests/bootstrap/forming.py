@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
 
-def booted(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
+def boot_cluster(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=workers)
     return [cluster.node("master"), *(cluster.node("worker", number) for number in range(workers))]

@@ -12,7 +12,7 @@ from bootstrap.cluster.table import Table
 from bootstrap.files import ssh
 from bootstrap.files.paths import under_root
 from bootstrap.host_services import HostServices
-from tests.bootstrap.forming import all_ready, booted, hosts_file
+from tests.bootstrap.forming import all_ready, boot_cluster, hosts_file
 from tests.bootstrap.given import public_key
 from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, TestNode
 
@@ -27,7 +27,7 @@ def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
-    nodes = booted(cluster)
+    nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     master, first, second = nodes
     assert Counter(cluster.signals) == Counter(
@@ -71,7 +71,7 @@ def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
 
 
 def test_workers_that_start_first_wait_for_the_master(cluster: Cluster) -> None:
-    master, *workers = booted(cluster)
+    master, *workers = boot_cluster(cluster)
     for _ in range(3):
         for worker in workers:
             worker.agent.step()
@@ -81,7 +81,7 @@ def test_workers_that_start_first_wait_for_the_master(cluster: Cluster) -> None:
 
 
 def test_nobody_signals_before_everybody_is_there(cluster: Cluster) -> None:
-    master, first, second = booted(cluster)
+    master, first, second = boot_cluster(cluster)
     for _ in range(4):
         for node in (master, first):
             node.agent.step()
@@ -108,14 +108,14 @@ def test_node_is_ready_with_as_many_as_the_deploy_can_do_with(
 
 
 def test_large_cluster_forms(cluster: Cluster) -> None:
-    nodes = booted(cluster, workers=20)
+    nodes = boot_cluster(cluster, workers=20)
     cluster.run(nodes, until=all_ready(nodes))
     assert all(node.text(contract.HOSTS_FILE) == hosts_file(nodes) for node in nodes)
     assert len(cluster.signals) == 21
 
 
 def test_quiet_passes_and_restarted_agents_change_no_file(cluster: Cluster) -> None:
-    nodes = booted(cluster)
+    nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     before = [snapshot(node.root) for node in nodes]
     for node in nodes:
@@ -130,7 +130,7 @@ def test_quiet_passes_and_restarted_agents_change_no_file(cluster: Cluster) -> N
 
 
 def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: Cluster) -> None:
-    nodes = booted(cluster)
+    nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     master, lost, kept = nodes
     cluster.terminate(lost.instance_id)
@@ -142,7 +142,7 @@ def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: 
 
 
 def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster: Cluster) -> None:
-    nodes = booted(cluster, workers=0)
+    nodes = boot_cluster(cluster, workers=0)
     cluster.run(nodes, until=all_ready(nodes))
     hosts = under_root(nodes[0].root, contract.HOSTS_FILE)
     hosts.write_text("10.9.9.9 mine\n")
@@ -152,7 +152,7 @@ def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster:
 
 
 def test_new_host_key_reaches_every_node(cluster: Cluster) -> None:
-    nodes = booted(cluster)
+    nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     under_root(nodes[2].root, contract.HOST_KEY_FILE).write_text(f"{public_key('new')} root@image\n")
     cluster.clock.now += 10.0
@@ -163,7 +163,7 @@ def test_new_host_key_reaches_every_node(cluster: Cluster) -> None:
 
 
 def test_older_answer_of_the_table_undoes_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = booted(cluster)
+    nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     older = cluster.table.read_generation() - 1
     monkeypatch.setattr(Table, "read_generation", lambda _: older)
@@ -173,7 +173,7 @@ def test_older_answer_of_the_table_undoes_nothing(cluster: Cluster, monkeypatch:
 
 @pytest.mark.parametrize("restarted", [(), (0,), (0, 1, 2)], ids=["nobody", "master", "everybody"])
 def test_cluster_survives_the_loss_of_all_that_is_in_its_table(cluster: Cluster, restarted: tuple[int, ...]) -> None:
-    nodes = booted(cluster)
+    nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     by_index = cluster.by_index()
     for item in cluster.clients.dynamodb.scan(TableName=TABLE)["Items"]:
@@ -196,7 +196,7 @@ def shows(node: TestNode, cluster: Cluster) -> bool:
 def test_worker_reads_the_membership_only_when_its_generation_has_moved(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes = booted(cluster)
+    nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     reads: list[Table] = []
     real = Table.read_membership
@@ -231,7 +231,7 @@ def test_delays_are_jittered(cluster: Cluster) -> None:
 
 
 def test_groups_of_other_clusters_are_left_alone(cluster: Cluster) -> None:
-    nodes = booted(cluster, workers=0)
+    nodes = boot_cluster(cluster, workers=0)
     cluster.clients.autoscaling.create_auto_scaling_group(
         AutoScalingGroupName="somebody-elses",
         LaunchTemplate={"LaunchTemplateName": "node"},

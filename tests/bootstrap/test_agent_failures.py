@@ -13,12 +13,12 @@ from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
-from tests.bootstrap.forming import all_ready, booted, hosts_file
+from tests.bootstrap.forming import all_ready, boot_cluster, hosts_file
 from tests.bootstrap.simulated_cluster import LOG_GROUP, Cluster, TestNode
 
 
 def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: Cluster) -> None:
-    master, first, second = booted(cluster)
+    master, first, second = boot_cluster(cluster)
     for _ in range(3):
         for node in (master, first):
             node.agent.step()
@@ -39,7 +39,7 @@ def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: Clust
     ],
 )
 def test_failure_signal_names_what_is_missing(cluster: Cluster, spoil: Callable[[TestNode], None], slug: str) -> None:
-    _, worker, _ = booted(cluster)
+    _, worker, _ = boot_cluster(cluster)
     spoil(worker)
     worker.agent.step()
     assert not cluster.signals
@@ -50,7 +50,7 @@ def test_failure_signal_names_what_is_missing(cluster: Cluster, spoil: Callable[
 
 
 def test_full_disk_delays_and_is_the_reason_at_the_deadline(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = booted(cluster, workers=0)
+    nodes = boot_cluster(cluster, workers=0)
     with monkeypatch.context() as patch:
 
         def full(_descriptor: int) -> None:
@@ -72,14 +72,14 @@ def test_unknown_user_fails_at_once(cluster: Cluster, monkeypatch: pytest.Monkey
     def no_such_user(_name: str) -> None:
         raise KeyError("no such user")
 
-    nodes = booted(cluster, workers=0)
+    nodes = boot_cluster(cluster, workers=0)
     monkeypatch.setattr("pwd.getpwnam", no_such_user)
     nodes[0].agent.step()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{nodes[0].instance_id} bad-config")]
 
 
 def test_restarted_agent_gets_no_new_deadline(cluster: Cluster) -> None:
-    booted(cluster)
+    boot_cluster(cluster)
     cluster.clock.now += 599.0
     worker = cluster.node("worker", 0)
     worker.agent.step()
@@ -123,7 +123,7 @@ def test_trouble_is_logged_when_it_comes_and_goes_and_slows_the_agent(
 
 
 def test_throttled_call_is_named_in_the_failure_signal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = booted(cluster, workers=0)
+    nodes = boot_cluster(cluster, workers=0)
 
     def throttled(*_: object, **__: object) -> None:
         raise ClientError(
@@ -139,7 +139,7 @@ def test_throttled_call_is_named_in_the_failure_signal(cluster: Cluster, monkeyp
 
 @pytest.fixture
 def words_before_signal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the log group holds at the moment of a signal: after a failure the stack takes the node away."""
+    """Return the contents of the log group at the moment of a signal: a failed stack then removes the node."""
     found: list[str] = []
 
     def take_signal(**_: str) -> None:

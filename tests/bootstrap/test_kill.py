@@ -128,7 +128,7 @@ def with_key_of_its_image(node: TestNode) -> TestNode:
     return node
 
 
-def formed(victim: TestNode, nodes: list[TestNode]) -> bool:
+def is_formed(victim: TestNode, nodes: list[TestNode]) -> bool:
     return all_ready(nodes)() and victim.text(contract.HOSTS_FILE) == hosts_file(nodes)
 
 
@@ -151,7 +151,7 @@ def test_agent_killed_before_any_of_its_writes_leaves_whole_files_and_loses_no_i
         lived = form(cluster, nodes, victim=dead, writes=writes)
         check_files_are_whole(dead, nodes)
         nodes[place_of] = next_agent = cluster.node(victim)
-        cluster.run(nodes, until=partial(formed, next_agent, nodes))
+        cluster.run(nodes, until=partial(is_formed, next_agent, nodes))
         cluster.clock.now += 20.0
         for node in nodes:
             node.agent.step()

@@ -4,6 +4,6 @@ from pathlib import Path
 
 
 def written(path: Path) -> tuple[int, int, int]:
-    """Which inode, with what content and with what mode and owner: each has its time."""
+    """Inode, content, mode and owner of a file, each with its time."""
     found = path.stat()
     return found.st_ino, found.st_mtime_ns, found.st_ctime_ns

@@ -23,7 +23,7 @@ CHANGING: Final = (
     (re.compile(r"\d+(\.\d+)?"), "N"),
     (re.compile(r" +"), " "),
 )
-"""What may differ between two runs, with what stands for it."""
+"""Patterns of text that may differ between two runs, each with its replacement."""
 
 
 @dataclass(kw_only=True, slots=True)

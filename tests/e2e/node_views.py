@@ -12,7 +12,7 @@ from tests.e2e.conftest import Cluster, node_disk
 
 MASTER = "deeplearning-master"
 AGREE_TIMEOUT_S = 90.0
-"""How long all nodes may take to show a change of the cluster; an agent looks every few seconds."""
+"""Seconds until all nodes show a change of the cluster; an agent polls every few seconds."""
 LOOK = """
 cat /var/lib/cloud/data/instance-id /proc/sys/kernel/random/boot_id
 systemctl show -p ActiveEnterTimestampMonotonic --value deeplearning-agent

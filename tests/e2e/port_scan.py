@@ -18,7 +18,7 @@ PORTS = (80, 111, 443, 2049, 6006, 8080, 8888, 29500, 61234, 65535)
 EVERY_PORT = (SSH, *PORTS)
 CONNECT_TIMEOUT_S = 2.0
 FIREWALL_S = 20.0
-"""How long a changed rule may take to apply."""
+"""Seconds until a changed rule applies."""
 
 Address = tuple[str, int]
 

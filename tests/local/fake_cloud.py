@@ -64,7 +64,7 @@ class FakeCloud:
     cannot_start: str = ""
     exit_code: int | None = None
     finds_metadata: bool = True
-    """Whether nodes get as far as asking for their metadata."""
+    """True if nodes get as far as requesting their metadata."""
     now: float = 1000.0
 
     def note(self, what: str) -> bool:

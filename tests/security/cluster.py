@@ -149,7 +149,7 @@ class Node:
 
     @cached_property
     def grants(self) -> dict[str, Grant]:
-        """What the role allows, by a description that is the same in every cluster."""
+        """Return the permissions of the role, by a description that is the same in every cluster."""
         iam, name = self.cluster.aws.client("iam"), self.role["RoleName"]
         assert iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"] == []
         names = iam.list_role_policies(RoleName=name)["PolicyNames"]

@@ -21,7 +21,7 @@ class Score(NamedTuple):
     """The result of an epoch."""
 
     started: float
-    """When its run started; see Progress.started."""
+    """Start time of its run; see Progress.started."""
     accuracy: float
     """Validation accuracy."""
 
@@ -44,27 +44,27 @@ class BestCheckpoint:
             if {"started", "accuracy"} <= metadata.keys():
                 self._in_s3 = Score(float(metadata["started"]), float(metadata["accuracy"]))
 
-    def accuracy(self, *, training_started: float) -> float | None:
-        """Return the accuracy of that run's best epoch, on this machine or known to be in S3."""
+    def accuracy(self, *, run_started: float) -> float | None:
+        """Return the accuracy of the run's best epoch that is stored here or known to be in S3."""
         scores = (_score(self.path), self._in_s3)
-        return max((score.accuracy for score in scores if score and score.started == training_started), default=None)
+        return max((score.accuracy for score in scores if score and score.started == run_started), default=None)
 
     def save(self, path: Path) -> None:
-        """Make the checkpoint in this file the best, and copy it in another thread; TrainerError on failure.
+        """Make the checkpoint in this file the best, and upload it in another thread; TrainerError on failure.
 
-        A better one of the same run stays: in a directory that machines share, one of them may write late.
+        Keep the old one if it is better and of the same run: in a shared directory another machine may write late.
         """
         new, previous = _score(path), _score(self.path)
         if new and previous and new.started == previous.started and new.accuracy < previous.accuracy:
             return
         link_or_copy(path, self.path)
         is_queued = self._copying is not None and not self._copying.running() and not self._copying.done()
-        # A queued copy will copy the file that is there when it begins.
+        # A queued upload reads the file when it begins, so it already covers this one.
         if self._folder is not None and not is_queued:
             self._copying = self._copier.submit(self._copy_or_warn, self._folder)
 
     def wait(self) -> None:
-        """Return when no copy is under way."""
+        """Wait until no upload is running."""
         if self._copying is not None:
             self._copying.result()
 
@@ -78,7 +78,7 @@ class BestCheckpoint:
         try:
             self._copy(folder)
         except TrainerError as error:
-            # The machines have the file, and the run tries again at its end.
+            # A warning is enough: the machines have the file, and the run retries at its end.
             log.warning("%s", error)
 
     def _copy(self, folder: S3Folder) -> None:
@@ -97,7 +97,7 @@ class BestCheckpoint:
 
 
 def _score(path: Path) -> Score | None:
-    """Return the score of the checkpoint in this file; None when there is none that can be read."""
+    """Return the score of the checkpoint in this file; None if it is missing or damaged."""
     if path.exists():
         try:
             description = load_description(path)

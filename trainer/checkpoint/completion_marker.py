@@ -1,7 +1,7 @@
 """Record which training run completed last on this machine, and in which job.
 
-A rank may be killed on its way out, after training has completed. The launcher then restarts a job that has nothing
-left to do, and the marker tells it so; a new job with the same command starts a new run.
+If a rank is killed while it exits after training, the launcher restarts the job. The marker shows that nothing is left
+to do. A new job with the same command starts a new run.
 """
 
 import json
@@ -14,24 +14,24 @@ from trainer.atomic_file import atomic_write
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompletionMarker:
-    """The last completed run; the defaults mean that there was none."""
+    """The last completed run; the defaults mean none."""
 
     started: float = 0.0
-    """When it started; see Progress.started."""
+    """Start time of the run; see Progress.started."""
     job: str = ""
-    """The launcher's name of its job; empty without a launcher, or when that job no longer matters."""
+    """The launcher's name of the job; empty without a launcher, or once the job no longer matters."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """TrainConfig.identity and the number of epochs."""
 
 
 def write_marker(path: Path, marker: CompletionMarker) -> None:
-    """Write the marker, whole or not at all; TrainerError on failure."""
+    """Write the marker atomically; TrainerError on failure."""
     with atomic_write(path, what="completion marker") as file:
         file.write(json.dumps(asdict(marker)).encode())
 
 
 def read_marker(path: Path) -> CompletionMarker:
-    """Read the marker; one that cannot be read counts as none: at worst a run resumes needlessly."""
+    """Read the marker; treat an unreadable one as none, which at worst resumes a run needlessly."""
     try:
         return CompletionMarker(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Read and write checkpoint files: weights, optimizer state and a description, in numpy's own npz format.
+"""Read and write checkpoint files: weights, optimizer state and a description, in numpy's npz format.
 
 Any backend can read them, and so can ``numpy.load``; unlike a pickle, loading one runs no code.
 """
@@ -22,35 +22,35 @@ from trainer.progress import Progress
 DESCRIPTION: Final = "description"
 WEIGHT: Final = "weight/"
 OPTIMIZER: Final = "optimizer/"
-"""Prefixes of the arrays' names, so that no array can be taken for the description."""
+"""Prefixes of the arrays' names, which keep them apart from the description."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Description:
-    """The run and the position that a checkpoint belongs to."""
+    """Run and position of a checkpoint."""
 
     settings: Mapping[str, object]
-    """Settings that a run keeps when it resumes; see TrainConfig.identity."""
+    """Settings that must not change when the run resumes; see TrainConfig.identity."""
     progress: Progress
     validation_accuracy: float | None = None
-    """Accuracy of the last whole epoch."""
+    """Accuracy of the last complete epoch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """Everything that a run needs to resume."""
+    """Contents of a checkpoint file."""
 
     description: Description
     state: State = field(repr=False)
 
 
 def final_checkpoint_path(prefix: str, *, epochs: int) -> Path:
-    """Return the path of the final checkpoint, named as MXNet names its own: PREFIX-0012.npz."""
+    """Return the path of the final checkpoint, in MXNet's naming: PREFIX-0012.npz."""
     return Path(f"{prefix}-{epochs:04d}.npz").expanduser()
 
 
 def make_checkpoint_directory(directory: Path) -> None:
-    """Create the directory, so that a wrong path fails before training and not after it."""
+    """Create the directory, so that a wrong path fails before training starts."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -60,7 +60,7 @@ def make_checkpoint_directory(directory: Path) -> None:
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write the checkpoint; a reader sees the old file or the whole new one."""
+    """Write the checkpoint atomically: a reader sees the old file or the new one."""
     state = checkpoint.state
     arrays = {WEIGHT + name: value for name, value in state.weights.items()}
     arrays |= {OPTIMIZER + name: value for name, value in state.optimizer.items()}
@@ -77,14 +77,14 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def load_description(path: Path) -> Description:
-    """Read only the description; the arrays may still turn out to be damaged."""
+    """Read only the description; it does not verify the arrays."""
     with _open_arrays(path) as arrays:
         return _description(arrays)
 
 
 @contextmanager
 def _open_arrays(path: Path) -> Iterator["np.lib.npyio.NpzFile"]:
-    """Open the file, and turn every error of reading it into one: numpy reads an array when it is used."""
+    """Open the file; turn every read error, also a late one, into a TrainerError: numpy reads arrays lazily."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             yield arrays

@@ -1,4 +1,4 @@
-"""Decide when to save a checkpoint, and where a training run resumes: the same on all ranks."""
+"""Decide when to save a checkpoint and where a run resumes, identically on all ranks."""
 
 import logging
 import time
@@ -35,17 +35,17 @@ SINGLE_PROCESS: Final = World()
 
 
 class CheckpointPolicy(Protocol):
-    """Decides when the training loop saves a checkpoint, and saves it."""
+    """Interface that the training loop uses to save checkpoints."""
 
     def flags(self) -> StopSaveFlags:
-        """Return what this rank wants after the next step."""
+        """Return this rank's requests for the next step."""
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
         """Save a checkpoint of this position; all ranks call it at the same step."""
 
 
 class BestOfRank(NamedTuple):
-    """The best epoch of this run whose checkpoint a rank has. all_gather carries floats: 1 for true, 0 for false."""
+    """Best epoch of this run whose checkpoint a rank has. all_gather carries floats: 1 for true, 0 for false."""
 
     is_known: float
     accuracy: float
@@ -58,7 +58,7 @@ class StartTime(NamedTuple):
 
 
 class CheckpointManager:
-    """Saves and resumes on one rank, in agreement with the managers of the other ranks."""
+    """Saves and resumes on one rank, in agreement with the other ranks."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class CheckpointManager:
         stop_requested: Callable[[], bool] = lambda: False,
         clock: Clock = time.monotonic,
     ) -> None:
-        """Load the newest checkpoint of this machine; ``store`` is None if another rank does that and writes."""
+        """Load the newest checkpoint of this machine. ``store`` is None if another rank reads and writes for it."""
         self._config = config
         self._shard = shard
         self._store = store
@@ -84,10 +84,10 @@ class CheckpointManager:
         self._loaded = None if store is None or config.resume == "never" else store.load_newest()
 
     def resume(self, backend: Backend) -> Progress | None:
-        """Bring all ranks to the newest checkpoint of any rank, or to the start of a new run.
+        """Restore the newest checkpoint of any rank on all ranks, or start a new run; return the position.
 
-        Return None when training had completed before the launcher restarted the job. Also find out which ranks share
-        rank 0's directory, so that it writes for them.
+        Return None if the run had completed before the launcher restarted the job. A rank that shares rank 0's
+        directory writes no checkpoints from now on: rank 0 does.
         """
         prefix = self._store.prefix if self._store else None
         elsewhere = is_in_another_directory(backend, prefix, shard=self._shard)
@@ -95,9 +95,9 @@ class CheckpointManager:
         return self.resume_from_newest(backend, elsewhere=elsewhere, shared=shared)
 
     def resume_from_newest(self, backend: Backend, *, elsewhere: bool = False, shared: bool = False) -> Progress | None:
-        """Load the newest checkpoint of any rank; None when training had completed.
+        """Restore the newest checkpoint of any rank; return its position, or None if the run had completed.
 
-        ``elsewhere``: this rank's directory differs from rank 0's; ``shared``: it is the very same one.
+        ``elsewhere``: this rank's directory has another path than rank 0's. ``shared``: it is the same directory.
         """
         if shared:
             self._store = self._loaded = None
@@ -129,28 +129,28 @@ class CheckpointManager:
         positions = [report.position for report in reports]
         source = positions.index(max(positions))
         if not any(positions[source]):
-            return self._start_new_training(backend, after=max(report.completed for report in all_reports))
+            return self._start_new_run(backend, after=max(report.completed for report in all_reports))
         if all_reports[source].in_another_directory and not any(positions[0]) and not self._world.restarts:
             self._refuse_other_directory(backend, source)
         return self._restore(backend, source)
 
-    def _start_new_training(self, backend: Backend, *, after: float) -> Progress:
+    def _start_new_run(self, backend: Backend, *, after: float) -> Progress:
         if self._store is not None:
             self._store.delete_all()
-        # Start later than the last completed run, also by the clock of another machine.
+        # Rank 0's clock may be behind: start times must increase from run to run.
         [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), shard=self._shard)
         backend.restore(None, source=0)
         return Progress(started=first.started)
 
     def _restore(self, backend: Backend, source: int) -> Progress:
-        """Load the checkpoint of the rank ``source`` on all ranks; UsageError when it belongs to another run."""
+        """Load the checkpoint of the rank ``source`` on all ranks; UsageError if it is of another run."""
         loaded = self._loaded if source == self._shard.index else None
         own = loaded.description.progress if loaded else Progress()
         reason = reason_to_refuse(loaded.description, self._config) if loaded else None
         row = SourceProgress(*own.position, own.loss_sum, own.correct, is_refused=reason is not None)
         chosen = all_gather(backend, row, shard=self._shard)[source]
         if chosen.is_refused:
-            # Raise the same message on all ranks: the launcher repeats that of any rank.
+            # Raise the same message on all ranks, as the launcher repeats that of any rank.
             raise UsageError(backend.broadcast_object(reason, source=source))
         backend.restore(loaded.state if loaded else None, source=source)
         progress = chosen.progress
@@ -166,7 +166,7 @@ class CheckpointManager:
         return progress
 
     def _refuse_other_directory(self, backend: Backend, source: int) -> NoReturn:
-        """Raise UsageError: only a person can tell whether it is another run, or this one whose first disk was lost."""
+        """Raise UsageError: only the user knows whether this is another run, or this one with rank 0's disk lost."""
         own = "" if self._store is None else checkpoint_directory(self._store.prefix)
         directory = backend.broadcast_object(own, source=source)
         raise UsageError(
@@ -176,7 +176,7 @@ class CheckpointManager:
         )
 
     def flags(self) -> StopSaveFlags:
-        """Return what this rank wants after the next step."""
+        """Return this rank's requests for the next step."""
         is_due = self._shard.is_first and self._clock() - self._saved_at >= self._config.checkpoint_seconds
         return StopSaveFlags(save=is_due, stop=self._stop_requested())
 
@@ -185,7 +185,7 @@ class CheckpointManager:
         self._saved_at = self._clock()
         [writing] = backend.all_reduce([self._store is not None and self._store.is_writing])
         if writing:
-            # Those ranks wait for the previous checkpoint, and the others wait for them in the next step.
+            # Those ranks wait for their previous checkpoint, and the others wait for them in the next step.
             backend.allow_pause(PAUSE_S)
         is_best = validation_accuracy is not None and self._is_best(validation_accuracy)
         if self._store is not None:
@@ -193,7 +193,7 @@ class CheckpointManager:
             self._store.save(lambda: Checkpoint(description=description, state=snapshot()), is_best=is_best)
 
     def write_final(self, backend: Backend, *, validation_accuracy: float) -> str:
-        """Write the final checkpoint, on rank 0; return where it is."""
+        """Write the final checkpoint, on rank 0; return its path or URL."""
         if self._store is None:
             raise ValueError("rank 0 keeps checkpoints")
         path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
@@ -210,7 +210,7 @@ class CheckpointManager:
         return self._store.upload_final(path, best=Score(self._started, best))
 
     def agree_on_end(self, backend: Backend) -> None:
-        """Return once rank 0 has written the final checkpoint; warn on rank 0 when another machine has the best."""
+        """Wait until rank 0 has written the final checkpoint; warn on rank 0 if another machine has the best one."""
         bests = self._gather_bests(backend)
         holder = bests.index(max(bests))
         if holder:
@@ -226,7 +226,7 @@ class CheckpointManager:
                 )
 
     def finish(self) -> None:
-        """Mark the training as completed and delete its checkpoints but the best.
+        """Mark the run as completed and delete its checkpoints but the best.
 
         Call it once every rank knows that the final checkpoint is stored.
         """
@@ -239,11 +239,11 @@ class CheckpointManager:
         return CompletionMarker(started=started, job=self._world.job, settings=settings)
 
     def _is_of_this_job(self, marker: CompletionMarker) -> bool:
-        """Return whether this job completed the marker's run before the launcher restarted it."""
+        """Return True if this job completed the marker's run before the launcher restarted it."""
         return self._names_this_job(marker) and self._world.restarts > 0
 
     def _disown_marker_of_earlier_job(self, marker: CompletionMarker) -> None:
-        """On a job's first attempt, remove its name from an earlier job's marker, which its restarts would match."""
+        """On a job's first attempt, clear the job's name in an older marker, which a restart would take for its own."""
         if self._store is not None and self._names_this_job(marker) and not self._world.restarts:
             self._store.set_marker(replace(marker, job=""))
 
@@ -251,20 +251,20 @@ class CheckpointManager:
         return bool(self._world.job) and marker == self._make_marker(marker.started)
 
     def _has_final_checkpoint(self, backend: Backend) -> bool:
-        """Return whether any rank has the final checkpoint; with S3 a marker is only set when it is there."""
+        """Return True if a rank has the final checkpoint. With S3 the marker is set only after the upload."""
         here = self._config.s3_folder is not None
         if self._store is not None and not here:
             path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
-            here = self._store.holds(path, training_started=self._started)
+            here = self._store.holds(path, run_started=self._started)
         [ranks] = backend.all_reduce([here])
         return ranks > 0
 
     def _gather_bests(self, backend: Backend) -> list[BestOfRank]:
-        best = None if self._store is None else self._store.best_accuracy(training_started=self._started)
+        best = None if self._store is None else self._store.best_accuracy(run_started=self._started)
         return all_gather(backend, BestOfRank(best is not None, best or 0.0), shard=self._shard)
 
     def _is_best(self, accuracy: float) -> bool:
-        """Return whether no earlier epoch of this run was as good, and remember the best."""
+        """Return True if this epoch is the best of the run, and remember it."""
         is_best = self._best is None or accuracy > self._best
         if is_best:
             self._best = accuracy

@@ -1,7 +1,7 @@
-"""Lock a checkpoint prefix for one training run on a machine: two would replace each other's checkpoints.
+"""Lock a checkpoint prefix on a machine, so that two runs do not overwrite each other's checkpoints.
 
-The lock file names its holder, and the kernel releases it with the process, however that ends (flock(2)). Machines that
-share a directory each take a lock of their own, because they store checkpoints of the same run.
+The lock file names its holder. The kernel releases it when the process ends, however it ends (flock(2)). Machines that
+share a directory lock it separately, because their ranks belong to the same run.
 """
 
 import fcntl
@@ -16,44 +16,44 @@ from trainer.errors import UsageError
 
 RETRY_S: Final = 0.05
 RETRIES: Final = 40
-"""For two seconds: a process that has just taken the lock may not have written its name yet."""
+"""Number of tries: a process that has just taken the lock may not have written its name yet."""
 
 
-def lock_prefix(prefix: str, *, training: str) -> int | None:
-    """Lock the prefix for this run; return a descriptor that holds the lock while it is open, or None without a file.
+def lock_prefix(prefix: str, *, run: str) -> int | None:
+    """Lock the prefix for this run; return a descriptor that holds the lock while open, or None without a lock file.
 
-    Several processes of one run may hold it. Raises UsageError when another run does.
+    Several processes of one run may hold it. Raises UsageError if another run does.
     """
     base = Path(prefix).expanduser()
     try:
         file = os.open(base.with_name(f".{base.name}-{os.uname().nodename}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError:
-        # For example a full disk, which the first checkpoint reports.
+        # A full disk, for example; the first checkpoint will report it.
         return None
     try:
-        holder = _take(file, training)
-    except OSError:  # a file system without locks
+        holder = _take(file, run)
+    except OSError:  # The file system has no locks.
         return file
-    if holder != training:
+    if holder != run:
         os.close(file)
         raise UsageError(f"--model-prefix {prefix} is in use on {os.uname().nodename} by {holder}")
     return file
 
 
-def training_name(job: str, environment: Mapping[str, str]) -> str:
-    """Name the run that this process is part of: by its job, or by the address where its ranks meet."""
+def run_name(job: str, environment: Mapping[str, str]) -> str:
+    """Return the name of this process's run: its job, or the address of its rendezvous."""
     place = [environment[name] for name in RENDEZVOUS_VARIABLES if environment.get(name)]
     if job:
         return f"job {job}"
     return f"ranks at {':'.join(place)}" if place else f"process {os.getpid()}"
 
 
-def _take(file: int, training: str) -> str:
-    """Take the lock if it is free; return the run that holds it."""
+def _take(file: int, run: str) -> str:
+    """Take the lock if it is free; return the name of the run that holds it."""
     for _ in range(RETRIES):
         if _flock(file, fcntl.LOCK_EX):
             os.ftruncate(file, 0)
-            os.pwrite(file, training.encode(), 0)
+            os.pwrite(file, run.encode(), 0)
         if _flock(file, fcntl.LOCK_SH):
             return os.pread(file, 1000, 0).decode(errors="replace")
         time.sleep(RETRY_S)

@@ -1,4 +1,4 @@
-"""Choose the checkpoint that all ranks resume from, out of what each rank reports."""
+"""Choose the checkpoint that all ranks resume from, given a report of each rank."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,22 +10,22 @@ from trainer.progress import Progress
 
 
 class RankReport(NamedTuple):
-    """What one rank found in its checkpoint directory. all_gather carries floats: 1 for true, 0 for false."""
+    """Contents of one rank's checkpoint directory. all_gather carries floats: 1 for true, 0 for false."""
 
     started: float = 0.0
-    """Start time of the run whose newest checkpoint this rank holds; 0 if it has none."""
+    """Start time of the run of the newest checkpoint; 0 without a checkpoint."""
     epoch: float = 0.0
     samples: float = 0.0
     completed: float = 0.0
-    """Start time of the last run that it saw complete; 0 if there was none."""
+    """Start time of the last run that completed here; 0 if none has."""
     completed_in_this_job: float = 0.0
-    """1 if this job completed it before the launcher restarted the job."""
+    """1 if this job completed that run before the launcher restarted the job."""
     in_another_directory: float = 0.0
-    """1 if its directory differs from rank 0's."""
+    """1 if the directory differs from rank 0's."""
 
     @property
     def position(self) -> tuple[float, float, float]:
-        """Return a key that orders checkpoints; greater is newer."""
+        """Return the sort key of the newest checkpoint; greater is newer."""
         return self.started, self.epoch, self.samples
 
 
@@ -41,7 +41,7 @@ class SourceProgress(NamedTuple):
 
     @property
     def progress(self) -> Progress:
-        """Return the position to resume from."""
+        """Position to resume from."""
         return Progress(
             started=self.started,
             epoch=int(self.epoch),
@@ -52,7 +52,7 @@ class SourceProgress(NamedTuple):
 
 
 def ignore_other_runs(reports: Sequence[RankReport]) -> list[RankReport]:
-    """Drop reports about other runs from other directories, if rank 0 has a run to resume."""
+    """If rank 0 has a run to resume, drop reports about other runs from other directories."""
     first = reports[0].started
     kept = []
     for report in reports:
@@ -66,10 +66,9 @@ def ignore_other_runs(reports: Sequence[RankReport]) -> list[RankReport]:
 
 
 def ignore_completed_runs(reports: Sequence[RankReport]) -> list[RankReport]:
-    """Drop checkpoints of runs that some rank saw complete: a machine that was cut off still has its own.
+    """Drop checkpoints of completed runs: a machine that was unreachable at the end still has its own.
 
-    A run that completed in this job counts as not completed: its final checkpoint was lost with a machine, so resume
-    from what is left.
+    Keep those of a run that this job completed: its final checkpoint was lost with a machine, so resume from them.
     """
     completed = max(0.0 if report.completed_in_this_job else report.completed for report in reports)
     return [
@@ -85,7 +84,7 @@ def newer_settings(description: Description, config: TrainConfig) -> list[str]:
 
 
 def reason_to_refuse(description: Description, config: TrainConfig) -> str | None:
-    """Return why this run cannot resume from a checkpoint: it has other settings, or no epochs left."""
+    """Return why this run cannot resume from a checkpoint, or None: other settings, or no epochs left."""
     for name, value in config.identity.items():
         previous = description.settings.get(name, value)
         if previous != value:

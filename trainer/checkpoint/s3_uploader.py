@@ -1,4 +1,4 @@
-"""Copy a training run's newest and final checkpoint to S3, for when none of its machines is left.
+"""Upload a run's newest and final checkpoint to S3, so that the run survives the loss of all machines.
 
 BestCheckpoint (best.py) uploads the best one itself: at other times, and with its score in the metadata.
 """
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class S3Checkpoints:
-    """Uploads one file at a time in a thread, and downloads the newest; training waits for uploads only at its end."""
+    """Uploads one file at a time in a thread, and downloads the newest; a run waits for uploads only at its end."""
 
     def __init__(self, folder: S3Folder, *, every_s: float, clock: Clock = time.monotonic) -> None:
         self.folder = folder
@@ -29,10 +29,9 @@ class S3Checkpoints:
         self._uploading: Future[None] | None = None
 
     def download_newer(self, prefix: str, *, than: str, into: Path) -> None:
-        """Download the newest copy, by name, if it is newer than this name.
+        """Download the newest checkpoint in S3 if its name sorts after this one.
 
-        Raises TrainerError when S3 does not answer. It does not only warn: the run would start over and delete the
-        checkpoint that it could have resumed from.
+        Raises TrainerError if S3 does not answer: a warning would let the run start over, which deletes the checkpoint.
         """
         newest = max(self.folder.names(prefix), default="")
         self._uploaded = newest or None
@@ -40,16 +39,16 @@ class S3Checkpoints:
             self.folder.fetch(newest, into / newest)
 
     def upload_if_due(self, path: Path) -> None:
-        """Upload the file, unless the last upload was recent or is still under way."""
+        """Upload the file, unless the last upload is recent or still running."""
         busy = self._uploading is not None and not self._uploading.done()
         if not busy and self._clock() - self._uploaded_at >= self._every_s:
             self.upload(path)
 
     def upload(self, path: Path) -> None:
-        """Upload the file in the thread, and then delete the previous copy."""
+        """Upload the file in the thread, then delete the previous upload."""
         self.wait()
         self._uploaded_at = self._clock()
-        # Upload from a second link: newer checkpoints replace the file meanwhile.
+        # Upload from a second link, because newer checkpoints replace the file.
         link = temporary_path(path)
         link_or_copy(path, link)
         self._uploading = self._thread.submit(self._upload_and_delete_previous, link, path.name)
@@ -64,14 +63,14 @@ class S3Checkpoints:
             link.unlink(missing_ok=True)
 
     def flush(self, path: Path | None) -> None:
-        """Return when this file, the last one, is in S3."""
+        """Wait until this file, the last one, is in S3."""
         self.wait()
         if path is not None and path.name != self._uploaded:
             self.upload(path)
             self.wait()
 
     def wait(self) -> None:
-        """Return when no upload is under way. A failed upload is a warning: the machines have the file."""
+        """Wait until no upload is running. A failed upload is a warning: the machines have the file."""
         if self._uploading is not None:
             try:
                 self._uploading.result()
@@ -80,13 +79,13 @@ class S3Checkpoints:
             self._uploading = None
 
     def upload_final(self, path: Path) -> str:
-        """Upload the final checkpoint and return where it is; TrainerError on failure."""
+        """Upload the final checkpoint and return its URL; TrainerError on failure."""
         self.wait()
         self.folder.store(path, path.name)
         return f"{self.folder}/{path.name}"
 
     def delete_all(self, prefix: str) -> None:
-        """Delete all copies with this prefix."""
+        """Delete all checkpoints with this prefix from S3."""
         self.wait()
         self._uploaded = None
         for name in self.folder.names(prefix):

@@ -1,7 +1,7 @@
-"""Find out whether ranks share rank 0's checkpoint directory, or keep their checkpoints in another one.
+"""Detect which ranks share rank 0's checkpoint directory, and which use a directory with another path.
 
-Ranks that share it leave the writing to rank 0: otherwise each of 64 machines would send the same file to the same file
-server. A node that lacks the working directory runs its ranks in another one, which rank 0 warns about.
+Ranks that share it leave the writing to rank 0: otherwise each of 64 machines would write the same file to one file
+server. A node without the working directory runs its ranks in another one; rank 0 warns about it.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from trainer.distributed.all_gather import all_gather
 log = logging.getLogger(__name__)
 
 MAX_LISTED: Final = 5
-"""Most ranks that one line lists."""
+"""Maximum number of ranks in one line."""
 
 
 class DirectoryReport(NamedTuple):
@@ -31,7 +31,7 @@ class DirectoryReport(NamedTuple):
 
 
 def checkpoint_directory(prefix: str) -> str:
-    """Return a prefix's directory, written with ``~`` below the home directory, which may differ between nodes."""
+    """Return a prefix's directory, with ``~`` for the home directory, which may differ between nodes."""
     directory, home = Path(prefix).expanduser().absolute().parent, os.environ.get("HOME")
     if home and directory.is_relative_to(home):
         return str("~" / directory.relative_to(home))
@@ -39,9 +39,9 @@ def checkpoint_directory(prefix: str) -> str:
 
 
 def is_in_another_directory(backend: Backend, prefix: str | None, *, shard: Shard) -> bool:
-    """Return whether this rank's directory differs from rank 0's, which then warns in one line.
+    """Return True if this rank's directory differs from rank 0's; rank 0 warns in one line.
 
-    ``prefix`` is None on a rank whose machine another rank writes for. All ranks call it together.
+    ``prefix`` is None on a rank whose machine another rank writes for. All ranks must call it together.
     """
     own = "" if prefix is None else checkpoint_directory(prefix)
     first = backend.broadcast_object(own, source=0)
@@ -62,11 +62,11 @@ def is_in_another_directory(backend: Backend, prefix: str | None, *, shard: Shar
 
 
 def is_shared_with_rank_0(backend: Backend, prefix: str | None, *, shard: Shard) -> bool:
-    """Return whether this rank shares rank 0's checkpoint directory; False on rank 0 itself.
+    """Return True if this rank shares rank 0's checkpoint directory; False on rank 0.
 
     Rank 0 creates a file with a random name there, and every other rank looks for it. A rank that misses it, because
-    its network file system caches the directory, writes checkpoints of its own: harmless, but redundant. ``prefix`` is
-    None on a rank whose machine another rank writes for. All ranks must call it together.
+    its network file system caches the directory, writes redundant checkpoints, which is harmless. ``prefix`` is None on
+    a rank whose machine another rank writes for. All ranks must call it together.
     """
     with _probe_file(prefix) if prefix and shard.is_first else contextlib.nullcontext("") as own:
         name = backend.broadcast_object(own, source=0)
@@ -78,7 +78,7 @@ def is_shared_with_rank_0(backend: Backend, prefix: str | None, *, shard: Shard)
 
 @contextlib.contextmanager
 def _probe_file(prefix: str) -> Iterator[str]:
-    """Create a file for the duration of the block and yield its name, even if the file cannot be written."""
+    """Create a file while the block runs and yield its name, even if it cannot be created."""
     path = temporary_path(_directory(prefix) / f"{Path(prefix).name}-{secrets.token_hex(8)}")
     try:
         with contextlib.suppress(OSError):

@@ -1,9 +1,9 @@
-"""Store the checkpoints of one process: those that an interrupted training run resumes from, and the best.
+"""Store the checkpoints of one process: the newest ones, to resume from, and the best.
 
-Every machine stores the checkpoints, so that a run survives the loss of any machine and needs no shared disk; where
+Every machine stores the checkpoints, so that a run survives the loss of any machine without a shared disk; where
 machines share the directory, only rank 0 writes (shared_dir). A thread copies and writes them while training continues.
-A run that ends deletes all but the best; a completion marker then tells the other ranks that a checkpoint on a machine
-that was cut off is out of date. One machine can also copy its newest checkpoint to S3 (s3_uploader).
+A completed run deletes all but the best and leaves a completion marker: with it the ranks ignore a checkpoint on a
+machine that was unreachable at that time. One machine can also upload its newest checkpoint to S3 (s3_uploader).
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from trainer.checkpoint.format import (
     make_checkpoint_directory,
     save_checkpoint,
 )
-from trainer.checkpoint.prefix_lock import lock_prefix, training_name
+from trainer.checkpoint.prefix_lock import lock_prefix, run_name
 from trainer.checkpoint.s3_uploader import S3Checkpoints
 from trainer.config.settings import TrainConfig
 from trainer.distributed.world import World
@@ -37,23 +37,23 @@ from trainer.timeouts import WRITE_S
 log = logging.getLogger(__name__)
 
 KEPT: Final = 2
-"""The newest checkpoint, and the one before in case the newest turns out to be damaged."""
+"""Number of checkpoints to keep: the newest, and the one before in case the newest is damaged."""
 WARN_S: Final = 5.0
-"""Wait this long for a slow disk before warning about it."""
+"""Seconds to wait for a slow disk before warning about it."""
 
 
 def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore | None":
-    """Open this rank's store. None when the first process of its machine writes for it: all train one model."""
+    """Open this rank's store; None if the first process of its machine writes for it, as both train one model."""
     if world.local_rank and config.distributed:
         return None
     prefix = config.checkpoint_prefix
     make_checkpoint_directory(Path(prefix).expanduser().parent)
     if not config.distributed and world.world_size > 1:
         prefix = f"{prefix}-rank{world.rank}"
-    # Held until the process ends.
-    lock_prefix(prefix, training=training_name(world.job, os.environ))
+    # The process holds the lock until it ends.
+    lock_prefix(prefix, run=run_name(world.job, os.environ))
     s3_checkpoints = None
-    # All machines keep the same checkpoints, so one copy in S3 is enough.
+    # All machines store the same checkpoints: one uploads.
     if config.s3_folder is not None and (world.rank == 0 or not config.distributed):
         s3_checkpoints = S3Checkpoints(S3Folder(config.s3_folder), every_s=config.checkpoint_seconds)
     return CheckpointStore(prefix, s3_checkpoints=s3_checkpoints)
@@ -61,7 +61,7 @@ def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore
 
 @contextlib.contextmanager
 def flush_on_exit(store: "CheckpointStore | None") -> Iterator[None]:
-    """Leave the block only when the last checkpoint is written, and after an error also copied to S3."""
+    """On leaving the block, wait until the last checkpoint is written and, after an error, also uploaded to S3."""
     try:
         yield
     except BaseException:
@@ -73,7 +73,7 @@ def flush_on_exit(store: "CheckpointStore | None") -> Iterator[None]:
 
 
 class CheckpointStore:
-    """The files of one process.
+    """Checkpoint files of one process.
 
     ``PREFIX-resume-STARTED-EPOCH-SAMPLES.npz``, ``PREFIX-best.npz`` and ``.PREFIX-finished``.
     """
@@ -94,7 +94,7 @@ class CheckpointStore:
     def load_newest(self) -> Checkpoint | None:
         """Load the newest readable checkpoint; download it first if S3 has a newer one.
 
-        Raises TrainerError when S3 does not answer.
+        Raises TrainerError if S3 does not answer.
         """
         if self._s3_checkpoints is not None:
             own = max((path.name for path in self._paths()), default="")
@@ -110,33 +110,33 @@ class CheckpointStore:
         return self._best.path
 
     def read_best_score_from_s3(self) -> None:
-        """Read the score of the best checkpoint in S3; TrainerError when S3 does not answer."""
+        """Read the score of the best checkpoint in S3; TrainerError if S3 does not answer."""
         self._best.read_score_from_s3()
 
-    def best_accuracy(self, *, training_started: float) -> float | None:
-        """Return the best validation accuracy of the run that started then, if its checkpoint is stored."""
-        return self._best.accuracy(training_started=training_started)
+    def best_accuracy(self, *, run_started: float) -> float | None:
+        """Return the best validation accuracy of the run with this start time, if its checkpoint is stored."""
+        return self._best.accuracy(run_started=run_started)
 
     def save(self, take: Callable[[], Checkpoint], *, is_best: bool = False) -> None:
-        """Write the checkpoint that ``take`` returns, in another thread; wait for the previous one first.
+        """Write the checkpoint that ``take`` returns, in another thread, after the previous one.
 
-        A failure is a warning: training continues, and the previous checkpoints stay.
+        A failure is a warning: training continues, and the previous checkpoints remain.
         """
         self.wait()
         self._writing = self._writer.submit(self._write, take, is_best)
 
     @property
     def is_writing(self) -> bool:
-        """Whether ``save`` would have to wait."""
+        """True if ``save`` would have to wait."""
         return self._writing is not None and not self._writing.done()
 
     def save_best(self, path: Path) -> None:
-        """Make the checkpoint in this file the best. A failure is a warning: the previous best stays."""
+        """Make the checkpoint in this file the best. A failure is a warning: the previous best remains."""
         with _warn_on_failure("the previous best stays"):
             self._best.save(path)
 
     def wait(self) -> None:
-        """Return when the last checkpoint is written; TrainerError after half an hour."""
+        """Wait until the last checkpoint is written; TrainerError after half an hour."""
         writing, self._writing = self._writing, None
         if writing is None:
             return
@@ -150,20 +150,20 @@ class CheckpointStore:
         writing.result()
 
     def flush(self) -> None:
-        """Return when the last checkpoint is written and copied to S3, for a run that will resume later."""
+        """Wait until the last checkpoint is written and uploaded to S3, for a run that will resume later."""
         self.wait()
         if self._s3_checkpoints is not None:
             self._s3_checkpoints.flush(max(self._paths(), default=None))
         self._best.wait()
 
     def wait_for_uploads(self) -> None:
-        """Return when no upload to S3 is under way."""
+        """Wait until no upload to S3 is running."""
         if self._s3_checkpoints is not None:
             self._s3_checkpoints.wait()
         self._best.wait()
 
     def upload_final(self, path: Path, *, best: Score) -> str:
-        """Upload the final and the best checkpoint if --model-prefix is in S3; return where the final one is."""
+        """Upload the final and the best checkpoint if there is an S3 folder; return the final one's path or URL."""
         if self._s3_checkpoints is None:
             return str(path)
         self._best.upload_if_missing(best)
@@ -178,15 +178,15 @@ class CheckpointStore:
         with _warn_on_failure():
             write_marker(self._marker, marker)
 
-    def holds(self, path: Path, *, training_started: float) -> bool:
-        """Return whether this file is a checkpoint of the run that started then."""
+    def holds(self, path: Path, *, run_started: float) -> bool:
+        """Return True if this file is a checkpoint of the run with this start time."""
         if path.exists():
             with _warn_on_failure():
-                return load_description(path).progress.started == training_started
+                return load_description(path).progress.started == run_started
         return False
 
     def delete_all(self) -> None:
-        """Delete all checkpoints but the best, because the run has completed or a new one starts."""
+        """Delete all checkpoints but the best, after a completed run or before a new one."""
         self.wait()
         for path in self._paths():
             path.unlink(missing_ok=True)
@@ -201,7 +201,7 @@ class CheckpointStore:
             save_checkpoint(path, checkpoint)
             if is_best:
                 self.save_best(path)
-            # By time, not by name: with a wrong clock an older run may have a later name.
+            # By modification time: with a wrong clock an older run may have a later name.
             others = sorted((other for other in self._paths() if other != path), key=_modified)
             for old in others[: 1 - KEPT]:
                 old.unlink(missing_ok=True)
@@ -214,7 +214,7 @@ class CheckpointStore:
 
 @contextlib.contextmanager
 def _warn_on_failure(consequence: str = "") -> Iterator[None]:
-    """Turn an error into a warning, with its consequence."""
+    """Turn a TrainerError in the block into a warning that states the consequence."""
     try:
         yield
     except (TrainerError, OSError) as error:
@@ -222,7 +222,7 @@ def _warn_on_failure(consequence: str = "") -> Iterator[None]:
 
 
 def _format_position(progress: Progress) -> str:
-    """Return a name that sorts as the position does."""
+    """Return a file name that sorts like the position."""
     return f"{progress.started:017.6f}-{progress.epoch:04d}-{progress.samples:09d}"
 
 

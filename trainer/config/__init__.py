@@ -1,1 +1,1 @@
-"""Read and check the command line: options (parser), one run's settings (settings), learning rate (schedule)."""
+"""Parse and check the command line: options (parser), settings of a run (settings), learning rate (schedule)."""

@@ -1,4 +1,4 @@
-"""List the values that settings may have, and translate between settings and options."""
+"""List the allowed values of settings, and map settings to options."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,14 +10,14 @@ KV_STORES_OF: Final = {
     "mxnet": ("device", "local", "dist_sync", "dist_device_sync", "dist_async"),
     "horovod": ("horovod",),
 }
-"""The kv-stores of each --engine by MXNet's names, its default first."""
+"""kv-stores of each --engine by MXNet's names, its default first."""
 ENGINES: Final = tuple(KV_STORES_OF)
 KV_STORES: Final = ("local", "device", "dist_sync", "dist_device_sync", "dist_async", "horovod")
 RESUME: Final = ("auto", "never")
 DTYPES: Final = ("float32", "bfloat16", "float16")
 GC_TYPES: Final = ("none", "fp16", "bf16")
 COMPILE_LEVELS: Final = ("0", "1", "graphs")
-"""How much torch.compile does: nothing, a network's operations, their launches too (CUDA graphs)."""
+"""Level of torch.compile: off, the network's operations, and their launches too (CUDA graphs)."""
 COMPILE_CHOICES: Final = (*COMPILE_LEVELS, "auto")
 FAST_CHOICES: Final = ("off", "auto")
 REDUCTIONS: Final = ("auto", "ddp", "buckets", "ring")
@@ -36,7 +36,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "augmented": "--augment",
     "input_shape": "--image-shape",
 }
-"""Options of settings that have another name."""
+"""Options whose names differ from their settings."""
 
 
 def option_name(name: str) -> str:
@@ -45,7 +45,7 @@ def option_name(name: str) -> str:
 
 
 def format_value(value: object) -> str:
-    """Return a setting's value as a user writes it; ``none`` for None."""
+    """Return a setting's value in the form of the command line; ``none`` for None."""
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""List the data sets of ``--dataset``, with what is known of each before a file is opened."""
+"""List the data sets of ``--dataset`` and their properties."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from trainer.models import ImageShape
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataSetInfo:
-    """Properties of a data set; None where they depend on the command line or on the files."""
+    """Properties of a data set; None if they depend on the command line or on the files."""
 
     image_shape: ImageShape | None = None
-    """Left out: --image-shape, or what the network was made for."""
+    """Default: --image-shape, or the shape that the network was made for."""
     resizable: bool = False
-    """Whether --image-shape may change it."""
+    """True if --image-shape may change it."""
     channels: tuple[int, ...] = ()
-    """Numbers of channels that --image-shape may have; empty: any."""
+    """Numbers of channels that --image-shape may have; empty for any."""
     classes: int | None = None
-    """Left out: --num-classes, or as many as the network was made for, or as there are directories."""
+    """Default: --num-classes, or the network's number, or the number of directories."""
     page: str = ""
-    """Web page to download it from."""
+    """Web page of the download."""
 
 
 DATA_SETS: Final[Mapping[str, DataSetInfo]] = {

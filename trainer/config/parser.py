@@ -1,4 +1,4 @@
-"""Parse the command line, whose options are named as in MXNet's image classification example."""
+"""Parse the command line; options have the names of MXNet's image classification example."""
 
 import argparse
 import difflib
@@ -17,16 +17,16 @@ COUNT: Final = "a whole number of at least 1"
 
 
 def parse(arguments: Sequence[str]) -> TrainConfig:
-    """Return the settings that the command line gives; the others keep their defaults."""
+    """Return the settings on the command line; the others keep their defaults."""
     parser = _build_parser()
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise UsageError(_describe_unknown(unknown[0], known=list(parser.known_options())))
     values = vars(options)
-    # As MXNet's example has it: --network resnext --num-layers 110.
+    # MXNet's example spells it --network resnext --num-layers 110.
     if layers := values.pop("num_layers", None):
         values["network"] = f"{values.get('network', '')}{layers}"
-    # The same for --benchmark 1.
+    # Likewise for --benchmark 1.
     if values.pop("benchmark", False) and values.setdefault("dataset", "synthetic") != "synthetic":
         raise UsageError(f"--benchmark 1 trains on made-up images, got --dataset {values['dataset']} as well")
     return TrainConfig(**values)
@@ -34,7 +34,7 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        # argparse writes "argument --lr: expected one argument".
+        # argparse's message begins "argument --lr: expected one argument".
         raise UsageError(re.sub(r"^argument (-[^:]*):", r"\1", message))
 
     def known_options(self) -> list[str]:
@@ -42,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _build_parser() -> _Parser:
-    # TrainConfig has the defaults: the result holds only the options on the command line.
+    # TrainConfig has the defaults: omit options that are not on the command line.
     parser = _Parser(
         prog="trainer",
         description="Train a network on this machine, or under `launch` on the whole cluster.",

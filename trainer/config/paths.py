@@ -1,4 +1,4 @@
-"""Check the paths of the command line: which may be in S3, and how those are written."""
+"""Check the paths on the command line: syntax, and whether they may be in S3."""
 
 import re
 from typing import Final
@@ -12,7 +12,7 @@ S3_PREFIX: Final = re.compile(r"s3://[^/\s]+(/[^/\s]+)+")
 
 
 def check_prefix(prefix: str | None) -> None:
-    """Raise UsageError unless checkpoints can be named with this prefix."""
+    """Raise UsageError unless the prefix is valid for checkpoints' names."""
     if folder_in_s3(prefix) is not None and not S3_PREFIX.fullmatch(prefix or ""):
         raise UsageError(f"--model-prefix must be a path or s3://BUCKET/FOLDER/NAME, got {prefix}")
     if (prefix or "").endswith("/"):

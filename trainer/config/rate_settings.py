@@ -10,18 +10,18 @@ from trainer.errors import UsageError
 # Without slots: TrainConfig has two such bases, and Python allows one with slots.
 @dataclass(frozen=True, kw_only=True)
 class RateSettings:
-    """Settings of the learning rate and of its course over the training."""
+    """Settings of the learning rate and its schedule."""
 
     lr: float | None = None
-    """For a global batch of lr_batch_size. Left out: 0.05 for a batch of 64, at most 0.1 without a warm-up."""
+    """Rate for a global batch of lr_batch_size. Default: 0.05 for a batch of 64, at most 0.1 without warm-up."""
     lr_batch_size: int | None = None
-    """Global batch size that lr is for: the rate grows with the batch. Left out: lr is used as it is."""
+    """Global batch size that lr is for; the rate scales with the batch. Default: use lr as it is."""
     warmup_epochs: float = 0.0
     """Epochs over which the rate grows to its full value."""
     lr_factor: float = 0.1
-    """What the rate is multiplied by at each of lr_step_epochs."""
+    """Factor that multiplies the rate at each of lr_step_epochs."""
     lr_schedule: str = "step"
-    """How the rate falls, one of LR_SCHEDULES: at lr_step_epochs, or as half a cosine to 0 at the last epoch's end."""
+    """Decay of the rate, one of LR_SCHEDULES: steps at lr_step_epochs, or half a cosine to 0 at the end of training."""
     lr_step_epochs: tuple[int, ...] = ()
     """Epochs at which the rate is reduced."""
 

@@ -1,11 +1,11 @@
-"""Compute the learning rate over a training run: a warm-up, then steps down, or half a cosine.
+"""Compute the learning rate over a run: warm-up, then steps or half a cosine.
 
-The rate depends only on the position in the run, so that resuming is exact.
+The rate depends only on the position in the run, so that a resumed run gets the same rates.
 
 Linear scaling and gradual warm-up: Goyal et al. (2017), "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour",
-sections 2.1 and 2.2; so does "Distributed Learning with Apache MXNet and Horovod", from 0.1 on one GPU to 6.4 on 64.
-The steps are those of MXNet's example, --lr-factor and --lr-step-epochs; the cosine is that of Loshchilov and Hutter
-(2017), "SGDR", without restarts.
+sections 2.1 and 2.2; "Distributed Learning with Apache MXNet and Horovod" scales likewise, from 0.1 on one GPU to 6.4
+on 64. Steps: --lr-factor and --lr-step-epochs of MXNet's example. Cosine: Loshchilov and Hutter (2017), "SGDR", without
+restarts.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Final
 DEFAULT_RATE: Final = (0.05, 64)
 """Learning rate, and the global batch size that it is for."""
 MAX_DEFAULT_RATE: Final = 0.1
-"""Highest default rate without a warm-up: above it LeNet with momentum may diverge."""
+"""Highest default rate without warm-up; above it LeNet with momentum may diverge."""
 
 
 def first_rates(
@@ -36,7 +36,7 @@ def first_rates(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """The learning rate at every position of a run."""
+    """The learning rate as a function of the position in a run."""
 
     start: float
     """Rate at the start of the warm-up."""
@@ -44,11 +44,11 @@ class Schedule:
     """Rate after the warm-up."""
     warmup_epochs: float = 0.0
     factor: float = 0.1
-    """What each step multiplies the rate by."""
+    """Factor by which every step multiplies the rate."""
     step_epochs: tuple[int, ...] = ()
-    """Epochs, counted from 0, that begin with a step."""
+    """Epochs, counted from 0, at whose start the rate falls by ``factor``."""
     cosine_epochs: int | None = None
-    """Epochs of the training whose rate falls as half a cosine; None: in steps."""
+    """Epoch at which the cosine reaches 0; None for decay in steps."""
 
     def rate(self, *, epoch: int, trained: float) -> float:
         """Return the rate for the step that brings the epoch to the fraction ``trained``, from 0 to 1."""

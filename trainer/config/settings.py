@@ -1,4 +1,4 @@
-"""Hold and check the settings of one training run."""
+"""Hold and check the settings of one run."""
 
 import math
 from dataclasses import dataclass, fields
@@ -32,7 +32,7 @@ IDENTITY: Final = (
     *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_schedule", "lr_step_epochs", "last_batch"),
     *("augmented", "label_smoothing"),
 )
-"""Settings and properties that must stay the same when a run resumes, because they change its result."""
+"""Settings and properties that must not change when a run resumes, because they change its result."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,62 +42,62 @@ class TrainConfig(RateSettings, SpeedSettings):
     network: str = "lenet"
     """One of NETWORKS, or module:function."""
     engine: str = "torch"
-    """Which backend computes and communicates."""
+    """Backend that computes and communicates."""
     gpus: tuple[int, ...] = ()
-    """GPUs of each machine, one process per GPU. Left out: a GPU for each process, or else the CPU."""
+    """GPUs of each machine, one process per GPU. Default: a GPU for each process, or else the CPU."""
     batch_size_per_machine: int = 64
-    """Split over the processes of a machine."""
+    """Batch size per machine, split over its processes."""
     num_epochs: int = 12
-    """Enough for the digits with up to 8 machines."""
+    """Number of epochs; enough for the digits with up to 8 machines."""
     mom: float = 0.9
     """Momentum."""
     wd: float = 0.0001
     """Weight decay."""
     wd_all: bool = False
-    """Whether biases and BatchNorm's factors decay too. Left out: they do not (Goyal et al. 2017, section 5.1)."""
+    """Apply weight decay to biases and BatchNorm's factors too. Default: False (Goyal et al. 2017, section 5.1)."""
     last_batch: str = "drop"
-    """What becomes of an epoch's smaller last batch, one of LAST_BATCHES; each epoch has another order."""
+    """Treatment of an epoch's smaller last batch, one of LAST_BATCHES; every epoch shuffles the samples anew."""
     kv_store: str | None = None
-    """How ranks communicate. Left out: dist_sync where the launcher started several processes, device for one."""
+    """Communication between ranks. Default: dist_sync if the launcher started several processes, device for one."""
     sync_bn: bool = False
-    """Whether BatchNorm normalises by the samples of all ranks. Left out: by each rank's own."""
+    """Normalise BatchNorm by the samples of all ranks. Default: by those of the rank."""
     seed: int = 0
-    """Seed of the first weights and of the sample order."""
+    """Seed of the initial weights and of the sample order."""
     model_prefix: str | None = None
-    """Beginning of the checkpoints' paths; s3://BUCKET/FOLDER/NAME for copies in S3 of checkpoints/NAME.
-    Left out: checkpoints/NETWORK in the working directory."""
+    """Prefix of the checkpoints' paths; s3://BUCKET/FOLDER/NAME to copy checkpoints/NAME to S3.
+    Default: checkpoints/NETWORK in the working directory."""
     disp_batches: int = 20
-    """Batches between two lines of progress."""
+    """Batches between two progress lines."""
     dataset: str = "digits"
-    """One of DATA_SETS. Left out: the digits, which come with the trainer."""
+    """One of DATA_SETS. Default: the digits, which come with the trainer."""
     data_dir: str = "data"
-    """Where the data set's files are, a directory or s3://BUCKET/FOLDER; digits and synthetic need none."""
+    """Directory of the data set's files, local or s3://BUCKET/FOLDER; digits and synthetic need none."""
     image_shape: ImageShape | None = None
-    """Channels, height and width. Left out: the data set's, or what the network was made for; see input_shape."""
+    """Channels, height and width. Default: the data set's, or the network's; see input_shape."""
     num_classes: int | None = None
-    """Number of classes. Left out: the data set's, or as many as the network was made for; see classes."""
+    """Number of classes. Default: the data set's, or the network's; see classes."""
     num_examples: int | None = None
-    """Number of made-up images to train on. Left out: 2,000, or as many as 128 MiB hold."""
+    """Number of synthetic images. Default: 2,000, or as many as fit into 128 MiB."""
     augment: str = "auto"
-    """How training images are changed, one of AUGMENTATIONS. Left out: standard for folders, none for others."""
+    """Augmentation of training images, one of AUGMENTATIONS. Default: standard for folders, none for others."""
     label_smoothing: float = 0.0
     """Share of a label that is spread over all classes (Szegedy et al. 2016, section 7)."""
     random_crop: bool = False
-    """Whether training images are cropped at random places. Left out: in the middle."""
+    """Crop training images at random positions. Default: in the middle."""
     random_mirror: bool = False
-    """Whether every second training image, at random, is mirrored."""
+    """Mirror training images with probability 1/2."""
     resume: str = "auto"
-    """Whether to resume an interrupted run. Left out: whenever there is one."""
+    """Resume policy for an interrupted run. Default: resume if there is one."""
     metrics: str | None = None
-    """File for metrics as lines of JSON, which rank 0 writes."""
+    """File for metrics as JSON lines, written by rank 0."""
     tensorboard: str | None = None
-    """Directory for TensorBoard's event files, which rank 0 writes."""
+    """Directory for TensorBoard's event files, written by rank 0."""
     profile_steps: tuple[int, int] | None = None
     """First and last step of this run to trace, from 1."""
     profile_dir: str = "profile"
-    """Directory for the traces of all ranks. Left out: profile in the working directory."""
+    """Directory for the traces of all ranks. Default: profile in the working directory."""
     checkpoint_seconds: float = 600.0
-    """Seconds between two checkpoints within an epoch; each epoch ends with one too."""
+    """Seconds between two checkpoints within an epoch; every epoch also ends with one."""
 
     def __post_init__(self) -> None:
         check_network(self.network)
@@ -139,7 +139,7 @@ class TrainConfig(RateSettings, SpeedSettings):
 
     @property
     def distributed(self) -> bool:
-        """Return whether all processes train one model together."""
+        """True if all processes train one model together."""
         return self.effective_kv_store not in NOT_DISTRIBUTED
 
     @property
@@ -149,37 +149,37 @@ class TrainConfig(RateSettings, SpeedSettings):
 
     @property
     def identity(self) -> dict[str, object]:
-        """Return the settings that a run must keep when it resumes; others may change."""
+        """Return the settings that must not change when the run resumes."""
         values = {name: getattr(self, name) for name in IDENTITY}
-        # As JSON returns them: lists for tuples.
+        # As JSON returns them: lists instead of tuples.
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @property
     def input_shape(self) -> ImageShape:
-        """Return channels, height and width of the images that the network takes."""
+        """Return channels, height and width of the network's input."""
         if self.image_shape is not None:
             return self.image_shape
         return DATA_SETS[self.dataset].image_shape or NETWORKS[self.network].image_shape
 
     @property
     def classes(self) -> int:
-        """Return the number of classes; for a folder it is only known once num_classes is set."""
+        """Return the number of classes; for a folder, num_classes must be set first."""
         made_for = NETWORKS[self.network].classes if self.network in NETWORKS else NETWORKS["lenet"].classes
         return self.num_classes or DATA_SETS[self.dataset].classes or made_for
 
     @property
     def checkpoint_prefix(self) -> str:
-        """Return the beginning of the local paths: --model-prefix, or in checkpoints/ by default and with S3."""
+        """Return the prefix of the local paths: --model-prefix, or in checkpoints/ by default and with S3."""
         prefix = self.model_prefix or self.network.replace(":", ".")
         return prefix if self.model_prefix and self.s3_folder is None else f"checkpoints/{prefix.rpartition('/')[2]}"
 
     @property
     def s3_folder(self) -> str | None:
-        """Return the folder in S3 for copies of the checkpoints, if any."""
+        """Return the S3 folder of the checkpoints' copies, if any."""
         return folder_in_s3(self.model_prefix)
 
     def _check_images(self) -> None:
-        """Raise UsageError unless data set and network fit together."""
+        """Raise UsageError unless data set and network fit."""
         data = DATA_SETS[self.dataset]
         if self.image_shape is not None and not data.resizable and self.image_shape != data.image_shape:
             raise UsageError(
@@ -208,7 +208,7 @@ class TrainConfig(RateSettings, SpeedSettings):
 
     @property
     def augmented(self) -> tuple[str, ...]:
-        """Return what happens to training images: resized-crop, crop, mirror."""
+        """Return the augmentation of training images: resized-crop, crop, mirror."""
         given = (*("crop",) * self.random_crop, *("mirror",) * self.random_mirror)
         is_folder = self.dataset == "folder"
         if self.augment == "standard" or (self.augment == "auto" and is_folder and not given):
@@ -243,7 +243,7 @@ class TrainConfig(RateSettings, SpeedSettings):
         self.check_speed(sync_bn=self.sync_bn)
 
     def schedule(self, *, global_batch_size: int) -> Schedule:
-        """Return the learning rate over the run."""
+        """Return the learning rate schedule of the run."""
         start, peak = first_rates(
             self.lr,
             self.lr_batch_size,

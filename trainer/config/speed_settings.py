@@ -1,4 +1,4 @@
-"""Hold and check the settings that decide how fast the engine torch computes, and how it sums gradients."""
+"""Hold and check the settings of the engine torch that decide its speed and how it sums gradients."""
 
 from dataclasses import dataclass
 
@@ -12,34 +12,33 @@ class SpeedSettings:
     """Settings of the engine torch alone."""
 
     dtype: str | None = None
-    """Data type that the network computes in, one of DTYPES. Left out: what ``fast`` picks, or float32, with TF32 on
-    GPUs."""
+    """Data type of the computation, one of DTYPES. Default: what ``fast`` picks, or float32, with TF32 on GPUs."""
     gradient_accumulation: int = 1
-    """Batches whose gradients make one step."""
+    """Micro-batches whose gradients are accumulated in one step."""
     gc_type: str = "none"
-    """Type that gradients travel in, one of GC_TYPES."""
+    """Data type of gradients on the network, one of GC_TYPES."""
     compile: str | None = None
-    """How much torch.compile does, one of COMPILE_CHOICES. Left out: 0, or what ``fast`` picks."""
+    """Level of torch.compile, one of COMPILE_CHOICES. Default: 0, or what ``fast`` picks."""
     fast: str = "off"
-    """Whether to measure and pick the fastest way to compute, one of FAST_CHOICES. Left out: off, float32."""
+    """Measure and pick the fastest compute mode, one of FAST_CHOICES. Default: off, float32."""
     deterministic: bool = False
-    """Whether a GPU must compute the same bits every time, as CPUs do. Left out: whatever is fastest."""
+    """Make GPUs compute the same bits every time, as CPUs do. Default: whatever is fastest."""
     reduction: str = "auto"
-    """What sums gradients over the ranks, one of REDUCTIONS. Left out: between GPUs DistributedDataParallel, or buckets
-    of our own with deterministic or gc_type; between CPUs a ring."""
+    """Reducer of the gradients, one of REDUCTIONS. Default: between GPUs DistributedDataParallel, or our own buckets
+    with deterministic or gc_type; between CPUs a ring."""
 
     @property
     def data_type(self) -> str:
-        """Return the data type, or "auto" when it will be measured."""
+        """Return the data type, or "auto" if it will be measured."""
         return self.dtype or ("auto" if self.fast == "auto" else "float32")
 
     @property
     def needs_autotune(self) -> bool:
-        """Return whether the ranks have to measure steps to pick a compute mode."""
+        """True if the ranks must measure steps to pick a compute mode."""
         return self.fast == "auto" or self.compile == "auto"
 
     def check_speed(self, *, sync_bn: bool) -> None:
-        """Raise UsageError unless these settings are valid and go together."""
+        """Raise UsageError unless these settings are valid together."""
         if self.dtype is not None:
             check_choice("dtype", self.dtype, DTYPES)
         check_choice("gc_type", self.gc_type, GC_TYPES)

@@ -1,7 +1,7 @@
 """Open data sets and prepare their batches.
 
-From the data set to the network: config/data_sets (the list) -> opening (one module a data set) -> samples (bytes in
-memory or on disk) -> sampling (which samples, in which order) -> batches (augmented, normalised, one ahead).
+From the data set to the network: config/data_sets (the list) -> opening (one module per data set) -> samples (bytes in
+memory or on disk) -> sampling (which samples, in which order) -> batches (augmented, normalised, prefetched).
 """
 
 import numpy as np

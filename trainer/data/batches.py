@@ -1,4 +1,4 @@
-"""Prepare batches for the network: crop, mirror and normalise them, some batches ahead of the training."""
+"""Prepare batches for the network: crop, mirror and normalise, some batches ahead of training."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -17,11 +17,11 @@ from trainer.data.samples import DataSet, Samples
 from trainer.data.sampling import Indices, Shard, global_batches
 
 PADDING: Final = 4
-"""Pixels added on each side of an image that has no margin to crop from: He et al. (2015), section 4.2."""
+"""Pixels added on each side of an image without a margin to crop from: He et al. (2015), section 4.2."""
 AUGMENTATION: Final = 1
-"""Keeps these random numbers apart from those of the sample order."""
+"""Random stream of augmentation, distinct from that of the sample order."""
 AHEAD: Final = 3
-"""Batches that are prepared before they are due: a slow one, as of large images, then holds up no step."""
+"""Number of batches prepared ahead, so that a slow one, as of large images, delays no step."""
 
 Item = TypeVar("Item")
 Ready = TypeVar("Ready")
@@ -32,7 +32,7 @@ class Augmentation:
     """Random changes to training images, drawn from seed, epoch and sample, so that they don't depend on the ranks."""
 
     resized_crop: bool = False
-    """Whether to take a random part of samples that are decoded when they are read, instead of ``random_crop``."""
+    """Crop and resize a random part of samples that are decoded when they are read, instead of ``random_crop``."""
     random_crop: bool = False
     random_mirror: bool = False
     seed: int = 0
@@ -49,7 +49,7 @@ class Augmentation:
         )
 
     def draw(self, *, epoch: int, samples: int) -> "Draws | None":
-        """Draw for all samples of an epoch; None when nothing changes."""
+        """Draw the random numbers of an epoch's samples; None without augmentation."""
         if not (self.resized_crop or self.random_crop or self.random_mirror):
             return None
         numbers = np.random.default_rng([self.seed, epoch, AUGMENTATION]).random((samples, 3))
@@ -71,14 +71,14 @@ class Draws:
 
 
 class BatchLoader(Protocol):
-    """Loads batches as a backend takes them; called in the thread that works ahead."""
+    """Function that loads batches in the backend's form, in the prefetching thread."""
 
     def __call__(self, samples: Samples, indices: Indices, draws: Draws | None = None) -> tuple[Any, Labels]:
-        """Return these samples as the backend takes them, and their labels."""
+        """Return these samples in the backend's form, and their labels."""
 
 
 class Batch(NamedTuple):
-    """One step's batch, this rank's share of it."""
+    """Share of one rank in a step's batch."""
 
     number: int
     """Number of the step in its epoch, from 1."""
@@ -115,7 +115,7 @@ def epoch_batches(
 def prepare(
     data: DataSet, samples: Samples, indices: NDArray[np.int64], draws: Draws | None = None
 ) -> tuple[Images, Labels]:
-    """Read these samples, crop, mirror and normalise them."""
+    """Read, crop, mirror and normalise these samples."""
     pixels = samples.read(indices, draws.crops if draws else None)
     _, height, width = data.image_shape
     crop_corners = draws.crop_corners[indices] if draws and draws.crop_corners is not None else None
@@ -150,7 +150,7 @@ def _crop(pixels: Pixels, height: int, width: int, crop_corners: NDArray[np.floa
 
 
 def prefetch(items: Iterable[Item], prepare: Callable[[Item], Ready]) -> Generator[Ready, None, None]:
-    """Prepare the items in a thread, AHEAD of the one that is yielded; close it when leaving early."""
+    """Prepare items in a thread, AHEAD of the one that is yielded; close the iterator when leaving early."""
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="data")
     waiting: deque[Future[Ready]] = deque()
     try:

@@ -27,16 +27,16 @@ VERSIONS: Final = (
     ("cifar-10-batches-bin", ".bin", "cifar-10-binary.tar.gz"),
     ("cifar-10-batches-py", "", "cifar-10-python.tar.gz"),
 )
-"""Directory, suffix of its files, and archive of each version."""
+"""Directory, file suffix and archive of each version."""
 
 Read = Callable[[str], tuple[object, bytes]]
-"""Takes the name of a file without its suffix, returns its path and its content."""
+"""Function from a file name without suffix to the file's path and content."""
 
 
 def load_cifar10(directory: Path) -> DataSet:
-    """Read 50,000 training and 10,000 validation images of 32x32 in colour.
+    """Read 50,000 training and 10,000 validation colour images of 32x32.
 
-    Raises TrainerError when a file is damaged or missing; a missing file's message says where to get the data set.
+    Raises TrainerError if a file is damaged or missing; the message says where to get the data set.
     """
     for folder, suffix, archive in VERSIONS:
         parse = _parse_binary if suffix else _parse_pickle
@@ -68,7 +68,7 @@ def _reader(directory: Path, suffix: str) -> Read:
 
 
 def _unpack(archive: Path, *, folder: str, suffix: str) -> Mapping[str, tuple[object, bytes]]:
-    """Read all files at once into memory: an archive has no index, and nothing is unpacked to the disk."""
+    """Read all files at once into memory: an archive has no index, and nothing is unpacked to disk."""
     content = io.BytesIO(read(archive))
     files: dict[str, tuple[object, bytes]] = {}
     try:
@@ -110,10 +110,10 @@ class _RefusedError(Exception):
 
 
 class _Arrays(pickle.Unpickler):
-    """Unpickles numpy's arrays; numpy has had several names for the module that makes them."""
+    """Unpickles numpy arrays only; numpy has had several names for the module that creates them."""
 
     def find_class(self, module: str, name: str) -> object:
-        """Return the functions that make an array, and refuse all others."""
+        """Return the functions that create an array, and reject all others."""
         if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
             return getattr(np, name)
         if (module, name) in (("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")):

@@ -13,14 +13,14 @@ from trainer.models import ImageShape
 
 DIRECTORY: Final = Path(__file__).resolve().parents[1] / "datasets"
 FOR_TRAINING: Final = 1437
-"""The other 360 are for validation. The files are in random order."""
+"""Number of training images; the other 360 are for validation. The files are in random order."""
 CLASSES: Final = 10
 
 
 def load_digits(image_shape: ImageShape, *, directory: Path = DIRECTORY) -> DataSet:
-    """Read the 8x8 digits and scale them to this (channels, height, width); all channels are the same.
+    """Read the 8x8 digits and scale them to this (channels, height, width); all channels are equal.
 
-    Raises TrainerError when the machine's memory cannot hold them.
+    Raises TrainerError if the machine's memory is too small.
     """
     images = read_idx(directory / "digits-images-idx3-ubyte.gz", dimensions=3)
     labels = read_idx(directory / "digits-labels-idx1-ubyte.gz", dimensions=1).astype(np.int64)

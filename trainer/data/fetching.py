@@ -1,8 +1,8 @@
-"""Fetch a data set from S3 to this machine before the training, with the AWS command line.
+"""Download a data set from S3 to this machine before training, with the AWS command line.
 
-It stays in ``~/.cache/deeplearning/data``, or on the machine's own disks that ``DEEPLEARNING_SCRATCH`` names, so that
-the next run fetches only what has changed. To fetch each byte from S3 only once and copy it from node to node, use
-``launch --sync-s3`` and ``--sync-dst-dir``.
+The copy remains in ``~/.cache/deeplearning/data``, or on the scratch disks that ``DEEPLEARNING_SCRATCH`` names, so that
+the next run downloads only changes. ``launch --sync-s3`` and ``--sync-dst-dir`` download each byte only once and copy
+it from node to node.
 """
 
 import fcntl
@@ -27,13 +27,13 @@ POLL_S: Final = 0.2
 def local_directory(place: str) -> Path:
     """Return the directory itself, or a local copy of ``s3://BUCKET/PREFIX``.
 
-    Raises TrainerError when it cannot be fetched within an hour.
+    Raises TrainerError if the download fails or takes longer than an hour.
     """
     if not place.startswith(SCHEME):
         return Path(place).expanduser()
     cache = _cache()
     directory = cache / "deeplearning/data" / place.removeprefix(SCHEME).strip("/")
-    # Not beside the directory, where another fetch might remove it.
+    # Outside the directory, where another download might delete it.
     lock = cache / "deeplearning/locks" / urllib.parse.quote(place, safe="")
     asked = time.time()
     try:
@@ -42,7 +42,7 @@ def local_directory(place: str) -> Path:
     except OSError as error:
         raise TrainerError(f"cannot keep {place} in {directory}, {error.strerror}") from error
     with _alone(lock):
-        # Skip the fetch if another process of this job fetched it while this one waited.
+        # Another process of this job may have downloaded it while this one waited.
         if lock.stat().st_mtime < asked or not lock.stat().st_size:
             log.info("fetching %s to %s", place, directory)
             S3Folder(place).fetch_all(directory, deadline_s=FETCH_S)
@@ -51,7 +51,7 @@ def local_directory(place: str) -> Path:
 
 
 def _cache() -> Path:
-    """Return the user's own cache directory, on the scratch disks where there are any."""
+    """Return the user's cache directory, on the scratch disks if there are any."""
     if chosen := os.environ.get("XDG_CACHE_HOME"):
         return Path(chosen)
     scratch = os.environ.get("DEEPLEARNING_SCRATCH")
@@ -60,7 +60,7 @@ def _cache() -> Path:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Let one process of the machine into this block at a time; the later ones find everything fetched."""
+    """Admit one process of the machine at a time; later ones find everything downloaded."""
     deadline = time.monotonic() + FETCH_S
     with lock.open("a") as file:
         while True:

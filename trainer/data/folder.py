@@ -1,9 +1,9 @@
 """Load image folders: DIRECTORY/train/CLASS/*.jpg and DIRECTORY/val/CLASS/*.jpg, the usual layout of ImageNet.
 
 Threads decode the images when their batch is prepared, so that the data set need not fit into memory. For training a
-random part of each is scaled to the network's size. For validation, and without augmentation, images are scaled to a
-seventh more than the network takes (for 224: 256, as He et al. 2015), and the crop is taken from that. They are
-normalised by ImageNet's mean and standard deviation: measuring a folder's own would decode all of it once.
+random part of each image is scaled to the network's size. For validation, and without augmentation, images are scaled
+to 8/7 of that size (256 for 224, as He et al. 2015) and cropped. They are normalised by ImageNet's mean and standard
+deviation: measuring the folder's own would decode all of it once.
 """
 
 import importlib
@@ -32,13 +32,13 @@ STD: Final = (58.395, 57.12, 57.375)
 pre-trained weights", times 255)."""
 SUFFIXES: Final = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp"))
 MARGIN: Final = 8 / 7
-"""Size of the decoded images over the network's; the crop is taken from that."""
+"""Ratio of the decoded images' size to the network's; the crop is taken from them."""
 
 
 def load_folder(directory: Path, image_shape: ImageShape) -> DataSet:
     """List the images of both parts; classes are the directories of train, by name.
 
-    Raises TrainerError when a part is missing or may not be read, a class has no image, or this Python has no Pillow.
+    Raises TrainerError if a part is missing or unreadable, a class has no image, or this Python has no Pillow.
     """
     _pillow("Image")
     names = _classes(directory / "train")
@@ -66,11 +66,11 @@ class Files:
     paths: Sequence[Path] = field(repr=False)
     labels: Labels = field(repr=False)
     image_shape: ImageShape
-    """What the network takes; without random parts the decoded images are larger by MARGIN."""
+    """Input shape of the network; without random parts the decoded images are larger by MARGIN."""
     threads: ThreadPoolExecutor
 
     def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
-        """Decode these images; TrainerError names the one that is damaged."""
+        """Decode these images; TrainerError names a damaged one."""
         channels, height, width = self.image_shape
         if crops is None:
             height, width = round(height * MARGIN), round(width * MARGIN)
@@ -90,21 +90,21 @@ class Files:
                 else:
                     decoded = _decode_part(image, mode, size, crops, sample)
             return np.atleast_3d(np.asarray(decoded)).transpose(2, 0, 1)
-        # The errors that Pillow's decoders raise for damaged files.
+        # Errors that Pillow's decoders raise for damaged files.
         except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
             raise TrainerError(f"cannot read the image {path}, {str(error).splitlines()[0]}") from error
 
 
 def decode_threads(environment: Mapping[str, str]) -> int:
-    """Return this process's share of the cores, which it has with the launcher's other processes on this machine."""
+    """Return this process's share of the machine's cores."""
     processes = environment.get("LOCAL_WORLD_SIZE", "1")
     return max(1, len(os.sched_getaffinity(0)) // int(processes) if processes.isdecimal() and int(processes) else 1)
 
 
 def _decode_whole(image: Any, mode: str, size: tuple[int, int]) -> Any:
-    """Return the middle of an image, as much of it as has the proportions of ``size``, in that size."""
+    """Return the largest centred part with the proportions of ``size``, scaled to that size."""
     width, height = size
-    # JPEG decodes faster at 1/2, 1/4 or 1/8 of the size; keep at least twice what is needed.
+    # JPEG decodes faster at 1/2, 1/4 or 1/8 of the size; keep at least twice the target size.
     image.draft(None, (2 * width, 2 * height))
     return _pillow("ImageOps").fit(image.convert(mode), size)
 
@@ -113,7 +113,7 @@ def _decode_part(image: Any, mode: str, size: tuple[int, int], crops: ResizedCro
     """Return a random part of an image in this size."""
     whole_width, whole_height = image.size
     box = crops.box(sample, width=whole_width, height=whole_height)
-    # JPEG decodes faster at 1/2, 1/4 or 1/8 of the size; keep at least what the part needs.
+    # JPEG decodes faster at 1/2, 1/4 or 1/8 of the size; keep at least the size of the part.
     least = (size[0] * whole_width / (box.right - box.left), size[1] * whole_height / (box.bottom - box.top))
     image.draft(None, (math.ceil(least[0]), math.ceil(least[1])))
     across, down = image.width / whole_width, image.height / whole_height
@@ -151,7 +151,7 @@ def _list(directory: Path, classes: Mapping[str, int], image_shape: ImageShape) 
 
 
 def _images(directory: Path) -> list[Path]:
-    """Return the images of one class. Not by glob(), which takes an unreadable directory for an empty one."""
+    """Return the images of one class. Not with glob(), which treats an unreadable directory as empty."""
     try:
         with os.scandir(directory) as entries:
             paths = sorted(Path(entry.path) for entry in entries)
@@ -164,7 +164,7 @@ def _images(directory: Path) -> list[Path]:
 
 
 def _pillow(module: str) -> Any:
-    """Import a module of Pillow, which only this data set needs: nodes without it train on all others."""
+    """Import a module of Pillow, which only this data set needs; nodes without it can train on the others."""
     try:
         return importlib.import_module(f"PIL.{module}")
     except ModuleNotFoundError as error:

@@ -19,7 +19,7 @@ UNSIGNED_BYTE: Final = 8
 
 
 def read_idx(path: Path, *, dimensions: int) -> NDArray[np.uint8]:
-    """Return the file's values as an array; TrainerError, with the file's name, when it is damaged."""
+    """Return the file's values as an array; TrainerError, with the file's name, if it is damaged."""
     content = read(path)
     header = 4 + 4 * dimensions
     if len(content) < header:

@@ -1,4 +1,4 @@
-"""Open the data set that the settings name."""
+"""Open the data set of the settings."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,15 +28,15 @@ OPEN: Final[Mapping[str, Callable[[TrainConfig, Path], DataSet]]] = {
 
 
 def open_data(config: TrainConfig) -> DataSet:
-    """Open the data set; fetch it from S3 first if it is there.
+    """Open the data set; download it first if it is in S3.
 
-    Raises UsageError when --num-classes is less than the data set has, TrainerError when it cannot be read or does not
-    fit into memory.
+    Raises UsageError if --num-classes is less than the data set has, TrainerError if it cannot be read or does not fit
+    into memory.
     """
     try:
         data = OPEN[config.dataset](config, local_directory(config.data_dir))
     except MemoryError as error:
-        # numpy's message names the size of the allocation.
+        # numpy's message contains the size of the allocation.
         reason = f", {error}" if str(error) else ""
         raise TrainerError(
             f"{config.dataset} with images of {format_value(config.input_shape)} does not fit into memory{reason}"

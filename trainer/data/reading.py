@@ -1,4 +1,4 @@
-"""Read whole files, and turn every error into one line that names the file."""
+"""Read whole files, and turn every error into a line that names the file."""
 
 import gzip
 import zlib
@@ -12,10 +12,10 @@ GZIP: Final = b"\x1f\x8b"
 
 
 def exists(path: Path) -> bool:
-    """Return whether the file exists.
+    """Return True if the file exists.
 
-    Raises TrainerError when the system does not answer, as in a directory without permission, where Path.exists()
-    differs between Python versions.
+    Raises TrainerError if the system cannot tell, as in a directory without permission, where Path.exists() differs
+    between Python versions.
     """
     try:
         path.stat()

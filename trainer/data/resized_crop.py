@@ -1,7 +1,7 @@
-"""Choose a random part of an image, which is then scaled to the network's size: torchvision's RandomResizedCrop.
+"""Choose a random part of an image, to be scaled to the network's size: torchvision's RandomResizedCrop.
 
 Szegedy et al. (2015), "Going Deeper with Convolutions", section 6: the part has 8 to 100 % of the area and a ratio of
-width to height between 3/4 and 4/3. Each choice depends on seed, epoch and sample alone.
+width to height between 3/4 and 4/3. Each choice depends only on seed, epoch and sample.
 """
 
 import math
@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 SCALES: Final = (0.08, 1.0)
-"""Share of the image's area."""
+"""Smallest and largest share of the image's area."""
 RATIOS: Final = (3 / 4, 4 / 3)
-"""Width over height."""
+"""Smallest and largest ratio of width to height."""
 ATTEMPTS: Final = 10
-"""Parts that are drawn until one fits into the image; then the largest part in its middle is taken."""
+"""Number of parts drawn until one fits into the image; after that, take the largest centred part."""
 RESIZED_CROP: Final = 2
-"""Keeps these random numbers apart from those of the sample order and of other augmentation."""
+"""Random stream of these crops, distinct from those of the sample order and of other augmentation."""
 
 
 class Box(NamedTuple):
@@ -31,7 +31,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResizedCrops:
-    """The parts that an epoch takes of its images."""
+    """Random parts of an epoch's images."""
 
     seed: int
     epoch: int

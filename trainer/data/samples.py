@@ -1,4 +1,4 @@
-"""Define a data set, wherever its images are stored."""
+"""Define a data set, independent of where its images are stored."""
 
 import math
 import os
@@ -28,7 +28,7 @@ class Samples(Protocol):
     def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
         """Return these images, all of one size, at least the data set's ``image_shape``.
 
-        With ``crops`` samples that are decoded when they are read return such a part of each, in that size.
+        With ``crops``, samples that are decoded when they are read return that part of each, in that size.
         """
 
 
@@ -59,15 +59,15 @@ class DataSet:
     std: tuple[float, ...] = (1.0,)
 
     def describe_counts(self) -> str:
-        """Return the numbers of samples and classes, as text."""
+        """Return the numbers of samples and classes as text."""
         train, validation = len(self.train.labels), len(self.validation.labels)
         return f"{train} training and {validation} validation samples of {self.classes} classes"
 
 
 def check_memory(image_shape: ImageShape, *, train: int, validation: int) -> None:
-    """Raise TrainerError when this many images do not fit into the machine's memory; call it before allocating.
+    """Raise TrainerError if this many images do not fit into memory; call it before allocating.
 
-    Linux may allocate more memory than there is, and then kills the process that fills it.
+    Linux allocates more memory than there is, and later kills the process that fills it.
     """
     needed = (train + validation) * math.prod(image_shape)
     available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -81,7 +81,7 @@ def check_memory(image_shape: ImageShape, *, train: int, validation: int) -> Non
 def in_memory(train: InMemory, validation: InMemory, *, classes: int, source: object) -> DataSet:
     """Return both as a data set, normalised by the training images' mean and standard deviation.
 
-    Raises TrainerError, which names the ``source``, when images and labels do not belong together.
+    Raises TrainerError with the ``source`` if images and labels do not match.
     """
     for samples in (train, validation):
         if len(samples.pixels) != len(samples.labels):
@@ -103,7 +103,7 @@ def in_memory(train: InMemory, validation: InMemory, *, classes: int, source: ob
 
 
 def _measure(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation of each channel, from integer sums, which no order rounds."""
+    """Return mean and standard deviation of each channel, from integer sums, which are exact in any order."""
     axes = (0, 2, 3)
     count = pixels.size // pixels.shape[1]
     total = pixels.sum(axes, dtype=np.uint64)

@@ -1,7 +1,7 @@
 """Choose the samples of every step, and this rank's share of them.
 
-The order of an epoch and its global batches depend on the seed alone, never on the number of ranks: n ranks with
-batches of b train in each step on the samples that one rank with a batch of n*b would.
+The order of an epoch and its global batches depend only on the seed, not on the number of ranks: n ranks with batch b
+train in each step on the same samples as one rank with batch n*b.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class Shard:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the first part; its rank reports and decides for all."""
+        """True for the first shard, whose rank reports and decides for all."""
         return self.index == 0
 
     def of(self, samples: Indices) -> Indices:
@@ -34,7 +34,7 @@ class Shard:
 def epoch_end(samples: int, *, global_batch_size: int, begin: int = 0, drop: bool) -> int:
     """Return the sample index at which the epoch stops, if it resumes at ``begin``.
 
-    ``drop`` leaves out a last batch that is smaller than the others, unless it is the only one.
+    ``drop`` omits a smaller last batch, unless it is the only one.
     """
     whole = begin + (samples - begin) // global_batch_size * global_batch_size
     return whole if drop and whole else samples

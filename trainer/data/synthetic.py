@@ -1,7 +1,7 @@
-"""Make up images for benchmarks, and for tests that need something to learn.
+"""Generate images for benchmarks, and for tests that need something to learn.
 
 Each class has a random coarse pattern. An image is its class's pattern, shifted by a few pixels, scaled and covered by
-noise: a network has to find the pattern wherever it is, so that its accuracy rises over several epochs.
+noise: a network must find the pattern at any position, so its accuracy rises over several epochs.
 """
 
 import math
@@ -15,25 +15,25 @@ from trainer.data.samples import DataSet, InMemory, check_memory, in_memory
 from trainer.models import ImageShape
 
 SAMPLES: Final = 2000
-"""Training images by default, unless they exceed MEMORY; a fifth as many more are for validation."""
+"""Default number of training images, unless they exceed MEMORY; a fifth as many are added for validation."""
 MEMORY: Final = 128 * 2**20
-"""Most bytes for all training images by default."""
+"""Largest default size of all training images, in bytes."""
 COARSE: Final = 8
 """Rows and columns of a pattern."""
 SHIFT: Final = 8
-"""A pattern moves by at most a side over this number, each way."""
+"""Divisor of an image's side that gives the largest shift of a pattern, in each direction."""
 MIDDLE: Final = 128
-"""Middle of all pixel values."""
+"""Mean of all pixel values."""
 STRENGTH: Final = 48
 """Standard deviation of a pattern of medium strength."""
 NOISE: Final = 48
-"""Largest noise, each way."""
+"""Largest noise, in either direction."""
 
 
 def make_synthetic(image_shape: ImageShape, *, classes: int = 10, samples: int | None = None, seed: int = 0) -> DataSet:
-    """Make up ``samples`` training images and a fifth as many for validation; a seed always gives the same.
+    """Generate ``samples`` training images and a fifth as many for validation; a seed always gives the same images.
 
-    Raises TrainerError when the machine's memory cannot hold them.
+    Raises TrainerError if the machine's memory is too small.
     """
     train = samples or min(SAMPLES, max(1, MEMORY // math.prod(image_shape)))
     validation = max(1, train // 5)
@@ -54,7 +54,7 @@ def _draw(
     labels = generator.integers(len(patterns), size=count)
     shifts = generator.integers(-(height // SHIFT), height // SHIFT + 1, size=(count, 2))
     strengths = generator.uniform(0.5, 1.5, size=count) * STRENGTH
-    # Each image takes its noise from one strip: drawing it anew would take most of the time.
+    # Take each image's noise from one strip: drawing new noise would take most of the time.
     strip = generator.integers(MIDDLE - NOISE, MIDDLE + NOISE + 1, size=2 * size, dtype=np.int16)
     starts = generator.integers(size, size=count)
     for index in range(count):

@@ -1,1 +1,1 @@
-"""Connect the ranks of a training run, and let them agree."""
+"""Connect the ranks of a run, and collect values over them."""

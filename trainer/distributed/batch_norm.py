@@ -1,8 +1,8 @@
 """Adapt BatchNorm to several ranks: average its running statistics, and with --sync-bn normalise by the global batch.
 
-Without ``--sync-bn`` every rank normalises by the mean and variance of its own samples, so that n ranks of batch b are
-not quite one rank of batch n*b; validation uses the mean of the ranks' running statistics, weighted by samples. With it
-they are the same. The formulas: Ioffe and Szegedy (2015), "Batch Normalization", section 3. torch.nn.SyncBatchNorm
+Without ``--sync-bn`` every rank normalises by the mean and variance of its own samples, so that n ranks with batch b
+differ from one rank with batch n*b; validation uses the sample-weighted mean of the ranks' running statistics. With it
+the results are the same. Formulas: Ioffe and Szegedy (2015), "Batch Normalization", section 3. torch.nn.SyncBatchNorm
 works only on GPUs.
 """
 
@@ -13,14 +13,14 @@ import torch
 from torch import nn
 from torch.nn.functional import batch_norm
 
-# The base class for all numbers of dimensions has no public name.
+# The base class of all dimensions is private.
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from trainer.errors import UsageError
 
 TORCH_CLASSES: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 AllReduce = Callable[[torch.Tensor], None]
-"""Replaces a tensor by its sum over all ranks."""
+"""Function that replaces a tensor by its sum over all ranks."""
 
 
 def adapt_batch_norms(model: nn.Module, *, all_reduce: AllReduce | None) -> None:
@@ -32,10 +32,10 @@ def adapt_batch_norms(model: nn.Module, *, all_reduce: AllReduce | None) -> None
         if type(module) not in TORCH_CLASSES:
             if all_reduce is not None:
                 raise UsageError(f"--sync-bn supports only torch's BatchNorm classes, got {type(module).__qualname__}")
-            continue  # Leave a user's subclass as it is.
-        # In place, as torch's lazy modules change their class: weights, buffers and hooks stay.
+            continue  # Leave a user's subclass unchanged.
+        # Change the class in place, as torch's lazy modules do, to keep weights, buffers and hooks.
         module.__class__ = LocalBatchNorm if all_reduce is None else AllRanksBatchNorm
-        module.all_reduce = all_reduce  # type: ignore[assignment]  # its new class has it
+        module.all_reduce = all_reduce  # type: ignore[assignment]  # the new class has it
 
 
 def batch_norms(model: nn.Module) -> Iterator[_BatchNorm]:
@@ -55,7 +55,7 @@ def flatten_statistics(model: nn.Module) -> torch.Tensor:
             part.copy_(getattr(module, name))
             setattr(module, name, part)
         if module.momentum is not None:
-            # It counts this rank's batches, for cumulative averages only; on ranks without a sample it would differ.
+            # It counts this rank's batches, needed only for cumulative averages; a rank without samples would differ.
             module.num_batches_tracked = None
     return vector
 
@@ -69,7 +69,7 @@ class LocalBatchNorm(_BatchNorm):
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 (torch's name)
         """Normalise (samples, channels, ...); use the running statistics for a single value per channel."""
         if self.training and self.running_mean is not None and input.numel() == input.size(1):
-            # A single value has no variance: torch would refuse the last shard of an epoch.
+            # One value has no variance; torch would reject the last shard of an epoch.
             return batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         return super().forward(input)
 
@@ -90,10 +90,10 @@ class AllRanksBatchNorm(LocalBatchNorm):
             share = self.momentum if self.momentum is not None else self._cumulative_share()
             unbiased = variance * count / (count - 1).clamp(min=1)
             for running, new in ((self.running_mean, mean), (self.running_var, unbiased)):
-                # The count is 0 when a small batch has more parts than samples.
+                # The count is 0 if a small batch has more micro-batches than samples.
                 running.lerp_(torch.where(count > 0, new, running).to(running.dtype), share)
         scale = (variance + self.eps).rsqrt().to(values.dtype)
-        normal: torch.Tensor = _Normalize.apply(  # type: ignore[no-untyped-call]  # torch gives it no types
+        normal: torch.Tensor = _Normalize.apply(  # type: ignore[no-untyped-call]  # untyped in torch
             values, mean.to(values.dtype), scale, count.to(values.dtype), self.all_reduce
         )
         if self.affine:
@@ -107,7 +107,7 @@ class AllRanksBatchNorm(LocalBatchNorm):
 
 
 class _Normalize(torch.autograd.Function):
-    """Compute (x - mean) * scale, where mean and scale depend on the values of all ranks."""
+    """Computes (x - mean) * scale, where mean and scale depend on the values of all ranks."""
 
     @staticmethod
     def forward(
@@ -121,7 +121,7 @@ class _Normalize(torch.autograd.Function):
         """Normalise (samples, channels, ...) by one mean and scale per channel, over ``count`` values of all ranks."""
         normal = (values - _by_channel(mean, values)) * _by_channel(scale, values)
         context.save_for_backward(normal, scale, count)
-        context.all_reduce = all_reduce  # type: ignore[attr-defined]  # a context keeps what it is given
+        context.all_reduce = all_reduce  # type: ignore[attr-defined]  # a context takes any attribute
         return normal
 
     @staticmethod
@@ -143,7 +143,7 @@ def _moments(values: torch.Tensor, all_reduce: AllReduce) -> tuple[torch.Tensor,
     axes = _all_but_channels(values)
     count = values.numel() // values.size(1)
     mean = values.sum(axes) / max(count, 1)
-    # Square around this rank's mean in single precision; the remaining corrections are small, and in double.
+    # Sum squares around this rank's mean in single precision; the corrections are small, and in double precision.
     squares = (values - _by_channel(mean, values)).square().sum(axes).double()
     mean = mean.double()
     sums = torch.stack([torch.full_like(mean, count), count * mean, squares + count * mean.square()])

@@ -1,4 +1,4 @@
-"""Check that all ranks have the same data; otherwise their numbers of steps would differ, and they would hang."""
+"""Check that all ranks have the same data: with different data their step counts differ, and they would hang."""
 
 import zlib
 from typing import NamedTuple
@@ -18,7 +18,7 @@ class Checksums(NamedTuple):
 
 
 def check_same_data(backend: AllReduces, data: DataSet, *, shard: Shard, source: str) -> None:
-    """Raise TrainerError, on every rank, unless all ranks have the same labels and class names."""
+    """Raise TrainerError on every rank unless all ranks have the same labels and class names."""
     own = Checksums(
         train_labels=zlib.crc32(data.train.labels.tobytes()),
         validation_labels=zlib.crc32(data.validation.labels.tobytes()),

@@ -1,4 +1,4 @@
-"""Read from the environment how the launcher started this process."""
+"""Read the launcher's environment variables: how this process was started."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,26 +14,26 @@ LAUNCHER_VARIABLES: Final = {
     "mxnet": (ROLE,),
     "horovod": ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"),
 }
-"""Variables that only the processes of this --engine have."""
+"""Variables that only processes of this --engine have."""
 PROCESS_COUNTS: Final = {"torch": "WORLD_SIZE", "mxnet": "DMLC_NUM_WORKER"}
 """Variable with the number of processes, by --engine; Horovod needs none, as it has one kv-store."""
 NO_EVIDENCE: Final = ("", "1")
-"""Numbers of ranks that fit every --engine."""
+"""Numbers of processes that do not tell the engine: none, or a single process."""
 
 
 def is_server(environment: Mapping[str, str]) -> bool:
-    """Return whether this process is one of MXNet's servers or their scheduler, which train nothing."""
+    """Return True if this process is one of MXNet's parameter servers or their scheduler."""
     return environment.get(ROLE) in SERVER_ROLES
 
 
 def choose_kv_store(config: TrainConfig, environment: Mapping[str, str]) -> TrainConfig:
-    """Return the settings with kv-store dist_sync if they leave it open and the launcher started several processes."""
+    """Set kv-store to dist_sync if the user left it open and the launcher started several processes."""
     is_alone = environment.get(PROCESS_COUNTS.get(config.engine, ""), "") in NO_EVIDENCE
     return config if config.kv_store or is_alone else replace(config, kv_store="dist_sync")
 
 
 def check_launcher(engine: str, environment: Mapping[str, str]) -> None:
-    """Raise UsageError for an --engine whose ranks would not find each other: each would train alone."""
+    """Raise UsageError for an --engine whose ranks would not find each other: each would train its own model."""
     launched = {
         name: variable
         for name, variables in LAUNCHER_VARIABLES.items()

@@ -1,4 +1,4 @@
-"""Find out which process of the job this is, and which share of the work it does."""
+"""Determine the rank of this process, and its share of every step."""
 
 import logging
 import os
@@ -18,14 +18,14 @@ RENDEZVOUS_VARIABLES: Final = ("MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
-    """Position of this process in the job; without a launcher it is the only process."""
+    """Rank of this process and size of the job; by default a single process."""
 
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0
     local_world_size: int = 1
     restarts: int = 0
-    """How often the launcher has restarted this job."""
+    """Number of times that the launcher has restarted this job."""
     job: str = ""
     """The launcher's name of the job, the same after each restart; empty without a launcher."""
 
@@ -51,7 +51,7 @@ class World:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "World":
-        """Read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, TORCHELASTIC_RESTART_COUNT and _RUN_ID."""
+        """Read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, TORCHELASTIC_RESTART_COUNT and TORCHELASTIC_RUN_ID."""
         world = cls(
             rank=read_number(environment, "RANK", minimum=0),
             world_size=read_number(environment, "WORLD_SIZE", minimum=1),
@@ -69,7 +69,7 @@ class World:
 
 
 def divide_batch(config: TrainConfig, world: World) -> tuple[Shard, int]:
-    """Return this rank's share of every step, and the number of samples in a step of all ranks."""
+    """Return this rank's shard, and the global batch size."""
     if not config.distributed:
         warn_if_independent(config, world)
         return Shard(), config.samples_per_step
@@ -82,7 +82,7 @@ def divide_batch(config: TrainConfig, world: World) -> tuple[Shard, int]:
 
 
 def warn_if_independent(config: TrainConfig, world: World) -> None:
-    """Warn when processes that were started together each train a network of their own."""
+    """Warn when processes of one job each train their own network."""
     if world.world_size > 1 and not config.distributed:
         log.warning(
             "--kv-store %s does not communicate, %d processes each train a model of their own; "
@@ -93,23 +93,23 @@ def warn_if_independent(config: TrainConfig, world: World) -> None:
 
 
 def read_restarts(environment: Mapping[str, str]) -> int:
-    """Read how often the launcher has restarted this job; it sets the variable for every backend."""
+    """Return the number of restarts of this job; the launcher sets the variable for every backend."""
     return read_number(environment, "TORCHELASTIC_RESTART_COUNT", minimum=0)
 
 
 def read_job(environment: Mapping[str, str]) -> str:
-    """Read the launcher's name of the job; it sets the variable for every backend."""
+    """Return the launcher's name of the job; it sets the variable for every backend."""
     return environment.get("TORCHELASTIC_RUN_ID", "")
 
 
 def describe_process(environment: Mapping[str, str]) -> str:
-    """Return which process on which machine this is, as text."""
+    """Return host name, instance ID and process ID as text."""
     instance = environment.get("DEEPLEARNING_INSTANCE_ID", "unknown")
     return f"host={socket.gethostname()} instance={instance} pid={os.getpid()}"
 
 
 def read_number(environment: Mapping[str, str], name: str, *, minimum: int) -> int:
-    """Read a whole number; a missing one is its minimum, as for the only process of a job."""
+    """Read an integer; a missing one is its minimum, as for a single process."""
     text = environment.get(name, str(minimum))
     if not text.isdecimal() or int(text) < minimum:
         raise UsageError(f"{name} must be a whole number of at least {minimum}, got {text!r}")

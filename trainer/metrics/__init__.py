@@ -1,1 +1,1 @@
-"""Measure and report a training run: results, progress bar, metrics files, step times, profiles, FLOPs."""
+"""Measure and report a run: results, progress bar, metrics files, step times, profiles, FLOPs."""

@@ -1,7 +1,7 @@
-"""Count the operations of a network and look up those of a device, for the model FLOP utilisation.
+"""Count the operations of a network and look up the peak of a device, for the model FLOPs utilisation.
 
-The utilisation is defined by Chowdhery et al. (2022), "PaLM", appendix B: the operations that forward and backward pass
-need, whatever was really computed, over the most that the device can do in its data type.
+Chowdhery et al. (2022), "PaLM", appendix B: operations that forward and backward pass require, independent of what was
+really computed, divided by the device's peak in its data type.
 """
 
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 TERA: Final = 1e12
 SAMPLES: Final = 2
-"""Batch size for counting: BatchNorm refuses to train on a single value."""
+"""Batch size for counting; BatchNorm does not train on a single value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +36,7 @@ class PeakFlops:
     half: float | None = None
     """In float16 with tensor cores, on dense matrices."""
     bfloat16: bool = True
-    """Whether bfloat16 is as fast."""
+    """True if bfloat16 is as fast."""
     source: str
     """Title of the datasheet."""
 
@@ -60,16 +60,16 @@ PEAK_FLOPS: Final[Mapping[str, PeakFlops]] = {
     ),
     "NVIDIA B200": PeakFlops(tf32=1125, half=2250, source="NVIDIA HGX Platform, an eighth of HGX B200"),
 }
-"""Patterns of the whole name from torch.cuda.get_device_name(); a part of a GPU (MIG) has another name.
+"""Patterns of the complete name from torch.cuda.get_device_name(); a MIG partition has another name.
 
-Datasheets since A100 name twice these figures of tensor cores, for sparse matrices.
+Datasheets since A100 list twice these numbers for tensor cores, for sparse matrices.
 """
 
 
 def count_flops(model: nn.Module, image_shape: ImageShape) -> float | None:
-    """Return the operations of forward and backward pass for one sample; None when they cannot be counted.
+    """Return the operations of forward and backward pass for one sample; None if they cannot be counted.
 
-    Runs both without data (device meta), so that neither weights nor random numbers change.
+    Run both without data (device meta), so that neither weights nor random numbers change.
     """
     tensors = dict([*model.named_parameters(), *model.named_buffers()])
     state = {name: value.detach().to("meta").requires_grad_(value.requires_grad) for name, value in tensors.items()}
@@ -79,7 +79,7 @@ def count_flops(model: nn.Module, image_shape: ImageShape) -> float | None:
         with FlopCounterMode(display=False) as counter:
             loss = cross_entropy(functional_call(model, state, (images,)), labels)
             torch.autograd.grad(loss, [value for value in state.values() if value.requires_grad], allow_unused=True)
-    # A user's network may read its values, which do not exist here, or use an operation without a formula.
+    # A user's network may read values, which the meta device lacks, or use an operation without a formula.
     except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError) as error:
         log.info("operations of the network are not known: %s", str(error).partition("\n")[0])
         return None
@@ -87,7 +87,7 @@ def count_flops(model: nn.Module, image_shape: ImageShape) -> float | None:
 
 
 def find_peak(device_name: str, dtype: torch.dtype, *, allow_tf32: bool = False) -> tuple[float, str] | None:
-    """Return a GPU's peak operations per second in this type, and the source; None when unknown.
+    """Return a GPU's peak operations per second in this data type, and the source; None if unknown.
 
     With ``allow_tf32`` float32 runs on TF32 tensor cores if the GPU has them.
     """
@@ -104,9 +104,9 @@ def find_peak(device_name: str, dtype: torch.dtype, *, allow_tf32: bool = False)
 
 
 def find_peak_speed(flops: float | None, dtype: torch.dtype, *, device: torch.device) -> float | None:
-    """Return how many samples per second, of ``flops`` each, the device could do; None when unknown."""
+    """Return the device's peak in samples per second, of ``flops`` operations each; None if unknown."""
     if flops is None or device.type != "cuda":
-        return None  # Datasheets of CPUs do not tell.
+        return None  # Datasheets of CPUs give no peak.
     name = torch.cuda.get_device_name(device)
     peak = find_peak(name, dtype, allow_tf32=torch.backends.cuda.matmul.allow_tf32)
     if peak is None:

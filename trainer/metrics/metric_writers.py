@@ -1,4 +1,4 @@
-"""Write a run's metrics for other programs: lines of JSON, and TensorBoard's event files. Rank 0 writes them."""
+"""Write a run's metrics for other programs, on rank 0: JSON lines, and TensorBoard's event files."""
 
 import json
 import logging
@@ -14,21 +14,21 @@ from trainer.errors import TrainerError, UsageError
 log = logging.getLogger(__name__)
 
 Metrics = Mapping[str, float]
-"""Metrics by name, as TensorBoard names them: a slash makes groups."""
+"""Metrics by TensorBoard's names, in which a slash makes groups."""
 
 
 class MetricWriter(Protocol):
-    """Writes metrics to one place."""
+    """Writes metrics to one destination."""
 
     def write(self, metrics: Metrics, *, epoch: int, samples: int) -> None:
-        """Write metrics at the moment when all ranks had trained on ``samples``, all epochs together."""
+        """Write metrics of the moment when all ranks had trained on ``samples`` in total, over all epochs."""
 
     def close(self) -> None:
-        """Write what is still buffered."""
+        """Flush and close."""
 
 
 class MetricWriters:
-    """All writers of this rank; most ranks have none."""
+    """Writers of this rank; only rank 0 has any."""
 
     def __init__(self, writers: Sequence[MetricWriter] = ()) -> None:
         self._writers = list(writers)
@@ -39,7 +39,7 @@ class MetricWriters:
             try:
                 writer.write(metrics, epoch=epoch, samples=samples)
             except OSError as error:
-                # The training is worth more than its metrics.
+                # A full disk must not end the run.
                 log.warning("no more figures in %s: %s", writer, error.strerror)
                 self._writers.remove(writer)
                 with suppress(OSError):
@@ -61,7 +61,7 @@ class MetricWriters:
 def open_writers(*, metrics: str | None, tensorboard: str | None) -> MetricWriters:
     """Open the file ``metrics`` and the directory ``tensorboard``, unless they are None.
 
-    Raises TrainerError when they cannot be written, and UsageError without the package ``tensorboard``.
+    Raises TrainerError if they cannot be written, and UsageError without the package ``tensorboard``.
     """
     writers: list[MetricWriter] = []
     if metrics is not None:
@@ -72,12 +72,12 @@ def open_writers(*, metrics: str | None, tensorboard: str | None) -> MetricWrite
 
 
 class JsonLines:
-    """Writes one JSON object per line (jsonlines.org), after those of earlier attempts."""
+    """Appends one JSON object per line (jsonlines.org) to those of earlier attempts."""
 
     def __init__(self, path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Unbuffered, so that a program that follows the file never sees half a line.
+            # Unbuffered, so that a program that follows the file never reads half a line.
             self._file = path.open("ab", buffering=0)
             self._path = path
         except OSError as error:

@@ -19,7 +19,7 @@ SUFFIX: Final = ".pt.trace.json"
 
 
 class Profiler(AbstractContextManager["Profiler"]):
-    """Counts the steps of this run, from 1, and traces the requested ones; by default none."""
+    """Counts the steps of this run, from 1, and traces the requested ones, by default none."""
 
     def __init__(self, steps: tuple[int, int] | None = None, *, directory: str = "", rank: int = 0) -> None:
         """Create the directory; ``steps`` are the first and the last step. Raises TrainerError."""
@@ -47,7 +47,7 @@ class Profiler(AbstractContextManager["Profiler"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write what has been traced so far."""
+        """Write the trace so far."""
         self._write()
         if self._steps is not None and self._step < self._steps[1]:
             log.warning("this run had %d steps, --profile-steps asks for %d to %d", self._step, *self._steps)
@@ -69,7 +69,7 @@ class Profiler(AbstractContextManager["Profiler"]):
             profiler.export_chrome_trace(str(temporary))
             temporary.replace(self._path)
         except (OSError, RuntimeError) as error:
-            # The training is worth more than its trace.
+            # A failed trace must not end the run.
             temporary.unlink(missing_ok=True)
             log.warning("no trace in %s: %s", self._path, error)
         else:

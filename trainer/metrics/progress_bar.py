@@ -1,4 +1,4 @@
-"""Draw a progress bar on a terminal; log files and the launcher's prefixed lines have none.
+"""Draw a progress bar on a terminal; log files and the launcher's prefixed output get none.
 
 Epoch[1]  42% |============>                 | 840/2000 3051 samples/s loss=0.1234 0:07 left
 """
@@ -13,23 +13,23 @@ from typing import Final, NamedTuple, TextIO
 from trainer.progress import Progress
 
 EVERY_S: Final = 0.1
-"""Shortest time between two drawings: a step of a small network takes less."""
+"""Seconds between two drawings; a step of a small network is shorter."""
 WIDTH: Final = 30
-"""Columns of the bar itself."""
+"""Width of the bar in columns."""
 DEFAULT_COLUMNS: Final = 80
 CLEAR: Final = "\r\x1b[K"
 """Move to the beginning of the line and erase it (ECMA-48, EL)."""
 
 
 class FirstDrawing(NamedTuple):
-    """When an epoch was first drawn, and how many samples it had then."""
+    """Time and number of samples when an epoch was first drawn."""
 
     at: float = 0.0
     samples: int = 0
 
 
 class ProgressBar:
-    """The last line of a terminal; without a stream it does nothing."""
+    """Progress bar on the last line of a terminal; without a stream it draws nothing."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ProgressBar:
             self._epoch, self._first = progress.epoch, FirstDrawing(now, progress.samples)
         seconds, samples = now - self._first.at, progress.samples - self._first.samples
         line = describe(progress, total=total, speed=samples / seconds if seconds > 0 and samples else None)
-        # Cut the line: one that wraps could not be erased.
+        # Cut the line: a wrapped one could not be erased.
         self._stream.write(CLEAR + line[: self._columns() - 1])
         self._stream.flush()
         self._is_drawn = True

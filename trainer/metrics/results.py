@@ -1,4 +1,4 @@
-"""Compute what the log shows of a training run: speed, accuracy, and a digest of the weights."""
+"""Compute results for the log: speed, accuracy, and a digest of the weights."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -18,19 +18,19 @@ class EpochResult:
     """The result of one epoch on all ranks."""
 
     samples: int
-    """Samples trained on in ``seconds``: fewer than the epoch has after an interruption."""
+    """Samples trained on in ``seconds``; fewer than the epoch has if it was resumed."""
     loss: float
     """Mean loss over the samples."""
     train_accuracy: float
     validation_accuracy: float
     seconds: float
-    """Seconds of training, without the validation."""
+    """Training time in seconds, without validation."""
     utilisation: float | None = None
-    """Share of what the devices could compute at most, from 0 to 1; see metrics/flops.py. None if unknown."""
+    """Model FLOPs utilisation, from 0 to 1; see metrics/flops.py. None if unknown."""
     phases: Phases = NO_PHASES
     """Seconds of each phase, mean over the ranks."""
     slowest: str | None = None
-    """The rank that the others waited for, if one stands out."""
+    """Description of a rank that the others waited for, if one stands out."""
 
     @property
     def speed(self) -> float:
@@ -60,7 +60,7 @@ class EpochResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pace:
-    """Speed and accuracy of one rank over its last few batches."""
+    """Speed and accuracy of one rank over its last batches."""
 
     speed: float
     """Samples per second."""
@@ -85,7 +85,7 @@ class Speedometer:
 
     @property
     def is_due(self) -> bool:
-        """Whether the next batch completes a pace."""
+        """True if the next batch completes an interval of ``every`` batches."""
         return self._batches + 1 >= self._every
 
     def add(self, *, samples: int, correct: int) -> Pace | None:
@@ -106,7 +106,7 @@ class Speedometer:
 
 
 def digest(weights: Mapping[str, NDArray[np.generic]]) -> str:
-    """Return a short text that differs whenever one bit of the weights does."""
+    """Return a hash of the weights, which changes with every bit."""
     whole = hashlib.sha256()
     for name, value in weights.items():
         whole.update(name.encode())

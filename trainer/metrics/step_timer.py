@@ -1,4 +1,4 @@
-"""Measure where the time of a training run's steps goes, and which rank the others wait for."""
+"""Measure the time of each phase of a step, and find a rank that the others wait for."""
 
 import statistics
 import time
@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 COMMUNICATION: Final = "communication"
 SLOW: Final = 1.1
-"""Multiple of the median from which a rank counts as slow; less is noise."""
+"""Multiple of the median above which a rank counts as slow; less is noise."""
 
 
 class Phases(NamedTuple):
-    """Seconds in each phase of a step, in order."""
+    """Seconds of each phase of a step, in order."""
 
     data: float = 0.0
     forward: float = 0.0
@@ -21,7 +21,7 @@ class Phases(NamedTuple):
 
 
 class StepTimer:
-    """A stopwatch that always runs, for one phase at a time."""
+    """Stopwatch that assigns all time to phases."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -29,23 +29,23 @@ class StepTimer:
         self._at = clock()
 
     def start(self) -> None:
-        """Count from now on; the time since the end of the last phase belongs to none."""
+        """Restart the clock; time since the last phase counts for none."""
         self._at = self._clock()
 
     def end(self, phase: str) -> None:
-        """Add the time since the end of the previous phase to this one."""
+        """Add the time since the end of the previous phase to ``phase``."""
         now = self._clock()
         self._seconds[phase] += now - self._at
         self._at = now
 
     def take(self) -> Phases:
-        """Return the seconds of each phase, and start again at zero."""
+        """Return the seconds of each phase, and reset them."""
         taken, self._seconds = self._seconds, dict.fromkeys(Phases._fields, 0.0)
         return Phases(**taken)
 
 
 def format_shares(seconds: Phases) -> str:
-    """Return which part of the time each phase took, as text."""
+    """Return the share of each phase as text."""
     total = sum(seconds) or 1.0
     return " ".join(f"{phase}={value / total:.0%}" for phase, value in seconds._asdict().items())
 
@@ -56,7 +56,7 @@ def mean(ranks: Sequence[Phases]) -> Phases:
 
 
 def describe_slowest(ranks: Sequence[Phases]) -> str | None:
-    """Name the rank that takes longest for its own work, if one stands out; the others wait for it at every step."""
+    """Describe the rank with the longest work of its own, if one stands out: the others wait for it in every step."""
     own = [sum(seconds) - seconds.communication for seconds in ranks]
     slowest, median = max(own), statistics.median_low(own)
     if not median or slowest <= SLOW * median:

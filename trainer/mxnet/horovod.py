@@ -22,7 +22,7 @@ from trainer.timeouts import STEP_S, rendezvous_s
 log = logging.getLogger(__name__)
 
 GLOO_TIMEOUT: Final = "HOROVOD_GLOO_TIMEOUT_SECONDS"
-"""How long Gloo waits for the other ranks' addresses, and in its operations (Horovod's gloo_context.cc)."""
+"""Variable with Gloo's timeout, in seconds, for connecting and for operations (Horovod's gloo_context.cc)."""
 
 
 def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:

@@ -1,1 +1,1 @@
-"""Parts of the PyTorch backend (trainer.step): device, data types, optimizer, copies to and from a GPU."""
+"""Implement the PyTorch backend (trainer.step): device, data types, optimizer, copies to and from a GPU."""

@@ -1,9 +1,9 @@
-"""Find the fastest way to compute a step by computing a few: --fast auto.
+"""Find the fastest compute mode by timing a few steps of each: --fast auto.
 
-The choices are tried one after the other, and each is kept if it saves time: data type, channels_last, torch.compile,
-CUDA graphs. They run on copies of the network and on made-up images, so that they do not change the run's start. The
-choice is stored in the checkpoint, and a resumed run keeps it. All ranks measure together, with the sum of their
-gradients in every step; the slowest counts, so that all pick the same.
+Try the choices one after the other, and keep each that saves time: data type, channels_last, torch.compile, CUDA
+graphs. They run on copies of the network and on synthetic images, so that the run starts unchanged. The checkpoint
+stores the mode, and a resumed run keeps it. All ranks measure together, with the all-reduce of every step; the slowest
+rank's time counts, so that all pick the same mode.
 """
 
 import copy
@@ -32,24 +32,24 @@ from trainer.torch.device_loader import DeviceBatch
 log = logging.getLogger(__name__)
 
 MODE_KEY: Final = "method"
-"""Key of the mode in a checkpoint; its text is older than the word mode, and old checkpoints have it."""
+"""Key of the mode in a checkpoint; older than the term "mode", and kept for old checkpoints."""
 MAX_TIME_RATIO: Final = 0.97
-"""Keep a choice only if it cuts the step time by at least 3 %, because each choice rounds differently."""
+"""Largest step time, relative to the best so far, that keeps a choice; each choice rounds differently."""
 WARM_UP: Final = 3
 STEPS: Final = 5
 ROUNDS: Final = 3
-"""The shortest counts: other work of the machine only adds time."""
+"""Number of timings per mode. The shortest counts: other work on the machine only adds time."""
 
 BUDGET_S: Final = 240.0
-"""Time after which nothing else is tried: less than ranks wait for each other in a step."""
+"""Seconds after which no further choice is tried; less than the ranks' timeout in a step."""
 
 Measure = Callable[[ComputeMode], float]
-"""Returns the seconds of a step; infinite when the mode does not work here."""
+"""Function that returns the seconds of a step; infinite if the mode does not work here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidates:
-    """The choices left open; a single value is no choice."""
+    """Values to try for each choice; a single value is no choice."""
 
     dtypes: Sequence[str]
     channels_last: Sequence[bool]
@@ -69,11 +69,11 @@ def make_autotuner(
 ) -> Callable[[], ComputeMode] | None:
     """Return a function that picks the mode, on all ranks at once; None if the settings leave nothing open.
 
-    ``alone`` makes a backend that does not communicate, ``together`` one that sums its gradients over all ranks.
+    ``alone`` creates a backend that does not communicate, ``together`` one that sums its gradients over all ranks.
     """
     if not config.needs_autotune:
         return None
-    # A backend moves and changes its network.
+    # A backend moves and changes its network, so give each a copy.
     untouched = copy.deepcopy(model)
     measure = partial(
         measure_step,
@@ -105,14 +105,14 @@ def make_autotuner(
 
 
 def find_candidates(config: TrainConfig, given: ComputeMode, model: nn.Module, *, device: torch.device) -> Candidates:
-    """Return what the settings leave open: everything with --fast auto, torch.compile with --compile auto."""
+    """Return the choices that the settings leave open: all with --fast auto, torch.compile with --compile auto."""
     fast, gpu = config.fast == "auto", device.type == "cuda"
     dtypes = [given.dtype]
     if fast and config.dtype is None:
         # bfloat16 first: it needs no loss scale. On CPUs torch has no fast float16.
         bfloat16 = not gpu or torch.cuda.is_bf16_supported(including_emulation=False)
         dtypes = ["float32", *["bfloat16"] * bfloat16, *["float16"] * gpu]
-    # On CPUs compiling takes a minute and may need a compiler that is not installed, so it is only tried on request.
+    # On CPUs compiling takes a minute and may need a missing compiler, so try it only on request.
     can_compile = not (config.sync_bn or config.deterministic)
     compiles = config.compile == "auto" or (fast and gpu and config.compile is None and can_compile)
     return Candidates(
@@ -125,7 +125,7 @@ def find_candidates(config: TrainConfig, given: ComputeMode, model: nn.Module, *
 def pick_mode(
     candidates: Candidates, measure: Measure, *, spent: Callable[[], float], level: int = logging.INFO
 ) -> ComputeMode:
-    """Return the fastest mode, and log what was measured. ``spent``: seconds since all ranks began."""
+    """Return the fastest mode, and log the measurements. ``spent``: seconds since all ranks began."""
     best = ComputeMode(
         dtype=candidates.dtypes[0], channels_last=candidates.channels_last[0], compiled=candidates.compiled[0]
     )
@@ -163,16 +163,16 @@ def measure_step(
     image_shape: ImageShape,
     device: torch.device,
 ) -> float:
-    """Return the seconds that a step of this many made-up samples takes on the device."""
+    """Return the seconds of a step with this many synthetic samples on the device."""
     if device.type == "cuda":
-        torch.cuda.empty_cache()  # of the previous mode
+        torch.cuda.empty_cache()  # Memory of the previous mode.
     try:
         backend = make()
         step = _make_step(backend, mode, samples=samples, image_shape=image_shape, device=device)
         for _ in range(WARM_UP):
             step()
         seconds = min(_seconds(step, device) for _ in range(rounds)) / STEPS
-        # The next mode may take a rank as long as a start.
+        # The next mode may take a rank as long as its start.
         backend.allow_pause(RENDEZVOUS_S)
         return seconds
     except (TrainerError, RuntimeError) as error:
@@ -180,7 +180,7 @@ def measure_step(
         return math.inf
     finally:
         if mode.compiled == "graphs":
-            # CUDA graphs hold their memory as long as the compiler knows them.
+            # CUDA graphs keep their memory as long as the compiler knows them.
             torch.compiler.reset()
 
 
@@ -220,13 +220,13 @@ def encode(mode: ComputeMode) -> list[int]:
 
 
 def decode(numbers: Sequence[float]) -> ComputeMode:
-    """Return the mode that these numbers stand for."""
+    """Return the mode that these numbers encode."""
     dtype, channels_last, compiled = (int(number) for number in numbers)
     return ComputeMode(dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compiled=COMPILE_LEVELS[compiled])
 
 
 def mode_of(state: State | None) -> ComputeMode | None:
-    """Return the mode in a checkpoint, if that run picked one."""
+    """Return the mode in a checkpoint, if its run picked one."""
     if state is None or MODE_KEY not in state.optimizer:
         return None
     return decode(state.optimizer[MODE_KEY].tolist())

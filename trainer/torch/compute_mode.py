@@ -1,4 +1,4 @@
-"""Describe how PyTorch computes a step: choices for speed that change the result only by rounding."""
+"""Define the compute mode of PyTorch: choices for speed that change results only by rounding."""
 
 import copy
 import logging
@@ -25,14 +25,14 @@ DTYPES: Final[Mapping[str, torch.dtype]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComputeMode:
-    """One way to compute a step."""
+    """Data type, memory format and compilation of a step."""
 
     dtype: str = "float32"
     """Data type of convolutions and matrix products, by autocast; weights, sums and statistics stay float32."""
     channels_last: bool = False
-    """Whether the channels of a pixel are adjacent in memory, as tensor cores prefer."""
+    """torch.channels_last memory format, which tensor cores prefer."""
     compiled: str = COMPILE_LEVELS[0]
-    """How much torch.compile does: one of COMPILE_LEVELS."""
+    """Level of torch.compile, one of COMPILE_LEVELS."""
 
     def __str__(self) -> str:
         compiled = {"0": (), "1": ("compiled",), "graphs": ("compiled", "graphs")}[self.compiled]
@@ -40,13 +40,13 @@ class ComputeMode:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether torch.compile has any part in it."""
+        """True if torch.compile is used."""
         return self.compiled != COMPILE_LEVELS[0]
 
     def compile(self, model: nn.Module) -> nn.Module:
         """Return a module that runs the network in this mode.
 
-        CUDA graphs are recorded again for each new batch size; a result is valid until the graph runs again.
+        With CUDA graphs each new batch size records a graph, and a result is valid until the graph runs again.
         """
         if not self.is_compiled:
             return model
@@ -58,12 +58,11 @@ DEFAULT_MODE: Final = ComputeMode()
 
 
 def given_mode(config: TrainConfig, model: nn.Module, device: torch.device) -> ComputeMode:
-    """Return the mode that the settings give, with safe values for what they leave open.
+    """Return the mode of the settings, with safe defaults for what they leave open.
 
-    On GPUs a network with convolutions gets channels_last, which their tensor cores prefer, and our own networks get it
-    everywhere: a step of LeNet takes 0.7 of the time on one core, a step of ResNet-110 0.9. A user's network may call
-    ``view`` on its layers' results, which channels_last does not allow ("Channels Last Memory Format in PyTorch", the
-    tutorial).
+    On GPUs a network with convolutions gets channels_last, and our own networks get it everywhere: on one core a step
+    of LeNet takes 0.7 of the time, a step of ResNet-110 0.9. A user's network may call ``view`` on activations, which
+    fails with channels_last (tutorial "Channels Last Memory Format in PyTorch").
     """
     channels_last = has_convolutions(model) and (
         config.network in NETWORKS or (device.type == "cuda" and takes_channels_last(model, config.input_shape))
@@ -76,8 +75,8 @@ def given_mode(config: TrainConfig, model: nn.Module, device: torch.device) -> C
 
 
 def takes_channels_last(model: nn.Module, image_shape: ImageShape) -> bool:
-    """Try both passes on made-up images in this layout; log when the network refuses it."""
-    # On the CPU, and on a copy: the network may count how often it is called.
+    """Try forward and backward on zero images with channels_last; log if the network fails."""
+    # On the CPU, and on a copy, as the network may have state that a call changes.
     images = torch.zeros(2, *image_shape).to(memory_format=torch.channels_last)
     try:
         with torch.random.fork_rng(devices=[]):
@@ -90,5 +89,5 @@ def takes_channels_last(model: nn.Module, image_shape: ImageShape) -> bool:
 
 
 def has_convolutions(model: nn.Module) -> bool:
-    """Return whether channels_last applies to a network: it has two-dimensional convolutions."""
+    """Return True if the network has two-dimensional convolutions, to which channels_last applies."""
     return any(isinstance(module, nn.Conv2d) for module in model.modules())

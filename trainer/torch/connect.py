@@ -31,10 +31,10 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
 
 
 def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> TorchBackend:
-    """Build the network on this rank's device, and join the other ranks if it shares their work."""
+    """Build the network on this rank's device, and connect to the other ranks unless it trains its own model."""
     device = prepare_device(config, world, os.environ)
     torch.manual_seed(config.seed)
-    # Before the ranks meet: an error in the network is reported without waiting for them.
+    # Build before connecting: an error in the network is then reported without waiting for the other ranks.
     model = build(config.network, classes=config.classes, image_shape=config.input_shape)
     given = given_mode(config, model, device)
     make = partial(

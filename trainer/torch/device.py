@@ -1,4 +1,4 @@
-"""Choose the device that a process computes on, and its number of threads."""
+"""Choose the device of a process, and its number of threads."""
 
 import logging
 import os
@@ -16,13 +16,13 @@ log = logging.getLogger(__name__)
 def prepare_device(config: TrainConfig, world: World, environment: MutableMapping[str, str]) -> torch.device:
     """Choose and configure this process's device and threads, and log them. Raises UsageError.
 
-    Sets variables in ``environment``, this process's, that a GPU's libraries read when they start.
+    Sets variables in ``environment``, the process's own, that CUDA libraries read at their start.
     """
     set_threads(world, environment)
     device = torch.device(choose_device(config.gpus, world=world, available=torch.cuda.device_count()))
     log.info("%s device=%s threads=%d", describe_process(environment), device, torch.get_num_threads())
     if device.type == "cuda":
-        # Measure convolution algorithms once for each shape: the shapes of a run do not change.
+        # Time the convolution algorithms once per shape: a run has few shapes.
         torch.backends.cudnn.benchmark = True
         if config.deterministic:
             make_deterministic(environment)
@@ -36,22 +36,22 @@ def prepare_device(config: TrainConfig, world: World, environment: MutableMappin
 
 
 def make_deterministic(environment: MutableMapping[str, str]) -> None:
-    """Make GPUs compute the same bits every time (PyTorch's documentation, "Reproducibility"); call it before any work.
+    """Make GPUs compute the same bits every time (PyTorch, "Reproducibility"); call it before any work.
 
-    An operation that has no deterministic form then raises RuntimeError.
+    An operation without a deterministic implementation then raises RuntimeError.
     """
-    # Read when cuBLAS starts; without it two streams may share a workspace (cuBLAS's documentation, "Results
+    # Read when cuBLAS starts; without it two streams may share a workspace (cuBLAS documentation, "Results
     # reproducibility").
     environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
-    # Do not fill the memory that torch.empty() returns: nobody reads it.
+    # Leave the memory of torch.empty() uninitialised: nothing reads it.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # documented, and without a type
     torch.backends.cudnn.benchmark = False
 
 
 def seed_device(number: int, device: torch.device) -> None:
     """Seed the random numbers of the CPU and of this device."""
-    # Not torch.manual_seed(), which checks every kind of device: a tenth of a millisecond in every step.
+    # Not torch.manual_seed(), which checks every kind of device and takes 0.1 ms per step.
     torch.default_generator.manual_seed(number)
     if device.type == "cuda":
         torch.cuda.manual_seed(number)
@@ -64,7 +64,7 @@ def set_threads(world: World, environment: Mapping[str, str]) -> None:
 
 
 def choose_device(gpus: Sequence[int], *, world: World, available: int) -> str:
-    """Return this process's device: one of ``gpus``, or of all GPUs, or else the CPU."""
+    """Return this process's device: one of ``gpus``, or of all GPUs, or the CPU."""
     if not gpus and not available:
         return "cpu"
     if gpus and len(gpus) != world.local_world_size:

@@ -1,7 +1,7 @@
 """Load images to a GPU as bytes, while it trains, and crop, mirror and normalise them there.
 
-The result has the same bits as trainer.data.batches computes on the CPU. A data set that fits stays on the GPU; then
-only the indices of the samples travel. The loader runs in the thread that prepares the next batch.
+The result equals bit by bit what trainer.data.batches computes on the CPU. A data set that fits stays on the GPU; then
+only the indices of the samples are copied. The loader runs in the thread that prepares the next batch.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from trainer.data.sampling import Indices
 from trainer.side_stream import select_device
 
 RESIDENT_SHARE: Final = 0.25
-"""Largest share of the memory that is free before the first step for the data set; activations need the rest."""
+"""Largest share of the free GPU memory, before the first step, that a resident data set may take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,18 +45,18 @@ def to_device(
 
 
 def split(batch: DeviceBatch, count: int) -> Iterator[DeviceBatch]:
-    """Yield the batch in ``count`` parts that differ by at most one sample."""
+    """Yield ``count`` micro-batches whose sizes differ by at most one sample."""
     both = (torch.tensor_split(each, count) for each in (batch.images, batch.targets))
     return (DeviceBatch(images=images, targets=targets) for images, targets in zip(*both, strict=True))
 
 
-class Parts:
-    """One step's samples in parts, for --gradient-accumulation: each is loaded while the one before is trained on."""
+class MicroBatches:
+    """A batch in parts, for --gradient-accumulation; the next part loads while the network trains on the last."""
 
     def __init__(
         self, load: BatchLoader, samples: Samples, indices: Indices, draws: Draws | None, *, count: int
     ) -> None:
-        """Load the first part."""
+        """Load the first micro-batch."""
         self._load = partial(load, samples, draws=draws)
         first, *self._others = np.array_split(indices, count)
         self._first = self._load(first)
@@ -65,9 +65,9 @@ class Parts:
         """Shape of all images together."""
 
     def __iter__(self) -> Iterator[tuple[Images | DeviceBatch, Labels]]:
-        """Yield images and labels of one part after the other."""
+        """Yield the images and labels of each micro-batch."""
         ready = self._first
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="parts") as worker:
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="micro-batch") as worker:
             for indices in self._others:
                 coming = worker.submit(self._load, indices)
                 yield ready
@@ -75,11 +75,11 @@ class Parts:
         yield ready
 
 
-def load_parts(
+def load_micro_batches(
     load: BatchLoader, count: int, samples: Samples, indices: Indices, draws: Draws | None = None
-) -> tuple[Parts, Labels]:
-    """Return these samples in ``count`` parts, and the labels of all."""
-    return Parts(load, samples, indices, draws, count=count), samples.labels[indices]
+) -> tuple[MicroBatches, Labels]:
+    """Return these samples as ``count`` micro-batches, and the labels of all."""
+    return MicroBatches(load, samples, indices, draws, count=count), samples.labels[indices]
 
 
 class DeviceLoader:
@@ -100,7 +100,7 @@ class DeviceLoader:
 
     @property
     def is_resident(self) -> bool:
-        """Whether all samples are on the device."""
+        """True if all samples are on the device."""
         return bool(self._resident)
 
     def __call__(self, samples: Samples, indices: Indices, draws: Draws | None = None) -> tuple[DeviceBatch, Labels]:
@@ -111,7 +111,7 @@ class DeviceLoader:
             pixels = self._pixels(samples, indices, draws)
             batch = DeviceBatch(images=self._prepare(pixels, indices, draws), targets=self._send(labels))
             if stream is not None:
-                # The training stream uses them, so their memory must not be reused before it is done.
+                # The training stream uses these tensors: do not reuse their memory before it is done.
                 for tensor in (batch.images, batch.targets):
                     tensor.record_stream(torch.cuda.default_stream(self._device))
                 stream.synchronize()
@@ -130,7 +130,7 @@ class DeviceLoader:
         return self._send(samples.read(indices, draws.crops if draws else None))
 
     def _prepare(self, pixels: torch.Tensor, indices: Indices, draws: Draws | None) -> torch.Tensor:
-        """Do on the device what trainer.data.batches.prepare does."""
+        """Crop, mirror and normalise on the device, as trainer.data.batches.prepare does on the CPU."""
         _, height, width = self._data.image_shape
         crop_corners = draws.crop_corners[indices] if draws and draws.crop_corners is not None else None
         if crop_corners is not None and pixels.shape[2:] == (height, width):

@@ -1,4 +1,8 @@
-"""Keep all weights of a network in one flat tensor, and all gradients and momenta too: one operation for all."""
+"""Keep the weights, gradients and momenta of a network in flat tensors, so that one operation handles all of each.
+
+weights | parameters without weight decay (biases, BatchNorm) | parameters with it |
+        momenta and gradients have the same layout; parameter.data and parameter.grad are views
+"""
 
 from collections.abc import Sequence
 
@@ -9,35 +13,35 @@ from trainer.torch.optimizer import ParamGroup
 
 
 class FlatParams:
-    """A network's trained weights and their momenta, each in one flat tensor."""
+    """The trainable weights of a network and their momenta, each in one flat tensor."""
 
     def __init__(self, model: nn.Module, *, decay_all: bool) -> None:
-        """Weights without decay come first: see order_by_decay."""
+        """Copy the weights; those without decay come first (order_by_decay)."""
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.parameters, self._undecayed = order_by_decay(trained, decay_all=decay_all)
         indices = {id(parameter): index for index, parameter in enumerate(self.parameters)}
         self.network_order = [indices[id(parameter)] for parameter in trained]
-        """Where the network's parameters are in ``parameters``, in its own order, which checkpoints keep."""
+        """Indices into ``parameters``, in the order of the network, which is the order in checkpoints."""
         self.weights = flatten([parameter.detach() for parameter in self.parameters])
         self.momenta = torch.zeros_like(self.weights)
         self._views = views(self.momenta, self.parameters, channels_last=False)
         """The momenta, shaped as the parameters."""
 
     def bind(self, *, channels_last: bool) -> None:
-        """Make every parameter a view of the flat weights, and order both tensors by this layout."""
+        """Make every parameter a view of the flat weights, and store both tensors in this memory layout."""
         momenta = flatten(self._views)
         bind_parameters(self.parameters, self.weights, channels_last=channels_last)
         self._views = views(self.momenta, self.parameters, channels_last=channels_last)
         fill(self._views, momenta)
 
     def groups(self, *, weight_decay: float) -> list[ParamGroup]:
-        """Return what the optimizer updates when every parameter has a gradient of its own."""
+        """Return the optimizer's groups when every parameter has its own gradient tensor."""
         spans = ((slice(0, self._undecayed), 0.0), (slice(self._undecayed, None), weight_decay))
         groups = (ParamGroup([*self.parameters[span]], self._views[span], decay) for span, decay in spans)
         return [group for group in groups if group.weights]
 
     def flat_groups(self, gradients: torch.Tensor, *, weight_decay: float) -> list[ParamGroup]:
-        """Return what the optimizer updates when the gradients lie in one flat tensor too."""
+        """Return the optimizer's groups when the gradients are one flat tensor too."""
         border = sum(parameter.numel() for parameter in self.parameters[: self._undecayed])
         groups = []
         for span, decay in ((slice(0, border), 0.0), (slice(border, self.weights.numel()), weight_decay)):
@@ -48,15 +52,15 @@ class FlatParams:
         return groups
 
     def load_momenta(self, values: torch.Tensor) -> None:
-        """Fill the momenta from those of a checkpoint."""
+        """Load the momenta of a checkpoint."""
         fill([self._views[index] for index in self.network_order], values)
 
 
 def order_by_decay(parameters: Sequence[nn.Parameter], *, decay_all: bool) -> tuple[list[nn.Parameter], int]:
-    """Return the parameters, those without weight decay first, and how many these are.
+    """Return the parameters, those without weight decay first, and the number of these.
 
-    Vectors have none: BatchNorm's factors and all biases (Goyal et al. 2017, section 5.1). They come first, since
-    the buckets of gradients are sent from the end, where all of one must be ready.
+    BatchNorm's factors and all biases have no decay (Goyal et al. 2017, section 5.1). Every layer has some, so they
+    come first, in the bucket that is sent last; elsewhere they would delay other buckets.
     """
     undecayed = [] if decay_all else [parameter for parameter in parameters if parameter.dim() <= 1]
     apart = {id(parameter) for parameter in undecayed}
@@ -65,9 +69,9 @@ def order_by_decay(parameters: Sequence[nn.Parameter], *, decay_all: bool) -> tu
 
 
 def views(flat: torch.Tensor, parameters: Sequence[nn.Parameter], *, channels_last: bool) -> list[torch.Tensor]:
-    """Return views of the flat tensor, shaped as the parameters one after the other.
+    """Return views of the flat tensor with the shapes of the parameters, in their order.
 
-    With ``channels_last`` the weights of convolutions lie in memory as torch.channels_last orders them.
+    With ``channels_last`` the weights of convolutions have torch.channels_last as memory format.
     """
     pieces = torch.split(flat, [parameter.numel() for parameter in parameters])
     return [
@@ -84,12 +88,12 @@ def _view(piece: torch.Tensor, parameter: nn.Parameter, *, channels_last: bool) 
 
 
 def bind_parameters(parameters: Sequence[nn.Parameter], flat: torch.Tensor, *, channels_last: bool) -> None:
-    """Move the parameters into the flat tensor; they may already lie there in another order."""
+    """Move the parameters into the flat tensor; they may be views of it already, in another layout."""
     values = flatten([parameter.detach() for parameter in parameters])
-    places = views(flat, parameters, channels_last=channels_last)
-    fill(places, values)
-    for parameter, place in zip(parameters, places, strict=True):
-        parameter.data = place
+    parts = views(flat, parameters, channels_last=channels_last)
+    fill(parts, values)
+    for parameter, part in zip(parameters, parts, strict=True):
+        parameter.data = part
 
 
 def bind_gradients(parameters: Sequence[nn.Parameter], flat: torch.Tensor, *, channels_last: bool) -> None:
@@ -99,11 +103,11 @@ def bind_gradients(parameters: Sequence[nn.Parameter], flat: torch.Tensor, *, ch
 
 
 def flatten(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return a copy of all values in one flat tensor, in logical order whatever their layout in memory."""
+    """Return a copy of all values in one flat tensor, in logical order, independent of the memory layout."""
     return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
 
 def fill(tensors: Sequence[torch.Tensor], values: torch.Tensor) -> None:
-    """Copy the values of a tensor from ``flatten`` back."""
+    """Copy the values of a tensor that ``flatten`` returned back into the tensors."""
     for tensor, piece in zip(tensors, torch.split(values, [tensor.numel() for tensor in tensors]), strict=True):
         tensor.copy_(piece.view_as(tensor))

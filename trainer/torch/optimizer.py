@@ -2,8 +2,8 @@
 
 Weights, gradients, BatchNorm's statistics and the loss stay float32 with every --dtype (Micikevicius et al. 2018,
 "Mixed Precision Training"). With float16 the loss is multiplied by a scale, so that small gradients do not become 0.
-When a sum of gradients is not finite, on all ranks alike, the step is skipped and the scale halved; after 2,000 steps
-without that it is doubled (torch.amp.GradScaler).
+When the summed gradients are not finite, all ranks skip the step and halve the scale; after 2,000 steps without an
+overflow they double it (torch.amp.GradScaler).
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ FIRST_SCALE: Final = 2.0**8
 
 
 class ParamGroup(NamedTuple):
-    """Weights with the same decay, each a parameter of the network or a flat tensor of several."""
+    """Weights with the same weight decay: single parameters, or a flat tensor of several."""
 
     weights: list[torch.Tensor]
     momenta: list[torch.Tensor]
@@ -27,32 +27,32 @@ class ParamGroup(NamedTuple):
 
 
 class SGD:
-    """torch.optim.SGD with the same kernel and the same bits.
+    """torch.optim.SGD without its import of torch._dynamo, with the same kernel and bit-identical results.
 
-    torch.optim's classes load torch._dynamo with their first weights, which takes a second or two of a core when a rank
-    starts, and so counts in the benchmark first_step. The function that they call does not.
+    The import takes one to two CPU seconds when a rank starts, which the benchmark first_step measures. The functional
+    form does not need it.
     """
 
     _step_supports_amp_scaling = True
-    """Tells torch.amp.GradScaler that ``step`` reads the next two attributes, which it sets and deletes."""
+    """Flag for torch.amp.GradScaler: ``step`` uses the next two attributes, which GradScaler sets and deletes."""
     grad_scale: torch.Tensor
     found_inf: torch.Tensor
 
     def __init__(self, groups: Sequence[ParamGroup], *, learning_rate: float, momentum: float) -> None:
         self.learning_rate = learning_rate
         self.param_groups = [{"params": group.weights} for group in groups]
-        """Where torch.amp.GradScaler looks for gradients."""
+        """The parameters whose gradients torch.amp.GradScaler checks."""
         self._groups = groups
         self._momentum = momentum
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update the weights by their gradients, unless ``found_inf``, shape (), is 1 on the device."""
+        """Update the weights; the kernel skips the update if ``found_inf``, shape (), is 1."""
         for group in self._groups:
             sgd(
                 group.weights,
                 [_gradient(weights) for weights in group.weights],
-                # Zeros at first: torch would make a buffer of its own for None.
+                # For None with momentum, torch would allocate a buffer; ours starts as zeros.
                 [momenta if self._momentum else None for momenta in group.momenta],
                 fused=True,
                 grad_scale=getattr(self, "grad_scale", None),
@@ -72,14 +72,14 @@ def _gradient(weights: torch.Tensor) -> torch.Tensor:
 
 
 class Precision:
-    """The data type of forward and backward pass (--dtype), by autocast, and the loss scale that float16 needs."""
+    """Data type of the forward and backward pass (--dtype), and the loss scaling that float16 needs."""
 
     def __init__(self, dtype: str, *, device: torch.device) -> None:
         self._dtype = DTYPES[dtype]
         self._device_type = device.type
         self._scaler = torch.amp.GradScaler(device.type, init_scale=FIRST_SCALE) if dtype == "float16" else None
         if self._scaler is not None:
-            # It makes its scale with the first loss, which a rank without samples does not have.
+            # GradScaler creates its scale at the first loss; a rank without samples has none.
             self._scaler.scale(torch.zeros((), device=device))
 
     def autocast(self) -> torch.autocast:
@@ -87,27 +87,27 @@ class Precision:
         return torch.autocast(self._device_type, dtype=self._dtype, enabled=self._dtype != torch.float32)
 
     def scaled(self, loss: torch.Tensor) -> torch.Tensor:
-        """Return the loss that the backward pass starts from."""
+        """Return the loss, scaled for the backward pass."""
         return loss if self._scaler is None else self._scaler.scale(loss)
 
     def step(self, optimizer: SGD, *, unseen_loss: torch.Tensor | None = None) -> None:
-        """Update the weights, unless gradients have overflowed.
+        """Update the weights, unless the gradients overflowed.
 
-        Skip the update too when ``unseen_loss``, shape (1,), which has not been read off the device yet, is not finite.
+        ``unseen_loss``, shape (1,): a loss still on the device; skip the update if it is not finite.
         """
         if self._scaler is not None:
-            # A loss that is not finite makes no finite gradients.
-            self._scaler.step(optimizer)  # type: ignore[arg-type]  # it has all that is asked of one
+            # GradScaler checks the gradients, which are not finite if the loss is not.
+            self._scaler.step(optimizer)  # type: ignore[arg-type]  # SGD has the attributes that it uses
             self._scaler.update()
             return
         if unseen_loss is not None:
-            # As GradScaler does: the device itself checks, and skips the step.
+            # Let the kernel skip the update, as GradScaler does: reading the loss would wait for the device.
             optimizer.found_inf = (~torch.isfinite(unseen_loss[0])).float()
         optimizer.step()
 
     @property
     def scale(self) -> torch.Tensor | None:
-        """Return the scale and the steps since it last changed, shape (2,), on the CPU; None without scaling."""
+        """Loss scale and steps since it last changed, shape (2,), on the CPU; None without scaling."""
         if self._scaler is None:
             return None
         state = self._scaler.state_dict()

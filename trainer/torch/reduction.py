@@ -1,4 +1,4 @@
-"""Choose what sums a step's gradients over all ranks: DistributedDataParallel, buckets of our own, or the ring."""
+"""Set up the reducer of the gradients: DistributedDataParallel, our own buckets, or the ring."""
 
 import logging
 from collections.abc import Sequence
@@ -20,33 +20,34 @@ log = logging.getLogger(__name__)
 
 
 def choose_reduction(config: TrainConfig, device: torch.device) -> str:
-    """Return what sums gradients: what the settings say, or what suits the device."""
+    """Return the --reduction of the settings; for auto the one that suits the device."""
     if config.reduction == "auto":
         if device.type == "cpu":
             return "ring"
-        # DistributedDataParallel sorts its buckets anew in a resumed run, and compresses nothing.
+        # DistributedDataParallel reorders its buckets after the first step, so a resumed run would round differently,
+        # and it does not compress.
         return "buckets" if config.deterministic or config.gc_type != "none" else "ddp"
     if config.reduction == "ring" and device.type != "cpu":
         raise UsageError(f"--reduction ring is for CPUs, this rank computes on {device}: auto, ddp or buckets")
     return config.reduction
 
 
-class Reduction(NamedTuple):
-    """What sums the gradients, and what depends on where they lie."""
+class GradientReduction(NamedTuple):
+    """The reducer of the gradients, with the module and the parameters that go with it."""
 
-    sum: DataParallel | GradientBuckets
-    network: nn.Module
-    """What the forward pass calls."""
-    groups: Sequence[ParamGroup]
-    """What the optimizer updates."""
+    reducer: DataParallel | GradientBuckets
+    module: nn.Module
+    """The network as the forward pass calls it: compiled, or wrapped by DistributedDataParallel."""
+    param_groups: Sequence[ParamGroup]
+    """Parameters for the optimizer, with their gradients."""
 
 
 def use_ddp(
     model: nn.Module, flat: FlatParams, sums: torch.Tensor, *, collective: Collective, weight_decay: float
-) -> Reduction:
-    """Let DistributedDataParallel keep and sum the gradients; ``sums`` are the values beside them."""
+) -> GradientReduction:
+    """Let DistributedDataParallel own and sum the gradients; ``sums`` holds the other values to sum."""
     ddp = DataParallel(model, sums, flat.parameters, collective=collective)
-    return Reduction(ddp, ddp.module, flat.groups(weight_decay=weight_decay))
+    return GradientReduction(ddp, ddp.module, flat.groups(weight_decay=weight_decay))
 
 
 def use_flat_gradients(
@@ -58,8 +59,8 @@ def use_flat_gradients(
     weight_decay: float,
     mode: ComputeMode,
     gc_type: str,
-) -> Reduction:
-    """Keep the gradients at the beginning of ``sums`` and sum it, in buckets or around the ring."""
+) -> GradientReduction:
+    """Put the gradients at the beginning of ``sums``, which is summed in buckets or around the ring."""
     gradients = sums[: flat.weights.numel()]
     bind_gradients(flat.parameters, gradients, channels_last=mode.channels_last)
     buckets = GradientBuckets(sums, flat.parameters, collective=collective, gc_type=gc_type)
@@ -68,4 +69,4 @@ def use_flat_gradients(
             "torch.compile delivers all gradients when the backward pass ends, so they do not travel during it; with "
             "--reduction ddp they do"
         )
-    return Reduction(buckets, model, flat.flat_groups(gradients, weight_decay=weight_decay))
+    return GradientReduction(buckets, model, flat.flat_groups(gradients, weight_decay=weight_decay))

@@ -1,7 +1,7 @@
-"""Copy a training run's state for a checkpoint while the next step computes its gradients.
+"""Copy a run's state for a checkpoint while the next step computes its gradients.
 
-On a GPU the copies run on a side stream, after the last update and beside the next step, and go to pinned memory. So
-neither the processor nor the step waits for them; the next update does, on the GPU.
+On a GPU the copies run on a side stream and go to pinned memory, after the last update and beside the next step.
+Neither the CPU nor the step waits for them; the next update does, on the GPU.
 """
 
 import threading
@@ -14,7 +14,7 @@ from trainer.errors import TrainerError
 from trainer.side_stream import SideStream, record_event, select_device, to_host, wait_for
 
 COPY_S: Final = 60.0
-"""Longest wait for a copy in memory."""
+"""Longest wait for a copy in memory, in seconds."""
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -29,7 +29,7 @@ class Snapshots:
         """Set when the last copy is queued on the device; None when no copy is outstanding."""
 
     def begin(self, values: Tensors, *, changing: Collection[str]) -> Callable[[], Tensors]:
-        """Return a function that copies the present values to the host's memory, in any thread.
+        """Return a function that copies the current values to host memory, in any thread.
 
         ``changing`` names the values that the forward pass changes; they are small, and copied at once.
         """
@@ -51,7 +51,7 @@ class Snapshots:
         return take
 
     def wait(self) -> None:
-        """Return when the values may change. Raises TrainerError when no copy is made within a minute."""
+        """Wait until the values may change. Raises TrainerError if the copy takes longer than a minute."""
         if self._queued is None:
             return
         if not self._queued.wait(COPY_S):

@@ -15,7 +15,7 @@ MOMENTUM: Final = "momentum"
 SCALE: Final = "loss_scale"
 """Names in a checkpoint."""
 MOMENTUM_COPY_KEY: Final = "/"
-"""Key of the momentum among the copied tensors: no weight has a name with a slash."""
+"""Key of the momentum among the copied tensors; no weight has a name with a slash."""
 
 
 def pack_state(
@@ -26,11 +26,11 @@ def pack_state(
     channels_last: bool,
     optimizer: Mapping[str, np.ndarray],
 ) -> State:
-    """Return the state in these copies on the host; ``optimizer`` holds the rest of the optimizer's state.
+    """Return the state of these host copies; ``optimizer`` holds the rest of the optimizer's state.
 
-    ``network_order`` are the indices among ``parameters`` of the network's own, one after the other.
+    ``network_order`` lists the indices into ``parameters`` in the network's order.
     """
-    # Reorder on the host: a GPU's memory may be full.
+    # Reorder on the host, because a GPU's memory may be full.
     parts = views(copies[MOMENTUM_COPY_KEY], parameters, channels_last=channels_last)
     momentum = flatten([parts[index] for index in network_order])
     weights = {name: value.contiguous().numpy() for name, value in copies.items() if name != MOMENTUM_COPY_KEY}
@@ -38,7 +38,7 @@ def pack_state(
 
 
 def load_weights(model: nn.Module, state: State) -> None:
-    """Load a checkpoint's weights and buffers. Raises TrainerError when they belong to another network."""
+    """Load a checkpoint's weights and buffers. Raises TrainerError if they are of another network."""
     own = model.state_dict()
     if {name: value.shape for name, value in own.items()} != {n: v.shape for n, v in state.weights.items()}:
         raise TrainerError("the checkpoint is of a network with other weights; to start over, pass --resume never")

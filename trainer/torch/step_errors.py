@@ -10,7 +10,7 @@ import torch
 from trainer.data import Images
 from trainer.distributed.reduce.gradient_buckets import GRADIENT_TWICE
 from trainer.errors import TrainerError, first_line, shorten_torch_message
-from trainer.torch.device_loader import DeviceBatch, Parts
+from trainer.torch.device_loader import DeviceBatch, MicroBatches
 
 log = logging.getLogger(__name__)
 
@@ -20,14 +20,14 @@ COMPILERS: Final = ("torch._dynamo", "torch._inductor")
 NOT_DETERMINISTIC: Final = "does not have a deterministic implementation"
 """Part of the message when torch.use_deterministic_algorithms() refuses an operation."""
 READY_TWICE: Final = "mark a variable ready only once"
-"""Part of the message when DistributedDataParallel gets a weight's gradient again."""
+"""Part of the message when DistributedDataParallel gets a weight's gradient twice."""
 
 
 @contextmanager
-def report_failed_step(images: Images | DeviceBatch | Parts, *, timeout_s: float) -> Iterator[None]:
-    """Turn an error of a step on these images into one line, where one line is enough.
+def report_failed_step(images: Images | DeviceBatch | MicroBatches, *, timeout_s: float) -> Iterator[None]:
+    """Turn a known error of a step on these images into a TrainerError of one line.
 
-    ``timeout_s``: how long another rank may be silent.
+    ``timeout_s``: seconds that another rank may be silent, for the message.
     """
     samples, *shape = (images.images if isinstance(images, DeviceBatch) else images).shape
     try:
@@ -52,6 +52,6 @@ def report_failed_step(images: Images | DeviceBatch | Parts, *, timeout_s: float
             # The traceback shows where in the network it failed, but not on which images.
             log.critical("a step fails on images of %s (channels, height, width)", ",".join(map(str, shape)))
             raise
-        # The first line only names the part that failed; the second says why.
+        # The first line names the failed part, the second gives the reason.
         message = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
         raise TrainerError(f"torch.compile failed, try --compile 0: {message}") from error

@@ -28,7 +28,7 @@ def command(selection: Selection, *, node: str, command: tuple[str, ...]) -> int
     One word after -- is a line for the node's shell; several words reach the program unchanged.
     """
     context = find_selected_cluster(selection)
-    reached = resolve_access(context)  # without a master no node is reached
+    reached = resolve_access(context)  # Without a master no node is reachable.
     member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
     words = [remote_line(command)] if command else []
     arguments = ["ssh", *ssh_arguments(reached, member), *words]

@@ -23,7 +23,7 @@ from cli.verb import verb
 @click.argument("name", metavar="CLUSTER", help="The cluster's name.")
 @click.argument("node", help="master, worker2 or 2.")
 def command(selection: Selection, *, table: str | None, networks: str | None, name: str, node: str) -> int:
-    """Connect ssh with a node through Session Manager; the block that ssh-config prints calls this."""
+    """Connect ssh to a node through Session Manager; the block that ssh-config prints calls this."""
     clients, membership = read_named_membership(selection, cluster=name, table=table, networks=networks)
     if node in (MASTER, f"{name}-{MASTER}"):
         member = membership.master  # not one that is about to end

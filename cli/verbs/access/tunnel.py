@@ -28,7 +28,7 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
     Nothing is opened to the network: the port goes through ssh, and only this machine can reach it.
     """
     context = find_selected_cluster(selection)
-    reached = resolve_access(context)  # without a master no node is reached
+    reached = resolve_access(context)  # Without a master no node is reachable.
     member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
     here = free_port(port, 0) if local_port is None else free_port(local_port)
     with forwarding(reached, member, here=here, port=port) as process:

@@ -1,4 +1,4 @@
-"""``dlcluster cost``: say what a cluster costs an hour, what it has cost, and what it will cost."""
+"""``dlcluster cost``: show a cluster's cost per hour, its cost so far, and a forecast."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ FORECASTS: Final = (("a day", 24), ("a weekend", 64), ("a month", 730))
 @click.option("--forecast", is_flag=True, help="Add what a day, a weekend (64 h) and a month cost as it is now.")
 @json_option
 def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
-    """Say what a cluster costs an hour now and has cost since its deploy, by list prices.
+    """Show a cluster's cost per hour, and its cost since its deploy, by list prices.
 
     Counted are nodes, their root volumes, the NAT gateway and public addresses: not the bucket, logs and traffic, which
     docs/start/costs.md has. AWS's bill differs by discounts and taxes.

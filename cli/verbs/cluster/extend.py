@@ -1,4 +1,4 @@
-"""``dlcluster extend 8h``: move the end of a cluster in cdk.json, and deploy."""
+"""``dlcluster extend 8h``: postpone ``expires`` in cdk.json, and deploy."""
 
 import re
 from datetime import datetime, timedelta, timezone
@@ -31,10 +31,10 @@ _UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timede
 @click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
 @json_option
 def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str, ...], as_json: bool) -> int:
-    """Let a cluster live longer by 90m, 8h or 2d: write expires into ./cdk.json, and deploy.
+    """Postpone a cluster's automatic pause by 90m, 8h or 2d: set expires in ./cdk.json, and deploy.
 
-    The time counts from the deployed end, or from now if that has passed or there is none. A cluster that is paused
-    already stays so: dlcluster resume. Work in the directory of cdk deploy, and repeat its -c options.
+    The new time counts from the deployed one, or from now if that has passed or there is none. A paused cluster stays
+    paused: use dlcluster resume. Run it in the directory of cdk deploy, with the same -c options.
     """
     more = parse_time(time)
     if any(pair.partition("=")[0] == SETTING for pair in context):
@@ -45,7 +45,7 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=props.cluster_name, region=clients.region)
     require_settled(cluster)
-    # Not from cdk.json: a call that was interrupted has written it, and the next one must not add to it.
+    # Not from cdk.json, which an interrupted call may have changed: the next one must not add to that.
     now = datetime.now(timezone.utc)
     expires = iso(max(now, cluster.expires or now) + more)
     set_and_deploy(SETTING, expires, context=context, region=clients.region, deploy=deploy)

@@ -22,7 +22,7 @@ from stacks.prices.rate import hourly_rate
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
-    """End all nodes, with all that is on their disks, and keep the cluster: dlcluster resume brings nodes back.
+    """Terminate all nodes, with everything on their disks, and keep the cluster: dlcluster resume brings nodes back.
 
     Running jobs end. The bucket, the network, the master's public address and the settings stay, and cdk deploy
     changes them without starting a node. A second call is harmless, and completes one that was interrupted.

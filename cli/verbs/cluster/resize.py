@@ -36,10 +36,10 @@ SETTING = "worker_count"
 def command(
     selection: Selection, *, workers: int, yes: bool, deploy: bool, context: tuple[str, ...], as_json: bool
 ) -> int:
-    """Change the number of workers, the nodes besides the master: write ./cdk.json, say what starts or ends, deploy.
+    """Change the number of workers, the nodes besides the master: write ./cdk.json, print the changes, and deploy.
 
-    Work in the directory of cdk deploy, and repeat the -c options that your deploys have. When workers go, the newest
-    end first. On a paused cluster the master starts too. A second call completes one that was interrupted.
+    Run it in the directory of cdk deploy, with the -c options of your deploys. The newest workers end first. On a
+    paused cluster the master starts too. A second call completes one that was interrupted.
     """
     if any(pair.partition("=")[0] == SETTING for pair in context):
         raise UsageError(f"-c {SETTING} contradicts the argument: leave it out")
@@ -71,7 +71,7 @@ def command(
 
 
 def _tell(change: Change, template: DeployedTemplate, *, region: str) -> None:
-    """Say on standard error what the deploy changes, and what an hour costs before and after."""
+    """Print on stderr what the deploy changes, and the cost per hour before and after."""
     prices = price_list(region)
 
     def cost(sizes: ClusterSizes) -> str:

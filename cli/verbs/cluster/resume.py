@@ -27,7 +27,7 @@ from stacks.settings.lifetime import iso
 )
 @json_option
 def command(selection: Selection, *, timeout: float, as_json: bool) -> int:
-    """Bring both groups to the sizes of the last deploy, and wait until every node is ready under its number.
+    """Restore both groups to the sizes of the last deploy, and wait until every node is ready under its number.
 
     The nodes are new machines: their disks are as after a deploy. A second call is harmless, and completes one that was
     interrupted.

@@ -1,4 +1,4 @@
-"""``dlcluster status``: list the nodes, and say how many are missing and why; look again and again with ``--watch``."""
+"""``dlcluster status``: list the nodes and the reasons for missing ones; repeat it with ``--watch``."""
 
 import sys
 from typing import Final
@@ -16,7 +16,7 @@ from cli.shared_options import Selection
 from cli.verb import verb
 
 INTERVAL_S: Final = 5
-"""Seconds between two looks, if no interval is given."""
+"""Default number of seconds between two updates."""
 EXAMPLES: Final = (
     "dlcluster status",
     "dlcluster status --cluster vision --region eu-west-1 --json",
@@ -31,10 +31,10 @@ EXAMPLES: Final = (
     "--interval", metavar="SECONDS", type=click.IntRange(1, 3600), help=f"Pause between two looks ({INTERVAL_S})."
 )
 def command(selection: Selection, *, as_json: bool, watches: bool, interval: int | None) -> int:
-    """List the nodes of a cluster, say how many are missing and why, and what it costs.
+    """List the nodes of a cluster, the reasons for missing ones, and the cost.
 
     --watch also asks the nodes, through the master: whether agent and sshd are alive, how busy the GPUs are, which jobs
-    run. A terminal shows one table that changes; elsewhere each look is a block of lines, with --json one line.
+    run. A terminal shows one table that is updated; elsewhere each update is a block of lines, with --json one line.
     """
     if watches:
         from cli.watch.loop import watch
@@ -62,7 +62,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
 
 
 def _cost(context: ClusterContext) -> Cost | None:
-    """Return the cost; say on standard error why there is none."""
+    """Return the cost; print on stderr why there is none."""
     try:
         with aws_errors(context.clients.region):
             return read_cost(context.clients, context.cluster)

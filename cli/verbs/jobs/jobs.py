@@ -3,7 +3,7 @@
 from cli.jobs.records import read_jobs, utc_now
 from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
-from cli.ssh.master import master_of
+from cli.ssh.master import connect_to_master
 from cli.verb import verb
 
 COLUMNS = ("JOB", "STATE", "START", "TIME", "NODES", "COMMAND")
@@ -13,7 +13,7 @@ COLUMNS = ("JOB", "STATE", "START", "TIME", "NODES", "COMMAND")
 @json_option
 def command(selection: Selection, *, as_json: bool) -> int:
     """List the jobs that were started on the master, newest last."""
-    with master_of(selection) as (context, connection):
+    with connect_to_master(selection) as (context, connection):
         jobs = read_jobs(connection)
     if as_json:
         print_json(cluster=context.cluster.name, jobs=[job.document() for job in jobs])

@@ -1,10 +1,10 @@
-"""``dlcluster logs [-f] [JOB]``: show what a job printed."""
+"""``dlcluster logs [-f] [JOB]``: show a job's output."""
 
 import click
 
 from cli.jobs.follow import show_logs
 from cli.shared_options import Selection
-from cli.ssh.master import master_of
+from cli.ssh.master import connect_to_master
 from cli.verb import verb
 
 
@@ -14,8 +14,8 @@ from cli.verb import verb
 @click.option("--node", metavar="HOST", help="Only this node's output, read from the node.")
 @click.argument("job", required=False, help="Job id or its beginning (the running job, or else the latest).")
 def command(selection: Selection, *, follow: bool, rank: str | None, node: str | None, job: str | None) -> int:
-    """Show what a job printed, each line with its node."""
+    """Show a job's output, each line with its node."""
     options = {"--rank": rank, "--node": node}
     words = [word for name, value in options.items() if value is not None for word in (name, value)]
-    with master_of(selection) as (_, connection):
+    with connect_to_master(selection) as (_, connection):
         return show_logs(connection, [*(["-f"] if follow else []), *words, *([job] if job else [])])

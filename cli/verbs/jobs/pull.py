@@ -12,7 +12,7 @@ from cli.files.local_files import is_sent
 from cli.files.progress import readable
 from cli.output import json_option, print_json, printable
 from cli.shared_options import Selection
-from cli.ssh.master import master_of
+from cli.ssh.master import connect_to_master
 from cli.verb import verb
 
 
@@ -30,7 +30,7 @@ def command(selection: Selection, *, remote: str, local: Path, as_json: bool) ->
     node, colon, path = remote.partition(":")
     if not colon or "/" in node:
         node, path = MASTER, remote
-    with master_of(selection) as (context, connection):
+    with connect_to_master(selection) as (context, connection):
         membership = context.membership
         member = choose_node(node, membership.members, cluster_name=context.cluster.name)
         got = download(connection, remote_tar(path, member, master=membership.master), local)

@@ -7,10 +7,10 @@ import click
 
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import upload
-from cli.jobs.start import spread, warn_of_jobs
+from cli.jobs.start import copy_to_all_nodes, warn_of_jobs
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
-from cli.ssh.master import master_of
+from cli.ssh.master import connect_to_master
 from cli.verb import verb
 
 
@@ -24,11 +24,11 @@ def command(selection: Selection, *, directory: Path, to: str | None, as_json: b
     Files that .gitignore names are left out; outside a git checkout, hidden folders are. Only what differs is sent.
     Files written there by jobs are kept.
     """
-    with master_of(selection) as (context, connection):
+    with connect_to_master(selection) as (context, connection):
         sent = upload(connection, directory, to=to, show=upload_bar)
         print(f"dlcluster: {summary(sent)}", file=sys.stderr)
         warn_of_jobs(connection, sent)
-        spread(connection, sent)
+        copy_to_all_nodes(connection, sent)
     if as_json:
         print_json(
             cluster=context.cluster.name,

@@ -16,7 +16,7 @@ from cli.jobs.start import LaunchOptions, start_job, warn_of_jobs
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.ssh.access import remote_line
-from cli.ssh.master import master_of, ssh_target
+from cli.ssh.master import connect_to_master, ssh_target
 from cli.ssh.remote import Connection, run_command
 from cli.verb import verb
 
@@ -64,7 +64,7 @@ def command(
         raise UsageError("--to is for what is sent, and --no-sync sends nothing")
     if as_json and not detach:
         raise UsageError("--json needs --detach: without it the job's output is printed")
-    with master_of(selection) as (context, connection):
+    with connect_to_master(selection) as (context, connection):
         sent = _send(connection, to=to) if sync else None
         job_id = start_job(connection, command, options=launch_options, sent=sent)
         if not detach:
@@ -86,7 +86,7 @@ def _send(connection: Connection, *, to: str | None) -> Upload:
 
 
 def _run_on_master(selection: Selection, command: Sequence[str], *, given: bool) -> int:
-    """Run a line of launch's own on the master, with the user's agent, as a shell there would."""
+    """Run a command line that begins with launch on the master, with the user's agent, as a shell there would."""
     if given:
         raise UsageError("options of run do not apply to launch: write launch's own after the word launch")
     target = ssh_target(find_selected_cluster(selection))

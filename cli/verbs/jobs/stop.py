@@ -6,7 +6,7 @@ from cli.errors import ClusterError
 from cli.jobs.records import run_launcher_command
 from cli.output import json_option, print_json, printable
 from cli.shared_options import Selection
-from cli.ssh.master import master_of
+from cli.ssh.master import connect_to_master
 from cli.verb import verb
 
 
@@ -18,7 +18,7 @@ def command(selection: Selection, *, job: str, as_json: bool) -> int:
 
     Its processes get SIGTERM, and SIGKILL ten seconds later. cdk destroy removes the cluster itself.
     """
-    with master_of(selection) as (context, connection):
+    with connect_to_master(selection) as (context, connection):
         said = run_launcher_command(connection, "stop", job).stdout.decode(errors="replace").split()
     if len(said) != 2:
         raise ClusterError(f"the launcher on the master did not say how job {job} ended")

@@ -1,7 +1,7 @@
-"""Hand a command from the process that ssh started to the runner's process that waits for it.
+"""Pass a command from the process that ssh started to the runner's process that waits for it.
 
-They use an abstract Unix socket (unix(7)), which disappears with its process. Both sides check the other's user, as
-anybody on the machine can take such a name.
+They use an abstract Unix socket (unix(7)), which disappears with its process. Both sides check the peer's user, as any
+user of the machine can bind such a name.
 """
 
 import os
@@ -14,12 +14,12 @@ from launcher.peer_credentials import is_same_user
 
 PAUSE_S = 0.05
 MPIRUN_S = 5.0
-"""How long mpirun may take to end with the failed rank's exit code after one of its daemons failed."""
+"""Seconds that mpirun may take to exit with the failed rank's exit code after one of its daemons failed."""
 TAKEN = b"+"
 
 
 def deliver(name: str, command: bytes, *, seconds: float) -> int:
-    """Send `command` to the process that waits at the socket `name`; return 0 if it took it, else 1. Raises OSError."""
+    """Send `command` to the process that listens on the socket `name`; return 0 on success, else 1. Raises OSError."""
     with _connect(name, until=time.monotonic() + seconds) as connection:
         connection.sendall(command)
         connection.shutdown(socket.SHUT_WR)
@@ -27,7 +27,7 @@ def deliver(name: str, command: bytes, *, seconds: float) -> int:
 
 
 def await_command(name: str, *, seconds: float) -> str:
-    """Wait at the socket `name` for a command from this user. Raises OSError, also if none comes in time."""
+    """Listen on the socket `name` for a command from this user. Raises OSError, also if none arrives in time."""
     until = time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(f"\0{name}")

@@ -1,6 +1,6 @@
 """Print logs of a job, rotated parts first; with ``-f`` until the job has ended on this node.
 
-Ends as well when its standard input closes, which means that the reader is gone.
+Stop when standard input closes, because the reader is then gone.
 """
 
 import os
@@ -17,7 +17,7 @@ CHUNK = 1 << 16
 
 
 class Log:
-    """Read one log from its beginning."""
+    """Reads one log from its beginning."""
 
     def __init__(self, path: Path, *, prefix: bytes) -> None:
         self._path = path
@@ -31,7 +31,7 @@ class Log:
         if self._fd is None:
             self._fd = self._open_first()
         while self._fd is not None:
-            # Check first, so that everything written before the check is then read.
+            # Check before reading, so that everything written before the check is read.
             rotated = self._is_rotated(self._fd)
             while data := os.read(self._fd, CHUNK):
                 self._write(data)
@@ -58,7 +58,7 @@ class Log:
         return fd
 
     def _is_rotated(self, fd: int) -> bool:
-        """Return whether the log was rotated, so that the open file is no longer the one being written."""
+        """Return True if the log was rotated, so that the open file is no longer being written."""
         try:
             current = self._path.stat()
         except FileNotFoundError:
@@ -98,10 +98,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def print_logs(logs: Sequence[Log], directory: Path, *, follow: bool) -> None:
-    """Print the logs as far as they go."""
+    """Print the logs' current contents."""
     running = True
     while running:
-        # Check first, so that everything written before the check is then read.
+        # Check before reading, so that everything written before the check is read.
         running = follow and directory.is_dir() and is_running(directory) and not _reader_gone()
         for log in logs:
             log.print_new()

@@ -16,7 +16,7 @@ def process_environment(
 ) -> dict[str, str]:
     """Merge defaults, the node's variables, the route's interface, the job's and the process's; later ones win.
 
-    PWD is where the process starts, as in a shell (POSIX.1-2017, Shell, 2.5.3).
+    PWD is the working directory, as in a shell (POSIX.1-2017, Shell, 2.5.3).
     """
     # A job must not be able to sign as the user who started it.
     environment = spec.defaults | {name: value for name, value in base.items() if name != SSH_AGENT_VARIABLE}
@@ -31,10 +31,10 @@ def process_environment(
 def check_interfaces(
     environment: Mapping[str, str], names: Sequence[str], *, routed: str | None, present: Callable[[], Sequence[str]]
 ) -> None:
-    """Raise LaunchError if a variable names no interface of this node: the engine would wait for it for ever.
+    """Raise LaunchError if a variable names an interface that this node lacks, for which the engine would wait.
 
-    Takes NCCL's forms too: a list, prefixes, and ``^`` or ``=`` before them. `present` asks the kernel for all
-    interfaces; it is not called if only the interface on the route is named.
+    Accept NCCL's forms too: a list, prefixes, and ``^`` or ``=`` before them. `present` asks the kernel for all
+    interfaces; it is called only if a variable names another interface than the route's.
     """
     for name in names:
         value = environment.get(name, "")

@@ -5,7 +5,7 @@ from _collections_abc import Callable  # importing collections is slow
 
 
 class Poller:
-    """Call a function for each descriptor that is ready."""
+    """Calls a function for each descriptor that is ready."""
 
     def __init__(self) -> None:
         self._poller = select.poll()
@@ -15,7 +15,7 @@ class Poller:
         return fd in self._callbacks
 
     def add(self, fd: int, callback: Callable[[], None], *, events: int = select.POLLIN) -> None:
-        """Call `callback` whenever `fd` is ready for `events`, or its other end is gone."""
+        """Call `callback` whenever `fd` is ready for `events`, or its peer is gone."""
         self._callbacks[fd] = callback
         self._poller.register(fd, events)
 
@@ -25,7 +25,7 @@ class Poller:
         self._poller.unregister(fd)
 
     def wait(self, seconds: float) -> None:
-        """Call the callbacks of what is ready; return at the latest after `seconds`."""
+        """Call the callbacks of ready descriptors; return after `seconds` at the latest."""
         for fd, _ in self._poller.poll(1000 * seconds):
             # An earlier callback may have removed it.
             if callback := self._callbacks.get(fd):

@@ -1,4 +1,4 @@
-"""Start rank processes, and end all processes that they leave behind."""
+"""Start rank processes, and end every process that they leave behind."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of every orphan below it, so that none escapes (prctl(2))."""
+    """Make this process the parent of all orphans below it, so that none escapes (prctl(2))."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -36,7 +36,7 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
 def rename(name: str) -> None:
     """Set this process's name in process lists (``ps -o comm``); the command line stays.
 
-    Nothing depends on it, so a failure is ignored.
+    Nothing depends on it, so ignore a failure.
     """
     try:
         file = os.open(NAME_FILE, os.O_WRONLY | os.O_CLOEXEC)
@@ -47,7 +47,7 @@ def rename(name: str) -> None:
 
 
 class RunningProcess:
-    """Hold a running process and the ends of its pipes."""
+    """A running process and our ends of its pipes."""
 
     __slots__ = ("pid", "stderr", "stdout")
 
@@ -62,11 +62,11 @@ class RunningProcess:
 
 
 def start_process(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> RunningProcess:
-    """Start a rank in a session, and so a process group, of its own.
+    """Start a rank in its own session and process group.
 
-    This replaces subprocess.Popen: importing it alone takes longer than starting the rank.
+    subprocess.Popen would do the same, but importing it takes longer than starting the rank.
     """
-    # Look it up before the fork: a new process must copy every page it touches, and os.execvpe touches many.
+    # Look it up before the fork: the child must copy every page that it touches, and os.execvpe touches many.
     path = find_program(command[0], environment=environment, cwd=cwd)
     (stdout, child_stdout), (stderr, child_stderr), (failure, child_failure) = os.pipe(), os.pipe(), os.pipe()
     pid = os.fork()
@@ -74,7 +74,7 @@ def start_process(command: Sequence[str], *, environment: Mapping[str, str], cwd
         _exec_in_child(path, command, environment, cwd, stdout=child_stdout, stderr=child_stderr, failure=child_failure)
     for fd in (child_stdout, child_stderr, child_failure):
         os.close(fd)
-    # A successful exec closes it.
+    # A successful exec closes the pipe.
     number = os.read(failure, 16)
     os.close(failure)
     if number:
@@ -101,7 +101,7 @@ def _exec_in_child(
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these signals.
             signal.signal(number, signal.SIG_DFL)
         os.chdir(cwd)
         os.execve(path, list(command), environment)
@@ -112,7 +112,7 @@ def _exec_in_child(
 
 
 def find_program(name: str, *, environment: Mapping[str, str], cwd: str) -> str:
-    """Return the path of the program that a shell in `cwd` would run, by the PATH of `environment`.
+    """Return the path of the program that a shell in `cwd` would run, given the PATH of `environment`.
 
     Raises FileNotFoundError.
     """
@@ -127,7 +127,7 @@ def find_program(name: str, *, environment: Mapping[str, str], cwd: str) -> str:
             candidate = candidate or path
     if candidate is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-    # It may not be executable; the error then says so.
+    # It may not be executable, which the error then says.
     return candidate
 
 
@@ -137,7 +137,7 @@ def exit_code(returncode: int) -> int:
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group; return False if it has no process left that we may signal."""
+    """Send a signal to a process group; return False if no process in it may be signalled."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -146,7 +146,7 @@ def signal_group(group: int, number: int) -> bool:
 
 
 def runs_as_other_user(group: int) -> bool:
-    """Return whether a process group runs as another user, such as by sudo."""
+    """Return True if a process group runs as another user, such as with sudo."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -157,7 +157,7 @@ def runs_as_other_user(group: int) -> bool:
 
 
 def group_is_gone(group: int) -> bool:
-    """Return whether a group whose leader was reaped is empty; reap the orphans in it."""
+    """Return True if a group whose leader was reaped is empty; reap the orphans in it."""
     try:
         while os.waitpid(-group, os.WNOHANG) != (0, 0):
             pass
@@ -169,7 +169,7 @@ def group_is_gone(group: int) -> bool:
 def end_orphans(*, deadline_s: float) -> bool:
     """Kill all descendants of this process: those that left their rank's session, or outlived the runner.
 
-    Returns whether none is left.
+    Return True if none is left.
     """
     until = time.monotonic() + deadline_s
     while (pids := _children()) and time.monotonic() < until:

@@ -1,7 +1,7 @@
-"""Split the runner into two processes, so that no end of either leaves anything behind, ``kill -9`` included.
+"""Split the runner into two processes, so that the end of either leaves nothing behind, even after ``kill -9``.
 
-The reaper waits for its child, the runner proper, and kills whatever is then left below it. The runner stops its
-processes when the reaper is gone. For each further job the reaper starts a fresh child.
+The reaper waits for its child, the runner proper, and kills all remaining descendants. The runner stops its processes
+when the reaper is gone. For each further job the reaper forks a fresh child.
 """
 
 import os
@@ -20,20 +20,20 @@ from launcher.runner.process.processes import (
 
 ORPHANS_DEADLINE_S = 5.0
 IDLE_NAME, REAPER_NAME = "launch-idle", "launch-reaper"
-"""Process names that tell an idle runner and its reaper from parts of a job."""
+"""Process names of an idle runner and of its reaper."""
 STOPPED_S = 20.0
-"""How long a child may be stopped (SIGSTOP): as long as the launcher waits for its heartbeats."""
+"""Seconds that a child may be stopped (SIGSTOP); the launcher's heartbeat timeout."""
 POLL_S = 0.5
 MAX_SESSION_S = 3600.0
-"""Longest age of a session that takes another job: what allowed the login, such as a certificate, may have expired."""
+"""Longest age in seconds of a session that accepts another job: a login certificate may have expired."""
 AGAIN = 75
 """Exit code of a child whose job ended cleanly, so that another may follow (EX_TEMPFAIL of sysexits(3))."""
 
 
 def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool]) -> int:
-    """Run `work` in a child, again in a fresh child as long as it exits with AGAIN, and return the last result.
+    """Run `work` in a child, and again in a fresh child while it exits with AGAIN; return the last result.
 
-    The argument of `work` says whether the session has run a job before. Between two jobs nothing of the last one is
+    The argument of `work` is True if the session has run a job before. Between two jobs nothing of the last one is
     left; `report_idle` reports that, and returns whether the launcher read it.
     """
     adopt_orphans()
@@ -51,14 +51,14 @@ def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool
             end_orphans(deadline_s=ORPHANS_DEADLINE_S)
             return result
         for number in STOP_SIGNALS:
-            # Signals are for the child, which gets them too: ssh's hangup and pkill reach both.
+            # Ignore signals; ssh's hangup and pkill reach the child too, which handles them.
             signal.signal(number, signal.SIG_IGN)
         status = await_end(child)
         is_clean = end_orphans(deadline_s=ORPHANS_DEADLINE_S)
         code = exit_code(os.waitstatus_to_exitcode(status))
         if code != AGAIN or not is_clean or time.monotonic() - since > MAX_SESSION_S:
             return code
-        # The launcher need not wait for the next child to start.
+        # Do it before the next child starts, so that the launcher need not wait for it.
         if not report_idle():
             return code
         is_reused = True
@@ -68,7 +68,7 @@ def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool
 def await_end(child: int, *, stopped_s: float = STOPPED_S) -> int:
     """Reap the child and return its status (wait(2)).
 
-    The child ends by itself unless it was stopped, in which case its ranks would run for ever, so it is killed.
+    The child ends by itself unless it was stopped; kill it then, as its ranks would keep running.
     """
     until: float | None = None
     while True:

@@ -1,7 +1,7 @@
-"""Run a node's processes to their end: forward output, report exits, stop all when told to.
+"""Run a node's processes to their end: forward output, report exits, stop all on request.
 
-One thread waits in one poll(2). The end of the connection to the launcher, TERM, INT and HUP all mean stop:
-processes then get TERM, and after the grace KILL.
+One thread waits in one poll(2). The end of the connection to the launcher, TERM, INT and HUP all mean stop: the
+processes get TERM, and KILL after the grace period.
 """
 
 import os
@@ -17,9 +17,9 @@ from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND, FrameType
 
 READ_SIZE = 1 << 16
-"""Size of a pipe: one read empties it."""
+"""Size of a pipe in bytes: one read empties it."""
 DRAIN_S = 0.5
-"""How long an ended process's output may be silent before it counts as read."""
+"""Seconds of silence after which the output of an ended process counts as complete."""
 POLL_S = 0.05
 
 
@@ -37,7 +37,7 @@ class _Process:
 
 
 class Supervisor:
-    """Supervise the processes of one node."""
+    """Supervises the processes of one node."""
 
     def __init__(self, channel: RunnerChannel, *, grace_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._channel = channel
@@ -59,7 +59,7 @@ class Supervisor:
         cwd: str,
         log: ProcessLog | None = None,
     ) -> None:
-        """Start one process; report one that cannot start with a shell's exit code."""
+        """Start one process; if it cannot start, report a shell's exit code."""
         try:
             started = processes.start_process(command, environment=environment, cwd=cwd)
         except OSError as error:
@@ -93,7 +93,7 @@ class Supervisor:
         return self._all_succeeded and not self._channel.stop_requested
 
     def _poll_s(self) -> float:
-        # The kernel reports the end of a group's leader, but not when the group is empty.
+        # The kernel reports the end of a group's leader, but not that the group is empty.
         return POLL_S if any(process.kill_at is not None for process in self._alive) else float("inf")
 
     def _reap_ended(self) -> None:
@@ -118,11 +118,11 @@ class Supervisor:
         return True
 
     def _is_drained(self, process: _Process) -> bool:
-        """Return whether the output was read, as far as it comes: an escaped process can keep a stream open."""
+        """Return True if the output was read, or is silent: an escaped process can keep a stream open."""
         until = min(process.drain_until, process.kill_at or process.drain_until)
         return not process.streams or self._clock() >= until
 
-    # ---- what the poller watches ----
+    # ---- callbacks of the poller ----
 
     def _watch_signals(self) -> None:
         reader, writer = os.pipe()
@@ -151,7 +151,7 @@ class Supervisor:
         return lambda: self._forward(process, fd, kind)
 
     def _throttle(self) -> None:
-        """Pause reading from the processes while the launcher reads slowly; everything else goes on."""
+        """Pause reading from the processes while the launcher reads slowly."""
         if self._channel.has_pending:
             self._watch_sink()
         elif self._channel.sink in self._poller:
@@ -160,7 +160,7 @@ class Supervisor:
             return
         self._paused = self._channel.is_full
         for process in self._alive:
-            # The process could not write in the meantime.
+            # The process could not write meanwhile.
             process.drain_until = self._clock() + DRAIN_S
             if self._paused:
                 for fd in process.streams:
@@ -172,7 +172,7 @@ class Supervisor:
         if self._channel.sink not in self._poller:
             self._poller.add(self._channel.sink, self._channel.flush, events=select.POLLOUT)
 
-    # ---- what happens ----
+    # ---- events ----
 
     def _receive(self) -> None:
         self._channel.receive()
@@ -199,7 +199,7 @@ class Supervisor:
         process.code = processes.exit_code(process.running.wait())
         self._all_succeeded = self._all_succeeded and process.code == 0
         process.drain_until = self._clock() + DRAIN_S
-        # End what the process left behind; the node's other processes go on.
+        # End what the process left behind; the node's other processes continue.
         self._end(process)
 
     def _report_if_ended(self, process: _Process) -> None:

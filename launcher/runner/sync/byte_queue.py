@@ -10,15 +10,15 @@ STALL_S = 60.0
 """Seconds without progress after which a neighbour counts as lost."""
 BUFFER = 1 << 18
 MAX_PIECES = 256
-"""Most pieces, each of at most runner_channel.READ_SIZE bytes, that may wait for the disk."""
+"""Maximum number of pieces, each of at most runner_channel.READ_SIZE bytes, that wait for the disk."""
 
 
 class NeighbourLostError(LaunchError):
-    """Report that the node before or after this one is gone; it reports its own error."""
+    """The node before or after this one is gone; it reports its own error."""
 
 
 class ByteQueue(io.RawIOBase):
-    """Read the launcher's stream as a file: the channel's thread fills it, the sync's thread reads it."""
+    """File object with the launcher's stream: the channel's thread fills it, the sync's thread reads it."""
 
     def __init__(self, *, on_room: Callable[[], None]) -> None:
         self._pieces: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -27,7 +27,7 @@ class ByteQueue(io.RawIOBase):
 
     @property
     def full(self) -> bool:
-        """Whether the channel should stop reading for now."""
+        """True if the channel should stop reading for now."""
         return self._pieces.qsize() >= MAX_PIECES
 
     def put(self, piece: bytes) -> None:

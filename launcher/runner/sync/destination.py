@@ -1,7 +1,7 @@
-"""Make a directory of this node hold what the launcher's holds.
+"""Make a directory of this node equal to the launcher's.
 
-Only files that an earlier sync put there, unchanged since, are deleted: a job's checkpoints, logs and notes stay,
-whatever their names, and so does what is excluded on purpose.
+Delete only files of an earlier sync that are unchanged since: a job's checkpoints, logs and notes stay, whatever their
+names, and so do excluded files.
 """
 
 import os
@@ -17,7 +17,7 @@ from launcher.sync.manifest import DIRECTORY, FILE, LINK, Entry, Manifest, is_un
 
 
 class Destination:
-    """Hold the directory, its record, and the manifest to match."""
+    """The directory, its record, and the manifest to match."""
 
     def __init__(self, directory: Path, manifest: Manifest, *, ignore: Ignore, home: Path) -> None:
         self.directory = directory
@@ -32,7 +32,7 @@ class Destination:
         after = self._with_excluded(before)
         if before.entries != after.entries:
             self._remove_gone(before)
-            # Record first: a recorded file that does not exist does no harm, an unrecorded one would stay for ever.
+            # Record first: a recorded file that does not exist is harmless, an unrecorded one would never be deleted.
             self._state.write(after)
         needed = {number for number, entry in enumerate(self.manifest.entries) if self._prepare_entry(entry)}
         if needed and not os.access(self.directory, os.W_OK | os.X_OK):
@@ -40,7 +40,7 @@ class Destination:
         return needed
 
     def check_space(self, needed: int) -> None:
-        """Raise LaunchError if the file system has no room for `needed` bytes, rather than fail an hour later."""
+        """Raise LaunchError now if the file system has no room for `needed` bytes, rather than fail an hour later."""
         status = os.statvfs(self.directory)
         if needed > status.f_bavail * status.f_frsize:
             free = status.f_bavail * status.f_frsize
@@ -51,7 +51,7 @@ class Destination:
         self._state.release()
 
     def _with_excluded(self, before: Manifest) -> Manifest:
-        """Return what the record must hold: also files of earlier syncs that are excluded now and stay."""
+        """Return the entries for the record: also files of earlier syncs that are excluded now and stay."""
         present = {entry.path for entry in self.manifest.entries}
         kept = [
             entry
@@ -62,7 +62,7 @@ class Destination:
 
     def _remove_gone(self, before: Manifest) -> None:
         kinds = {entry.path: entry.kind for entry in self._with_excluded(before).entries}
-        # A directory's entries come after it.
+        # Entries follow their directory, so go backwards.
         for entry in reversed(before.entries):
             if kinds.get(entry.path) != entry.kind:
                 with suppress(FileNotFoundError, NotADirectoryError):
@@ -71,7 +71,7 @@ class Destination:
     def _remove(self, entry: Entry) -> None:
         path = self.directory / entry.path
         if entry.kind == DIRECTORY:
-            with suppress(OSError):  # not empty: it holds files of the job's
+            with suppress(OSError):  # Not empty: it contains files of the job.
                 path.rmdir()
         elif entry.kind == FILE and is_unchanged(path.lstat(), entry):
             path.unlink()
@@ -80,7 +80,7 @@ class Destination:
             path.unlink()
 
     def _prepare_entry(self, entry: Entry) -> bool:
-        """Make a directory or link, or the way for a file; return whether the file's content is needed."""
+        """Make a directory or link, or the parents of a file; return True if the file's content is needed."""
         try:
             # A Path for each of 100,000 files would take longer than the system calls.
             status = os.lstat(f"{self.directory}/{entry.path}")
@@ -100,7 +100,7 @@ class Destination:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and its parents; LaunchError if a file is in its place."""
+    """Make a directory and its parents; LaunchError if a file is in the way."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
@@ -113,7 +113,7 @@ def _put_directory(path: Path, mode: int, status: os.stat_result | None) -> None
         path.chmod(mode)
     elif stat.S_ISDIR(status.st_mode):
         _set_mode(path, mode, status)
-    elif not path.is_dir():  # a link to a directory serves: large data may be on another disk
+    elif not path.is_dir():  # A link to a directory is allowed: large data may be on another disk.
         raise LaunchError(f"{path}: is in the way of a directory")
 
 

@@ -1,4 +1,4 @@
-"""Receive a file under another name beside its place, verify it, and rename it in one step."""
+"""Receive a file under a temporary name in its directory, verify it, and rename it."""
 
 import hashlib
 import os
@@ -12,14 +12,14 @@ from launcher.sync.stream import new_digest
 
 
 class PartFile:
-    """Hold one file from its first byte until it is in place."""
+    """A file that is being received."""
 
     def __init__(self, directory: Path, entry: Entry) -> None:
         self._entry = entry
         self._path = directory / entry.path
         self._part = part_of(self._path)
         self._digest = new_digest()
-        # Never follow a link that is in the way.
+        # Never follow a link in the way.
         self._part.unlink(missing_ok=True)
         self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
@@ -34,7 +34,7 @@ class PartFile:
             raise LaunchError(f"{self._path}: {error.strerror}") from error
 
     def finish(self, digest: bytes) -> None:
-        """Put the file in place with its mode and time; LaunchError if it is not what was sent."""
+        """Rename the file into place with its mode and time; LaunchError if its digest differs."""
         if digest != self._digest.digest():
             raise LaunchError(f"{self._path}: arrived damaged")
         os.fchmod(self._fd, self._entry.mode)
@@ -44,7 +44,7 @@ class PartFile:
         self._part.replace(self._path)
 
     def drop(self) -> None:
-        """Delete the part."""
+        """Delete the temporary file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -53,6 +53,6 @@ class PartFile:
 
 
 def part_of(path: Path) -> Path:
-    """Return a file's path until it is complete: the same each time, so that no part stays for ever."""
+    """Return the temporary path of a file: always the same one, so that none is left for good."""
     name = hashlib.sha256(f"{socket.gethostname()}:{path.name}".encode(errors="surrogateescape")).hexdigest()[:16]
     return path.with_name(f".launch-part-{name}")

@@ -1,6 +1,6 @@
-"""Relay files through this node: from the node before it, onto its disk, and on to the node after it.
+"""Relay files through this node: receive them from the previous node, write them, send them to the next.
 
-Each node passes on while it receives, so that many nodes take little longer than one.
+Each node forwards while it receives, so that many nodes take little longer than one.
 """
 
 import socket
@@ -24,13 +24,13 @@ ALIVE_INTERVAL_S = 5.0
 
 
 def accept(listener: socket.socket, identity: str) -> ssl.SSLSocket:
-    """Accept the connection from the node before this one; reject peers without this sync's key."""
+    """Accept the connection from the previous node; reject peers without this sync's key."""
     context, until = server_context(identity), time.monotonic() + CONNECT_DEADLINE_S
     while (left := until - time.monotonic()) > 0:
         listener.settimeout(left)
         try:
             plain, _ = listener.accept()
-        except TimeoutError:  # socket.timeout, which it is from 3.10 on
+        except TimeoutError:  # socket.timeout is an alias from 3.10 on.
             break
         with suppress(OSError):
             return _wrap_tls(context, plain, server_side=True)
@@ -38,7 +38,7 @@ def accept(listener: socket.socket, identity: str) -> ssl.SSLSocket:
 
 
 def connect(address: str, port: int, *, name: str, identity: str) -> ssl.SSLSocket:
-    """Connect to the node after this one."""
+    """Connect to the next node."""
     try:
         plain = socket.create_connection((address, port), timeout=HANDSHAKE_DEADLINE_S)
     except OSError as error:
@@ -62,7 +62,7 @@ def _wrap_tls(context: ssl.SSLContext, plain: socket.socket, *, server_side: boo
 
 
 class Forwarder:
-    """Pass records on to the next node."""
+    """Forwards records to the next node."""
 
     def __init__(self, connection: ssl.SSLSocket, *, forward: set[int]) -> None:
         self._connection = connection
@@ -72,7 +72,7 @@ class Forwarder:
         self._sent_at = time.monotonic()
 
     def forward(self, record: StreamRecord) -> None:
-        """Pass a record on if a node further on needs its file."""
+        """Forward a record if a later node needs its file."""
         if record.kind is RecordType.FILE:
             self._forwarding = record.number in self._numbers
         done = record.kind is RecordType.DONE
@@ -85,14 +85,14 @@ class Forwarder:
             if skipped or done:
                 self._file.flush()
             if done:
-                # Let the reader close first, so that nothing on its way is lost.
+                # Let the reader close first, so that no data in transit is lost.
                 self._connection.recv(1)
         except OSError as error:
             raise NeighbourLostError(f"the node after it stopped receiving: {error.strerror or error}") from error
 
 
 def read_incoming(stream: BinaryIO) -> Iterator[StreamRecord]:
-    """Yield the records from the node before this one."""
+    """Yield the records from the previous node."""
     try:
         yield from read_records(stream)
     except (OSError, EOFError) as error:
@@ -100,7 +100,7 @@ def read_incoming(stream: BinaryIO) -> Iterator[StreamRecord]:
 
 
 def relay(stream: BinaryIO, forwarder: Forwarder | None, *, destination: Destination, needed: set[int]) -> None:
-    """Write what this node needs, pass on what others need."""
+    """Write the files that this node needs, forward those that others need."""
     part_file: PartFile | None = None
     try:
         for record in read_incoming(stream):

@@ -1,4 +1,4 @@
-"""Fetch files from a bucket with the ``aws`` command line and this node's own role."""
+"""Download files from a bucket with the ``aws`` command line and this node's role."""
 
 import subprocess
 import time
@@ -10,7 +10,7 @@ from launcher.sync.request import BUCKET_URL
 
 
 def fetch(source: str, directory: Path, *, deadline_s: float) -> None:
-    """Copy what differs below `source` into `directory`; LaunchError says why that failed."""
+    """Download what differs below `source` into `directory`; LaunchError with the reason of a failure."""
     match = BUCKET_URL.fullmatch(source)
     if match is None:
         raise ValueError(f"not a bucket's prefix: {source!r}")
@@ -18,7 +18,7 @@ def fetch(source: str, directory: Path, *, deadline_s: float) -> None:
     until = time.monotonic() + deadline_s
     make_directory(directory)
     key_count = ("--max-keys", "1", "--no-paginate", "--query", "KeyCount", "--output", "text")
-    # aws s3 sync takes a prefix without objects for an empty directory, and succeeds.
+    # aws s3 sync treats a prefix without objects as an empty directory, and succeeds.
     count = _aws(source, "s3api", "list-objects-v2", "--bucket", bucket, "--prefix", prefix, *key_count, until=until)
     if count.strip() == "0":
         raise LaunchError(f"{source} is empty")

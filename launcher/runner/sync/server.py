@@ -1,4 +1,4 @@
-"""Answer a sync's requests on a node."""
+"""Carry out a sync's requests on a node."""
 
 import io
 import socket
@@ -19,7 +19,7 @@ from launcher.sync.request import destination_path
 
 
 class SyncServer:
-    """Hold a sync's state on this node from one request to the next."""
+    """State of a sync on this node between requests."""
 
     def __init__(self, byte_queue: ByteQueue) -> None:
         self._from_launcher = cast(BinaryIO, io.BufferedReader(byte_queue, BUFFER))
@@ -38,7 +38,7 @@ class SyncServer:
         return {"engines": installed_engines()}
 
     def answer(self, request: Request) -> Answer:
-        """Carry out a request; a failure is an answer too."""
+        """Carry out a request; the answer to a failed one is its error."""
         operation, values = request["operation"], {name: request[name] for name in request if name != "operation"}
         try:
             return self._operations[operation](**values)
@@ -49,7 +49,7 @@ class SyncServer:
             return {"error": f"{error.filename}: {reason}" if error.filename else reason, "neighbour": False}
 
     def _compare(self, *, directory: str, manifest: str, patterns: list[str], source: str | None) -> Answer:
-        """Prepare the directory; answer which files are needed and the port to send them to."""
+        """Prepare the directory; answer with the files that are needed and the port for them."""
         self._resources.close()
         path = destination_path(directory, home=Path.home())
         if source is not None and path.is_dir() and path.samefile(source):
@@ -65,10 +65,10 @@ class SyncServer:
         return {"needed": to_ranges(self._needed), "port": self._listener.getsockname()[1]}
 
     def _receive(self, *, identity: str, first: bool, following: list[Any] | None, forward: Ranges) -> Answer:
-        """Receive the files that are needed, from the launcher if this node is the first, and pass them on."""
+        """Receive the needed files, from the launcher if this node is the first, and forward them."""
         if self._destination is None or self._listener is None:
             raise ValueError("files come after a comparison")
-        # Import only now: most syncs send nothing, and TLS is slow to import.
+        # Imported late: most syncs send nothing, and TLS is slow to import.
         from launcher.runner.sync.relay import Forwarder, accept, connect, relay
 
         with self._resources.pop_all(), ExitStack() as connections:
@@ -85,13 +85,13 @@ class SyncServer:
         return {"received": len(self._needed)}
 
     def _fetch(self, *, source: str, directory: str, deadline_s: float) -> Answer:
-        """Fetch a prefix from a bucket."""
+        """Download a prefix from a bucket."""
         fetch(source, destination_path(directory, home=Path.home()), deadline_s=deadline_s)
         return {"fetched": source}
 
 
 def installed_engines(config: Path = Path(NODE_CONFIG), listed: Path = Path(ENGINES_LIST)) -> list[str] | None:
-    """Return the engines that are installed; None if this machine is not a node of a cluster."""
+    """Return the installed engines; None if this machine is not a node of a cluster."""
     if not config.exists():
         return None
     try:

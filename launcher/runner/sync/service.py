@@ -1,6 +1,6 @@
 """Carry out the launcher's sync requests one after the other, in a thread of their own.
 
-Disks and other nodes may take their time; heartbeats must not.
+Disks and other nodes may be slow, and heartbeats must not wait for them.
 """
 
 import os
@@ -19,7 +19,7 @@ from launcher.transport.protocol import FrameType
 
 
 def sync_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "Request | bytes") -> NodeSpec | None:
-    """Serve requests, beginning with `first`, until the spec comes; return None if the launcher is gone."""
+    """Serve requests, beginning with `first`, until the spec arrives; return None if the launcher is gone."""
     service = SyncService(channel)
     service.submit(first)
     received = b""
@@ -28,7 +28,7 @@ def sync_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "Request | 
             if not isinstance(message, (bytes, dict)):
                 return message
             service.submit(message)
-        # Input without room stays unread, which makes the launcher wait.
+        # Leave input unread when there is no room, so that the launcher waits.
         sources = [service.wakeup] if service.full else [service.wakeup, channel.source]
         timeout = channel.keep_alive()
         readable, _, _ = select.select(sources, [channel.sink] if channel.has_pending else [], [], timeout)
@@ -41,12 +41,12 @@ def sync_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "Request | 
 
 
 class SyncService:
-    """Pass requests to the thread and answers back; the thread starts with the first request."""
+    """Pass requests to the thread and answers back; the first request starts the thread."""
 
     def __init__(self, channel: RunnerChannel) -> None:
         self._channel = channel
         self.wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        """Readable when there is an answer to send, or room again."""
+        """Descriptor that is readable when there is an answer to send, or room again."""
         self._byte_queue = ByteQueue(on_room=self._wake)
         self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
@@ -54,7 +54,7 @@ class SyncService:
 
     @property
     def full(self) -> bool:
-        """Whether the channel should stop reading for now."""
+        """True if the channel should stop reading for now."""
         return self._byte_queue.full
 
     def submit(self, message: Request | bytes) -> None:
@@ -68,7 +68,7 @@ class SyncService:
             threading.Thread(target=self._work, daemon=True).start()
 
     def send_answers(self) -> None:
-        """Send the answers that are ready."""
+        """Send the available answers."""
         with suppress(BlockingIOError):
             os.read(self.wakeup, 64)
         with suppress(queue.Empty):
@@ -83,7 +83,7 @@ class SyncService:
         while True:
             try:
                 self._answers.put(server.answer(self._requests.get()))
-            except BaseException as error:  # a bug must end the runner, not just the thread
+            except BaseException as error:  # A bug must end the runner, not only the thread.
                 self._answers.put(error)
             self._wake()
 

@@ -1,4 +1,4 @@
-"""Record the files that a sync put into a directory of this node: a later sync may delete only those files.
+"""Record the files that a sync wrote into a directory of this node; a later sync may delete only those.
 
 There is one file per directory, below the home directory; a sync holds the lock beside it.
 """
@@ -18,11 +18,11 @@ RECORDS_DIR = ".local/state/deeplearning/sync"
 
 
 class SyncState:
-    """Hold the record of one directory, and the lock that lets only one sync work on it."""
+    """Record of one directory, with the lock that admits one sync at a time."""
 
     def __init__(self, home: Path, directory: Path) -> None:
         self._directory = str(directory)
-        # Home directories may be shared between nodes.
+        # One per host, because home directories may be shared between nodes.
         name = hashlib.sha256(f"{socket.gethostname()}:{directory}".encode(errors="surrogateescape")).hexdigest()[:32]
         self._path = home / RECORDS_DIR / f"{name}.json"
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ class SyncState:
             raise LaunchError(f"{directory}: another launch is sending files to it") from error
 
     def read(self) -> Manifest:
-        """Read the record; an unreadable one counts as empty, so that nothing is deleted."""
+        """Read the record; treat an unreadable one as empty, so that nothing is deleted."""
         try:
             return Manifest.unpack(json.loads(self._path.read_text())["manifest"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -46,5 +46,5 @@ class SyncState:
         write_atomically(self._path, json.dumps(record).encode("ascii"))
 
     def release(self) -> None:
-        """Unlock the directory for other syncs."""
+        """Unlock the directory."""
         os.close(self._lock)

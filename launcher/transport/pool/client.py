@@ -1,8 +1,8 @@
-"""Keep idle connections in the pool's daemon, and take them back in the next launch.
+"""Put idle connections into the pool's daemon, and take them out in the next launch.
 
-Each launch that keeps connections starts a daemon of its own (launcher.transport.pool.daemon), which listens on a
-socket in the user's runtime directory. The next launch asks all of these daemons for connections to its hosts.
-If anything fails, nothing is kept or taken: opening a new connection costs some tens of milliseconds.
+Each launch that keeps connections starts a daemon (launcher.transport.pool.daemon), which listens on a socket in the
+user's runtime directory. The next launch asks all of these daemons for connections to its hosts. After any error
+nothing is kept or reused: opening a new connection takes only some tens of milliseconds.
 """
 
 import os
@@ -22,15 +22,15 @@ SUFFIX = ".sock"
 DIRECTORY = "deeplearning-launch"
 """Directory below the user's runtime directory (pam_systemd(8))."""
 ANSWER_S = 0.5
-"""Deadline for a daemon's answer; it has nothing else to do."""
+"""Deadline for a daemon's answer, in seconds; it has nothing else to do."""
 PROGRAM = Path(__file__).parent / "daemon.py"
 MAX_CONNECTIONS = 200
-"""Most connections of one daemon, at four descriptors each: most systems let a process have 1024."""
+"""Maximum number of connections per daemon, with four descriptors each: the usual limit of a process is 1024."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdleConnection:
-    """Hold an idle runner's process and the fingerprint of its connection."""
+    """An idle runner's process and the fingerprint of its connection."""
 
     host: str
     fingerprint: str
@@ -38,13 +38,13 @@ class IdleConnection:
 
 
 def fetch_idle(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[IdleConnection]:
-    """Take all kept connections to these hosts, or to any host; no other launch gets them then."""
+    """Take all kept connections to these hosts, or to any host; no other launch gets them."""
     directory = _directory(environ)
     if directory is None:
         return []
     taken: list[IdleConnection] = []
     for socket_path in sorted(directory.glob(f"*{SUFFIX}")):
-        with suppress(OSError, ValueError):  # a daemon of another release may answer otherwise
+        with suppress(OSError, ValueError):  # A daemon of another release may answer otherwise.
             taken += _request(socket_path, hosts)
     return taken
 
@@ -62,7 +62,7 @@ def keep_idle(environ: Mapping[str, str], connections: Sequence[IdleConnection],
         try:
             listener.bind(str(unlisted))
             listener.listen()
-            # Rename only now: a launch that finds the socket refused would take it for a killed daemon's.
+            # Rename only now: another launch would remove a socket that refuses connections as a killed daemon's.
             unlisted.rename(socket_path)
             _start_daemon(DaemonConfig(listener.fileno(), seconds, str(socket_path), entries))
         except OSError:
@@ -130,7 +130,7 @@ def _request(socket_path: Path, hosts: Sequence[str]) -> list[IdleConnection]:
             while message := _receive(channel):
                 taken.append(message)
         except TimeoutError:
-            # Whatever has arrived is ours; the daemon drops the rest when its time is up.
+            # Received connections are ours; the daemon drops the rest when its time is up.
             if _is_stopped(process_id(channel)):
                 socket_path.unlink(missing_ok=True)
         except OSError:
@@ -139,7 +139,7 @@ def _request(socket_path: Path, hosts: Sequence[str]) -> list[IdleConnection]:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Return whether a process is stopped (proc_pid_stat(5)); a slow one will answer, a stopped one will not."""
+    """Return True if a process is stopped (proc_pid_stat(5)): a slow one will answer, a stopped one will not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
     except OSError:

@@ -1,10 +1,10 @@
 """Hold the idle connections of one launch for a while: ``python3 launcher/transport/pool/daemon.py``.
 
-The daemon gives them to the first launch of the same user that requests them, each once, and closes the rest when its
-time is up. If it dies, the connections end with it. It never reads or writes them.
+The daemon gives each connection once, to the first launch of the same user that requests it, and closes the rest when
+its time is up. If it dies, the connections end with it. It never reads or writes them.
 
-Its standard input describes the connections (`DaemonConfig`). A launch sends host names, one per line, or with an
-empty line for all of them. For each connection it receives a message, host and fingerprint, with the descriptors.
+Its standard input describes the connections (`DaemonConfig`). A launch sends host names, one per line, or an empty line
+for all of them. For each connection it receives a message, host and fingerprint, with the descriptors.
 """
 
 import _socket as socket  # importing socket is slow
@@ -20,15 +20,15 @@ if not __package__:
 from launcher.peer_credentials import is_same_user
 
 FDS = 4
-"""Descriptors of a connection: standard input, output and error of its ssh, and the pidfd."""
+"""Number of descriptors of a connection: standard input, output and error of its ssh, and the pidfd."""
 CLIENT_S = 0.5
-"""Seconds that a launch has to send its request and receive the connections."""
+"""Seconds for a launch to send its request and receive the connections."""
 MAX_MESSAGE = 1 << 17
 """Longest request or answer, in bytes."""
 
 
 class Entry:
-    """Hold one connection."""
+    """One connection."""
 
     __slots__ = ("fds", "fingerprint", "host")
 
@@ -39,7 +39,7 @@ class Entry:
 
 
 class DaemonConfig:
-    """Configure a daemon, as lines of text: the socket's descriptor and seconds; its path; host, fingerprint and
+    """Configuration of a daemon, as lines of text: the socket's descriptor and seconds; its path; host, fingerprint and
     descriptors of each connection.
     """
 
@@ -56,7 +56,7 @@ class DaemonConfig:
 
     @classmethod
     def from_text(cls, text: str) -> "DaemonConfig":
-        """Parse what `to_text` has written."""
+        """Parse the result of `to_text`."""
         first, socket_path, *lines = text.split("\n")
         listener, seconds = first.split()
         words = (line.split() for line in lines)
@@ -65,7 +65,7 @@ class DaemonConfig:
 
 
 class PoolDaemon:
-    """Serve the kept connections."""
+    """Serves the kept connections."""
 
     def __init__(self, listener: "socket.socket", entries: list[Entry]) -> None:
         self._listener = listener
@@ -83,12 +83,12 @@ class PoolDaemon:
                 if fd == self._listener.fileno():
                     self._answer()
                 elif fd in self._entries:
-                    # An idle runner is silent, so readable output means that this one has ended.
+                    # An idle runner is silent, so readable output means that it has ended.
                     self._release(self._entries[fd])
 
     def _answer(self) -> None:
         """Give one launch the connections that it requests."""
-        fd, _ = self._listener._accept()  # type: ignore[attr-defined]  # what socket.socket.accept() is made of
+        fd, _ = self._listener._accept()  # type: ignore[attr-defined]  # the implementation of socket.socket.accept()
         client = socket.socket(fileno=fd)
         try:
             client.settimeout(CLIENT_S)
@@ -109,7 +109,7 @@ class PoolDaemon:
                     [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)],
                 )
             finally:
-                # Whether it arrives or not, it is never given again.
+                # Whether it arrives or not, do not offer it again.
                 self._release(entry)
 
     def _release(self, entry: Entry) -> None:
@@ -124,7 +124,7 @@ def main() -> int:
     config = DaemonConfig.from_text(sys.stdin.buffer.read().decode(errors="surrogateescape"))
     os.chdir("/")
     listener = socket.socket(fileno=config.listener)
-    # The socket listens already, but SO_PEERCRED names the process that called listen() last.
+    # The socket listens already, but SO_PEERCRED reports the process that called listen() last.
     listener.listen()
     daemon = PoolDaemon(listener, config.entries)
     try:
@@ -132,7 +132,7 @@ def main() -> int:
     finally:
         try:
             os.unlink(config.socket_path)
-        except FileNotFoundError:  # the user's last session has ended, and the directory went with it
+        except FileNotFoundError:  # The user's last session has ended, and the directory with it.
             pass
     return 0
 

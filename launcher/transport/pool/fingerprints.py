@@ -1,7 +1,7 @@
 """Fingerprint everything on this machine that a connection depends on: it is reused only if nothing has changed.
 
 These are ssh's files and variables; see FILES and ENVIRONMENT in ssh(1). If ssh's configuration may refer to any
-variable, the whole environment counts, except the variables that shells change by themselves.
+variable, the whole environment counts, except variables that shells change by themselves.
 """
 
 import json
@@ -24,7 +24,7 @@ VARIABLE_USE = re.compile(
 )
 """Matches configuration that may depend on any variable, except Debian's default SendEnv."""
 COMMENT = re.compile(r"^\s*#.*$", re.M)
-"""OpenSSH's own configuration file begins with a comment that contains dollar signs."""
+"""Matches a comment; OpenSSH's own configuration file begins with one that contains dollar signs."""
 SYSTEM_DIRECTORY = "/etc/ssh"
 FILES = (
     CLUSTER_KEY_FILE,
@@ -43,7 +43,7 @@ def client_fingerprint(environ: Mapping[str, str], *, home: str | None = None) -
 
     Raises KeyError for a user without an account, for whom ssh does nothing.
     """
-    # ssh uses the account's home directory too, whatever HOME says.
+    # Like ssh, use the account's home directory, whatever HOME is.
     files = _files(home or pwd.getpwuid(os.getuid()).pw_dir)
     any_variable = _may_use_any_variable(files)
     state = [
@@ -59,15 +59,15 @@ def client_fingerprint(environ: Mapping[str, str], *, home: str | None = None) -
 def connection_fingerprint(
     host: Host, command: Sequence[str], client: str, *, local_names: set[str], agent: str | None
 ) -> str | None:
-    """Fingerprint what the connection to `host` by `command` depends on; None if that cannot be known at once.
+    """Fingerprint what the connection to `host` by `command` depends on; None if that cannot be determined at once.
 
     `client` is the result of `client_fingerprint`, which also covers the names in `local_names`, the result of
     `local_host_names`. `agent` is the socket of the user's SSH agent.
     """
-    # Any other name may lead elsewhere by now. A failing DNS query takes seconds, and only ssh knows its aliases.
+    # Any other name may resolve differently by now. A failing DNS query takes seconds, and only ssh knows its aliases.
     if not (host.name in local_names or _is_address(host.name)):
         return None
-    # With the cluster's own key all of a user's sessions log in alike; another agent may be another person.
+    # With the cluster's key all sessions of a user are equal; another agent may be another person.
     login = None if GIVEN_KEY_ONLY in command else agent
     return _digest([client, str(host), list(command), login])
 

@@ -1,4 +1,4 @@
-"""Pool connections across launches: take those that earlier launches kept, and keep this one's."""
+"""Pool connections across launches: take those of earlier launches, and keep this one's."""
 
 import os
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from launcher.transport.protocol import CALL
 from launcher.transport.ssh import ssh_command
 
 if TYPE_CHECKING:
-    # Idle runners are called before asyncio and everything that needs it is imported (launcher.main).
+    # Call idle runners before importing asyncio and its dependents (launcher.main).
     from launcher.transport.connection import Connection
 
 
 class ConnectionPool:
-    """Hold one launch's share of the pool, for its hosts."""
+    """One launch's share of the pool, for its hosts."""
 
     def __init__(self, hosts: Sequence[Host], *, seconds: float, client: str) -> None:
         self._seconds = seconds
@@ -32,7 +32,7 @@ class ConnectionPool:
         self._called: dict[str, Process] = {}
 
     def call(self) -> None:
-        """Call the idle runners that a new connection would also reach; end the others kept for these hosts."""
+        """Call the idle runners that a new connection would also reach; close the others kept for these hosts."""
         for one in fetch_idle(os.environ, self._names):
             is_valid = one.fingerprint == self._fingerprints.get(one.host) and one.host not in self._called
             if is_valid and _call(one.process):
@@ -45,7 +45,7 @@ class ConnectionPool:
         return self._called.pop(str(host), None)
 
     def keep(self, connections: "Sequence[Connection]") -> None:
-        """Keep the connections whose runners are idle for the next launch, and release them here."""
+        """Keep the connections with idle runners for the next launch, and release them here."""
         # A runner on this machine has the launching shell's limits and other state that no fingerprint covers.
         remote = (one for one in connections if not one.is_here)
         idle = [(one, process) for one in remote if (process := one.idle_process()) is not None]
@@ -54,7 +54,7 @@ class ConnectionPool:
             for one, process in idle
             if (fingerprint := self._fingerprints.get(str(one.host))) is not None
         ]
-        with suppress(OSError, ValueError):  # a daemon of another release may answer otherwise
+        with suppress(OSError, ValueError):  # A daemon of another release may answer otherwise.
             # Two launches at once may both keep connections; one per node is enough.
             for other in fetch_idle(os.environ, self._names):
                 other.process.discard()
@@ -64,7 +64,7 @@ class ConnectionPool:
 
 
 def _call(process: Process) -> bool:
-    """Return whether the runner's input is open; its own answer comes later."""
+    """Return True if the runner's input is open; its own answer comes later."""
     try:
         process.stdin.write(CALL)
     except OSError:

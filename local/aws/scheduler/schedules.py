@@ -23,7 +23,7 @@ _RATE: Final = re.compile(r"rate\((?P<count>[1-9][0-9]*) (?P<unit>minute|hour|da
 _TARGET: Final = re.compile(r"arn:[^:]+:scheduler:::aws-sdk:(?P<service>[a-z0-9]+):(?P<action>[A-Za-z0-9]+)")
 _UNIT_S: Final = {"minute": 60, "hour": 3600, "day": 86400}
 LATEST_START: Final = timedelta(minutes=5)
-"""How long ago a start may be ("CreateSchedule", EventBridge Scheduler API Reference)."""
+"""Longest time that a start may lie in the past ("CreateSchedule", EventBridge Scheduler API Reference)."""
 _ENDPOINT: list[str] = []
 
 

@@ -38,7 +38,7 @@ def master(cluster: Cluster, address: Address) -> TestNode:
     return cluster.node("master", settings=address.settings)
 
 
-def passes(cluster: Cluster, node: TestNode, *, seconds: float) -> None:
+def run_passes(cluster: Cluster, node: TestNode, *, seconds: float) -> None:
     for _ in range(int(seconds)):
         node.agent.step()
         cluster.clock.now += 1.0
@@ -52,15 +52,15 @@ def test_master_has_the_address_before_it_is_ready(cluster: Cluster, address: Ad
 def test_address_is_asked_for_again_only_while_the_metadata_service_names_another(
     cluster: Cluster, master: TestNode, address: Address, calls: Counter[str]
 ) -> None:
-    passes(cluster, master, seconds=ASK_AGAIN_S)
+    run_passes(cluster, master, seconds=ASK_AGAIN_S)
     assert calls["AssociateAddress"] == 1
-    passes(cluster, master, seconds=1)
+    run_passes(cluster, master, seconds=1)
     assert calls["AssociateAddress"] == 2
     master.metadata.notice = TerminationNotice(public_address="198.51.100.7")
-    passes(cluster, master, seconds=ASK_AGAIN_S)
+    run_passes(cluster, master, seconds=ASK_AGAIN_S)
     assert calls["AssociateAddress"] == 3
     master.metadata.notice = TerminationNotice(public_address=address.ip)
-    passes(cluster, master, seconds=3 * ASK_AGAIN_S)
+    run_passes(cluster, master, seconds=3 * ASK_AGAIN_S)
     assert calls["AssociateAddress"] == 3
 
 
@@ -77,12 +77,12 @@ def test_new_master_takes_the_address_from_the_last_one(cluster: Cluster, master
     cluster.set_lifecycle_state(master.instance_id, "Terminating:Wait")
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName="digits-master", DesiredCapacity=1)
     new = cluster.replacement("master", of=[master], settings=address.settings)
-    passes(cluster, new, seconds=5)
+    run_passes(cluster, new, seconds=5)
     # While the old one may still work, the address stays with it.
     assert address.holder == master.instance_id
     cluster.clients.ec2.terminate_instances(InstanceIds=[master.instance_id])
     cluster.drop_from_group(master.instance_id)
-    passes(cluster, new, seconds=5)
+    run_passes(cluster, new, seconds=5)
     assert address.holder == new.instance_id
 
 
@@ -90,7 +90,7 @@ def test_master_that_leaves_does_not_take_the_address_back(
     cluster: Cluster, master: TestNode, address: Address
 ) -> None:
     master.metadata.notice = TerminationNotice(ending=True)
-    passes(cluster, master, seconds=5)
+    run_passes(cluster, master, seconds=5)
     assert address.holder is None
 
 
@@ -99,12 +99,12 @@ def test_master_that_its_group_does_not_count_leaves_the_address_alone(
 ) -> None:
     cluster.run([master], until=all_ready([master]))
     cluster.set_lifecycle_state(master.instance_id, "Standby")
-    passes(cluster, master, seconds=30)
+    run_passes(cluster, master, seconds=30)
     cluster.clients.ec2.disassociate_address(PublicIp=address.ip)
-    passes(cluster, master, seconds=ASK_AGAIN_S + 30)
+    run_passes(cluster, master, seconds=ASK_AGAIN_S + 30)
     assert address.holder is None
     cluster.set_lifecycle_state(master.instance_id, "InService")
-    passes(cluster, master, seconds=30)
+    run_passes(cluster, master, seconds=30)
     assert address.holder == master.instance_id
 
 
@@ -116,9 +116,9 @@ def test_refused_address_delays_the_master_and_is_asked_for_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(cluster.clients.ec2, "associate_address", refuse)
-        passes(cluster, master, seconds=3)
+        run_passes(cluster, master, seconds=3)
         assert cluster.signals == []
-    passes(cluster, master, seconds=1)
+    run_passes(cluster, master, seconds=1)
     assert address.holder == master.instance_id
     assert master.agent.is_settled
 
@@ -132,7 +132,7 @@ def test_master_keeps_the_address_while_the_groups_cannot_be_asked(
     cluster.run([master], until=all_ready([master]))
     cluster.clients.ec2.disassociate_address(PublicIp=address.ip)
     monkeypatch.setattr(cluster.clients.autoscaling, "describe_auto_scaling_groups", throttled)
-    passes(cluster, master, seconds=ASK_AGAIN_S + 30)
+    run_passes(cluster, master, seconds=ASK_AGAIN_S + 30)
     assert address.holder == master.instance_id
 
 

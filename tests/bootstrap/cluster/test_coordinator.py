@@ -51,7 +51,7 @@ def publish(cluster: Cluster, table: Table, node_type: str) -> list[str]:
     return ids
 
 
-def look(coordinator: Coordinator, table: Table) -> Membership:
+def reconcile(coordinator: Coordinator, table: Table) -> Membership:
     found = coordinator.reconcile(table.read_stored())
     assert found == table.read_membership()
     return found
@@ -62,12 +62,12 @@ def by_index(membership: Membership) -> dict[int, str]:
 
 
 def test_node_joins_only_with_its_record(cluster: Cluster, table: Table, coordinator: Coordinator) -> None:
-    assert look(coordinator, table).members == ()
+    assert reconcile(coordinator, table).members == ()
     workers = publish(cluster, table, "worker")
-    found = look(coordinator, table)
+    found = reconcile(coordinator, table)
     assert (by_index(found), found.desired_nodes) == ({2: workers[0], 3: workers[1]}, 3)
     [master] = publish(cluster, table, "master")
-    assert by_index(look(coordinator, table)) == {1: master, 2: workers[0], 3: workers[1]}
+    assert by_index(reconcile(coordinator, table)) == {1: master, 2: workers[0], 3: workers[1]}
 
 
 def test_worker_cannot_write_itself_into_the_masters_index(
@@ -81,7 +81,7 @@ def test_worker_cannot_write_itself_into_the_masters_index(
         host_key=public_key("lie"),
     )
     table.write_node(lie)
-    found = look(coordinator, table)
+    found = reconcile(coordinator, table)
     assert 1 not in by_index(found)
     assert found.members[0].instance_id == worker
 
@@ -91,11 +91,11 @@ def test_replacement_takes_the_free_index_and_survivors_stay(
 ) -> None:
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
-    before = by_index(look(coordinator, table))
+    before = by_index(reconcile(coordinator, table))
     cluster.terminate(before[2])
-    assert by_index(look(coordinator, table)) == {1: before[1], 3: before[3]}
+    assert by_index(reconcile(coordinator, table)) == {1: before[1], 3: before[3]}
     [replacement] = set(publish(cluster, table, "worker")) - set(before.values())
-    found = look(coordinator, table)
+    found = reconcile(coordinator, table)
     assert by_index(found) == {1: before[1], 2: replacement, 3: before[3]}
     assert found.generation == 3
 
@@ -103,10 +103,10 @@ def test_replacement_takes_the_free_index_and_survivors_stay(
 def test_replaced_master_takes_index_1(cluster: Cluster, table: Table, coordinator: Coordinator) -> None:
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
-    before = by_index(look(coordinator, table))
+    before = by_index(reconcile(coordinator, table))
     cluster.terminate(before[1])
     [master] = publish(cluster, table, "master")
-    after = by_index(look(new_coordinator(cluster, table), table))
+    after = by_index(reconcile(new_coordinator(cluster, table), table))
     assert after == before | {1: master}
     assert master != before[1]
 
@@ -115,13 +115,13 @@ def test_group_that_has_forgotten_a_running_instance_is_not_believed(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "worker")
-    before = by_index(look(coordinator, table))
+    before = by_index(reconcile(coordinator, table))
     cluster.drop_from_group(before[2])
-    held = look(coordinator, table)
+    held = reconcile(coordinator, table)
     assert by_index(held) == before
     assert [member.node_index for member in held.present] == [2, 3]
     cluster.clients.ec2.terminate_instances(InstanceIds=[before[2]])
-    assert by_index(look(coordinator, table)) == {3: before[3]}
+    assert by_index(reconcile(coordinator, table)) == {3: before[3]}
 
 
 @pytest.mark.parametrize("state", ["shutting-down", "stopped"])
@@ -129,13 +129,13 @@ def test_index_of_an_instance_that_no_group_has_is_held_until_it_has_ended(
     cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     publish(cluster, table, "worker")
-    before = by_index(look(coordinator, table))
+    before = by_index(reconcile(coordinator, table))
     cluster.drop_from_group(before[2])
     dying = Instance(instance_id=before[2], state=state, address="10.0.0.1", grouped=True)
     there = Instance(instance_id=before[3], state="running", address="10.0.0.2", grouped=True)
     found = {before[2]: dying, before[3]: there}
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: found)
-    held = look(coordinator, table)
+    held = reconcile(coordinator, table)
     assert by_index(held) == before
     assert [member.node_index for member in held.present] == [3]
 
@@ -144,24 +144,24 @@ def test_instance_that_ec2_does_not_name_is_gone_only_after_many_answers(
     cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(cluster, table, "worker")
-    before = by_index(look(coordinator, table))
+    before = by_index(reconcile(coordinator, table))
     cluster.drop_from_group(before[2])
     there = {before[3]: Instance(instance_id=before[3], state="running", address="10.0.0.2", grouped=True)}
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: there)
     for _ in range(ABSENT_ANSWERS - 1):
-        assert by_index(look(coordinator, table)) == before
-    assert by_index(look(coordinator, table)) == {3: before[3]}
+        assert by_index(reconcile(coordinator, table)) == before
+    assert by_index(reconcile(coordinator, table)) == {3: before[3]}
 
 
 def test_detached_instance_is_no_node_of_ours_any_more(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "worker")
-    before = by_index(look(coordinator, table))
+    before = by_index(reconcile(coordinator, table))
     cluster.clients.autoscaling.detach_instances(
         InstanceIds=[before[2]], AutoScalingGroupName=f"{CLUSTER}-worker", ShouldDecrementDesiredCapacity=False
     )
-    assert by_index(look(coordinator, table)) == {3: before[3]}
+    assert by_index(reconcile(coordinator, table)) == {3: before[3]}
 
 
 @pytest.mark.parametrize(
@@ -183,23 +183,23 @@ def test_index_is_held_until_ec2_says_that_the_instance_has_ended_whatever_its_g
     held: bool,
 ) -> None:
     publish(cluster, table, "worker")
-    before = look(coordinator, table)
+    before = reconcile(coordinator, table)
     # moto's groups replace an ended instance at once; real ones notice it later, and a lifecycle hook may still run.
     dead = {
         member.instance_id: Instance(instance_id=member.instance_id, state=state, address=address, grouped=True)
         for member in before.members
     }
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: dead)
-    assert by_index(look(new_coordinator(cluster, table), table)) == (by_index(before) if held else {})
+    assert by_index(reconcile(new_coordinator(cluster, table), table)) == (by_index(before) if held else {})
 
 
 def test_member_that_ec2_forgets_for_a_moment_stays(
     cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(cluster, table, "worker")
-    before = look(coordinator, table)
+    before = reconcile(coordinator, table)
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: {})
-    assert look(new_coordinator(cluster, table), table) == before
+    assert reconcile(new_coordinator(cluster, table), table) == before
 
 
 def test_node_indexes_and_generation_go_on_when_the_table_was_emptied(
@@ -207,16 +207,16 @@ def test_node_indexes_and_generation_go_on_when_the_table_was_emptied(
 ) -> None:
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
-    before = by_index(look(coordinator, table))
+    before = by_index(reconcile(coordinator, table))
     cluster.terminate(before[2])
-    look(coordinator, table)
+    reconcile(coordinator, table)
     publish(cluster, table, "worker")
-    replaced = look(coordinator, table)
+    replaced = reconcile(coordinator, table)
     # If indexes were assigned again, the survivor would come before its younger replacement.
     assert replaced.members[-1].instance_id == before[3]
     for item in cluster.clients.dynamodb.scan(TableName=TABLE)["Items"]:
         cluster.clients.dynamodb.delete_item(TableName=TABLE, Key={TABLE_KEY: item[TABLE_KEY]})
-    found = look(coordinator, table)
+    found = reconcile(coordinator, table)
     assert by_index(found) == by_index(replaced)
     assert found.generation > replaced.generation
 
@@ -226,17 +226,17 @@ def test_ec2_is_asked_when_instances_change_and_now_and_then(
 ) -> None:
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
-    before = by_index(look(coordinator, table))
-    look(coordinator, table)
+    before = by_index(reconcile(coordinator, table))
+    reconcile(coordinator, table)
     calls.clear()
     for _ in range(6):
-        look(coordinator, table)
+        reconcile(coordinator, table)
     assert calls["DescribeInstances"] == 6 / REFRESH_PASSES
     assert calls["DescribeAutoScalingGroups"] == 6
     assert calls["PutItem"] == calls["TransactWriteItems"] == 0
     calls.clear()
     cluster.terminate(before[2])
-    look(coordinator, table)
+    reconcile(coordinator, table)
     assert calls["DescribeInstances"] == 1
 
 
@@ -249,4 +249,4 @@ def test_slower_of_two_coordinators_takes_over_what_the_faster_wrote(
     fast = new_coordinator(cluster, table).reconcile(seen)
     assert coordinator.reconcile(seen) == fast
     assert table.read_membership() == fast
-    assert look(coordinator, table).generation == 1
+    assert reconcile(coordinator, table).generation == 1

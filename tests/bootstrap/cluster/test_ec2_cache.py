@@ -1,4 +1,4 @@
-"""Check what the cache returns between two calls to EC2."""
+"""Test the cache's answers between two calls to EC2."""
 
 from collections.abc import Collection
 
@@ -13,7 +13,7 @@ class Ec2:
     """EC2's answers, and the calls that it got."""
 
     def __init__(self, *running: str) -> None:
-        self.instances = {name: sighted(name) for name in running}
+        self.instances = {name: ec2_instance(name) for name in running}
         self.asked: list[list[str]] = []
 
     def describe(self, _client: object, names: Collection[str]) -> dict[str, Instance]:
@@ -21,7 +21,7 @@ class Ec2:
         return {name: self.instances[name] for name in names if name in self.instances}
 
 
-def sighted(name: str, state: str = "running", *, grouped: bool = True) -> Instance:
+def ec2_instance(name: str, state: str = "running", *, grouped: bool = True) -> Instance:
     return Instance(instance_id=name, state=state, address="10.0.0.1", grouped=grouped)
 
 
@@ -48,7 +48,7 @@ def test_settled_cluster_is_asked_for_now_and_then(ec2: Ec2, ec2_cache: Ec2Cache
 
 def test_crash_that_no_group_knows_of_is_seen_within_so_many_looks(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
     ec2_cache.describe(grouped=BOTH, members=BOTH)
-    ec2.instances["i-2"] = sighted("i-2", "terminated")
+    ec2.instances["i-2"] = ec2_instance("i-2", "terminated")
     states = [ec2_cache.describe(grouped=BOTH, members=BOTH)["i-2"].state for _ in range(REFRESH_PASSES)]
     assert states == ["running"] * (REFRESH_PASSES - 1) + ["terminated"]
 
@@ -56,14 +56,14 @@ def test_crash_that_no_group_knows_of_is_seen_within_so_many_looks(ec2: Ec2, ec2
 @pytest.mark.parametrize("state", ["pending", "running"])
 def test_new_instance_is_asked_for_at_once(ec2: Ec2, ec2_cache: Ec2Cache, state: str) -> None:
     ec2_cache.describe(grouped=["i-1"], members=["i-1"])
-    ec2.instances["i-2"] = sighted("i-2", state)
+    ec2.instances["i-2"] = ec2_instance("i-2", state)
     assert ec2_cache.describe(grouped=BOTH, members=["i-1"]) == ec2.instances
     assert ec2.asked == [["i-1"], [*BOTH]]
 
 
 @pytest.mark.parametrize("state", ["stopped", "shutting-down", "terminated"])
 def test_instance_that_is_not_well_is_asked_for_in_every_look(ec2: Ec2, ec2_cache: Ec2Cache, state: str) -> None:
-    ec2.instances["i-2"] = sighted("i-2", state)
+    ec2.instances["i-2"] = ec2_instance("i-2", state)
     for _ in range(4):
         ec2_cache.describe(grouped=BOTH, members=BOTH)
     assert len(ec2.asked) == 4
@@ -78,11 +78,11 @@ def test_member_that_no_group_has_is_asked_for_in_every_look(ec2: Ec2, ec2_cache
 @pytest.mark.parametrize(
     ("instance", "gone"),
     [
-        (sighted("i-2"), False),
-        (sighted("i-2", "stopped"), False),
-        (sighted("i-2", "shutting-down"), False),
-        (sighted("i-2", "terminated"), True),
-        (sighted("i-2", grouped=False), True),
+        (ec2_instance("i-2"), False),
+        (ec2_instance("i-2", "stopped"), False),
+        (ec2_instance("i-2", "shutting-down"), False),
+        (ec2_instance("i-2", "terminated"), True),
+        (ec2_instance("i-2", grouped=False), True),
     ],
 )
 def test_stray_is_gone_when_it_has_ended_or_was_detached(

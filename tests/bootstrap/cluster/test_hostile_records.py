@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, find, given, settings
 from bootstrap import contract
 from bootstrap.cluster.membership import Member, Membership
 from bootstrap.cluster.record_fields import RecordError, check_address, parse_networks
-from bootstrap.cluster.records import MOST_GENERATION, parse_membership, parse_node, parse_state
+from bootstrap.cluster.records import MAX_GENERATION, parse_membership, parse_node, parse_state
 from bootstrap.files import environment, hosts, ssh, workers
 from tests.bootstrap.given import NETWORKS, instance_id, public_key
 from tests.bootstrap.hostile import PHRASES, VALUES, forged_items
@@ -218,7 +218,7 @@ def test_forged_membership_of_the_right_form_does_not_move_a_node_index(
     rows = json.loads(item["members"]["S"])
     for row in rows:
         row["node_index"] = {1: 1, 2: 3, 3: 2}[row["node_index"]]
-    put(cluster, item | {"members": {"S": json.dumps(rows)}, "generation": {"N": str(MOST_GENERATION)}})
+    put(cluster, item | {"members": {"S": json.dumps(rows)}, "generation": {"N": str(MAX_GENERATION)}})
     cluster.clock.now += 20.0
     cluster.run(nodes, until=lambda: cluster.by_index() == by_index)
     assert cluster.table.read_stored().flaw is None

@@ -10,8 +10,8 @@ from bootstrap.cluster.membership import (
     assign_node_indexes,
     next_membership,
 )
-from bootstrap.cluster.record_fields import MOST_NODES
-from bootstrap.cluster.records import MOST_GENERATION
+from bootstrap.cluster.record_fields import MAX_NODES
+from bootstrap.cluster.records import MAX_GENERATION
 from bootstrap.contract import NodeType
 
 
@@ -171,12 +171,12 @@ def test_without_a_number_everybody_counts_who_was_asked_for() -> None:
 
 
 def test_generation_begins_again_at_its_limit() -> None:
-    last = Membership(generation=MOST_GENERATION, desired_nodes=1, members=())
+    last = Membership(generation=MAX_GENERATION, desired_nodes=1, members=())
     assert next_membership(last, desired_nodes=2, nodes=[], gone=()).generation == 1
 
 
 def test_no_more_nodes_are_expected_than_a_membership_holds() -> None:
-    assert next_membership(EMPTY, desired_nodes=5000, nodes=[], gone=()).desired_nodes == MOST_NODES
+    assert next_membership(EMPTY, desired_nodes=5000, nodes=[], gone=()).desired_nodes == MAX_NODES
 
 
 def test_member_whose_type_does_not_fit_its_index_gets_another() -> None:

@@ -19,14 +19,14 @@ from bootstrap.cluster.poll_interval import (
 )
 from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, TerminationNotice
 from bootstrap.contract import MOST_WORKERS
-from tests.bootstrap.forming import all_ready, booted
+from tests.bootstrap.forming import all_ready, boot_cluster
 from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
 
 TABLE_READS = ("GetItem", "BatchGetItem")
 TABLE_WRITES = ("PutItem", "TransactWriteItems")
 
 
-class Rhythm:
+class AgentSchedule:
     """Agents that make their passes when due, and the calls of each."""
 
     def __init__(self, cluster: Cluster, calls: Counter[str]) -> None:
@@ -34,7 +34,7 @@ class Rhythm:
         self._calls = calls
         self._due: dict[str, float] = {}
 
-    def second(self, nodes: list[TestNode]) -> dict[str, Counter[str]]:
+    def run_second(self, nodes: list[TestNode]) -> dict[str, Counter[str]]:
         self._cluster.clock.now += 1.0
         spent = {node.instance_id: Counter[str]() for node in nodes}
         for node in nodes:
@@ -44,17 +44,17 @@ class Rhythm:
                 spent[node.instance_id].update(self._calls)
         return spent
 
-    def minute(self, nodes: list[TestNode]) -> dict[str, Counter[str]]:
+    def run_minute(self, nodes: list[TestNode]) -> dict[str, Counter[str]]:
         total = {node.instance_id: Counter[str]() for node in nodes}
         for _ in range(60):
-            for name, spent in self.second(nodes).items():
+            for name, spent in self.run_second(nodes).items():
                 total[name].update(spent)
         return total
 
 
 @pytest.fixture
-def rhythm(cluster: Cluster, calls: Counter[str]) -> Rhythm:
-    return Rhythm(cluster, calls)
+def schedule(cluster: Cluster, calls: Counter[str]) -> AgentSchedule:
+    return AgentSchedule(cluster, calls)
 
 
 def control_calls(spent: dict[str, Counter[str]]) -> int:
@@ -67,12 +67,12 @@ def table_reads(spent: Counter[str]) -> int:
 
 
 @pytest.mark.parametrize("size", [2, 8])
-def test_steady_cluster_of_any_size_asks_aws_little(cluster: Cluster, rhythm: Rhythm, size: int) -> None:
-    nodes = booted(cluster, workers=size - 1)
+def test_steady_cluster_of_any_size_asks_aws_little(cluster: Cluster, schedule: AgentSchedule, size: int) -> None:
+    nodes = boot_cluster(cluster, workers=size - 1)
     cluster.run(nodes, until=all_ready(nodes))
-    rhythm.minute(nodes)
+    schedule.run_minute(nodes)
     for _ in range(2):
-        spent = rhythm.minute(nodes)
+        spent = schedule.run_minute(nodes)
         assert 4 <= control_calls(spent) <= 6
         assert all(2 <= table_reads(each) <= 12 for each in spent.values())
         assert not any(each[name] for each in spent.values() for name in TABLE_WRITES)
@@ -80,13 +80,13 @@ def test_steady_cluster_of_any_size_asks_aws_little(cluster: Cluster, rhythm: Rh
         assert control_calls({node.instance_id: spent[node.instance_id] for node in nodes[1:]}) == 0
 
 
-def test_instance_that_never_joins_does_not_keep_the_calls_up(cluster: Cluster, rhythm: Rhythm) -> None:
-    nodes = booted(cluster)[:2]
-    eager = rhythm.minute(nodes)
+def test_instance_that_never_joins_does_not_keep_the_calls_up(cluster: Cluster, schedule: AgentSchedule) -> None:
+    nodes = boot_cluster(cluster)[:2]
+    eager = schedule.run_minute(nodes)
     assert control_calls(eager) > 20
     for _ in range(5):
-        rhythm.minute(nodes)
-    spent = rhythm.minute(nodes)
+        schedule.run_minute(nodes)
+    spent = schedule.run_minute(nodes)
     assert not cluster.signals
     assert control_calls(spent) <= 6
     assert all(table_reads(each) <= 12 for each in spent.values())
@@ -118,36 +118,38 @@ def test_master_that_is_ready_looks_often_only_while_somebody_arrives(cluster: C
 
 
 def test_node_that_is_not_ready_for_long_does_not_hurry_any_more(cluster: Cluster) -> None:
-    worker = booted(cluster)[1]
+    worker = boot_cluster(cluster)[1]
     assert worker.agent.step() == 1.0
     cluster.clock.now += EAGER_RECONCILES_FOR_S
     assert worker.agent.step() == 6.0
 
 
-def test_newcomer_is_found_within_a_steady_interval_and_then_hurried_along(cluster: Cluster, rhythm: Rhythm) -> None:
-    nodes = booted(cluster, workers=1)
+def test_newcomer_is_found_within_a_steady_interval_and_then_hurried_along(
+    cluster: Cluster, schedule: AgentSchedule
+) -> None:
+    nodes = boot_cluster(cluster, workers=1)
     cluster.run(nodes, until=all_ready(nodes))
-    rhythm.minute(nodes)
+    schedule.run_minute(nodes)
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-worker", DesiredCapacity=2)
     nodes.append(cluster.replacement("worker", of=nodes))
     for _ in range(int(STEADY_RECONCILE_S + EAGER_RECONCILE_S)):
-        rhythm.second(nodes)
+        schedule.run_second(nodes)
     assert nodes[-1].agent.is_settled
 
 
-def test_master_that_only_might_go_is_in_no_hurry_for_long(cluster: Cluster, rhythm: Rhythm) -> None:
-    nodes = booted(cluster)
+def test_master_that_only_might_go_is_in_no_hurry_for_long(cluster: Cluster, schedule: AgentSchedule) -> None:
+    nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     nodes[0].metadata.notice = TerminationNotice(at_risk=True)
-    rhythm.minute(nodes)
-    assert control_calls(rhythm.minute(nodes)) <= 10
+    schedule.run_minute(nodes)
+    assert control_calls(schedule.run_minute(nodes)) <= 10
 
 
 # ---- the largest cluster ----
 
 LARGEST = MOST_WORKERS + 1
 PARTITION_UNITS = 3000
-"""What DynamoDB serves from one item a second."""
+"""Reads per second that DynamoDB serves from one item."""
 PASS_S = 0.05
 
 
@@ -223,7 +225,7 @@ def test_members_take_no_more_of_the_record_than_is_reckoned_with() -> None:
 
 
 def test_agent_of_a_large_cluster_waits_for_its_turn_to_read_a_change(cluster: Cluster, calls: Counter[str]) -> None:
-    nodes = booted(cluster, workers=1)
+    nodes = boot_cluster(cluster, workers=1)
     worker = nodes[1]
     first = Membership(generation=1, desired_nodes=LARGEST, members=())
     assert cluster.table.replace_membership(cluster.table.read_stored(), first)

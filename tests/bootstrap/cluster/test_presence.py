@@ -33,7 +33,7 @@ def publish(cluster: Cluster) -> None:
             cluster.table.write_node(record(instance_id, node_type))
 
 
-def look(cluster: Cluster, coordinator: Coordinator) -> Membership:
+def reconcile(cluster: Cluster, coordinator: Coordinator) -> Membership:
     return coordinator.reconcile(cluster.table.read_stored())
 
 
@@ -52,77 +52,77 @@ def new_coordinator(cluster: Cluster) -> Coordinator:
     )
 
 
-def formed(cluster: Cluster, *, workers: int = 2) -> tuple[Coordinator, dict[int, str]]:
+def form_cluster(cluster: Cluster, *, workers: int = 2) -> tuple[Coordinator, dict[int, str]]:
     """Return a coordinator after all instances have joined, and the instances by index."""
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=workers)
     publish(cluster)
     coordinator = new_coordinator(cluster)
-    look(cluster, coordinator)
+    reconcile(cluster, coordinator)
     return coordinator, cluster.by_index()
 
 
-def test_node_that_says_it_is_away_leaves_the_lists_and_keeps_its_index(cluster: Cluster) -> None:
-    coordinator, before = formed(cluster)
-    said = record(before[2], "worker")
-    cluster.table.write_node(replace(said, draining=True))
-    assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
+def test_draining_node_leaves_the_lists_and_keeps_its_index(cluster: Cluster) -> None:
+    coordinator, before = form_cluster(cluster)
+    own_record = record(before[2], "worker")
+    cluster.table.write_node(replace(own_record, draining=True))
+    assert present(reconcile(cluster, coordinator)) == {1: before[1], 3: before[3]}
     assert cluster.by_index() == before
-    cluster.table.write_node(said)
+    cluster.table.write_node(own_record)
     cluster.clock.now += HOLD_S
-    assert present(look(cluster, coordinator)) == before
+    assert present(reconcile(cluster, coordinator)) == before
 
 
 # ---- one node's record changes the membership once a minute ----
 
-LOOK_S = 2.0
-"""Seconds between the coordinator's looks while somebody is on the way."""
+PASS_S = 2.0
+"""Seconds between the coordinator's passes while a node is arriving."""
 
 
-def generations(cluster: Cluster, coordinator: Coordinator, said: Iterator[NodeRecord | None]) -> list[int]:
-    """Return the generation after each look; before each, a node writes what it says, or nothing usable."""
+def generations(cluster: Cluster, coordinator: Coordinator, records: Iterator[NodeRecord | None]) -> list[int]:
+    """Write one record before each pass, None for an unusable one; return the generation after each pass."""
     found = []
-    for each in said:
+    for each in records:
         if each is not None:
             cluster.table.write_node(each)
         else:
             record_id = node_record_id(ROLES["worker"], cluster.by_index()[2])
             cluster.clients.dynamodb.put_item(TableName=TABLE, Item={TABLE_KEY: {"S": record_id}})
-        found.append(look(cluster, coordinator).generation)
-        cluster.clock.now += LOOK_S
+        found.append(reconcile(cluster, coordinator).generation)
+        cluster.clock.now += PASS_S
     return found
 
 
-@pytest.mark.parametrize("says", ["drains and does not", "other keys", "drains, nothing usable, does not"])
-def test_node_that_says_something_else_each_time_changes_the_membership_once_a_minute(
-    cluster: Cluster, says: str
+@pytest.mark.parametrize("change", ["drains and does not", "other keys", "drains, nothing usable, does not"])
+def test_node_with_a_new_record_in_each_pass_changes_the_membership_once_a_minute(
+    cluster: Cluster, change: str
 ) -> None:
-    coordinator, before = formed(cluster)
-    said = record(before[2], "worker")
-    drains = replace(said, draining=True)
-    looks = 150
+    coordinator, before = form_cluster(cluster)
+    own_record = record(before[2], "worker")
+    drains = replace(own_record, draining=True)
+    passes = 150
     cycle: dict[str, Iterator[NodeRecord | None]] = {
-        "drains and does not": itertools.cycle([drains, said]),
-        "other keys": (replace(said, host_key=public_key(n)) for n in itertools.count()),
-        "drains, nothing usable, does not": itertools.cycle([drains, None, said, None]),
+        "drains and does not": itertools.cycle([drains, own_record]),
+        "other keys": (replace(own_record, host_key=public_key(n)) for n in itertools.count()),
+        "drains, nothing usable, does not": itertools.cycle([drains, None, own_record, None]),
     }
-    found = generations(cluster, coordinator, itertools.islice(cycle[says], looks))
-    minutes = looks * LOOK_S / HOLD_S
+    found = generations(cluster, coordinator, itertools.islice(cycle[change], passes))
+    minutes = passes * PASS_S / HOLD_S
     # To drain counts at once, so that a minute has up to two changes.
     assert 2 <= found[-1] - found[0] <= 2 * minutes
-    cluster.table.write_node(said)
+    cluster.table.write_node(own_record)
     cluster.clock.now += HOLD_S
-    assert present(look(cluster, coordinator)) == before
+    assert present(reconcile(cluster, coordinator)) == before
 
 
-def test_notice_of_a_nodes_end_counts_at_once_whatever_the_node_said_before(cluster: Cluster) -> None:
-    coordinator, before = formed(cluster)
-    said = record(before[2], "worker")
+def test_termination_notice_counts_at_once_despite_earlier_changes(cluster: Cluster) -> None:
+    coordinator, before = form_cluster(cluster)
+    own_record = record(before[2], "worker")
     for key in ("one", "two", "three"):
-        cluster.table.write_node(replace(said, host_key=public_key(key)))
-        look(cluster, coordinator)
-    cluster.table.write_node(replace(said, host_key=public_key("four"), draining=True))
-    found = look(cluster, coordinator)
+        cluster.table.write_node(replace(own_record, host_key=public_key(key)))
+        reconcile(cluster, coordinator)
+    cluster.table.write_node(replace(own_record, host_key=public_key("four"), draining=True))
+    found = reconcile(cluster, coordinator)
     assert present(found) == {1: before[1], 3: before[3]}
     held = found.member(before[2])
     assert held is not None
@@ -130,28 +130,28 @@ def test_notice_of_a_nodes_end_counts_at_once_whatever_the_node_said_before(clus
 
 
 def test_one_nodes_changes_delay_no_other_node(cluster: Cluster) -> None:
-    coordinator, before = formed(cluster)
+    coordinator, before = form_cluster(cluster)
     cluster.table.write_node(replace(record(before[2], "worker"), host_key=public_key("new")))
-    look(cluster, coordinator)
+    reconcile(cluster, coordinator)
     cluster.table.write_node(replace(record(before[3], "worker"), host_key=public_key("new too")))
-    keys = {member.node_index: member.host_key for member in look(cluster, coordinator).members}
+    keys = {member.node_index: member.host_key for member in reconcile(cluster, coordinator).members}
     assert (keys[2], keys[3]) == (public_key("new"), public_key("new too"))
 
 
 @pytest.mark.parametrize("state", ["Terminating:Wait", "Terminating:Proceed", "EnteringStandby", "Standby"])
 def test_node_that_its_group_does_not_count_leaves_the_lists_and_keeps_its_index(cluster: Cluster, state: str) -> None:
-    coordinator, before = formed(cluster)
+    coordinator, before = form_cluster(cluster)
     cluster.set_lifecycle_state(before[3], state)
-    assert present(look(cluster, coordinator)) == {1: before[1], 2: before[2]}
+    assert present(reconcile(cluster, coordinator)) == {1: before[1], 2: before[2]}
     assert cluster.by_index() == before
     cluster.set_lifecycle_state(before[3], "InService")
-    assert present(look(cluster, coordinator)) == before
+    assert present(reconcile(cluster, coordinator)) == before
 
 
 def test_stopped_node_leaves_the_lists_and_is_looked_at_until_it_is_back(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, before = formed(cluster)
+    _, before = form_cluster(cluster)
     instances = {
         name: Instance(instance_id=name, state="running", address=address, grouped=True)
         for node_type in ROLES
@@ -161,9 +161,9 @@ def test_stopped_node_leaves_the_lists_and_is_looked_at_until_it_is_back(
     instances[before[2]] = replace(instances[before[2]], state="stopped")
     # A new coordinator asks EC2; later passes rely on the group, which soon stops counting a stopped instance.
     coordinator = new_coordinator(cluster)
-    assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
+    assert present(reconcile(cluster, coordinator)) == {1: before[1], 3: before[3]}
     instances[before[2]] = replace(instances[before[2]], state="running")
-    assert present(look(cluster, coordinator)) == before
+    assert present(reconcile(cluster, coordinator)) == before
 
 
 def lose_record(cluster: Cluster, instance_id: str) -> None:
@@ -172,43 +172,43 @@ def lose_record(cluster: Cluster, instance_id: str) -> None:
 
 
 def test_member_without_its_record_stays_in_the_lists_until_its_group_does_not_count_it(cluster: Cluster) -> None:
-    coordinator, before = formed(cluster)
+    coordinator, before = form_cluster(cluster)
     lose_record(cluster, before[2])
-    assert present(look(cluster, coordinator)) == before
+    assert present(reconcile(cluster, coordinator)) == before
     cluster.set_lifecycle_state(before[2], "Terminating:Wait")
-    assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
+    assert present(reconcile(cluster, coordinator)) == {1: before[1], 3: before[3]}
     assert cluster.by_index() == before
 
 
 def test_member_that_left_the_lists_does_not_come_back_by_losing_its_record(cluster: Cluster) -> None:
-    coordinator, before = formed(cluster)
+    coordinator, before = form_cluster(cluster)
     cluster.table.write_node(replace(record(before[2], "worker"), draining=True))
-    look(cluster, coordinator)
+    reconcile(cluster, coordinator)
     lose_record(cluster, before[2])
-    assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
+    assert present(reconcile(cluster, coordinator)) == {1: before[1], 3: before[3]}
 
 
 def test_node_cannot_keep_itself_in_the_lists(cluster: Cluster) -> None:
-    """A node's record can say that it drains; only AWS says that it is present."""
-    coordinator, before = formed(cluster)
+    """A node's record can mark it as draining; only AWS reports that it is present."""
+    coordinator, before = form_cluster(cluster)
     cluster.set_lifecycle_state(before[2], "Terminating:Wait")
     cluster.table.write_node(replace(record(before[2], "worker"), draining=False))
-    assert present(look(cluster, coordinator)) == {1: before[1], 3: before[3]}
+    assert present(reconcile(cluster, coordinator)) == {1: before[1], 3: before[3]}
 
 
 def test_replacement_that_comes_early_waits_for_the_index_and_is_on_its_way_meanwhile(cluster: Cluster) -> None:
-    coordinator, before = formed(cluster)
+    coordinator, before = form_cluster(cluster)
     assert coordinator.arriving == frozenset()
     cluster.set_lifecycle_state(before[2], "Terminating:Wait")
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-worker", DesiredCapacity=2)
     publish(cluster)
     [early] = {name for name, _ in cluster.instances("worker")} - set(before.values())
-    look(cluster, coordinator)
+    reconcile(cluster, coordinator)
     assert cluster.by_index() == before
     assert coordinator.arriving == {early}
     cluster.clients.ec2.terminate_instances(InstanceIds=[before[2]])
     cluster.drop_from_group(before[2])
-    look(cluster, coordinator)
+    reconcile(cluster, coordinator)
     assert cluster.by_index() == before | {2: early}
     assert coordinator.arriving == frozenset()
 
@@ -217,29 +217,29 @@ def test_replacement_that_comes_early_waits_for_the_index_and_is_on_its_way_mean
 def test_after_a_shrink_the_survivors_close_the_gaps_in_one_generation(
     cluster: Cluster, leaving_indexes: tuple[int, int]
 ) -> None:
-    coordinator, before = formed(cluster, workers=4)
+    coordinator, before = form_cluster(cluster, workers=4)
     cluster.terminate(before[leaving_indexes[0]], shrink=True)
     cluster.set_lifecycle_state(before[leaving_indexes[1]], "Terminating:Wait")
     cluster.set_desired("worker", 2)
-    first = look(cluster, coordinator)
+    first = reconcile(cluster, coordinator)
     stay = {node_index: name for node_index, name in before.items() if node_index not in leaving_indexes}
     assert present(first) == stay
-    assert look(cluster, coordinator) == first
+    assert reconcile(cluster, coordinator) == first
     cluster.clients.ec2.terminate_instances(InstanceIds=[before[leaving_indexes[1]]])
     cluster.drop_from_group(before[leaving_indexes[1]])
-    last = look(cluster, coordinator)
+    last = reconcile(cluster, coordinator)
     assert (last.generation, last.desired_nodes) == (first.generation + 1, 3)
     moved = [name for node_index, name in stay.items() if node_index > 3]
     free = [node_index for node_index in (2, 3) if node_index not in stay]
     assert present(last) == {node_index: name for node_index, name in stay.items() if node_index <= 3} | dict(
         zip(free, moved, strict=True)
     )
-    assert look(cluster, coordinator) == last
+    assert reconcile(cluster, coordinator) == last
 
 
 def test_key_of_the_cluster_reaches_the_membership(cluster: Cluster) -> None:
-    coordinator, before = formed(cluster)
+    coordinator, before = form_cluster(cluster)
     cluster.table.write_node(replace(record(before[1], "master"), ssh_key=public_key("cluster")))
-    master = look(cluster, coordinator).master
+    master = reconcile(cluster, coordinator).master
     assert master is not None
     assert (master.instance_id, master.ssh_key) == (before[1], public_key("cluster"))

@@ -8,17 +8,17 @@ import pytest
 from bootstrap import contract
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.files.paths import under_root
-from tests.bootstrap.forming import all_ready, booted, hosts_file
+from tests.bootstrap.forming import all_ready, boot_cluster, hosts_file
 from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
 
 
-def formed(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
-    nodes = booted(cluster, workers=workers)
+def form_cluster(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
+    nodes = boot_cluster(cluster, workers=workers)
     cluster.run(nodes, until=all_ready(nodes))
     return nodes
 
 
-def authorized(node: TestNode) -> str:
+def authorized_keys(node: TestNode) -> str:
     [file] = under_root(node.root, contract.AUTHORIZED_KEYS_DIR).iterdir()
     assert file.name == file.owner()
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
@@ -31,28 +31,28 @@ def key_of(master: TestNode) -> str:
     return f'from="{master.address}" {public} deeplearning-cdk\n'
 
 
-def agree(cluster: Cluster, nodes: list[TestNode]) -> None:
+def run_until_agreed(cluster: Cluster, nodes: list[TestNode]) -> None:
     """Let time pass until every node's files name these nodes, in index order."""
     cluster.run(nodes, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(nodes) for node in nodes))
 
 
 def test_cluster_key_of_the_master_opens_every_node_and_lies_on_none_of_the_workers(cluster: Cluster) -> None:
-    nodes = formed(cluster)
-    assert [authorized(node) for node in nodes] == [key_of(nodes[0])] * 3
+    nodes = form_cluster(cluster)
+    assert [authorized_keys(node) for node in nodes] == [key_of(nodes[0])] * 3
     assert [under_root(node.root, contract.CLUSTER_KEY_DIR).exists() for node in nodes] == [True, False, False]
 
 
 def test_new_master_is_trusted_by_all_in_the_place_of_the_old_one(cluster: Cluster) -> None:
-    nodes = formed(cluster)
+    nodes = form_cluster(cluster)
     old, *workers = nodes
     cluster.terminate(old.instance_id)
     new = cluster.replacement("master", of=nodes)
     alive = [*workers, new]
     cluster.run(alive, until=all_ready(alive))
-    agree(cluster, [new, *workers])
+    run_until_agreed(cluster, [new, *workers])
     assert key_of(new) != key_of(old)
     for node in alive:
-        assert authorized(node) == key_of(new)
+        assert authorized_keys(node) == key_of(new)
         known = node.text(contract.KNOWN_HOSTS_FILE)
         assert f"deeplearning-master,deeplearning-worker1,{new.address} {new.host_key}\n" in known
         assert old.host_key not in known
@@ -60,20 +60,20 @@ def test_new_master_is_trusted_by_all_in_the_place_of_the_old_one(cluster: Clust
 
 
 def test_nobody_is_let_in_while_there_is_no_master(cluster: Cluster) -> None:
-    nodes = formed(cluster)
+    nodes = form_cluster(cluster)
     old, *workers = nodes
     old.metadata.notice = TerminationNotice(ending=True)
     cluster.run(nodes, until=lambda: bool(cluster.completed))
-    assert [authorized(node) for node in nodes] == ["", "", ""]
+    assert [authorized_keys(node) for node in nodes] == ["", "", ""]
     assert "deeplearning-master" not in workers[0].text(contract.HOSTS_FILE)
     cluster.terminate(old.instance_id)
     new = cluster.replacement("master", of=nodes)
-    agree(cluster, [new, *workers])
-    assert [authorized(node) for node in (new, *workers)] == [key_of(new)] * 3
+    run_until_agreed(cluster, [new, *workers])
+    assert [authorized_keys(node) for node in (new, *workers)] == [key_of(new)] * 3
 
 
 def test_second_master_is_trusted_only_when_the_first_is_gone(cluster: Cluster) -> None:
-    nodes = formed(cluster)
+    nodes = form_cluster(cluster)
     old, *workers = nodes
     cluster.set_lifecycle_state(old.instance_id, "Terminating:Wait")
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-master", DesiredCapacity=1)
@@ -83,50 +83,50 @@ def test_second_master_is_trusted_only_when_the_first_is_gone(cluster: Cluster) 
             node.agent.step()
         cluster.clock.now += 10.0
     assert cluster.by_index()[1] == old.instance_id
-    assert [authorized(node) for node in workers] == ["", ""]
+    assert [authorized_keys(node) for node in workers] == ["", ""]
     cluster.clients.ec2.terminate_instances(InstanceIds=[old.instance_id])
     cluster.drop_from_group(old.instance_id)
-    agree(cluster, [new, *workers])
-    assert [authorized(node) for node in workers] == [key_of(new)] * 2
+    run_until_agreed(cluster, [new, *workers])
+    assert [authorized_keys(node) for node in workers] == [key_of(new)] * 2
 
 
 def test_worker_made_of_an_image_of_a_master_has_no_key(cluster: Cluster) -> None:
-    nodes = formed(cluster)
+    nodes = form_cluster(cluster)
     master, lost, kept = nodes
     cluster.terminate(lost.instance_id)
     worker = cluster.replacement("worker", of=nodes)
     brought = under_root(worker.root, contract.CLUSTER_KEY_DIR)
     shutil.copytree(under_root(master.root, contract.CLUSTER_KEY_DIR), brought)
-    agree(cluster, [master, worker, kept])
+    run_until_agreed(cluster, [master, worker, kept])
     assert not brought.exists()
     assert worker.text(contract.SSH_CLIENT_CONFIG) == kept.text(contract.SSH_CLIENT_CONFIG)
 
 
 def test_master_made_of_an_image_of_the_last_one_makes_its_own_key(cluster: Cluster) -> None:
-    nodes = formed(cluster)
+    nodes = form_cluster(cluster)
     old, *workers = nodes
     cluster.terminate(old.instance_id)
     new = cluster.replacement("master", of=nodes)
     shutil.copytree(under_root(old.root, contract.CLUSTER_KEY_DIR), under_root(new.root, contract.CLUSTER_KEY_DIR))
-    agree(cluster, [new, *workers])
+    run_until_agreed(cluster, [new, *workers])
     assert new.text(contract.CLUSTER_KEY_FILE) == f"private half of {new.instance_id}\n"
-    assert [authorized(node) for node in workers] == [key_of(new)] * 2
+    assert [authorized_keys(node) for node in workers] == [key_of(new)] * 2
 
 
 def test_master_and_worker_lost_at_once_are_both_replaced(cluster: Cluster) -> None:
-    nodes = formed(cluster)
+    nodes = form_cluster(cluster)
     for lost in nodes[:2]:
         cluster.terminate(lost.instance_id)
     alive = [cluster.replacement("master", of=nodes), cluster.replacement("worker", of=nodes), nodes[2]]
     cluster.run(alive, until=all_ready(alive))
-    agree(cluster, alive)
+    run_until_agreed(cluster, alive)
 
 
 def test_cluster_grows_by_nodes_that_join_by_themselves(cluster: Cluster) -> None:
-    nodes = formed(cluster, workers=1)
+    nodes = form_cluster(cluster, workers=1)
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-worker", DesiredCapacity=2)
     nodes.append(cluster.replacement("worker", of=nodes))
-    agree(cluster, nodes)
+    run_until_agreed(cluster, nodes)
     cluster.run(nodes, until=all_ready(nodes))
     assert "DEEPLEARNING_WORKERS_COUNT=3\n" in nodes[0].text(contract.ENVIRONMENT_FILE)
 
@@ -137,12 +137,12 @@ def test_cluster_grows_by_nodes_that_join_by_themselves(cluster: Cluster) -> Non
 def test_survivors_of_a_shrink_are_numbered_without_gaps(
     cluster: Cluster, leavers: tuple[int, int], after: tuple[int, ...]
 ) -> None:
-    nodes = formed(cluster, workers=4)
+    nodes = form_cluster(cluster, workers=4)
     generation = cluster.table.read_generation()
     for each in leavers:
         cluster.terminate(nodes[each].instance_id, shrink=True)
     stay = [nodes[each] for each in after]
-    agree(cluster, stay)
+    run_until_agreed(cluster, stay)
     # Both were gone at the coordinator's pass: everything changed in one generation.
     assert cluster.table.read_generation() == generation + 1
     assert all("DEEPLEARNING_WORKERS_COUNT=3\n" in node.text(contract.ENVIRONMENT_FILE) for node in stay)

@@ -8,9 +8,9 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from bootstrap import contract
 from bootstrap.cluster.records import NodeRecord
-from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, LONGEST_DRAIN_S, TerminationNotice
+from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, MAX_DRAIN_S, TerminationNotice
 from bootstrap.errors import MetadataError
-from tests.bootstrap.forming import all_ready, booted, hosts_file
+from tests.bootstrap.forming import all_ready, boot_cluster, hosts_file
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
 ENDING = TerminationNotice(ending=True)
@@ -18,8 +18,8 @@ INTERRUPTED = TerminationNotice(interrupted=True)
 AT_RISK = TerminationNotice(at_risk=True)
 
 
-def formed(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
-    nodes = booted(cluster, workers=workers)
+def form_cluster(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
+    nodes = boot_cluster(cluster, workers=workers)
     cluster.run(nodes, until=all_ready(nodes))
     return nodes
 
@@ -35,8 +35,10 @@ def listed(nodes: list[TestNode], draining_node: TestNode) -> list[bool]:
     return [draining_node.host_key in node.text(contract.KNOWN_HOSTS_FILE) for node in nodes]
 
 
-def seconds(cluster: Cluster, nodes: list[TestNode], count: int, *, until: Callable[[], bool] = lambda: False) -> int:
-    """Let every agent make a pass a second; return the number of seconds."""
+def run_seconds(
+    cluster: Cluster, nodes: list[TestNode], count: int, *, until: Callable[[], bool] = lambda: False
+) -> int:
+    """Run one pass per second of every agent; return the number of seconds."""
     for passed in range(count):
         if until():
             return passed
@@ -46,31 +48,31 @@ def seconds(cluster: Cluster, nodes: list[TestNode], count: int, *, until: Calla
     return count
 
 
-def kept_waiting(cluster: Cluster, draining_node: TestNode) -> bool:
-    """Return whether the hook would not time out even if two heartbeats were lost."""
+def hook_is_kept_alive(cluster: Cluster, draining_node: TestNode) -> bool:
+    """Return True if the hook would survive two lost heartbeats."""
     times = [at for instance_id, at in cluster.heartbeats if instance_id == draining_node.instance_id]
     gaps = [after - before for before, after in pairwise([*times, cluster.clock.now])]
     return bool(gaps) and max(gaps) * 3 <= contract.DRAIN_TIMEOUT_S
 
 
-def test_ending_node_says_so_leaves_the_lists_and_only_then_lets_its_group_go_on(cluster: Cluster) -> None:
-    nodes = formed(cluster)
+def test_ending_node_leaves_the_lists_before_it_completes_the_hook(cluster: Cluster) -> None:
+    nodes = form_cluster(cluster)
     master, draining_node, other = nodes
     by_index = cluster.by_index()
     draining_node.metadata.notice = ENDING
     assert draining_node.agent.step() == 1.0
     assert record(cluster, draining_node).draining
     assert listed(nodes, draining_node) == [True, True, True]
-    seconds(cluster, nodes, 20, until=lambda: draining_node.instance_id not in known_ids(cluster))
+    run_seconds(cluster, nodes, 20, until=lambda: draining_node.instance_id not in known_ids(cluster))
     assert cluster.by_index() == by_index
-    seconds(cluster, nodes, int(DRAIN_GRACE_S) - 1)
+    run_seconds(cluster, nodes, int(DRAIN_GRACE_S) - 1)
     assert listed(nodes, draining_node) == [False, False, False]
     assert cluster.completed == []
-    assert kept_waiting(cluster, draining_node)
-    seconds(cluster, nodes, 3)
+    assert hook_is_kept_alive(cluster, draining_node)
+    run_seconds(cluster, nodes, 3)
     assert cluster.completed == [draining_node.instance_id]
     assert cluster.unhealthy == []
-    seconds(cluster, nodes, 10)
+    run_seconds(cluster, nodes, 10)
     assert cluster.completed == [draining_node.instance_id]
     for node in (master, other):
         assert node.text(contract.WORKERS_FILE) == "deeplearning-worker1\ndeeplearning-worker3\n"
@@ -82,17 +84,17 @@ def known_ids(cluster: Cluster) -> set[str]:
 
 
 def test_replacement_takes_the_index_of_the_node_that_left(cluster: Cluster) -> None:
-    nodes = formed(cluster)
+    nodes = form_cluster(cluster)
     master, draining_node, other = nodes
     draining_node.metadata.notice = ENDING
-    seconds(cluster, nodes, 40, until=lambda: bool(cluster.completed))
+    run_seconds(cluster, nodes, 40, until=lambda: bool(cluster.completed))
     cluster.terminate(draining_node.instance_id)
     alive = [master, cluster.replacement("worker", of=nodes), other]
     cluster.run(alive, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(alive) for node in alive))
 
 
 def test_node_that_leaves_alone_waits_for_nobody(cluster: Cluster) -> None:
-    [master] = formed(cluster, workers=0)
+    [master] = form_cluster(cluster, workers=0)
     master.metadata.notice = ENDING
     master.agent.step()
     assert cluster.completed == [master.instance_id]
@@ -100,31 +102,31 @@ def test_node_that_leaves_alone_waits_for_nobody(cluster: Cluster) -> None:
 
 
 def test_node_that_was_in_no_list_waits_for_those_who_may_have_seen_it(cluster: Cluster) -> None:
-    nodes = booted(cluster)
+    nodes = boot_cluster(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     nodes[2].metadata.notice = ENDING
-    seconds(cluster, nodes, int(DRAIN_GRACE_S))
+    run_seconds(cluster, nodes, int(DRAIN_GRACE_S))
     assert cluster.completed == []
-    seconds(cluster, nodes, 2)
+    run_seconds(cluster, nodes, 2)
     assert cluster.completed == [nodes[2].instance_id]
     assert nodes[2].instance_id not in cluster.by_index().values()
 
 
 def test_node_that_ends_before_there_is_a_membership_waits_for_nobody(cluster: Cluster) -> None:
-    worker = booted(cluster)[1]
+    worker = boot_cluster(cluster)[1]
     worker.metadata.notice = ENDING
     worker.agent.step()
     assert cluster.completed == [worker.instance_id]
 
 
 def test_node_that_ends_before_it_is_ready_does_not_call_itself_ready(cluster: Cluster) -> None:
-    nodes = booted(cluster)
+    nodes = boot_cluster(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     cluster.run([nodes[2], nodes[0]], until=lambda: len(cluster.by_index()) == 3)
     nodes[1].metadata.notice = INTERRUPTED
     nodes[1].agent.step()  # the lists still have everybody, itself too
     assert nodes[1].text(contract.WORKERS_FILE).count("\n") == 3
-    seconds(cluster, nodes, 20)
+    run_seconds(cluster, nodes, 20)
     assert not [signal for signal in cluster.signals if nodes[1].instance_id in signal[2]]
 
 
@@ -136,21 +138,21 @@ def test_node_that_stands_by_does_not_call_itself_ready(cluster: Cluster) -> Non
     worker = cluster.node("worker", settings={"min_nodes": 1}, answers_ssh=answering.__contains__)
     cluster.run([worker, master], until=lambda: len(cluster.by_index()) == 2)
     cluster.set_lifecycle_state(worker.instance_id, "Standby")
-    seconds(cluster, [master, worker], 30)
+    run_seconds(cluster, [master, worker], 30)
     answering.append(master.address)
-    seconds(cluster, [master, worker], 10)
+    run_seconds(cluster, [master, worker], 10)
     assert not worker.agent.is_settled
     cluster.set_lifecycle_state(worker.instance_id, "InService")
     cluster.run([master, worker], until=all_ready([worker]))
 
 
 def test_master_that_leaves_marks_itself_away_at_once(cluster: Cluster) -> None:
-    nodes = formed(cluster)
+    nodes = form_cluster(cluster)
     nodes[0].agent.step()  # it has just looked at the groups, and would not look again for a while
     nodes[0].metadata.notice = ENDING
     nodes[0].agent.step()
     assert cluster.table.read_membership().master is None
-    seconds(cluster, nodes, int(DRAIN_GRACE_S) + 1)
+    run_seconds(cluster, nodes, int(DRAIN_GRACE_S) + 1)
     assert cluster.completed == [nodes[0].instance_id]
     assert listed(nodes, nodes[0]) == [False, False, False]
 
@@ -159,22 +161,22 @@ def test_master_that_leaves_marks_itself_away_at_once(cluster: Cluster) -> None:
 def test_interrupted_node_leaves_the_lists_and_asks_its_group_for_nothing(
     cluster: Cluster, notice: TerminationNotice
 ) -> None:
-    nodes = formed(cluster)
+    nodes = form_cluster(cluster)
     nodes[2].metadata.notice = notice
-    seconds(cluster, nodes, 30)
+    run_seconds(cluster, nodes, 30)
     assert listed(nodes, nodes[2]) == [False, False, False]
     assert cluster.by_index()[3] == nodes[2].instance_id
     assert (cluster.completed, cluster.unhealthy) == ([], [])
 
 
 def test_node_at_risk_leaves_the_lists_and_asks_for_a_replacement_once(cluster: Cluster) -> None:
-    nodes = formed(cluster)
+    nodes = form_cluster(cluster)
     nodes[2].metadata.notice = AT_RISK
-    seconds(cluster, nodes, 30)
+    run_seconds(cluster, nodes, 30)
     assert listed(nodes, nodes[2]) == [False, False, False]
     assert (cluster.completed, cluster.unhealthy) == ([], [nodes[2].instance_id])
     nodes[2].metadata.notice = TerminationNotice(at_risk=True, ending=True)
-    seconds(cluster, nodes, int(DRAIN_GRACE_S) + 1)
+    run_seconds(cluster, nodes, int(DRAIN_GRACE_S) + 1)
     assert (cluster.completed, cluster.unhealthy) == ([nodes[2].instance_id], [nodes[2].instance_id])
 
 
@@ -194,59 +196,59 @@ def refused(
 
 def test_group_that_does_not_wait_any_more_is_told_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = refused(cluster, monkeypatch, "No active Lifecycle Action found with instance ID i-1")
-    [master] = formed(cluster, workers=0)
+    [master] = form_cluster(cluster, workers=0)
     master.metadata.notice = ENDING
-    assert seconds(cluster, [master], 5) == 5
+    assert run_seconds(cluster, [master], 5) == 5
     assert asked == [master.instance_id]
 
 
 def test_node_whose_group_has_gone_on_asks_for_no_more_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, draining_node, _ = formed(cluster)
+    _, draining_node, _ = form_cluster(cluster)
     asked = refused(cluster, monkeypatch, "No active Lifecycle Action found", call="record_lifecycle_action_heartbeat")
     draining_node.metadata.notice = ENDING
-    seconds(cluster, [draining_node], int(LONGEST_DRAIN_S) + 2)
+    run_seconds(cluster, [draining_node], int(MAX_DRAIN_S) + 2)
     assert (asked, cluster.completed) == ([draining_node.instance_id], [])
 
 
 def test_group_that_refuses_otherwise_is_told_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    [master] = formed(cluster, workers=0)
+    [master] = form_cluster(cluster, workers=0)
     master.metadata.notice = ENDING
     with monkeypatch.context() as patch:
         asked = refused(cluster, patch, "Rate exceeded")
-        seconds(cluster, [master], 3)
+        run_seconds(cluster, [master], 3)
         assert asked == [master.instance_id] * 3
     master.agent.step()
     assert cluster.completed == [master.instance_id]
 
 
 def test_node_that_nobody_takes_out_of_the_lists_waits_for_a_minute_and_no_longer(cluster: Cluster) -> None:
-    _, draining_node, other = formed(cluster)  # and the master is dead from now on
+    _, draining_node, other = form_cluster(cluster)  # and the master is dead from now on
     draining_node.metadata.notice = ENDING
-    seconds(cluster, [draining_node, other], int(LONGEST_DRAIN_S))
+    run_seconds(cluster, [draining_node, other], int(MAX_DRAIN_S))
     assert cluster.completed == []
-    assert kept_waiting(cluster, draining_node)
-    seconds(cluster, [draining_node, other], 2)
+    assert hook_is_kept_alive(cluster, draining_node)
+    run_seconds(cluster, [draining_node, other], 2)
     assert cluster.completed == [draining_node.instance_id]
 
 
 def test_node_that_cannot_reach_the_table_is_let_go_all_the_same(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes = formed(cluster)
+    nodes = form_cluster(cluster)
 
     def unreachable(*_: object) -> None:
         raise EndpointConnectionError(endpoint_url="https://dynamodb")
 
     nodes[2].metadata.notice = TerminationNotice(ending=True)
     monkeypatch.setattr(cluster.clients.dynamodb, "_make_api_call", unreachable)
-    seconds(cluster, nodes, int(LONGEST_DRAIN_S) + 2)
+    run_seconds(cluster, nodes, int(MAX_DRAIN_S) + 2)
     assert cluster.completed == [nodes[2].instance_id]
 
 
 def test_node_whose_agent_starts_again_without_the_table_is_not_let_go_at_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draining_node = formed(cluster)[1]
+    draining_node = form_cluster(cluster)[1]
 
     def unreachable(*_: object) -> None:
         raise EndpointConnectionError(endpoint_url="https://dynamodb")
@@ -255,22 +257,22 @@ def test_node_whose_agent_starts_again_without_the_table_is_not_let_go_at_once(
     assert restarted.instance_id == draining_node.instance_id
     restarted.metadata.notice = ENDING
     monkeypatch.setattr(cluster.clients.dynamodb, "_make_api_call", unreachable)
-    seconds(cluster, [restarted], int(LONGEST_DRAIN_S))
+    run_seconds(cluster, [restarted], int(MAX_DRAIN_S))
     assert cluster.completed == []
-    assert kept_waiting(cluster, restarted)
-    seconds(cluster, [restarted], 2)
+    assert hook_is_kept_alive(cluster, restarted)
+    run_seconds(cluster, [restarted], 2)
     assert cluster.completed == [restarted.instance_id]
 
 
 def test_metadata_outage_changes_nothing_about_the_notice(cluster: Cluster) -> None:
-    nodes = formed(cluster)
+    nodes = form_cluster(cluster)
     _, draining_node, other = nodes
     outage = MetadataError("no answer")
     other.metadata.notice = outage
     draining_node.metadata.notice = ENDING
     draining_node.agent.step()
     draining_node.metadata.notice = outage
-    seconds(cluster, nodes, 45)
+    run_seconds(cluster, nodes, 45)
     assert record(cluster, draining_node).draining
     assert not record(cluster, other).draining
     assert listed(nodes, other) == [True, True, True]

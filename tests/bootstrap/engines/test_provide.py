@@ -1,4 +1,4 @@
-"""Check who builds an environment, who fetches it, and what the agent reads. The bucket is moto's, tar is real."""
+"""Test that the master builds an environment, workers download it, and the agent reads it. The bucket is moto's."""
 
 import os
 from collections.abc import Callable

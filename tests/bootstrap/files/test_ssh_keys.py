@@ -31,7 +31,7 @@ def owners(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, int]]:
     return found
 
 
-def made(root: Path, maker: RecordedActions, *, instance_id: str = "i-1") -> str:
+def make_key(root: Path, maker: RecordedActions, *, instance_id: str = "i-1") -> str:
     return cluster_key(root, instance_id=instance_id, user=USER, maker=maker)
 
 
@@ -42,11 +42,11 @@ def key_file(root: Path) -> Path:
 @pytest.mark.usefixtures("owners")
 def test_key_is_made_once(tmp_path: Path) -> None:
     maker = RecordedActions()
-    public = made(tmp_path, maker)
+    public = make_key(tmp_path, maker)
     assert public == public_key("0 i-1")
     assert key_file(tmp_path).read_text() == "private half of i-1\n"
     before = written(key_file(tmp_path))
-    assert made(tmp_path, maker) == public
+    assert make_key(tmp_path, maker) == public
     assert maker.calls == ["make-key"]
     assert written(key_file(tmp_path)) == before
 
@@ -54,7 +54,7 @@ def test_key_is_made_once(tmp_path: Path) -> None:
 def test_private_half_is_for_the_login_user_alone(tmp_path: Path, owners: dict[str, tuple[int, int]]) -> None:
     old = os.umask(0)
     try:
-        made(tmp_path, RecordedActions())
+        make_key(tmp_path, RecordedActions())
     finally:
         os.umask(old)
     assert stat.S_IMODE(key_file(tmp_path).stat().st_mode) == 0o600
@@ -67,20 +67,20 @@ def test_private_half_is_for_the_login_user_alone(tmp_path: Path, owners: dict[s
 @pytest.mark.usefixtures("owners")
 def test_master_made_of_an_image_of_another_makes_its_own(tmp_path: Path) -> None:
     maker = RecordedActions()
-    old = made(tmp_path, maker)
-    new = made(tmp_path, maker, instance_id="i-2")
+    old = make_key(tmp_path, maker)
+    new = make_key(tmp_path, maker, instance_id="i-2")
     assert new != old
     assert key_file(tmp_path).read_text() == "private half of i-2\n"
-    assert made(tmp_path, maker, instance_id="i-2") == new
+    assert make_key(tmp_path, maker, instance_id="i-2") == new
 
 
 @pytest.mark.usefixtures("owners")
 @pytest.mark.parametrize("lost", ["id_ed25519", "id_ed25519.pub"])
 def test_key_without_one_of_its_halves_is_made_anew(tmp_path: Path, lost: str) -> None:
     maker = RecordedActions()
-    made(tmp_path, maker)
+    make_key(tmp_path, maker)
     key_file(tmp_path).with_name(lost).unlink()
-    assert made(tmp_path, maker) == public_key("1 i-1")
+    assert make_key(tmp_path, maker) == public_key("1 i-1")
     files = under_root(tmp_path, CLUSTER_KEY_DIR).iterdir()
     assert sorted(file.name for file in files) == ["id_ed25519", "id_ed25519.pub"]
 
@@ -93,15 +93,15 @@ def test_fails_when_no_key_can_be_made_and_makes_up_for_it(tmp_path: Path) -> No
             raise CommandError("ssh-keygen -q exited 1: no space")
 
     with pytest.raises(CommandError, match="no space"):
-        made(tmp_path, Broken())
+        make_key(tmp_path, Broken())
     assert not key_file(tmp_path).exists()
-    assert made(tmp_path, RecordedActions()) == public_key("0 i-1")
+    assert make_key(tmp_path, RecordedActions()) == public_key("0 i-1")
     assert [path.name for path in under_root(tmp_path, CLUSTER_KEY_DIR).parent.iterdir()] == ["cluster-key"]
 
 
 @pytest.mark.usefixtures("owners")
 def test_key_is_forgotten_where_it_does_not_belong(tmp_path: Path) -> None:
-    made(tmp_path, RecordedActions())
+    make_key(tmp_path, RecordedActions())
     directory = under_root(tmp_path, CLUSTER_KEY_DIR)
     directory.with_name(".cluster-key.new").mkdir()
     delete_cluster_key(tmp_path)
@@ -112,7 +112,7 @@ def test_key_is_forgotten_where_it_does_not_belong(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("owners")
 def test_old_key_is_whole_until_the_new_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A master that was killed at any moment has a complete key or none."""
-    made(tmp_path, RecordedActions())
+    make_key(tmp_path, RecordedActions())
     directory = under_root(tmp_path, CLUSTER_KEY_DIR)
     seen: list[list[str]] = []
     real = shutil.rmtree
@@ -122,5 +122,5 @@ def test_old_key_is_whole_until_the_new_one_is(tmp_path: Path, monkeypatch: pyte
         real(path, ignore_errors=ignore_errors)
 
     monkeypatch.setattr(shutil, "rmtree", rmtree)
-    made(tmp_path, RecordedActions(), instance_id="i-2")
+    make_key(tmp_path, RecordedActions(), instance_id="i-2")
     assert seen == [["private half of i-1\n", f"{public_key('0 i-1')} i-1\n"]] * 2

@@ -21,16 +21,16 @@ def master_with(cluster: Cluster, gpus: Gpus, *, workers: int = 0, **settings: o
     return cluster.node("master", settings={"gpu_count": 4} | settings, nvidia_smi=gpus)
 
 
-def passes(cluster: Cluster, node: TestNode, count: int, *, every: float = 2.0) -> None:
+def run_passes(cluster: Cluster, node: TestNode, count: int, *, every: float = 2.0) -> None:
     for _ in range(count):
         node.agent.step()
         cluster.clock.now += every
 
 
-def past_the_deadline(cluster: Cluster, node: TestNode) -> None:
-    passes(cluster, node, 3)
+def run_past_the_deadline(cluster: Cluster, node: TestNode) -> None:
+    run_passes(cluster, node, 3)
     cluster.clock.now += 600.0
-    passes(cluster, node, 5, every=20.0)
+    run_passes(cluster, node, 5, every=20.0)
 
 
 def ready_master(cluster: Cluster, gpus: Gpus) -> TestNode:
@@ -39,6 +39,6 @@ def ready_master(cluster: Cluster, gpus: Gpus) -> TestNode:
     return master
 
 
-def minutes(cluster: Cluster, node: TestNode, count: int) -> None:
+def run_minutes(cluster: Cluster, node: TestNode, count: int) -> None:
     """Make passes as often as a ready node does."""
-    passes(cluster, node, int(count * HEALTH_S / 6.0), every=6.0)
+    run_passes(cluster, node, int(count * HEALTH_S / 6.0), every=6.0)

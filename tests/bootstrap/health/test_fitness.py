@@ -10,7 +10,14 @@ from bootstrap.contract import HOST_KEY_FILE
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT
-from tests.bootstrap.health.fitness import Gpus, master_with, minutes, passes, past_the_deadline, ready_master
+from tests.bootstrap.health.fitness import (
+    Gpus,
+    master_with,
+    ready_master,
+    run_minutes,
+    run_passes,
+    run_past_the_deadline,
+)
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
 
@@ -28,17 +35,17 @@ def _stack_is_done(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_node_is_not_ready_while_a_gpu_is_missing(cluster: Cluster) -> None:
     gpus = Gpus(3)
     master = master_with(cluster, gpus)
-    passes(cluster, master, 10)
+    run_passes(cluster, master, 10)
     assert not master.agent.is_settled
     assert cluster.signals == []
     gpus.count = 4
-    passes(cluster, master, 4)
+    run_passes(cluster, master, 4)
     assert cluster.signals == [("MasterGroup", "SUCCESS", master.instance_id)]
 
 
 def test_deploy_hears_which_gpu_is_missing_and_nobody_is_replaced(cluster: Cluster) -> None:
     master = master_with(cluster, Gpus(3))
-    passes(cluster, master, 3)
+    run_passes(cluster, master, 3)
     cluster.clock.now += 600.0
     master.agent.step()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{master.instance_id} gpus 3/4")]
@@ -49,7 +56,7 @@ def test_deploy_hears_that_the_master_is_silent(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     master = cluster.node("master", answers_ssh=lambda _address: False)
-    past_the_deadline(cluster, master)
+    run_past_the_deadline(cluster, master)
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{master.instance_id} deeplearning-master silent")]
     assert cluster.unhealthy == []
 
@@ -57,7 +64,7 @@ def test_deploy_hears_that_the_master_is_silent(cluster: Cluster) -> None:
 @pytest.mark.usefixtures("_stack_is_done")
 def test_broken_node_of_a_finished_stack_asks_to_be_replaced_once(cluster: Cluster) -> None:
     master = master_with(cluster, Gpus(3))
-    past_the_deadline(cluster, master)
+    run_past_the_deadline(cluster, master)
     assert cluster.unhealthy == [master.instance_id]
 
 
@@ -65,7 +72,7 @@ def test_broken_node_of_a_finished_stack_asks_to_be_replaced_once(cluster: Clust
 def test_node_of_a_finished_stack_whose_own_agent_is_in_trouble_asks_to_be_replaced(cluster: Cluster) -> None:
     master = master_with(cluster, Gpus(4))
     under_root(master.root, HOST_KEY_FILE).unlink()
-    past_the_deadline(cluster, master)
+    run_past_the_deadline(cluster, master)
     assert cluster.unhealthy == [master.instance_id]
 
 
@@ -82,9 +89,9 @@ def test_node_that_aws_keeps_from_joining_is_kept(
     master = master_with(cluster, Gpus(4))
     with monkeypatch.context() as outage:
         outage.setattr(getattr(cluster.clients, service), "_make_api_call", lambda *_: throttled())
-        past_the_deadline(cluster, master)
+        run_past_the_deadline(cluster, master)
     assert cluster.unhealthy == []
-    passes(cluster, master, 5, every=20.0)
+    run_passes(cluster, master, 5, every=20.0)
     assert cluster.by_index() == {1: master.instance_id}
 
 
@@ -96,7 +103,7 @@ def test_driver_that_cannot_be_asked_costs_no_ready_node(cluster: Cluster) -> No
         raise CommandError("nvidia-smi -L exited 18: Driver/library version mismatch")
 
     restarted = cluster.node("master", settings={"gpu_count": 4}, nvidia_smi=mismatch)
-    minutes(cluster, restarted, DEFECTS_BEFORE_REPLACEMENT + 2)
+    run_minutes(cluster, restarted, DEFECTS_BEFORE_REPLACEMENT + 2)
     assert cluster.unhealthy == []
 
 
@@ -108,9 +115,9 @@ def test_broken_node_whose_group_did_not_hear_asks_again_also_after_a_restart(
     master = master_with(cluster, gpus)
     with monkeypatch.context() as outage:
         outage.setattr(cluster.clients.autoscaling, "set_instance_health", throttled)
-        past_the_deadline(cluster, master)
+        run_past_the_deadline(cluster, master)
     restarted = cluster.node("master", settings={"gpu_count": 4}, nvidia_smi=gpus)
-    passes(cluster, restarted, 3, every=20.0)
+    run_passes(cluster, restarted, 3, every=20.0)
     assert cluster.unhealthy == [master.instance_id]
 
 
@@ -125,7 +132,7 @@ def test_broken_node_that_can_write_no_file_any_more_asks_to_be_replaced_all_the
         raise OSError(errno.EROFS, "read-only file system")
 
     monkeypatch.setattr("bootstrap.files.node_files.NodeFiles.write", read_only)
-    minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT + 2)
+    run_minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT + 2)
     assert cluster.unhealthy == [master.instance_id]
 
 
@@ -153,7 +160,7 @@ WAITING = (waits_for_a_peer, waits_for_a_master, waits_for_the_masters_ssh)
 def test_node_of_a_finished_stack_that_waits_for_others_is_kept(
     cluster: Cluster, made: Callable[[Cluster], TestNode]
 ) -> None:
-    past_the_deadline(cluster, made(cluster))
+    run_past_the_deadline(cluster, made(cluster))
     assert cluster.unhealthy == []
 
 
@@ -169,19 +176,19 @@ def test_stack_that_does_not_wait_is_told_once(
         raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, "SignalResource")
 
     monkeypatch.setattr(cluster.clients.cloudformation, "signal_resource", refuse)
-    past_the_deadline(cluster, made(cluster))
+    run_past_the_deadline(cluster, made(cluster))
     assert told == ["FAILURE"]
 
 
 def test_broken_node_that_the_deploy_can_do_without_is_replaced_and_fails_nothing(cluster: Cluster) -> None:
     gpus = Gpus(3)
     master = master_with(cluster, gpus, fails_deploy=False)
-    past_the_deadline(cluster, master)
+    run_past_the_deadline(cluster, master)
     assert (cluster.signals, cluster.unhealthy) == ([], [master.instance_id])
-    passes(cluster, master, 3, every=10.0)
+    run_passes(cluster, master, 3, every=10.0)
     assert (cluster.signals, cluster.unhealthy) == ([], [master.instance_id])
 
 
 def test_waiting_node_that_the_deploy_can_do_without_is_kept_and_fails_nothing(cluster: Cluster) -> None:
-    past_the_deadline(cluster, master_with(cluster, Gpus(4), workers=1, fails_deploy=False))
+    run_past_the_deadline(cluster, master_with(cluster, Gpus(4), workers=1, fails_deploy=False))
     assert (cluster.signals, cluster.unhealthy) == ([], [])

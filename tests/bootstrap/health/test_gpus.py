@@ -44,7 +44,7 @@ def test_driver_is_counted_only_where_there_is_no_nvidia_smi(tmp_path: Path) -> 
 
 @dataclass
 class Answers:
-    """What nvidia-smi answers, the last answer for ever, and how often it was asked."""
+    """Answers of nvidia-smi, the last one repeated, and the number of calls."""
 
     left: list[Callable[[], str]]
     asked: int = 0

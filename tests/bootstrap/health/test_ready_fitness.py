@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from bootstrap.files.paths import under_root
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT
 from tests.bootstrap.forming import all_ready
-from tests.bootstrap.health.fitness import Gpus, minutes, ready_master
+from tests.bootstrap.health.fitness import Gpus, ready_master, run_minutes
 from tests.bootstrap.simulated_cluster import Cluster
 
 
@@ -18,12 +18,12 @@ def test_node_that_loses_a_gpu_for_good_asks_to_be_replaced_once(
 ) -> None:
     gpus = Gpus(4)
     master = ready_master(cluster, gpus)
-    minutes(cluster, master, 3)
+    run_minutes(cluster, master, 3)
     assert cluster.unhealthy == []
     gpus.count = 3
-    minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT - 1)
+    run_minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT - 1)
     assert cluster.unhealthy == []
-    minutes(cluster, master, 10)
+    run_minutes(cluster, master, 10)
     assert cluster.unhealthy == [master.instance_id]
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert said == ["check failed: gpus 3/4", "asked digits-master to replace this node: gpus 3/4"]
@@ -34,9 +34,9 @@ def test_gpu_that_is_back_in_time_is_forgiven(cluster: Cluster) -> None:
     master = ready_master(cluster, gpus)
     for _ in range(5):
         gpus.count = 3
-        minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT - 1)
+        run_minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT - 1)
         gpus.count = 4
-        minutes(cluster, master, 2)
+        run_minutes(cluster, master, 2)
     assert cluster.unhealthy == []
 
 
@@ -51,7 +51,7 @@ def test_scratch_disk_that_fails_is_a_reason_and_a_full_one_is_not(
         raise OSError(number, "on purpose")
 
     monkeypatch.setattr(os, "fsync", fail)
-    minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT + 3)
+    run_minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT + 3)
     assert cluster.unhealthy == ([master.instance_id] if replaced else [])
 
 
@@ -65,8 +65,8 @@ def test_group_that_did_not_hear_is_asked_again(cluster: Cluster, monkeypatch: p
 
     with monkeypatch.context() as patch:
         patch.setattr(cluster.clients.autoscaling, "set_instance_health", refuse)
-        minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT + 2)
-    minutes(cluster, master, 2)
+        run_minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT + 2)
+    run_minutes(cluster, master, 2)
     assert cluster.unhealthy == [master.instance_id]
 
 
@@ -83,6 +83,6 @@ def test_peer_or_master_that_fails_later_is_nothing_that_a_ready_node_looks_for(
     cluster.run(nodes, until=all_ready(nodes))
     assert asked == [nodes[0].address] * 2
     under_root(nodes[1].root, "/etc/hosts").write_text("127.0.0.1 localhost\n")
-    minutes(cluster, nodes[1], DEFECTS_BEFORE_REPLACEMENT + 2)
+    run_minutes(cluster, nodes[1], DEFECTS_BEFORE_REPLACEMENT + 2)
     assert len(asked) == 2
     assert cluster.unhealthy == []

@@ -1,4 +1,4 @@
-"""Mount however late the file system comes, and tell its state."""
+"""Test that the service mounts a file system that appears late, and reports its state."""
 
 import socket
 import ssl

@@ -21,7 +21,7 @@ MEBIBYTE = 1 << 20
 
 
 class Echo:
-    """A TLS server that sends back what it gets, and drops each connection when told."""
+    """A TLS echo server, which can drop each connection."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context = context
@@ -79,7 +79,7 @@ def start(target: Target, context: ssl.SSLContext, reserved_ports: int = ANY_POR
 
 
 def exchange(port: int, message: bytes) -> bytes:
-    """Send a message and return what comes back before the connection ends."""
+    """Send a message and return the answer until the connection ends."""
     found = bytearray()
     with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         for start in range(0, len(message), MEBIBYTE):

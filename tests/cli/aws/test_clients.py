@@ -1,4 +1,4 @@
-"""What is said of settings with which AWS cannot be called."""
+"""Test the errors for settings with which AWS cannot be called."""
 
 from pathlib import Path
 

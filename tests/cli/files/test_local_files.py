@@ -51,12 +51,12 @@ def test_elsewhere_it_is_all_but_hidden_folders(tmp_path: Path) -> None:
 
 def test_fails_when_there_is_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "a", "b", "c")
-    monkeypatch.setattr(local_files, "MOST_FILES", 2)
+    monkeypatch.setattr(local_files, "MAX_FILES", 2)
     with pytest.raises(UsageError, match=r"more than 1 GiB or 2 files that would be sent: list data in \.gitignore"):
         find_files(tmp_path)
-    monkeypatch.setattr(local_files, "MOST_FILES", 9)
+    monkeypatch.setattr(local_files, "MAX_FILES", 9)
     with (tmp_path / "data").open("wb") as file:
-        file.truncate(local_files.MOST_BYTES)
+        file.truncate(local_files.MAX_BYTES)
     with pytest.raises(UsageError, match="more than 1 GiB"):
         find_files(tmp_path)
 

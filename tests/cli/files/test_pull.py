@@ -24,7 +24,7 @@ def _got(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         membership = SimpleNamespace(members=(), master=None)
         yield SimpleNamespace(cluster=SimpleNamespace(name="demo"), membership=membership), None
 
-    monkeypatch.setattr(pull, "master_of", connected)
+    monkeypatch.setattr(pull, "connect_to_master", connected)
     monkeypatch.setattr(pull, "choose_node", lambda *_, **__: None)
     monkeypatch.setattr(pull, "remote_tar", lambda *_, **__: None)
     monkeypatch.setattr(pull, "download", lambda _, __, local: Download(path=local, files=1, size=1))

@@ -120,7 +120,7 @@ def test_a_command_that_ends_early_gives_its_reason(connection: Connection) -> N
     chunks = [bytes(1 << 18)] * 40
     done = connection.output("head -c 512 >/dev/null; echo 'no space left' >&2; exit 1", chunks=chunks)
     assert (done.exit_code, done.stderr) == (1, "no space left\n")
-    with pytest.raises(ClusterError, match="the command on the master ended before it had everything"):
+    with pytest.raises(ClusterError, match="the command on the master ended before it had read its input"):
         connection.output("head -c 512 >/dev/null", chunks=chunks)
 
 

@@ -63,7 +63,7 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Master:
         yield cast(ClusterContext, context), cast(Connection, made)
 
     for verb in ("run", "jobs", "logs", "stop"):
-        monkeypatch.setattr(f"cli.verbs.jobs.{verb}.master_of", connected)
+        monkeypatch.setattr(f"cli.verbs.jobs.{verb}.connect_to_master", connected)
     monkeypatch.setattr(run, "upload", lambda connection, directory, to, show: SENT)
     return made
 

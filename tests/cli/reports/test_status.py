@@ -1,4 +1,4 @@
-"""What status says of nodes that are missing."""
+"""Test the report on missing nodes."""
 
 import json
 from datetime import datetime, timezone
@@ -35,14 +35,14 @@ def fleet(deploy: Deploy) -> Fleet:
 
 
 def ask_for_four(fleet: Fleet) -> None:
-    """What the master writes once it has noticed that the groups are asked for more."""
+    """Write the record of a master whose groups want four nodes."""
     addresses = ["10.0.0.10", "10.0.1.20", "10.0.1.30"]
     put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=4)
 
 
 @pytest.fixture
 def stub(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Stubber:
-    """What Auto Scaling is to answer."""
+    """Set the answer of Auto Scaling."""
     client = boto3.client("autoscaling", region_name=REGION)
     monkeypatch.setattr(Clients, "autoscaling", client)
     return Stubber(client)

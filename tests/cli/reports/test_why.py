@@ -1,4 +1,4 @@
-"""What is told of a deploy that failed, and of a node that is missing."""
+"""Test the explanation of a failed deploy and of a missing node."""
 
 import json
 import time

@@ -15,7 +15,7 @@ from tests.e2e.checkouts import DEPLOY_S, Edit, copy_checkout
 from tests.e2e.conftest import STACK, group_instances, stack_outputs
 
 OUTAGE_S = 60
-"""How long after the start of the deploy every worker fails to become a node."""
+"""Seconds from the start of the deploy during which no worker becomes a node."""
 JOINED_S = 120.0
 
 

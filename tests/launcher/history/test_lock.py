@@ -1,4 +1,4 @@
-"""Test whether a job's launcher lives, where that is hard to tell."""
+"""Test the detection of a live launcher in difficult cases."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Test what a job's record holds, and how it is written and read."""
+"""Test the contents of a job's record, and how it is written and read."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Test failing jobs: the reason, the exit code, and that nothing starts or goes on."""
+"""Test failing jobs: reason, exit code, and that no process starts or remains."""
 
 import dataclasses
 import re

@@ -33,7 +33,7 @@ class Runner:
 def stopped_node(
     host: Host, *answers: tuple[int, bytes], processes: tuple[ProcessSpec, ...] = (RANK,), log: LogSink
 ) -> Node:
-    """Make a node whose processes were told to end, and pass it the frames that it has sent since."""
+    """Return a node whose processes were told to end, after it has handled these frames."""
 
     async def end() -> Node:
         spec = NodeSpec(job_id="j", host=str(host), processes=processes, environment={}, peer="127.0.0.1", cwd="/")

@@ -1,4 +1,4 @@
-"""Test nodes that leave the cluster during a job: every rank may save, and the job goes on without them."""
+"""Test nodes that leave the cluster during a job: every rank may save, and the job restarts without them."""
 
 import dataclasses
 import json

@@ -217,7 +217,7 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_node_preempted_soon_after_the_start_uses_up_a_restart(
     monkeypatch: pytest.MonkeyPatch, short_s: float, uncounted: bool
 ) -> None:
-    """A job that crashes its machine would restart for ever: its node looks like any other that leaves."""
+    """A job that crashes its machine would restart without limit, as its node looks like a preempted one."""
 
     async def attempt(*_: object, **__: object) -> Failure:
         return Failure(exit_code=1, reason="r", preempted=True)

@@ -1,6 +1,6 @@
-"""Who is hung or cut off is found by a deadline, on both sides; who is only slow is not.
+"""Test that both sides detect a hung or disconnected peer by a deadline, and spare a slow one.
 
-The launcher here is a copy whose deadlines pass in a tenth of the time.
+The launcher here is a copy with deadlines a tenth as long.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ def stopped(pid: int) -> Iterator[None]:
 
 
 def ranks_by_host(launcher: "subprocess.Popen[bytes]", hosts: int) -> dict[str, int]:
-    """What jobs that print their process id print first."""
+    """Return the process id of each host's job, from the first line that it prints."""
     lines = [line.split() for line in read_lines(launcher.stdout, hosts)]
     return {words[0]: int(words[2]) for words in lines}
 

@@ -46,7 +46,7 @@ def test_ssh_gets_the_port_of_the_hosts_file() -> None:
 
 
 def key_exchanges(*options: str) -> list[str]:
-    """What ssh would propose, in order."""
+    """Return the algorithms that ssh would propose, in order."""
     asked = ["ssh", "-F", "none", "-G", *options, "node"]
     said = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=30).stdout
     (line,) = (line for line in said.splitlines() if line.startswith("kexalgorithms "))

@@ -43,7 +43,7 @@ def warnings_of(outdir: Path) -> list[str]:
 def synthesize(
     context: dict[str, Any], outdir: Path, *, env: cdk.Environment | None, **settings: Any
 ) -> tuple[list[Any], set[str], Any]:
-    """What is still to be looked up, the subnets' zones, and the zone that the guard records."""
+    """Synthesize; return the missing context, the subnets' zones, and the zone that the guard records."""
     app = cdk.App(context=context, outdir=str(outdir), builtin_cloud_formation_validation=False)
     ClusterStack(app, "ClusterStack", props=ClusterProps(ami="ami-01234567", **settings), env=env)
     app.synth()

@@ -51,8 +51,8 @@ class FakeStore:
     def read_best_score_from_s3(self) -> None:
         self.looked_in_s3 = True
 
-    def best_accuracy(self, *, training_started: float) -> float | None:
-        return self.best_score.accuracy if self.best_score and self.best_score.started == training_started else None
+    def best_accuracy(self, *, run_started: float) -> float | None:
+        return self.best_score.accuracy if self.best_score and self.best_score.started == run_started else None
 
     def save_best(self, path: Path) -> None:
         self.bests.append(load_checkpoint(path).description.validation_accuracy)
@@ -70,8 +70,8 @@ class FakeStore:
     def set_marker(self, marker: CompletionMarker) -> None:
         self._marker = marker
 
-    def holds(self, path: Path, *, training_started: float) -> bool:
-        return path == Path("net-0003.npz") and training_started == self.final_of
+    def holds(self, path: Path, *, run_started: float) -> bool:
+        return path == Path("net-0003.npz") and run_started == self.final_of
 
     def delete_all(self) -> None:
         self.saved.clear()
@@ -107,7 +107,7 @@ class TwoRankBackend:
 
 
 def from_rank_1(row: Row) -> tuple[float, ...]:
-    """Return what rank 1 adds to an all_gather of such rows: zeros in the place of rank 0, which is this rank."""
+    """Return rank 1's contribution to an all_gather of these rows: zeros for rank 0, which is this rank."""
     return (*[0.0] * len(row), *row)
 
 

@@ -13,9 +13,7 @@ from trainer.checkpoint.resume import RankReport, SourceProgress
 from trainer.progress import Progress
 
 
-def resume_training(
-    store: FakeStore, *, rank: int = 0, other: Score | None = None
-) -> tuple[CheckpointManager, Backend]:
+def resume_run(store: FakeStore, *, rank: int = 0, other: Score | None = None) -> tuple[CheckpointManager, Backend]:
     """Resume a run whose other rank has a checkpoint of this best epoch."""
     store.saved.append(make_checkpoint(Progress(started=5, epoch=1)))
     best = BestOfRank(1, other.accuracy) if other and other.started == 5 else BestOfRank(0, 0)
@@ -50,14 +48,14 @@ def test_every_rank_knows_the_best_epoch_of_any_rank(
 ) -> None:
     store = FakeStore()
     store.best_score = own
-    assert save_four(store, *resume_training(store, rank=rank, other=other)) == bests
+    assert save_four(store, *resume_run(store, rank=rank, other=other)) == bests
 
 
 def test_new_run_does_not_read_the_best_score_from_s3() -> None:
     store = FakeStore()
     make_manager(store).resume_from_newest(cast(Backend, TwoRankBackend()))
     assert not store.looked_in_s3
-    resume_training(store)
+    resume_run(store)
     assert store.looked_in_s3
 
 
@@ -71,7 +69,7 @@ def write_final(
 @pytest.mark.parametrize(("accuracy", "bests"), [(0.5, []), (0.95, [0.95])])
 def test_last_epoch_is_the_best_only_if_it_is_better(tmp_path: Path, accuracy: float, bests: list[float]) -> None:
     store = FakeStore()
-    manager, backend = resume_training(store, other=Score(5, 0.9))
+    manager, backend = resume_run(store, other=Score(5, 0.9))
     write_final(store, manager, backend, tmp_path, accuracy=accuracy)
     assert (store.bests, store.uploaded_best) == (bests, Score(5, max(0.9, accuracy)))
 
@@ -84,7 +82,7 @@ def test_rank_0_names_the_machine_that_has_the_best_checkpoint(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, own: Score | None, accuracy: float, warns: bool
 ) -> None:
     store = FakeStore()
-    manager, backend = resume_training(store, other=Score(5, 0.9))
+    manager, backend = resume_run(store, other=Score(5, 0.9))
     write_final(store, manager, backend, tmp_path, accuracy=accuracy)
     store.best_score = own
     path = "/there/net-best.npz"
@@ -95,7 +93,7 @@ def test_rank_0_names_the_machine_that_has_the_best_checkpoint(
 
 def test_failed_write_of_the_best_is_not_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = FakeStore()
-    manager, backend = resume_training(store, other=Score(5, 0.9))
+    manager, backend = resume_run(store, other=Score(5, 0.9))
     # It is better than the other rank's; the store has already warned that it could not be written.
     write_final(store, manager, backend, tmp_path, accuracy=0.95)
     manager.agree_on_end(cast(Backend, TwoRankBackend(from_rank_1(BestOfRank(1, 0.9)), message="/")))

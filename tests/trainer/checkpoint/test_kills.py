@@ -32,7 +32,7 @@ PROGRAM = ("-m", "tests.trainer.programs.killed_trainer")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kill:
-    """Where to kill a rank, as tests.trainer.programs.killed_trainer takes it."""
+    """Point at which to kill a rank, as tests.trainer.programs.killed_trainer expects it."""
 
     rank: int
     place: str
@@ -40,7 +40,7 @@ class Kill:
     part: float = 0.0
     """Bytes of the file that are written before the kill."""
     disk_is_lost: bool = False
-    """Whether the machine is lost with its files."""
+    """True if the machine is lost with its files."""
     ranks_after: int = RANKS
     """Number of ranks that resume."""
 
@@ -128,7 +128,7 @@ def best_accuracy(*places: Path) -> float:
 
 
 def kill_and_resume(kill: Kill, directory: Path, undisturbed: Path) -> Checkpoint:
-    """Kill a rank, resume to the end, and return what the run leaves."""
+    """Kill a rank, resume to the end, and return the run's files."""
     run_until_killed(kill, directory, size=undisturbed.stat().st_size)
     places = machines(directory)
     kept = {path: load_checkpoint(path) for place in places for path in place.glob("net-resume-*.npz")}

@@ -78,7 +78,7 @@ def test_best_checkpoint_is_uploaded_early_and_known_to_another_machine(tmp_path
     assert names() == ["net-best.npz"]
     other = store(tmp_path / "other")
     other.read_best_score_from_s3()
-    assert [other.best_accuracy(training_started=started) for started in (5.5, 4)] == [0.9, None]
+    assert [other.best_accuracy(run_started=started) for started in (5.5, 4)] == [0.9, None]
     # The best checkpoint of an earlier run on this machine does not replace it at the end.
     end = tmp_path / "other/net-0003.npz"
     save_checkpoint(end, checkpoint(epoch=3, accuracy=0.5))
@@ -91,7 +91,7 @@ def test_best_copy_without_metadata_is_ignored(tmp_path: Path) -> None:
     boto3.resource("s3").Object(BUCKET, "digits/net-best.npz").put(Body=b"a user's")
     ours = store(tmp_path / "net")
     ours.read_best_score_from_s3()
-    assert ours.best_accuracy(training_started=5.5) is None
+    assert ours.best_accuracy(run_started=5.5) is None
 
 
 def test_older_copy_is_not_downloaded(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 200, 160
 SAMPLES = 500
 
 
-def test_parts_have_the_areas_and_ratios_of_the_paper_and_lie_everywhere() -> None:
+def test_random_parts_have_the_papers_areas_and_ratios_and_cover_the_image() -> None:
     boxes = [ResizedCrops(seed=1, epoch=2).box(sample, width=WIDTH, height=HEIGHT) for sample in range(SAMPLES)]
     sizes = np.array([(box.right - box.left, box.bottom - box.top) for box in boxes])
     areas, ratios = sizes.prod(axis=1) / (WIDTH * HEIGHT), sizes[:, 0] / sizes[:, 1]
@@ -27,7 +27,7 @@ def test_parts_have_the_areas_and_ratios_of_the_paper_and_lie_everywhere() -> No
     assert corners.max(axis=0)[2:].tolist() == [WIDTH, HEIGHT]
 
 
-def test_a_part_depends_on_seed_epoch_and_sample_alone() -> None:
+def test_random_part_depends_only_on_seed_epoch_and_sample() -> None:
     def box(seed: int, epoch: int, sample: int) -> tuple[int, ...]:
         return ResizedCrops(seed=seed, epoch=epoch).box(sample, width=WIDTH, height=HEIGHT)
 
@@ -35,12 +35,12 @@ def test_a_part_depends_on_seed_epoch_and_sample_alone() -> None:
     assert len({box(1, 2, 3), box(2, 2, 3), box(1, 3, 3), box(1, 2, 4)}) == 4
 
 
-def test_of_an_image_that_holds_no_such_part_its_middle_is_taken() -> None:
+def test_image_without_a_fitting_part_is_cropped_in_the_middle() -> None:
     assert ResizedCrops(seed=0, epoch=0).box(0, width=3000, height=1) == (1499, 0, 1500, 1)
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png"])
-def test_the_part_fills_the_networks_image(tmp_path: Path, suffix: str) -> None:
+def test_random_part_is_scaled_to_the_networks_size(tmp_path: Path, suffix: str) -> None:
     # Red grows to the right, green downwards: they tell where a pixel comes from.
     across, down = np.meshgrid(np.linspace(0, 255, 640), np.linspace(0, 255, 480))
     pixels = np.stack([across, down, np.zeros_like(down)], axis=2).astype(np.uint8)

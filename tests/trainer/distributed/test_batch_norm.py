@@ -141,7 +141,7 @@ def test_users_batch_norm_subclass_is_not_replaced() -> None:
     assert type(model[0]) is Own
 
 
-def test_part_without_samples_changes_no_statistics() -> None:
+def test_micro_batch_without_samples_changes_no_statistics() -> None:
     network = torch.nn.Sequential(torch.nn.BatchNorm2d(2))
     adapt_batch_norms(network, all_reduce=lambda sums: None)
     network(torch.randn(4, 2, 3, 3))

@@ -8,7 +8,7 @@ from trainer.mxnet.float64_split import split_row, sum_rows
 
 
 def added_by_servers(values_of_ranks: Sequence[Sequence[float]]) -> list[float]:
-    """What ranks get back from servers that add in float32."""
+    """Return the ranks' sums from servers that add in float32."""
     count = len(values_of_ranks)
     rows = [split_row(values, rank=rank, ranks=count) for rank, values in enumerate(values_of_ranks)]
     total = rows[0]

@@ -13,7 +13,7 @@ RATES = [SCHEDULE.rate(epoch=0, trained=(step + 1) / STEPS) for step in range(ST
 
 
 def agreed(owns: list[float], kept: dict[int, float]) -> list[float]:
-    """What each rank has after they agreed, where MXNet's servers add up 32-bit numbers; ``kept`` by rank."""
+    """Return each rank's value after they agreed through servers that sum in float32; ``kept`` is by rank."""
     found = []
     for own, rank in zip(owns, range(len(owns)), strict=True):
 

@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 
 
 class Recorded:
-    """An operation of torch.distributed; its second argument is what a rank hands over."""
+    """An operation of torch.distributed; its second argument is the rank's input."""
 
     def __init__(self, name: str, operations: list[tuple[str, list[int], int]]) -> None:
         self._name = name

@@ -117,7 +117,7 @@ def test_resumed_run_keeps_its_mode_without_measuring(monkeypatch: pytest.Monkey
     assert np.array_equal(second.state().optimizer[MODE_KEY], state.optimizer[MODE_KEY])
 
 
-def test_nothing_else_is_tried_once_the_time_is_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_choice_is_tried_after_the_time_budget(caplog: pytest.LogCaptureFixture) -> None:
     tried: list[ComputeMode] = []
 
     def seconds(mode: ComputeMode) -> float:
@@ -160,7 +160,7 @@ class WithASlowRank(Collective):
         return {"float32": 1.0, "bfloat16": 10.0, "float16": math.inf}[self.mode.dtype] * value
 
 
-def test_ranks_measure_with_the_reduction_and_the_slowest_counts(
+def test_ranks_measure_with_all_reduce_and_the_slowest_counts(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     collective = WithASlowRank()

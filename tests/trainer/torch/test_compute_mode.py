@@ -69,7 +69,7 @@ def steps(
 
 
 def distance(weights: Weights, others: Weights) -> float:
-    """Relative L2 distance of what is learned and of the statistics."""
+    """Return the relative L2 distance of weights and statistics."""
     one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
     return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
@@ -123,7 +123,7 @@ def test_accumulated_batches_equal_one_batch(parts: int) -> None:
     assert steps(accumulated, 1, IMAGES[:1], LABELS[:1]).keys()
 
 
-def test_accumulated_batches_are_read_part_by_part() -> None:
+def test_accumulated_batches_are_loaded_one_by_one() -> None:
     class Counting:
         """Records the number of samples in each read."""
 
@@ -225,7 +225,7 @@ def test_infinite_loss_changes_no_weights_before_it_is_read(mode: ComputeMode) -
     assert np.isnan(result.loss_sum)
 
 
-def test_on_cpus_only_convolutions_that_we_know_have_their_channels_last_unasked() -> None:
+def test_cpus_use_channels_last_only_for_our_own_convolutions() -> None:
     config = TrainConfig(dtype="bfloat16", compile="1")
     convolutions, none = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), torch.nn.Sequential(torch.nn.Linear(1, 1))
     assert given_mode(config, convolutions, CPU) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
@@ -233,7 +233,7 @@ def test_on_cpus_only_convolutions_that_we_know_have_their_channels_last_unasked
     assert given_mode(TrainConfig(network="mine:build", image_shape=(1, 28, 28)), convolutions, CPU) == DEFAULT_MODE
 
 
-def test_gpus_have_channels_last_wherever_the_network_takes_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_gpus_use_channels_last_if_the_network_supports_it(caplog: pytest.LogCaptureFixture) -> None:
     gpu, config = torch.device("cuda:0"), TrainConfig(network="mine:build", image_shape=(1, 28, 28))
     assert given_mode(config, torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), gpu).channels_last
     with caplog.at_level(logging.INFO):

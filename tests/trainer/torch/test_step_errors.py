@@ -50,7 +50,7 @@ def test_error_in_the_network_keeps_its_traceback_and_logs_the_shape(
     assert caplog.messages == ["a step fails on images of 1,28,20 (channels, height, width)"]
 
 
-def test_a_gradient_that_comes_twice_is_one_line() -> None:
+def test_repeated_gradient_error_is_one_line() -> None:
     said = "Expected to mark a variable ready only once. This error is caused by one of the following reasons: 1)"
     with (
         pytest.raises(TrainerError, match=r"^a weight's gradient comes twice in a backward pass"),

@@ -1,6 +1,6 @@
-"""Sum and broadcast tensors over all ranks in data-parallel training: gloo between CPUs, NCCL between GPUs.
+"""Sum and broadcast tensors over all ranks: NCCL between GPUs, gloo between CPUs.
 
-The sums of every step go around a ring of our own between CPUs (trainer.distributed.reduce.ring).
+Between CPUs a ring of TCP connections may replace gloo for the sums (trainer.distributed.reduce.ring).
 """
 
 import json
@@ -19,13 +19,13 @@ from trainer.side_stream import read, record_event, wait_for
 
 
 class Collective:
-    """The connected ranks of a run; with a single rank every operation does nothing.
+    """The communication between the ranks of a run; a single rank does nothing.
 
     Every operation raises TrainerError when a rank is lost.
     """
 
     def __init__(self, *, count: int, ring: Ring | None = None, groups: ProcessGroups | None = None) -> None:
-        """``groups`` are for compressed sums; without them every rank sends to every other."""
+        """``groups`` are the process groups of compressed sums; without them every rank sends to every other."""
         self.is_distributed = count > 1
         self._ring = ring
         self._groups = groups or ProcessGroups()
@@ -33,16 +33,16 @@ class Collective:
 
     @property
     def overlaps(self) -> bool:
-        """Whether sums run beside the caller's own work: not around the ring, which this thread drives."""
+        """True if sums run beside the caller's own work; the ring does not, as the calling thread drives it."""
         return self.is_distributed and self._ring is None
 
     @property
     def timeout_s(self) -> float:
-        """How long a rank may be silent now, in seconds."""
+        """Seconds that a rank may be silent at present."""
         return self._timeout.total_seconds()
 
     def all_reduce(self, sums: torch.Tensor, *, gc_type: str = "none") -> None:
-        """Replace a tensor by its sum over all ranks; with a ``gc_type`` it travels in 16 bits."""
+        """Replace a tensor by its sum over all ranks; with a ``gc_type`` send 16-bit numbers."""
         if not self.is_distributed:
             return
         with report_lost_ranks("adding up over all ranks", timeout=self._timeout):
@@ -54,7 +54,7 @@ class Collective:
                 self._ring.all_reduce(sums.view(-1).numpy(), timeout_s=self.timeout_s)
 
     def largest(self, value: float, *, device: torch.device) -> float:
-        """Return the largest of all ranks' values, which may be infinite but not negative."""
+        """Return the largest of all ranks' values; they may be infinite but not negative."""
         if not self.is_distributed:
             return value
         values = torch.zeros(torch.distributed.get_world_size(), dtype=torch.float64, device=device)
@@ -72,9 +72,9 @@ class Collective:
                 wait_for(record_event(tensor.device), timeout_s=self.timeout_s)
 
     def broadcast_object(self, value: Any, *, source: int, is_source: bool, device: torch.device) -> Any:
-        """Return, on every rank, the value of the rank ``source``: anything that JSON can hold.
+        """Return the value of the rank ``source`` on every rank; JSON must be able to represent it.
 
-        As torch.distributed.broadcast_object_list, but it cannot wait for a lost rank longer than the timeout.
+        Like torch.distributed.broadcast_object_list, but with a timeout when a rank is lost.
         """
         if not self.is_distributed:
             return value
@@ -87,14 +87,14 @@ class Collective:
         return json.loads(bytes(content.tolist()))
 
     def use_step_timeout(self, *, compiled: bool) -> None:
-        """Use the step timeout, once all ranks have made a step; a rank that compiles may again take long."""
+        """Switch to the step timeout after the first step; a rank that compiles may still take longer."""
         self.set_timeout(RENDEZVOUS_TIMEOUT if compiled else STEP_TIMEOUT)
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Let the other ranks be silent for this long from now on."""
+        """Set the timeout for silent ranks."""
         if self.is_distributed and self._timeout != timeout:
             self._timeout = timeout
-            # The groups were created with the timeout of the rendezvous.
+            # The groups were created with the rendezvous timeout.
             for group in (torch.distributed.group.WORLD, *self._groups.subgroups):
                 if group is not None:
                     group.set_timeout(timeout if self._ring is not None else timeout + SPARE)

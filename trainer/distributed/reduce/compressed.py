@@ -1,16 +1,18 @@
-"""Sum gradients that travel as 16-bit numbers: --gc-type fp16 or bf16, half the bytes of float32.
+"""Sum gradients sent as 16-bit numbers: --gc-type fp16 or bf16, half the bytes of float32.
 
-A ring's all-reduce would round every partial sum. Here each rank sums one part of the tensor, in float32 and in the
-order of the ranks: every rank sends it that part (all-to-all), and all receive its sums (all-gather). Ranks that share
-a node first do that among themselves, in float32; then the ranks with the same local rank do it between the nodes, each
-with its part of the tensor, in 16-bit numbers; then a node's ranks exchange the sums, in float32. So only a node's sum
-is rounded, and then the sum of all: twice, whatever the number of ranks, and to the same bits on all.
+A ring all-reduce would round every partial sum. Here each rank sums one part of the tensor, in float32 and in rank
+order: every rank sends it that part (all-to-all), and it sends the sum back (all-gather). Three levels:
 
-Of S values each of N nodes sends 4 S (N-1)/N bytes to others, whatever the number of its ranks: half of what a ring
-sends in float32. Without process groups each rank sends as if it had a node of its own.
+1. The ranks of a node exchange and sum parts, in float32.
+2. The ranks with the same local rank sum their part over the nodes, in 16-bit numbers.
+3. The ranks of a node exchange the sums, in float32.
 
-Both roundings scale each part by its own largest value, which travels beside it as float32: fp16 neither overflows nor
-loses small gradients. Largest error of a sum: fp16 (11 significant bits) 2^-10 of the sum of the nodes' absolute sums,
+So values are rounded twice, as a node's sum and as the total, whatever the number of ranks, and all ranks get the same
+bits. For S values each of N nodes sends 4 S (N-1)/N bytes to the others: half of a ring in float32. Without process
+groups each rank counts as a node.
+
+Each rounding scales a part by its largest value, sent with it as float32, so that fp16 neither overflows nor loses
+small gradients. Largest error of a sum: fp16 (11 significant bits) 2^-10 of the sum of the nodes' absolute sums,
 which is at most the sum of the ranks' absolute values, plus 2^-38 of the sum of the parts' largest values; bf16 (8
 bits) 2^-7 of the sum of the absolute values; plus float32's own rounding, 2^-24 of that sum for each of n + 4
 operations.
@@ -27,12 +29,12 @@ from trainer.distributed.reduce.process_groups import ProcessGroups
 
 TYPES: Final[Mapping[str, torch.dtype]] = {"fp16": torch.float16, "bf16": torch.bfloat16}
 LARGEST: Final = 2.0**15
-"""What a part's largest value is scaled to; float16 ends at 65,504."""
+"""Value to which a part's largest value is scaled; float16 ends at 65,504."""
 SCALE_BYTES: Final = 4
 
 
 def all_reduce_compressed(vector: torch.Tensor, dtype: torch.dtype, *, groups: ProcessGroups) -> None:
-    """Replace the float32 tensor by its sum over all ranks. Values that are not finite make their part not finite."""
+    """Replace the float32 tensor by its sum over all ranks. A value that is not finite makes its part not finite."""
     if groups.inside is None:
         _all_reduce_rounded(vector, dtype, group=groups.across)
         return
@@ -59,7 +61,7 @@ def _all_reduce_rounded(vector: torch.Tensor, dtype: torch.dtype, *, group: Proc
 
 
 def _cut(vector: torch.Tensor, *, group: ProcessGroup | None) -> torch.Tensor:
-    """Return a copy as equal parts, one for each of the group's ranks, padded with zeros."""
+    """Return a copy cut into equal parts, one per rank of the group, padded with zeros."""
     ranks = torch.distributed.get_world_size(group)
     parts = vector.new_zeros(ranks, -(-vector.numel() // ranks))
     parts.view(-1)[: vector.numel()] = vector.view(-1)
@@ -67,11 +69,11 @@ def _cut(vector: torch.Tensor, *, group: ProcessGroup | None) -> torch.Tensor:
 
 
 def _pack(rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return the rows as bytes: each row's scale, then its values divided by it."""
+    """Return the rows as bytes: each row's scale, followed by its values divided by it."""
     largest = rows.abs().amax(dim=1, keepdim=True)
-    # Send a row of zeros, or one that holds inf or nan, unscaled.
+    # Send a row of zeros, or one with inf or nan, unscaled.
     scale = torch.where((largest > 0) & largest.isfinite(), largest / LARGEST, 1.0)
-    # The same for a row whose scale would be too small to divide by: subnormal values.
+    # Likewise a row whose scale would be too small to divide by (subnormal values).
     scale = torch.where(scale > 0, scale, 1.0)
     values = (rows / scale).to(dtype)
     return torch.cat([scale.view(torch.uint8), values.view(torch.uint8)], dim=1)

@@ -1,9 +1,8 @@
-"""Sum a step's gradients by DistributedDataParallel, the default between GPUs (docs/decisions/020).
+"""Sum a step's gradients with DistributedDataParallel, the default between GPUs (docs/decisions/020).
 
-It is set up as its documentation says for a network whose layers all run in every step: gradients are views of its
-buckets, and no buffers are broadcast, since BatchNorm's statistics are averaged here. Its mean over the ranks becomes
-the mean over the samples of all ranks. A rank without samples runs a backward pass of weight zero. Statistics, loss and
-flags follow in one small all-reduce.
+Gradients are views of its buckets. It broadcasts no buffers, as BatchNorm's statistics are averaged here, in one small
+all-reduce with loss and flags. Its mean over ranks is rescaled to the mean over samples. A rank without samples runs a
+backward pass with weight zero.
 """
 
 import warnings
@@ -20,7 +19,7 @@ from trainer.distributed.reduce.collective import Collective
 from trainer.errors import TrainerError
 
 MADE_UP_IMAGES: Final = 2
-"""Images of a backward pass of weight zero: BatchNorm refuses a single one."""
+"""Number of images in the backward pass with weight zero: BatchNorm rejects a single one."""
 
 
 class DataParallel:
@@ -34,15 +33,15 @@ class DataParallel:
         *,
         collective: Collective,
     ) -> None:
-        """Place the network first: its weights keep their layout from now on.
+        """Wrap the network. Set its memory layout before: DistributedDataParallel records it.
 
-        Compile it first too: torch.compile then cuts it at the borders of the buckets (its DDPOptimizer), so that they
-        travel while the rest of the backward pass runs.
+        Compile it before, too: torch.compile then splits the graph at the bucket boundaries (its DDPOptimizer), so that
+        buckets are sent during the backward pass.
         """
         with warnings.catch_warnings():
-            # Torch 2.13 has another name for broadcast_buffers, which 2.12 does not know.
+            # Torch 2.13 renamed broadcast_buffers; 2.12 knows only the old name.
             warnings.simplefilter("ignore", FutureWarning)
-            # Without init_sync: the backend sends the weights of a checkpoint or of rank 0 itself.
+            # No init_sync: TorchBackend.restore broadcasts the weights.
             self.module = DistributedDataParallel(
                 model,
                 device_ids=[sums.device] if sums.device.type == "cuda" else None,
@@ -55,14 +54,14 @@ class DataParallel:
         self._collective = collective
 
     def begin(self) -> None:
-        """Forget the previous step's gradients; as None they cost the backward pass no addition."""
+        """Clear the previous step's gradients; set to None, the backward pass writes them instead of adding."""
         self._sums.zero_()
         for parameter in self._parameters:
             parameter.grad = None
 
     @contextmanager
     def backward_pass(self, *, is_last: bool) -> Iterator[None]:
-        """Run a part of the step in this block; the last part's backward pass sends the gradients of all."""
+        """Run a backward pass in this block; the last one of the step sends the accumulated gradients."""
         if is_last:
             yield
         else:
@@ -70,9 +69,9 @@ class DataParallel:
                 yield
 
     def run_without_samples(self, empty: torch.Tensor) -> None:
-        """Run both passes on made-up images, shaped as those of the empty batch, with weight zero and without a trace.
+        """Run forward and backward on zero images with weight zero, and restore the buffers.
 
-        Otherwise the other ranks would wait for this one's gradients.
+        Without it the other ranks would wait for this rank's gradients.
         """
         images = empty.new_zeros((MADE_UP_IMAGES, *empty.shape[1:]))
         before = [buffer.clone() for buffer in self.module.module.buffers()]
@@ -81,7 +80,7 @@ class DataParallel:
             buffer.copy_(value)
 
     def finish(self) -> None:
-        """Sum everything but the gradients, which the last backward pass has summed."""
+        """Sum the values besides the gradients, which the last backward pass has summed."""
         if any(parameter.grad is None for parameter in self._parameters):
             raise TrainerError(
                 "a weight has no gradient in this step, as where a network skips a layer, "
@@ -90,7 +89,7 @@ class DataParallel:
         self._collective.all_reduce(self._sums)
 
     def divide(self, *, samples: int) -> None:
-        """Turn the mean over ranks, and the other sums, into means over the ``samples`` of all ranks."""
+        """Turn the gradients' mean over ranks, and the other sums, into means over the ``samples`` of all ranks."""
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         torch._foreach_mul_(gradients, torch.distributed.get_world_size() / samples)
         self._sums.div_(samples)

@@ -1,11 +1,16 @@
 """Sum a step's gradients over all ranks, in buckets that overlap with the backward pass.
 
-Between GPUs the flat tensor of gradients is cut into buckets, from its end: the last layers' gradients are ready first.
-A bucket is sent when it and all behind it are ready, on a stream beside the backward pass. So all ranks sum the same
-buckets in the same order, whatever each one's backward pass reaches, and so does the next run (Li et al. 2020, "PyTorch
-Distributed: Experiences on Accelerating Data Parallel Training", section 3.2.3; docs/decisions/020 says when this is
-used and when DistributedDataParallel). Everything else that is summed follows the last bucket. Gradients that fit into
-one bucket, and those that go around the ring between CPUs, need a single operation.
+Between GPUs the flat tensor of gradients is cut into buckets. The backward pass fills it from the end, as the last
+layers' gradients are ready first, so bucket 0 is the last slice:
+
+    gradients | bucket 2 | bucket 1 | bucket 0 | other sums
+              <----- backward pass -----------
+
+Buckets are sent strictly in order, on a side stream: bucket 1 waits for bucket 0 even if it is ready earlier. So all
+ranks, and every rerun, sum the same buckets in the same order (Li et al. 2020, "PyTorch Distributed: Experiences on
+Accelerating Data Parallel Training", section 3.2.3). The other sums follow the last bucket. A single all-reduce sums
+everything when the gradients fit into one bucket, and on the ring between CPUs. docs/decisions/020 compares this with
+DistributedDataParallel.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,36 +33,37 @@ GRADIENT_TWICE: Final = (
     "a weight's gradient comes twice in a backward pass, as with torch.utils.checkpoint's use_reentrant, "
     "which between GPUs must be False"
 )
+"""Error message for a network that buckets cannot serve."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bucket:
-    """Gradients that are summed in one operation."""
+    """Gradients that are summed in one all-reduce."""
 
     span: slice
-    """Where they lie in the flat tensor."""
+    """Their slice of the flat tensor."""
     parameters: frozenset[int]
     """Indices of their parameters."""
 
 
-def cut_buckets(sizes: Sequence[int], *, least: int) -> list[Bucket]:
-    """Cut buckets of at least this many values; the last one holds the rest, at the beginning of the flat tensor.
+def cut_buckets(sizes: Sequence[int], *, min_size: int) -> list[Bucket]:
+    """Cut buckets of at least ``min_size`` values, from the end of the flat tensor; the last one holds the rest.
 
-    ``sizes`` are the parameters' numbers of values, in the order of the flat tensor.
+    ``sizes`` are the sizes of the parameters, in the order of the flat tensor.
     """
     buckets: list[Bucket] = []
     begin = end = sum(sizes)
     last = len(sizes)
     for index in reversed(range(len(sizes))):
         begin -= sizes[index]
-        if end - begin >= least or index == 0:
+        if end - begin >= min_size or index == 0:
             buckets.append(Bucket(span=slice(begin, end), parameters=frozenset(range(index, last))))
             end, last = begin, index
     return buckets
 
 
 class GradientBuckets:
-    """Sums a flat tensor, gradients first and other values behind, over all ranks."""
+    """Sums a flat tensor over all ranks: the gradients, followed by other values."""
 
     def __init__(
         self, sums: torch.Tensor, parameters: Sequence[nn.Parameter], *, collective: Collective, gc_type: str = "none"
@@ -68,40 +74,40 @@ class GradientBuckets:
         self._collective = collective
         self._gc_type = gc_type
         self._side_stream = SideStream(sums.device)
-        buckets = cut_buckets(sizes, least=BUCKET_BYTES // sums.element_size()) if collective.overlaps else []
+        buckets = cut_buckets(sizes, min_size=BUCKET_BYTES // sums.element_size()) if collective.overlaps else []
         self._buckets = buckets if len(buckets) > 1 else []
         self._sent = 0
         self._missing: list[set[int]] | None = None
-        """Parameters whose gradient each bucket still misses, during the step's last backward pass."""
+        """Per bucket, the parameters without a gradient yet; None outside the step's last backward pass."""
         for number, bucket in enumerate(self._buckets):
             for index in bucket.parameters:
                 ready = partial(self._on_ready, number, index)
                 parameters[index].register_post_accumulate_grad_hook(ready)  # type: ignore[no-untyped-call]  # torch's
 
     def begin(self) -> None:
-        """Forget the previous step's sums."""
+        """Zero the sums for a new step."""
         self._sums.zero_()
 
     @contextmanager
     def backward_pass(self, *, is_last: bool) -> Iterator[None]:
-        """Run a part of the step in this block; the last part's backward pass sends each bucket once it is ready."""
+        """Run a backward pass in this block; the last one of the step sends each bucket once it is ready."""
         if is_last:
             self.expect_last_backward()
         yield
 
     def run_without_samples(self, empty: torch.Tensor) -> None:
-        """Do nothing: finish() sends every bucket, whatever this rank's backward pass has reached."""
+        """Do nothing: finish() sends the buckets that no backward pass has sent."""
 
     def divide(self, *, samples: int) -> None:
-        """Turn all sums into means over the ``samples`` of all ranks."""
+        """Divide all sums by the ``samples`` of all ranks."""
         self._sums.div_(samples)
 
     def expect_last_backward(self) -> None:
-        """Send buckets from now on: the next backward pass is this rank's last of the step."""
+        """Send buckets during the next backward pass, the last one of the step."""
         self._missing = [set(bucket.parameters) for bucket in self._buckets]
 
     def finish(self) -> None:
-        """Sum everything that has not been sent; this thread's next work on the device sees the sums."""
+        """Sum the rest; operations that this thread queues on the device afterwards see the sums."""
         self._missing = None
         if not self._buckets and self._gc_type == "none":
             self._collective.all_reduce(self._sums)
@@ -115,9 +121,9 @@ class GradientBuckets:
         self._collective.all_reduce(self._others)
 
     def _on_ready(self, number: int, index: int, _: torch.Tensor) -> None:
-        """Note that the flat tensor holds a parameter's gradient, and send all buckets that are complete."""
+        """Note that a parameter's gradient is complete, and send the buckets that are next and complete."""
         if self._missing is None:
-            return  # An earlier batch of the same step: later ones will add to this gradient.
+            return  # Not the step's last micro-batch: later ones add to this gradient.
         if index not in self._missing[number]:
             raise TrainerError(GRADIENT_TWICE)
         self._missing[number].remove(index)

@@ -1,9 +1,8 @@
-"""Group the ranks by node, so that traffic between a node's ranks does not leave it.
+"""Group the ranks by node, so that only a node's sums leave it.
 
-With L ranks on each of N nodes there are two kinds of groups. A node's own L ranks sum a tensor among themselves and
-each keep a part; the N ranks with the same local rank, one on each node, sum that part over all nodes. So only a node's
-sums leave it (Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", section 4.1, has the
-same levels).
+With L ranks on each of N nodes there are two kinds of groups: the L ranks of a node, which sum a tensor and keep one
+part each; and the N ranks with the same local rank, one per node, which sum that part over all nodes (the levels of
+Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", section 4.1).
 """
 
 import logging
@@ -24,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class NodePlace(NamedTuple):
-    """A rank's place on its node."""
+    """Position of a rank: its node and its local rank."""
 
     local_rank: int
     local_world_size: int
@@ -32,12 +31,12 @@ class NodePlace(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessGroups:
-    """The groups that a rank is in. The default treats each rank as a node of its own."""
+    """Process groups of a rank. The default treats each rank as a node."""
 
     inside: ProcessGroup | None = None
-    """The ranks of its node."""
+    """Ranks of its node."""
     across: ProcessGroup | None = None
-    """The ranks with its local rank on all nodes; None means all ranks."""
+    """Ranks with its local rank on all nodes; None means all ranks."""
 
     @property
     def subgroups(self) -> list[ProcessGroup]:
@@ -46,7 +45,7 @@ class ProcessGroups:
 
 
 def create_process_groups(world: World, *, device: torch.device, timeout: timedelta) -> ProcessGroups | None:
-    """Create this rank's groups with this timeout; None when all ranks are on one node. The ranks are connected.
+    """Create this rank's groups with this timeout; None if all ranks are on one node. The ranks must be connected.
 
     Nodes with unequal numbers of ranks, or ranks that are not numbered node by node, get no groups.
     """
@@ -54,7 +53,7 @@ def create_process_groups(world: World, *, device: torch.device, timeout: timede
     every = own.new_empty(world.world_size, 2)
     with report_lost_ranks("asking all ranks for their nodes", timeout=timeout):
         torch.distributed.all_gather_into_tensor(every, own)
-        # All ranks see the same places and so decide the same.
+        # All ranks see the same positions, so all decide the same.
         places = [NodePlace(*row) for row in read(every, timeout_s=timeout.total_seconds()).tolist()]
         size = places[0].local_world_size
         if not is_regular(places):
@@ -70,18 +69,18 @@ def create_process_groups(world: World, *, device: torch.device, timeout: timede
             return None
         if size == 1:
             return ProcessGroups()
-        # All ranks create all groups in the same order, also the groups that they are not in.
+        # Collective: all ranks create all groups in the same order, including those that they are not in.
         by_node = [list(range(first, first + size)) for first in range(0, world.world_size, size)]
         by_local_rank = [list(range(first, world.world_size, size)) for first in range(size)]
         make = torch.distributed.new_subgroups_by_enumeration
         inside, across = (
-            make(members, timeout=timeout)[0]  # type: ignore[no-untyped-call]  # torch gives it no types
+            make(members, timeout=timeout)[0]  # type: ignore[no-untyped-call]  # untyped in torch
             for members in (by_node, by_local_rank)
         )
         return ProcessGroups(inside=inside, across=across)
 
 
 def is_regular(places: Sequence[tuple[int, int]]) -> bool:
-    """Return whether all nodes have equally many ranks, numbered node by node."""
+    """Return True if all nodes have the same number of ranks, numbered node by node."""
     _, size = places[0]
     return len(places) % size == 0 and all(place == (rank % size, size) for rank, place in enumerate(places))

@@ -1,4 +1,4 @@
-"""Connect PyTorch's ranks to each other, and report in one line when one is lost."""
+"""Connect PyTorch's ranks, and report a lost rank in one line."""
 
 import logging
 import os
@@ -23,11 +23,11 @@ RENDEZVOUS_TIMEOUT: Final = timedelta(seconds=RENDEZVOUS_S)
 STEP_TIMEOUT: Final = timedelta(seconds=STEP_S)
 LISTENER_POLL_S: Final = 0.1
 SPARE: Final = timedelta(seconds=30)
-"""Added to NCCL's timeout, at which it ends the process: DeferredResults then raises first, and says why."""
+"""Seconds added to NCCL's timeout, which ends the process: DeferredResults raises an error with the reason first."""
 
 
 def join_ranks(device: torch.device, *, world: World, timeout: timedelta) -> None:
-    """Create the process group of all ranks, which meet at MASTER_ADDR:MASTER_PORT."""
+    """Create the process group of all ranks; the rendezvous is MASTER_ADDR:MASTER_PORT."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     address = f"{host}:{port}"
     log.info("waiting for %d ranks at %s, at most %.0f s", world.world_size, address, timeout.total_seconds())
@@ -45,7 +45,7 @@ def join_ranks(device: torch.device, *, world: World, timeout: timedelta) -> Non
 
 
 def connect_ring(world: World, *, timeout: timedelta) -> Ring:
-    """Connect this rank to its neighbours in the ring; the process group exists."""
+    """Connect this rank to its neighbours in the ring; the process group must exist."""
 
     def all_gather(own: Address) -> list[Address]:
         addresses: list[Address] = [own] * world.world_size
@@ -57,7 +57,7 @@ def connect_ring(world: World, *, timeout: timedelta) -> Ring:
 
 
 def wait_for_listener(host: str, port: int, *, timeout: timedelta) -> None:
-    """Wait until rank 0 listens. Torch itself would wait twice the timeout and then print its stack."""
+    """Wait until rank 0 listens. Torch's own check waits twice the timeout and prints a stack trace."""
     deadline = time.monotonic() + timeout.total_seconds()
     while True:
         try:
@@ -73,7 +73,7 @@ def wait_for_listener(host: str, port: int, *, timeout: timedelta) -> None:
 
 @contextmanager
 def report_lost_ranks(action: str, *, timeout: timedelta) -> Iterator[None]:
-    """Turn the error of a failed connection, torch's or the system's, into one line."""
+    """Turn the error of a failed connection, torch's or the system's, into a TrainerError of one line."""
     try:
         yield
     except (RuntimeError, OSError) as error:

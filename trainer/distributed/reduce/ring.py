@@ -1,13 +1,12 @@
 """Sum arrays over all ranks' CPUs around a ring of TCP connections, driven by the calling thread.
 
 The ring all-reduce of Patarasuk and Yuan (2009), "Bandwidth optimal all-reduce algorithms for clusters of
-workstations": each of n ranks sends 2(n-1)/n of the array. gloo does the same, but a thread of its own waits for the
-network, and spins while another one sends (``Pair::handleEvents`` and its lock, in torch 2.13): on a rank's only core
-LeNet loses as much time to that as its data take on the network (docs/decisions/019; the benchmark scaling_lenet needs
-it). Here one thread sends, receives and sleeps.
+workstations": each of n ranks sends 2(n-1)/n of the array. gloo has the same algorithm, but its own thread waits for
+the network and spins while another one sends (``Pair::handleEvents`` and its lock, in torch 2.13): on a rank's only
+core this costs LeNet as much time as sending its data (docs/decisions/019; benchmark scaling_lenet). Here one thread
+sends, receives and sleeps.
 
-The order of the additions is fixed, whatever arrives first, and every sum is computed once: all ranks get the same
-bits, every time.
+The order of the additions is fixed and every sum is computed once, so all ranks get the same bits in every run.
 """
 
 import fcntl
@@ -30,15 +29,15 @@ Vector = NDArray[Any]
 KEY_BYTES: Final = 16
 KEEPALIVE_S: Final = 60
 KEY_S: Final = 5.0
-"""Longest wait for a connection's key, which a neighbour sends at once."""
+"""Longest wait for a connection's key, in seconds; a neighbour sends it at once."""
 INTERFACE: Final = "GLOO_SOCKET_IFNAME"
-"""An interface chosen for gloo is meant for this traffic too; the launcher always sets one."""
+"""Variable with gloo's network interface, used for the ring too; the launcher always sets it."""
 SIOCGIFADDR: Final = 0x8915
-"""Request an interface's address (netdevice(7))."""
+"""ioctl request for an interface's address (netdevice(7))."""
 
 
 class Address(NamedTuple):
-    """Where a rank listens, and the key that its neighbour must send there."""
+    """Address on which a rank listens, and the key that its neighbour must send there."""
 
     host: str
     port: int
@@ -46,13 +45,13 @@ class Address(NamedTuple):
 
 
 class Ring:
-    """A rank's connections to its two neighbours. All ranks make the same calls in the same order."""
+    """Connections of a rank to its two neighbours. All ranks must make the same calls in the same order."""
 
     def __init__(self, *, following: socket.socket, preceding: socket.socket, world: World) -> None:
         for connection in (following, preceding):
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # Connections are silent while rank 0 copies the final checkpoint to S3, and firewalls drop silent ones.
+            # Firewalls drop silent connections, and these are silent while rank 0 uploads the final checkpoint.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
         self._following = following
@@ -64,17 +63,17 @@ class Ring:
     def all_reduce(self, vector: Vector, *, timeout_s: float) -> None:
         """Replace an array by its sum over all ranks.
 
-        Raises ConnectionError when a neighbour ended, TimeoutError when it was silent for ``timeout_s``.
+        Raises ConnectionError when a neighbour has ended, TimeoutError when it was silent for ``timeout_s``.
         """
         own, size, length = self._rank, self._size, len(vector)
         parts = [vector[length * part // size : length * (part + 1) // size] for part in range(size)]
-        # First round: each part goes around the ring and grows into its sum.
+        # Reduce-scatter: each part goes around the ring and accumulates its sum.
         for step in range(size - 1):
             part = parts[(own - step - 1) % size]
             received = self._buffer_for(part)
             self._exchange(parts[(own - step) % size], received, timeout_s)
             part += received
-        # Second round: each sum goes around, so that all ranks have it.
+        # All-gather: each sum goes around the ring to all ranks.
         for step in range(size - 1):
             self._exchange(parts[(own - step + 1) % size], parts[(own - step) % size], timeout_s)
 
@@ -89,7 +88,7 @@ class Ring:
         return self._buffer[: part.nbytes].view(part.dtype)
 
     def _exchange(self, sent: Vector, received: Vector, timeout_s: float) -> None:
-        """Send to the next rank while receiving from the previous one, so that neither waits for the other."""
+        """Send to the next rank while receiving from the previous one, so that no ranks wait for each other."""
         unsent, missing = _bytes_of(sent), _bytes_of(received)
         while unsent or missing:
             waits = select.poll()
@@ -137,11 +136,11 @@ def own_host(world: World, environment: Mapping[str, str]) -> str:
             found = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", interface.encode()))
             return socket.inet_ntoa(found[20:24])
     if world.rank == 0:
-        # The name by which the others found it: on this machine it may resolve to a loopback address.
+        # The other ranks resolved this name; here it may resolve to a loopback address.
         return master
     family, kind, protocol, _, address = socket.getaddrinfo(master, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:
-        # Connecting a datagram socket sends nothing: it only chooses the route, and so the address.
+        # Connecting a datagram socket sends nothing; it selects the route, and with it the address.
         probe.connect(address)
         host: str = probe.getsockname()[0]
         return host
@@ -154,9 +153,9 @@ def _listen() -> socket.socket:
 
 
 def _accept(listener: socket.socket, key: bytes, deadline: float) -> socket.socket:
-    """Return the neighbour's connection; close others, which do not know the key."""
+    """Return the neighbour's connection; close connections that do not send the key."""
     while True:
-        # At least a little: 0 would mean not to wait at all.
+        # Not 0, which would mean not to wait.
         listener.settimeout(max(0.001, deadline - time.monotonic()))
         connection, _ = listener.accept()
         connection.settimeout(KEY_S)

@@ -78,7 +78,7 @@ def test_connections_are_not_kept_in_a_directory_of_others(runtime: Path, mode: 
 
 @contextmanager
 def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
-    """Where a daemon listened that got a signal."""
+    """Yield the socket of a daemon that was sent a signal."""
     (entry, process), (first, its) = kept("one"), kept("first")
     started: list[int] = []
     spawn = os.posix_spawn

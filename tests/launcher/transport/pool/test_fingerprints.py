@@ -1,4 +1,4 @@
-"""What a connection depends on at the launcher's end."""
+"""Test the fingerprint of what a connection depends on at the launcher's end."""
 
 import os
 import pwd

@@ -24,14 +24,14 @@ from tests.launcher.conftest import (
 
 FIRST, SECOND, THIRD = ADDRESSES
 AWAY = {SECOND, THIRD}
-"""Where connections lead; the first node is this machine."""
+"""Hosts of the connections; the first node is this machine."""
 WHO = "read -r _ _ _ reaper _ < /proc/$PPID/stat; echo $reaper"
 """Prints the number of the process that outlives a job on its node: the runner's reaper."""
 
 
 @pytest.fixture(scope="session")
 def long_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the launcher that takes what is kept also on a machine that has much else to do."""
+    """Return a copy of the launcher that reuses kept connections even on a busy machine."""
     copy = copy_launcher(tmp_path_factory.mktemp("long-timeouts"))
     for file, constant in (
         ("transport/connection", "CALL_DEADLINE_S"),
@@ -44,7 +44,7 @@ def long_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def pooling_cluster(cluster_with_runtime_dir: Cluster, long_timeout_launcher: Path) -> Cluster:
-    """The same user with a launcher that waits for what is kept."""
+    """The same user, with a launcher that waits longer for kept connections."""
     return replace(cluster_with_runtime_dir, launcher=long_timeout_launcher)
 
 
@@ -226,7 +226,7 @@ def test_a_job_does_not_wait_for_a_stopped_runner(cluster_with_runtime_dir: Clus
 
 
 def befall(cluster: Cluster, victim: str, number: signal.Signals) -> tuple[dict[str, int], dict[str, int]]:
-    """The reapers of two jobs; between them a process gets a signal that what is kept of the second node depends on."""
+    """Return the reapers of two jobs, between which a process of the second node's connection gets a signal."""
     first = reapers(cluster.run(WHO))
     (daemon,) = daemons(cluster)
     parts = {"reaper": first[SECOND], "runner": child(first[SECOND]), "ssh": ssh_to(cluster, SECOND), "daemon": daemon}

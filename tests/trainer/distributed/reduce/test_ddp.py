@@ -1,4 +1,4 @@
-"""DistributedDataParallel on CPUs, over gloo, as between GPUs: it learns what our own reduction learns."""
+"""Test DistributedDataParallel on CPUs, over gloo: its results match those of our own reducers."""
 
 import signal
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def distance(weights: Weights, others: Weights) -> float:
     return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
 
-def test_ranks_learn_what_they_learn_with_our_ring_also_after_an_interruption(tmp_path: Path) -> None:
+def test_ddp_matches_the_ring_after_an_interruption(tmp_path: Path) -> None:
     ring, ddp = tmp_path / "ring", tmp_path / "ddp"
     for directory in (ring, ddp):
         directory.mkdir()
@@ -79,7 +79,7 @@ def alone(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("alone")
-def test_fails_when_a_layer_is_skipped() -> None:
+def test_skipped_layer_is_reported() -> None:
     ddp = make_ddp(Skipping(classes=3, image_shape=(1, 4, 4)))
     ddp.begin()
     with ddp.backward_pass(is_last=True):
@@ -89,7 +89,7 @@ def test_fails_when_a_layer_is_skipped() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_compiled_network_is_cut_at_the_borders_of_the_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_network_is_split_at_the_bucket_boundaries(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs: list[torch.fx.GraphModule] = []
 
     def backend(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> torch.fx.GraphModule:
@@ -114,7 +114,7 @@ def test_killed_rank_ends_the_others(tmp_path: Path) -> None:
     assert last_line.startswith("rank 0/2 trainer: adding up over all ranks failed, another rank ended")
 
 
-def test_gpus_use_it_unless_it_cannot_do_what_is_asked_for() -> None:
+def test_gpus_default_to_ddp_unless_an_option_rules_it_out() -> None:
     assert choose_reduction(TrainConfig(), GPU) == "ddp"
     assert choose_reduction(TrainConfig(), CPU) == "ring"
     for config in (TrainConfig(deterministic=True), TrainConfig(gc_type="fp16"), TrainConfig(reduction="buckets")):
@@ -124,7 +124,7 @@ def test_gpus_use_it_unless_it_cannot_do_what_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
-def test_one_update_of_many_tensors_is_that_of_the_flat_tensor(channels_last: bool) -> None:
+def test_update_of_separate_tensors_equals_the_flat_update(channels_last: bool) -> None:
     images = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     results = []
     for is_flat in (False, True):
