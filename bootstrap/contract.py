@@ -189,9 +189,12 @@ NO_ADDRESS: Final = "no-address"
 UNREACHABLE: Final = "unreachable"
 REFUSED: Final = "refused"
 NO_CLIENT: Final = "no-client"
-MOUNT_STATES: Final = (MOUNTED, NOT_KNOWN, NO_ADDRESS, UNREACHABLE, REFUSED, NO_CLIENT)
+OCCUPIED: Final = "occupied"
+STOPPED: Final = "stopped"
+MOUNT_STATES: Final = (MOUNTED, NOT_KNOWN, NO_ADDRESS, UNREACHABLE, REFUSED, NO_CLIENT, OCCUPIED, STOPPED)
 """States of a node's shared directory: the file system is mounted and answers; its ID has not arrived yet; its name has
-no address, as there is no mount target; nothing answers there; it refuses the mount; the kernel has no such client."""
+no address, as there is no mount target; nothing answers there; it refuses the mount; the kernel has no such client;
+something else is mounted on the directory; the service that mounts has ended, and starts again."""
 ENVIRONMENT_FIELD: Final = "environment"
 SHA256_FIELD: Final = "sha256"
 """Fields of the record of the engines environment."""

@@ -19,6 +19,8 @@ from bootstrap.contract import (
     MASTER,
     NODE_CONFIG,
     SHARED_SERVICE,
+    SHARED_STATE,
+    STOPPED,
     TRAINER,
 )
 from bootstrap.errors import BootstrapError, ConfigError
@@ -65,7 +67,7 @@ WantedBy=multi-user.target
 SHARED_UNIT_FILE: Final = f"/etc/systemd/system/{SHARED_SERVICE}"
 SHARED_UNIT: Final = f"""\
 [Unit]
-Description=deeplearning-cdk shared storage
+Description=deeplearning-cdk shared storage (release {{release}})
 Wants=network-online.target remote-fs-pre.target
 After=network-online.target
 # At shutdown systemd unmounts the network file system before it stops the tunnel that carries it.
@@ -74,8 +76,12 @@ StartLimitIntervalSec=0
 
 [Service]
 ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap shared
+# However it ended: the state that it wrote last is not true any more.
+ExecStopPost=-/bin/sh -c 'echo {STOPPED} >{SHARED_STATE}'
 Restart=always
 RestartSec=2
+# Without the tunnel every process that uses the directory hangs: others go first if the memory runs out.
+OOMScoreAdjust=-900
 
 [Install]
 WantedBy=multi-user.target
@@ -103,7 +109,7 @@ class Services(Protocol):
 
 
 def install(release: Path, *, root: Path, services: Services) -> None:
-    """Make this release the current one and restart the agent from it."""
+    """Make this release the current one, and restart what runs from another one."""
     if not (release / "bootstrap").is_dir():
         raise BootstrapError(f"release must hold bootstrap/, got {release}")
     if root == Path("/") and os.geteuid() != 0:
@@ -112,12 +118,12 @@ def install(release: Path, *, root: Path, services: Services) -> None:
     point_link(under_root(root, CURRENT_RELEASE), release)
     point_link(under_root(root, TRAINER), Path(CURRENT_RELEASE) / "trainer")
     write_file(under_root(root, LAUNCH_COMMAND), LAUNCH, Permissions(mode=0o755))
-    _start(release, root=root, services=services)
+    _start(release, AGENT_SERVICE, UNIT_FILE, UNIT, pending="restart-agent", root=root, services=services)
     config = _read_config(root)
     if config is not None:
         _enable_linger(config, services=services)
         _start_engines_service(config, root=root, services=services)
-        _start_shared_service(config, root=root, services=services)
+        _start_shared_service(config, release, root=root, services=services)
     log.info("installed release %s", release.name)
 
 
@@ -128,22 +134,22 @@ def compile_for_users(release: Path) -> None:
             raise BootstrapError(f"cannot compile {release / package}")
 
 
-def _start(release: Path, *, root: Path, services: Services) -> None:
-    """Start the agent; restart it if it runs from another release, which the unit file names."""
+def _start(release: Path, service: str, file: str, unit: str, *, pending: str, root: Path, services: Services) -> None:
+    """Start a service; restart it if it runs from another release, which the unit file names."""
 
     def take_over() -> None:
         services.reload_units()
-        services.enable(AGENT_SERVICE)
-        services.restart(AGENT_SERVICE)
+        services.enable(service)
+        services.restart(service)
 
     changed = write_and_act(
-        under_root(root, UNIT_FILE),
-        UNIT.format(release=release.name),
+        under_root(root, file),
+        unit.format(release=release.name),
         act=take_over,
-        pending=pending_file(root, "restart-agent"),
+        pending=pending_file(root, pending),
     )
     if not changed:
-        services.enable(AGENT_SERVICE)
+        services.enable(service)
 
 
 def _read_config(root: Path) -> NodeConfig | None:
@@ -169,10 +175,8 @@ def _start_engines_service(config: NodeConfig, *, root: Path, services: Services
     services.enable(ENGINES_SERVICE)
 
 
-def _start_shared_service(config: NodeConfig, *, root: Path, services: Services) -> None:
-    """Start the service that mounts the shared storage, if the cluster has any."""
-    if config.shared_storage is None:
-        return
-    if write_file(under_root(root, SHARED_UNIT_FILE), SHARED_UNIT):
-        services.reload_units()
-    services.enable(SHARED_SERVICE)
+def _start_shared_service(config: NodeConfig, release: Path, *, root: Path, services: Services) -> None:
+    """Start the service that mounts the shared storage, if the cluster has any; a mount survives its restart."""
+    if config.shared_storage is not None:
+        pending = "restart-shared"
+        _start(release, SHARED_SERVICE, SHARED_UNIT_FILE, SHARED_UNIT, pending=pending, root=root, services=services)

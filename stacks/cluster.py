@@ -53,6 +53,8 @@ class DeepLearningCluster(Construct):
             vpc=self.network.vpc,
             ssh_location=props.ssh_location,
         )
+        if props.existing_lustre is not None and isinstance(self.network, ExistingNetwork):
+            self.security.let_lustre_in(self.network.vpc_blocks)
         self.table = ClusterTable(self, "Storage").table
         self.bucket = cluster_bucket(self, cluster_name=props.cluster_name, adopted=props.bucket)
         self.shared_storage = self._shared_storage()
@@ -133,7 +135,7 @@ class DeepLearningCluster(Construct):
     def _shared_storage(self) -> "SharedStorage | None":
         """Return the mount target of EFS; None where the user's own VPC has one, and without shared storage."""
         props = self.props
-        if not props.makes_file_system and (props.existing_efs is None or props.vpc_id is not None):
+        if not props.makes_mount_target:
             return None
         # Imported here: the CDK's module for EFS costs a tenth of a second, which only these clusters need.
         from stacks.storage.shared_storage import SharedStorage
@@ -149,8 +151,8 @@ class DeepLearningCluster(Construct):
         )
 
     def _lustre_arn(self) -> str | None:
-        kind, _, file_system = self.props.shared_storage.partition(":")
-        if kind != "lustre":
+        file_system = self.props.existing_lustre
+        if file_system is None:
             return None
         return cdk.Stack.of(self).format_arn(service="fsx", resource="file-system", resource_name=file_system)
 

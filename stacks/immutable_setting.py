@@ -5,6 +5,8 @@ when the stack is created. On an update the CDK's command line passes the previo
 (``--previous-parameters``, its default), so that a changed setting breaks the rule. CloudFormation checks rules
 before it changes anything:
 https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/rules-section-structure.html
+A stack that is older than the setting has no previous value, so that the rule lets the first change through: `dlcluster
+preflight` finds it (cli/preflight/stack.py).
 """
 
 import aws_cdk as cdk

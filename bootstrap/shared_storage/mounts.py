@@ -4,11 +4,12 @@ import logging
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from bootstrap.contract import SHARED_DIR
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
+from bootstrap.shared_storage.target import TUNNEL_ADDRESS, TUNNEL_PORT, Target
 
 log = logging.getLogger(__name__)
 
@@ -65,14 +66,42 @@ def run(command: Sequence[str], *, timeout_s: float) -> None:
         )
 
 
-def source_on(mountinfo: str, directory: str) -> str | None:
-    """Return the source of what is mounted on a directory, the uppermost; None if nothing is (proc(5))."""
-    sources = [
-        line.partition(" - ")[2].split(" ")[1]
-        for line in mountinfo.splitlines()
-        if len(fields := line.split(" ")) > 4 and fields[4] == directory
-    ]
-    return sources[-1] if sources else None
+class OccupiedError(MountError):
+    """Something else is mounted on the directory."""
+
+
+class Mount(NamedTuple):
+    """An entry of the mount table (proc(5), mountinfo)."""
+
+    root: str
+    """Path in the file system that is the root of this mount."""
+    kind: str
+    source: str
+    options: tuple[str, ...]
+    """Options of the file system."""
+
+    def is_of(self, target: Target) -> bool:
+        """Return whether the entry names the file system: its ID, our tunnel, or Lustre's own name for it.
+
+        The kernel shows Lustre's servers by their addresses, and AWS's helper for EFS has tunnels of its own.
+        """
+        if target.file_system in self.source or target.file_system in self.root:
+            return True
+        if target.is_efs:
+            return self.source.startswith(f"{TUNNEL_ADDRESS}:") and f"port={TUNNEL_PORT}" in self.options
+        return self.kind == "lustre" and self.source.endswith(f":/{target.mount_name}")
+
+
+def mounted_on(mountinfo: str, directory: str) -> Mount | None:
+    """Return what is mounted on a directory, the uppermost; None if nothing is."""
+    found = None
+    for line in mountinfo.splitlines():
+        place, _, rest = line.partition(" - ")
+        fields, described = place.split(" "), rest.split(" ")
+        if len(fields) > 4 and fields[4] == directory and len(described) > 2:
+            kind, source, options = described[:3]
+            found = Mount(root=fields[3], kind=kind, source=source, options=tuple(options.split(",")))
+    return found
 
 
 class SharedDirectory:
@@ -83,15 +112,23 @@ class SharedDirectory:
 
     def guard(self) -> None:
         """Make the directory refuse writes, also root's, unless something is mounted there. Raises MountError."""
-        if self._source() is None:
+        if self._mount() is None:
             directory = under_root(self._root, SHARED_DIR)
             directory.mkdir(exist_ok=True)
             directory.chmod(0o555)
             run(GUARD_COMMAND, timeout_s=OPEN_TIMEOUT_S)
 
-    def is_mounted(self) -> bool:
-        """Return whether the file system is there; asks the kernel only, as the file system may not answer."""
-        return self._source() not in (None, GUARD)
+    def is_mounted(self, target: Target) -> bool:
+        """Return whether the file system is there; asks the kernel only, as the file system may not answer.
+
+        Raises OccupiedError if something else is.
+        """
+        found = self._mount()
+        if found is None or found.source == GUARD:
+            return False
+        if not found.is_of(target):
+            raise OccupiedError(f"{SHARED_DIR} has another mount, {found.kind} from {found.source}")
+        return True
 
     def mount(self, command: Sequence[str]) -> None:
         """Mount the file system over the guard. Raises MountError."""
@@ -101,5 +138,5 @@ class SharedDirectory:
         """Let every user write to a new file system. Raises MountError."""
         run(OPEN_COMMAND, timeout_s=OPEN_TIMEOUT_S)
 
-    def _source(self) -> str | None:
-        return source_on(under_root(self._root, MOUNTINFO).read_text(), SHARED_DIR)
+    def _mount(self) -> Mount | None:
+        return mounted_on(under_root(self._root, MOUNTINFO).read_text(), SHARED_DIR)

@@ -20,13 +20,14 @@ from bootstrap.contract import (
     NO_CLIENT,
     NODE_CONFIG,
     NOT_KNOWN,
+    OCCUPIED,
     REFUSED,
     SHARED_STATE,
     SHARED_TARGET,
     UNREACHABLE,
 )
 from bootstrap.files.paths import under_root
-from bootstrap.shared_storage.mounts import MountError, SharedDirectory
+from bootstrap.shared_storage.mounts import MountError, OccupiedError, SharedDirectory
 from bootstrap.shared_storage.target import Target, parse_or_none
 from bootstrap.shared_storage.tunnel import Tunnel, probe
 
@@ -46,8 +47,8 @@ class Directory(Protocol):
     def guard(self) -> None:
         """Make it refuse writes unless something is mounted there. Raises MountError."""
 
-    def is_mounted(self) -> bool:
-        """Return whether the file system is there."""
+    def is_mounted(self, target: Target) -> bool:
+        """Return whether the file system is there. Raises OccupiedError if something else is."""
 
     def mount(self, command: Sequence[str]) -> None:
         """Mount the file system. Raises MountError."""
@@ -77,6 +78,8 @@ class Mounter:
         self._start_tunnel = start_tunnel
         self._ask = ask
         self._has_tunnel = False
+        self._is_open = False
+        """Whether users may write, as far as this is ours to decide."""
         self._failures = 0
         self._state = ""
 
@@ -100,15 +103,19 @@ class Mounter:
         try:
             self._serve(target)
             self._ask(target)
-            if not self._directory.is_mounted():
+            if not self._directory.is_mounted(target):
                 self._directory.mount(target.mount_command)
                 log.info("mounted %s", target.host)
-                if self._is_ours:
-                    self._directory.open_to_users()
+                self._is_open = False
+            if self._is_ours and not self._is_open:
+                self._directory.open_to_users()
+                self._is_open = True
         except socket.gaierror as error:
             return NO_ADDRESS, str(error)
         except ssl.SSLError as error:
             return REFUSED, str(error)
+        except OccupiedError as error:
+            return OCCUPIED, str(error)
         except MountError as error:
             return (REFUSED if error.has_client else NO_CLIENT), str(error)
         except OSError as error:

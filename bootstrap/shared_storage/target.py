@@ -15,6 +15,15 @@ LUSTRE_PORT: Final = 988
 TUNNEL_ADDRESS: Final = "127.0.0.1"
 TUNNEL_PORT: Final = 20490
 """Port of the tunnel: fixed, so that a restarted tunnel serves a mount that exists."""
+DNS_SUFFIXES: Final = {
+    "cn-": "amazonaws.com.cn",
+    "eusc-": "amazonaws.eu",
+    "us-iso-": "c2s.ic.gov",
+    "us-isob-": "sc2s.sgov.gov",
+    "us-isof-": "csp.hci.ic.gov",
+    "eu-isoe-": "cloud.adc-e.uk",
+}
+"""End of AWS's names, by the begin of a region's name, where it is not amazonaws.com (botocore, partitions.json)."""
 _SAFE: Final = "nosuid,nodev"
 """Any node's root writes there: no file there may make a user of another node root."""
 _NFS: Final = "vers=4.1,proto=tcp,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2"
@@ -28,6 +37,8 @@ class Target:
 
     kind: str
     """``efs`` or ``lustre``."""
+    file_system: str
+    """ID of the file system."""
     host: str
     """Name with which AWS's name servers answer the address in the node's zone."""
     mount_name: str = ""
@@ -41,8 +52,8 @@ class Target:
             return None
         kind, file_system, mount_name = match.groups(default="")
         service = "efs" if kind == "efs" else "fsx"
-        suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-        return cls(kind=kind, host=f"{file_system}.{service}.{region}.{suffix}", mount_name=mount_name)
+        host = f"{file_system}.{service}.{region}.{_dns_suffix(region)}"
+        return cls(kind=kind, file_system=file_system, host=host, mount_name=mount_name)
 
     @property
     def is_efs(self) -> bool:
@@ -61,6 +72,10 @@ class Target:
             return ["mount", "-t", "nfs4", "-o", options, f"{TUNNEL_ADDRESS}:/", SHARED_DIR]
         source = f"{self.host}@tcp:/{self.mount_name}"
         return ["mount", "-t", "lustre", "-o", f"noatime,flock,{_SAFE}", source, SHARED_DIR]
+
+
+def _dns_suffix(region: str) -> str:
+    return next((suffix for prefix, suffix in DNS_SUFFIXES.items() if region.startswith(prefix)), "amazonaws.com")
 
 
 def parse_or_none(text: str, *, region: str) -> Target | None:

@@ -7,9 +7,11 @@ Ubuntu's images, and a network without internet could not fetch them. Python's s
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from bootstrap.shared_storage.target import TUNNEL_ADDRESS, TUNNEL_PORT, Target
@@ -43,17 +45,30 @@ class Tunnel:
         context: ssl.SSLContext | None = None,
         port: int = TUNNEL_PORT,
         reserved_ports: int = RESERVED_PORTS,
+        on_end: Callable[[], object] = lambda: os._exit(1),
     ) -> None:
+        """``on_end`` runs if the tunnel fails: the process ends, as systemd starts another one with a new tunnel."""
         self._target = target
         self._context = context or tls_context()
         self._port = port
         self._reserved_ports = reserved_ports
+        self._on_end = on_end
 
     def start(self) -> int:
         """Listen, serve in a thread until the process ends, and return the port. Raises OSError."""
         listener = socket.create_server((TUNNEL_ADDRESS, self._port))
-        threading.Thread(target=lambda: asyncio.run(self._serve(listener)), name="tunnel", daemon=True).start()
-        return int(listener.getsockname()[1])
+        port = int(listener.getsockname()[1])
+        threading.Thread(target=self._run, args=(listener,), name="tunnel", daemon=True).start()
+        return port
+
+    def _run(self, listener: socket.socket) -> None:
+        try:
+            with listener:
+                asyncio.run(self._serve(listener))
+        except BaseException:
+            log.exception("the tunnel to %s failed", self._target.host)
+        finally:
+            self._on_end()
 
     async def _serve(self, listener: socket.socket) -> None:
         server = await asyncio.start_server(self._carry, sock=listener, limit=4 * CHUNK)

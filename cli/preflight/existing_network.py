@@ -17,6 +17,8 @@ MASTER_SERVICES: Final = ("ec2",)
 """Services that the master calls besides."""
 SESSION_SERVICES: Final = ("ssm", "ssmmessages")
 """Services that the SSM agent of each node in a private cluster calls."""
+CHINESE_SERVICES: Final = ("autoscaling", "cloudformation", "ec2", "fsx")
+"""Services whose endpoints' names begin with cn. in China (aws-cdk-lib, ``InterfaceVpcEndpointAwsService``)."""
 _DEFAULT: Final = "0.0.0.0/0"
 
 
@@ -177,8 +179,8 @@ def _endpoints(
         for service in called:
             if not any(name.endswith(f".{service}") for name in having[kind]):
                 sentence = f"{worker['SubnetId']} has no default route, and {vpc_id} no {kind} endpoint of {service}"
-                # The name's prefix is another in China.
-                prefix = "cn.com.amazonaws" if target.partition == "aws-cn" and kind == "interface" else "com.amazonaws"
+                is_chinese = target.partition == "aws-cn" and service in CHINESE_SERVICES
+                prefix = "cn.com.amazonaws" if is_chinese else "com.amazonaws"
                 yield problem(
                     SUBJECT, sentence, f"{create} --service-name {prefix}.{target.region}.{service} {options}"
                 )

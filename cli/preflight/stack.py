@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from bootstrap.contract import CLUSTER_NAME_OUTPUT
+from bootstrap.contract import CLUSTER_NAME_OUTPUT, PRIVATE_OUTPUT, SHARED_STORAGE_OUTPUT
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, find_current_stack
+from stacks.settings.storage import NO_SHARED_STORAGE
 
 _DELETE: Final = "aws cloudformation delete-stack --region {region} --stack-name {name}"
 _WAYS_OUT: Final[Mapping[str, str]] = {
@@ -25,7 +26,7 @@ def stack(target: PreflightTarget) -> Iterator[Finding]:
         return
     status = found["StackStatus"]
     now = f"stack {name} is {status}"
-    names = {out.get("OutputKey") for out in found.get("Outputs", [])}
+    outputs = {out.get("OutputKey", ""): out.get("OutputValue", "") for out in found.get("Outputs", [])}
     if status == "REVIEW_IN_PROGRESS":
         yield ok("stack", f"{now}: nothing was created yet")
     elif status == "ROLLBACK_COMPLETE":
@@ -35,7 +36,19 @@ def stack(target: PreflightTarget) -> Iterator[Finding]:
         yield problem("stack", now, _WAYS_OUT[status].format(region=target.region, name=name))
     elif status.endswith("_IN_PROGRESS"):
         yield problem("stack", now, "wait until it has finished")
-    elif CLUSTER_NAME_OUTPUT not in names:
+    elif CLUSTER_NAME_OUTPUT not in outputs:
         yield problem("stack", f"stack {name} exists but is not a cluster", "choose another cluster_name")
     else:
-        yield ok("stack", f"{now}: cdk deploy changes it")
+        yield from [*_fixed_settings(target, outputs)] or [ok("stack", f"{now}: cdk deploy changes it")]
+
+
+def _fixed_settings(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator[Finding]:
+    """Find a change of settings that are younger than some stacks (stacks/immutable_setting.py): those had them off."""
+    props = target.props
+    for setting, value, was in (
+        ("private", str(props.private).lower(), outputs.get(PRIVATE_OUTPUT, "false")),
+        ("shared_storage", props.shared_storage, None if SHARED_STORAGE_OUTPUT in outputs else NO_SHARED_STORAGE),
+    ):
+        if was is not None and was != value:
+            sentence = f"{setting} of a running cluster cannot change, got {value}, the cluster has {was}"
+            yield problem("stack", sentence, "go back to the old one, or cdk destroy first")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bootstrap.contract import MOUNTED, NO_ADDRESS, NO_CLIENT, NOT_KNOWN, REFUSED, UNREACHABLE
+from bootstrap.contract import MOUNTED, NO_ADDRESS, NO_CLIENT, NOT_KNOWN, OCCUPIED, REFUSED, STOPPED, UNREACHABLE
 from cli.aws.nodes import RUNNING, Machine, Member, Membership, missing_count, running_count
 from cli.aws.scaling import Activity, distinct_failures
 
@@ -14,6 +14,8 @@ MOUNT_REASONS: Final = {
     UNREACHABLE: "its mount target does not answer",
     REFUSED: "the file system refuses the mount",
     NO_CLIENT: "the image has no client for it",
+    OCCUPIED: "something else is mounted on /shared",
+    STOPPED: "the service that mounts it has ended (journalctl -u deeplearning-shared)",
 }
 """Explanation of each state except mounted."""
 COLUMNS = ("INDEX", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")

@@ -5,6 +5,7 @@ whether a subnet is in the VPC's first address block or in a secondary one.
 """
 
 import ipaddress
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,6 +40,8 @@ class ExistingSubnets:
 
     master: ExistingSubnet
     worker: ExistingSubnet
+    vpc_blocks: tuple[str, ...]
+    """The fewest blocks that contain every subnet of the VPC."""
 
 
 class ExistingNetwork(Construct):
@@ -50,6 +53,7 @@ class ExistingNetwork(Construct):
         self.vpc = ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=worker.vpc_id, availability_zones=[worker.zone])
         self.networks = ",".join(dict.fromkeys((master.cidr, worker.cidr)))
         """The blocks that contain every node's address, with commas between them."""
+        self.vpc_blocks = subnets.vpc_blocks
         self._subnets = {
             contract.MASTER: _imported(self, "MasterSubnet", master),
             contract.WORKER: _imported(self, "WorkerSubnet", worker),
@@ -86,13 +90,17 @@ def existing_subnets(scope: Construct, props: ClusterProps) -> ExistingSubnets:
             raise SettingsError(f"{name} must not overlap {_DOCKER}, got {cidr}: Docker's bridge has it on every node")
     worker, master = found[worker_id], found[master_id]
     require(master.zone == worker.zone, "master_subnet_id", master_id, f"in the zone of subnet_id, {worker.zone}")
-    subnets = ExistingSubnets(master=master, worker=worker)
+    subnets = ExistingSubnets(master=master, worker=worker, vpc_blocks=_blocks(found.values()))
     in_zone = [subnet for subnet in found.values() if subnet.zone == worker.zone]
     if props.private:
         _require_private(subnets, in_zone)
     else:
         _require_public(master, in_zone)
     return subnets
+
+
+def _blocks(subnets: Iterable[ExistingSubnet]) -> tuple[str, ...]:
+    return tuple(map(str, ipaddress.collapse_addresses(ipaddress.IPv4Network(each.cidr) for each in subnets)))
 
 
 def _require_public(master: ExistingSubnet, in_zone: list[ExistingSubnet]) -> None:

@@ -1,5 +1,6 @@
 """Define the security groups, which limit who may connect to a node."""
 
+from collections.abc import Sequence
 from itertools import product
 
 import aws_cdk as cdk
@@ -7,6 +8,7 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from bootstrap import contract
+from stacks.settings.storage import LUSTRE_PORTS
 
 
 class SecurityGroups(Construct):
@@ -32,6 +34,11 @@ class SecurityGroups(Construct):
             )
         self._open_to_members()
         self._open_to_internet()
+
+    def let_lustre_in(self, blocks: Sequence[str]) -> None:
+        """Let the servers of a Lustre file system connect to its clients, from the blocks in which they may be."""
+        for group, block, (first, last) in product((self.master, self.worker), blocks, LUSTRE_PORTS):
+            group.add_ingress_rule(ec2.Peer.ipv4(block), ec2.Port.tcp_range(first, last), "servers of Lustre")
 
     def _group(self, construct_id: str, name: str, vpc: ec2.IVpc, description: str) -> ec2.SecurityGroup:
         group = ec2.SecurityGroup(self, construct_id, vpc=vpc, description=description, allow_all_outbound=False)

@@ -17,6 +17,9 @@ _OTHER_BUCKETS: Final = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 
 NO_SHARED_STORAGE: Final = "none"
 EFS: Final = "efs"
+LUSTRE_PORTS: Final = ((988, 988), (1018, 1023))
+"""Ranges of TCP ports on which Lustre's servers and clients connect to each other ("File system access control with
+Amazon VPC", FSx for Lustre User Guide)."""
 _SHARED_STORAGE: Final = re.compile(r"none|efs|(?:efs|lustre):fs-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 EFS_PRICE: Final = "$0.30 per GB and month, $0.03 per GB read and $0.06 per GB written in us-east-1"
 """Price of a file system that the stack makes: Standard storage, Elastic throughput (docs/start/costs.md)."""
@@ -71,6 +74,17 @@ class StorageSettings(NetworkSettings):
     def makes_file_system(self) -> bool:
         """Return whether the stack makes the shared file system."""
         return self.shared_storage == EFS
+
+    @property
+    def makes_mount_target(self) -> bool:
+        """Return whether the stack makes a mount target: the user's own VPC has one already."""
+        return self.makes_file_system or (self.existing_efs is not None and self.vpc_id is None)
+
+    @property
+    def existing_lustre(self) -> str | None:
+        """Return the ID of the Lustre file system that the user names, if any."""
+        kind, _, file_system = self.shared_storage.partition(":")
+        return file_system if kind == "lustre" else None
 
     @property
     def existing_efs(self) -> str | None:

@@ -150,3 +150,22 @@ def test_a_node_without_engines_pays_nothing_for_them(tmp_path: Path) -> None:
     install(release(tmp_path, "one"), root=tmp_path, services=services)
     assert services.calls == TAKE_OVER
     assert not under_root(tmp_path, "/etc/systemd/system/deeplearning-engines.service").exists()
+
+
+def test_a_new_release_restarts_the_service_that_mounts(tmp_path: Path) -> None:
+    config = under_root(tmp_path, "/etc/deeplearning/node.json")
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps(config_values("worker") | {"shared_storage": "efs:fs-0123456789abcdef0"}))
+    shared = "deeplearning-shared.service"
+    for name, calls in (
+        ("one", ["daemon-reload", f"enable {shared}", f"restart {shared}"]),
+        ("one", [f"enable {shared}"]),
+        ("two", ["daemon-reload", f"enable {shared}", f"restart {shared}"]),
+    ):
+        services = RecordedServices()
+        made = under_root(tmp_path, f"/opt/deeplearning/releases/{name}")
+        install(made if made.exists() else release(tmp_path, name), root=tmp_path, services=services)
+        assert services.calls[-len(calls) :] == calls
+    unit = under_root(tmp_path, f"/etc/systemd/system/{shared}").read_text()
+    assert "OOMScoreAdjust=-900\n" in unit
+    assert "ExecStopPost=-/bin/sh -c 'echo stopped >/run/deeplearning/shared-state'\n" in unit

@@ -1,4 +1,4 @@
-"""Check that the caller may deploy, and that CloudFormation may create the nodes' roles.
+"""Check that the caller may deploy, and that CloudFormation may create the nodes' roles and the shared storage.
 
 ``cdk deploy`` assumes a role that ``cdk bootstrap`` created, and CloudFormation another, so the caller needs few
 permissions of its own ("Bootstrap your environment for use with the AWS CDK", AWS CDK developer guide).
@@ -11,6 +11,19 @@ from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget
 
 ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:PutRolePolicy")
+FILE_SYSTEM_ACTIONS: Final = (
+    "elasticfilesystem:CreateFileSystem",
+    "elasticfilesystem:DeleteFileSystem",
+    "elasticfilesystem:DescribeFileSystems",
+    "elasticfilesystem:PutFileSystemPolicy",
+    "elasticfilesystem:TagResource",
+)
+"""Work of CloudFormation for ``AWS::EFS::FileSystem``; a creation that is rolled back deletes it."""
+MOUNT_TARGET_ACTIONS: Final = (
+    "elasticfilesystem:CreateMountTarget",
+    "elasticfilesystem:DeleteMountTarget",
+    "elasticfilesystem:DescribeMountTargets",
+)
 
 
 def deploy(target: PreflightTarget) -> Iterator[Finding]:
@@ -30,9 +43,26 @@ def deploy(target: PreflightTarget) -> Iterator[Finding]:
 
 def create_roles(target: PreflightTarget) -> Iterator[Finding]:
     """Check that CloudFormation's role can create the roles of the nodes."""
-    executor = execution_role(target)
     example = f"arn:{target.partition}:iam::{target.account}:role/{target.props.cluster_name}-ClusterRoles"
-    denied = denied_to(target, executor, ROLE_ACTIONS, example)
+    yield from _for_cloudformation(target, ROLE_ACTIONS, example, "create the roles of the nodes")
+
+
+def create_storage(target: PreflightTarget) -> Iterator[Finding]:
+    """Check that CloudFormation's role can make the file system and the mount target that the settings ask for."""
+    props = target.props
+    if not props.makes_mount_target:
+        return
+    actions = MOUNT_TARGET_ACTIONS if props.existing_efs else (*FILE_SYSTEM_ACTIONS, *MOUNT_TARGET_ACTIONS)
+    name = props.existing_efs or "fs-0123456789abcdef0"
+    resource = f"arn:{target.partition}:elasticfilesystem:{target.region}:{target.account}:file-system/{name}"
+    yield from _for_cloudformation(target, actions, resource, "make the shared storage")
+
+
+def _for_cloudformation(
+    target: PreflightTarget, actions: Sequence[str], resource: str, purpose: str
+) -> Iterator[Finding]:
+    executor = execution_role(target)
+    denied = denied_to(target, executor, actions, resource)
     if denied:
         sentence = f"CloudFormation, as {executor}, may not {' and '.join(denied)}"
         policy = f"arn:{target.partition}:iam::aws:policy/AdministratorAccess"
@@ -43,7 +73,7 @@ def create_roles(target: PreflightTarget) -> Iterator[Finding]:
             "or a narrower policy that allows it",
         )
     else:
-        yield ok("permissions", "CloudFormation may create the roles of the nodes")
+        yield ok("permissions", f"CloudFormation may {purpose}")
 
 
 def execution_role(target: PreflightTarget) -> str:

@@ -1,7 +1,8 @@
-"""Check that Auto Scaling has the role with which it starts instances; an account that never used it has none.
+"""Check the roles with which AWS's services work for the cluster; an account that never used a service has none.
 
-"Service-linked roles for Amazon EC2 Auto Scaling" (Amazon EC2 Auto Scaling User Guide): the creation of the first
-group makes the role, if its caller, here CloudFormation, has iam:CreateServiceLinkedRole.
+"Service-linked roles for Amazon EC2 Auto Scaling" (Amazon EC2 Auto Scaling User Guide), "Using service-linked roles for
+Amazon EFS" (Amazon EFS User Guide): the first group, or mount target, makes the role, if its caller, here
+CloudFormation, has iam:CreateServiceLinkedRole.
 """
 
 from collections.abc import Iterator
@@ -11,24 +12,34 @@ from cli.preflight.account.permissions import denied_to, execution_role
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget
 
-ROLE: Final = "AWSServiceRoleForAutoScaling"
-SERVICE: Final = "autoscaling.amazonaws.com"
+AUTO_SCALING: Final = ("AWSServiceRoleForAutoScaling", "autoscaling.amazonaws.com")
+EFS: Final = ("AWSServiceRoleForAmazonElasticFileSystem", "elasticfilesystem.amazonaws.com")
+"""Role and the service that it is linked to."""
 ACTION: Final = "iam:CreateServiceLinkedRole"
 
 
 def auto_scaling(target: PreflightTarget) -> Iterator[Finding]:
-    """Check that the role exists, or else that the deploy may create it."""
-    iam, fix = target.clients.iam, f"aws iam create-service-linked-role --aws-service-name {SERVICE}"
+    """Check that the role exists with which instances start, or else that the deploy may create it."""
+    # IAM takes some seconds to know a new role everywhere; Auto Scaling tries again a minute later.
+    yield from _service_role(target, *AUTO_SCALING, doubt=", and the first launches may fail once")
+
+
+def shared_storage(target: PreflightTarget) -> Iterator[Finding]:
+    """Check the role with which EFS makes mount targets, if the stack has one."""
+    if target.props.makes_mount_target:
+        yield from _service_role(target, *EFS, doubt="")
+
+
+def _service_role(target: PreflightTarget, role: str, service: str, *, doubt: str) -> Iterator[Finding]:
+    iam, fix = target.clients.iam, f"aws iam create-service-linked-role --aws-service-name {service}"
     try:
-        iam.get_role(RoleName=ROLE)
+        iam.get_role(RoleName=role)
     except iam.exceptions.NoSuchEntityException:
-        # IAM takes some seconds to know a new role everywhere; Auto Scaling tries again a minute later.
-        sentence = f"there is no {ROLE}: the deploy creates it, and the first launches may fail once"
-        yield warning("service role", sentence, f"create it first: {fix}")
+        yield warning("service role", f"there is no {role}: the deploy creates it{doubt}", f"create it first: {fix}")
     else:
-        yield ok("service role", f"{ROLE} is there")
+        yield ok("service role", f"{role} is there")
         return
     executor = execution_role(target)
-    arn = f"arn:{target.partition}:iam::{target.account}:role/aws-service-role/{SERVICE}/{ROLE}"
+    arn = f"arn:{target.partition}:iam::{target.account}:role/aws-service-role/{service}/{role}"
     if denied_to(target, executor, [ACTION], arn):
-        yield problem("service role", f"CloudFormation, as {executor}, may not create {ROLE} ({ACTION})", fix)
+        yield problem("service role", f"CloudFormation, as {executor}, may not create {role} ({ACTION})", fix)

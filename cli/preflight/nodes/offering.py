@@ -11,7 +11,7 @@ from stacks.settings.network import first_zone, zones_context_key
 def offering(target: PreflightTarget) -> Iterator[Finding]:
     """Check that EC2 offers the type in the cluster's zone, which says nothing about free capacity."""
     name = target.props.instance_type
-    zone, having = _zone(target), _zones_with(target, name)
+    zone, having = deploy_zone(target), _zones_with(target, name)
     if zone in having:
         others = ", ".join(other for other in having if other != zone) or "no other zone"
         yield ok("instance type", f"{name} is offered in {zone}; also in {others}")
@@ -31,7 +31,7 @@ def offering(target: PreflightTarget) -> Iterator[Finding]:
         yield problem("instance type", f"{name} is not offered in {zone}", fix)
 
 
-def _zone(target: PreflightTarget) -> str | None:
+def deploy_zone(target: PreflightTarget) -> str | None:
     """Return the deploy's zone: the settings', or the first of the zones that a synth looks up."""
     if target.props.subnet_id is not None:
         found = target.clients.ec2.describe_subnets(

@@ -13,7 +13,7 @@ from cli.cdk_context import read_context, read_props
 from cli.errors import EXIT_FAILED, ClusterError, CredentialsError, NoAnswerError, UsageError
 from cli.output import STYLES, json_option, print_json
 from cli.preflight import existing_network, sizes, stack
-from cli.preflight.account import permissions, service_role, setup
+from cli.preflight.account import permissions, service_role, session_manager, setup
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.nodes import image, offering
 from cli.preflight.quotas import capacity, network, volumes
@@ -35,13 +35,16 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("VPC", network.vpc),
     ("subnets", existing_network.subnets),
     ("bucket", bucket.bucket),
-    (shared_storage.SUBJECT, shared_storage.shared_storage),
+    ("shared storage", shared_storage.shared_storage),
     ("cdk bootstrap", setup.bootstrap),
     ("stack", stack.stack),
     ("sizes", sizes.sizes),
     ("permissions", permissions.deploy),
     ("permissions", permissions.create_roles),
+    ("permissions", permissions.create_storage),
     ("service role", service_role.auto_scaling),
+    ("service role", service_role.shared_storage),
+    ("log-in", session_manager.preferences),
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.contract import SHARED_STATE, SHARED_TARGET
 from bootstrap.files.paths import under_root
-from bootstrap.shared_storage.mounts import MountError
+from bootstrap.shared_storage.mounts import MountError, OccupiedError
 from bootstrap.shared_storage.service import LONGEST_RETRY_S, WATCH_S, Mounter
 from bootstrap.shared_storage.target import Target
 
@@ -26,7 +26,9 @@ class Node:
     error: OSError | MountError | None = None
     mount_error: MountError | None = None
     actions: list[str] = field(default_factory=list)
+    open_error: MountError | None = None
     mounted: bool = False
+    occupied: bool = False
     mounter: Mounter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,7 +57,9 @@ class Node:
     def guard(self) -> None:
         self.actions.append("guard")
 
-    def is_mounted(self) -> bool:
+    def is_mounted(self, _target: Target) -> bool:
+        if self.occupied:
+            raise OccupiedError("/shared has another mount")
         return self.mounted
 
     def mount(self, command: Sequence[str]) -> None:
@@ -65,6 +69,8 @@ class Node:
         self.mounted = True
 
     def open_to_users(self) -> None:
+        if self.open_error:
+            raise self.open_error
         self.actions.append("open")
 
 
@@ -95,6 +101,41 @@ def test_a_file_system_of_the_user_keeps_its_permissions(tmp_path: Path) -> None
     node.announce(f"efs:{ID}")
     node.mounter.step()
     assert "open" not in node.actions
+
+
+def test_a_directory_that_could_not_be_opened_is_opened_later_and_once(node: Node) -> None:
+    node.announce(f"efs:{ID}")
+    node.open_error = MountError("find failed: timed out")
+    node.mounter.step()
+    assert node.state == "refused"
+    node.open_error = None
+    node.mounter.step()
+    node.mounter.step()
+    assert node.state == "mounted"
+    assert node.actions.count("open") == 1
+
+
+def test_nothing_is_mounted_over_somebody_elses_mount(node: Node) -> None:
+    node.announce(f"efs:{ID}")
+    node.occupied = True
+    node.mounter.step()
+    assert node.state == "occupied"
+    assert not any(action.startswith("mount") for action in node.actions)
+
+
+@pytest.mark.parametrize(
+    ("region", "name"),
+    [
+        ("us-gov-west-1", f"{ID}.efs.us-gov-west-1.amazonaws.com"),
+        ("cn-north-1", f"{ID}.efs.cn-north-1.amazonaws.com.cn"),
+        ("eusc-de-east-1", f"{ID}.efs.eusc-de-east-1.amazonaws.eu"),
+        ("us-isob-east-1", f"{ID}.efs.us-isob-east-1.sc2s.sgov.gov"),
+    ],
+)
+def test_the_name_has_the_suffix_of_its_partition(region: str, name: str) -> None:
+    target = Target.parse(f"efs:{ID}", region=region)
+    assert target is not None
+    assert target.host == name
 
 
 def test_lustre_is_mounted_without_a_tunnel(node: Node) -> None:

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from bootstrap.shared_storage import mounts
-from bootstrap.shared_storage.mounts import GUARD, MountError, SharedDirectory, run, source_on
+from bootstrap.shared_storage.mounts import GUARD, MountError, OccupiedError, SharedDirectory, mounted_on, run
+from bootstrap.shared_storage.target import Target
 
 ROOT_LINE = "24 1 254:0 / / rw,relatime - ext4 /dev/vda rw"
 GUARD_LINE = f"40 24 0:41 / /shared ro,nosuid,nodev,noexec - tmpfs {GUARD} ro,size=4k"
-NFS_LINE = "41 40 0:52 / /shared rw,nosuid,nodev shared:3 - nfs4 127.0.0.1:/ rw,vers=4.1"
+NFS_LINE = "41 40 0:52 / /shared rw,nosuid,nodev shared:3 - nfs4 127.0.0.1:/ rw,vers=4.1,port=20490,addr=127.0.0.1"
+EFS = Target(kind="efs", file_system="fs-01", host="fs-01.efs.eu-west-1.amazonaws.com")
+LUSTRE = Target(kind="lustre", file_system="fs-01", host="fs-01.fsx.eu-west-1.amazonaws.com", mount_name="abcdefgh")
 BELOW_LINE = "42 24 0:53 / /shared/sub rw - tmpfs other rw"
 
 
@@ -26,7 +29,25 @@ BELOW_LINE = "42 24 0:53 / /shared/sub rw - tmpfs other rw"
     ],
 )
 def test_the_uppermost_mount_counts(lines: list[str], source: str | None) -> None:
-    assert source_on("\n".join(lines) + "\n", "/shared") == source
+    found = mounted_on("\n".join(lines) + "\n", "/shared")
+    assert (found and found.source) == source
+
+
+@pytest.mark.parametrize(
+    ("line", "efs", "lustre"),
+    [
+        (NFS_LINE, True, False),
+        (NFS_LINE.replace("20490", "20449"), False, False),
+        (NFS_LINE.replace("127.0.0.1:/", f"{EFS.host}:/"), True, True),
+        ("41 40 0:52 / /shared rw - lustre 10.0.0.9@tcp:/abcdefgh rw,flock", False, True),
+        ("41 40 0:52 / /shared rw - lustre 10.0.0.9@tcp:/another rw,flock", False, False),
+        ("41 40 254:0 /home/data /shared rw - ext4 /dev/vda rw", False, False),
+    ],
+)
+def test_only_the_wanted_file_system_counts(line: str, efs: bool, lustre: bool) -> None:
+    found = mounted_on(f"{line}\n", "/shared")
+    assert found is not None
+    assert (found.is_of(EFS), found.is_of(LUSTRE)) == (efs, lustre)
 
 
 def test_a_directory_is_guarded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,11 +62,13 @@ def test_a_directory_is_guarded_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     mountinfo.write_text(f"{ROOT_LINE}\n{GUARD_LINE}\n")
     directory.guard()
     assert len(commands) == 1
-    assert not directory.is_mounted()
+    assert not directory.is_mounted(EFS)
     mountinfo.write_text(f"{ROOT_LINE}\n{GUARD_LINE}\n{NFS_LINE}\n")
     directory.guard()
     assert len(commands) == 1
-    assert directory.is_mounted()
+    assert directory.is_mounted(EFS)
+    with pytest.raises(OccupiedError, match="/shared has another mount, nfs4 from"):
+        directory.is_mounted(LUSTRE)
 
 
 @pytest.mark.allow_subprocess

@@ -1,6 +1,7 @@
 """The tunnel carries bytes in TLS to a server whose name it checks, and only for root."""
 
 import contextlib
+import queue
 import socket
 import ssl
 import threading
@@ -71,11 +72,11 @@ def trusting(authority: Authority, server: Echo) -> ssl.SSLContext:
 @pytest.fixture
 def target(server: Echo, monkeypatch: pytest.MonkeyPatch) -> Target:
     monkeypatch.setattr(targets, "NFS_PORT", server.port)
-    return Target(kind="efs", host="localhost")
+    return Target(kind="efs", file_system="fs-01", host="localhost")
 
 
 def start(target: Target, context: ssl.SSLContext, reserved_ports: int = ANY_PORT) -> int:
-    return Tunnel(target, context=context, port=0, reserved_ports=reserved_ports).start()
+    return Tunnel(target, context=context, port=0, reserved_ports=reserved_ports, on_end=lambda: None).start()
 
 
 def exchange(port: int, message: bytes) -> bytes:
@@ -117,3 +118,13 @@ def test_a_server_that_comes_late_is_served_by_the_next_connection(
     assert exchange(port, b"early") == b""
     monkeypatch.setattr(targets, "NFS_PORT", server.port)
     assert exchange(port, b"later") == b"later"
+
+
+def test_a_tunnel_that_fails_ends_the_process(
+    target: Target, trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: queue.SimpleQueue[int] = queue.SimpleQueue()
+    monkeypatch.setattr("os._exit", codes.put)
+    monkeypatch.setattr("asyncio.start_server", None)
+    Tunnel(target, context=trusting, port=0).start()
+    assert codes.get(timeout=20) == 1

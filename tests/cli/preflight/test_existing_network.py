@@ -240,3 +240,13 @@ def test_a_private_cluster_without_internet_takes_the_endpoints_that_are_there(v
         for name in names
     ]
     assert vpc.findings() == [f"ok: {VPC} has room, routes and name servers for the nodes: "]
+
+
+def test_in_china_some_endpoints_have_names_of_their_own(vpc: ExistingVpc) -> None:
+    vpc.account.caller = vpc.account.caller.replace("arn:aws:", "arn:aws-cn:")
+    vpc.worker_routes, vpc.endpoints = [LOCAL], []
+    names = [found.partition("--service-name ")[2].split()[0].partition(".eu-west-1.") for found in vpc.findings()]
+    assert {service: prefix for prefix, _, service in names} == {
+        **dict.fromkeys(("s3", "dynamodb", "logs"), "com.amazonaws"),
+        **dict.fromkeys(("autoscaling", "cloudformation"), "cn.com.amazonaws"),
+    }

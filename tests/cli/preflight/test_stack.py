@@ -49,3 +49,22 @@ def test_fails_when_the_stack_is_something_else(account: Account) -> None:
     is_in(account, "CREATE_COMPLETE", [])
     found = account.finds(stack)
     assert (found.level, found.fix) == ("problem", "choose another cluster_name")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "settings", "told"),
+    [
+        ({}, {"private": True, "key_name": "mine"}, "private of a running cluster cannot change, got true"),
+        ({"ClusterPrivate": "true"}, {}, "private of a running cluster cannot change, got false"),
+        ({}, {"shared_storage": "efs"}, "shared_storage of a running cluster cannot change, got efs"),
+    ],
+)  # fmt: skip
+def test_a_stack_that_is_older_than_a_setting_has_it_off(
+    account: Account, outputs: dict[str, str], settings: dict[str, Any], told: str
+) -> None:
+    account.settings |= settings
+    more = [{"OutputKey": name, "OutputValue": value} for name, value in outputs.items()]
+    is_in(account, "UPDATE_COMPLETE", [*CLUSTER, *more])
+    found = account.finds(stack)
+    assert found.level == "problem"
+    assert found.sentence.startswith(told)

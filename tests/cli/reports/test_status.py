@@ -8,8 +8,10 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
+from bootstrap.contract import MOUNT_STATES, MOUNTED
 from cli.aws.clients import Clients
 from cli.main import main
+from cli.reports.status import MOUNT_REASONS
 from tests.cli.conftest import KEY, REGION, Deploy, Fleet, put_membership
 
 GROUP = {
@@ -135,3 +137,7 @@ def test_where_the_shared_storage_is_mounted_and_why_not_elsewhere(
     document = json.loads(capsys.readouterr().out)
     assert document["shared_storage"] == "efs:fs-0123456789abcdef0"
     assert [node["shared_storage"] for node in document["nodes"]] == ["mounted", "unreachable", "mounted"]
+
+
+def test_each_state_of_a_mount_has_an_explanation() -> None:
+    assert {*MOUNT_REASONS} == {*MOUNT_STATES} - {MOUNTED}

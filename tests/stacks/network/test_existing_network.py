@@ -119,3 +119,13 @@ def test_fails_when_the_network_is_named_by_halves(context: dict[str, Any], mess
 
 def test_an_existing_subnet_may_hold_more_than_half_of_the_default_block() -> None:
     assert ClusterProps.from_context({**SETTINGS, "worker_count": 400}).worker_count == 400
+
+
+def test_lustre_may_connect_to_the_nodes_from_anywhere_in_the_vpc(context: dict[str, Any], tmp_path: Path) -> None:
+    template, _ = synthesize(context | LOOKED_UP, tmp_path, shared_storage="lustre:fs-0123456789abcdef0")
+    rules = [
+        {(rule["CidrIp"], rule["FromPort"], rule["ToPort"]) for rule in group.get("SecurityGroupIngress", [])}
+        for group in resources(template, "EC2::SecurityGroup")
+    ]
+    both = {(block, *span) for block in ("10.8.0.0/24", "100.64.0.0/20") for span in ((988, 988), (1018, 1023))}
+    assert rules.count(both) == 2

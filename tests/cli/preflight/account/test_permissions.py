@@ -72,3 +72,33 @@ def test_fails_when_cloudformation_may_not_create_roles(account: Account) -> Non
     assert found.level == "problem"
     assert found.sentence.endswith("may not iam:PutRolePolicy")
     assert "--cloudformation-execution-policies" in found.fix
+
+
+FILE_SYSTEMS = f"arn:aws:elasticfilesystem:eu-west-1:{ACCOUNT}:file-system"
+
+
+@pytest.mark.parametrize(
+    ("setting", "resource", "makes_file_system"),
+    [("efs", "fs-0123456789abcdef0", True), ("efs:fs-01234567", "fs-01234567", False)],
+)
+def test_cloudformation_must_make_the_shared_storage(
+    account: Account, setting: str, resource: str, makes_file_system: bool
+) -> None:
+    account.settings["shared_storage"] = setting
+    actions = permissions.FILE_SYSTEM_ACTIONS if makes_file_system else ()
+    expected = {
+        "PolicySourceArn": EXECUTOR,
+        "ActionNames": [*actions, *permissions.MOUNT_TARGET_ACTIONS],
+        "ResourceArns": [f"{FILE_SYSTEMS}/{resource}"],
+    }
+    simulates(account, expected, {"elasticfilesystem:CreateMountTarget": "implicitDeny"})
+    found = account.finds(permissions.create_storage)
+    assert found.level == "problem"
+    assert found.sentence.endswith("may not elasticfilesystem:CreateMountTarget")
+
+
+@pytest.mark.parametrize("setting", ["none", "lustre:fs-01234567"])
+def test_storage_that_the_stack_does_not_make_needs_no_permissions(account: Account, setting: str) -> None:
+    account.settings |= {"shared_storage": setting, "vpc_id": "vpc-01234567", "subnet_id": "subnet-01234567"}
+    del account.settings["availability_zone"]
+    assert account.check(permissions.create_storage) == []

@@ -1,6 +1,6 @@
 import pytest
 
-from cli.preflight.account.service_role import auto_scaling
+from cli.preflight.account.service_role import auto_scaling, shared_storage
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
 ROLE = "AWSServiceRoleForAutoScaling"
@@ -28,3 +28,21 @@ def test_an_account_without_it_is_told_the_command(account: Account, decision: s
     found = account.check(auto_scaling)
     assert [each.level for each in found] == levels
     assert all(each.fix.endswith(FIX) for each in found)
+
+
+def test_the_first_mount_target_needs_the_role_of_efs(account: Account) -> None:
+    assert account.check(shared_storage) == []
+    account.settings["shared_storage"] = "efs"
+    role = "AWSServiceRoleForAmazonElasticFileSystem"
+    account.refuses("iam", "get_role", "NoSuchEntity", {"RoleName": role})
+    action = "iam:CreateServiceLinkedRole"
+    arn = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/elasticfilesystem.amazonaws.com/{role}"
+    account.answers(
+        "iam",
+        "simulate_principal_policy",
+        {"EvaluationResults": [{"EvalActionName": action, "EvalDecision": "implicitDeny"}]},
+        {"PolicySourceArn": EXECUTOR, "ActionNames": [action], "ResourceArns": [arn]},
+    )
+    told, problem = account.check(shared_storage)
+    assert told.sentence == f"there is no {role}: the deploy creates it"
+    assert problem.sentence.endswith(f"may not create {role} ({action})")

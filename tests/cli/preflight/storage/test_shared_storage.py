@@ -1,9 +1,10 @@
+import json
 from typing import Any
 
 import pytest
 
 from cli.preflight.storage.shared_storage import shared_storage
-from tests.cli.preflight.conftest import Account
+from tests.cli.preflight.conftest import ACCOUNT, Account
 
 ID = "fs-0123456789abcdef0"
 VPC, SUBNET, GROUP, TARGET = (
@@ -15,11 +16,12 @@ VPC, SUBNET, GROUP, TARGET = (
 ZONE, BLOCK = "eu-west-1a", "10.0.1.0/24"
 
 
-def system(state: str = "available") -> dict[str, Any]:
+def system(state: str = "available", **more: str) -> dict[str, Any]:
     size = {"Value": 0}
     return {
         "OwnerId": "1", "CreationToken": "t", "FileSystemId": ID, "CreationTime": 0, "LifeCycleState": state,
         "NumberOfMountTargets": 1, "SizeInBytes": size, "PerformanceMode": "generalPurpose", "Tags": [],
+        **more,
     }  # fmt: skip
 
 
@@ -45,8 +47,18 @@ def existing(own: Account) -> Account:
     return own
 
 
+def described(account: Account, policy: Any = None, **more: str) -> None:
+    """Answer for a file system that is there, with a policy or without one."""
+    account.answers("efs", "describe_file_systems", {"FileSystems": [system(**more)]})
+    if policy is None:
+        account.refuses("efs", "describe_file_system_policy", "PolicyNotFound", {"FileSystemId": ID})
+    else:
+        answer = {"FileSystemId": ID, "Policy": json.dumps({"Version": "2012-10-17", "Statement": policy})}
+        account.answers("efs", "describe_file_system_policy", answer)
+
+
 def in_the_vpc(account: Account, target: dict[str, Any], *, port: int = 2049, cidr: str = BLOCK) -> None:
-    account.answers("efs", "describe_file_systems", {"FileSystems": [system()]})
+    described(account)
     account.answers("efs", "describe_mount_targets", {"MountTargets": [target]})
     account.answers("ec2", "describe_subnets", {"Subnets": [{"AvailabilityZone": ZONE, "CidrBlock": BLOCK}]})
     if (target["VpcId"], target["AvailabilityZoneName"]) != (VPC, ZONE):
@@ -74,7 +86,7 @@ def test_fails_when_the_file_system_is_not_ready(own: Account) -> None:
 
 
 def test_a_file_system_without_mount_targets_fits_a_vpc_of_its_own(own: Account) -> None:
-    own.answers("efs", "describe_file_systems", {"FileSystems": [system()]})
+    described(own)
     own.answers("efs", "describe_mount_targets", {"MountTargets": []})
     assert own.finds(shared_storage).level == "ok"
 
@@ -94,9 +106,9 @@ def test_a_mount_target_in_the_zone_that_lets_the_subnet_in_is_fine(existing: Ac
             22,
             BLOCK,
             f"lets port 2049 in from {BLOCK}",
-            f"--group-id {GROUP} --protocol tcp --port 2049",
+            f"--group-id {GROUP} --ip-permissions 'IpProtocol=tcp,FromPort=2049,ToPort=2049,IpRanges=[",
         ),
-        (mount_target(), 2049, "10.0.1.0/28", f"lets port 2049 in from {BLOCK}", f"--cidr {BLOCK}"),
+        (mount_target(), 2049, "10.0.1.0/28", f"lets port 2049 in from {BLOCK}", f"CidrIp={BLOCK}"),
     ],
 )
 def test_fails_when_the_nodes_could_not_reach_it(
@@ -107,3 +119,123 @@ def test_fails_when_the_nodes_could_not_reach_it(
     assert found.level == "problem"
     assert told in found.sentence
     assert fix in found.fix
+
+
+CLIENT = [f"elasticfilesystem:Client{action}" for action in ("Mount", "Write", "RootAccess")]
+BY_MOUNT_TARGET = {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}}
+EVERYBODY: dict[str, Any] = {
+    "Effect": "Allow", "Principal": {"AWS": "*"}, "Action": CLIENT, "Condition": BY_MOUNT_TARGET,
+}  # fmt: skip
+TLS_ONLY = {
+    "Effect": "Deny", "Principal": {"AWS": "*"}, "Action": "*", "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+}  # fmt: skip
+CLIENT_ACCESS_POINT = "elasticfilesystem:AccessPointArn"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/Trainer"
+
+
+def deny(**more: Any) -> dict[str, Any]:
+    return {"Sid": "Ours", "Effect": "Deny", "Principal": "*", "Action": "elasticfilesystem:Client*", **more}
+
+
+@pytest.mark.parametrize(
+    ("policy", "level", "told"),
+    [
+        ([EVERYBODY, TLS_ONLY], "ok", f"the nodes can mount {ID}"),
+        (EVERYBODY | {"Principal": "*"}, "ok", ""),
+        # "Prevent anonymous access" of EFS's console, and the CDK's own policy.
+        (EVERYBODY | {"Action": CLIENT[1:]}, "problem", f"it does not allow everybody {CLIENT[0]}"),
+        ([TLS_ONLY], "problem", "it does not allow everybody"),
+        (EVERYBODY | {"Principal": {"AWS": ROLE}}, "problem", "refuses mounts without IAM"),
+        (EVERYBODY | {"Condition": {"StringEquals": {"aws:PrincipalOrgID": "o-1"}}}, "problem", "it does not allow"),
+        ([EVERYBODY, deny(Condition={"StringNotLike": {"aws:PrincipalArn": ROLE}})], "problem", "statement Ours"),
+        ([EVERYBODY, deny(Condition={"Null": {CLIENT_ACCESS_POINT: "true"}})], "problem", "statement Ours"),
+        ([EVERYBODY, deny(Principal={"AWS": ROLE})], "ok", ""),
+        ([EVERYBODY, deny(Condition={"Bool": {"elasticfilesystem:AccessedViaMountTarget": False}})], "ok", ""),
+        (EVERYBODY | {"Action": CLIENT[0]}, "warning", "lets the nodes read only"),
+    ],
+)  # fmt: skip
+def test_a_policy_must_let_nodes_mount_without_iam(own: Account, policy: Any, level: str, told: str) -> None:
+    described(own, policy)
+    own.answers("efs", "describe_mount_targets", {"MountTargets": []})
+    found = own.finds(shared_storage)
+    assert found.level == level
+    assert told in found.sentence
+    if level == "problem":
+        assert ("remove statement Ours, and " in found.fix) == ("Ours" in found.sentence)
+        assert f'allow Principal "*" {CLIENT[0]} and {CLIENT[1]}' in found.fix
+
+
+def test_a_policy_that_cannot_be_read_is_a_warning(own: Account) -> None:
+    own.answers("efs", "describe_file_systems", {"FileSystems": [system()]})
+    own.refuses("efs", "describe_file_system_policy", "AccessDeniedException")
+    own.answers("efs", "describe_mount_targets", {"MountTargets": []})
+    found = own.finds(shared_storage)
+    assert found.level == "warning"
+    assert f"could not read the policy of {ID} (AccessDeniedException)" in found.sentence
+
+
+def test_one_zone_storage_of_another_zone_is_told(own: Account) -> None:
+    described(own, AvailabilityZoneName="eu-west-1c")
+    own.answers("efs", "describe_mount_targets", {"MountTargets": []})
+    found = own.finds(shared_storage)
+    assert (found.level, found.fix) == ("problem", "-c availability_zone=eu-west-1c, or choose a Regional file system")
+    assert found.sentence == f"{ID} is One Zone storage in eu-west-1c, and the cluster's zone is eu-west-1b"
+
+
+def test_one_zone_storage_in_an_existing_vpc_gets_no_useless_command(existing: Account) -> None:
+    described(existing, AvailabilityZoneName="eu-west-1c")
+    existing.answers("efs", "describe_mount_targets", {"MountTargets": [mount_target(zone="eu-west-1c")]})
+    existing.answers("ec2", "describe_subnets", {"Subnets": [{"AvailabilityZone": ZONE, "CidrBlock": BLOCK}]})
+    assert existing.finds(shared_storage).fix.startswith("choose a subnet_id in eu-west-1c")
+
+
+ENI, MASTER_BLOCK = "eni-01234567", "10.0.2.0/24"
+
+
+def rule(first: int, last: int, *cidrs: str) -> dict[str, Any]:
+    ranges = [{"CidrIp": cidr} for cidr in cidrs]
+    return {"IpProtocol": "tcp", "FromPort": first, "ToPort": last, "IpRanges": ranges}
+
+
+@pytest.fixture
+def lustre(existing: Account) -> Account:
+    """A cluster with two subnets, and a Lustre file system in their VPC."""
+    existing.settings |= {"shared_storage": f"lustre:{ID}", "master_subnet_id": "subnet-0000000a"}
+    system = {"FileSystemType": "LUSTRE", "Lifecycle": "AVAILABLE", "VpcId": VPC, "NetworkInterfaceIds": [ENI]}
+    existing.answers("fsx", "describe_file_systems", {"FileSystems": [system]})
+    groups = [{"GroupId": GROUP}, {"GroupId": "sg-2"}]
+    existing.answers("ec2", "describe_network_interfaces", {"NetworkInterfaces": [{"Groups": groups}]})
+    subnets = [{"AvailabilityZone": ZONE, "CidrBlock": block} for block in (BLOCK, MASTER_BLOCK)]
+    existing.answers("ec2", "describe_subnets", {"Subnets": subnets})
+    return existing
+
+
+def let(account: Account, ingress: list[dict[str, Any]], egress: list[dict[str, Any]]) -> None:
+    groups = [{"IpPermissions": [each], "IpPermissionsEgress": egress} for each in ingress]
+    account.answers("ec2", "describe_security_groups", {"SecurityGroups": groups})
+
+
+def test_lustre_is_fine_once_all_ports_are_open_in_both_directions(lustre: Account) -> None:
+    both = (BLOCK, MASTER_BLOCK)
+    everything = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
+    let(lustre, [rule(988, 988, *both), rule(1018, 1023, *both)], [everything])
+    assert lustre.finds(shared_storage).level == "ok"
+
+
+def test_all_ports_blocks_and_groups_of_lustre_are_told(lustre: Account) -> None:
+    let(lustre, [rule(988, 988, BLOCK), rule(1018, 1022, BLOCK, MASTER_BLOCK)], [rule(988, 1023, "10.0.0.0/16")])
+    found = lustre.finds(shared_storage)
+    told = f"({GROUP}, sg-2) lets port 988 and 1018 to 1023 in from {BLOCK} and {MASTER_BLOCK}"
+    assert found.sentence == f"no security group of {ID} {told}"
+    assert found.fix == (
+        f"aws ec2 authorize-security-group-ingress --region eu-west-1 --group-id {GROUP} --ip-permissions "
+        f"'IpProtocol=tcp,FromPort=988,ToPort=988,IpRanges=[{{CidrIp={MASTER_BLOCK}}}]' "
+        f"'IpProtocol=tcp,FromPort=1018,ToPort=1023,IpRanges=[{{CidrIp={BLOCK}}},{{CidrIp={MASTER_BLOCK}}}]'"
+    )
+
+
+def test_lustre_must_also_reach_the_nodes(lustre: Account) -> None:
+    let(lustre, [rule(900, 1100, "10.0.0.0/16")], [rule(988, 988, "10.0.0.0/16")])
+    found = lustre.finds(shared_storage)
+    assert f"lets port 1018 to 1023 out to {BLOCK} and {MASTER_BLOCK}" in found.sentence
+    assert found.fix.startswith("aws ec2 authorize-security-group-egress ")

@@ -1,0 +1,95 @@
+"""Check that the nodes can mount an existing EFS file system: its state, zone, policy, mount targets and groups."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from botocore.exceptions import ClientError
+
+from cli.preflight.finding import Finding, problem, warning
+from cli.preflight.nodes.offering import deploy_zone
+from cli.preflight.storage.efs_policy import MOUNT, WRITE, allows, denying
+from cli.preflight.storage.ports import SUBJECT, closed_ports, node_subnets
+from cli.preflight.target import PreflightTarget, is_deployed
+
+NFS: Final = ((2049, 2049),)
+"""Range of ports that the nodes use."""
+
+
+def efs(target: PreflightTarget, file_system: str) -> Iterator[Finding]:
+    """Find what keeps the nodes from mounting the file system."""
+    client = target.clients.efs
+    [found] = client.describe_file_systems(FileSystemId=file_system)["FileSystems"]
+    if found["LifeCycleState"] != "available":
+        yield problem(SUBJECT, f"{file_system} is {found['LifeCycleState']}", "wait until it is available")
+        return
+    yield from _policy(target, file_system)
+    targets = client.describe_mount_targets(FileSystemId=file_system)["MountTargets"]
+    if target.props.vpc_id is None:
+        yield from _other_zone(found, deploy_zone(target), "-c availability_zone={zone}")
+        yield from _free_for_a_mount_target(target, file_system, targets)
+        return
+    zone, cidrs = node_subnets(target)
+    if other := [*_other_zone(found, zone, "choose a subnet_id in {zone}")]:
+        yield from other
+        return
+    yield from _mount_target(target, file_system, targets, zone=zone, cidrs=cidrs)
+
+
+def _other_zone(found: Any, zone: str | None, choice: str) -> Iterator[Finding]:
+    """Find One Zone storage elsewhere: it takes a mount target in its own zone only."""
+    own = found.get("AvailabilityZoneName")
+    if own and own != zone:
+        sentence = f"{found['FileSystemId']} is One Zone storage in {own}, and the cluster's zone is {zone}"
+        yield problem(SUBJECT, sentence, f"{choice.format(zone=own)}, or choose a Regional file system")
+
+
+def _mount_target(
+    target: PreflightTarget, file_system: str, targets: list[Any], *, zone: str, cidrs: list[str]
+) -> Iterator[Finding]:
+    """Find what the mount target in the nodes' zone lacks; the deploy makes none in a VPC that exists."""
+    here = [each for each in targets if each["AvailabilityZoneName"] == zone]
+    if not here:
+        create = f"aws efs create-mount-target --region {target.region} --file-system-id {file_system}"
+        fix = f"{create} --subnet-id {target.props.subnet_id} --security-groups GROUP"
+        lets = f"GROUP lets port {NFS[0][0]} in from {' and '.join(cidrs)}"
+        yield problem(SUBJECT, f"{file_system} has no mount target in {zone}", f"{fix}, where {lets}")
+        return
+    if here[0]["VpcId"] != target.props.vpc_id:
+        sentence = f"the mount targets of {file_system} are in {here[0]['VpcId']}, not in {target.props.vpc_id}"
+        yield problem(SUBJECT, sentence, "choose a file system of the same VPC")
+        return
+    mount_target = here[0]["MountTargetId"]
+    groups = target.clients.efs.describe_mount_target_security_groups(MountTargetId=mount_target)["SecurityGroups"]
+    yield from closed_ports(target, file_system, groups, NFS, cidrs)
+
+
+def _free_for_a_mount_target(target: PreflightTarget, file_system: str, targets: list[Any]) -> Iterator[Finding]:
+    """Find mount targets elsewhere: EFS allows those of one VPC only, and the cluster makes a VPC of its own."""
+    if targets and not is_deployed(target):
+        where = ", ".join(sorted({each["VpcId"] for each in targets}))
+        sentence = f"{file_system} has mount targets in {where}: the cluster cannot add one in a VPC of its own"
+        yield problem(SUBJECT, sentence, "put the cluster there (vpc_id and subnet_id), or delete the mount targets")
+
+
+def _policy(target: PreflightTarget, file_system: str) -> Iterator[Finding]:
+    """Find what the file system's policy refuses to nodes; without a policy EFS lets every client in."""
+    try:
+        text = target.clients.efs.describe_file_system_policy(FileSystemId=file_system)["Policy"]
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code != "PolicyNotFound":
+            sentence = f"could not read the policy of {file_system} ({code}), which may refuse every mount"
+            yield warning(SUBJECT, sentence, "allow yourself elasticfilesystem:DescribeFileSystemPolicy")
+        return
+    policy = json.loads(text)
+    if not allows(policy, MOUNT):
+        refusal = " and ".join(denying(policy, MOUNT)) or f"it does not allow everybody {MOUNT}"
+        sentence = f"the policy of {file_system} refuses mounts without IAM, as the nodes make them ({refusal})"
+        statement = f'allow Principal "*" {MOUNT} and {WRITE} where elasticfilesystem:AccessedViaMountTarget is true'
+        delete = f"aws efs delete-file-system-policy --region {target.region} --file-system-id {file_system}"
+        remove = f"remove {refusal}, and " if denying(policy, MOUNT) else ""
+        yield problem(SUBJECT, sentence, f"{remove}{statement}, or {delete}: its security groups keep others out")
+    elif not allows(policy, WRITE):
+        sentence = f"the policy of {file_system} lets the nodes read only"
+        yield warning(SUBJECT, sentence, f'allow Principal "*" {WRITE} if jobs write there')

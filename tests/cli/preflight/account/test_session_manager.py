@@ -1,0 +1,34 @@
+import json
+
+import pytest
+
+from cli.preflight.account.session_manager import preferences
+from tests.cli.preflight.conftest import ACCOUNT, Account
+
+DOCUMENT = "SSM-SessionManagerRunShell"
+
+
+@pytest.fixture
+def private(account: Account) -> Account:
+    account.settings |= {"private": True, "key_name": "mine"}
+    return account
+
+
+def test_a_cluster_with_public_addresses_asks_nothing(account: Account) -> None:
+    assert account.check(preferences) == []
+
+
+def test_an_account_without_preferences_or_without_a_key_is_fine(private: Account) -> None:
+    private.refuses("ssm", "get_document", "InvalidDocument", {"Name": DOCUMENT})
+    assert private.finds(preferences).level == "ok"
+    private.answers("ssm", "get_document", {"Content": json.dumps({"inputs": {"kmsKeyId": ""}})})
+    assert private.finds(preferences).level == "ok"
+
+
+def test_a_key_for_sessions_is_told_with_the_rights_that_it_takes(private: Account) -> None:
+    private.answers("ssm", "get_document", {"Content": json.dumps({"inputs": {"kmsKeyId": "alias/sessions"}})})
+    found = private.finds(preferences)
+    assert found.level == "warning"
+    assert "encrypt sessions with KMS key alias/sessions" in found.sentence
+    assert f"kms:Decrypt where aws:PrincipalArn is like arn:aws:iam::{ACCOUNT}:role/demo-ClusterRoles*" in found.fix
+    assert "kms:GenerateDataKey to the users" in found.fix
