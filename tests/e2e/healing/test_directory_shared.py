@@ -73,3 +73,10 @@ def test_a_mount_target_that_goes_away_and_comes_back_harms_no_other_job(cluster
         Faults.here().storage_back()
     await_states(cluster, {"mounted"})
     assert cluster.on("deeplearning-worker3", "cat /shared/told.txt") == "from rank 0"
+
+
+def test_a_mount_service_that_is_killed_says_so_and_starts_again(cluster: Cluster) -> None:
+    killed = cluster.on("deeplearning-worker2", f"sudo systemctl kill -s KILL deeplearning-shared; sleep 1; {STATE}")
+    assert killed == "stopped"
+    await_states(cluster, {"mounted"})
+    assert cluster.on("deeplearning-worker2", "cat /shared/told.txt") == "from rank 0"
