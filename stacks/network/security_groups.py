@@ -12,7 +12,7 @@ from stacks.settings.storage import LUSTRE_PORTS
 
 
 class SecurityGroups(Construct):
-    """Groups that allow SSH to the master from ``ssh_location``, everything between nodes, and nothing else."""
+    """Groups that allow SSH to the master from ``ssh_location``, all traffic between nodes, and Lustre."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, cluster_name: str, vpc: ec2.IVpc, ssh_location: str | None
