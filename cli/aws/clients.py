@@ -75,6 +75,7 @@ class Clients:
     efs: Any = _client("efs")
     fsx: Any = _client("fsx")
     iam: Any = _client("iam")
+    kms: Any = _client("kms")
     logs: "CloudWatchLogsClient" = _client("logs")
     s3: Any = _client("s3")
     service_quotas: Any = _client("service-quotas")

@@ -8,12 +8,17 @@ from botocore.exceptions import ClientError
 
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.nodes.offering import deploy_zone
-from cli.preflight.storage.efs_policy import MOUNT, WRITE, allows, denying
+from cli.preflight.resource_policy import Caller, allows, denying
 from cli.preflight.storage.ports import SUBJECT, closed_ports, node_subnets
 from cli.preflight.target import PreflightTarget, is_deployed
 
 NFS: Final = ((2049, 2049),)
 """Range of ports that the nodes use."""
+MOUNT: Final = "elasticfilesystem:ClientMount"
+WRITE: Final = "elasticfilesystem:ClientWrite"
+NODE: Final = Caller(arn=None, keys={"aws:securetransport": "true", "elasticfilesystem:accessedviamounttarget": "true"})
+"""A node mounts in TLS, and names neither a role (decision 059) nor an access point. EFS has no other condition keys
+for NFS clients but a public address ("Using IAM to control access to file systems", Amazon EFS User Guide)."""
 
 
 def efs(target: PreflightTarget, file_system: str) -> Iterator[Finding]:
@@ -83,13 +88,13 @@ def _policy(target: PreflightTarget, file_system: str) -> Iterator[Finding]:
             yield warning(SUBJECT, sentence, "allow yourself elasticfilesystem:DescribeFileSystemPolicy")
         return
     policy = json.loads(text)
-    if not allows(policy, MOUNT):
-        refusal = " and ".join(denying(policy, MOUNT)) or f"it does not allow everybody {MOUNT}"
+    if not allows(policy, MOUNT, NODE):
+        refusal = " and ".join(denying(policy, MOUNT, NODE)) or f"it does not allow everybody {MOUNT}"
         sentence = f"the policy of {file_system} refuses mounts without IAM, as the nodes make them ({refusal})"
         statement = f'allow Principal "*" {MOUNT} and {WRITE} where elasticfilesystem:AccessedViaMountTarget is true'
         delete = f"aws efs delete-file-system-policy --region {target.region} --file-system-id {file_system}"
-        remove = f"remove {refusal}, and " if denying(policy, MOUNT) else ""
+        remove = f"remove {refusal}, and " if denying(policy, MOUNT, NODE) else ""
         yield problem(SUBJECT, sentence, f"{remove}{statement}, or {delete}: its security groups keep others out")
-    elif not allows(policy, WRITE):
+    elif not allows(policy, WRITE, NODE):
         sentence = f"the policy of {file_system} lets the nodes read only"
         yield warning(SUBJECT, sentence, f'allow Principal "*" {WRITE} if jobs write there')

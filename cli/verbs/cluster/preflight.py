@@ -13,7 +13,7 @@ from cli.cdk_context import read_context, read_props
 from cli.errors import EXIT_FAILED, ClusterError, CredentialsError, NoAnswerError, UsageError
 from cli.output import STYLES, json_option, print_json
 from cli.preflight import existing_network, sizes, stack
-from cli.preflight.account import permissions, service_role, session_manager, setup
+from cli.preflight.account import permissions, service_role, session_manager, setup, volume_key
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.nodes import image, offering
 from cli.preflight.quotas import capacity, network, volumes
@@ -30,6 +30,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("instance type", offering.offering),
     ("vCPU quota", capacity.vcpus),
     ("EBS quota", volumes.root_volumes),
+    ("EBS key", volume_key.volume_key),
     ("AMI", image.image),
     ("Elastic IP", network.elastic_ip),
     ("VPC", network.vpc),

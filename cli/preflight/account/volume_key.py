@@ -1,0 +1,62 @@
+"""Check that Auto Scaling may use the account's default key for EBS volumes, which encrypts the nodes' disks.
+
+Without that, instances end at their launch with ``Client.InternalError``, and the groups launch others for ever
+("Required AWS KMS key policy for use with encrypted volumes", Amazon EC2 Auto Scaling User Guide).
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from cli.preflight.account.service_role import AUTO_SCALING
+from cli.preflight.finding import Finding, ok, problem
+from cli.preflight.resource_policy import Caller, allows
+from cli.preflight.target import PreflightTarget
+
+SUBJECT: Final = "EBS key"
+AWS_KEY: Final = "alias/aws/ebs"
+"""AWS's own key, which every caller of the account may use for volumes."""
+ACTIONS: Final = ("kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext")
+"""What EC2 does with the key as the caller who launches an instance."""
+
+
+def volume_key(target: PreflightTarget) -> Iterator[Finding]:
+    """Check that the key is enabled, and that its policy or a grant lets Auto Scaling's role use it."""
+    key = target.clients.ec2.get_ebs_default_kms_key_id()["KmsKeyId"]
+    if key.endswith(AWS_KEY):
+        yield ok(SUBJECT, f"the nodes' disks are encrypted with {AWS_KEY}")
+        return
+    described = target.clients.kms.describe_key(KeyId=key)["KeyMetadata"]
+    role, service = AUTO_SCALING
+    arn = f"arn:{target.partition}:iam::{target.account}:role/aws-service-role/{service}/{role}"
+    if (state := described.get("KeyState", "Enabled")) != "Enabled":
+        sentence = f"{key}, the account's default key for volumes, is {state}: no instance can start"
+        yield problem(SUBJECT, sentence, f"aws ec2 reset-ebs-default-kms-key-id --region {target.region}")
+    elif described.get("KeyManager") == "AWS" or not (denied := _denied(target, described["Arn"], arn)):
+        yield ok(SUBJECT, f"Auto Scaling may encrypt the nodes' disks with {key}")
+    else:
+        sentence = f"{key}, the account's default key for volumes, does not let {role} {' and '.join(denied)}"
+        fix = f"allow {arn} in its policy, kms:CreateGrant only where kms:GrantIsForAWSResource is true"
+        yield problem(SUBJECT, f"{sentence}: every instance would end at its launch", fix)
+
+
+def _denied(target: PreflightTarget, key: str, role: str) -> list[str]:
+    """Return what neither the policy nor a grant allows; the role's own policy, AWS's, says nothing of KMS."""
+    kms = target.clients.kms
+    caller = Caller(
+        arn=role,
+        keys={
+            "aws:principalarn": role,
+            "aws:principalaccount": target.account,
+            "kms:calleraccount": target.account,
+            "kms:grantisforawsresource": "true",
+            "kms:viaservice": f"ec2.{target.region}.amazonaws.com",
+        },
+    )
+    policy = json.loads(kms.get_key_policy(KeyId=key, PolicyName="default")["Policy"])
+    denied = [action for action in ACTIONS if not allows(policy, action, caller)]
+    if not denied:
+        return []
+    grants = kms.list_grants(KeyId=key, GranteePrincipal=role)["Grants"]
+    granted = {f"kms:{operation}" for grant in grants for operation in grant["Operations"]}
+    return [action for action in denied if action not in granted]

@@ -1,0 +1,70 @@
+import json
+from typing import Any
+
+import pytest
+
+from cli.preflight.account.volume_key import volume_key
+from tests.cli.preflight.conftest import ACCOUNT, Account
+
+KEY = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+OWNER = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "kms:*", "Resource": "*"}
+USE: dict[str, Any] = {
+    "Effect": "Allow", "Principal": {"AWS": [ROLE]}, "Resource": "*",
+    "Action": ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
+}  # fmt: skip
+GRANT = USE | {"Action": "kms:CreateGrant", "Condition": {"Bool": {"kms:GrantIsForAWSResource": True}}}
+OF_ACCOUNT = {
+    "Effect": "Allow", "Principal": {"AWS": "*"}, "Action": ["kms:*"], "Resource": "*",
+    "Condition": {"StringEquals": {"kms:CallerAccount": ACCOUNT, "kms:ViaService": "ec2.eu-west-1.amazonaws.com"}},
+}  # fmt: skip
+
+
+def has_key(account: Account, **described: str) -> None:
+    account.answers("ec2", "get_ebs_default_kms_key_id", {"KmsKeyId": KEY})
+    account.answers("kms", "describe_key", {"KeyMetadata": {"KeyId": KEY, "Arn": KEY, **described}}, {"KeyId": KEY})
+
+
+def has_policy(account: Account, *statements: dict[str, Any]) -> None:
+    policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    account.answers("kms", "get_key_policy", {"Policy": policy}, {"KeyId": KEY, "PolicyName": "default"})
+
+
+def test_awss_own_key_serves_everybody(account: Account) -> None:
+    account.answers("ec2", "get_ebs_default_kms_key_id", {"KmsKeyId": "alias/aws/ebs"})
+    assert account.finds(volume_key).level == "ok"
+
+
+@pytest.mark.parametrize("statements", [(OWNER, USE, GRANT), (OF_ACCOUNT,)])
+def test_a_key_of_the_accounts_is_fine_with_the_statements_of_awss_guide(account: Account, statements: Any) -> None:
+    has_key(account)
+    has_policy(account, *statements)
+    assert account.finds(volume_key).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("statements", "granted", "denied"),
+    [
+        ((OWNER,), [], "kms:CreateGrant and kms:Decrypt and kms:DescribeKey and kms:GenerateDataKeyWithoutPlaintext"),
+        ((OWNER, USE), ["Decrypt"], "kms:CreateGrant"),
+        ((OWNER, USE), ["CreateGrant"], ""),
+    ],
+)
+def test_fails_when_auto_scaling_may_not_use_the_key(
+    account: Account, statements: Any, granted: list[str], denied: str
+) -> None:
+    has_key(account)
+    has_policy(account, *statements)
+    grants = [{"GranteePrincipal": ROLE, "Operations": granted}]
+    account.answers("kms", "list_grants", {"Grants": grants}, {"KeyId": KEY, "GranteePrincipal": ROLE})
+    found = account.finds(volume_key)
+    assert found.level == ("problem" if denied else "ok")
+    if denied:
+        assert f"does not let AWSServiceRoleForAutoScaling {denied}: every instance would end" in found.sentence
+        assert found.fix.startswith(f"allow {ROLE} in its policy")
+
+
+def test_fails_when_the_key_is_disabled(account: Account) -> None:
+    has_key(account, KeyState="PendingDeletion")
+    found = account.finds(volume_key)
+    assert (found.level, found.fix) == ("problem", "aws ec2 reset-ebs-default-kms-key-id --region eu-west-1")
