@@ -48,7 +48,7 @@ def read_cost(clients: Clients, cluster: Cluster) -> Cost:
     template = read_template(clients.cloudformation, cluster.stack_name)
     template.sizes(cluster.name)
     groups = read_groups(clients.autoscaling, cluster.name)
-    parts = billed_parts(template, sizes_of(groups))
+    parts = billed_parts(template, cluster.name, sizes_of(groups))
     since = datetime.fromisoformat(cluster.created.replace("Z", "+00:00"))
     names = [group.name for group in groups.values()]
     found = lives(read_activities(clients.autoscaling, names, since=since, most=None))

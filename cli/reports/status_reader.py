@@ -19,6 +19,8 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         machines=find_machines(clients.ec2, [member.instance_id for member in membership.members]),
         # The groups have the desired numbers at once; the membership only after the master's next pass.
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
+        held=groups.held,
+        expires=context.cluster.expires,
     )
     return status, [*refusals, *_reasons(clients, groups)] if status.missing else []
 

@@ -49,8 +49,22 @@ def test_the_schedules_role_may_set_zero_and_nothing_else(expiring: Template) ->
     assert statement["Condition"] == {"NumericEquals": {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"}}
     texts = [json.dumps(resource) for resource in statement["Resource"]]
     assert [text.count("*") for text in texts] == [1, 1]
-    trust = expiring["Resources"][role]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
-    assert set(trust[0]["Condition"]) == {"StringEquals", "ArnEquals"}
+
+
+def test_only_this_accounts_schedules_may_use_the_role(expiring: Template) -> None:
+    """Without the conditions another account's schedule could name the role (the confused deputy problem)."""
+    [role] = {
+        each["Properties"]["Target"]["RoleArn"]["Fn::GetAtt"][0]
+        for each in resources(expiring, "AWS::Scheduler::Schedule")
+    }
+    [trust] = expiring["Resources"][role]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    assert (trust["Effect"], trust["Action"]) == ("Allow", "sts:AssumeRole")
+    assert trust["Principal"] == {"Service": "scheduler.amazonaws.com"}
+    assert trust["Condition"].keys() == {"StringEquals", "ArnEquals"}
+    assert trust["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+    [(key, schedules)] = trust["Condition"]["ArnEquals"].items()
+    assert key == "aws:SourceArn"
+    assert schedules["Fn::Join"][1][-1] == ":schedule-group/default"
 
 
 def schedule_names(template: Template) -> set[str]:

@@ -42,6 +42,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("permissions", permissions.deploy),
     ("permissions", permissions.create_roles),
     ("permissions", permissions.create_storage),
+    ("permissions", permissions.create_schedules),
     ("service role", service_role.auto_scaling),
     ("service role", service_role.shared_storage),
     ("log-in", session_manager.preferences),

@@ -52,7 +52,7 @@ def command(
     template = read_template(clients.cloudformation, cluster.stack_name)
     groups = read_groups(clients.autoscaling, cluster.name)
     change = Change(now=sizes_of(groups), old=template.sizes(cluster.name), new=props.sizes)
-    _tell(change, template, region=clients.region)
+    _tell(change, template, cluster_name=cluster.name, region=clients.region)
     if change.is_refused:
         raise ClusterError(f"{SETTING} {workers} would be refused, nothing was changed: run dlcluster resume first")
     if deploy and not yes:
@@ -70,12 +70,12 @@ def command(
     return 0
 
 
-def _tell(change: Change, template: DeployedTemplate, *, region: str) -> None:
+def _tell(change: Change, template: DeployedTemplate, *, cluster_name: str, region: str) -> None:
     """Print on stderr what the deploy changes, and the cost per hour before and after."""
     prices = price_list(region)
 
     def cost(sizes: ClusterSizes) -> str:
-        return describe_rate(hourly_rate(billed_parts(template, sizes), prices), prices)
+        return describe_rate(hourly_rate(billed_parts(template, cluster_name, sizes), prices), prices)
 
     for line in (*describe(change), f"now {cost(change.now)}, then {cost(change.after)}"):
         print(f"dlcluster: {line}", file=sys.stderr)

@@ -42,7 +42,7 @@ def command(selection: Selection, *, timeout: float, as_json: bool) -> int:
     template = read_template(clients.cloudformation, cluster.stack_name)
     declared = template.sizes(cluster.name)
     prices = price_list(clients.region)
-    rate = hourly_rate(billed_parts(template, declared), prices)
+    rate = hourly_rate(billed_parts(template, cluster.name, declared), prices)
     if sizes_of(read_groups(clients.autoscaling, cluster.name)) != declared:
         nodes = sum(declared[node_type].desired for node_type in NODE_TYPES)
         print(f"dlcluster: {nodes} nodes will cost {describe_rate(rate, prices)}", file=sys.stderr)
