@@ -61,7 +61,8 @@ def _volume(node: Mapping[str, Any]) -> int:
 def paused_line(rate: Rate, prices: PriceList) -> str:
     """Return what a paused cluster still costs, with its price."""
     month = rate.paused * HOURS_PER_MONTH
-    parts = f"NAT gateway {rate.nat:.3f}, public addresses {rate.addresses:.3f}"
+    storage = "" if rate.shared_storage is None else f", shared storage {rate.shared_storage:.3f}"
+    parts = f"NAT gateway {rate.nat:.3f}, public addresses {rate.addresses:.3f}{storage}"
     bucket = f"and the bucket {prices.bucket_gb_month} per GB and month"
     return (
         f"still costs {rate.paused:.3f} USD an hour, {month:.0f} a month ({parts}), {bucket}; "

@@ -39,6 +39,8 @@ class Status:
     """Instances that a size of zero does not end, with the reason."""
     expires: datetime | None = None
     """Time from which on AWS pauses the cluster."""
+    is_deleted: bool = False
+    """True if AWS then deletes the stack too."""
 
     @property
     def running(self) -> int:
@@ -60,6 +62,13 @@ class Status:
             return f"{self.cluster_name}: paused{left}; dlcluster resume brings its nodes back"
         counts = f"{self.running} of {self.desired_nodes} nodes"
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
+
+    def expiry_lines(self, now: datetime) -> Iterator[str]:
+        """Yield when a running cluster ends, if that is to come."""
+        if self.desired_nodes and self.expires is not None and now < self.expires:
+            hours, minutes = divmod((self.expires - now) // timedelta(minutes=1), 60)
+            outcome = "pauses it, then deletes its stack" if self.is_deleted else "pauses it"
+            yield f"AWS {outcome} in {hours} h {minutes} min, at {iso(self.expires)}; dlcluster extend 8h puts that off"
 
     def warnings(self, now: datetime) -> Iterator[str]:
         """Yield what costs money although the cluster should be paused, a line each."""
@@ -94,6 +103,7 @@ class Status:
             "missing_nodes": self.missing,
             "nodes": [self._node(member) for member in self.membership.members],
             "reasons": list(told),
+            "expires": iso(self.expires) if self.expires else None,
             "warnings": [*self.warnings(datetime.now(timezone.utc))],
             "shared_storage": self.membership.shared_storage or None,
         }

@@ -6,6 +6,7 @@ from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activiti
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
 from cli.reports.status import Status, reasons
+from stacks.settings.lifetime import DELETE
 
 
 def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
@@ -21,6 +22,7 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
         held=groups.held,
         expires=context.cluster.expires,
+        is_deleted=context.cluster.expiry_action == DELETE,
     )
     return status, [*refusals, *_reasons(clients, groups)] if status.missing else []
 

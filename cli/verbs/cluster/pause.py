@@ -7,7 +7,8 @@ import click
 from cli.aws.clients import connect
 from cli.aws.clusters import find_cluster
 from cli.aws.deployed_template import read_template
-from cli.costs.parts import billed_parts, paused_line
+from cli.costs.parts import paused_line
+from cli.costs.read import read_parts
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.sizes.groups import (
@@ -54,7 +55,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
     await_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)
     prices = price_list(clients.region)
     template = read_template(clients.cloudformation, cluster.stack_name)
-    rate = hourly_rate(billed_parts(template, cluster.name, sizes_of(groups)), prices)
+    rate = hourly_rate(read_parts(clients, cluster, template, sizes_of(groups)), prices)
     if as_json:
         print_json(
             cluster=cluster.name, region=clients.region, state="paused", ended=ended, usd_per_hour=round(rate.paused, 4)

@@ -38,6 +38,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("shared storage", shared_storage.shared_storage),
     ("cdk bootstrap", setup.bootstrap),
     ("stack", stack.stack),
+    ("expiry", stack.deletion),
     ("sizes", sizes.sizes),
     ("permissions", permissions.deploy),
     ("permissions", permissions.create_roles),

@@ -56,7 +56,8 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     print(status.summary)
     print_table(COLUMNS, status.rows())
     missing = status.missing_lines(told) if status.missing else ()
-    for line in (*status.warnings(datetime.now(timezone.utc)), *status.shared_storage_lines(), *missing):
+    now = datetime.now(timezone.utc)
+    for line in (*status.expiry_lines(now), *status.warnings(now), *status.shared_storage_lines(), *missing):
         print(line)
     if cost:
         print("\n".join(cost.lines()))

@@ -93,10 +93,12 @@ class Deployed:
         self.update(declared_sizes(worker_count=workers, needed_workers=workers))
         return Ended()
 
-    def expire_at(self, time: datetime) -> None:
+    def expire_at(self, time: datetime, *, deletes: bool = False) -> None:
         """Deploy an end, of which dlcluster reads the output."""
         changed = copy.deepcopy(self.deployed)
         changed["Outputs"]["ClusterExpires"] = {"Value": f"{time:%Y-%m-%dT%H:%M:%SZ}"}
+        if deletes:
+            changed["Outputs"]["ClusterExpiryAction"] = {"Value": "delete"}
         changed["Resources"]["Template"]["Properties"]["LaunchTemplateData"]["UserData"] = _user_data("expires")
         self.stacks.update(changed, name=NAME)
         self.deployed = changed

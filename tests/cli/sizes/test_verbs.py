@@ -397,3 +397,35 @@ def test_status_and_cost_say_what_was_spent(deployed: Deployed, capsys: pytest.C
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["KIND", "USD/HOUR", "SPENT"]
     assert lines[-1] == "a month (730 h) as it is now: 40.15"
+
+
+@pytest.mark.parametrize(("deletes", "rest_h"), [(False, 59.0), (True, 0.25)])
+def test_a_forecast_runs_to_the_end(
+    deployed: Deployed, deletes: bool, rest_h: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deployed.expire_at(datetime.now(timezone.utc) + timedelta(hours=5), deletes=deletes)
+    assert main(["cost", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    # Seconds have passed, and three nodes cost 0.35 an hour.
+    about = functools.partial(pytest.approx, abs=0.01)
+    running, paused = found["usd_per_hour"], found["usd_per_hour_paused"]
+    assert found["usd_until_end"] == about(5 * running)
+    assert found["forecast"]["64"] == about(5 * running + rest_h * paused)
+    assert main(["cost", "--forecast"]) == 0
+    until, *_, month = capsys.readouterr().out.splitlines()[-4:]
+    assert re.fullmatch(r"until its end at 20[0-9T:-]+Z \(5\.0 h\) as it is now: 1\.7[45]", until)
+    assert month.startswith(f"a month (730 h) {'deleted' if deletes else 'paused'} after its end: ")
+
+
+@pytest.mark.parametrize(("deletes", "outcome"), [(False, "pauses it"), (True, "pauses it, then deletes its stack")])
+def test_status_says_when_the_cluster_ends(
+    deployed: Deployed, deletes: bool, outcome: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end = datetime.now(timezone.utc) + timedelta(hours=5, minutes=3, seconds=55)
+    deployed.expire_at(end, deletes=deletes)
+    assert main(["status"]) == 0
+    told = f"AWS {outcome} in 5 h 3 min, at {end:%Y-%m-%dT%H:%M:%SZ}; dlcluster extend 8h puts that off"
+    assert told in capsys.readouterr().out.splitlines()
+    expire(deployed)
+    assert main(["status"]) == 0
+    assert told not in capsys.readouterr().out

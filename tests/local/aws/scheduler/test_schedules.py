@@ -13,6 +13,7 @@ from bootstrap.contract import NODE_TYPES, group_name
 from local.aws.scheduler import schedules
 from local.aws.scheduler.schedules import Schedule, ScheduleError
 from stacks.expiry import Expiry
+from stacks.settings.lifetime import DELETE_AFTER
 from tests.local.aws.harness import REGION, Aws, Group, Stacks, session_keys
 from tests.local.aws.templates import cluster, group
 from tests.waiting import await_true
@@ -21,11 +22,12 @@ NAME = "ends"
 GROUPS = tuple(group_name(NAME, node_type) for node_type in NODE_TYPES)
 
 
-def template(*, after_s: float) -> dict[str, Any]:
+def template(*, after_s: float, deletes: bool = False) -> dict[str, Any]:
     """Return a template of two groups of one node each, and the product's end for them."""
     app = cdk.App(analytics_reporting=False, builtin_cloud_formation_validation=False)
     stack = cdk.Stack(app, "Ends")
-    Expiry(stack, "Expiry", cluster_name=NAME, expires=datetime.now(timezone.utc) + timedelta(seconds=after_s))
+    expires = datetime.now(timezone.utc) + timedelta(seconds=after_s)
+    Expiry(stack, "Expiry", cluster_name=NAME, expires=expires, deletes=deletes)
     resources: dict[str, Any] = app.synth().get_stack_by_name("Ends").template["Resources"]
     for each in resources.values():
         if each["Type"] == "AWS::Scheduler::Schedule":
@@ -44,6 +46,21 @@ def test_both_groups_are_empty_once_the_time_has_come(aws: Aws, stacks: Stacks) 
         size = found.described()
         assert (size["MinSize"], size["DesiredCapacity"], size["MaxSize"]) == (0, 0, 0)
         assert sum(description.startswith("Launching") for _, description in found.activities()) == 1
+
+
+def test_the_stack_is_gone_once_its_time_has_come(aws: Aws, stacks: Stacks) -> None:
+    made = template(after_s=2 - DELETE_AFTER.total_seconds(), deletes=True)
+    # The pause, whose time has come before, would end the nodes too.
+    pauses = [name for name, each in made["Resources"].items() if "updateAutoScalingGroup" in json.dumps(each)]
+    stacks.create(made | {"Resources": {name: each for name, each in made["Resources"].items() if name not in pauses}})
+    assert len(pauses) == 2
+    await_true(lambda: stacks.names[-1] not in existing(aws), "the deletion", timeout_s=20)
+    left = aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[*GROUPS])
+    assert left["AutoScalingGroups"] == []
+
+
+def existing(aws: Aws) -> set[str]:
+    return {stack["StackName"] for stack in aws.client("cloudformation").describe_stacks()["Stacks"]}
 
 
 @pytest.fixture(scope="module")
