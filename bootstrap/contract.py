@@ -140,6 +140,8 @@ PRIVATE_OUTPUT: Final = "ClusterPrivate"
 """``true`` if logins go through Session Manager; a cluster with an open SSH port has no such output."""
 EXPIRES_OUTPUT: Final = "ClusterExpires"
 """Time at which the cluster pauses itself, ISO 8601 in UTC; absent from a cluster that never does."""
+EXPIRY_ACTION_OUTPUT: Final = "ClusterExpiryAction"
+"""``delete`` if the stack is deleted after the pause; absent otherwise."""
 PRICE_OUTPUT: Final = "PricePerHour"
 """Price per hour of all deployed nodes and their network, as a sentence."""
 

@@ -21,6 +21,7 @@ from stacks.nodes.roles import NodeResources, NodeRoles
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import BilledParts, describe_rate, hourly_rate
 from stacks.settings.deep_learning_ami import ROOT_DEVICE
+from stacks.settings.lifetime import DELETE
 from stacks.settings.props import ClusterProps
 from stacks.settings.storage import NO_SHARED_STORAGE
 from stacks.storage.bucket import cluster_bucket
@@ -83,7 +84,8 @@ class DeepLearningCluster(Construct):
                 # An SSM agent that is denied at its first try waits for minutes before the next.
                 group.group.node.add_dependency(self.roles)
         if props.expires_at is not None:
-            Expiry(self, "Expiry", cluster_name=props.cluster_name, expires=props.expires_at)
+            deletes = props.expiry_action == DELETE
+            Expiry(self, "Expiry", cluster_name=props.cluster_name, expires=props.expires_at, deletes=deletes)
         self._pin_immutable_settings()
         self.price = self._price()
         cdk.Annotations.of(self).add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")

@@ -9,7 +9,7 @@ from bootstrap import contract
 from stacks.cluster import DeepLearningCluster
 from stacks.network.zone import cluster_zone, zone_in_template
 from stacks.nodes.machine_image import LOGIN_USER
-from stacks.settings.lifetime import iso
+from stacks.settings.lifetime import DELETE, iso
 from stacks.settings.props import ClusterProps
 from stacks.settings.storage import NO_SHARED_STORAGE
 
@@ -47,9 +47,16 @@ class ClusterStack(cdk.Stack):
             contract.LOGIN_USER_OUTPUT: LOGIN_USER,
             contract.NETWORKS_OUTPUT: cluster.network.networks,
             contract.PRICE_OUTPUT: cluster.price,
-            **({contract.EXPIRES_OUTPUT: iso(expires)} if (expires := cluster.props.expires_at) else {}),
+            **self._expiry_outputs(),
             **self._shared_storage_output(),
         }
+
+    def _expiry_outputs(self) -> dict[str, str]:
+        props = self.cluster.props
+        if props.expires_at is None:
+            return {}
+        deletes = {contract.EXPIRY_ACTION_OUTPUT: DELETE} if props.expiry_action == DELETE else {}
+        return {contract.EXPIRES_OUTPUT: iso(props.expires_at), **deletes}
 
     def _shared_storage_output(self) -> dict[str, str]:
         """Name the file system that the nodes share, which ``cdk destroy`` keeps."""

@@ -10,9 +10,11 @@ from bootstrap.cluster.record_fields import Networks, RecordError, parse_network
 from bootstrap.contract import (
     CLUSTER_NAME_OUTPUT,
     EXPIRES_OUTPUT,
+    EXPIRY_ACTION_OUTPUT,
     LOGIN_USER_OUTPUT,
     NETWORKS_OUTPUT,
     PRIVATE_OUTPUT,
+    SHARED_STORAGE_OUTPUT,
     STACK_DESCRIPTION,
     TABLE_OUTPUT,
 )
@@ -51,6 +53,10 @@ class Cluster:
     """Time when the stack was created; ISO 8601, UTC."""
     expires: datetime | None = None
     """Time from which on AWS pauses the cluster; None if it never does."""
+    file_system: str = ""
+    """ID of the file system that the nodes share; empty without one."""
+    expiry_action: str = "pause"
+    """``delete`` if AWS then deletes the stack too."""
 
     @property
     def networks(self) -> Networks:
@@ -107,6 +113,8 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         is_private=outputs.get(PRIVATE_OUTPUT) == "true",
         stack_status=stack["StackStatus"],
         expires=_expires(outputs.get(EXPIRES_OUTPUT)),
+        file_system=outputs.get(SHARED_STORAGE_OUTPUT, ""),
+        expiry_action=outputs.get(EXPIRY_ACTION_OUTPUT, "pause"),
         created=_iso(stack["CreationTime"]),
     )
 

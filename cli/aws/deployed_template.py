@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from bootstrap.aws.group_sizes import ClusterSizes, GroupSize
-from bootstrap.contract import NODE_TYPES, group_name
+from bootstrap.contract import NODE_TYPES, NodeType, group_name
 from cli.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -23,11 +23,15 @@ class DeployedTemplate:
 
     def sizes(self, cluster_name: str) -> ClusterSizes:
         """Return the sizes that the template declares for both groups. Raises ClusterError."""
+        return {node_type: self._size(group) for node_type, group in self.groups(cluster_name).items()}
+
+    def groups(self, cluster_name: str) -> Mapping[NodeType, Mapping[str, Any]]:
+        """Return the properties of both groups. Raises ClusterError."""
         found = {str(group.get("AutoScalingGroupName")): group for group in self.properties(GROUP_TYPE)}
         names = {node_type: group_name(cluster_name, node_type) for node_type in NODE_TYPES}
         if missing := sorted(set(names.values()) - found.keys()):
             raise ClusterError(f"the template of stack {self.stack_name} has no group {' and '.join(missing)}")
-        return {node_type: self._size(found[name]) for node_type, name in names.items()}
+        return {node_type: found[name] for node_type, name in names.items()}
 
     def properties(self, resource_type: str) -> Iterator[Mapping[str, Any]]:
         """Yield the properties of each resource of a type."""
@@ -35,12 +39,32 @@ class DeployedTemplate:
             if resource.get("Type") == resource_type:
                 yield resource.get("Properties", {})
 
+    def named(self, value: Any, resource_type: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the properties of each resource of a type that a value of the template names, by logical ID."""
+        found = {name: self.resources[name] for name in sorted(set(_references(value))) if name in self.resources}
+        return {name: each.get("Properties", {}) for name, each in found.items() if each.get("Type") == resource_type}
+
     def _size(self, group: Mapping[str, Any]) -> GroupSize:
         try:
             least, desired, most = (int(group[name]) for name in ("MinSize", "DesiredCapacity", "MaxSize"))
         except (KeyError, TypeError, ValueError) as error:
             raise ClusterError(f"the template of stack {self.stack_name} has no usable sizes: {error!r}") from error
         return GroupSize(least=least, desired=desired, most=most)
+
+
+def _references(value: Any) -> Iterator[str]:
+    """Yield the logical ID of each Ref and Fn::GetAtt, however deep."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if name == "Ref" and isinstance(inner, str):
+                yield inner
+            elif name == "Fn::GetAtt" and isinstance(inner, list) and inner:
+                yield str(inner[0])
+            else:
+                yield from _references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _references(inner)
 
 
 def read_template(cloudformation: "CloudFormationClient", stack_name: str) -> DeployedTemplate:

@@ -9,10 +9,9 @@ from botocore.exceptions import ClientError
 from bootstrap.contract import CLUSTER_TAG, SHARED_STORAGE_OUTPUT
 from cli.aws.clients import Clients
 from cli.errors import ClusterError
+from stacks.prices.price_list import PriceList
 
 GB: Final = 10**9
-PRICE_PER_GB: Final = 0.30
-"""Dollars a month for a GB of EFS Standard storage in us-east-1 (docs/start/costs.md)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,15 +27,20 @@ class FileSystem:
     used_by: str
     """Name of the stack that mounts it now; empty if none does."""
 
-    @property
-    def monthly_price(self) -> str:
-        """Price of its storage, in dollars a month in us-east-1."""
-        return f"{self.size / GB * PRICE_PER_GB:.2f}"
+    def monthly_price(self, prices: PriceList) -> str:
+        """Return the price of its storage, in dollars a month."""
+        return f"{self.size / GB * prices.efs_gb_month:.2f}"
 
     @property
     def gigabytes(self) -> str:
         """Size for people."""
         return f"{self.size / GB:.1f}"
+
+
+def metered_gb(clients: Clients, file_system_id: str) -> float:
+    """Return the size of a file system, as EFS metered it in the last hours."""
+    [found] = clients.efs.describe_file_systems(FileSystemId=file_system_id)["FileSystems"]
+    return float(found["SizeInBytes"]["Value"]) / GB
 
 
 def made_file_systems(clients: Clients) -> list[FileSystem]:

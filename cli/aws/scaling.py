@@ -1,8 +1,8 @@
 """Read the activities of EC2 Auto Scaling, and the reasons of those that failed."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
@@ -10,10 +10,12 @@ from bootstrap.contract import CLUSTER_TAG
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
-    from mypy_boto3_autoscaling.type_defs import ActivityTypeDef
+    from mypy_boto3_autoscaling.type_defs import ActivityTypeDef, InstanceTypeDef
 
 MAX_ACTIVITIES: Final = 100
 """Activities to read per group: some hours of failing launches. AWS keeps six weeks."""
+_STANDBY: Final = ("EnteringStandby", "Standby")
+_LEAVING: Final = ("Terminat", "Detach")
 _FAILURES: Final = ("Failed", "Cancelled")
 _ONE_CALL_ONLY: Final = re.compile(
     r"\bi-[0-9a-f]{8,17}\b"
@@ -38,6 +40,11 @@ class Activity:
     @property
     def is_failure(self) -> bool:
         return self.status in _FAILURES
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Group and reason, which are the same for each try that fails alike."""
+        return self.group, _ONE_CALL_ONLY.sub("", self.reason)
 
     def __str__(self) -> str:
         told = f"{self.time:%Y-%m-%d %H:%M:%S} {self.group}: {self.description}, {self.status}"
@@ -65,10 +72,26 @@ class ScalingGroups:
     """Sum of the groups' desired capacity."""
     since: datetime
     """Time when the first group was created."""
+    held: Mapping[str, str] = field(default_factory=dict)
+    """Instances that a size of zero does not end, with the reason (holding_reason)."""
 
     def desired_nodes(self, default: int) -> int:
         """Return the number of nodes that the cluster should have; `default` if no group is known."""
         return self.desired if self.names else default
+
+
+def holding_reason(instance: "InstanceTypeDef") -> str:
+    """Return why an instance stays when its group's size goes to zero; empty if it does not stay.
+
+    "Temporarily remove instances from your Auto Scaling group", "Use instance scale-in protection" (Amazon EC2 Auto
+    Scaling User Guide).
+    """
+    state = instance["LifecycleState"]
+    if state in _STANDBY:
+        return "in standby"
+    if state.startswith(_LEAVING):
+        return ""
+    return "protected from scale-in" if instance.get("ProtectedFromScaleIn") else ""
 
 
 BEGINNING_OF_TIME: Final = datetime.min.replace(tzinfo=timezone.utc)
@@ -81,11 +104,13 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
         Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster_name]}]
     )
     groups = [group for page in pages for group in page["AutoScalingGroups"]]
+    instances = [instance for group in groups for instance in group.get("Instances", [])]
     return ScalingGroups(
         names=tuple(group["AutoScalingGroupName"] for group in groups),
-        instance_ids=tuple(instance["InstanceId"] for group in groups for instance in group.get("Instances", [])),
+        instance_ids=tuple(instance["InstanceId"] for instance in instances),
         desired=sum(group["DesiredCapacity"] for group in groups),
         since=min((group["CreatedTime"] for group in groups), default=BEGINNING_OF_TIME),
+        held={each["InstanceId"]: reason for each in instances if (reason := holding_reason(each))},
     )
 
 
@@ -124,7 +149,7 @@ def distinct_failures(activities: Sequence[Activity]) -> list[RepeatedFailure]:
     alike: dict[tuple[str, str], list[Activity]] = {}
     for activity in activities:
         if activity.is_failure:
-            alike.setdefault((activity.group, _ONE_CALL_ONLY.sub("", activity.reason)), []).append(activity)
+            alike.setdefault(activity.kind, []).append(activity)
     return [RepeatedFailure(newest=failures[0], count=len(failures)) for failures in alike.values()]
 
 

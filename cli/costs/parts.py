@@ -1,4 +1,8 @@
-"""Find the parts of a deployed cluster that cost money by the hour, in its template."""
+"""Find the parts of a deployed cluster that cost money by the hour, in its template.
+
+The stack may hold more than the cluster, so the parts are found from the cluster's two groups along the template's
+references: launch templates, the NAT gateways on the routes of the groups' subnets, and the addresses of both.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,21 +14,44 @@ from stacks.prices.price_list import HOURS_PER_MONTH, PriceList
 from stacks.prices.rate import BilledParts, Rate
 
 _LAUNCH_TEMPLATE: Final = "AWS::EC2::LaunchTemplate"
+_ADDRESS: Final = "AWS::EC2::EIP"
+_ROUTE_TABLE: Final = "AWS::EC2::RouteTable"
 
 
-def billed_parts(template: DeployedTemplate, sizes: ClusterSizes) -> BilledParts:
+def billed_parts(template: DeployedTemplate, cluster_name: str, sizes: ClusterSizes) -> BilledParts:
     """Return the parts of a cluster whose groups have these sizes. Raises ClusterError."""
-    node = next(template.properties(_LAUNCH_TEMPLATE), {}).get("LaunchTemplateData", {})
+    groups = [*template.groups(cluster_name).values()]
+    nodes = template.named([group.get("LaunchTemplate") for group in groups], _LAUNCH_TEMPLATE)
+    node = next(iter(nodes.values()), {}).get("LaunchTemplateData", {})
+    nat_gateways = _nat_gateways(template, [group.get("VPCZoneIdentifier") for group in groups])
     try:
         return BilledParts(
             nodes=sum(size.desired for size in sizes.values()),
             instance_type=str(node["InstanceType"]),
             volume_gib=_volume(node),
-            nat_gateways=sum(1 for _ in template.properties("AWS::EC2::NatGateway")),
-            addresses=sum(1 for _ in template.properties("AWS::EC2::EIP")),
+            nat_gateways=len(nat_gateways),
+            # The master's user data names its address.
+            addresses=len(template.named([*nat_gateways.values(), *nodes.values()], _ADDRESS)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ClusterError(f"the template of stack {template.stack_name} has no usable node: {error!r}") from error
+
+
+def _nat_gateways(template: DeployedTemplate, subnets: object) -> Mapping[str, Mapping[str, Any]]:
+    """Return the NAT gateways to which the subnets' route tables lead."""
+    own = template.named(subnets, "AWS::EC2::Subnet").keys()
+    tables = {
+        name
+        for each in template.properties("AWS::EC2::SubnetRouteTableAssociation")
+        if own & template.named(each.get("SubnetId"), "AWS::EC2::Subnet").keys()
+        for name in template.named(each.get("RouteTableId"), _ROUTE_TABLE)
+    }
+    routes = [
+        each.get("NatGatewayId")
+        for each in template.properties("AWS::EC2::Route")
+        if tables & template.named(each.get("RouteTableId"), _ROUTE_TABLE).keys()
+    ]
+    return template.named(routes, "AWS::EC2::NatGateway")
 
 
 def _volume(node: Mapping[str, Any]) -> int:
@@ -34,7 +61,8 @@ def _volume(node: Mapping[str, Any]) -> int:
 def paused_line(rate: Rate, prices: PriceList) -> str:
     """Return what a paused cluster still costs, with its price."""
     month = rate.paused * HOURS_PER_MONTH
-    parts = f"NAT gateway {rate.nat:.3f}, public addresses {rate.addresses:.3f}"
+    storage = "" if rate.shared_storage is None else f", shared storage {rate.shared_storage:.3f}"
+    parts = f"NAT gateway {rate.nat:.3f}, public addresses {rate.addresses:.3f}{storage}"
     bucket = f"and the bucket {prices.bucket_gb_month} per GB and month"
     return (
         f"still costs {rate.paused:.3f} USD an hour, {month:.0f} a month ({parts}), {bucket}; "

@@ -1,19 +1,27 @@
 """Read what a cluster costs an hour now, and what it has cost since its deploy."""
 
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from typing import Final
 
-from cli.aws.clients import Clients
+from bootstrap.aws.group_sizes import ClusterSizes
+from cli.aws.clients import Clients, aws_errors
 from cli.aws.clusters import Cluster
-from cli.aws.deployed_template import read_template
+from cli.aws.deployed_template import DeployedTemplate, read_template
+from cli.aws.file_systems import metered_gb
 from cli.aws.nodes import Machine, find_machines
 from cli.aws.scaling import read_activities
 from cli.costs.parts import billed_parts
 from cli.costs.spent import Life, Spent, lives, spent
+from cli.errors import ClusterError
+from cli.output import printable
 from cli.sizes.groups import instance_ids, read_groups, sizes_of
 from stacks.prices.price_list import PriceList, price_list
-from stacks.prices.rate import Rate, hourly_rate
+from stacks.prices.rate import BilledParts, Rate, hourly_rate
+
+FILE_SYSTEM: Final = "AWS::EFS::FileSystem"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +56,7 @@ def read_cost(clients: Clients, cluster: Cluster) -> Cost:
     template = read_template(clients.cloudformation, cluster.stack_name)
     template.sizes(cluster.name)
     groups = read_groups(clients.autoscaling, cluster.name)
-    parts = billed_parts(template, sizes_of(groups))
+    parts = read_parts(clients, cluster, template, sizes_of(groups))
     since = datetime.fromisoformat(cluster.created.replace("Z", "+00:00"))
     names = [group.name for group in groups.values()]
     found = lives(read_activities(clients.autoscaling, names, since=since, most=None))
@@ -57,6 +65,19 @@ def read_cost(clients: Clients, cluster: Cluster) -> Cost:
     every = [*found, *_older(machines, found)]
     told = spent(every, types=types, parts=parts, prices=prices, since=since, now=now)
     return Cost(rate=hourly_rate(parts, prices), spent=told, prices=prices)
+
+
+def read_parts(clients: Clients, cluster: Cluster, template: DeployedTemplate, sizes: ClusterSizes) -> BilledParts:
+    """Return the parts of a cluster whose groups have these sizes, with the present size of the file system it made."""
+    parts = billed_parts(template, cluster.name, sizes)
+    if not (cluster.file_system and [*template.properties(FILE_SYSTEM)]):
+        return parts
+    try:
+        with aws_errors(clients.region):
+            return replace(parts, shared_gb=metered_gb(clients, cluster.file_system))
+    except ClusterError as error:
+        print(f"dlcluster: the shared storage is not counted: {printable(str(error))}", file=sys.stderr)
+        return parts
 
 
 def _older(machines: Mapping[str, Machine], found: list[Life]) -> list[Life]:

@@ -2,8 +2,8 @@
 
     python -m cli.costs.refresh us-east-1 eu-west-1
 
-It asks for the On-Demand prices of the catalogue's instance types, gp3 volumes, NAT gateways, public addresses and
-buckets in each region. It needs credentials with pricing:GetProducts, and changes nothing in AWS.
+It asks for the On-Demand prices of the catalogue's instance types, gp3 volumes, NAT gateways, public addresses,
+buckets and EFS in each region. It needs credentials with pricing:GetProducts, and changes nothing in AWS.
 """
 
 import argparse
@@ -30,6 +30,7 @@ _PARTS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "gp3_gib_month": ("AmazonEC2", {"productFamily": "Storage", "volumeApiName": "gp3"}),
     "nat_gateway_hour": ("AmazonEC2", {"productFamily": "NAT Gateway", "operation": "NatGateway"}),
     "public_address_hour": ("AmazonVPC", {"groupDescription": "Hourly charge for In-use Public IPv4 Addresses"}),
+    "efs_gb_month": ("AmazonEFS", {"productFamily": "Storage", "storageClass": "General Purpose"}),
     "bucket_gb_month": ("AmazonS3", {"productFamily": "Storage", "volumeType": "Standard"}),
 }
 """Service and filters of each part but the instances."""

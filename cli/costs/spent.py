@@ -12,7 +12,7 @@ from typing import Final
 
 from cli.aws.scaling import Activity
 from stacks.prices.price_list import HOURS_PER_MONTH, PriceList
-from stacks.prices.rate import KINDS, BilledParts
+from stacks.prices.rate import STORAGE, BilledParts, storage_rate
 
 ACTIVITIES_KEPT: Final = timedelta(days=42)
 """Time for which Auto Scaling keeps activities ("DescribeScalingActivities", Amazon EC2 Auto Scaling API Reference)."""
@@ -87,4 +87,7 @@ def spent(
         "nat": stack_hours * parts.nat_gateways * prices.nat_gateway_hour,
         "addresses": stack_hours * parts.addresses * prices.public_address_hour,
     }
-    return Spent(since=since, by_kind={kind: costs[kind] for kind in KINDS}, node_hours=sum(hours.values()))
+    if (storage := storage_rate(parts, prices)) is not None:
+        # AWS keeps no history of the size: this is what it would be with the present one.
+        costs[STORAGE] = stack_hours * storage
+    return Spent(since=since, by_kind=costs, node_hours=sum(hours.values()))

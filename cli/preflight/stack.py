@@ -1,11 +1,13 @@
-"""Check that no stack of the cluster's name is in the way."""
+"""Check that no stack of the cluster's name is in the way of a deploy, and nothing in that of its deletion."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from bootstrap.contract import CLUSTER_NAME_OUTPUT, PRIVATE_OUTPUT, SHARED_STORAGE_OUTPUT
+from cli.preflight.account.permissions import execution_role
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, find_current_stack
+from stacks.settings.lifetime import DELETE, DELETE_AFTER, iso
 from stacks.settings.storage import NO_SHARED_STORAGE
 
 _DELETE: Final = "aws cloudformation delete-stack --region {region} --stack-name {name}"
@@ -52,3 +54,23 @@ def _fixed_settings(target: PreflightTarget, outputs: Mapping[str, str]) -> Iter
         if was is not None and was != value:
             sentence = f"{setting} of a running cluster cannot change, got {value}, the cluster has {was}"
             yield problem("stack", sentence, "go back to the old one, or cdk destroy first")
+
+
+def deletion(target: PreflightTarget) -> Iterator[Finding]:
+    """Check that the schedule of ``expiry_action`` delete can delete the stack, a quarter of an hour after its end."""
+    props, iam, role = target.props, target.clients.iam, execution_role(target)
+    if props.expires_at is None or props.expiry_action != DELETE:
+        return
+    try:
+        iam.get_role(RoleName=role.rpartition("/")[2])
+    except iam.exceptions.NoSuchEntityException:
+        fix = f"cdk bootstrap aws://{target.account}/{target.region}"
+        yield problem("expiry", f"there is no {role}, as which CloudFormation would delete the stack", fix)
+        return
+    name, found = props.cluster_name, find_current_stack(target)
+    if found is not None and found.get("EnableTerminationProtection"):
+        fix = f"aws cloudformation update-termination-protection --region {target.region} --stack-name {name}"
+        sentence = f"stack {name} has termination protection: its end cannot delete it"
+        yield problem("expiry", sentence, f"{fix} --no-enable-termination-protection")
+    else:
+        yield ok("expiry", f"the stack is deleted from {iso(props.expires_at + DELETE_AFTER)} on")

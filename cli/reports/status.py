@@ -1,12 +1,14 @@
 """Format ``dlcluster status``: a summary, one row per node, and the reasons for missing nodes."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 from bootstrap.contract import MOUNTED, NO_ADDRESS, NO_CLIENT, NOT_KNOWN, OCCUPIED, REFUSED, STOPPED, UNREACHABLE
 from cli.aws.nodes import RUNNING, Machine, Member, Membership, missing_count, running_count
 from cli.aws.scaling import Activity, distinct_failures
+from stacks.settings.lifetime import iso
 
 MOUNT_REASONS: Final = {
     NOT_KNOWN: "no id of a file system yet",
@@ -18,6 +20,8 @@ MOUNT_REASONS: Final = {
     STOPPED: "the service that mounts it has ended (journalctl -u deeplearning-shared)",
 }
 """Explanation of each state except mounted."""
+PAUSED_WITHIN: Final = timedelta(minutes=2)
+"""Time after its end within which a cluster is paused; the schedule is exact to a minute."""
 COLUMNS = ("INDEX", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
 
 
@@ -31,6 +35,12 @@ class Status:
     machines: Mapping[str, Machine]
     """EC2's view of each member, by instance id."""
     desired_nodes: int
+    held: Mapping[str, str] = field(default_factory=dict)
+    """Instances that a size of zero does not end, with the reason."""
+    expires: datetime | None = None
+    """Time from which on AWS pauses the cluster."""
+    is_deleted: bool = False
+    """True if AWS then deletes the stack too."""
 
     @property
     def running(self) -> int:
@@ -46,10 +56,31 @@ class Status:
     def summary(self) -> str:
         """Summary of all nodes, in one line."""
         if self.desired_nodes == 0:
-            left = f", nodes still shutting down: {self.running}" if self.running else ""
+            held = sum(member.instance_id in self.held for member in self.membership.members if not member.draining)
+            leaving = self.running - held
+            left = f", nodes still shutting down: {leaving}" if leaving > 0 else ""
             return f"{self.cluster_name}: paused{left}; dlcluster resume brings its nodes back"
         counts = f"{self.running} of {self.desired_nodes} nodes"
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
+
+    def expiry_lines(self, now: datetime) -> Iterator[str]:
+        """Yield when a running cluster ends, if that is to come."""
+        if self.desired_nodes and self.expires is not None and now < self.expires:
+            hours, minutes = divmod((self.expires - now) // timedelta(minutes=1), 60)
+            outcome = "pauses it, then deletes its stack" if self.is_deleted else "pauses it"
+            yield f"AWS {outcome} in {hours} h {minutes} min, at {iso(self.expires)}; dlcluster extend 8h puts that off"
+
+    def warnings(self, now: datetime) -> Iterator[str]:
+        """Yield what costs money although the cluster should be paused, a line each."""
+        if self.desired_nodes and self.expires is not None and now > self.expires + PAUSED_WITHIN:
+            yield (
+                f"{self.cluster_name} expired at {iso(self.expires)} and is not paused: most likely the role of its "
+                "schedules or a policy of your organization (SCP) denies autoscaling:UpdateAutoScalingGroup, which "
+                "CloudTrail shows; dlcluster pause ends its nodes"
+            )
+        if not self.desired_nodes:
+            for name, reason in self.held.items():
+                yield f"{name} is {reason} and does not end by itself: dlcluster pause ends it"
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row per node, with the cells of COLUMNS."""
@@ -72,6 +103,8 @@ class Status:
             "missing_nodes": self.missing,
             "nodes": [self._node(member) for member in self.membership.members],
             "reasons": list(told),
+            "expires": iso(self.expires) if self.expires else None,
+            "warnings": [*self.warnings(datetime.now(timezone.utc))],
             "shared_storage": self.membership.shared_storage or None,
         }
 

@@ -6,6 +6,7 @@ from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activiti
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
 from cli.reports.status import Status, reasons
+from stacks.settings.lifetime import DELETE
 
 
 def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
@@ -19,6 +20,9 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         machines=find_machines(clients.ec2, [member.instance_id for member in membership.members]),
         # The groups have the desired numbers at once; the membership only after the master's next pass.
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
+        held=groups.held,
+        expires=context.cluster.expires,
+        is_deleted=context.cluster.expiry_action == DELETE,
     )
     return status, [*refusals, *_reasons(clients, groups)] if status.missing else []
 

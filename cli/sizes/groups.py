@@ -1,13 +1,14 @@
 """Read and write the sizes of a cluster's groups; the numbers themselves come from bootstrap.aws.group_sizes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
 from bootstrap.contract import MASTER, NODE_TYPES, WORKER, NodeType, group_name
 from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
+from cli.aws.scaling import holding_reason
 from cli.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class GroupState:
     size: GroupSize
     instances: Mapping[str, str]
     """Lifecycle state by instance id."""
+    held: Mapping[str, str] = field(default_factory=dict)
+    """Instances that a size of zero does not end, with the reason."""
 
 
 GroupStates = Mapping[NodeType, GroupState]
@@ -42,10 +45,12 @@ def read_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> GroupSta
 
 
 def _state(group: "AutoScalingGroupTypeDef") -> GroupState:
+    instances = group.get("Instances", [])
     return GroupState(
         name=group["AutoScalingGroupName"],
         size=GroupSize(least=group["MinSize"], desired=group["DesiredCapacity"], most=group["MaxSize"]),
-        instances={each["InstanceId"]: each["LifecycleState"] for each in group.get("Instances", [])},
+        instances={each["InstanceId"]: each["LifecycleState"] for each in instances},
+        held={each["InstanceId"]: reason for each in instances if (reason := holding_reason(each))},
     )
 
 
@@ -59,6 +64,11 @@ def instance_ids(groups: GroupStates) -> list[str]:
     return [instance_id for node_type in NODE_TYPES for instance_id in groups[node_type].instances]
 
 
+def held_instances(groups: GroupStates) -> dict[str, str]:
+    """Return the instances of both groups that a size of zero does not end, with the reason."""
+    return {name: reason for node_type in NODE_TYPES for name, reason in groups[node_type].held.items()}
+
+
 def is_paused(groups: GroupStates) -> bool:
     """Return whether neither group has or starts nodes."""
     return all(group.size.is_paused for group in groups.values())
@@ -68,6 +78,15 @@ def pause_groups(clients: Clients, cluster_name: str) -> None:
     """Set both groups to zero, the workers' first, so that a call that is lost between leaves no headless cluster."""
     for node_type in (WORKER, MASTER):
         clients.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(cluster_name, node_type)))
+
+
+def end_held(clients: Clients, instances: Iterable[str]) -> None:
+    """End instances that a size of zero does not end; they drain as any other node."""
+    for instance_id in instances:
+        # Nothing replaces them: their group's size is zero, below which AWS decrements nothing.
+        clients.autoscaling.terminate_instance_in_auto_scaling_group(
+            InstanceId=instance_id, ShouldDecrementDesiredCapacity=False
+        )
 
 
 def resume_groups(clients: Clients, cluster_name: str, declared: ClusterSizes) -> None:

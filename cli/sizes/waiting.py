@@ -4,13 +4,16 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from bootstrap.aws.group_sizes import ClusterSizes
-from cli.aws.clients import Clients
+from cli.aws.clients import Clients, aws_errors
 from cli.aws.clusters import Cluster
 from cli.aws.nodes import RUNNING, Member, find_machines, read_membership
+from cli.aws.scaling import Activity, distinct_failures, read_activities
 from cli.errors import ClusterError
+from cli.output import printable
 from cli.sizes.groups import IN_SERVICE, GroupStates, instance_ids, is_paused, read_groups, sizes_of
 
 POLL_S: Final = 3.0
@@ -19,6 +22,11 @@ GONE_TIMEOUT_S: Final = 600.0
 """Seconds that nodes get to end: drained in a minute, and large types take minutes to shut down."""
 READY_TIMEOUT_S: Final = 1800.0
 """Seconds that nodes get to be ready; a deploy gives them as many."""
+CLOCK_DIFFERENCE: Final = timedelta(minutes=5)
+"""Largest difference between this machine's clock and AWS's: AWS refuses requests of a larger one."""
+STILL_STARTING: Final = (
+    "EC2 Auto Scaling goes on starting nodes: dlcluster resume waits again, dlcluster pause ends them"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +34,8 @@ class Progress:
     """Hold what a wait still lacks; it is empty once the wait is over."""
 
     missing: str = ""
+    failures: tuple[Activity, ...] = ()
+    """Launches that failed, one for each reason."""
     members: tuple[Member, ...] = ()
 
 
@@ -45,22 +55,31 @@ def await_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TI
 def await_ready(
     clients: Clients, cluster: Cluster, declared: ClusterSizes, *, timeout_s: float = READY_TIMEOUT_S
 ) -> tuple[Member, ...]:
-    """Wait until every declared node is a member and runs; return the members. Raises ClusterError."""
+    """Wait until every declared node is a member and runs; return the members. Raises ClusterError.
+
+    Failed launches are told as they come: a group without capacity tries again for ever.
+    """
+    since = datetime.now(timezone.utc) - CLOCK_DIFFERENCE
 
     def look() -> Progress:
         groups = read_groups(clients.autoscaling, cluster.name)
         if sizes_of(groups) != declared:
             raise ClusterError(f"somebody else changed the sizes of {cluster.name} meanwhile: dlcluster resume again")
-        return _readiness(clients, cluster, groups)
+        return _readiness(clients, cluster, groups, since=since)
 
-    return _wait(look, timeout_s=timeout_s, advice="dlcluster why tells more, dlcluster resume waits again").members
+    try:
+        return _wait(look, timeout_s=timeout_s, advice=f"dlcluster why tells more; {STILL_STARTING}").members
+    except KeyboardInterrupt:
+        print(f"dlcluster: not all nodes are ready; {STILL_STARTING}", file=sys.stderr)
+        raise
 
 
-def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates) -> Progress:
+def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates, *, since: datetime) -> Progress:
     desired = sum(group.size.desired for group in groups.values())
     launched = [name for group in groups.values() for name, state in group.instances.items() if state == IN_SERVICE]
     if len(launched) < desired:
-        return Progress(missing=f"{desired - len(launched)} of {desired} nodes to start")
+        failures = _failed_launches(clients, groups, since=since)
+        return Progress(missing=f"{desired - len(launched)} of {desired} nodes to start", failures=failures)
     try:
         membership = read_membership(
             clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
@@ -78,13 +97,27 @@ def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates) -> Progr
     return Progress(members=joined)
 
 
+def _failed_launches(clients: Clients, groups: GroupStates, *, since: datetime) -> tuple[Activity, ...]:
+    """Return the newest failure for each reason; none if the user may not ask."""
+    try:
+        with aws_errors(clients.region):
+            activities = read_activities(clients.autoscaling, [group.name for group in groups.values()], since=since)
+    except ClusterError:
+        return ()
+    return tuple(each.newest for each in distinct_failures(activities))
+
+
 def _wait(look: Callable[[], Progress], *, timeout_s: float, advice: str) -> Progress:
-    """Look until nothing is missing; print each change on standard error."""
-    end, told = time.monotonic() + timeout_s, ""
+    """Look until nothing is missing; print each change and each reason on standard error."""
+    end, told, failures = time.monotonic() + timeout_s, "", set[tuple[str, str]]()
     while (now := look()).missing:
         if now.missing != told:
             print(f"dlcluster: waiting for {now.missing}", file=sys.stderr)
             told = now.missing
+        for failure in now.failures:
+            if failure.kind not in failures:
+                print(f"dlcluster: EC2 Auto Scaling: {printable(str(failure))}", file=sys.stderr)
+        failures |= {failure.kind for failure in now.failures}
         if time.monotonic() > end:
             raise ClusterError(f"waited {timeout_s:.0f} s for {now.missing}: {advice}")
         time.sleep(POLL_S)

@@ -53,9 +53,10 @@ class Look:
         jobs = [_job_line(job, now) for job in self.jobs]
         if not (jobs or self.trouble):
             jobs = ["no job runs"]
+        warnings = [*self.status.expiry_lines(now), *self.status.warnings(now)]
         missing = self.status.missing_lines(self.reasons) if self.status.missing else []
         trouble = [f"nodes and jobs are not known: {self.trouble}"] if self.trouble else []
-        return [printable(line) for line in (*jobs, *missing, *trouble)]
+        return [printable(line) for line in (*jobs, *warnings, *missing, *trouble)]
 
     def document(self) -> dict[str, Any]:
         """Return the snapshot as a JSON object: that of status with the nodes' answers, and the jobs."""

@@ -31,6 +31,8 @@ class PriceList:
     public_address_hour: float
     gp3_gib_month: float
     bucket_gb_month: float
+    efs_gb_month: float
+    """Price of EFS Standard storage."""
 
     def describe(self) -> str:
         """Return what the prices are, for people."""

@@ -1,4 +1,4 @@
-"""Estimate what a cluster costs an hour: its nodes, their root volumes, the NAT gateway and the public addresses.
+"""Estimate what a cluster costs an hour: nodes, root volumes, NAT gateway, public addresses, the file system it made.
 
 The bucket, logs and data transfer depend on use and are left out; docs/start/costs.md has their prices.
 """
@@ -8,8 +8,9 @@ from typing import Final
 
 from stacks.prices.price_list import HOURS_PER_MONTH, PriceList
 
-KINDS: Final = ("nodes", "volumes", "nat", "addresses")
-"""The kinds of cost, in the order in which they are shown."""
+STORAGE: Final = "shared_storage"
+KINDS: Final = ("nodes", "volumes", "nat", "addresses", STORAGE)
+"""The kinds of cost, in the order in which they are shown; the last is left out without a file system."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +24,8 @@ class BilledParts:
     nat_gateways: int
     addresses: int
     """Public addresses: of the master, and of each NAT gateway."""
+    shared_gb: float | None = None
+    """Metered size of the file system that the cluster made; None without one, or if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +37,13 @@ class Rate:
     volumes: float
     nat: float
     addresses: float
+    shared_storage: float | None = None
+    """None if no file system is counted."""
+
+    @property
+    def by_kind(self) -> dict[str, float | None]:
+        """Return the cost of each kind, in the order in which they are shown."""
+        return {kind: getattr(self, kind) for kind in KINDS if kind != STORAGE or self.shared_storage is not None}
 
     @property
     def total(self) -> float | None:
@@ -43,7 +53,7 @@ class Rate:
     @property
     def paused(self) -> float:
         """Return what is left without nodes."""
-        return self.nat + self.addresses
+        return self.nat + self.addresses + (self.shared_storage or 0.0)
 
 
 def describe_rate(rate: Rate, prices: PriceList) -> str:
@@ -60,4 +70,10 @@ def hourly_rate(parts: BilledParts, prices: PriceList) -> Rate:
         volumes=parts.nodes * parts.volume_gib * prices.gp3_gib_month / HOURS_PER_MONTH,
         nat=parts.nat_gateways * prices.nat_gateway_hour,
         addresses=parts.addresses * prices.public_address_hour,
+        shared_storage=storage_rate(parts, prices),
     )
+
+
+def storage_rate(parts: BilledParts, prices: PriceList) -> float | None:
+    """Return what an hour of the file system costs; None without one."""
+    return None if parts.shared_gb is None else parts.shared_gb * prices.efs_gb_month / HOURS_PER_MONTH

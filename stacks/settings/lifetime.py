@@ -1,11 +1,16 @@
 """Define the setting for the end of a cluster."""
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from stacks.settings.values import Settings, require
 
+PAUSE: Final = "pause"
+DELETE: Final = "delete"
+EXPIRY_ACTIONS: Final = (PAUSE, DELETE)
+DELETE_AFTER: Final = timedelta(minutes=15)
+"""Time from the end to the first deletion: three tries of the pause, and time for the nodes to drain."""
 _ALLOWED: Final = "a time with its zone, like 2026-12-01T18:00:00+01:00"
 
 
@@ -16,12 +21,18 @@ class LifetimeSettings(Settings):
     expires: str | None = None
     """Time with zone, like ``2026-12-01T18:00:00+01:00``, at which AWS pauses the cluster, and again every five minutes
     from then on. Left out: never."""
+    expiry_action: str = PAUSE
+    """What follows that time: ``pause``, or ``delete``, which pauses the cluster and deletes its stack 15 minutes
+    later, as ``cdk destroy`` does."""
 
     def check(self) -> None:
         """Check the form; a time that has passed is for the deploy to refuse, as a destroy must work."""
         super().check()
         if self.expires is not None:
             require(_parse(self.expires) is not None, "expires", self.expires, _ALLOWED)
+        require(self.expiry_action in EXPIRY_ACTIONS, "expiry_action", self.expiry_action, " or ".join(EXPIRY_ACTIONS))
+        if self.expiry_action == DELETE:
+            require(self.expires is not None, "expires", self.expires, f"set with expiry_action {DELETE}")
 
     @property
     def expires_at(self) -> datetime | None:

@@ -5,11 +5,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
+from aws_cdk.assertions import Annotations, Match
 
+from stacks.expiry import Expiry
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
 from tests.stacks.template_parts import Template, resources
@@ -49,8 +53,55 @@ def test_the_schedules_role_may_set_zero_and_nothing_else(expiring: Template) ->
     assert statement["Condition"] == {"NumericEquals": {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"}}
     texts = [json.dumps(resource) for resource in statement["Resource"]]
     assert [text.count("*") for text in texts] == [1, 1]
-    trust = expiring["Resources"][role]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
-    assert set(trust[0]["Condition"]) == {"StringEquals", "ArnEquals"}
+
+
+def test_only_this_accounts_schedules_may_use_the_role(expiring: Template) -> None:
+    """Without the conditions another account's schedule could name the role (the confused deputy problem)."""
+    [role] = {
+        each["Properties"]["Target"]["RoleArn"]["Fn::GetAtt"][0]
+        for each in resources(expiring, "AWS::Scheduler::Schedule")
+    }
+    [trust] = expiring["Resources"][role]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    assert (trust["Effect"], trust["Action"]) == ("Allow", "sts:AssumeRole")
+    assert trust["Principal"] == {"Service": "scheduler.amazonaws.com"}
+    assert trust["Condition"].keys() == {"StringEquals", "ArnEquals"}
+    assert trust["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+    [(key, schedules)] = trust["Condition"]["ArnEquals"].items()
+    assert key == "aws:SourceArn"
+    assert schedules["Fn::Join"][1][-1] == ":schedule-group/default"
+
+
+def test_the_stack_itself_is_deleted_a_quarter_of_an_hour_later(synthesize: Synthesize, expiring: Template) -> None:
+    template = synthesize(expires=FUTURE, expiry_action="delete")
+    [name] = schedule_names(template) - schedule_names(expiring)
+    schedule = template["Resources"][name]["Properties"]
+    assert (schedule["StartDate"], schedule["ScheduleExpression"]) == ("2999-12-01T17:15:00Z", "rate(5 minutes)")
+    target = schedule["Target"]
+    assert json.dumps(target["Arn"]).endswith(':scheduler:::aws-sdk:cloudformation:deleteStack"]]}')
+    own = {"Ref": "AWS::StackId"}
+    assert target["Input"] == {"Fn::Join": ["", ['{"StackName":"', own, '"}']]}
+    assert template["Outputs"]["ClusterExpiryAction"]["Value"] == "delete"
+    role = target["RoleArn"]["Fn::GetAtt"][0]
+    policies = [each["Properties"] for each in resources(template, "AWS::IAM::Policy")]
+    [policy] = [each for each in policies if each["Roles"] == [{"Ref": role}]]
+    delete, passes = policy["PolicyDocument"]["Statement"]
+    assert (delete["Action"], delete["Resource"]) == ("cloudformation:DeleteStack", own)
+    assert passes["Action"] == "iam:PassRole"
+    assert ":role/cdk-hnb659fds-cfn-exec-role-${AWS::AccountId}-${AWS::Region}" in passes["Resource"]["Fn::Sub"]
+    assert passes["Condition"] == {"StringEquals": {"iam:PassedToService": "cloudformation.amazonaws.com"}}
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_a_stack_that_no_schedule_could_delete_is_not_deployed(protected: bool) -> None:
+    app = cdk.App(post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False}, analytics_reporting=False)
+    if protected:
+        stack = cdk.Stack(app, "Ends", termination_protection=True)
+    else:
+        # As the caller, not as a role that cdk bootstrap made.
+        stack = cdk.Stack(app, "Ends", synthesizer=cdk.CliCredentialsStackSynthesizer())
+    Expiry(stack, "Expiry", cluster_name="ends", expires=datetime(2999, 1, 1, tzinfo=timezone.utc), deletes=True)
+    [found] = Annotations.from_stack(stack).find_error("*", Match.any_value())
+    assert str(found.entry.data).startswith("expiry_action delete needs a stack of its own without termination")
 
 
 def schedule_names(template: Template) -> set[str]:
@@ -84,6 +135,18 @@ def test_a_time_that_has_passed_stops_a_deploy_and_no_synth(
     told = "".join(path.read_text() for path in tmp_path.glob("*.json"))
     assert told.count('"aws:cdk:error"') == errors
     assert ("expires has passed, 2020-01-01T00:00:00Z: dlcluster extend 8h" in told) == bool(errors)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"expires": FUTURE, "expiry_action": "end"}, "expiry_action must be pause or delete, got 'end'"),
+        ({"expiry_action": "delete"}, "expires must be set with expiry_action delete, got None"),
+    ],
+)
+def test_fails_when_the_action_does_not_fit(settings: dict[str, str], told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        ClusterProps(**settings)
 
 
 @pytest.mark.parametrize("expires", ["8h", "2026-12-01", "2026-12-01T18:00:00", "2026-13-01T18:00:00Z", "now"])

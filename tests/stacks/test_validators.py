@@ -18,6 +18,7 @@ from tests.stacks import existing_vpc
 SETTINGS: list[dict[str, Any]] = [
     {"worker_count": 4, "min_workers": 1, "key_name": "mine", "ssh_location": "203.0.113.0/24"},
     {"worker_count": 2, "engines": ("mxnet", "horovod"), "tags": {"team": "vision"}},
+    {"expires": "2999-12-01T18:00:00Z", "expiry_action": "delete"},
     {
         "worker_count": 0,
         "ami": "ami-0123456789abcdef0",

@@ -24,6 +24,9 @@ MOUNT_TARGET_ACTIONS: Final = (
     "elasticfilesystem:DeleteMountTarget",
     "elasticfilesystem:DescribeMountTargets",
 )
+SCHEDULE_ACTIONS: Final = ("scheduler:CreateSchedule", "scheduler:GetSchedule", "scheduler:DeleteSchedule")
+"""Work of CloudFormation for ``AWS::Scheduler::Schedule``; schedules have no tags, only their groups have."""
+SCHEDULER: Final = "scheduler.amazonaws.com"
 
 
 def deploy(target: PreflightTarget) -> Iterator[Finding]:
@@ -58,11 +61,22 @@ def create_storage(target: PreflightTarget) -> Iterator[Finding]:
     yield from _for_cloudformation(target, actions, resource, "make the shared storage")
 
 
+def create_schedules(target: PreflightTarget) -> Iterator[Finding]:
+    """Check that CloudFormation's role can create and delete the schedules of ``expires``, and give them their role."""
+    if target.props.expires_at is None:
+        return
+    name = f"{target.props.cluster_name}-ClusterExpiry"
+    schedule = f"arn:{target.partition}:scheduler:{target.region}:{target.account}:schedule/default/{name}"
+    yield from _for_cloudformation(target, SCHEDULE_ACTIONS, schedule, "schedule the cluster's end")
+    role = f"arn:{target.partition}:iam::{target.account}:role/{name}Role"
+    yield from _for_cloudformation(target, ["iam:PassRole"], role, "give the schedules their role", passed_to=SCHEDULER)
+
+
 def _for_cloudformation(
-    target: PreflightTarget, actions: Sequence[str], resource: str, purpose: str
+    target: PreflightTarget, actions: Sequence[str], resource: str, purpose: str, *, passed_to: str = ""
 ) -> Iterator[Finding]:
     executor = execution_role(target)
-    denied = denied_to(target, executor, actions, resource)
+    denied = denied_to(target, executor, actions, resource, passed_to=passed_to)
     if denied:
         sentence = f"CloudFormation, as {executor}, may not {' and '.join(denied)}"
         policy = f"arn:{target.partition}:iam::aws:policy/AdministratorAccess"
@@ -97,10 +111,16 @@ def _caller(target: PreflightTarget) -> str | None:
     return None
 
 
-def denied_to(target: PreflightTarget, principal: str, actions: Sequence[str], resource: str) -> list[str]:
-    """Return the actions on the resource that the user or role may not do."""
+def denied_to(
+    target: PreflightTarget, principal: str, actions: Sequence[str], resource: str, *, passed_to: str = ""
+) -> list[str]:
+    """Return the actions on the resource that the user or role may not do; a role is passed to a service."""
+    key = {"ContextKeyName": "iam:PassedToService", "ContextKeyType": "string", "ContextKeyValues": [passed_to]}
     pages = target.clients.iam.get_paginator("simulate_principal_policy").paginate(
-        PolicySourceArn=principal, ActionNames=list(actions), ResourceArns=[resource]
+        PolicySourceArn=principal,
+        ActionNames=list(actions),
+        ResourceArns=[resource],
+        **({"ContextEntries": [key]} if passed_to else {}),
     )
     results = (result for page in pages for result in page["EvaluationResults"])
     return [result["EvalActionName"] for result in results if result["EvalDecision"] != "allowed"]

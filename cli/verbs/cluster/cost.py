@@ -1,61 +1,101 @@
 """``dlcluster cost``: show a cluster's cost per hour, its cost so far, and a forecast."""
 
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import Final
 
 import click
 
 from cli.aws.clients import connect
-from cli.aws.clusters import find_cluster
+from cli.aws.clusters import Cluster, find_cluster
 from cli.costs.read import Cost, dollars, read_cost
 from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
 from cli.verb import verb
-from stacks.prices.rate import KINDS
+from stacks.settings.lifetime import DELETE, DELETE_AFTER, iso
 
 FORECASTS: Final = (("a day", 24), ("a weekend", 64), ("a month", 730))
 """Times, with their hours, for which a forecast is made."""
 
 
 @verb("cost", examples=("dlcluster cost", "dlcluster cost --forecast", "dlcluster cost --json"))
-@click.option("--forecast", is_flag=True, help="Add what a day, a weekend (64 h) and a month cost as it is now.")
+@click.option("--forecast", is_flag=True, help="Add what a day, a weekend (64 h) and a month cost, up to its end.")
 @json_option
 def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
     """Show a cluster's cost per hour, and its cost since its deploy, by list prices.
 
-    Counted are nodes, their root volumes, the NAT gateway and public addresses: not the bucket, logs and traffic, which
-    docs/start/costs.md has. AWS's bill differs by discounts and taxes.
+    Counted are nodes, their root volumes, the NAT gateway, public addresses and the file system that the cluster made:
+    not the bucket, logs and traffic, which docs/start/costs.md has. AWS's bill differs by discounts and taxes.
     """
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     cost = read_cost(clients, cluster)
+    end = _end(cluster)
     if as_json:
-        print_json(cluster=cluster.name, region=clients.region, **document(cost))
+        print_json(cluster=cluster.name, region=clients.region, **document(cost, end))
         return 0
-    an_hour = {kind: getattr(cost.rate, kind) for kind in KINDS}
-    rows = [(kind, dollars(an_hour[kind]), dollars(cost.spent.by_kind[kind])) for kind in KINDS]
+    rows = [(kind, dollars(usd), dollars(cost.spent.by_kind[kind])) for kind, usd in cost.rate.by_kind.items()]
     print_table(("KIND", "USD/HOUR", "SPENT"), [*rows, ("total", dollars(cost.rate.total), dollars(cost.spent.total))])
     print(f"spent since {cost.spent.since:%Y-%m-%d %H:%M} UTC, {cost.spent.node_hours:.1f} node hours")
     print(f"{cost.prices.describe()}, US dollars; without bucket, logs and traffic")
     if forecast:
+        if end is not None:
+            told = f"until its end at {iso(end.time)} ({end.hours:.1f} h)"
+            print(f"{told} as it is now: {dollars(_ahead(cost, end.hours, end))}")
         for name, hours in FORECASTS:
-            print(f"{name} ({hours} h) as it is now: {dollars(_ahead(cost, hours))}")
+            what = f"{end.outcome} after its end" if end is not None and end.hours < hours else "as it is now"
+            print(f"{name} ({hours} h) {what}: {dollars(_ahead(cost, hours, end))}")
     return 0
 
 
-def document(cost: Cost) -> dict[str, object]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class End:
+    """The end of a cluster that is to come."""
+
+    time: datetime
+    hours: float
+    """Hours until then."""
+    deletes: bool
+    """True if the stack is deleted after the pause."""
+
+    @property
+    def outcome(self) -> str:
+        """The state of the cluster after its end."""
+        return "deleted" if self.deletes else "paused"
+
+
+def _end(cluster: Cluster) -> End | None:
+    """Return the end; None if there is none, or it has passed."""
+    now = datetime.now(timezone.utc)
+    if cluster.expires is None or cluster.expires <= now:
+        return None
+    hours = (cluster.expires - now) / timedelta(hours=1)
+    return End(time=cluster.expires, hours=hours, deletes=cluster.expiry_action == DELETE)
+
+
+def document(cost: Cost, end: End | None = None) -> dict[str, object]:
     """Return the cost as parts of a JSON object."""
     return {
         "usd_per_hour": cost.rate.total,
         "usd_per_hour_paused": cost.rate.paused,
-        "usd_per_hour_by_kind": {kind: getattr(cost.rate, kind) for kind in KINDS},
+        "usd_per_hour_by_kind": cost.rate.by_kind,
         "since": f"{cost.spent.since:%Y-%m-%dT%H:%M:%SZ}",
         "usd_spent": cost.spent.total,
         "usd_spent_by_kind": dict(cost.spent.by_kind),
         "node_hours": cost.spent.node_hours,
         "prices": {"region": cost.prices.region, "date": cost.prices.date},
-        "forecast": {str(hours): _ahead(cost, hours) for _, hours in FORECASTS},
+        "forecast": {str(hours): _ahead(cost, hours, end) for _, hours in FORECASTS},
+        "expires": iso(end.time) if end else None,
+        "usd_until_end": _ahead(cost, end.hours, end) if end else None,
     }
 
 
-def _ahead(cost: Cost, hours: float) -> float | None:
-    return None if cost.rate.total is None else cost.rate.total * hours
+def _ahead(cost: Cost, hours: float, end: End | None) -> float | None:
+    """Return what the next hours cost: as it is now until the end, then as a paused cluster until it is deleted."""
+    if cost.rate.total is None:
+        return None
+    running = hours if end is None else min(hours, end.hours)
+    paused = hours - running
+    if end is not None and end.deletes:
+        paused = min(paused, DELETE_AFTER / timedelta(hours=1))
+    return cost.rate.total * running + cost.rate.paused * paused

@@ -10,6 +10,7 @@ from cli.errors import ClusterError, UsageError
 from cli.output import is_terminal, print_table
 from cli.shared_options import Selection
 from cli.verb import verb
+from stacks.prices.price_list import price_list
 
 COLUMNS = ("FILE SYSTEM", "CLUSTER", "GB", "$/MONTH", "USED BY")
 
@@ -40,13 +41,17 @@ def command(selection: Selection, *, file_system: str | None, yes: bool) -> int:
 
 
 def _list(clients: Clients, cluster: str | None) -> int:
+    prices = price_list(clients.region)
     found = [each for each in made_file_systems(clients) if cluster in (None, each.cluster)]
     if not found:
         print(f"dlcluster: no cluster has left a file system in {clients.region}", file=sys.stderr)
         return 0
     print_table(
         COLUMNS,
-        [(each.file_system_id, each.cluster, each.gigabytes, each.monthly_price, each.used_by) for each in found],
+        [
+            (each.file_system_id, each.cluster, each.gigabytes, each.monthly_price(prices), each.used_by)
+            for each in found
+        ],
     )
     return 0
 

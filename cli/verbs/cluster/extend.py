@@ -1,24 +1,28 @@
 """``dlcluster extend 8h``: postpone ``expires`` in cdk.json, and deploy."""
 
 import re
+import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Final
 
 import click
 
-from cli.aws.clients import connect
-from cli.aws.clusters import find_cluster
+from bootstrap.contract import NODE_TYPES, NodeType
+from cli.aws.clients import Clients, connect
+from cli.aws.clusters import Cluster, find_cluster
 from cli.cdk_context import read_context, read_props
 from cli.errors import UsageError
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.sizes.deploy import set_and_deploy
-from cli.sizes.groups import require_settled
+from cli.sizes.groups import read_groups, require_settled
 from cli.verb import verb
 from stacks.settings.lifetime import iso
 
 SETTING: Final = "expires"
+DEPLOY_TIME: Final = timedelta(minutes=10)
+"""Time that a deploy may take, the synth included."""
 _TIME: Final = re.compile(r"(?P<count>[1-9][0-9]{0,3})(?P<unit>[mhd])")
 _UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
@@ -34,7 +38,8 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
     """Postpone a cluster's automatic pause by 90m, 8h or 2d: set expires in ./cdk.json, and deploy.
 
     The new time counts from the deployed one, or from now if that has passed or there is none. A paused cluster stays
-    paused: use dlcluster resume. Run it in the directory of cdk deploy, with the same -c options.
+    paused: use dlcluster resume. extend says so if the deployed end comes before the deploy is done. Run it in the
+    directory of cdk deploy, with the same -c options.
     """
     more = parse_time(time)
     if any(pair.partition("=")[0] == SETTING for pair in context):
@@ -48,12 +53,27 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
     # Not from cdk.json, which an interrupted call may have changed: the next one must not add to that.
     now = datetime.now(timezone.utc)
     expires = iso(max(now, cluster.expires or now) + more)
+    before = _paused(clients, cluster)
+    if cluster.expires is not None and now < cluster.expires < now + DEPLOY_TIME and not before:
+        told = f"dlcluster: {cluster.name} expires at {iso(cluster.expires)}, perhaps before the deploy is done"
+        print(f"{told}: its nodes may end", file=sys.stderr)
     set_and_deploy(SETTING, expires, context=context, region=clients.region, deploy=deploy)
+    # The CDK has waited for the update's cleanup, in which the old schedules go.
+    after = _paused(clients, cluster)
+    if ended := after - before:
+        told = f"the old end came first: it set {' and '.join(sorted(ended))} of {cluster.name} to zero"
+        print(f"dlcluster: {told}; dlcluster resume brings the nodes back", file=sys.stderr)
     if as_json:
-        print_json(cluster=cluster.name, expires=expires, deployed=deploy)
+        print_json(cluster=cluster.name, expires=expires, deployed=deploy, paused=len(after) == len(NODE_TYPES))
     else:
         print(expires)
     return 0
+
+
+def _paused(clients: Clients, cluster: Cluster) -> set[NodeType]:
+    """Return the types of the groups that are at zero."""
+    groups = read_groups(clients.autoscaling, cluster.name)
+    return {node_type for node_type, group in groups.items() if group.size.is_paused}
 
 
 def parse_time(text: str) -> timedelta:

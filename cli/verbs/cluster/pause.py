@@ -7,10 +7,20 @@ import click
 from cli.aws.clients import connect
 from cli.aws.clusters import find_cluster
 from cli.aws.deployed_template import read_template
-from cli.costs.parts import billed_parts, paused_line
+from cli.costs.parts import paused_line
+from cli.costs.read import read_parts
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
-from cli.sizes.groups import instance_ids, is_paused, pause_groups, read_groups, require_settled, sizes_of
+from cli.sizes.groups import (
+    end_held,
+    held_instances,
+    instance_ids,
+    is_paused,
+    pause_groups,
+    read_groups,
+    require_settled,
+    sizes_of,
+)
 from cli.sizes.question import require_yes, warn_of_running_jobs
 from cli.sizes.waiting import GONE_TIMEOUT_S, await_gone
 from cli.verb import verb
@@ -25,23 +35,27 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
     """Terminate all nodes, with everything on their disks, and keep the cluster: dlcluster resume brings nodes back.
 
     Running jobs end. The bucket, the network, the master's public address and the settings stay, and cdk deploy
-    changes them without starting a node. A second call is harmless, and completes one that was interrupted.
+    changes them without starting a node. Nodes in standby and protected from scale-in are named, and end too. A second
+    call is harmless, and completes one that was interrupted.
     """
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     require_settled(cluster)
     groups = read_groups(clients.autoscaling, cluster.name)
     ended = instance_ids(groups)
-    if not is_paused(groups):
+    held = held_instances(groups)
+    if held or not is_paused(groups):
+        for name, reason in held.items():
+            print(f"dlcluster: {name} is {reason}, and ends too", file=sys.stderr)
         if ended and not yes:
             warn_of_running_jobs(selection)
         require_yes(f"end all nodes of {cluster.name} ({len(ended)}) and erase their disks?", yes=yes)
         pause_groups(clients, cluster.name)
+        end_held(clients, held)
     await_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)
     prices = price_list(clients.region)
-    rate = hourly_rate(
-        billed_parts(read_template(clients.cloudformation, cluster.stack_name), sizes_of(groups)), prices
-    )
+    template = read_template(clients.cloudformation, cluster.stack_name)
+    rate = hourly_rate(read_parts(clients, cluster, template, sizes_of(groups)), prices)
     if as_json:
         print_json(
             cluster=cluster.name, region=clients.region, state="paused", ended=ended, usd_per_hour=round(rate.paused, 4)

@@ -7,11 +7,11 @@ import click
 
 from bootstrap.aws.group_sizes import ClusterSizes
 from bootstrap.contract import WORKER
-from cli.aws.clients import connect
-from cli.aws.clusters import find_cluster
+from cli.aws.clients import Clients, connect
+from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.deployed_template import DeployedTemplate, read_template
 from cli.cdk_context import read_context, read_props
-from cli.costs.parts import billed_parts
+from cli.costs.read import read_parts
 from cli.errors import ClusterError, UsageError
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
@@ -52,7 +52,7 @@ def command(
     template = read_template(clients.cloudformation, cluster.stack_name)
     groups = read_groups(clients.autoscaling, cluster.name)
     change = Change(now=sizes_of(groups), old=template.sizes(cluster.name), new=props.sizes)
-    _tell(change, template, region=clients.region)
+    _tell(change, clients, cluster, template)
     if change.is_refused:
         raise ClusterError(f"{SETTING} {workers} would be refused, nothing was changed: run dlcluster resume first")
     if deploy and not yes:
@@ -70,12 +70,12 @@ def command(
     return 0
 
 
-def _tell(change: Change, template: DeployedTemplate, *, region: str) -> None:
+def _tell(change: Change, clients: Clients, cluster: Cluster, template: DeployedTemplate) -> None:
     """Print on stderr what the deploy changes, and the cost per hour before and after."""
-    prices = price_list(region)
+    prices = price_list(clients.region)
 
     def cost(sizes: ClusterSizes) -> str:
-        return describe_rate(hourly_rate(billed_parts(template, sizes), prices), prices)
+        return describe_rate(hourly_rate(read_parts(clients, cluster, template, sizes), prices), prices)
 
     for line in (*describe(change), f"now {cost(change.now)}, then {cost(change.after)}"):
         print(f"dlcluster: {line}", file=sys.stderr)

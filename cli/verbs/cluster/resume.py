@@ -9,7 +9,7 @@ from bootstrap.contract import NODE_TYPES
 from cli.aws.clients import connect
 from cli.aws.clusters import find_cluster
 from cli.aws.deployed_template import read_template
-from cli.costs.parts import billed_parts
+from cli.costs.read import read_parts
 from cli.errors import ClusterError
 from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
@@ -42,7 +42,7 @@ def command(selection: Selection, *, timeout: float, as_json: bool) -> int:
     template = read_template(clients.cloudformation, cluster.stack_name)
     declared = template.sizes(cluster.name)
     prices = price_list(clients.region)
-    rate = hourly_rate(billed_parts(template, declared), prices)
+    rate = hourly_rate(read_parts(clients, cluster, template, declared), prices)
     if sizes_of(read_groups(clients.autoscaling, cluster.name)) != declared:
         nodes = sum(declared[node_type].desired for node_type in NODE_TYPES)
         print(f"dlcluster: {nodes} nodes will cost {describe_rate(rate, prices)}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """``dlcluster status``: list the nodes and the reasons for missing ones; repeat it with ``--watch``."""
 
 import sys
+from datetime import datetime, timezone
 from typing import Final
 
 import click
@@ -54,7 +55,9 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
         return 0
     print(status.summary)
     print_table(COLUMNS, status.rows())
-    for line in (*status.shared_storage_lines(), *(status.missing_lines(told) if status.missing else ())):
+    missing = status.missing_lines(told) if status.missing else ()
+    now = datetime.now(timezone.utc)
+    for line in (*status.expiry_lines(now), *status.warnings(now), *status.shared_storage_lines(), *missing):
         print(line)
     if cost:
         print("\n".join(cost.lines()))

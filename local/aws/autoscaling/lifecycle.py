@@ -136,7 +136,7 @@ def scale_to_zero(group: FakeAutoScalingGroup, when_empty: Callable[[], None]) -
 
 
 def _begin_termination(group: FakeAutoScalingGroup, member: InstanceState, cause: str) -> None:
-    if member.lifecycle_state != "InService":
+    if member.lifecycle_state not in ("InService", "Standby"):
         return
     if member.instance.state == "terminated":
         # The member stayed while replacing was suspended, and no hook applies any more.

@@ -24,9 +24,8 @@ NODES = [
     product("0.1", "Hrs", instanceType="c5.large"),
     product("0.5", "Hrs", instanceType="a1.large"),
 ]
-BUCKET, VOLUME, NAT, ADDRESS = (
-    [product(price, unit)] for price, unit in (("0.024", "GB-Mo"), ("0.09", "GB-Mo"), ("0.05", "Hrs"), ("0.005", "Hrs"))
-)
+BUCKET, STORAGE, VOLUME = ([product(price, "GB-Mo")] for price in ("0.024", "0.33", "0.09"))
+NAT, ADDRESS = ([product(price, "Hrs")] for price in ("0.05", "0.005"))
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def answer(stub: Stubber, *lists: list[str]) -> None:
 
 
 def test_a_region_is_added_and_the_others_stay(pricing: Stubber, file: Path) -> None:
-    answer(pricing, NODES, BUCKET, VOLUME, [*NAT, product("0.05", "GB")], ADDRESS)
+    answer(pricing, NODES, BUCKET, STORAGE, VOLUME, [*NAT, product("0.05", "GB")], ADDRESS)
     with pricing:
         assert refresh.main(["eu-west-1"]) == 0
     before: dict[str, Any] = json.loads(PRICES_FILE.read_text())
@@ -60,7 +59,8 @@ def test_a_region_is_added_and_the_others_stay(pricing: Stubber, file: Path) -> 
     assert found == before
     assert added.pop("date")
     assert added == {
-        "bucket_gb_month": 0.024, "gp3_gib_month": 0.09, "nat_gateway_hour": 0.05, "public_address_hour": 0.005,
+        "bucket_gb_month": 0.024, "efs_gb_month": 0.33, "gp3_gib_month": 0.09, "nat_gateway_hour": 0.05,
+        "public_address_hour": 0.005,
         # a1 is ARM, which no cluster has.
         "instances": {"c5": {"large": 0.1}, "g6": {"xlarge": 0.9}},
     }  # fmt: skip

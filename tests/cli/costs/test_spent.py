@@ -12,7 +12,7 @@ from stacks.prices.rate import BilledParts
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 PRICES = PriceList(
     region="us-east-1", date="2026-01-01", instances={"big": 10.0, "small": 1.0},
-    nat_gateway_hour=0.04, public_address_hour=0.005, gp3_gib_month=0.073, bucket_gb_month=0.02,
+    nat_gateway_hour=0.04, public_address_hour=0.005, gp3_gib_month=0.073, bucket_gb_month=0.02, efs_gb_month=0.365,
 )  # fmt: skip
 
 
@@ -29,6 +29,14 @@ def launched(hour: float, name: str, status: str = "Successful") -> Activity:
 
 def ended(hour: float, name: str) -> Activity:
     return activity(hour - 0.5, f"Terminating EC2 instance: {name}", end=hour)
+
+
+def test_the_file_system_has_cost_what_its_present_size_does() -> None:
+    parts = BilledParts(nodes=2, instance_type="small", volume_gib=100, nat_gateways=1, addresses=2, shared_gb=200)
+    told = spent([], types={}, parts=parts, prices=PRICES, since=START, now=START + timedelta(hours=10))
+    # 200 GB for ten hours of a month of 730.
+    assert told.by_kind["shared_storage"] == pytest.approx(200 * 0.365 * 10 / 730)
+    assert told.total == pytest.approx(0.4 + 0.1 + 1.0)
 
 
 CLUSTERS = [

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.stack import stack
+from cli.preflight.stack import deletion, stack
 from tests.cli.preflight.conftest import NEW_STACK, Account
 
 CLUSTER = [{"OutputKey": "ClusterName", "OutputValue": "demo"}]
@@ -68,3 +68,42 @@ def test_a_stack_that_is_older_than_a_setting_has_it_off(
     found = account.finds(stack)
     assert found.level == "problem"
     assert found.sentence.startswith(told)
+
+
+EXECUTOR = {"RoleName": "cdk-hnb659fds-cfn-exec-role-123456789012-eu-west-1"}
+
+
+def expires(account: Account, *, protected: bool) -> None:
+    account.settings |= {"expires": "2999-12-01T18:00:00Z", "expiry_action": "delete"}
+    role = {"Path": "/", **EXECUTOR, "RoleId": "AROA0123456789ABCDEF", "Arn": f"arn:aws:iam::1:role/{EXECUTOR}"}
+    account.answers("iam", "get_role", {"Role": {**role, "CreateDate": "2026-01-01T00:00:00Z"}}, EXECUTOR)
+    described = {"StackName": "demo", "CreationTime": "2026-01-01T00:00:00Z", "StackStatus": "CREATE_COMPLETE"}
+    found = {"Stacks": [{**described, "EnableTerminationProtection": protected}]}
+    account.answers("cloudformation", "describe_stacks", found, {"StackName": "demo"})
+
+
+@pytest.mark.parametrize("protected", [False, True])
+def test_termination_protection_is_in_the_way_of_a_deletion(account: Account, protected: bool) -> None:
+    expires(account, protected=protected)
+    found = account.finds(deletion)
+    if protected:
+        assert (found.level, found.sentence) == (
+            "problem",
+            "stack demo has termination protection: its end cannot delete it",
+        )
+        assert found.fix.endswith("--stack-name demo --no-enable-termination-protection")
+    else:
+        assert (found.level, found.sentence) == ("ok", "the stack is deleted from 2999-12-01T18:15:00Z on")
+
+
+def test_fails_when_there_is_no_role_that_could_delete_the_stack(account: Account) -> None:
+    account.settings |= {"expires": "2999-12-01T18:00:00Z", "expiry_action": "delete"}
+    account.refuses("iam", "get_role", "NoSuchEntity", EXECUTOR)
+    found = account.finds(deletion)
+    assert found.level == "problem"
+    assert found.fix == "cdk bootstrap aws://123456789012/eu-west-1"
+
+
+def test_a_pause_deletes_no_stack(account: Account) -> None:
+    account.settings |= {"expires": "2999-12-01T18:00:00Z"}
+    assert account.check(deletion) == []

@@ -31,7 +31,7 @@ def template(sizes: ClusterSizes, *, user_data: str = "first", fails: bool = Fal
     groups = {node_type.capitalize(): _group(sizes[node_type], group_name(NAME, node_type)) for node_type in NODE_TYPES}
     made = cluster(**groups)
     made["Resources"] |= {
-        "Template": launch_template(UserData={"Fn::Base64": user_data}),
+        "Template": launch_template(UserData=_user_data(user_data)),
         "MasterAddress": resource("EC2::EIP", Domain="vpc"),
         "Table": resource(
             "DynamoDB::Table",
@@ -48,6 +48,11 @@ def template(sizes: ClusterSizes, *, user_data: str = "first", fails: bool = Fal
     outputs = {"ClusterName": NAME, "ClusterTable": reference("Table"), "LoginUser": "ubuntu"}
     outputs |= {"ClusterNetworks": _NETWORKS}
     return made | {"Outputs": {name: {"Value": value} for name, value in outputs.items()}}
+
+
+def _user_data(text: str) -> dict[str, Any]:
+    """Return user data that names the master's address, as the real one does."""
+    return {"Fn::Base64": {"Fn::Join": ["", [text, reference("MasterAddress")]]}}
 
 
 def _group(size: GroupSize, name: str) -> dict[str, Any]:
@@ -88,11 +93,13 @@ class Deployed:
         self.update(declared_sizes(worker_count=workers, needed_workers=workers))
         return Ended()
 
-    def expire_at(self, time: datetime) -> None:
+    def expire_at(self, time: datetime, *, deletes: bool = False) -> None:
         """Deploy an end, of which dlcluster reads the output."""
         changed = copy.deepcopy(self.deployed)
         changed["Outputs"]["ClusterExpires"] = {"Value": f"{time:%Y-%m-%dT%H:%M:%SZ}"}
-        changed["Resources"]["Template"]["Properties"]["LaunchTemplateData"]["UserData"] = {"Fn::Base64": "expires"}
+        if deletes:
+            changed["Outputs"]["ClusterExpiryAction"] = {"Value": "delete"}
+        changed["Resources"]["Template"]["Properties"]["LaunchTemplateData"]["UserData"] = _user_data("expires")
         self.stacks.update(changed, name=NAME)
         self.deployed = changed
 
@@ -103,6 +110,10 @@ class Deployed:
     @property
     def autoscaling(self) -> Any:
         return self.aws.client("autoscaling")
+
+    def names(self) -> list[str]:
+        """Return the names of the groups, the master's first."""
+        return [group_name(NAME, node_type) for node_type in NODE_TYPES]
 
     def groups(self) -> dict[str, dict[str, Any]]:
         names = {group_name(NAME, node_type): node_type for node_type in NODE_TYPES}

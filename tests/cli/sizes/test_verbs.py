@@ -2,9 +2,11 @@
 
 import functools
 import inspect
+import itertools
 import json
 import re
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,13 @@ from botocore.client import BaseClient
 from bootstrap.aws.group_sizes import PAUSED, GroupSize, declared_sizes
 from bootstrap.contract import MASTER, WORKER
 from cli import settings_file
+from cli.aws.scaling import Activity
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
+from cli.sizes.waiting import STILL_STARTING
 from tests.cli.conftest import complaint
 from tests.cli.sizes.conftest import CDK_JSON, DECLARED, STATES, Deployed, in_state
+from tests.cli.sizes.test_writers import expire
 
 THREE = declared_sizes(worker_count=3, needed_workers=3)
 VERBS: dict[str, tuple[list[str], dict[Any, GroupSize]]] = {
@@ -163,6 +168,111 @@ def test_fails_when_the_nodes_do_not_come(
     assert last.startswith("dlcluster: waited 0 s for 3 of 3 nodes to join the cluster: dlcluster why tells more")
 
 
+def test_the_reason_of_a_failed_launch_is_told_once(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_state(deployed, "paused")
+    for name in deployed.names():
+        deployed.autoscaling.suspend_processes(AutoScalingGroupName=name, ScalingProcesses=["Launch"])
+    tries = itertools.count()
+
+    def answer(*_words: object, **_named: object) -> list[Activity]:
+        return [
+            Activity(
+                time=datetime(2026, 1, 1, tzinfo=timezone.utc),
+                group="demo-worker",
+                description="Launching a new EC2 instance",
+                status="Failed",
+                reason=f"no capacity for i-{next(tries):017x}",
+            )
+        ]
+
+    monkeypatch.setattr("cli.sizes.waiting.read_activities", answer)
+    monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: None)
+    assert main(["resume", "--timeout", "0.1"]) == EXIT_FAILED
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if "capacity" in line] == [
+        "dlcluster: EC2 Auto Scaling: 2026-01-01 00:00:00 demo-worker: Launching a new EC2 instance, Failed: "
+        "no capacity for i-00000000000000000"
+    ]
+    assert next(tries) > 1
+    assert said[-1].endswith(f"dlcluster why tells more; {STILL_STARTING}")
+
+
+def test_ctrl_c_says_that_nodes_keep_starting(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    in_state(deployed, "paused")
+    monkeypatch.setattr("cli.sizes.waiting.time.sleep", interrupt)
+    assert main(["resume"]) == EXIT_INTERRUPTED
+    assert capsys.readouterr().err.rstrip().splitlines()[-1] == f"dlcluster: not all nodes are ready; {STILL_STARTING}"
+
+
+def hold(deployed: Deployed) -> tuple[str, str]:
+    """Put one worker in standby and protect the other; return both."""
+    deployed.set_by_hand({WORKER: GroupSize(least=0, desired=2, most=2)})
+    standby, protected = deployed.instances()[WORKER]
+    _, workers = deployed.names()
+    deployed.autoscaling.enter_standby(
+        AutoScalingGroupName=workers, InstanceIds=[standby], ShouldDecrementDesiredCapacity=True
+    )
+    deployed.autoscaling.set_instance_protection(
+        AutoScalingGroupName=workers, InstanceIds=[protected], ProtectedFromScaleIn=True
+    )
+    return standby, protected
+
+
+def test_pause_names_and_ends_what_a_size_of_zero_does_not(
+    deployed: Deployed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    standby, protected = hold(deployed)
+    assert main(["pause"]) == EXIT_USAGE
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == [
+        f"dlcluster: {standby} is in standby, and ends too",
+        f"dlcluster: {protected} is protected from scale-in, and ends too",
+    ]
+    assert len(deployed.instances()[WORKER]) == 2
+    assert main(["pause", "--yes"]) == 0
+    assert deployed.instances() == {MASTER: [], WORKER: []}
+
+
+def test_status_shows_what_outlives_an_end(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    standby, protected = hold(deployed)
+    expire(deployed)
+    assert deployed.instances() == {MASTER: [], WORKER: [standby, protected]}
+    assert main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "demo: paused; dlcluster resume brings its nodes back"
+    ends = "does not end by itself: dlcluster pause ends it"
+    assert f"{standby} is in standby and {ends}" in lines
+    assert f"{protected} is protected from scale-in and {ends}" in lines
+    # The sizes are zero already, and nodes still end.
+    assert main(["pause"]) == EXIT_USAGE
+    assert main(["pause", "--yes"]) == 0
+    assert deployed.instances() == {MASTER: [], WORKER: []}
+
+
+@pytest.mark.parametrize(
+    ("ago_min", "paused", "warns"), [(10, False, 1), (10, True, 0), (1, False, 0), (-10, False, 0)]
+)
+def test_status_warns_of_an_end_that_did_not_come(
+    deployed: Deployed, ago_min: int, paused: bool, warns: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deployed.expire_at(datetime.now(timezone.utc) - timedelta(minutes=ago_min))
+    if paused:
+        expire(deployed)
+    assert main(["status", "--json"]) == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert len(warnings) == warns
+    for warning in warnings:
+        assert "and is not paused: most likely the role of its schedules or a policy of your organization" in warning
+        assert warning.endswith("dlcluster pause ends its nodes")
+
+
 def test_a_wait_ends_when_somebody_else_changes_the_sizes(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,6 +326,17 @@ def test_resize_says_what_the_deploy_does(
     assert said[: len(told)] == [f"dlcluster: {line}" for line in told]
     assert said[len(told)].startswith("dlcluster: now 0.")
     assert deployed.lines == [["cdk", "deploy", "-c", "key_name=me"]]
+
+
+def test_resize_changes_nothing_when_the_sizes_would_be_refused(
+    deployed: Deployed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_state(deployed, "paused")
+    assert main(["resize", "2", "--yes", "-c", "min_workers=1"]) == EXIT_FAILED
+    said = capsys.readouterr().err.splitlines()
+    assert "Auto Scaling will refuse the sizes" in said[0]
+    assert said[-1] == "dlcluster: worker_count 2 would be refused, nothing was changed: run dlcluster resume first"
+    assert (deployed.lines, Path("cdk.json").read_text()) == ([], CDK_JSON)
 
 
 def test_resize_without_a_deploy_prints_its_line(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
@@ -276,3 +397,35 @@ def test_status_and_cost_say_what_was_spent(deployed: Deployed, capsys: pytest.C
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["KIND", "USD/HOUR", "SPENT"]
     assert lines[-1] == "a month (730 h) as it is now: 40.15"
+
+
+@pytest.mark.parametrize(("deletes", "rest_h"), [(False, 59.0), (True, 0.25)])
+def test_a_forecast_runs_to_the_end(
+    deployed: Deployed, deletes: bool, rest_h: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deployed.expire_at(datetime.now(timezone.utc) + timedelta(hours=5), deletes=deletes)
+    assert main(["cost", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    # Seconds have passed, and three nodes cost 0.35 an hour.
+    about = functools.partial(pytest.approx, abs=0.01)
+    running, paused = found["usd_per_hour"], found["usd_per_hour_paused"]
+    assert found["usd_until_end"] == about(5 * running)
+    assert found["forecast"]["64"] == about(5 * running + rest_h * paused)
+    assert main(["cost", "--forecast"]) == 0
+    until, *_, month = capsys.readouterr().out.splitlines()[-4:]
+    assert re.fullmatch(r"until its end at 20[0-9T:-]+Z \(5\.0 h\) as it is now: 1\.7[45]", until)
+    assert month.startswith(f"a month (730 h) {'deleted' if deletes else 'paused'} after its end: ")
+
+
+@pytest.mark.parametrize(("deletes", "outcome"), [(False, "pauses it"), (True, "pauses it, then deletes its stack")])
+def test_status_says_when_the_cluster_ends(
+    deployed: Deployed, deletes: bool, outcome: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end = datetime.now(timezone.utc) + timedelta(hours=5, minutes=3, seconds=55)
+    deployed.expire_at(end, deletes=deletes)
+    assert main(["status"]) == 0
+    told = f"AWS {outcome} in 5 h 3 min, at {end:%Y-%m-%dT%H:%M:%SZ}; dlcluster extend 8h puts that off"
+    assert told in capsys.readouterr().out.splitlines()
+    expire(deployed)
+    assert main(["status"]) == 0
+    assert told not in capsys.readouterr().out

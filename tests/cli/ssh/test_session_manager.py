@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import os
 import shlex
 import stat
 import sys
@@ -17,7 +18,7 @@ from cli.aws.clusters import Cluster
 from cli.errors import EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.ssh.remote import SshTarget, run_command
-from cli.ssh.session_manager import PluginCall
+from cli.ssh.session_manager import CarriedSession, PluginCall
 from cli.ssh.user_policy import Place, user_policy
 from tests.cli.conftest import REGION, Deploy, Fleet, complaint, put_members
 from tests.launcher.sshd import make_key, sshd_nodes
@@ -255,6 +256,20 @@ def test_a_command_runs_through_a_plugin(tmp_path: Path, capfdbinary: pytest.Cap
         command = "head -c 3000000 /dev/zero; exit 9"
         assert run_command(target, command, stdout_fd=1, stderr_fd=2) == 9
     assert capfdbinary.readouterr().out == bytes(3000000)
+
+
+def test_ctrl_c_on_the_terminal_does_not_reach_the_plugin(tmp_path: Path) -> None:
+    """AWS's plugin would end the session, and with it the command on the node."""
+    script = "import os, time; os.write(1, b'SSH-%d\\n' % os.getsid(0)); time.sleep(60)"
+    with (tmp_path / "errors").open("w+b") as errors:
+        session = CarriedSession(PluginCall(words=(sys.executable, "-c", script), environment={}), errors=errors)
+        try:
+            session.await_server()
+            line = session.socket.recv(100)
+        finally:
+            session.end()
+    # The terminal's signals go to the processes of its session alone.
+    assert int(line.removeprefix(b"SSH-")) != os.getsid(0)
 
 
 STALL = CARRY.replace("    os.write(1", "    if os.path.exists(sys.argv[3]): threading.Event().wait()\n    os.write(1")

@@ -1,4 +1,4 @@
-"""Three clusters' prices, calculated by hand from AWS's list prices of us-east-1."""
+"""Four clusters' prices, calculated by hand from AWS's list prices of us-east-1."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,32 +12,47 @@ from cli.costs.parts import billed_parts
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import hourly_rate
 from stacks.settings.props import ClusterProps
+from tests.local.aws.templates import attribute, reference, resource
 from tests.stacks.template_parts import Template
 
 Synthesize = Callable[..., Template]
-CLUSTERS: list[tuple[dict[str, Any], float, str]] = [
+NAME = "deeplearning"
+CLUSTERS: list[tuple[dict[str, Any], float, float, str]] = [
     # 2 nodes of 0.8048, 2 volumes of 150 GiB at 0.08 a month of 730 h, a NAT gateway of 0.045, 2 addresses of 0.005.
-    ({}, 2 * 0.8048 + 2 * 150 * 0.08 / 730 + 0.045 + 2 * 0.005, "1.70 USD an hour"),
-    ({"instance_type": "p5.48xlarge"}, 2 * 55.04 + 2 * 12 / 730 + 0.055, "110.17 USD an hour"),
+    ({}, 2 * 0.8048 + 2 * 150 * 0.08 / 730, 0.045 + 2 * 0.005, "1.70 USD an hour"),
+    ({"instance_type": "p5.48xlarge"}, 2 * 55.04 + 2 * 12 / 730, 0.055, "110.17 USD an hour"),
+    # The master has no address: the NAT gateway's is the only one.
+    ({"private": True, "instance_type": "c5.large"}, 2 * 0.085 + 2 * 12 / 730, 0.045 + 0.005, "0.25 USD an hour"),
     (
         {"worker_count": 3, "instance_type": "c5.large", "root_volume_gib": 30},
-        4 * 0.085 + 4 * 30 * 0.08 / 730 + 0.055,
+        4 * 0.085 + 4 * 30 * 0.08 / 730,
+        0.055,
         "0.41 USD an hour",
     ),
 ]
 
 
-@pytest.mark.parametrize(("settings", "an_hour", "told"), CLUSTERS, ids=lambda value: str(value))
+FOREIGN: dict[str, Any] = {
+    "OtherTemplate": resource("EC2::LaunchTemplate", LaunchTemplateData={"InstanceType": "p5.48xlarge"}),
+    "OtherAddress": resource("EC2::EIP", Domain="vpc"),
+    "OtherNat": resource("EC2::NatGateway", AllocationId=attribute("AllocationId", "OtherAddress")),
+    "OtherTable": resource("EC2::RouteTable", VpcId=reference("OtherVpc")),
+    "OtherRoute": resource("EC2::Route", RouteTableId=reference("OtherTable"), NatGatewayId=reference("OtherNat")),
+}
+"""Parts of an app's own, before those of the cluster in the same stack."""
+
+
+@pytest.mark.parametrize(("settings", "nodes", "paused", "told"), CLUSTERS, ids=lambda value: str(value))
 def test_a_cluster_costs_what_a_hand_calculation_says(
-    synthesize: Synthesize, settings: dict[str, Any], an_hour: float, told: str
+    synthesize: Synthesize, settings: dict[str, Any], nodes: float, paused: float, told: str
 ) -> None:
     template = synthesize(**settings)
     assert template["Outputs"]["PricePerHour"]["Value"] == f"{told} (list prices of us-east-1, 2026-07-20)"
-    deployed = DeployedTemplate(stack_name="x", resources=template["Resources"])
-    rate = hourly_rate(billed_parts(deployed, ClusterProps(**settings).sizes), price_list("us-east-1"))
-    assert rate.total == pytest.approx(an_hour, abs=1e-9)
-    paused = hourly_rate(billed_parts(deployed, {MASTER: PAUSED, WORKER: PAUSED}), price_list("us-east-1"))
-    assert paused.total == paused.paused == pytest.approx(0.055)
+    deployed = DeployedTemplate(stack_name="x", resources={**FOREIGN, **template["Resources"]})
+    rate = hourly_rate(billed_parts(deployed, NAME, ClusterProps(**settings).sizes), price_list("us-east-1"))
+    assert rate.total == pytest.approx(nodes + paused, abs=1e-9)
+    none = hourly_rate(billed_parts(deployed, NAME, {MASTER: PAUSED, WORKER: PAUSED}), price_list("us-east-1"))
+    assert none.total == none.paused == pytest.approx(paused)
 
 
 def test_a_type_without_a_price_has_no_total(synthesize: Synthesize) -> None:

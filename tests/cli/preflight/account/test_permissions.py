@@ -60,6 +60,36 @@ def test_cloudformation_may_create_roles(account: Account) -> None:
     assert account.finds(permissions.create_roles).level == "ok"
 
 
+SCHEDULES = ("scheduler:CreateSchedule", "scheduler:GetSchedule", "scheduler:DeleteSchedule")
+
+
+@pytest.mark.parametrize("denied", ["", "scheduler:DeleteSchedule", "iam:PassRole"])
+def test_cloudformation_may_schedule_the_end(account: Account, denied: str) -> None:
+    account.settings["expires"] = "2999-12-01T18:00:00Z"
+    decisions = {name: "explicitDeny" if name == denied else "allowed" for name in (*SCHEDULES, "iam:PassRole")}
+    on_schedule = {
+        "PolicySourceArn": EXECUTOR,
+        "ActionNames": [*SCHEDULES],
+        "ResourceArns": [f"arn:aws:scheduler:eu-west-1:{ACCOUNT}:schedule/default/demo-ClusterExpiry"],
+    }
+    service = {"ContextKeyName": "iam:PassedToService", "ContextKeyType": "string"}
+    on_role = {
+        "PolicySourceArn": EXECUTOR,
+        "ActionNames": ["iam:PassRole"],
+        "ResourceArns": [f"arn:aws:iam::{ACCOUNT}:role/demo-ClusterExpiryRole"],
+        "ContextEntries": [{**service, "ContextKeyValues": ["scheduler.amazonaws.com"]}],
+    }
+    simulates(account, on_schedule, {name: decisions[name] for name in SCHEDULES})
+    simulates(account, on_role, {"iam:PassRole": decisions["iam:PassRole"]})
+    found = account.check(permissions.create_schedules)
+    assert [each.level == "problem" for each in found] == [denied in SCHEDULES, denied == "iam:PassRole"]
+    assert all(each.sentence.endswith(f"may not {denied}") for each in found if each.level == "problem")
+
+
+def test_a_cluster_without_an_end_needs_no_schedules(account: Account) -> None:
+    assert account.check(permissions.create_schedules) == []
+
+
 def test_fails_when_cloudformation_may_not_create_roles(account: Account) -> None:
     account.context["@aws-cdk/core:bootstrapQualifier"] = "team"
     expected = {

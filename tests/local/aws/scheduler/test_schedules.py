@@ -1,68 +1,120 @@
-"""A stack's schedule really calls its target, as its role and with no more than its role's permissions."""
+"""The schedules of stacks/expiry.py call their target as their role, again and again, and the role may do no more."""
 
 import json
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
 from botocore.exceptions import ClientError
 
 from bootstrap.aws.group_sizes import PAUSED
+from bootstrap.contract import NODE_TYPES, group_name
+from local.aws.scheduler import schedules
 from local.aws.scheduler.schedules import Schedule, ScheduleError
-from tests.local.aws.harness import REGION, Aws, Group, Role, Stacks, policy
-from tests.local.aws.templates import cluster, group, resource
+from stacks.expiry import Expiry
+from stacks.settings.lifetime import DELETE_AFTER
+from tests.local.aws.harness import REGION, Aws, Group, Stacks, session_keys
+from tests.local.aws.templates import cluster, group
 from tests.waiting import await_true
 
-GROUP = "ends"
-ZERO = {
-    "Action": "autoscaling:UpdateAutoScalingGroup",
-    "Resource": f"arn:aws:autoscaling:{REGION}:123456789012:autoScalingGroup:*:autoScalingGroupName/{GROUP}",
-    "Condition": {"NumericEquals": {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"}},
-}
+NAME = "ends"
+GROUPS = tuple(group_name(NAME, node_type) for node_type in NODE_TYPES)
 
 
-def properties(role: Role, *, after_s: float, **request: Any) -> dict[str, Any]:
+def template(*, after_s: float, deletes: bool = False) -> dict[str, Any]:
+    """Return a template of two groups of one node each, and the product's end for them."""
+    app = cdk.App(analytics_reporting=False, builtin_cloud_formation_validation=False)
+    stack = cdk.Stack(app, "Ends")
+    expires = datetime.now(timezone.utc) + timedelta(seconds=after_s)
+    Expiry(stack, "Expiry", cluster_name=NAME, expires=expires, deletes=deletes)
+    resources: dict[str, Any] = app.synth().get_stack_by_name("Ends").template["Resources"]
+    for each in resources.values():
+        if each["Type"] == "AWS::Scheduler::Schedule":
+            # A start that has passed acts at once: not before there are groups.
+            each["DependsOn"] = ["Master", "Worker"]
+    master, worker = (group(1, AutoScalingGroupName=name) for name in GROUPS)
+    made = cluster(Master=master, Worker=worker)
+    return made | {"Resources": made["Resources"] | resources}
+
+
+def test_both_groups_are_empty_once_the_time_has_come(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(template(after_s=2))
+    for name in GROUPS:
+        found = Group(aws=aws, name=name)
+        await_true(lambda: not found.members(), "the schedule", timeout_s=20)  # noqa: B023
+        size = found.described()
+        assert (size["MinSize"], size["DesiredCapacity"], size["MaxSize"]) == (0, 0, 0)
+        assert sum(description.startswith("Launching") for _, description in found.activities()) == 1
+
+
+def test_the_stack_is_gone_once_its_time_has_come(aws: Aws, stacks: Stacks) -> None:
+    made = template(after_s=2 - DELETE_AFTER.total_seconds(), deletes=True)
+    # The pause, whose time has come before, would end the nodes too.
+    pauses = [name for name, each in made["Resources"].items() if "updateAutoScalingGroup" in json.dumps(each)]
+    stacks.create(made | {"Resources": {name: each for name, each in made["Resources"].items() if name not in pauses}})
+    assert len(pauses) == 2
+    await_true(lambda: stacks.names[-1] not in existing(aws), "the deletion", timeout_s=20)
+    left = aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[*GROUPS])
+    assert left["AutoScalingGroups"] == []
+
+
+def existing(aws: Aws) -> set[str]:
+    return {stack["StackName"] for stack in aws.client("cloudformation").describe_stacks()["Stacks"]}
+
+
+@pytest.fixture(scope="module")
+def lasting() -> dict[str, Any]:
+    return template(after_s=3600)
+
+
+@pytest.mark.parametrize("size", [{}, {"MinSize": 1}, {"MaxSize": 1}, {"MinSize": None}, {"MaxSize": None}], ids=str)
+def test_the_role_may_set_nothing_but_zero(
+    aws: Aws, stacks: Stacks, lasting: dict[str, Any], size: dict[str, Any]
+) -> None:
+    stacks.create(lasting)
+    [policy] = [each for name, each in lasting["Resources"].items() if name.startswith("ExpiryRoleDefaultPolicy")]
+    [role] = [each["Ref"] for each in policy["Properties"]["Roles"]]
+    keys = session_keys(aws, f"arn:aws:iam::123456789012:role/{stacks.physical_id(role)}", "schedule")
+    request = {name: value for name, value in {**PAUSED.request(GROUPS[0]), **size}.items() if value is not None}
+    update = aws.client("autoscaling", **keys).update_auto_scaling_group
+    if size:
+        with pytest.raises(ClientError, match="is not authorized to perform: autoscaling:UpdateAutoScalingGroup"):
+            update(**request)
+    else:
+        update(**request)
+
+
+def properties(*, after_s: float) -> dict[str, Any]:
     start = datetime.now(timezone.utc) + timedelta(seconds=after_s)
-    target = {
-        "Arn": "arn:aws:scheduler:::aws-sdk:autoscaling:updateAutoScalingGroup",
-        "RoleArn": role.arn,
-        "Input": json.dumps({**PAUSED.request(GROUP), **request}),
-    }
     return {
-        "ScheduleExpression": "rate(1 minute)",
+        "ScheduleExpression": "rate(5 minutes)",
         "StartDate": f"{start:%Y-%m-%dT%H:%M:%SZ}",
         "FlexibleTimeWindow": {"Mode": "OFF"},
-        "Target": target,
+        "Target": {
+            "Arn": "arn:aws:scheduler:::aws-sdk:autoscaling:updateAutoScalingGroup",
+            "RoleArn": "arn:aws:iam::123456789012:role/end",
+            "Input": json.dumps(PAUSED.request(GROUPS[0])),
+        },
     }
 
 
-def template(role: Role, *, after_s: float) -> dict[str, Any]:
-    made = cluster(Group=group(2, AutoScalingGroupName=GROUP))
-    made["Resources"]["End"] = resource("Scheduler::Schedule", **properties(role, after_s=after_s))
-    return made
+def test_a_schedule_acts_again_also_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+
+    def call(target: schedules.Target, _region: str) -> None:
+        calls.append(target.parameters)
+        if len(calls) == 1:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, target.action)
+
+    monkeypatch.setattr(schedules.Target, "call", call)
+    monkeypatch.setitem(schedules._UNIT_S, "minute", 0.002)
+    schedule = Schedule(properties(after_s=0), REGION)
+    await_true(lambda: len(calls) >= 3, "the third call", timeout_s=20)
+    schedule.end()
+    assert calls[:3] == [PAUSED.request(GROUPS[0])] * 3
 
 
-def test_the_group_is_empty_once_the_time_has_come(aws: Aws, stacks: Stacks, role: Role) -> None:
-    role.allow(policy(ZERO))
-    stacks.create(template(role, after_s=2))
-
-    found = Group(aws=aws, name=GROUP)
-    await_true(lambda: not found.members(), "the schedule", timeout_s=20)
-    size = found.described()
-    assert (size["MinSize"], size["DesiredCapacity"], size["MaxSize"]) == (0, 0, 0)
-    assert sum(description.startswith("Launching") for _, description in found.activities()) == 2
-
-
-@pytest.mark.parametrize("size", [{"MinSize": 1}, {"MaxSize": 1}, {"MinSize": None}, {"MaxSize": None}], ids=str)
-def test_the_role_may_set_nothing_but_zero(aws: Aws, stacks: Stacks, role: Role, size: dict[str, Any]) -> None:
-    role.allow(policy(ZERO))
-    stacks.create(cluster(Group=group(1, AutoScalingGroupName=GROUP)))
-    keys = role.session("schedule")
-    request = {name: value for name, value in {**PAUSED.request(GROUP), **size}.items() if value is not None}
-    with pytest.raises(ClientError, match="is not authorized to perform: autoscaling:UpdateAutoScalingGroup"):
-        aws.client("autoscaling", **keys).update_auto_scaling_group(**request)
-
-
-def test_fails_when_the_start_is_long_past(role: Role) -> None:
+def test_fails_when_the_start_is_long_past() -> None:
     with pytest.raises(ScheduleError, match="cannot be earlier than 5 minutes ago"):
-        Schedule(properties(role, after_s=-400), REGION)
+        Schedule(properties(after_s=-400), REGION)

@@ -1,0 +1,60 @@
+"""The file system that a cluster made counts by its metered size, also while the cluster is paused."""
+
+import json
+from typing import Any
+
+import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
+
+from cli.main import main
+from tests.cli.sizes.conftest import Deployed
+
+FILE_SYSTEM = "fs-0123456789abcdef0"
+OUTPUT = {"OutputKey": "SharedStorage", "OutputValue": FILE_SYSTEM}
+
+
+@pytest.fixture
+def metered(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Give the cluster a file system of 730 GB; an exception in the list refuses the question for its size."""
+    assert deployed
+    original, refusals = getattr(BaseClient, "_make_api_call"), list[Any]()  # noqa: B009
+
+    def answer(self: Any, operation: str, parameters: Any) -> Any:
+        if operation == "DescribeFileSystems":
+            if refusals:
+                raise refusals[0]
+            assert parameters == {"FileSystemId": FILE_SYSTEM}
+            return {"FileSystems": [{"SizeInBytes": {"Value": 730 * 10**9}}]}
+        found: Any = original(self, operation, parameters)
+        if operation == "DescribeStacks":
+            for stack in found["Stacks"]:
+                stack["Outputs"] = [*stack.get("Outputs", []), OUTPUT]
+        if operation == "GetTemplate":
+            found["TemplateBody"]["Resources"]["FileSystem"] = {"Type": "AWS::EFS::FileSystem"}
+        return found
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", answer)
+    return refusals
+
+
+@pytest.mark.usefixtures("metered")
+def test_it_costs_by_its_size_also_while_paused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pause", "--yes"]) == 0
+    # 730 GB at 0.30 a month of 730 hours.
+    told = (
+        "still costs 0.355 USD an hour, 259 a month (NAT gateway 0.045, public addresses 0.010, shared storage 0.300)"
+    )
+    assert told in capsys.readouterr().err
+    assert main(["cost", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["usd_per_hour_by_kind"]["shared_storage"] == pytest.approx(0.3)
+    assert found["usd_per_hour"] == pytest.approx(0.355)
+
+
+def test_what_may_not_be_asked_is_not_counted(metered: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    metered.append(ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DescribeFileSystems"))
+    assert main(["cost", "--json"]) == 0
+    out, said = capsys.readouterr()
+    assert said == ("dlcluster: the shared storage is not counted: AWS refused DescribeFileSystems: AccessDenied: no\n")
+    assert "shared_storage" not in json.loads(out)["usd_per_hour_by_kind"]
