@@ -1,4 +1,4 @@
-"""Parse the command line: ``install`` a release, ``run`` the agent, provide ``engines``, mount ``shared`` storage."""
+"""Parse the command line: ``install`` a release, ``run`` the agent, or run one of the node's other services."""
 
 import argparse
 import importlib
@@ -22,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("run", help="run the agent until a signal stops it")
     commands.add_parser("engines", help="provide the environment that the setting engines names")
     commands.add_parser("shared", help="mount the shared storage, and keep it mounted")
+    commands.add_parser("setup", help="run the user's setup, unless it has succeeded on this node")
     arguments = parser.parse_args(argv)
     try:
         if arguments.command == "install":
@@ -33,6 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _engines()
         elif arguments.command == "shared":
             _shared_storage()
+        elif arguments.command == "setup":
+            _setup()
         else:
             _run()
     except (BootstrapError, OSError) as error:
@@ -54,6 +57,12 @@ def _shared_storage() -> None:
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     serve_shared_storage(ROOT)
+
+
+def _setup() -> None:
+    from bootstrap.setup.service import serve_setup
+
+    serve_setup(ROOT)
 
 
 def _run() -> None:

@@ -13,6 +13,7 @@ from stacks.settings.access import AccessSettings
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.context import settings_in
 from stacks.settings.engines import EngineSettings
+from stacks.settings.environment import EnvironmentSettings
 from stacks.settings.image import ImageSettings
 from stacks.settings.lifetime import LifetimeSettings
 from stacks.settings.naming import NamingSettings
@@ -26,6 +27,7 @@ from stacks.settings.values import parse
 @dataclass(frozen=True, kw_only=True)
 class ClusterProps(
     LifetimeSettings,
+    EnvironmentSettings,
     StorageSettings,
     EngineSettings,
     NetworkSettings,

@@ -27,7 +27,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"bucket": "kept.by-an-earlier.cluster", "shared_storage": "efs"},
     {"availability_zone": "us-east-1b", "ssh_location": "0.0.0.0/0", "ami": "/team/ami"},
     {**existing_vpc.SETTINGS, "ami": "ami-0123456789abcdef0", "ssh_location": "203.0.113.0/24"},
-    {"private": True, "key_name": "mine"},
+    {"private": True, "key_name": "mine", "setup": __file__.replace("test_validators.py", "setup.sh")},
     {"vpc_id": existing_vpc.VPC, "subnet_id": existing_vpc.WORKERS, "ami": "ami-0123456789abcdef0", "private": True},
     {**existing_vpc.SETTINGS, "ami": "ami-0123456789abcdef0", "shared_storage": "lustre:fs-0123456789abcdef0"},
 ]

@@ -1,6 +1,5 @@
 """``dlcluster extend 8h``: postpone ``expires`` in cdk.json, and deploy."""
 
-import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Final
@@ -17,10 +16,9 @@ from cli.sizes.deploy import set_and_deploy
 from cli.sizes.groups import require_settled
 from cli.verb import verb
 from stacks.settings.lifetime import iso
+from stacks.settings.values import duration
 
 SETTING: Final = "expires"
-_TIME: Final = re.compile(r"(?P<count>[1-9][0-9]{0,3})(?P<unit>[mhd])")
-_UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
 @verb(
@@ -58,7 +56,7 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
 
 def parse_time(text: str) -> timedelta:
     """Return the length of time. Raises UsageError."""
-    match = _TIME.fullmatch(text)
-    if match is None:
+    found = duration(text)
+    if found is None:
         raise UsageError(f"TIME must be like 90m, 8h or 2d, got {text[:60]!r}")
-    return int(match["count"]) * _UNITS[match["unit"]]
+    return found

@@ -54,7 +54,8 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
         return 0
     print(status.summary)
     print_table(COLUMNS, status.rows())
-    for line in (*status.shared_storage_lines(), *(status.missing_lines(told) if status.missing else ())):
+    missing = status.missing_lines(told) if status.missing else ()
+    for line in (*status.setup_lines(), *status.shared_storage_lines(), *missing):
         print(line)
     if cost:
         print("\n".join(cost.lines()))

@@ -163,6 +163,15 @@ def test_fails_when_the_nodes_do_not_come(
     assert last.startswith("dlcluster: waited 0 s for 3 of 3 nodes to join the cluster: dlcluster why tells more")
 
 
+def test_resume_waits_no_longer_for_a_node_whose_setup_failed(
+    deployed: Deployed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_state(deployed, "paused").setup_fails_on = WORKER
+    assert main(["resume"]) == EXIT_FAILED
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "dlcluster: the setup of worker2 failed: dlcluster why tells its last lines"
+
+
 def test_a_wait_ends_when_somebody_else_changes_the_sizes(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
