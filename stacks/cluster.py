@@ -15,6 +15,7 @@ from stacks.network.network import Network
 from stacks.network.security_groups import SecurityGroups
 from stacks.network.zone import cluster_zone, zone_in_template
 from stacks.nodes.bundle_asset import BundleAsset
+from stacks.nodes.data_access import allow_data
 from stacks.nodes.machine_image import LOGIN_USER, machine_image
 from stacks.nodes.node_group import NodeGroup, NodeTemplate
 from stacks.nodes.roles import NodeResources, NodeRoles
@@ -79,6 +80,8 @@ class DeepLearningCluster(Construct):
             ),
             private=props.private,
         )
+        for role in (self.roles.master, self.roles.worker):
+            allow_data(role, props)
         self.master, self.workers = self._node_groups()
         for group in (self.master, self.workers):
             group.set_user_data(self._node_config(group), self.bundle.source)

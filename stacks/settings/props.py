@@ -12,13 +12,13 @@ from typing import Any, Final
 from stacks.settings.access import AccessSettings
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.context import settings_in
+from stacks.settings.data import DataSettings
 from stacks.settings.engines import EngineSettings
 from stacks.settings.environment import EnvironmentSettings
 from stacks.settings.image import ImageSettings
 from stacks.settings.lifetime import LifetimeSettings
 from stacks.settings.naming import NamingSettings
 from stacks.settings.network import NetworkSettings
-from stacks.settings.storage import StorageSettings
 from stacks.settings.values import parse
 
 
@@ -28,7 +28,7 @@ from stacks.settings.values import parse
 class ClusterProps(
     LifetimeSettings,
     EnvironmentSettings,
-    StorageSettings,
+    DataSettings,
     EngineSettings,
     NetworkSettings,
     ImageSettings,
