@@ -154,6 +154,9 @@ EXPIRES_OUTPUT: Final = "ClusterExpires"
 PRICE_OUTPUT: Final = "PricePerHour"
 """Price per hour of all deployed nodes and their network, as a sentence."""
 
+SETUP_OUTPUT: Final = "ClusterSetup"
+"""URL, SHA-256 and timeout in seconds of the user's setup, separated by spaces; absent without one."""
+
 # ---- the cluster's table (DynamoDB): one item per record, partition key TABLE_KEY ----
 TABLE_KEY: Final = "id"
 MEMBERSHIP_ID: Final = "membership"

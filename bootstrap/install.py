@@ -140,7 +140,7 @@ def install(release: Path, *, root: Path, services: Services) -> None:
     config = _read_config(root)
     if config is not None:
         _enable_linger(config, services=services)
-        _start_services(config, root=root, services=services)
+        start_services(config, root=root, services=services)
         _start_shared_service(config, release, root=root, services=services)
     log.info("installed release %s", release.name)
 
@@ -184,7 +184,7 @@ def _enable_linger(config: NodeConfig, *, services: Services) -> None:
         services.enable_linger(config.default_user)
 
 
-def _start_services(config: NodeConfig, *, root: Path, services: Services) -> None:
+def start_services(config: NodeConfig, *, root: Path, services: Services) -> None:
     """Start the services of the user's setup and of the engines, if the configuration requires them."""
     for wanted, service, file, unit in (
         (config.setup, SETUP_SERVICE, SETUP_UNIT_FILE, SETUP_UNIT),
