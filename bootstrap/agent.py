@@ -15,11 +15,12 @@ from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
 from bootstrap.engines.state import EnginesStatus
 from bootstrap.errors import ConfigError, EnginesError, MetadataError
-from bootstrap.failures import RETRYABLE_ERRORS, Activity, RetryableError, reason, replacement_would_help
+from bootstrap.failures import RETRYABLE_ERRORS, Activity, Problem, RetryableError, replacement_would_help
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT, HEALTH_S, Finding, Health
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster, node_files, own_record
 from bootstrap.phases import Phases, first_start
+from bootstrap.setup.state import SetupStatus
 from bootstrap.shared_storage.state import SharedStorage
 
 log = logging.getLogger(__name__)
@@ -66,10 +67,9 @@ class Agent:
         self._finding: Finding | None = None
         self._engines = EnginesStatus(host.root, name=config.engines)
         self._shared_storage = SharedStorage(host.root, wanted=config.shared_storage, monotonic=host.monotonic)
+        self._setup = SetupStatus(host.root, sha256=config.setup_sha256)
         self._doing = Activity.METADATA
-        self._error: RetryableError | None = None
-        self._problem: str | None = None
-        self._failed_passes = 0
+        self._problem = Problem()
 
     @property
     def is_settled(self) -> bool:
@@ -79,7 +79,7 @@ class Agent:
     def step(self) -> float:
         """Make one pass; return the seconds until the next."""
         error = self._attempt(self._converge)
-        self._log_change(error)
+        self._problem.note(error, doing=self._doing)
         if self._should_give_up(error):
             self._give_up()
         if self._cluster is not None:
@@ -101,7 +101,7 @@ class Agent:
             self._phases.done("membership")
             self._write_files(member)
         may_be_ready = member is not None and not member.draining and not self._notice.must_drain
-        if may_be_ready and not cluster.signals.is_settled:
+        if may_be_ready and self._setup.is_done and not cluster.signals.is_settled:
             self._signal_if_ready(cluster)
 
     def _connect(self) -> ClusterClients:
@@ -127,11 +127,21 @@ class Agent:
             return self._notice
 
     def _publish(self, cluster: ClusterClients) -> None:
-        """Write this node's record when it has changed."""
-        self._doing = Activity.HOST_KEY
+        """Write this node's record when it has changed; none before the setup has ended, as jobs run on members."""
         instance_id = cluster.identity.instance_id
-        draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
-        record = own_record(self._config, self._host, instance_id=instance_id, draining=draining, mount=mount)
+        member = self._membership.member(instance_id)
+        setup = self._setup.outcome if member is None else self._setup.outcome or member.setup
+        if setup is None:
+            return
+        self._doing = Activity.HOST_KEY
+        record = own_record(
+            self._config,
+            self._host,
+            instance_id=instance_id,
+            draining=self._notice.must_drain,
+            mount=self._shared_storage.mount_state(),
+            setup=setup,
+        )
         if self._record.is_due(record, self._membership):
             self._doing = Activity.TABLE
             self._record.publish(cluster.table, record)
@@ -191,7 +201,9 @@ class Agent:
             duties.append(lambda: cluster.termination.respond(self._notice, membership))
         elif cluster.signals.is_settled:
             duties.append(lambda: self._watch_health(cluster))
-            if self._membership.lists(cluster.identity.instance_id):
+            # A user logs in to a master whose setup has failed, although no list names it.
+            member = self._membership.member(cluster.identity.instance_id)
+            if member is not None and (not member.draining or member.has_failed_setup):
                 duties.append(lambda: self._associate_address(cluster))
         for duty in duties:
             self._attempt_and_log(duty)
@@ -215,8 +227,8 @@ class Agent:
         # A node that has only its signal left to send has not failed.
         deadline = self._start + self._config.bootstrap_timeout_s
         is_overdue = now >= deadline and self._doing is not Activity.STACK
-        has_failed = is_overdue or isinstance(error, (ConfigError, EnginesError))
-        return has_failed and not self.is_settled and now >= self._next_give_up
+        has_failed = is_overdue or self._setup.failure or isinstance(error, (ConfigError, EnginesError))
+        return bool(has_failed) and not self.is_settled and now >= self._next_give_up
 
     def _give_up(self) -> None:
         """Report why this node is not ready, and keep trying.
@@ -225,7 +237,7 @@ class Agent:
         own machine is broken; a node that waits for peers is not replaced, as another instance would wait too.
         """
         self._next_give_up = self._host.monotonic() + LONGEST_RETRY_S
-        why = self._problem or self._what_is_missing()
+        why = self._problem.name or self._what_is_missing()
         if (cluster := self._cluster) is None:
             log.warning("not ready in time: %s", why)
             return
@@ -243,13 +255,15 @@ class Agent:
         cluster.signals.settle(why)
 
     def _is_broken(self) -> bool:
-        if self._error is not None:
-            return replacement_would_help(self._error)
+        if self._problem.error is not None:
+            return replacement_would_help(self._problem.error)
         return self._finding is not None and self._finding.needs_replacement
 
     def _what_is_missing(self) -> str:
         if self._finding is not None:
             return self._finding.what
+        if self._setup.outcome is None or self._setup.failure:
+            return f"setup: {self._setup.failure or 'running'}"
         if self._membership.generation == 0:
             return "bad-record" if self._cluster is not None and self._cluster.follower.flaw else "no-membership"
         if self._membership.has_at_least(self._config.min_nodes) and self._engines.waiting:
@@ -267,27 +281,14 @@ class Agent:
         if error := self._attempt(duty):
             log.warning("%s", error)
 
-    def _log_change(self, error: RetryableError | None) -> None:
-        """Log a problem when it begins and when it ends, not in every pass."""
-        self._error = error
-        problem = None if error is None else reason(error, doing=self._doing)
-        self._failed_passes = 0 if error is None else self._failed_passes + 1
-        if problem == self._problem:
-            return
-        if error is None:
-            log.info("recovered from %s", self._problem)
-        else:
-            log.warning("%s: %s", problem, error)
-        self._problem = problem
-
     def _delay(self) -> float:
         until_turn = 0.0 if self._cluster is None else self._cluster.follower.seconds_until_turn
-        if until_turn > 0 and not self._failed_passes:
+        if until_turn > 0 and not self._problem.failed_passes:
             return min(STEADY_PASS_S, max(EAGER_PASS_S, until_turn))
         if self._notice.ending:
             return EAGER_PASS_S
-        if self._failed_passes:
-            return min(LONGEST_RETRY_S, EAGER_PASS_S * 2.0 ** min(self._failed_passes - 1, 8))
+        if self._problem.failed_passes:
+            return min(LONGEST_RETRY_S, EAGER_PASS_S * 2.0 ** min(self._problem.failed_passes - 1, 8))
         now = self._host.monotonic()
         if self._notice.must_drain or (not self.is_settled and now - self._start < EAGER_PASSES_FOR_S):
             return EAGER_PASS_S

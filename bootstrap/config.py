@@ -67,6 +67,12 @@ class NodeConfig:
     """Setting of that name: ``efs``, ``efs:ID`` or ``lustre:ID``; None for no shared storage."""
     shared_storage_resource: str | None
     """Logical ID of the file system that the stack makes; its ID exists only after this configuration."""
+    setup: str | None
+    """S3 URL of the archive with the user's setup, or None."""
+    setup_sha256: str | None
+    """SHA-256 of that archive."""
+    setup_timeout_s: int | None
+    """Seconds after which a setup is ended, and has failed."""
     default_user: str
     """Login user of the machine image, who owns the workers file."""
     bootstrap_timeout_s: int
@@ -81,7 +87,7 @@ class NodeConfig:
             raise ConfigError(f"version must be {CONFIG_VERSION}, got {self.version}")
         if self.node_type not in (MASTER, WORKER):
             raise ConfigError(f"node_type must be {MASTER} or {WORKER}, got {self.node_type!r}")
-        for name, least in (("bootstrap_timeout_s", 1), ("min_nodes", 1), ("gpu_count", 0)):
+        for name, least in (("bootstrap_timeout_s", 1), ("min_nodes", 1), ("gpu_count", 0), ("setup_timeout_s", 1)):
             number = getattr(self, name)
             if number is not None and number < least:
                 raise ConfigError(f"{name} must be at least {least}, got {number}")
@@ -91,6 +97,8 @@ class NodeConfig:
             raise ConfigError(str(error)) from error
         if (self.address is None) != (self.address_allocation is None):
             raise ConfigError("address and address_allocation must be set together or not at all")
+        if len({value is None for value in (self.setup, self.setup_sha256, self.setup_timeout_s)}) > 1:
+            raise ConfigError("setup, setup_sha256 and setup_timeout_s must be set together or not at all")
         if (self.shared_storage == "efs") != (self.shared_storage_resource is not None):
             raise ConfigError("shared_storage_resource must be set with shared_storage efs, and only then")
 

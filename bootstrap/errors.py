@@ -58,3 +58,13 @@ class EnginesError(BootstrapError):
         super().__init__(detail)
         self.short = short
         self.lasting = lasting
+
+
+class SetupError(BootstrapError):
+    """The user's setup has failed on this node; ``short`` fits into a failure signal."""
+
+    reason = "setup-failed"
+
+    def __init__(self, short: str, detail: str) -> None:
+        super().__init__(detail)
+        self.short = short

@@ -1,6 +1,7 @@
 """List the errors after which the agent retries, and name each for a failure signal."""
 
 import errno
+import logging
 from enum import Enum
 from typing import Final
 
@@ -14,6 +15,8 @@ from botocore.exceptions import (
 
 from bootstrap.cluster.record_fields import RecordError
 from bootstrap.errors import BootstrapError, CommandError, EnginesError, HostKeyError
+
+log = logging.getLogger(__name__)
 
 RetryableError = BootstrapError | RecordError | BotoCoreError | ClientError | OSError
 RETRYABLE_ERRORS: Final = (BootstrapError, RecordError, BotoCoreError, ClientError, OSError)
@@ -65,3 +68,27 @@ def replacement_would_help(error: RetryableError) -> bool:
     if isinstance(error, OSError):
         return error.errno in BROKEN_DISK
     return isinstance(error, (HostKeyError, CommandError))
+
+
+class Problem:
+    """The problem that keeps the agent's passes from succeeding; logged when it starts and ends, not in every pass."""
+
+    def __init__(self) -> None:
+        self.error: RetryableError | None = None
+        self.name: str | None = None
+        """Short name of the problem; None if the last pass succeeded."""
+        self.failed_passes = 0
+        """Number of failed passes in a row."""
+
+    def note(self, error: RetryableError | None, *, doing: Activity) -> None:
+        """Record the outcome of a pass."""
+        self.error = error
+        self.failed_passes = 0 if error is None else self.failed_passes + 1
+        name = None if error is None else reason(error, doing=doing)
+        if name == self.name:
+            return
+        if error is None:
+            log.info("recovered from %s", self.name)
+        else:
+            log.warning("%s: %s", name, error)
+        self.name = name

@@ -21,7 +21,7 @@ from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
 from bootstrap.cluster.termination_notice import TerminationHandler, TerminationNotice
 from bootstrap.config import NodeConfig
-from bootstrap.contract import MASTER, SHARED_DIR, node_record_id
+from bootstrap.contract import MASTER, SETUP_FAILED, SHARED_DIR, node_record_id
 from bootstrap.files.node_files import Actions, NodeFiles, read_node_state, user_permissions
 from bootstrap.files.paths import under_root
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
@@ -111,10 +111,13 @@ def connect_to_cluster(
     )
 
 
-def own_record(config: NodeConfig, host: HostServices, *, instance_id: str, draining: bool, mount: str) -> NodeRecord:
+def own_record(
+    config: NodeConfig, host: HostServices, *, instance_id: str, draining: bool, mount: str, setup: str
+) -> NodeRecord:
     """Return this node's record; make its keys if it has none.
 
-    Only a master has the cluster's key: delete a worker's copy, which came with its image.
+    Only a master has the cluster's key: delete a worker's copy, which came with its image. A node whose setup has
+    failed is in no list, like one that drains.
     """
     return NodeRecord(
         record_id=node_record_id(config.role_id(config.node_type), instance_id),
@@ -122,8 +125,9 @@ def own_record(config: NodeConfig, host: HostServices, *, instance_id: str, drai
         node_type=config.node_type,
         host_key=read_host_key(host.root),
         ssh_key=_ensure_cluster_key(config, host, instance_id),
-        draining=draining,
+        draining=draining or setup.startswith(SETUP_FAILED),
         mount=mount,
+        setup=setup,
     )
 
 

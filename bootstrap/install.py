@@ -18,6 +18,7 @@ from bootstrap.contract import (
     LAUNCH_COMMAND,
     MASTER,
     NODE_CONFIG,
+    SETUP_SERVICE,
     SHARED_SERVICE,
     SHARED_STATE,
     STOPPED,
@@ -86,6 +87,23 @@ OOMScoreAdjust=-900
 [Install]
 WantedBy=multi-user.target
 """
+SETUP_UNIT_FILE: Final = f"/etc/systemd/system/{SETUP_SERVICE}"
+SETUP_UNIT: Final = f"""\
+[Unit]
+Description=deeplearning-cdk setup of the user
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap setup
+# The agent reports a failure; only a service that was killed starts again.
+Restart=on-failure
+RestartSec=5
+
+[Install]
+WantedBy=multi-user.target
+"""
 LAUNCH: Final = f"""\
 #!/bin/sh
 exec /usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE}/launcher/__main__.py "$@"
@@ -122,7 +140,7 @@ def install(release: Path, *, root: Path, services: Services) -> None:
     config = _read_config(root)
     if config is not None:
         _enable_linger(config, services=services)
-        _start_engines_service(config, root=root, services=services)
+        start_services(config, root=root, services=services)
         _start_shared_service(config, release, root=root, services=services)
     log.info("installed release %s", release.name)
 
@@ -166,13 +184,17 @@ def _enable_linger(config: NodeConfig, *, services: Services) -> None:
         services.enable_linger(config.default_user)
 
 
-def _start_engines_service(config: NodeConfig, *, root: Path, services: Services) -> None:
-    """Start the service that provides the engines, if the configuration requires any."""
-    if config.engines is None:
-        return
-    if write_file(under_root(root, ENGINES_UNIT_FILE), ENGINES_UNIT):
-        services.reload_units()
-    services.enable(ENGINES_SERVICE)
+def start_services(config: NodeConfig, *, root: Path, services: Services) -> None:
+    """Start the services of the user's setup and of the engines, if the configuration requires them."""
+    for wanted, service, file, unit in (
+        (config.setup, SETUP_SERVICE, SETUP_UNIT_FILE, SETUP_UNIT),
+        (config.engines, ENGINES_SERVICE, ENGINES_UNIT_FILE, ENGINES_UNIT),
+    ):
+        if wanted is None:
+            continue
+        if write_file(under_root(root, file), unit):
+            services.reload_units()
+        services.enable(service)
 
 
 def _start_shared_service(config: NodeConfig, release: Path, *, root: Path, services: Services) -> None:

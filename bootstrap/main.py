@@ -1,4 +1,4 @@
-"""Parse the command line: ``install`` a release, ``run`` the agent, provide ``engines``, mount ``shared`` storage."""
+"""Parse the command line: ``install`` a release, ``run`` the agent, or run one of the node's other services."""
 
 import argparse
 import importlib
@@ -22,6 +22,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("run", help="run the agent until a signal stops it")
     commands.add_parser("engines", help="provide the environment that the setting engines names")
     commands.add_parser("shared", help="mount the shared storage, and keep it mounted")
+    commands.add_parser("setup", help="run the user's setup, unless it has succeeded on this node")
+    along = commands.add_parser("bring-along", help="run the setup of a later deploy, and wait for its end")
+    for option, kind in (("--url", str), ("--sha256", str), ("--timeout", float)):
+        along.add_argument(option, type=kind, required=True)
     arguments = parser.parse_args(argv)
     try:
         if arguments.command == "install":
@@ -33,6 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             _engines()
         elif arguments.command == "shared":
             _shared_storage()
+        elif arguments.command == "setup":
+            _setup()
+        elif arguments.command == "bring-along":
+            _bring_along(arguments)
         else:
             _run()
     except (BootstrapError, OSError) as error:
@@ -54,6 +62,20 @@ def _shared_storage() -> None:
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     serve_shared_storage(ROOT)
+
+
+def _setup() -> None:
+    from bootstrap.setup.service import serve_setup
+
+    serve_setup(ROOT)
+
+
+def _bring_along(arguments: argparse.Namespace) -> None:
+    from bootstrap.setup.archive import SetupSource
+    from bootstrap.setup.bring_along import bring_along
+
+    source = SetupSource(url=arguments.url, sha256=arguments.sha256, timeout_s=arguments.timeout)
+    bring_along(source, root=ROOT, services=System(ROOT))
 
 
 def _run() -> None:

@@ -22,6 +22,7 @@ VERBS_BY_PACKAGE: Final = {
         "pause": "Terminate all nodes, and keep the cluster.",
         "resume": "Bring the nodes of a paused cluster back.",
         "resize": "Change the number of workers, and deploy.",
+        "setup": "Run the deployed setup on older nodes.",
         "preflight": "Check before a deploy that the account can hold the cluster.",
         "delete-storage": "Delete a file system that a deleted cluster left.",
     },

@@ -55,6 +55,8 @@ class Job:
     """Seconds that a successful job's connections stay open for the next launch."""
     sync: SyncRequest | None = None
     """Files to sync to every node before anything starts."""
+    venv: str | None = None
+    """Directory of the Python environment whose programs come first; None for the image's."""
     shown: frozenset[int] | None = None
     """Local ranks of each node whose output is shown, None for all; the logs contain all output."""
     notes: tuple[str, ...] = ()

@@ -15,9 +15,11 @@ from stacks.network.network import Network
 from stacks.network.security_groups import SecurityGroups
 from stacks.network.zone import cluster_zone, zone_in_template
 from stacks.nodes.bundle_asset import BundleAsset
+from stacks.nodes.data_access import allow_data
 from stacks.nodes.machine_image import LOGIN_USER, machine_image
 from stacks.nodes.node_group import NodeGroup, NodeTemplate
 from stacks.nodes.roles import NodeResources, NodeRoles
+from stacks.nodes.setup_asset import SetupAsset
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import BilledParts, describe_rate, hourly_rate
 from stacks.settings.deep_learning_ami import ROOT_DEVICE
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     from stacks.storage.shared_storage import SharedStorage
 
 BOOTSTRAP_TIMEOUT_S: Final = 1200
-"""Seconds that an agent waits until its node is ready. Even after a slow boot and download this ends well before
-CREATION_TIMEOUT, so that the node reports what it waited for."""
+"""Seconds that an agent waits until its node is ready, besides a setup. Even after a slow boot and download this ends
+well before CREATION_TIMEOUT, so that the node reports what it waited for."""
 
 UNPINNED_ZONE: Final = "unpinned"
 """Value of the stack's zone parameter if CloudFormation chooses the zone."""
@@ -62,6 +64,7 @@ class DeepLearningCluster(Construct):
         self.log_group = ClusterLogs(self, "Logs").log_group
         self.address = self._master_address()
         self.bundle = BundleAsset.publish(cdk.Stack.of(self))
+        self.setup = SetupAsset.publish(cdk.Stack.of(self), props)
         self.roles = NodeRoles(
             self,
             "Roles",
@@ -74,9 +77,12 @@ class DeepLearningCluster(Construct):
                 address=self.address.arn if self.address else None,
                 makes_file_system=self.props.makes_file_system,
                 lustre=self._lustre_arn(),
+                setup=self.setup.arn if self.setup else None,
             ),
             private=props.private,
         )
+        for role in (self.roles.master, self.roles.worker):
+            allow_data(role, props)
         self.master, self.workers = self._node_groups()
         for group in (self.master, self.workers):
             group.set_user_data(self._node_config(group), self.bundle.source)
@@ -196,7 +202,7 @@ class DeepLearningCluster(Construct):
             root_device=ROOT_DEVICE,
             root_volume_gib=self.props.root_volume_gib,
         )
-        sizes = self.props.sizes
+        sizes, setup_timeout = self.props.sizes, cdk.Duration.seconds(self.props.setup_timeout_s or 0)
         master = NodeGroup(
             self,
             "Master",
@@ -207,6 +213,7 @@ class DeepLearningCluster(Construct):
             subnet=self.network.subnet_for(contract.MASTER),
             security_groups=[self.security.master, self.security.admin_ssh],
             role=self.roles.master,
+            setup_timeout=setup_timeout,
         )
         workers = NodeGroup(
             self,
@@ -218,6 +225,7 @@ class DeepLearningCluster(Construct):
             subnet=self.network.subnet_for(contract.WORKER),
             security_groups=[self.security.worker],
             role=self.roles.worker,
+            setup_timeout=setup_timeout,
         )
         return master, workers
 
@@ -247,6 +255,10 @@ class DeepLearningCluster(Construct):
             engines=props.engines[-1] if props.engines else None,
             shared_storage=None if props.shared_storage == NO_SHARED_STORAGE else props.shared_storage,
             shared_storage_resource=self.shared_storage.resource if self.shared_storage else None,
+            setup=self.setup.url if self.setup else None,
+            setup_sha256=self.setup.sha256 if self.setup else None,
+            setup_timeout_s=props.setup_timeout_s,
             default_user=LOGIN_USER,
-            bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S,
+            # Peers wait for the slowest setup.
+            bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S + (props.setup_timeout_s or 0),
         )

@@ -49,6 +49,7 @@ class ClusterStack(cdk.Stack):
             contract.PRICE_OUTPUT: cluster.price,
             **self._expiry_outputs(),
             **self._shared_storage_output(),
+            **self._setup_output(),
         }
 
     def _expiry_outputs(self) -> dict[str, str]:
@@ -64,3 +65,10 @@ class ClusterStack(cdk.Stack):
         if setting == NO_SHARED_STORAGE:
             return {}
         return {contract.SHARED_STORAGE_OUTPUT: made.file_system_id if made else setting.partition(":")[2]}
+
+    def _setup_output(self) -> dict[str, str]:
+        """Name the user's setup, which ``dlcluster setup`` brings to nodes that run already."""
+        setup = self.cluster.setup
+        if setup is None:
+            return {}
+        return {contract.SETUP_OUTPUT: f"{setup.url} {setup.sha256} {self.cluster.props.setup_timeout_s}"}

@@ -103,6 +103,11 @@ class LogShipper(logging.Handler):
             for _ in range(count):
                 self._queue.popleft()
 
+    def flush(self) -> None:
+        """Send all lines that wait, until the first failure."""
+        while self._client is not None and self._queue and self._monotonic() >= self._not_before:
+            self.ship()
+
     def _send(self, client: "CloudWatchLogsClient", events: "list[InputLogEventTypeDef]") -> None:
         if not self._has_stream:
             self._create_stream(client)

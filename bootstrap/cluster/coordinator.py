@@ -172,6 +172,7 @@ def _candidates(
                 ssh_key=record.ssh_key if group.node_type == MASTER else "",
                 draining=draining or record.draining,
                 mount=record.mount,
+                setup=record.setup,
             )
         elif member is not None:
             node = _without_record(member, instances)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields, replace
 
 from bootstrap.cluster.record_fields import MAX_NODES
 from bootstrap.cluster.records import MAX_GENERATION, MemberRecord
-from bootstrap.contract import MASTER, NodeType
+from bootstrap.contract import MASTER, MOUNT_FIELD, SETUP_FAILED, SETUP_FIELD, NodeType
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +23,13 @@ class Node:
     """True if the node is about to end or in standby: no list names it, but it keeps its index until it is gone."""
     mount: str = ""
     """State of the shared directory; empty without shared storage."""
+    setup: str = ""
+    """Outcome of the setup (contract.SETUP_FIELD); empty without one."""
+
+    @property
+    def has_failed_setup(self) -> bool:
+        """Return whether the user's setup has failed: the node gets an index, so that it is seen, but no job."""
+        return self.setup.startswith(SETUP_FAILED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +125,7 @@ def assign_node_indexes(
     by_index = {member.node_index: member for member in _close_gaps(kept, desired_nodes=desired_nodes)}
     placed = {member.instance_id for member in by_index.values()}
     newcomers = sorted(
-        (node for node in nodes if not node.draining and node.instance_id not in placed | set(gone)),
+        (node for node in nodes if _may_join(node) and node.instance_id not in placed | set(gone)),
         key=lambda node: node.instance_id,
     )
     for node in newcomers:
@@ -126,6 +133,10 @@ def assign_node_indexes(
         if node_index is not None:
             by_index[node_index] = Member(node_index=node_index, **asdict(node))
     return tuple(by_index[node_index] for node_index in sorted(by_index))
+
+
+def _may_join(node: Node) -> bool:
+    return not node.draining or node.has_failed_setup
 
 
 def _close_gaps(members: Sequence[Member], *, desired_nodes: int) -> Iterator[Member]:
@@ -159,8 +170,9 @@ def members_to_json(members: Iterable[Member]) -> str:
 
 
 def member_row(member: Member) -> dict[str, object]:
-    """Return a member in the form of records and state file: without ``mount`` if there is no shared storage."""
+    """Return a member in the form of records and state file: without the fields of settings not in use."""
     row = asdict(member)
-    if not member.mount:
-        del row["mount"]
+    for name in (MOUNT_FIELD, SETUP_FIELD):
+        if not row[name]:
+            del row[name]
     return row

@@ -38,5 +38,7 @@ class NodeRecordWriter:
 
 def _agrees(record: NodeRecord, membership: Membership) -> bool:
     member = membership.member(record.instance_id)
-    published = (record.host_key, record.ssh_key, record.draining, record.mount)
-    return member is not None and (member.host_key, member.ssh_key, member.draining, member.mount) == published
+    if member is None:
+        return False
+    published = (record.host_key, record.ssh_key, record.draining, record.mount, record.setup)
+    return (member.host_key, member.ssh_key, member.draining, member.mount, member.setup) == published

@@ -21,6 +21,10 @@ from bootstrap.contract import (
     NODE_INDEX_FIELD,
     NODE_TYPE_FIELD,
     NODE_TYPES,
+    SETUP_DONE,
+    SETUP_FAILED,
+    SETUP_FIELD,
+    SETUP_HASH_LENGTH,
     SHA256_FIELD,
     SHARED_STORAGE_FIELD,
     NodeType,
@@ -40,6 +44,7 @@ KEY: Final = re.compile(r"ssh-ed25519 ([A-Za-z0-9+/]{68})")
 SHA256: Final = re.compile(r"[0-9a-f]{64}")
 SHARED_STORAGE: Final = re.compile(r"(efs|lustre):(fs-(?:[0-9a-f]{8}|[0-9a-f]{17}))(?::([A-Za-z0-9_-]{1,8}))?")
 """Kind, ID and Lustre mount name of a file system (``LustreFileSystemMountName`` in the Amazon FSx API Reference)."""
+SETUP: Final = re.compile(rf"(?:{SETUP_DONE}|{SETUP_FAILED}):[0-9a-f]{{{SETUP_HASH_LENGTH}}}")
 KEY_HEADER: Final = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
 """First bytes of the 51 of a public key: the type, and the length of the rest (RFC 8709, RFC 4251)."""
 
@@ -128,6 +133,13 @@ def check_mount(value: object) -> str:
     """Return the state of a node's shared directory, or nothing."""
     if value not in ("", *MOUNT_STATES):
         raise RecordError(f"{MOUNT_FIELD} must be one of {', '.join(MOUNT_STATES)}, got {shown(value)}")
+    return str(value)
+
+
+def check_setup(value: object) -> str:
+    """Return the outcome of a node's setup, or nothing."""
+    if value != "" and not (isinstance(value, str) and SETUP.fullmatch(value)):
+        raise RecordError(f"{SETUP_FIELD} must be {SETUP_DONE}:HASH or {SETUP_FAILED}:HASH, got {shown(value)}")
     return str(value)
 
 

@@ -25,6 +25,7 @@ from bootstrap.cluster.record_fields import (
     check_mount,
     check_node_index,
     check_node_type,
+    check_setup,
     check_sha256,
     check_shared_storage,
     parse_json,
@@ -44,6 +45,7 @@ from bootstrap.contract import (
     NODE_INDEX_FIELD,
     NODE_TYPE_FIELD,
     RECORD_VERSION,
+    SETUP_FIELD,
     SHA256_FIELD,
     SHARED_STORAGE_FIELD,
     SSH_KEY_FIELD,
@@ -72,6 +74,8 @@ class MemberRecord:
     draining: bool
     mount: str = ""
     """State of the shared directory; empty without shared storage."""
+    setup: str = ""
+    """Outcome of the setup (contract.SETUP_FIELD); empty without one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,6 +116,8 @@ class NodeRecord:
     """Public half of the cluster's key; empty on a worker."""
     mount: str = ""
     """State of the shared directory; empty without shared storage."""
+    setup: str = ""
+    """Outcome of the setup (contract.SETUP_FIELD); empty without one."""
 
     def __post_init__(self) -> None:
         # Every node writes these keys into its known hosts and authorized keys.
@@ -119,6 +125,7 @@ class NodeRecord:
         if self.ssh_key:
             check_key(self.ssh_key, f"{SSH_KEY_FIELD} of {shown(self.record_id)}")
         check_mount(self.mount)
+        check_setup(self.setup)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,6 +167,7 @@ def parse_node(item: Item) -> NodeRecord:
         draining=_attribute(item, DRAINING_FIELD, "BOOL") if DRAINING_FIELD in item else False,
         ssh_key=_optional(item, SSH_KEY_FIELD),
         mount=_optional(item, MOUNT_FIELD),
+        setup=_optional(item, SETUP_FIELD),
     )
 
 
@@ -217,6 +225,7 @@ def parse_member(row: object, networks: Networks | None) -> MemberRecord:
         ssh_key=check_key(key, SSH_KEY_FIELD) if (key := values.get(SSH_KEY_FIELD, "")) != "" else "",
         draining=check_flag(values.get(DRAINING_FIELD, False)),
         mount=check_mount(values.get(MOUNT_FIELD, "")),
+        setup=check_setup(values.get(SETUP_FIELD, "")),
     )
     if (member.node_index == 1) != (member.node_type == MASTER):
         raise RecordError(

@@ -30,6 +30,7 @@ from bootstrap.contract import (
     MOUNT_FIELD,
     NODE_TYPE_FIELD,
     RECORD_VERSION,
+    SETUP_FIELD,
     SHARED_STORAGE_FIELD,
     SSH_KEY_FIELD,
     TABLE_KEY,
@@ -59,6 +60,7 @@ NODE_FIELDS: Final = {
             DRAINING_FIELD,
             SSH_KEY_FIELD,
             MOUNT_FIELD,
+            SETUP_FIELD,
         )
     )
 }
@@ -187,6 +189,7 @@ class Table:
             DRAINING_FIELD: {"BOOL": record.draining},
             SSH_KEY_FIELD: {"S": record.ssh_key},
             **_if_any(MOUNT_FIELD, record.mount),
+            **_if_any(SETUP_FIELD, record.setup),
         }
         self._write(lambda: self._client.put_item(TableName=self._name, Item=item))
 

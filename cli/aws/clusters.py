@@ -14,6 +14,7 @@ from bootstrap.contract import (
     LOGIN_USER_OUTPUT,
     NETWORKS_OUTPUT,
     PRIVATE_OUTPUT,
+    SETUP_OUTPUT,
     SHARED_STORAGE_OUTPUT,
     STACK_DESCRIPTION,
     TABLE_OUTPUT,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 TABLE: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 TABLE_RULE: Final = "the name of a DynamoDB table, 3 to 255 letters, digits and _ - ."
+_SETUP: Final = re.compile(r"(s3://[a-z0-9.-]+/[A-Za-z0-9._/-]+) ([0-9a-f]{64}) ([0-9]{1,6})")
 _RULES: Final = (
     (CLUSTER_NAME_OUTPUT, re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}"), "a letter, then letters, digits and hyphens"),
     (TABLE_OUTPUT, TABLE, TABLE_RULE),
@@ -57,6 +59,8 @@ class Cluster:
     """ID of the file system that the nodes share; empty without one."""
     expiry_action: str = "pause"
     """``delete`` if AWS then deletes the stack too."""
+    setup: str | None = None
+    """Output SETUP_OUTPUT; None without one."""
 
     @property
     def networks(self) -> Networks:
@@ -116,7 +120,28 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         file_system=outputs.get(SHARED_STORAGE_OUTPUT, ""),
         expiry_action=outputs.get(EXPIRY_ACTION_OUTPUT, "pause"),
         created=_iso(stack["CreationTime"]),
+        setup=outputs.get(SETUP_OUTPUT),
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeployedSetup:
+    """The setup that new nodes run."""
+
+    url: str
+    sha256: str
+    timeout_s: int
+
+
+def deployed_setup(cluster: Cluster) -> DeployedSetup:
+    """Return the setup of the last deploy. Raises ClusterError if there is none."""
+    if cluster.setup is None:
+        raise ClusterError(f"cluster {cluster.name} has no setup: name one in cdk.json, then cdk deploy")
+    match = _SETUP.fullmatch(cluster.setup)
+    if match is None:
+        allowed = "the URL of an S3 object, its SHA-256 and seconds"
+        raise ClusterError(f"output {SETUP_OUTPUT} must be {allowed}, got {shown(cluster.setup)}")
+    return DeployedSetup(url=match[1], sha256=match[2], timeout_s=int(match[3]))
 
 
 def _expires(text: str | None) -> datetime | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from bootstrap.cluster.record_fields import Networks, RecordError, check_address, shown
 from bootstrap.cluster.records import MemberRecord, parse_membership
-from bootstrap.contract import CLUSTER_TAG, MASTER, MASTER_HOST, MEMBERSHIP_ID, TABLE_KEY, worker_host
+from bootstrap.contract import CLUSTER_TAG, MASTER, MASTER_HOST, MEMBERSHIP_ID, SETUP_FAILED, TABLE_KEY, worker_host
 from cli.errors import ClusterError, UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +31,13 @@ class Member:
     """About to end, or in standby: it keeps its index but is left out of the hosts and workers files."""
     mount: str = ""
     """State of the shared directory (contract.MOUNT_STATES); empty without shared storage."""
+    setup: str = ""
+    """Outcome of the setup (contract.SETUP_FIELD); empty without one."""
+
+    @property
+    def has_failed_setup(self) -> bool:
+        """Return whether the user's setup has failed: no list names the node, but it can be logged in to."""
+        return self.setup.startswith(SETUP_FAILED)
 
     @property
     def alias(self) -> str:
@@ -62,7 +69,7 @@ class Membership:
     def master(self) -> Member:
         """The node that can be reached from outside. Raises ClusterError if there is none."""
         for member in self.members:
-            if member.node_type == MASTER and not member.draining:
+            if member.node_type == MASTER and (not member.draining or member.has_failed_setup):
                 return member
         raise ClusterError("the cluster has no master now: it may be starting or being replaced")
 
@@ -125,6 +132,7 @@ def _member(record: MemberRecord) -> Member:
         host_key=record.host_key,
         draining=record.draining,
         mount=record.mount,
+        setup=record.setup,
     )
 
 

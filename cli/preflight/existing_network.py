@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from cli.preflight.finding import Finding, ok, problem
+from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, is_deployed
 
 if TYPE_CHECKING:
@@ -161,6 +161,9 @@ def _endpoints(
     target: PreflightTarget, worker: "SubnetTypeDef", table: "RouteTableTypeDef | None", services: Sequence[str]
 ) -> Iterator[Finding]:
     """Check that the VPC has an endpoint for every service that the subnet's nodes call."""
+    if target.props.requirements:
+        sentence = f"{worker['SubnetId']} has no default route: nodes reach no PyPI for requirements"
+        yield warning(SUBJECT, sentence, "configure a mirror in setup, or give the subnet a NAT gateway")
     vpc_id, table_id = worker["VpcId"], table["RouteTableId"] if table else ""
     pages = target.clients.ec2.get_paginator("describe_vpc_endpoints").paginate(Filters=_of_vpc(vpc_id))
     present = [

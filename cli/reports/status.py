@@ -1,5 +1,6 @@
 """Format ``dlcluster status``: a summary, one row per node, and the reasons for missing nodes."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -88,7 +89,9 @@ class Status:
 
     def _row(self, member: Member) -> tuple[str, ...]:
         machine = self.machines[member.instance_id]
-        state = f"{machine.state}, leaving" if member.draining and machine.state == RUNNING else machine.state
+        state = machine.state
+        if member.draining and state == RUNNING:
+            state = f"{state}, {'setup failed' if member.has_failed_setup else 'leaving'}"
         location_cells = (machine.instance_type, machine.zone, member.address, machine.public_address)
         return (str(member.node_index), member.short_name, member.instance_id, *location_cells, state)
 
@@ -119,8 +122,9 @@ class Status:
             "private_address": member.address,
             "public_address": machine.public_address or None,
             "state": machine.state,
-            "leaving": member.draining,
+            "leaving": member.draining and not member.has_failed_setup,
             "shared_storage": member.mount or None,
+            "setup": _setup(member.setup),
         }
 
     def shared_storage_lines(self) -> list[str]:
@@ -135,10 +139,30 @@ class Status:
             *(f"{node}: {MOUNT_REASONS[state]}; retrying" for node, state in states.items() if state != MOUNTED),
         ]
 
+    def setup_lines(self) -> list[str]:
+        """Return which setup ran on how many nodes, and where one has failed; nothing without a setup."""
+        members = [member for member in self.membership.members if member.setup]
+        counts = Counter(member.setup.partition(":")[2] for member in members if not member.has_failed_setup)
+        failed = [member for member in members if member.has_failed_setup]
+        total = len(self.membership.members)
+        return [
+            *(f"setup {sha256}: done on {count} of {total} nodes" for sha256, count in counts.items()),
+            *(
+                f"{member.short_name}: setup {member.setup.partition(':')[2]} failed, so no job runs there "
+                "(dlcluster why shows the node's last lines)"
+                for member in failed
+            ),
+        ]
+
     def missing_lines(self, told: Sequence[str]) -> list[str]:
         """Return the lines below the table of a cluster with missing nodes."""
         numbers = f"{len(self.membership.members)} in the list, {self.running} of them running"
         return [f"{self.missing} of {self.desired_nodes} nodes missing: {numbers} (dlcluster why tells more)", *told]
+
+
+def _setup(outcome: str) -> dict[str, str] | None:
+    word, _, sha256 = outcome.partition(":")
+    return {"outcome": word, "sha256": sha256} if outcome else None
 
 
 def reasons(activities: Sequence[Activity]) -> list[str]:

@@ -86,6 +86,9 @@ def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates, *, since
         )
     except ClusterError as error:
         return Progress(missing=str(error))
+    for member in membership.members:
+        if member.instance_id in launched and member.has_failed_setup:
+            raise ClusterError(f"the setup of {member.short_name} failed: dlcluster why tells its last lines")
     machines = find_machines(clients.ec2, instance_ids(groups))
     joined = tuple(
         member

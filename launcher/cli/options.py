@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, WORKERS_PATH_VARIABLE
 from launcher.cli.host_options import first_hosts, host_source_from, local_host
 from launcher.cli.starters import StarterCall, find_starter, refuse_starters
-from launcher.cli.sync_options import add_sync_options, sync_request
+from launcher.cli.sync_options import add_sync_options, sync_request, venv_directory
 from launcher.cli.torchrun_options import (
     add_torchrun_options,
     launcher_option,
@@ -168,6 +168,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         force=options.force,
         keep_s=0 if local or options.detach else _keep_seconds(environ),
         sync=sync_request(options),
+        venv=venv_directory(options),
         shown=shown_ranks(options, engine=engine_name),
         notes=option_notes(options),
     )

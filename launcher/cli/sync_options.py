@@ -1,6 +1,7 @@
-"""Parse the options that copy files to the nodes."""
+"""Parse the options about what every node has: files to copy there, and the Python environment to use."""
 
 import argparse
+from pathlib import Path
 
 from launcher.errors import UsageError
 from launcher.sync.request import BUCKET_URL, DEADLINE_S, IGNORE_FILE, Fetch, SyncRequest
@@ -29,6 +30,7 @@ def add_sync_options(parser: argparse.ArgumentParser) -> None:
         metavar=("SOURCE", "DIR"),
         help="have every node fetch s3://BUCKET/PREFIX to DIR first",
     )
+    parser.add_argument("--venv", metavar="DIR", help="Python environment on every node whose python the ranks run")
     parser.add_argument("--sync-timeout", metavar="S", help=f"seconds for all copies together (default: {DEADLINE_S})")
 
 
@@ -55,6 +57,13 @@ def sync_request(options: argparse.Namespace) -> SyncRequest | None:
         fetches=tuple(_fetch(source, directory) for source, directory in options.sync_s3),
         deadline_s=deadline_s,
     )
+
+
+def venv_directory(options: argparse.Namespace) -> str | None:
+    """Return the environment's directory, in the home directory unless it is absolute; the nodes' is the same."""
+    if options.venv is None:
+        return None
+    return str(Path.home() / Path(_directory(options.venv, option="--venv")).expanduser())
 
 
 def _fetch(source: str, directory: str) -> Fetch:

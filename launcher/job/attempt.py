@@ -168,10 +168,10 @@ def node_specs(engine: Engine, job: Job, topology: JobTopology, *, cwd: str, kee
             job_id=topology.job_id,
             host=str(job.hosts[node_rank]),
             processes=processes,
-            environment=dict(job.environment),
+            environment=({"VIRTUAL_ENV": job.venv} if job.venv else {}) | dict(job.environment),
             defaults=dict(engine.shared_defaults) if len(processes) > 1 else {},
             interface_variables=engine.interface_variables,
-            path_prefix=path_prefix(engine),
+            path_prefix=path_prefix(engine, venv=job.venv),
             peer=first if node_rank else other,
             cwd=cwd,
             grace_s=job.grace_s,
@@ -182,7 +182,7 @@ def node_specs(engine: Engine, job: Job, topology: JobTopology, *, cwd: str, kee
     ]
 
 
-def path_prefix(engine: Engine) -> list[str]:
+def path_prefix(engine: Engine, *, venv: str | None = None) -> list[str]:
     """Return the directories that PATH begins with, so that ``python`` in a command is the engine's."""
     engines = [f"{ENGINES_DIRECTORY}/bin"] if engine.required_setting is not None else []
-    return [*engines, str(Path(PYTORCH_PYTHON).parent)]
+    return [*([f"{venv}/bin"] if venv else []), *engines, str(Path(PYTORCH_PYTHON).parent)]

@@ -1,11 +1,11 @@
-"""Check before an attempt starts that its nodes can run the job: engine, first host, GPUs."""
+"""Check before an attempt starts that its nodes can run the job: engine, environment, first host, GPUs."""
 
 from collections.abc import Sequence
 
 from bootstrap.contract import WORKER_HOST_PREFIX
 from launcher.engines import LAUNCHED_BY_MPI
 from launcher.errors import UsageError
-from launcher.job.engine_check import check_engine
+from launcher.job.engine_check import check_engine, check_venv
 from launcher.job.gpu_check import check_gpus
 from launcher.spec import Job
 from launcher.transport.connection import Connection
@@ -14,6 +14,7 @@ from launcher.transport.connection import Connection
 async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart: bool) -> None:
     """Raise LaunchError if a node cannot run its part of the job; skip the GPUs on a restart."""
     await check_engine(job, connections)
+    await check_venv(job, connections)
     check_first_host(job, connections)
     # On a restart the failed attempt's processes may still hold the GPUs.
     if not (job.force or is_restart):

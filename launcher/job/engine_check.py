@@ -28,6 +28,20 @@ async def check_engine(job: Job, connections: Sequence[Connection]) -> None:
         )
 
 
+async def check_venv(job: Job, connections: Sequence[Connection]) -> None:
+    """Raise LaunchError if a node lacks the Python environment that the user names."""
+    if job.venv is None:
+        return
+    # Import only now: most jobs name none.
+    from launcher.sync.rpc import call
+
+    answers = await asyncio.gather(*(call(one, operation="venv", directory=job.venv) for one in connections))
+    lacking = [one.host for one, answer in zip(connections, answers, strict=True) if not answer["has_python"]]
+    if lacking:
+        where = first_and_others(lacking)
+        raise LaunchError(f"nothing started, no {job.venv}/bin/python on {where}: make it on every node (setup)")
+
+
 async def nodes_lacking_engine(job: Job, connections: Sequence[Connection]) -> tuple[str | None, list[Connection]]:
     """Return the engine that the nodes must have installed, and the nodes that lack it."""
     engine = load_engine(job.engine).required_setting

@@ -20,8 +20,6 @@ from local.cache import cache_dir, cached_tree, recipe_hash
 from local.errors import LocalError
 
 MIRROR: Final = "srv/wheels"
-PIP: Final = "pip==25.3"
-"""Wheel of pip, which the PyTorch image's Python has and the layer that stands in for it lacks."""
 LIBRARIES: Final = ("libgomp1", "libquadmath0")
 """Libraries that come with the compiler of Amazon's images; MXNet needs them."""
 LISTS: Final = tuple(BUILD_TOOLS.with_name(f"{engine}.txt") for engine in CONTENTS)
@@ -43,8 +41,6 @@ def _build(layer: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
         _fill(mirror, Path(work))
         _add_libraries(layer, Path(work))
-    site_packages = layer / "opt/pytorch/lib/python3.11/site-packages"
-    _run("pip", "install", *_quiet(), "--target", site_packages, "--no-compile", PIP)
     configuration = layer / "etc/pip.conf"
     configuration.parent.mkdir()
     configuration.write_text(f"[global]\nno-index = true\nfind-links = /{MIRROR}\n")

@@ -28,7 +28,7 @@ _OLDEST_DATE: Final = (1980, 1, 1, 0, 0, 0)
 def build(repository: Path = REPOSITORY) -> bytes:
     """Return the zip with the repository's packages and the installed boto3."""
     entries = dict(_product(repository)) | dict(_vendored())
-    return _zip({name: entries[name].read_bytes() for name in sorted(entries)})
+    return zip_files({name: entries[name].read_bytes() for name in sorted(entries)})
 
 
 def _product(repository: Path) -> Iterator[tuple[str, Path]]:
@@ -80,7 +80,8 @@ def _files(directory: Path) -> Iterator[Path]:
             yield path
 
 
-def _zip(contents: Mapping[str, bytes]) -> bytes:
+def zip_files(contents: Mapping[str, bytes]) -> bytes:
+    """Return a zip of the files: the same contents give the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, content in contents.items():

@@ -1,4 +1,4 @@
-"""Publish the node bundle as a file asset of the stack, which ``cdk deploy`` uploads."""
+"""Publish files that nodes fetch as assets of the stack, which ``cdk deploy`` uploads: first of all the node bundle."""
 
 import hashlib
 from dataclasses import dataclass
@@ -11,38 +11,52 @@ from stacks.nodes.user_data import BundleSource
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedFile:
+    """One uploaded object."""
+
+    url: str
+    sha256: str
+    arn: str
+    """ARN of this one object; an S3 asset construct could only grant its whole bucket."""
+
+
+def publish_file(stack: cdk.Stack, content: bytes, *, display_name: str) -> PublishedFile:
+    """Write a zip file into the cloud assembly and register it with the stack's synthesizer.
+
+    The construct for S3 assets would copy and hash the file a second time, and its module takes longer to load than the
+    bundle takes to build.
+    """
+    digest = hashlib.sha256(content).hexdigest()
+    stage = cdk.Stage.of(stack)
+    if stage is None:
+        raise TypeError("cluster must be in an app, found no stage")
+    name = f"asset.{digest}.zip"
+    Path(stage.asset_outdir, name).write_bytes(content)
+    location = stack.synthesizer.add_file_asset(
+        source_hash=digest,
+        packaging=cdk.FileAssetPackaging.FILE,
+        file_name=name,
+        display_name=display_name,
+    )
+    arn = stack.format_arn(
+        service="s3",
+        region="",
+        account="",
+        resource=location.bucket_name,
+        resource_name=location.object_key,
+    )
+    return PublishedFile(url=location.s3_object_url, sha256=digest, arn=arn)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BundleAsset:
     """The location of the uploaded bundle, and the object that nodes must be allowed to read."""
 
     source: BundleSource
     arn: str
-    """ARN of this one object; an S3 asset construct could only grant its whole bucket."""
 
     @classmethod
     def publish(cls, stack: cdk.Stack) -> "BundleAsset":
-        """Write the bundle into the cloud assembly and register it with the stack's synthesizer.
-
-        The construct for S3 assets would copy and hash the file a second time, and its module takes
-        longer to load than the bundle takes to build.
-        """
-        content = bundle.build()
-        digest = hashlib.sha256(content).hexdigest()
-        stage = cdk.Stage.of(stack)
-        if stage is None:
-            raise TypeError("cluster must be in an app, found no stage")
-        name = f"asset.{digest}.zip"
-        Path(stage.asset_outdir, name).write_bytes(content)
-        location = stack.synthesizer.add_file_asset(
-            source_hash=digest,
-            packaging=cdk.FileAssetPackaging.FILE,
-            file_name=name,
-            display_name="node bundle",
-        )
-        arn = stack.format_arn(
-            service="s3",
-            region="",
-            account="",
-            resource=location.bucket_name,
-            resource_name=location.object_key,
-        )
-        return cls(source=BundleSource(url=location.s3_object_url, hash=digest), arn=arn)
+        """Publish the bundle."""
+        published = publish_file(stack, bundle.build(), display_name="node bundle")
+        return cls(source=BundleSource(url=published.url, hash=published.sha256), arn=published.arn)

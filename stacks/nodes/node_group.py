@@ -15,7 +15,7 @@ from bootstrap.config import NodeConfig
 from stacks.nodes import user_data
 
 CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)
-"""Time within which CloudFormation must have the signals of ``size.least`` nodes."""
+"""Time within which CloudFormation must have the signals of ``size.least`` nodes; a setup's time is added."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +48,7 @@ class NodeGroup(Construct):
         subnet: ec2.ISubnet,
         security_groups: list[ec2.ISecurityGroup],
         role: iam.IRole,
+        setup_timeout: cdk.Duration,
     ) -> None:
         super().__init__(scope, construct_id)
         self.node_type = node_type
@@ -67,7 +68,9 @@ class NodeGroup(Construct):
             termination_policies=[autoscaling.TerminationPolicy.NEWEST_INSTANCE],
             # The name is explicit because user data and roles contain it before the group exists.
             auto_scaling_group_name=contract.group_name(template.cluster_name, node_type),
-            signals=autoscaling.Signals.wait_for_count(size.least, timeout=CREATION_TIMEOUT) if size.least else None,
+            signals=autoscaling.Signals.wait_for_count(size.least, timeout=CREATION_TIMEOUT.plus(setup_timeout))
+            if size.least
+            else None,
         )
         self._add_drain_hook()
         # Create the nodes after their route to the internet and delete them before it: a gateway cannot be detached

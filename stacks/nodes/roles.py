@@ -44,6 +44,8 @@ class NodeResources:
     """Whether the stack makes the shared file system, whose ID the master has to ask for."""
     lustre: str | None = None
     """ARN of the user's Lustre file system, if the cluster has one."""
+    setup: str | None = None
+    """S3 object of the user's setup, if there is one."""
 
 
 class NodeRoles(Construct):
@@ -153,7 +155,9 @@ def _acknowledge(scope: Construct, resource: str, reason: str) -> None:
 
 def _common_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     return [
-        iam.PolicyStatement(actions=["s3:GetObject"], resources=[resources.bundle]),
+        iam.PolicyStatement(
+            actions=["s3:GetObject"], resources=[resources.bundle, *([resources.setup] if resources.setup else [])]
+        ),
         iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[resources.log_group]),
         iam.PolicyStatement(actions=["cloudformation:SignalResource"], resources=[cdk.Aws.STACK_ID]),
         _records(["dynamodb:PutItem"], resources.table, keys=[OWN_RECORD]),

@@ -12,12 +12,13 @@ from typing import Any, Final
 from stacks.settings.access import AccessSettings
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.context import settings_in
+from stacks.settings.data import DataSettings
 from stacks.settings.engines import EngineSettings
+from stacks.settings.environment import EnvironmentSettings
 from stacks.settings.image import ImageSettings
 from stacks.settings.lifetime import LifetimeSettings
 from stacks.settings.naming import NamingSettings
 from stacks.settings.network import NetworkSettings
-from stacks.settings.storage import StorageSettings
 from stacks.settings.values import parse
 
 
@@ -26,7 +27,8 @@ from stacks.settings.values import parse
 @dataclass(frozen=True, kw_only=True)
 class ClusterProps(
     LifetimeSettings,
-    StorageSettings,
+    EnvironmentSettings,
+    DataSettings,
     EngineSettings,
     NetworkSettings,
     ImageSettings,

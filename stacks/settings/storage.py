@@ -39,13 +39,8 @@ class StorageSettings(NetworkSettings):
     def check(self) -> None:
         """Check the form of the name; ``dlcluster preflight`` asks S3 for the bucket."""
         super().check()
-        name = self.bucket
-        # Nodes write to the bucket: in the CDK's they could change templates that CloudFormation runs as administrator.
-        own = name is None or not _CDK_BUCKET.match(name)
-        require(own, "bucket", name, "a bucket of your own, not one of the CDK's")
-        usable = name is None or (_BUCKET.fullmatch(name) and not name.endswith(_OTHER_BUCKETS))
-        allowed = "the name of a general purpose S3 bucket: 3 to 63 lowercase letters, digits, - and ."
-        require(usable, "bucket", name, allowed)
+        if self.bucket is not None:
+            check_bucket_name("bucket", self.bucket)
         self._check_shared_storage()
 
     def _check_shared_storage(self) -> None:
@@ -91,3 +86,12 @@ class StorageSettings(NetworkSettings):
         """Return the ID of the EFS file system that the user names, if any."""
         kind, _, file_system = self.shared_storage.partition(":")
         return file_system if kind == EFS and file_system else None
+
+
+def check_bucket_name(setting: str, name: str) -> None:
+    """Check the name of a bucket of the user's. Raises SettingsError."""
+    # Nodes write to the bucket: in the CDK's they could change templates that CloudFormation runs as administrator.
+    require(not _CDK_BUCKET.match(name), setting, name, "a bucket of your own, not one of the CDK's")
+    usable = _BUCKET.fullmatch(name) and not name.endswith(_OTHER_BUCKETS)
+    allowed = "the name of a general purpose S3 bucket: 3 to 63 lowercase letters, digits, - and ."
+    require(usable, setting, name, allowed)

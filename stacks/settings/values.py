@@ -7,11 +7,14 @@ import dataclasses
 import ipaddress
 import re
 import reprlib
+from datetime import timedelta
 from typing import Any, Final
 
 PARSER: Final = "parser"
 """Key in a field's metadata: the function ``(name, value) -> value`` that reads it, unless its type says how."""
 _LONGEST_SHOWN: Final = 60
+_DURATION: Final = re.compile(r"(?P<count>[1-9][0-9]{0,3})(?P<unit>[mhd])")
+_UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
 class SettingsError(Exception):
@@ -58,6 +61,12 @@ def ipv4_block(name: str, text: str) -> ipaddress.IPv4Network:
     if text != str(block):
         raise SettingsError(f"{name} must be an IPv4 block, got {shown(text)}, did you mean {block}?")
     return block
+
+
+def duration(text: str) -> timedelta | None:
+    """Return a length of time like 90m, 8h or 2d; None if the text is none."""
+    match = _DURATION.fullmatch(text)
+    return int(match["count"]) * _UNITS[match["unit"]] if match else None
 
 
 def parse(field: "dataclasses.Field[Any]", value: Any) -> Any:

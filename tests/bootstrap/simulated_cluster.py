@@ -54,6 +54,9 @@ def config_values(node_type: str = "worker") -> dict[str, Any]:
         "engines": None,
         "shared_storage": None,
         "shared_storage_resource": None,
+        "setup": None,
+        "setup_sha256": None,
+        "setup_timeout_s": None,
         "default_user": pwd.getpwuid(os.getuid()).pw_name,
         "bootstrap_timeout_s": 600,
     }

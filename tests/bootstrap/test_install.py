@@ -142,6 +142,18 @@ def test_a_node_with_engines_gets_the_service_that_provides_them(tmp_path: Path)
     assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap engines\n" in unit
 
 
+def test_a_node_with_a_setup_gets_the_service_that_runs_it(tmp_path: Path) -> None:
+    config = under_root(tmp_path, "/etc/deeplearning/node.json")
+    config.parent.mkdir(parents=True)
+    setup = {"setup": "s3://assets/x.zip", "setup_sha256": "0" * 64, "setup_timeout_s": 900}
+    config.write_text(json.dumps(config_values("worker") | setup))
+    services = RecordedServices()
+    install(release(tmp_path, "one"), root=tmp_path, services=services)
+    assert services.calls == [*TAKE_OVER, "daemon-reload", "enable deeplearning-setup.service"]
+    unit = under_root(tmp_path, "/etc/systemd/system/deeplearning-setup.service").read_text()
+    assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap setup\n" in unit
+
+
 def test_a_node_without_engines_pays_nothing_for_them(tmp_path: Path) -> None:
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)

@@ -38,8 +38,22 @@ LINES = {
     "cost": "cost",
     "pause": "pause --yes",
     "resume": "resume",
+    "setup": "setup",
 }
-ON_MASTER = ("run", "jobs", "logs", "stop", "push", "pull", "ssh", "tunnel", "tensorboard", "jupyter", "ssh-config")
+ON_MASTER = (
+    "run",
+    "jobs",
+    "logs",
+    "stop",
+    "push",
+    "pull",
+    "ssh",
+    "tunnel",
+    "tensorboard",
+    "jupyter",
+    "ssh-config",
+    "setup",
+)
 OF_ONE_CLUSTER = [verb for verb in LINES if verb not in ("list", "why")]
 """why also explains stacks that are no cluster, and list has nothing to choose."""
 

@@ -25,10 +25,16 @@ SETTINGS: list[dict[str, Any]] = [
         "instance_type": "c5.large",
         "shared_storage": "efs:fs-01234567",
     },
-    {"bucket": "kept.by-an-earlier.cluster", "shared_storage": "efs"},
+    {
+        "bucket": "kept.by-an-earlier.cluster",
+        "shared_storage": "efs",
+        "data_buckets": ("images", "team/results:rw"),
+        "data_keys": ("arn:aws:kms:us-east-1:123456789012:key/0123",),
+        "policy_arns": ("arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly",),
+    },
     {"availability_zone": "us-east-1b", "ssh_location": "0.0.0.0/0", "ami": "/team/ami"},
     {**existing_vpc.SETTINGS, "ami": "ami-0123456789abcdef0", "ssh_location": "203.0.113.0/24"},
-    {"private": True, "key_name": "mine"},
+    {"private": True, "key_name": "mine", "setup": __file__.replace("test_validators.py", "setup.sh")},
     {"vpc_id": existing_vpc.VPC, "subnet_id": existing_vpc.WORKERS, "ami": "ami-0123456789abcdef0", "private": True},
     {**existing_vpc.SETTINGS, "ami": "ami-0123456789abcdef0", "shared_storage": "lustre:fs-0123456789abcdef0"},
 ]

@@ -1,6 +1,5 @@
 """``dlcluster extend 8h``: postpone ``expires`` in cdk.json, and deploy."""
 
-import re
 import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -19,12 +18,11 @@ from cli.sizes.deploy import set_and_deploy
 from cli.sizes.groups import read_groups, require_settled
 from cli.verb import verb
 from stacks.settings.lifetime import iso
+from stacks.settings.values import duration
 
 SETTING: Final = "expires"
 DEPLOY_TIME: Final = timedelta(minutes=10)
 """Time that a deploy may take, the synth included."""
-_TIME: Final = re.compile(r"(?P<count>[1-9][0-9]{0,3})(?P<unit>[mhd])")
-_UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
 @verb(
@@ -78,7 +76,7 @@ def _paused(clients: Clients, cluster: Cluster) -> set[NodeType]:
 
 def parse_time(text: str) -> timedelta:
     """Return the length of time. Raises UsageError."""
-    match = _TIME.fullmatch(text)
-    if match is None:
+    found = duration(text)
+    if found is None:
         raise UsageError(f"TIME must be like 90m, 8h or 2d, got {text[:60]!r}")
-    return int(match["count"]) * _UNITS[match["unit"]]
+    return found

@@ -17,7 +17,7 @@ from cli.preflight.account import permissions, service_role, session_manager, se
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.nodes import image, offering
 from cli.preflight.quotas import capacity, network, volumes
-from cli.preflight.storage import bucket, shared_storage
+from cli.preflight.storage import bucket, data_buckets, shared_storage
 from cli.preflight.target import Check, PreflightTarget
 from cli.shared_options import Selection
 from cli.verb import verb
@@ -36,6 +36,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("VPC", network.vpc),
     ("subnets", existing_network.subnets),
     ("bucket", bucket.bucket),
+    ("data buckets", data_buckets.data_buckets),
     ("shared storage", shared_storage.shared_storage),
     ("cdk bootstrap", setup.bootstrap),
     ("stack", stack.stack),

@@ -57,7 +57,13 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     print_table(COLUMNS, status.rows())
     missing = status.missing_lines(told) if status.missing else ()
     now = datetime.now(timezone.utc)
-    for line in (*status.expiry_lines(now), *status.warnings(now), *status.shared_storage_lines(), *missing):
+    for line in (
+        *status.expiry_lines(now),
+        *status.warnings(now),
+        *status.setup_lines(),
+        *status.shared_storage_lines(),
+        *missing,
+    ):
         print(line)
     if cost:
         print("\n".join(cost.lines()))

@@ -1,6 +1,7 @@
 """Carry out a sync's requests on a node."""
 
 import io
+import os
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -32,10 +33,14 @@ class SyncServer:
             "receive": self._receive,
             "fetch": self._fetch,
             "engines": self._list_engines,
+            "venv": self._look_for_python,
         }
 
     def _list_engines(self) -> Answer:
         return {"engines": installed_engines()}
+
+    def _look_for_python(self, *, directory: str) -> Answer:
+        return {"has_python": os.access(f"{directory}/bin/python", os.X_OK)}
 
     def answer(self, request: Request) -> Answer:
         """Carry out a request; the answer to a failed one is its error."""

@@ -207,9 +207,10 @@ def test_fails_when_a_private_node_would_be_in_a_public_subnet(vpc: ExistingVpc)
 
 
 def test_each_missing_endpoint_of_a_private_cluster_is_one_line_with_its_mend(vpc: ExistingVpc) -> None:
-    vpc.account.settings |= {"private": True, "master_subnet_id": None, "engines": ("mxnet",)}
+    vpc.account.settings |= {"private": True, "master_subnet_id": None, "engines": ("mxnet",), "requirements": __file__}
     vpc.worker_routes, vpc.endpoints = [LOCAL], []
-    engines, *found = vpc.findings()
+    engines, requirements, *found = vpc.findings()
+    assert requirements.startswith(f"warning: {WORKERS} has no default route: nodes reach no PyPI for requirements: ")
     assert engines.startswith(f"problem: {WORKERS} has no default route, and engines (mxnet) are fetched from the int")
     names = ["s3", "dynamodb", "autoscaling", "cloudformation", "logs", "ec2", "ssm", "ssmmessages"]
     assert len(found) == len(names)

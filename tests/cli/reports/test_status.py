@@ -141,3 +141,23 @@ def test_where_the_shared_storage_is_mounted_and_why_not_elsewhere(
 
 def test_each_state_of_a_mount_has_an_explanation() -> None:
     assert {*MOUNT_REASONS} == {*MOUNT_STATES} - {MOUNTED}
+
+
+def test_which_setup_ran_where_and_where_it_failed(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    table = boto3.client("dynamodb", region_name=REGION)
+    item = table.get_item(TableName=fleet.table, Key={"id": {"S": "membership"}})["Item"]
+    members = json.loads(item["members"]["S"])
+    for member, setup in zip(members, ("done:0123456789ab", "failed:0123456789ab", "done:0123456789ab"), strict=True):
+        member.update(setup=setup, draining=setup.startswith("failed"))
+    table.put_item(TableName=fleet.table, Item={**item, "members": {"S": json.dumps(members)}})
+    assert main(["status"]) == 0
+    said = capsys.readouterr().out
+    assert "running, setup failed\n" in said
+    assert "setup 0123456789ab: done on 2 of 3 nodes\n" in said
+    assert (
+        "worker2: setup 0123456789ab failed, so no job runs there (dlcluster why shows the node's last lines)" in said
+    )
+    assert main(["status", "--json"]) == 0
+    nodes = json.loads(capsys.readouterr().out)["nodes"]
+    assert [node["setup"]["outcome"] for node in nodes] == ["done", "failed", "done"]
+    assert [node["leaving"] for node in nodes] == [False, False, False]

@@ -71,6 +71,8 @@ class Deployed:
     deployed: dict[str, Any] = field(default_factory=dict)
     lines: list[list[str]] = field(default_factory=list)
     """The cdk lines that were run."""
+    setup_fails_on: str = ""
+    """Type of the nodes on which the user's setup fails."""
 
     def create(self, sizes: ClusterSizes = DECLARED) -> None:
         self.deployed = template(sizes)
@@ -141,6 +143,9 @@ class Deployed:
             {"node_index": index, "instance_id": name, "address": addresses[name], "node_type": kind, "host_key": KEY}
             for index, (name, kind) in enumerate(zip(rows, node_types, strict=True), 1)
         ]
+        for member in members:
+            if member["node_type"] == self.setup_fails_on:
+                member |= {"setup": "failed:0123456789ab", "draining": True}
         put_members(self.stacks.physical_id("Table", name=NAME), members, region=REGION)
 
 

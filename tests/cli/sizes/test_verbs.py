@@ -273,6 +273,15 @@ def test_status_warns_of_an_end_that_did_not_come(
         assert warning.endswith("dlcluster pause ends its nodes")
 
 
+def test_resume_waits_no_longer_for_a_node_whose_setup_failed(
+    deployed: Deployed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_state(deployed, "paused").setup_fails_on = WORKER
+    assert main(["resume"]) == EXIT_FAILED
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "dlcluster: the setup of worker2 failed: dlcluster why tells its last lines"
+
+
 def test_a_wait_ends_when_somebody_else_changes_the_sizes(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,11 @@ NAME = "existing"
 NODES = 2
 VPC_BLOCK, SECONDARY_BLOCK = "10.8.0.0/16", "100.64.0.0/16"
 PUBLIC_BLOCK, PRIVATE_BLOCK = "10.8.1.0/24", "100.64.8.0/24"
+SETUP = {
+    "node-setup.sh": "#!/bin/bash\necho $(id -un) set up a $DEEPLEARNING_NODE_TYPE | tee -a /srv/set-up\n",
+    "node-requirements.txt": "numpy\n",
+}
+"""The user's files for each node; the requirement is in the image, as nodes have no internet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +138,10 @@ def cluster(user: User, vpc: ExistingVpc, tmp_path_factory: pytest.TempPathFacto
     directory = tmp_path_factory.mktemp("private")
     made = PrivateCluster(user=replace(user, ssh_config=directory / "config"), checkout=copy_checkout(directory))
     before = vpc.description()
-    deploy = ["cdk", *deploy_arguments(nodes=NODES), *vpc.context]
+    for name, content in SETUP.items():
+        (made.checkout / name).write_text(content)
+    setup = ["-c", "setup=node-setup.sh", "-c", "requirements=node-requirements.txt"]
+    deploy = ["cdk", *deploy_arguments(nodes=NODES), *vpc.context, *setup]
     # The local AWS answers not all of preflight's questions.
     said = made.try_in_checkout("dlcluster", "preflight", *deploy[deploy.index("-c") :]).stdout
     assert f"{vpc.vpc_id} has room, routes and name servers for the nodes" in said
@@ -153,6 +161,16 @@ def test_the_nodes_are_in_the_subnet_and_have_no_public_address(cluster: Private
         assert "PublicIpAddress" not in instance
     used = {address.get("InstanceId") for address in client("ec2").describe_addresses()["Addresses"]}
     assert not used & {instance["InstanceId"] for instance in cluster.instances}
+
+
+def test_each_node_has_run_the_setup_before_it_joined(cluster: PrivateCluster) -> None:
+    status = json.loads(cluster.in_checkout("dlcluster", "--cluster", NAME, "status", "--json"))
+    assert [node["setup"]["outcome"] for node in status["nodes"]] == ["done"] * NODES
+    for host, node_type in ((f"{NAME}-master", "master"), (f"{NAME}-worker2", "worker")):
+        log = cluster.user.ssh(host, "cat /srv/set-up /var/log/deeplearning/setup.log")
+        assert log.startswith(f"root set up a {node_type}\n2")
+        assert f"INFO setup.sh: root set up a {node_type}\n" in log
+        assert "INFO requirements.txt: Requirement already satisfied: numpy in /opt/pytorch/" in log
 
 
 def test_from_outside_no_port_of_any_node_answers(cluster: PrivateCluster, outside_address: str) -> None:
@@ -247,3 +265,4 @@ def test_a_lost_master_is_reached_again_by_the_same_name(cluster: PrivateCluster
         assert time.monotonic() < deadline, f"waited {DEPLOY_S} s for another master"
         time.sleep(1)
     assert found == cluster.instances[0]["InstanceId"]
+    assert cluster.user.ssh(f"{NAME}-master", "cat /srv/set-up") == "root set up a master\n"

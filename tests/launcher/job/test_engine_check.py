@@ -98,3 +98,26 @@ def test_a_command_with_its_own_python_needs_no_engines_environment(
     result = make_cluster_with_engines([]).run("-n", "2", "-s", "1", "/bin/echo", "mine")
     assert result.code == 0
     assert {line.partition("] ")[2] for line in result.lines} == {"mine"}
+
+
+def make_python(venv: Path) -> Path:
+    program = venv / "bin/python"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\necho "$VIRTUAL_ENV"\n')
+    program.chmod(0o755)
+    return venv
+
+
+def test_python_is_the_one_of_the_environment_that_the_user_names(cluster: Cluster, tmp_path: Path) -> None:
+    venv = make_python(tmp_path / "mine")
+    result = cluster.run("--venv", str(venv), "train.py")
+    assert (result.code, {line.partition("] ")[2] for line in result.lines}) == (0, {str(venv)})
+
+
+def test_fails_before_anything_starts_when_a_node_lacks_that_environment(cluster: Cluster, tmp_path: Path) -> None:
+    result = cluster.run("--venv", str(tmp_path / "none"), "train.py")
+    assert (result.code, result.stdout) == (1, b"")
+    assert result.stderr.decode() == (
+        f"launch: nothing started, no {tmp_path}/none/bin/python on {ADDRESSES[0]} and 2 more: make it on every node "
+        "(setup)\n"
+    )

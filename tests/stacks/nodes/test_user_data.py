@@ -38,6 +38,9 @@ SETTINGS = NodeConfig(
     engines=None,
     shared_storage=None,
     shared_storage_resource=None,
+    setup=None,
+    setup_sha256=None,
+    setup_timeout_s=None,
     default_user="ubuntu",
     bootstrap_timeout_s=1200,
 )
@@ -134,6 +137,9 @@ def test_node_gets_its_configuration_its_release_and_its_agent(node: Node) -> No
         "engines": None,
         "shared_storage": None,
         "shared_storage_resource": None,
+        "setup": None,
+        "setup_sha256": None,
+        "setup_timeout_s": None,
         "default_user": "ubuntu",
         "bootstrap_timeout_s": 1200,
     }

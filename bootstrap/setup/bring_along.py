@@ -1,0 +1,57 @@
+"""Run the setup of a later deploy on a node that was launched before it; ``dlcluster setup`` calls this as root."""
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from bootstrap.atomic_file import write_file
+from bootstrap.config import parse_config
+from bootstrap.contract import AGENT_SERVICE, NODE_CONFIG, SETUP_LOG, SETUP_SERVICE, SETUP_STATE
+from bootstrap.errors import SetupError
+from bootstrap.files.paths import under_root
+from bootstrap.install import Services, start_services
+from bootstrap.setup.archive import SetupSource
+from bootstrap.setup.state import SetupStatus
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.5
+"""Seconds between two looks at the service's progress."""
+MARGIN_S: Final = 60.0
+"""Seconds that the service may take besides the setup itself."""
+
+
+def bring_along(
+    source: SetupSource,
+    *,
+    root: Path,
+    services: Services,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Put the setup into the node's configuration, run it, and wait for its end. Raises SetupError if it fails.
+
+    The agent reads the configuration anew; until the end the node keeps its place in the cluster.
+    """
+    file = under_root(root, NODE_CONFIG)
+    named = {"setup": source.url, "setup_sha256": source.sha256, "setup_timeout_s": int(source.timeout_s)}
+    text = json.dumps(json.loads(file.read_text()) | named, indent=2) + "\n"
+    config = parse_config(text)
+    write_file(file, text)
+    # An earlier try at the same setup has left its outcome.
+    under_root(root, SETUP_STATE).unlink(missing_ok=True)
+    start_services(config, root=root, services=services)
+    for unit in (SETUP_SERVICE, AGENT_SERVICE):
+        services.restart(unit)
+    status = SetupStatus(root, sha256=source.sha256)
+    deadline = monotonic() + source.timeout_s + MARGIN_S
+    while status.outcome is None:
+        if monotonic() >= deadline:
+            raise SetupError("no end", f"waited {source.timeout_s + MARGIN_S:.0f} s for {SETUP_SERVICE} to end")
+        sleep(LOOK_S)
+    if status.failure:
+        raise SetupError(status.failure, f"{status.failure} ({SETUP_LOG} has all lines)")
+    log.info("setup %s is done", source.sha256)

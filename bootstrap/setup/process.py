@@ -1,0 +1,161 @@
+"""Run one program of the setup with a deadline, pass on its output line by line, and leave none of its group behind."""
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from bootstrap.errors import SetupError
+
+CHUNK: Final = 1 << 16
+LONGEST_LINE: Final = 4096
+"""Longest line in bytes; a longer one is passed on in pieces, so that no output fills the memory."""
+LOOK_S: Final = 0.5
+"""Longest pause in seconds between two calls of ``meanwhile``, and between two looks whether the program has ended."""
+END_S: Final = 5.0
+"""Seconds between SIGTERM and SIGKILL."""
+DRAIN_S: Final = 1.0
+"""Seconds for which output is read after the program's end, from a process that it has left behind."""
+LONGEST_REASON: Final = 200
+"""Longest failure in characters; a signal has room for fewer."""
+_ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Lines:
+    """Cut output into printable lines, and remember the last one that says something."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._rest = b""
+        self.last = ""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes; a carriage return ends a line too, as in progress bars."""
+        *whole, self._rest = (self._rest + chunk).replace(b"\r", b"\n").split(b"\n")
+        for line in whole:
+            self._add(line)
+        while len(self._rest) > LONGEST_LINE:
+            self._add(self._rest[:LONGEST_LINE])
+            self._rest = self._rest[LONGEST_LINE:]
+
+    def end(self) -> None:
+        """Take what came without a line's end."""
+        self._add(self._rest)
+        self._rest = b""
+
+    def _add(self, line: bytes) -> None:
+        text = _ESCAPE.sub("", line.decode("utf-8", "replace"))
+        text = "".join(c if c.isprintable() else " " for c in text).rstrip()
+        if text:
+            self.last = text
+            self._tell(text)
+
+
+def run_program(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+    deadline: float,
+    tell: Callable[[str], None],
+    meanwhile: Callable[[], None],
+    monotonic: Callable[[], float] = time.monotonic,
+) -> None:
+    """Run a program to its end. Raises SetupError with its last line if it fails, or is not done at the deadline.
+
+    Whatever it leaves in its process group ends with it: systemd ends the rest of the service's processes.
+    """
+    name = Path(command[0]).name
+    lines = Lines(tell)
+    try:
+        process = subprocess.Popen(
+            command, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise SetupError(f"{name}: {error.strerror}", f"cannot start {command[0]}: {error.strerror}") from error
+    assert process.stdout is not None
+    with process.stdout as output:
+        os.set_blocking(output.fileno(), False)
+        in_time = _read_until_exit(process, output.fileno(), lines, deadline, meanwhile, monotonic)
+        if not in_time:
+            _end_group(process, lines, output.fileno(), monotonic)
+        _signal_group(process, signal.SIGKILL)
+        _drain(output.fileno(), lines, monotonic() + DRAIN_S, monotonic)
+    code = process.wait()
+    lines.end()
+    if not in_time:
+        last = f", its last line is {lines.last!r}" if lines.last else ""
+        raise SetupError("not done in time", f"{name} was not done at the deadline and was ended{last}")
+    if code != 0:
+        end = f"exit code {code}" if code > 0 else f"signal {-code}"
+        raise SetupError(_ascii(lines.last) or end, f"{name} ended with {end}, its last line is {lines.last!r}")
+
+
+def _read_until_exit(
+    process: "subprocess.Popen[bytes]",
+    descriptor: int,
+    lines: Lines,
+    deadline: float,
+    meanwhile: Callable[[], None],
+    monotonic: Callable[[], float],
+) -> bool:
+    """Read output until the program has ended; return False at the deadline."""
+    is_open = True
+    while not _has_exited(process):
+        left = deadline - monotonic()
+        if left <= 0:
+            return False
+        if is_open:
+            is_open = _read(descriptor, lines, wait_s=min(LOOK_S, left))
+        else:  # it has closed its output
+            time.sleep(min(LOOK_S, left))
+        meanwhile()
+    return True
+
+
+def _drain(descriptor: int, lines: Lines, until: float, monotonic: Callable[[], float]) -> None:
+    """Read what is left; a process outside of the group may hold the output open."""
+    while (left := until - monotonic()) > 0 and _read(descriptor, lines, wait_s=left):
+        pass
+
+
+def _read(descriptor: int, lines: Lines, *, wait_s: float) -> bool:
+    """Wait for output and take it; return False once there will be no more."""
+    if not select.select([descriptor], [], [], wait_s)[0]:
+        return True
+    chunk = os.read(descriptor, CHUNK)
+    lines.feed(chunk)
+    return bool(chunk)
+
+
+def _end_group(
+    process: "subprocess.Popen[bytes]", lines: Lines, descriptor: int, monotonic: Callable[[], float]
+) -> None:
+    """Ask the program's group to end, and give it a moment to do so."""
+    _signal_group(process, signal.SIGTERM)
+    until = monotonic() + END_S
+    while not _has_exited(process) and monotonic() < until:
+        if not _read(descriptor, lines, wait_s=0.1):
+            time.sleep(0.1)
+
+
+def _has_exited(process: "subprocess.Popen[bytes]") -> bool:
+    """Return whether the program has ended, and leave it waiting: so its number still names its group."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _signal_group(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _ascii(text: str) -> str:
+    """Return the text as a failure signal takes it."""
+    return text.encode("ascii", "replace").decode()[:LONGEST_REASON]

@@ -1,0 +1,91 @@
+"""Run the user's setup once per content: a marker on the disk says which archive's setup has succeeded there."""
+
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from bootstrap.atomic_file import write_file
+from bootstrap.contract import (
+    PYTORCH_PYTHON,
+    SETUP_DIR,
+    SETUP_DONE,
+    SETUP_FAILED,
+    SETUP_MARKER,
+    SETUP_REQUIREMENTS,
+    SETUP_SCRIPT,
+)
+from bootstrap.errors import SetupError
+from bootstrap.files.paths import under_root
+from bootstrap.setup.archive import SetupSource, fetch, unpack
+from bootstrap.setup.state import RUNNING, State, write_state
+
+log = logging.getLogger(__name__)
+
+PIP_INSTALL: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--requirement")
+
+
+class Run(Protocol):
+    """Runs a program of the setup, as `bootstrap.setup.process.run_program` does. Raises SetupError."""
+
+    def __call__(self, command: list[str], *, cwd: Path, deadline: float) -> None:
+        """Run it to its end."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetupServices:
+    """The parts of the machine and of AWS that a setup uses; tests replace each."""
+
+    root: Path
+    read: Callable[[str, str], bytes]
+    """Returns an object of a bucket. Raises errors of AWS until the node has credentials."""
+    run: Run
+    flush: Callable[[], None]
+    """Sends the output to the log group: a failed node may end as soon as its failure is known."""
+    python: str = PYTORCH_PYTHON
+    """Python whose environment gets the requirements."""
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def provide(source: SetupSource, *, services: SetupServices) -> None:
+    """Run the setup unless it has succeeded on this disk; write its outcome for the agent."""
+    marker = under_root(services.root, SETUP_MARKER)
+    if marker.is_file() and marker.read_text().strip() == source.sha256:
+        log.info("setup %s was done before", source.sha256)
+        write_state(services.root, State(doing=SETUP_DONE, sha256=source.sha256))
+        return
+    write_state(services.root, State(doing=RUNNING, sha256=source.sha256))
+    started = services.monotonic()
+    try:
+        _run_all(source, deadline=started + source.timeout_s, services=services)
+        write_file(marker, f"{source.sha256}\n")
+    except (SetupError, OSError) as error:
+        short = error.short if isinstance(error, SetupError) else error.strerror or type(error).__name__
+        state = State(doing=SETUP_FAILED, sha256=source.sha256, failure=short)
+        log.warning("setup %s has failed: %s", source.sha256, error)
+    else:
+        state = State(doing=SETUP_DONE, sha256=source.sha256)
+        log.info("setup %s took %.0f s", source.sha256, services.monotonic() - started)
+    services.flush()
+    write_state(services.root, state)
+
+
+def _run_all(source: SetupSource, *, deadline: float, services: SetupServices) -> None:
+    directory = under_root(services.root, f"{SETUP_DIR}/{source.sha256}")
+    # A setup that was cut off starts again with fresh files.
+    shutil.rmtree(directory, ignore_errors=True)
+    content = fetch(source, read=services.read, deadline=deadline, monotonic=services.monotonic, sleep=services.sleep)
+    unpack(content, directory)
+    if (directory / SETUP_SCRIPT).is_file():
+        services.run([str(directory / SETUP_SCRIPT)], cwd=directory, deadline=deadline)
+    if (directory / SETUP_REQUIREMENTS).is_file():
+        if not Path(services.python).is_file():
+            raise SetupError(
+                f"no {services.python}",
+                f"requirements need {services.python}, which this image lacks: install them in the script of setup",
+            )
+        services.run([services.python, *PIP_INSTALL, SETUP_REQUIREMENTS], cwd=directory, deadline=deadline)

@@ -1,0 +1,99 @@
+"""Run the service ``bootstrap setup``: the user's setup, with its output in the log file and the log group."""
+
+import logging
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from bootstrap.aws.clients import connect
+from bootstrap.aws.imds import read_identity
+from bootstrap.aws.log_shipping import LogShipper, set_up_logging
+from bootstrap.config import NodeConfig, parse_config
+from bootstrap.contract import BUCKET_VARIABLE, NODE_CONFIG, SETUP_LOG
+from bootstrap.errors import MetadataError
+from bootstrap.files.paths import under_root
+from bootstrap.setup.archive import SetupSource
+from bootstrap.setup.process import run_program
+from bootstrap.setup.provide import SetupServices, provide
+
+log = logging.getLogger(__name__)
+
+SHIP_S: Final = 1.0
+"""Seconds between two calls to the log group; a program that says much must not wait for each."""
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin:/opt/pytorch/bin"
+"""Where the script's programs are; the image's own come before those of its PyTorch environment."""
+
+
+def serve_setup(root: Path) -> None:
+    """Run the setup that the node's configuration names, if it names one."""
+    config = parse_config(under_root(root, NODE_CONFIG).read_text())
+    if config.setup is None or config.setup_sha256 is None or config.setup_timeout_s is None:
+        return
+    shipper = set_up_logging(under_root(root, SETUP_LOG))
+    output = SetupOutput(config, shipper)
+    environ = environment_of(config)
+
+    def run(command: list[str], *, cwd: Path, deadline: float) -> None:
+        tell = logging.getLogger(Path(command[-1]).name).info
+        run_program(command, cwd=cwd, environ=environ, deadline=deadline, tell=tell, meanwhile=output.ship)
+
+    source = SetupSource(url=config.setup, sha256=config.setup_sha256, timeout_s=config.setup_timeout_s)
+    services = SetupServices(root=root, read=lambda *at: _read(config.region, *at), run=run, flush=output.flush)
+    provide(source, services=services)
+
+
+def environment_of(config: NodeConfig) -> dict[str, str]:
+    """Return the environment of the script and of pip: a service of systemd has nearly none."""
+    return {
+        "PATH": PATH,
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        "DEBIAN_FRONTEND": "noninteractive",
+        # After an update of a library, apt's hook would restart this very service.
+        "NEEDRESTART_MODE": "l",
+        "PIP_ROOT_USER_ACTION": "ignore",
+        "AWS_DEFAULT_REGION": config.region,
+        BUCKET_VARIABLE: config.bucket,
+        "DEEPLEARNING_NODE_TYPE": config.node_type,
+    }
+
+
+def _read(region: str, bucket: str, key: str) -> bytes:
+    # Connect anew each time: a client made without credentials would never look for them again.
+    found: Any = connect(region).s3.get_object(Bucket=bucket, Key=key)
+    return bytes(found["Body"].read())
+
+
+class SetupOutput:
+    """Send the output to the node's log stream, beside the lines of its agent; the setup never waits for it long."""
+
+    def __init__(self, config: NodeConfig, shipper: LogShipper) -> None:
+        self._config = config
+        self._shipper = shipper
+        self._is_connected = False
+        self._not_before = 0.0
+
+    def ship(self) -> None:
+        """Send the oldest lines that wait, once in a while."""
+        if time.monotonic() < self._not_before:
+            return
+        if self._connect():
+            self._shipper.ship()
+        self._not_before = time.monotonic() + SHIP_S
+
+    def flush(self) -> None:
+        """Send all lines that wait, unless the log group cannot be reached."""
+        if self._connect():
+            self._shipper.flush()
+
+    def _connect(self) -> bool:
+        if not self._is_connected:
+            try:
+                stream = read_identity().instance_id
+                self._shipper.connect(connect(self._config.region).logs, group=self._config.log_group, stream=stream)
+                self._is_connected = True
+            except (MetadataError, BotoCoreError, ClientError) as error:
+                log.debug("no log group yet: %s", error)
+        return self._is_connected

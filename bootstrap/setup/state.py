@@ -1,0 +1,63 @@
+"""Keep the progress of a node's setup in a file: the service writes it, the agent reads it."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from bootstrap.atomic_file import write_file
+from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH, SETUP_STATE
+from bootstrap.files.paths import under_root
+
+RUNNING: Final = "running"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """The progress of the service; the file is gone after a reboot."""
+
+    doing: Literal["running", "done", "failed"]
+    sha256: str
+    """Hash of the archive that this is about."""
+    failure: str | None = None
+    """The failure, short enough for a failure signal; None unless the setup has failed."""
+
+
+def write_state(root: Path, state: State) -> None:
+    """Write the state file."""
+    write_file(under_root(root, SETUP_STATE), json.dumps(asdict(state)) + "\n")
+
+
+class SetupStatus:
+    """Tell the agent how far its node's setup is; ``sha256`` is the archive's hash, None for no setup."""
+
+    def __init__(self, root: Path, *, sha256: str | None) -> None:
+        self._root = root
+        self._sha256 = sha256
+
+    @property
+    def outcome(self) -> str | None:
+        """Return the outcome for this node's record, empty without a setup; None while there is none yet."""
+        if self._sha256 is None:
+            return ""
+        state = self._read()
+        return None if state.doing == RUNNING else f"{state.doing}:{state.sha256[:SETUP_HASH_LENGTH]}"
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether the setup has succeeded, or there is none."""
+        return self._sha256 is None or self._read().doing == SETUP_DONE
+
+    @property
+    def failure(self) -> str | None:
+        """Return why the setup has failed, if it has."""
+        return None if self._sha256 is None else self._read().failure
+
+    def _read(self) -> State:
+        """Return what the service wrote last about this archive."""
+        starting = State(doing=RUNNING, sha256=self._sha256 or "")
+        try:
+            state = State(**json.loads(under_root(self._root, SETUP_STATE).read_text()))
+        except FileNotFoundError:
+            return starting
+        return state if state.sha256 == self._sha256 else starting

@@ -1,0 +1,89 @@
+"""``dlcluster setup``: run the deployed setup on nodes that were launched before it, one after another."""
+
+import shlex
+import sys
+import time
+from typing import Final
+
+import click
+
+from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE, MASTER, SETUP_DONE, SETUP_HASH_LENGTH
+from cli.aws.clusters import DeployedSetup, deployed_setup
+from cli.aws.nodes import Member
+from cli.errors import ClusterError
+from cli.jobs.records import ENDED, read_jobs
+from cli.output import json_option, print_json, printable
+from cli.shared_options import Selection
+from cli.ssh.master import connect_to_master
+from cli.ssh.remote import Connection, last_line
+from cli.verb import verb
+
+MARGIN_S: Final = 120.0
+"""Seconds for a node's answer besides its setup."""
+LOGIN_S: Final = 120.0
+"""Seconds for which a failing login is tried again."""
+RETRY_S: Final = 5.0
+SSH_FAILED: Final = 255
+"""Exit code of ssh itself (EXIT STATUS in ssh(1))."""
+SSH: Final = (
+    *("ssh", "-n", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR"),
+    *("-o", "StrictHostKeyChecking=yes", "-o", "IdentitiesOnly=yes", "-o", f"IdentityFile={CLUSTER_KEY_FILE}"),
+)
+
+
+@verb("setup", examples=("dlcluster setup", "dlcluster setup --cluster vision --json"))
+@json_option
+def command(selection: Selection, *, as_json: bool) -> int:
+    """Run the setup of the last deploy on nodes that were launched before it, one after another.
+
+    New nodes run it by themselves. It is refused while a job runs, and stops at the first node on which it fails; that
+    node gets no more jobs. Nodes that have it already are passed over.
+    """
+    with connect_to_master(selection) as (context, connection):
+        setup = deployed_setup(context.cluster)
+        done = f"{SETUP_DONE}:{setup.sha256[:SETUP_HASH_LENGTH]}"
+        behind = [member for member in context.membership.members if member.setup != done]
+        for member in behind:
+            _refuse_while_a_job_runs(connection)
+            if not as_json:
+                click.echo(f"{member.short_name}: running setup {setup.sha256[:SETUP_HASH_LENGTH]}", file=sys.stderr)
+            _run_on(connection, member, setup)
+    names = [member.short_name for member in behind]
+    if as_json:
+        print_json(cluster=context.cluster.name, sha256=setup.sha256, nodes=names)
+    else:
+        print(f"setup {setup.sha256[:SETUP_HASH_LENGTH]}: done on {', '.join(names) if names else 'all nodes before'}")
+    return 0
+
+
+def _refuse_while_a_job_runs(connection: Connection) -> None:
+    running = [job.id for job in read_jobs(connection) if job.state not in ENDED]
+    if running:
+        raise ClusterError(f"job {printable(running[-1])} runs, and a setup may change what it uses: dlcluster stop")
+
+
+def _run_on(connection: Connection, member: Member, setup: DeployedSetup) -> None:
+    """Run the setup on one node, from the master. Raises ClusterError with the last line of its output."""
+    program = ["sudo", "-n", "python3", f"{CURRENT_RELEASE}/bootstrap", "bring-along"]
+    words = [*program, "--url", setup.url, "--sha256", setup.sha256, "--timeout", str(setup.timeout_s)]
+    line = shlex.join(words if member.node_type == MASTER else [*_ssh(member), *words])
+    end = time.monotonic() + LOGIN_S
+    while (done := connection.output(line, deadline_s=setup.timeout_s + MARGIN_S)).exit_code == SSH_FAILED:
+        # A master whose setup had failed is in no list: nodes let it in again once they know that it is back.
+        if time.monotonic() >= end:
+            break
+        time.sleep(RETRY_S)
+    if done.exit_code:
+        why = last_line(done.stderr).removeprefix("bootstrap: ") or f"exit code {done.exit_code}"
+        raise ClusterError(f"{member.short_name}: {printable(why)}")
+
+
+def _ssh(member: Member) -> list[str]:
+    """Return ssh's words for a node: the master's own files name no node whose setup has failed."""
+    return [
+        *SSH,
+        *("-o", f"HostName={member.address}"),
+        *("-o", f"HostKeyAlias={member.alias}"),
+        *("-o", f"KnownHostsCommand=/bin/echo {member.alias} {member.host_key}"),
+        member.alias,
+    ]

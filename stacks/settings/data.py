@@ -1,0 +1,105 @@
+"""Define the settings that let nodes reach the user's own data: S3 buckets, their keys, and what else nodes need."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from stacks.settings.storage import StorageSettings, check_bucket_name
+from stacks.settings.values import PARSER, require
+
+READS: Final = ("s3:GetObject",)
+"""What nodes may do with the objects of a bucket."""
+WRITES: Final = ("s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
+"""What they may do besides with ``:rw``."""
+_WRITABLE: Final = ":rw"
+_PREFIX: Final = re.compile(r"[A-Za-z0-9!_.'()-][A-Za-z0-9!_.'()/=+@&,-]{0,500}")
+"""A prefix without wildcards and variables of IAM."""
+_KEY: Final = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]{1,64}")
+_POLICY: Final = re.compile(r"arn:aws[a-z-]*:iam::(?:aws|[0-9]{12}):policy/[A-Za-z0-9+=,.@_/-]{1,512}")
+_MOST_POLICIES: Final = 10
+"""Managed policies that a role takes by default (IAM User Guide, "IAM object quotas")."""
+_MOST_BUCKETS: Final = 20
+"""Buckets for which a role's inline policies have room: 10,240 characters ("IAM object quotas")."""
+_ADMINISTRATORS: Final = ("AdministratorAccess", "IAMFullAccess", "PowerUserAccess")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataBucket:
+    """A bucket, or the part of it below a prefix, that nodes may read."""
+
+    name: str
+    prefix: str = ""
+    """Without a slash at its end; empty for the whole bucket."""
+    is_writable: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "DataBucket":
+        """Parse ``name``, ``name/prefix`` or either with ``:rw``."""
+        path = text.removesuffix(_WRITABLE)
+        name, _, prefix = path.removeprefix("s3://").partition("/")
+        return cls(name=name, prefix=prefix.rstrip("/"), is_writable=path != text)
+
+    @property
+    def objects(self) -> str:
+        """Return what an ARN has after ``s3:::`` for the objects."""
+        return f"{self.name}/{self.prefix}/*" if self.prefix else f"{self.name}/*"
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.prefix}" if self.prefix else self.name
+
+
+def _parse_list(name: str, value: Any) -> tuple[str, ...]:
+    """Parse a list or text like ``a,b``."""
+    words = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+    require(isinstance(words, list), name, value, "a list, or text like a,b")
+    for each in words:
+        require(isinstance(each, str) and each, name, each, "text")
+    return tuple(dict.fromkeys(words))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings(StorageSettings):
+    """The user's own data, which nodes reach with their roles."""
+
+    data_buckets: tuple[str, ...] = field(default=(), metadata={PARSER: _parse_list})
+    """S3 buckets that nodes may read: ``name`` or ``name/prefix``, and with ``:rw`` at the end also write."""
+    data_keys: tuple[str, ...] = field(default=(), metadata={PARSER: _parse_list})
+    """ARNs of the KMS keys with which ``data_buckets`` are encrypted."""
+    policy_arns: tuple[str, ...] = field(default=(), metadata={PARSER: _parse_list})
+    """ARNs of managed policies to attach to the nodes' roles, for what else jobs need of AWS."""
+
+    def check(self) -> None:
+        """Check the form of each; ``dlcluster preflight`` asks AWS whether they exist."""
+        super().check()
+        require(len(self.data_buckets) <= _MOST_BUCKETS, "data_buckets", len(self.data_buckets), "at most 20 buckets")
+        for text, bucket in zip(self.data_buckets, self.buckets, strict=True):
+            check_bucket_name("data_buckets", bucket.name)
+            allowed = "name or name/prefix, with :rw to write, and without * or ?"
+            require(not bucket.prefix or _PREFIX.fullmatch(bucket.prefix), "data_buckets", text, allowed)
+        for key in self.data_keys:
+            require(_KEY.fullmatch(key), "data_keys", key, "ARNs of KMS keys like arn:aws:kms:REGION:ACCOUNT:key/ID")
+        require(bool(self.data_buckets) or not self.data_keys, "data_keys", self.data_keys, "set with data_buckets")
+        for arn in self.policy_arns:
+            require(
+                _POLICY.fullmatch(arn), "policy_arns", arn, "ARNs of managed policies like arn:aws:iam::aws:policy/X"
+            )
+        most = _MOST_POLICIES
+        require(len(self.policy_arns) <= most, "policy_arns", len(self.policy_arns), f"at most {most} policies")
+
+    def warnings(self) -> dict[str, str]:
+        """Warn of policies that make every job an administrator."""
+        found = super().warnings()
+        if wide := ", ".join(self._wide_policies()):
+            found["wide-policy"] = f"policy_arns {wide} makes every job on the nodes an administrator of the account"
+        return found
+
+    @property
+    def buckets(self) -> tuple[DataBucket, ...]:
+        """Return the buckets, parsed."""
+        return tuple(map(DataBucket.parse, self.data_buckets))
+
+    def _wide_policies(self) -> Iterator[str]:
+        for arn in self.policy_arns:
+            if (name := arn.rpartition("/")[2]) in _ADMINISTRATORS:
+                yield name

@@ -1,0 +1,81 @@
+"""Define the settings of the user's own environment: what every node runs and installs before it joins the cluster."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from bootstrap.contract import SETUP_REQUIREMENTS, SETUP_SCRIPT
+from stacks.settings.values import Settings, SettingsError, duration, require, shown
+
+_LARGEST_FILE: Final = 1 << 20
+_LONGEST_TIMEOUT: Final = timedelta(hours=6)
+_LOCAL_REQUIREMENT: Final = re.compile(r"\s*(?:-[rce]\b|--(?:requirement|constraint|editable)\b|\.{0,2}/|\.\Z)")
+"""Lines of a requirements file that name another file: nodes get this one alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentSettings(Settings):
+    """The user's own environment on the nodes."""
+
+    setup: str | None = None
+    """Script, named from the directory of cdk.json, that every new node runs as root before it joins the cluster. A
+    change applies to nodes launched after the deploy."""
+    requirements: str | None = None
+    """File of requirements, named likewise, that every new node installs with pip into the image's PyTorch environment,
+    after ``setup``."""
+    setup_timeout: str = "15m"
+    """Time for both, like ``15m`` or ``2h``; a node that is not done by then has failed."""
+
+    def check(self) -> None:
+        """Read the files, so that a missing one is found before anything is created."""
+        super().check()
+        self.setup_files()
+        time = duration(self.setup_timeout)
+        in_range = time is not None and time <= _LONGEST_TIMEOUT
+        require(in_range, "setup_timeout", self.setup_timeout, "a time like 15m or 2h, at most 6h")
+
+    @property
+    def setup_timeout_s(self) -> int | None:
+        """Return the seconds that a node has for its setup; None if there is none."""
+        time = duration(self.setup_timeout)
+        return int(time.total_seconds()) if time and (self.setup or self.requirements) else None
+
+    def setup_files(self) -> dict[str, bytes]:
+        """Return the contents of the files, by their names on a node. Raises SettingsError."""
+        return dict(self._files())
+
+    def _files(self) -> Iterator[tuple[str, bytes]]:
+        if self.setup is not None:
+            content = _read("setup", self.setup)
+            _check_script(self.setup, content)
+            yield SETUP_SCRIPT, content
+        if self.requirements is not None:
+            content = _read("requirements", self.requirements)
+            _check_requirements(self.requirements, content)
+            yield SETUP_REQUIREMENTS, content
+
+
+def _read(name: str, file: str) -> bytes:
+    path = Path(file)
+    require(path.is_file(), name, file, "a file, named from the directory of cdk.json")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{name} must be readable, got {shown(file)}: {error.strerror}") from None
+    require(len(content) <= _LARGEST_FILE, f"size of {file}", len(content), f"at most {_LARGEST_FILE} bytes")
+    return content
+
+
+def _check_script(file: str, content: bytes) -> None:
+    first = content.split(b"\n", 1)[0].decode(errors="replace")
+    require(first.startswith("#!/"), f"first line of {file}", first, "like #!/bin/bash")
+    require(not first.endswith("\r"), f"first line of {file}", first, "without a carriage return: use Unix line ends")
+
+
+def _check_requirements(file: str, content: bytes) -> None:
+    for line in content.decode(errors="replace").splitlines():
+        allowed = "a requirement, not another file: nodes get this one alone"
+        require(not _LOCAL_REQUIREMENT.match(line), f"line of {file}", line, allowed)

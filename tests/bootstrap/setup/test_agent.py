@@ -1,0 +1,88 @@
+"""A node joins the cluster when its setup has succeeded; one whose setup has failed is seen, and gets no job."""
+
+from bootstrap.contract import WORKERS_FILE
+from bootstrap.setup.state import State, write_state
+from tests.bootstrap.simulated_cluster import Cluster, TestNode
+
+HASH = "0123456789abcdef" * 4
+SETTINGS = {"setup": "s3://assets/x.zip", "setup_sha256": HASH, "setup_timeout_s": 900}
+DONE, FAILED = f"done:{HASH[:12]}", f"failed:{HASH[:12]}"
+
+
+def succeed(node: TestNode) -> None:
+    write_state(node.root, State(doing="done", sha256=HASH))
+
+
+def fail(node: TestNode, why: str = "E: no package foo") -> None:
+    write_state(node.root, State(doing="failed", sha256=HASH, failure=why))
+
+
+def setups(cluster: Cluster) -> dict[int, str]:
+    return {member.node_index: member.setup for member in cluster.table.read_membership().members}
+
+
+def test_a_node_joins_once_its_setup_has_succeeded(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=1)
+    master, worker = (cluster.node(node_type, settings=SETTINGS) for node_type in ("master", "worker"))
+    succeed(master)
+    write_state(worker.root, State(doing="running", sha256=HASH))
+    cluster.run([master, worker], until=lambda: setups(cluster) == {1: DONE})
+    for _ in range(10):
+        worker.agent.step()
+        master.agent.step()
+        cluster.clock.now += 2.0
+    assert (setups(cluster), cluster.signals) == ({1: DONE}, [])
+    succeed(worker)
+    cluster.run([master, worker], until=lambda: len(cluster.signals) == 2)
+    assert setups(cluster) == {1: DONE, 2: DONE}
+
+
+def test_a_failing_setup_fails_the_deploy_at_once_with_its_last_line(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    node = cluster.node("master", settings=SETTINGS)
+    fail(node)
+    node.agent.step()
+    assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} setup: E: no package foo")]
+
+
+def test_a_setup_that_runs_at_the_deadline_is_what_the_stack_hears(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    node = cluster.node("master", settings=SETTINGS)
+    node.agent.step()
+    cluster.clock.now += 600.0
+    node.agent.step()
+    assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} setup: running")]
+
+
+def test_a_node_that_failed_is_a_member_without_jobs_and_is_not_replaced(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=1)
+    spared = {"fails_deploy": False, "min_nodes": 1}
+    master, worker = (cluster.node(node_type, settings=SETTINGS | spared) for node_type in ("master", "worker"))
+    succeed(master)
+    fail(worker)
+    cluster.run([master, worker], until=lambda: setups(cluster) == {1: DONE, 2: FAILED})
+    cluster.run([master, worker], until=lambda: worker.agent.is_settled and master.agent.is_settled)
+    master.agent.step()
+    assert master.text(WORKERS_FILE) == "deeplearning-worker1\n"
+    assert cluster.unhealthy == []
+    succeed(worker)
+    cluster.run([master, worker], until=lambda: setups(cluster) == {1: DONE, 2: DONE})
+    master.agent.step()
+    assert master.text(WORKERS_FILE) == "deeplearning-worker1\ndeeplearning-worker2\n"
+
+
+def test_a_member_that_boots_again_keeps_its_place_while_its_setup_is_looked_at(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    node = cluster.node("master", settings=SETTINGS)
+    succeed(node)
+    cluster.run([node], until=lambda: node.agent.is_settled)
+    write_state(node.root, State(doing="running", sha256=HASH))
+    again = cluster.node("master", settings=SETTINGS)
+    for _ in range(3):
+        again.agent.step()
+    assert setups(cluster) == {1: DONE}

@@ -1,0 +1,78 @@
+"""A running node takes over the setup of a later deploy: its configuration changes, and its services start anew."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bootstrap.contract import AGENT_SERVICE, NODE_CONFIG, SETUP_SERVICE
+from bootstrap.errors import SetupError
+from bootstrap.files.paths import under_root
+from bootstrap.setup.archive import SetupSource
+from bootstrap.setup.bring_along import bring_along
+from bootstrap.setup.state import State, write_state
+from tests.bootstrap.simulated_cluster import Clock, config_values
+
+SOURCE = SetupSource(url="s3://assets/new.zip", sha256="1" * 64, timeout_s=60.0)
+
+
+@dataclass
+class Node:
+    """A node whose setup service ends with the given state, after a while."""
+
+    root: Path
+    ends_with: State | None = None
+    clock: Clock = field(default_factory=Clock)
+    restarted: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+    def bring_along(self) -> None:
+        bring_along(SOURCE, root=self.root, services=self, monotonic=self.clock, sleep=self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.clock.now += seconds
+        if self.ends_with and self.clock.now > 1010.0:
+            write_state(self.root, self.ends_with)
+
+    def reload_units(self) -> None:
+        pass
+
+    def enable(self, unit: str) -> None:
+        pass
+
+    def enable_linger(self, user: str) -> None:
+        pass
+
+    def restart(self, unit: str) -> None:
+        self.restarted.append(unit)
+        self.told.append(json.loads(under_root(self.root, NODE_CONFIG).read_text())["setup_sha256"])
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    file = under_root(tmp_path, NODE_CONFIG)
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(config_values("worker")))
+    return Node(root=tmp_path)
+
+
+def test_it_waits_for_the_end_and_keeps_the_rest_of_the_configuration(node: Node) -> None:
+    # An earlier try at the same setup failed.
+    write_state(node.root, State(doing="failed", sha256=SOURCE.sha256, failure="no network"))
+    node.ends_with = State(doing="done", sha256=SOURCE.sha256)
+    node.bring_along()
+    assert (node.restarted, node.told) == ([SETUP_SERVICE, AGENT_SERVICE], [SOURCE.sha256] * 2)
+    new = {"setup": SOURCE.url, "setup_sha256": SOURCE.sha256, "setup_timeout_s": 60}
+    assert json.loads(under_root(node.root, NODE_CONFIG).read_text()) == config_values("worker") | new
+
+
+def test_fails_with_the_last_line_of_the_setup(node: Node) -> None:
+    node.ends_with = State(doing="failed", sha256=SOURCE.sha256, failure="E: no package foo")
+    with pytest.raises(SetupError, match=r"^E: no package foo \(/var/log/deeplearning/setup.log has all lines\)$"):
+        node.bring_along()
+
+
+def test_fails_when_the_service_never_ends(node: Node) -> None:
+    with pytest.raises(SetupError, match=r"waited 120 s for deeplearning-setup\.service to end"):
+        node.bring_along()

@@ -1,0 +1,107 @@
+"""Run real programs as a setup does: they fail, hang, say very much, or leave others behind."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import SetupError
+from bootstrap.setup.process import LONGEST_LINE, run_program
+
+pytestmark = pytest.mark.allow_subprocess
+ENVIRON = {"PATH": os.environ["PATH"]}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., list[str]]:
+    """Run a script to its end; return its lines. With ``until`` the deadline comes as soon as it has said that."""
+
+    def run(script: str, *, until: str | None = None) -> list[str]:
+        told: list[str] = []
+        run_program(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            environ=ENVIRON,
+            deadline=time.monotonic() + 60.0,
+            tell=told.append,
+            meanwhile=lambda: None,
+            monotonic=lambda: time.monotonic() + (60.0 if until in told else 0.0),
+        )
+        return told
+
+    return run
+
+
+def test_output_and_errors_come_line_by_line_and_printable(run: Callable[..., list[str]]) -> None:
+    script = r"pwd; printf '\033[31mred\033[0m\r50%%\r' >&2; printf 'beep\a\n\nlast'; test -z \"$(cat)\""
+    [_, *lines] = run(script.replace('\\"', '"'))
+    assert lines == ["red", "50%", "beep", "last"]
+
+
+@pytest.mark.parametrize(
+    ("script", "short"),
+    [
+        ("echo one; echo 'E: no package foo' >&2; echo; exit 3", "E: no package foo"),
+        ("exit 3", "exit code 3"),
+        ("kill -KILL $$", "signal 9"),
+        ("echo caf\N{LATIN SMALL LETTER E WITH ACUTE}; false", "caf?"),
+    ],
+)
+def test_fails_with_its_last_line(run: Callable[..., list[str]], script: str, short: str) -> None:
+    with pytest.raises(SetupError) as raised:
+        run(script)
+    assert raised.value.short == short
+    assert "\n" not in str(raised.value)
+
+
+def test_fails_when_the_program_cannot_start(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"cannot start /none/setup\.sh: No such file"):
+        run_program(
+            ["/none/setup.sh"], cwd=tmp_path, environ={}, deadline=0.0, tell=lambda _: None, meanwhile=lambda: None
+        )
+
+
+def test_a_program_that_hangs_ends_with_its_whole_group(
+    run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # SIGTERM is ignored, so that SIGKILL has to follow.
+    monkeypatch.setattr("bootstrap.setup.process.END_S", 0.3)
+    hang = "trap '' TERM; (trap '' TERM; sleep 600) & echo $! > child; echo $$ > parent; echo waiting; wait; sleep 600"
+    with pytest.raises(SetupError, match="was not done at the deadline and was ended, its last line is 'waiting'"):
+        run(hang, until="waiting")
+    for name in ("parent", "child"):
+        await_end(int((tmp_path / name).read_text()))
+
+
+def await_end(process_id: int) -> None:
+    """Wait until a process has ended; the kernel takes a moment to end one that was killed."""
+    deadline = time.monotonic() + 5.0
+    while is_running(process_id):
+        assert time.monotonic() < deadline, f"process {process_id} still runs after 5 s"
+        time.sleep(0.01)
+
+
+def is_running(process_id: int) -> bool:
+    """Return whether a process runs; one that only waits for its parent does not."""
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_what_a_program_leaves_behind_neither_blocks_nor_stays(run: Callable[..., list[str]], tmp_path: Path) -> None:
+    started = time.monotonic()
+    assert run("sleep 600 & echo $! > child; echo done") == ["done"]
+    await_end(int((tmp_path / "child").read_text()))
+    # A process of another group holds the output open; systemd ends it with the service.
+    assert run("setsid sleep 15 & echo done") == ["done"]
+    assert time.monotonic() - started < 15
+
+
+def test_very_much_output_takes_little_memory_and_comes_whole(run: Callable[..., list[str]]) -> None:
+    lines = run("seq 20000; head -c 1000000 /dev/zero | tr '\\0' x")
+    assert lines[:20000] == [str(number) for number in range(1, 20001)]
+    assert sum(map(len, lines[20000:])) == 1_000_000
+    assert max(map(len, lines)) == LONGEST_LINE

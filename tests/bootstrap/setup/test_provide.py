@@ -1,0 +1,156 @@
+"""A setup runs once per content, in the right order, and its outcome is known whatever happens."""
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from bootstrap.contract import SETUP_DIR, SETUP_MARKER
+from bootstrap.errors import SetupError
+from bootstrap.files.paths import under_root
+from bootstrap.setup.archive import SetupSource
+from bootstrap.setup.provide import SetupServices, provide
+from bootstrap.setup.state import SetupStatus
+from stacks.nodes.bundle import zip_files
+from tests.bootstrap.simulated_cluster import Clock
+
+BOTH = {"setup.sh": b"#!/bin/sh\n", "requirements.txt": b"einops\n"}
+
+
+@dataclass
+class Node:
+    """A node's disk, and what the setup did on it."""
+
+    root: Path
+    clock: Clock = field(default_factory=Clock)
+    ran: list[list[str]] = field(default_factory=list)
+    fails: BaseException | None = None
+    offline_until: float = 0.0
+    order: list[str] = field(default_factory=list)
+
+    def provide(self, files: dict[str, bytes], *, sha256: str | None = None) -> SetupStatus:
+        content = zip_files(files)
+        source = SetupSource(
+            url="s3://assets/a/b.zip", sha256=sha256 or hashlib.sha256(content).hexdigest(), timeout_s=60.0
+        )
+
+        def read(bucket: str, key: str) -> bytes:
+            assert (bucket, key) == ("assets", "a/b.zip")
+            if self.clock.now < self.offline_until:
+                raise EndpointConnectionError(endpoint_url="s3")
+            return content
+
+        python = self.root / "python"
+        python.touch()
+        services = SetupServices(
+            root=self.root,
+            read=read,
+            run=self._run,
+            flush=lambda: self.order.append("flush"),
+            python=str(python),
+            monotonic=self.clock,
+            sleep=self._sleep,
+        )
+        provide(source, services=services)
+        return SetupStatus(self.root, sha256=source.sha256)
+
+    def _run(self, command: list[str], *, cwd: Path, deadline: float) -> None:
+        assert deadline <= self.clock.now + 60.0
+        self.ran.append([Path(command[0]).name, *command[1:]])
+        for file in cwd.iterdir():
+            assert bool(stat.S_IMODE(file.stat().st_mode) & 0o100) == (file.name == "setup.sh")
+        if self.fails:
+            raise self.fails
+
+    def _sleep(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(root=tmp_path)
+
+
+def test_the_script_comes_before_the_requirements(node: Node) -> None:
+    status = node.provide(BOTH)
+    pip = ["python", "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
+    assert node.ran == [["setup.sh"], [*pip, "--requirement", "requirements.txt"]]
+    outcome = status.outcome or ""
+    assert (outcome.partition(":")[0], len(outcome), status.is_done, status.failure) == ("done", 17, True, None)
+
+
+def test_a_second_boot_with_the_same_content_does_nothing_and_another_content_runs(node: Node) -> None:
+    node.provide(BOTH)
+    node.offline_until = node.clock.now + 1000.0
+    assert node.provide(BOTH).is_done
+    assert len(node.ran) == 2
+    node.offline_until = 0.0
+    assert node.provide({"setup.sh": b"#!/bin/sh\ntrue\n"}).is_done
+    assert node.ran[2:] == [["setup.sh"]]
+
+
+def test_a_setup_that_failed_or_was_cut_off_runs_again_at_the_next_boot(node: Node) -> None:
+    node.fails = SetupError("E: no package foo", "setup.sh ended with exit code 1")
+    status = node.provide(BOTH)
+    assert (status.failure, status.is_done, len(node.ran)) == ("E: no package foo", False, 1)
+    assert (status.outcome or "").startswith("failed:")
+    node.fails = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        node.provide(BOTH)
+    assert (status.outcome, status.is_done, status.failure) == (None, False, None)
+    node.fails = None
+    assert node.provide(BOTH).is_done
+
+
+def test_the_log_group_has_the_output_before_the_agent_hears_of_a_failure(node: Node) -> None:
+    status: SetupStatus | None = None
+    node.fails = SetupError("no", "no")
+
+    class Flushes(list[str]):
+        def append(self, word: str) -> None:
+            failures.append(status.failure if status else None)
+
+    failures: list[str | None] = []
+    node.order = Flushes()
+    status = SetupStatus(node.root, sha256=hashlib.sha256(zip_files(BOTH)).hexdigest())
+    node.provide(BOTH)
+    assert (failures, status.failure) == ([None], "no")
+
+
+def test_a_full_disk_is_a_failure_of_one_line(node: Node) -> None:
+    node.fails = OSError(28, os.strerror(28))
+    assert node.provide(BOTH).failure == "No space left on device"
+
+
+def test_the_archive_may_be_readable_later_but_not_too_late(node: Node) -> None:
+    node.offline_until = node.clock.now + 10.0
+    assert node.provide(BOTH).is_done
+    node.offline_until = node.clock.now + 1000.0
+    status = node.provide({"setup.sh": b"#!/bin/sh\n# other\n"})
+    assert status.failure == "cannot fetch it from S3"
+    assert len(node.ran) == 2
+
+
+def test_fails_when_the_archive_is_another_one(node: Node) -> None:
+    assert node.provide(BOTH, sha256="0" * 64).failure == "wrong hash"
+    assert node.ran == []
+    assert not under_root(node.root, SETUP_MARKER).exists()
+
+
+def test_fails_when_the_archive_holds_another_file(node: Node) -> None:
+    assert node.provide({"../../etc/passwd": b"x"}).failure == "bad archive"
+    assert not [path for path in under_root(node.root, SETUP_DIR).rglob("*") if path.is_file()]
+
+
+def test_fails_when_the_image_has_no_pytorch_for_the_requirements(node: Node) -> None:
+    content = zip_files(BOTH)
+    source = SetupSource(url="s3://a/b", sha256=hashlib.sha256(content).hexdigest(), timeout_s=60.0)
+    services = SetupServices(
+        root=node.root, read=lambda *_: content, run=lambda *_, **__: None, flush=lambda: None, python="/none/python"
+    )
+    provide(source, services=services)
+    assert SetupStatus(node.root, sha256=source.sha256).failure == "no /none/python"

@@ -1,0 +1,54 @@
+import json
+
+import pytest
+
+from cli.preflight.storage import data_buckets
+from tests.cli.conftest import REGION
+from tests.cli.preflight.conftest import ACCOUNT, Account
+
+OWN = {"Bucket": "images", "ExpectedBucketOwner": ACCOUNT}
+ANY = {"Bucket": "images"}
+
+
+@pytest.fixture
+def reading(account: Account) -> Account:
+    account.settings["data_buckets"] = ("images/2026:rw",)
+    return account
+
+
+def test_nothing_is_asked_without_one(account: Account) -> None:
+    assert account.check(data_buckets.data_buckets) == []
+
+
+def test_a_bucket_of_this_account_is_fine(reading: Account) -> None:
+    reading.answers("s3", "head_bucket", {"BucketRegion": REGION}, OWN)
+    found = reading.finds(data_buckets.data_buckets)
+    assert (found.level, found.sentence) == ("ok", "images/2026 is in this account")
+
+
+def test_traffic_from_another_region_is_warned_of(reading: Account) -> None:
+    reading.answers("s3", "head_bucket", {"BucketRegion": "us-west-2"}, OWN)
+    found = reading.finds(data_buckets.data_buckets)
+    assert (found.level, found.sentence) == ("warning", "images/2026 is in us-west-2, from where traffic costs money")
+
+
+def test_fails_when_there_is_no_such_bucket(reading: Account) -> None:
+    reading.refuses("s3", "head_bucket", "404", OWN)
+    found = reading.finds(data_buckets.data_buckets)
+    assert (found.level, found.sentence) == ("problem", "there is no bucket images")
+
+
+@pytest.mark.parametrize("visible", [True, False])
+def test_another_account_is_told_what_to_allow(reading: Account, visible: bool) -> None:
+    reading.refuses("s3", "head_bucket", "403", OWN)
+    if visible:
+        reading.answers("s3", "head_bucket", {}, ANY)
+    else:
+        reading.refuses("s3", "head_bucket", "403", ANY)
+    found = reading.finds(data_buckets.data_buckets)
+    assert (found.level, found.sentence.endswith("you may not list it")) == ("warning", not visible)
+    listing, objects = json.loads(found.fix.partition(": ")[2])
+    assert {each["Principal"]["AWS"] for each in (listing, objects)} == {f"arn:aws:iam::{ACCOUNT}:root"}
+    assert (listing["Resource"], objects["Resource"]) == ("arn:aws:s3:::images", "arn:aws:s3:::images/2026/*")
+    assert listing["Condition"] == {"StringLike": {"s3:prefix": ["2026", "2026/*"]}}
+    assert "s3:PutObject" in objects["Action"]

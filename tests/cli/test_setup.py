@@ -1,0 +1,154 @@
+"""What ``dlcluster setup`` runs where, and when it refuses; the master is a stand-in."""
+
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli.aws.nodes import Member, Membership
+from cli.errors import EXIT_FAILED
+from cli.main import main
+from cli.ssh.remote import Output
+from tests.cli.conftest import KEY
+
+SHA256 = "0123456789abcdef" * 4
+OUTPUT = f"s3://assets/{SHA256}.zip {SHA256} 900"
+JOB = {"id": "2026-1", "command": ["true"], "hosts": [], "start": "2026-01-01T00:00:00Z", "cwd": "/"}
+
+
+@dataclass
+class Master:
+    """Runs what it is told to, and fails on one node."""
+
+    job_state: str = "SUCCEEDED"
+    fails_on: str = ""
+    refusals: int = 0
+    """Number of logins to the workers that are refused."""
+    ran: list[list[str]] = field(default_factory=list)
+
+    def output(self, command: str, *, deadline_s: float | None = None) -> Output:
+        words = shlex.split(command)
+        if words[0] == "launch":
+            said = json.dumps([{**JOB, "state": self.job_state}])
+            return Output(exit_code=0, stdout=said.encode(), stderr="")
+        assert deadline_s is not None
+        assert deadline_s > 900
+        self.ran.append(words)
+        if words[0] == "ssh" and self.refusals:
+            self.refusals -= 1
+            return Output(exit_code=255, stdout=b"", stderr="Permission denied (publickey).\n")
+        fails = self.fails_on in words
+        return Output(exit_code=int(fails), stdout=b"", stderr="bootstrap: E: no package\x1b foo\n" if fails else "")
+
+
+@dataclass
+class Clock:
+    """A clock that waits by itself."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Run the verb against a cluster of three, whose second node has the setup already."""
+
+    def run(master: Master, *words: str, setup: str | None = OUTPUT) -> int:
+        members = tuple(
+            Member(
+                node_index=index,
+                instance_id=f"i-{index:017}",
+                address=f"10.0.0.{index}",
+                node_type="master" if index == 1 else "worker",
+                host_key=KEY,
+                setup=f"done:{SHA256[:12]}" if index == 2 else "",
+            )
+            for index in (1, 2, 3)
+        )
+        context: Any = SimpleNamespace(
+            cluster=SimpleNamespace(name="demo", setup=setup),
+            membership=Membership(generation=1, desired_nodes=3, members=members),
+        )
+
+        @contextmanager
+        def connect_to_master(_selection: object) -> Iterator[Any]:
+            yield context, master
+
+        monkeypatch.setattr("cli.verbs.cluster.setup.connect_to_master", connect_to_master)
+        return main(["setup", *words])
+
+    return run
+
+
+def test_nodes_without_the_deployed_setup_get_it_one_after_another(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    master = Master()
+    assert run(master, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "version": 1, "cluster": "demo", "sha256": SHA256, "nodes": ["master", "worker3"],
+    }  # fmt: skip
+    here, there = master.ran
+    program = ["sudo", "-n", "python3", "/opt/deeplearning/current/bootstrap", "bring-along"]
+    assert here[:5] == there[-11:-6] == program
+    # The master's files name no node whose setup has failed: address and key come from the record.
+    assert there[there.index("HostName=10.0.0.3") :][:6] == [
+        "HostName=10.0.0.3",
+        "-o",
+        "HostKeyAlias=deeplearning-worker3",
+        "-o",
+        f"KnownHostsCommand=/bin/echo deeplearning-worker3 {KEY}",
+        "deeplearning-worker3",
+    ]
+    assert here[-6:] == there[-6:]
+    assert here[-6:] == ["--url", f"s3://assets/{SHA256}.zip", "--sha256", SHA256, "--timeout", "900"]
+
+
+def test_it_stops_at_the_first_node_on_which_it_fails(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    master = Master(fails_on="bring-along")
+    assert run(master) == EXIT_FAILED
+    assert len(master.ran) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "dlcluster: master: E: no package  foo"
+
+
+def test_a_node_that_does_not_let_the_master_in_yet_is_asked_again(
+    run: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("cli.verbs.cluster.setup.time.monotonic", clock)
+    monkeypatch.setattr("cli.verbs.cluster.setup.time.sleep", clock.advance)
+    assert run(Master(refusals=3)) == 0
+    assert run(Master(refusals=1000)) == EXIT_FAILED
+
+
+def test_fails_while_a_job_runs(run: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    master = Master(job_state="RUNNING")
+    assert run(master) == EXIT_FAILED
+    assert master.ran == []
+    assert "dlcluster: job 2026-1 runs, and a setup may change what it uses" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("setup", "said"),
+    [
+        (None, "cluster demo has no setup: name one in cdk.json, then cdk deploy"),
+        ("$(reboot)", "output ClusterSetup must be the URL of an S3 object, its SHA-256 and seconds, got '$(reboot)'"),
+    ],
+)
+def test_fails_without_a_deployed_setup(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str], setup: str | None, said: str
+) -> None:
+    assert run(Master(), setup=setup) == EXIT_FAILED
+    assert capsys.readouterr().err == f"dlcluster: {said}\n"

@@ -1,0 +1,3 @@
+#!/bin/bash
+# The setup of clusters that are only synthesized.
+echo "set up"

@@ -1,0 +1,112 @@
+"""What the nodes may do with the user's own buckets, as the local AWS judges it, and no more."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from local.aws.permissions.policies import Decision, Permission, evaluate, parse
+from stacks.settings.props import ClusterProps
+from stacks.settings.values import SettingsError
+from tests.stacks.nodes.test_roles import actions, statements
+from tests.stacks.template_parts import Template, resources
+
+Synthesize = Callable[..., Template]
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/0123"
+
+
+@pytest.fixture(scope="module")
+def given(synthesize: Synthesize) -> Template:
+    return synthesize(
+        worker_count=1,
+        data_buckets=("images", "team/results/ours:rw"),
+        data_keys=(KEY,),
+        policy_arns=("arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly",),
+    )
+
+
+REFERENCES = {"AWS::Partition": "aws", "AWS::URLSuffix": "amazonaws.com"}
+
+
+def plain(value: Any) -> Any:
+    """Return a document with text in place of the template's references."""
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if "Fn::Join" in value:
+        return "".join(plain(part) for part in value["Fn::Join"][1])
+    if value.keys() & {"Ref", "Fn::GetAtt", "Fn::Sub"}:
+        return REFERENCES.get(str(value.get("Ref")), "TOKEN")
+    return {key: plain(each) for key, each in value.items()}
+
+
+def may(template: Template, role: str, action: str, resource: str, *, prefix: str | None = None) -> bool:
+    ours = [s for s in statements(template, role) if all(a.startswith("s3:") for a in actions(s))]
+    document = {"Version": "2012-10-17", "Statement": plain(ours)}
+    context = {} if prefix is None else {"s3:prefix": (prefix,)}
+    permission = Permission(action=action, resource=f"arn:aws:s3:::{resource}", context=context)
+    return evaluate(permission, parse(document), ()) is Decision.ALLOWED
+
+
+@pytest.mark.parametrize("role", ["RolesMaster", "RolesWorker"])
+def test_nodes_read_what_is_named_and_write_only_where_rw_says_so(given: Template, role: str) -> None:
+    assert may(given, role, "s3:ListBucket", "images")
+    assert may(given, role, "s3:GetObject", "images/a/b.jpg")
+    assert may(given, role, "s3:ListBucket", "team", prefix="results/ours/")
+    for action in ("GetObject", "PutObject", "DeleteObject"):
+        assert may(given, role, f"s3:{action}", "team/results/ours/x")
+        assert not may(given, role, f"s3:{action}", "team/results/theirs/x")
+        assert not may(given, role, f"s3:{action}", "team/results/ours-too/x")
+        assert not may(given, role, f"s3:{action}", "others/x")
+    assert not may(given, role, "s3:PutObject", "images/a/b.jpg")
+    assert not may(given, role, "s3:DeleteObject", "images/a/b.jpg")
+    for prefix in (None, "", "results/", "results/ours-too/"):
+        assert not may(given, role, "s3:ListBucket", "team", prefix=prefix)
+    assert not may(given, role, "s3:GetBucketPolicy", "images")
+
+
+def test_the_key_serves_s3_alone(given: Template) -> None:
+    for role in ("RolesMaster", "RolesWorker"):
+        [key] = [s for s in statements(given, role) if "kms:Decrypt" in actions(s)]
+        assert (actions(key), key["Resource"]) == (["kms:Decrypt", "kms:GenerateDataKey"], KEY)
+        assert plain(key["Condition"]) == {"StringEquals": {"kms:ViaService": ["s3.eu-west-1.amazonaws.com"]}}
+
+
+def test_both_roles_get_the_policies(given: Template, template: Template) -> None:
+    ours = [r["Properties"] for r in resources(given, "AWS::IAM::Role")]
+    named = ["arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"]
+    assert [role["ManagedPolicyArns"] for role in ours] == [named, named]
+    assert "ManagedPolicyArns" not in json.dumps(template)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"data_buckets": ("Images",)},
+            "data_buckets must be the name of a general purpose S3 bucket: .* got 'Images'",
+        ),
+        ({"data_buckets": ("images/*",)}, "data_buckets must be name or name/prefix, .* got 'images/\\*'"),
+        ({"data_buckets": ("images/${aws:userid}",)}, "data_buckets must be name or name/prefix"),
+        ({"data_buckets": ("cdk-hnb659fds-assets-1-2:rw",)}, "data_buckets must be a bucket of your own, not one of"),
+        (
+            {"data_buckets": ("images",), "data_keys": ("alias/mine",)},
+            "data_keys must be ARNs of KMS keys like arn:aws",
+        ),
+        ({"data_keys": (KEY,)}, "data_keys must be set with data_buckets"),
+        ({"policy_arns": ("ReadOnlyAccess",)}, "policy_arns must be ARNs of managed policies like arn:aws:iam::aws"),
+    ],
+)
+def test_fails_in_one_line(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message) as raised:
+        ClusterProps(**settings)
+    assert "\n" not in str(raised.value)
+
+
+def test_lists_may_be_text_and_an_administrator_is_warned_of() -> None:
+    policy = "arn:aws:iam::aws:policy/AdministratorAccess"
+    props = ClusterProps.from_context({"data_buckets": "a-bucket, b-bucket/x/:rw", "policy_arns": policy})
+    assert [(str(b), b.is_writable) for b in props.buckets] == [("a-bucket", False), ("b-bucket/x", True)]
+    assert "administrator of the account" in props.warnings()["wide-policy"]
