@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from bootstrap import contract
+from stacks.catalogue.gpu_types import GPU_TYPES
 from stacks.settings import instance_types
 from stacks.settings.props import SETTINGS
 
@@ -108,7 +109,7 @@ def garbage() -> st.SearchStrategy[Context]:
 
 @st.composite
 def _machine(draw: st.DrawFn) -> Context:
-    driven = [name for name, known in instance_types.GPU_TYPES.items() if known.ami_family]
+    driven = [name for name, known in GPU_TYPES.items() if not known.needs_ami]
     kind = draw(st.sampled_from(["default", "catalogue", "own image", "own figure"]))
     if kind == "default":
         return {}
