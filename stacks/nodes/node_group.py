@@ -12,7 +12,9 @@ from constructs import Construct
 from bootstrap import contract
 from bootstrap.aws.group_sizes import GroupSize
 from bootstrap.config import NodeConfig
+from stacks.catalogue.gpu_types import InstanceType
 from stacks.nodes import user_data
+from stacks.nodes.network_interfaces import network_interfaces
 
 CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)
 """Time within which CloudFormation must have the signals of ``size.least`` nodes."""
@@ -28,6 +30,10 @@ class NodeTemplate:
     key_name: str | None
     root_device: str
     root_volume_gib: int
+    efa: InstanceType | None = None
+    """The instance type if its nodes use the Elastic Fabric Adapter."""
+    placement_group: str | None = None
+    """Name of the placement group, if there is one."""
 
 
 class NodeGroup(Construct):
@@ -133,7 +139,24 @@ class NodeGroup(Construct):
         )
         for group in security_groups[1:]:
             launch_template.add_security_group(group)
+        self._override(launch_template, template, security_groups)
         return launch_template
+
+    def _override(
+        self, launch_template: ec2.LaunchTemplate, template: NodeTemplate, security_groups: list[ec2.ISecurityGroup]
+    ) -> None:
+        """Set what the construct for launch templates has no properties for."""
+        resource = launch_template.node.default_child
+        if not isinstance(resource, ec2.CfnLaunchTemplate):
+            raise TypeError(f"default child of a launch template must be its resource, got {resource!r}")
+        if template.efa is not None:
+            groups = [group.security_group_id for group in security_groups]
+            interfaces = network_interfaces(template.efa, groups)
+            resource.add_property_override("LaunchTemplateData.NetworkInterfaces", interfaces)
+            # EC2 takes the groups from the interfaces, and refuses them in both places.
+            resource.add_property_deletion_override("LaunchTemplateData.SecurityGroupIds")
+        if template.placement_group is not None:
+            resource.add_property_override("LaunchTemplateData.Placement.GroupName", template.placement_group)
 
     def _tag(self, cluster_name: str) -> None:
         for part in (self.launch_template, self.group):

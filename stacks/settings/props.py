@@ -13,6 +13,7 @@ from stacks.settings.access import AccessSettings
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.context import settings_in
 from stacks.settings.engines import EngineSettings
+from stacks.settings.fabric import FabricSettings
 from stacks.settings.image import ImageSettings
 from stacks.settings.lifetime import LifetimeSettings
 from stacks.settings.naming import NamingSettings
@@ -29,6 +30,7 @@ class ClusterProps(
     StorageSettings,
     EngineSettings,
     NetworkSettings,
+    FabricSettings,
     ImageSettings,
     AccessSettings,
     CapacitySettings,

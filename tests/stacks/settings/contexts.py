@@ -79,6 +79,7 @@ def valid(draw: st.DrawFn) -> Context:
     }
     chosen |= draw(st.fixed_dictionaries({}, optional=optional))
     chosen |= {} if "ssh_location" in chosen else draw(st.sampled_from([{}, {"private": True}, {"private": False}]))
+    chosen |= _fabric(chosen, draw(st.sampled_from(["auto", "off"])))
     return _divided(chosen, on_command_line=draw(st.sets(st.sampled_from(SETTINGS))))
 
 
@@ -121,6 +122,13 @@ def _machine(draw: st.DrawFn) -> Context:
     if kind == "own image":
         return {"instance_type": draw(st.sampled_from(["p2.xlarge", "m7g.large", "z9.huge"])), "ami": draw(AMIS)}
     return {"instance_type": "z9.4xlarge", "gpu_count": draw(st.integers(0, 16))}
+
+
+def _fabric(chosen: Context, efa: str) -> Context:
+    """A node with several EFA interfaces has no public address."""
+    known = instance_types.find(chosen.get("instance_type", ""))
+    needs_private = known is not None and known.efa_interfaces > 1 and not chosen.get("private")
+    return {"efa": "off" if needs_private else efa}
 
 
 @st.composite

@@ -60,7 +60,7 @@ def test_what_runs_in_the_family_is_taken_off_on_every_page(account: Account, qu
     [("g4dn.xlarge", G), ("p4d.24xlarge", P), ("p6-b200.48xlarge", P), ("c7i.large", STANDARD), ("t3.micro", STANDARD)],
 )
 def test_each_family_has_its_quota(account: Account, quota: Quota, instance_type: str, code: str) -> None:
-    account.settings["instance_type"] = instance_type
+    account.settings |= {"instance_type": instance_type, "efa": "off"}
     quota("ec2", code, 5000)
     runs(account, [])
     assert account.finds(capacity.vcpus).level == "ok"
