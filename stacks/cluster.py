@@ -23,6 +23,7 @@ from stacks.prices.price_list import price_list
 from stacks.prices.rate import BilledParts, describe_rate, hourly_rate
 from stacks.settings.deep_learning_ami import ROOT_DEVICE
 from stacks.settings.props import ClusterProps
+from stacks.settings.purchase import SPOT
 from stacks.settings.storage import NO_SHARED_STORAGE
 from stacks.storage.bucket import cluster_bucket
 from stacks.storage.log_group import ClusterLogs
@@ -104,7 +105,7 @@ class DeepLearningCluster(Construct):
             nat_gateways=nat_gateways,
             addresses=nat_gateways + (0 if self.props.private else 1),
         )
-        return describe_rate(hourly_rate(parts, prices), prices)
+        return describe_rate(hourly_rate(parts, prices), prices, is_spot=self.props.purchase == SPOT)
 
     def _zone_warning(self) -> dict[str, str]:
         """Warn if CloudFormation chooses the zone: nothing records its name."""
@@ -197,6 +198,7 @@ class DeepLearningCluster(Construct):
             root_volume_gib=self.props.root_volume_gib,
             efa=self.props.instance if self.props.efa_interfaces else None,
             placement_group=self._placement_group(),
+            capacity_reservation=self.props.capacity_reservation,
         )
         sizes = self.props.sizes
         master = NodeGroup(
@@ -220,6 +222,8 @@ class DeepLearningCluster(Construct):
             subnet=self.network.subnet_for(contract.WORKER),
             security_groups=self.security.of_node(contract.WORKER),
             role=self.roles.worker,
+            # The master is never one: it holds the membership, and jobs end with it.
+            is_spot=self.props.purchase == SPOT,
         )
         return master, workers
 

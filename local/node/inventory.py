@@ -40,6 +40,8 @@ class Instance:
     """Lifecycle state that its Auto Scaling group wants; None without a group."""
     launch_template: tuple[str, str] | None = None
     """ID and version of the launch template that it comes from; None without one."""
+    life_cycle: str = "on-demand"
+    """How it was bought, in the metadata's words."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,6 +155,7 @@ def _instance(
         profile_arn=item.get("IamInstanceProfile", {}).get("Arn"),
         target_state=target_state,
         launch_template=_launch_template(item),
+        life_cycle=item.get("InstanceLifecycle", "on-demand"),
     )
 
 

@@ -19,6 +19,13 @@ from stacks.nodes.network_interfaces import network_interfaces
 CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)
 """Time within which CloudFormation must have the signals of ``size.least`` nodes."""
 
+SPOT_OPTIONS: Final = {
+    "MarketType": "spot",
+    "SpotOptions": {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"},
+}
+"""Market of spot instances; the group replaces one that EC2 takes back. Without a price the limit is the on-demand
+price."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeTemplate:
@@ -34,6 +41,8 @@ class NodeTemplate:
     """The instance type if its nodes use the Elastic Fabric Adapter."""
     placement_group: str | None = None
     """Name of the placement group, if there is one."""
+    capacity_reservation: str | None = None
+    """Reservation from which every node comes, if there is one."""
 
 
 class NodeGroup(Construct):
@@ -54,11 +63,16 @@ class NodeGroup(Construct):
         subnet: ec2.ISubnet,
         security_groups: list[ec2.ISecurityGroup],
         role: iam.IRole,
+        is_spot: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         self.node_type = node_type
         self._user_data = ec2.UserData.custom(user_data.SHEBANG)
         self.launch_template = self._launch_template(template, security_groups, role)
+        if is_spot:
+            _resource_of(self.launch_template).add_property_override(
+                "LaunchTemplateData.InstanceMarketOptions", SPOT_OPTIONS
+            )
         self.group = autoscaling.AutoScalingGroup(
             self,
             "Group",
@@ -146,9 +160,7 @@ class NodeGroup(Construct):
         self, launch_template: ec2.LaunchTemplate, template: NodeTemplate, security_groups: list[ec2.ISecurityGroup]
     ) -> None:
         """Set what the construct for launch templates has no properties for."""
-        resource = launch_template.node.default_child
-        if not isinstance(resource, ec2.CfnLaunchTemplate):
-            raise TypeError(f"default child of a launch template must be its resource, got {resource!r}")
+        resource = _resource_of(launch_template)
         if template.efa is not None:
             groups = [group.security_group_id for group in security_groups]
             interfaces = network_interfaces(template.efa, groups)
@@ -157,12 +169,23 @@ class NodeGroup(Construct):
             resource.add_property_deletion_override("LaunchTemplateData.SecurityGroupIds")
         if template.placement_group is not None:
             resource.add_property_override("LaunchTemplateData.Placement.GroupName", template.placement_group)
+        if template.capacity_reservation is not None:
+            # With a target EC2 launches nowhere else; it refuses a preference beside it.
+            target = {"CapacityReservationTarget": {"CapacityReservationId": template.capacity_reservation}}
+            resource.add_property_override("LaunchTemplateData.CapacityReservationSpecification", target)
 
     def _tag(self, cluster_name: str) -> None:
         for part in (self.launch_template, self.group):
             cdk.Tags.of(part).add("Name", f"{cluster_name}-{self.node_type}")
         cdk.Tags.of(self.group).add(contract.CLUSTER_TAG, cluster_name)
         cdk.Tags.of(self.group).add(contract.NODE_TYPE_TAG, self.node_type)
+
+
+def _resource_of(launch_template: ec2.LaunchTemplate) -> ec2.CfnLaunchTemplate:
+    resource = launch_template.node.default_child
+    if not isinstance(resource, ec2.CfnLaunchTemplate):
+        raise TypeError(f"default child of a launch template must be its resource, got {resource!r}")
+    return resource
 
 
 def _root_volume(template: NodeTemplate) -> ec2.BlockDevice:

@@ -18,6 +18,7 @@ from stacks.settings.image import ImageSettings
 from stacks.settings.lifetime import LifetimeSettings
 from stacks.settings.naming import NamingSettings
 from stacks.settings.network import NetworkSettings
+from stacks.settings.purchase import PurchaseSettings
 from stacks.settings.storage import StorageSettings
 from stacks.settings.values import parse
 
@@ -30,6 +31,7 @@ class ClusterProps(
     StorageSettings,
     EngineSettings,
     NetworkSettings,
+    PurchaseSettings,
     FabricSettings,
     ImageSettings,
     AccessSettings,

@@ -15,7 +15,7 @@ from cli.output import STYLES, json_option, print_json
 from cli.preflight import existing_network, sizes, stack
 from cli.preflight.account import permissions, service_role, session_manager, setup
 from cli.preflight.finding import Finding, problem, warning
-from cli.preflight.nodes import efa, image, offering
+from cli.preflight.nodes import efa, image, offering, reservation
 from cli.preflight.quotas import capacity, network, volumes
 from cli.preflight.storage import bucket, shared_storage
 from cli.preflight.target import Check, PreflightTarget
@@ -29,6 +29,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("key pair", setup.key_pair),
     ("instance type", offering.offering),
     (efa.SUBJECT, efa.efa),
+    (reservation.SUBJECT, reservation.reservation),
     ("vCPU quota", capacity.vcpus),
     ("EBS quota", volumes.root_volumes),
     ("AMI", image.image),
@@ -45,6 +46,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("permissions", permissions.create_storage),
     ("service role", service_role.auto_scaling),
     ("service role", service_role.shared_storage),
+    ("service role", service_role.spot),
     ("log-in", session_manager.preferences),
 )
 

@@ -88,6 +88,8 @@ def _run(group: FakeAutoScalingGroup, version: LaunchTemplateVersion, tags: dict
         "metadata_options": data.get("MetadataOptions", {}),
         "tags": tags,
     }
+    if market := data.get("InstanceMarketOptions"):
+        arguments["instance_market_options"] = market
     if volumes:
         arguments["block_device_mappings"] = volumes
     reservation = group.ec2_backend.run_instances(version.image_id, 1, version.user_data, [], **arguments)

@@ -22,6 +22,7 @@ Context = dict[str, Any]
 
 AMIS = st.sampled_from(["ami-0123456789abcdef0", "ami-01234567", "/team/ami", "/aws/service/a_b.c-d/latest"])
 TAG_TEXT = st.text("abzABZ019 +-=.:/@_éß漢", max_size=60)
+RESERVED = {"purchase": "reservation", "capacity_reservation": "cr-0123456789abcdef0"}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(), children, max_size=4),
@@ -79,6 +80,7 @@ def valid(draw: st.DrawFn) -> Context:
     }
     chosen |= draw(st.fixed_dictionaries({}, optional=optional))
     chosen |= {} if "ssh_location" in chosen else draw(st.sampled_from([{}, {"private": True}, {"private": False}]))
+    chosen |= draw(st.sampled_from([{}, {"purchase": "spot"}, RESERVED]))
     chosen |= _fabric(chosen, draw(st.sampled_from(["auto", "off"])))
     return _divided(chosen, on_command_line=draw(st.sets(st.sampled_from(SETTINGS))))
 

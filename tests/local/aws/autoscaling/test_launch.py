@@ -91,6 +91,16 @@ def test_several_interfaces_take_one_private_address_and_no_public_one(aws: Aws,
     assert [read_efa_interfaces(aws.client("ec2"), each) for each in found.instances] == [2]
 
 
+def test_members_are_spot_instances_if_the_template_says_so(aws: Aws, stacks: Stacks) -> None:
+    template = cluster(Group=group(1))
+    template["Resources"]["Template"] = launch_template(InstanceMarketOptions={"MarketType": "spot"})
+    stacks.create(template)
+    (member,) = instances(aws)
+    assert member["InstanceLifecycle"] == "spot"
+    (found,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
+    assert found.life_cycle == "spot"
+
+
 def test_private_addresses_are_unique_and_not_those_that_aws_reserves(aws: Aws, stacks: Stacks) -> None:
     template = cluster(Group=group(8))
     template["Resources"]["Private"]["Properties"]["CidrBlock"] = "10.0.1.0/28"
