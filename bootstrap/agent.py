@@ -52,6 +52,7 @@ class Agent:
             root=host.root,
             expected_gpus=config.gpu_count,
             count_gpus=self._gpus.count_or_none,
+            expected_efa=config.efa_interfaces,
             resolve=host.resolve,
             answers=host.answers_ssh,
         )

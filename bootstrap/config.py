@@ -49,6 +49,8 @@ class NodeConfig:
     """Number of nodes, the master included, that must be present before a node is ready; None: all of them."""
     gpu_count: int | None
     """GPUs of the instance type; None if unknown."""
+    efa_interfaces: int
+    """Elastic Fabric Adapters that the node was launched with; 0 for none."""
     address: str | None
     """The master's Elastic IP; None on a worker."""
     address_allocation: str | None
@@ -87,7 +89,13 @@ class NodeConfig:
             raise ConfigError(f"version must be {CONFIG_VERSION}, got {self.version}")
         if self.node_type not in (MASTER, WORKER):
             raise ConfigError(f"node_type must be {MASTER} or {WORKER}, got {self.node_type!r}")
-        for name, least in (("bootstrap_timeout_s", 1), ("min_nodes", 1), ("gpu_count", 0), ("setup_timeout_s", 1)):
+        for name, least in (
+            ("bootstrap_timeout_s", 1),
+            ("min_nodes", 1),
+            ("gpu_count", 0),
+            ("setup_timeout_s", 1),
+            ("efa_interfaces", 0),
+        ):
             number = getattr(self, name)
             if number is not None and number < least:
                 raise ConfigError(f"{name} must be at least {least}, got {number}")

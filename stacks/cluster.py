@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from bootstrap import contract
@@ -25,6 +26,7 @@ from stacks.prices.rate import BilledParts, describe_rate, hourly_rate
 from stacks.settings.deep_learning_ami import ROOT_DEVICE
 from stacks.settings.lifetime import DELETE
 from stacks.settings.props import ClusterProps
+from stacks.settings.purchase import SPOT
 from stacks.settings.storage import NO_SHARED_STORAGE
 from stacks.storage.bucket import cluster_bucket
 from stacks.storage.log_group import ClusterLogs
@@ -55,6 +57,7 @@ class DeepLearningCluster(Construct):
             cluster_name=props.cluster_name,
             vpc=self.network.vpc,
             ssh_location=props.ssh_location,
+            efa=props.efa_interfaces > 0,
         )
         if props.existing_lustre is not None and isinstance(self.network, ExistingNetwork):
             self.security.let_lustre_in(self.network.vpc_blocks)
@@ -110,7 +113,7 @@ class DeepLearningCluster(Construct):
             nat_gateways=nat_gateways,
             addresses=nat_gateways + (0 if self.props.private else 1),
         )
-        return describe_rate(hourly_rate(parts, prices), prices)
+        return describe_rate(hourly_rate(parts, prices), prices, is_spot=self.props.purchase == SPOT)
 
     def _zone_warning(self) -> dict[str, str]:
         """Warn if CloudFormation chooses the zone: nothing records its name."""
@@ -201,6 +204,9 @@ class DeepLearningCluster(Construct):
             key_name=self.props.key_name,
             root_device=ROOT_DEVICE,
             root_volume_gib=self.props.root_volume_gib,
+            efa=self.props.instance if self.props.efa_interfaces else None,
+            placement_group=self._placement_group(),
+            capacity_reservation=self.props.capacity_reservation,
         )
         sizes, setup_timeout = self.props.sizes, cdk.Duration.seconds(self.props.setup_timeout_s or 0)
         master = NodeGroup(
@@ -211,7 +217,7 @@ class DeepLearningCluster(Construct):
             template=template,
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.MASTER),
-            security_groups=[self.security.master, self.security.admin_ssh],
+            security_groups=self.security.of_node(contract.MASTER),
             role=self.roles.master,
             setup_timeout=setup_timeout,
         )
@@ -223,11 +229,21 @@ class DeepLearningCluster(Construct):
             template=template,
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.WORKER),
-            security_groups=[self.security.worker],
+            security_groups=self.security.of_node(contract.WORKER),
             role=self.roles.worker,
             setup_timeout=setup_timeout,
+            # The master is never one: it holds the membership, and jobs end with it.
+            is_spot=self.props.purchase == SPOT,
         )
         return master, workers
+
+    def _placement_group(self) -> str | None:
+        """Return the name of a group that keeps the nodes close together; None without one."""
+        if not self.props.uses_placement_group:
+            return None
+        group = ec2.CfnPlacementGroup(self, "PlacementGroup", strategy="cluster")
+        cdk.Tags.of(group).add("Name", self.props.cluster_name)
+        return group.ref
 
     def _node_config(self, group: NodeGroup) -> NodeConfig:
         stack, props = cdk.Stack.of(self), self.props
@@ -243,6 +259,7 @@ class DeepLearningCluster(Construct):
             fails_deploy=is_master or props.min_workers is None,
             min_nodes=None if props.min_workers is None else 1 + props.min_workers,
             gpu_count=props.gpus,
+            efa_interfaces=props.efa_interfaces,
             # The reference makes CloudFormation delete the master before its address.
             address=address.address if address else None,
             address_allocation=address.allocation_id if address else None,

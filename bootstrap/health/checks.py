@@ -20,6 +20,8 @@ from bootstrap.failures import BROKEN_DISK
 from bootstrap.files.hosts import host_names
 from bootstrap.files.paths import under_root
 
+EFA_DEVICES: Final = "sys/class/infiniband"
+"""Directory with one entry for each Elastic Fabric Adapter whose driver is loaded; nothing else on EC2 is in it."""
 PROBE_BYTES: Final = 4096
 """Number of bytes that a check writes to a scratch directory and reads back."""
 HEALTH_S: Final = 60.0
@@ -49,14 +51,16 @@ class Health:
     """Number of GPUs of the instance type; None if unknown."""
     count_gpus: Callable[[], int | None]
     """Function that returns the number of GPUs of this node; None while unknown."""
+    expected_efa: int = 0
+    """Number of Elastic Fabric Adapters with which the node was launched."""
     resolve: Callable[[str], str]
     """Function that returns the address of a host name. Raises OSError."""
     answers: Callable[[str], bool]
     """Function that returns True if an SSH server answers at an address; see answers_ssh."""
 
     def check_machine(self) -> Finding | None:
-        """Check the GPUs and the disks; return the first finding, or None."""
-        return self._check_gpus() or self._check_scratch()
+        """Check the GPUs, the fabric and the disks; return the first finding, or None."""
+        return self._check_gpus() or self._check_efa() or self._check_scratch()
 
     def before_ready(self, present: Iterable[Member]) -> Finding | None:
         """Return the first finding that keeps this node from training, or None."""
@@ -72,6 +76,14 @@ class Health:
         # A driver that does not answer is no defect: after an update that needs a reboot, replacements fail likewise.
         shown = "?" if count is None else count
         return Finding(what=f"gpus {shown}/{self.expected_gpus}", needs_replacement=count is not None)
+
+    def _check_efa(self) -> Finding | None:
+        devices = self.root / EFA_DEVICES
+        count = len(list(devices.iterdir())) if self.expected_efa and devices.is_dir() else 0
+        if count >= self.expected_efa:
+            return None
+        # Without a single one the driver is missing, in every replacement too.
+        return Finding(what=f"efa {count}/{self.expected_efa}", needs_replacement=count > 0)
 
     def _check_scratch(self) -> Finding | None:
         for path in SCRATCH_DIRS:

@@ -121,7 +121,7 @@ def _parser() -> _Parser:
     )
     parser.add_argument("--grace", metavar="S", help=f"seconds between TERM and KILL (default: {GRACE_S:g})")
     parser.add_argument("--detach", action="store_true", help="run without this shell; see launch list, logs, stop")
-    parser.add_argument("--force", action="store_true", help="start even on GPUs that are in use")
+    parser.add_argument("--force", action="store_true", help="start even on GPUs in use, or if some nodes lack EFA")
     add_torchrun_options(parser)
     parser.add_argument("-mca", "-map-by", action=_RejectMpirunOption, nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")

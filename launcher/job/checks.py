@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from bootstrap.contract import WORKER_HOST_PREFIX
 from launcher.engines import LAUNCHED_BY_MPI
-from launcher.errors import UsageError
+from launcher.errors import LaunchError, UsageError
+from launcher.hosts.hostfile import Host, first_and_others
 from launcher.job.engine_check import check_engine, check_venv
 from launcher.job.gpu_check import check_gpus
 from launcher.spec import Job
@@ -16,9 +17,21 @@ async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart
     await check_engine(job, connections)
     await check_venv(job, connections)
     check_first_host(job, connections)
+    if not job.force:
+        check_fabric([(one.host, one.efa_devices) for one in connections])
     # On a restart the failed attempt's processes may still hold the GPUs.
     if not (job.force or is_restart):
         check_gpus(job, [one.gpus for one in connections])
+
+
+def check_fabric(found: Sequence[tuple[Host, int | None]]) -> None:
+    """Raise LaunchError if some nodes have Elastic Fabric Adapters and some have none: NCCL would hang."""
+    without = [host for host, devices in found if devices == 0]
+    if without and any(devices for _, devices in found):
+        raise LaunchError(
+            f"nothing started, no EFA on {first_and_others(without)} but on the other nodes: replace the nodes that "
+            "were launched before efa or instance_type changed (--force starts anyway)"
+        )
 
 
 def check_first_host(job: Job, connections: Sequence[Connection]) -> None:

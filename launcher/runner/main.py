@@ -24,6 +24,8 @@ from launcher.transport.protocol import PREAMBLE, FrameType
 if TYPE_CHECKING:
     from launcher.spec import NodeSpec
 
+EFA_DEVICES = "/sys/class/infiniband"
+"""Directory with one entry for each Elastic Fabric Adapter; on EC2 nothing else is in it."""
 BUSY_NAME = "launch-runner"
 """Process name during a job; its reaper keeps the name for idle runners."""
 
@@ -70,7 +72,16 @@ def ready_payload(port: int) -> bytes:
     """Return the payload of FrameType.READY, which the launcher needs before it sends the spec."""
     address = sshd_address(os.environ)
     address_json = "null" if address is None else json_string(address)
-    return f'{{"port": {port}, "address": {address_json}, "gpus": {gpus_in_use()}}}'.encode("ascii")
+    efa = count_efa_devices()
+    return f'{{"port": {port}, "address": {address_json}, "efa": {efa}, "gpus": {gpus_in_use()}}}'.encode("ascii")
+
+
+def count_efa_devices(directory: str = EFA_DEVICES) -> int:
+    """Return the number of this node's Elastic Fabric Adapters."""
+    try:
+        return len(os.listdir(directory))
+    except OSError:
+        return 0
 
 
 def gpus_in_use() -> str:

@@ -41,6 +41,8 @@ class Connection:
         self.address: str | None = None
         """Address at which the node's sshd accepted the connection."""
         self.gpus = GpusInUse()
+        self.efa_devices: int | None = None
+        """Elastic Fabric Adapters of the node; None if its release does not say."""
         self.is_idle = False
         """True if the runner waits for another job and nothing of the last one is left."""
         self._process = process
@@ -129,6 +131,7 @@ class Connection:
         values = json.loads(frame.payload)
         self.free_port, self.address = int(values["port"]), values["address"]
         self.gpus = GpusInUse.from_json(values.get("gpus", {}))
+        self.efa_devices = values.get("efa")
         self._heartbeats = asyncio.create_task(self._keep_alive())
 
     async def send_spec(self, spec: NodeSpec) -> None:

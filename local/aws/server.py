@@ -19,6 +19,7 @@ from local.aws.calls import Call
 from local.aws.cloudformation import change_sets, resource_types, signals, stack_events, stacks, template_rules
 from local.aws.ec2 import (
     availability_zones,
+    capacity_reservations,
     elastic_ips,
     images,
     instance_types,
@@ -59,6 +60,7 @@ _PARTS = (
     elastic_ips,
     instance_types,
     launch_checks,
+    capacity_reservations,
     reboots,
     availability_zones,
     start_session,

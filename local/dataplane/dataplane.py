@@ -27,7 +27,14 @@ from local.errors import LocalError
 from local.node import metadata, reboots, spot_notices
 from local.node.container import REBOOT_CODE, Node, ask_to_reboot, destroy_node, is_frozen, restart_node, start_node
 from local.node.inotify_limit import inotify_shortage
-from local.node.inventory import Instance, Inventory, read_gpu_models, read_inventory, read_user_data
+from local.node.inventory import (
+    Instance,
+    Inventory,
+    read_efa_interfaces,
+    read_gpu_models,
+    read_inventory,
+    read_user_data,
+)
 from local.node.status_checks import StatusChecks
 from local.storage.exports import Exports
 from local.storage.mount_targets import StorageFaults, read_mount_targets
@@ -173,6 +180,7 @@ class DataPlane:
     def _start(self, instance: Instance) -> None:
         self._metadata[_address_key(instance)] = self._describe(instance)
         gpu_models = read_gpu_models(self._ec2, instance.instance_type)
+        efa_interfaces = read_efa_interfaces(self._ec2, instance)
         try:
             self._nodes[instance.instance_id] = start_node(
                 instance,
@@ -180,6 +188,7 @@ class DataPlane:
                 cgroup=self._cgroup,
                 layers=self._layers,
                 gpu_models=gpu_models,
+                efa_interfaces=efa_interfaces,
                 authority=self._exports.authority,
             )
         except (LocalError, OSError, subprocess.SubprocessError) as error:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.contract import AGENT_SERVICE
 from local.network import vpc_network
 from local.node import nvidia_smi
 from local.node.disks import create_disk, unmount_disk
@@ -26,6 +27,8 @@ KEPT_LOGS = ("console.log", "disk/upper/var/log/cloud-init.log", "disk/upper/var
 REBOOT_CODE = 133
 """Exit code of systemd-nspawn when the system inside asks for a reboot."""
 KILL_TIMEOUT_S = 20.0
+EFA_CLASS = "usr/share/local-aws/sys-class"
+"""Directory that stands for /sys/class on nodes with Elastic Fabric Adapters."""
 SYSTEMD_REBOOT = signal.SIGRTMIN + 5
 """systemd(1), "Signals"."""
 
@@ -101,6 +104,18 @@ def install_fake_nvidia_smi(disk: Path, *, instance_id: str, models: Sequence[st
     command.chmod(0o755)
 
 
+def install_fake_efa(disk: Path, *, count: int) -> None:
+    """Show the node's agent directories in place of Elastic Fabric Adapters, which nothing can use.
+
+    The kernel's own directory cannot be changed, so that the agent's unit gets another one in its place.
+    """
+    for index in range(count):
+        (disk / EFA_CLASS / "infiniband" / f"rdmap{index}s6").mkdir(parents=True, exist_ok=True)
+    unit = disk / f"etc/systemd/system/{AGENT_SERVICE}.d/local-efa.conf"
+    unit.parent.mkdir(parents=True, exist_ok=True)
+    unit.write_text(f"[Service]\nBindReadOnlyPaths=/{EFA_CLASS}:/sys/class\n")
+
+
 def start_node(
     instance: Instance,
     *,
@@ -109,6 +124,7 @@ def start_node(
     layers: list[Path],
     authority: Authority,
     gpu_models: Sequence[str] = (),
+    efa_interfaces: int = 0,
 ) -> Node:
     """Plug a new node into the network and switch it on."""
     directory = nodes_dir / instance.instance_id
@@ -117,6 +133,8 @@ def start_node(
         disk = create_disk(directory)
         if gpu_models:
             install_fake_nvidia_smi(disk, instance_id=instance.instance_id, models=gpu_models)
+        if efa_interfaces:
+            install_fake_efa(disk, count=efa_interfaces)
         install_storage_client(disk, authority=authority)
         vpc_network.create_node(instance.instance_id, instance.address, vpc_id=instance.vpc_id)
         node_cgroup = cgroup / instance.instance_id

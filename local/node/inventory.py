@@ -38,6 +38,10 @@ class Instance:
     profile_arn: str | None
     target_state: str | None = None
     """Lifecycle state that its Auto Scaling group wants; None without a group."""
+    launch_template: tuple[str, str] | None = None
+    """ID and version of the launch template that it comes from; None without one."""
+    life_cycle: str = "on-demand"
+    """How it was bought, in the metadata's words."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,7 +154,15 @@ def _instance(
         key_name=item.get("KeyName") or None,
         profile_arn=item.get("IamInstanceProfile", {}).get("Arn"),
         target_state=target_state,
+        launch_template=_launch_template(item),
+        life_cycle=item.get("InstanceLifecycle", "on-demand"),
     )
+
+
+def _launch_template(item: Mapping[str, Any]) -> tuple[str, str] | None:
+    tags = {tag["Key"]: tag["Value"] for tag in item.get("Tags", [])}
+    template_id, version = (tags.get(f"aws:ec2launchtemplate:{name}") for name in ("id", "version"))
+    return (template_id, version) if template_id and version else None
 
 
 def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Inventory:
@@ -196,3 +208,15 @@ def read_gpu_models(ec2: "EC2Client", instance_type: str) -> tuple[str, ...]:
         for gpu in found.get("GpuInfo", {}).get("Gpus", [])
     ]
     return tuple(gpu["Name"] for gpu in gpus if gpu["Manufacturer"] == "NVIDIA" for _ in range(gpu["Count"]))
+
+
+def read_efa_interfaces(ec2: "EC2Client", instance: Instance) -> int:
+    """Return the number of Elastic Fabric Adapters that an instance was launched with."""
+    if instance.launch_template is None:
+        return 0
+    template_id, version = instance.launch_template
+    [found] = ec2.describe_launch_template_versions(LaunchTemplateId=template_id, Versions=[version])[
+        "LaunchTemplateVersions"
+    ]
+    interfaces = found["LaunchTemplateData"].get("NetworkInterfaces", [])
+    return sum(each.get("InterfaceType") in ("efa", "efa-only") for each in interfaces)

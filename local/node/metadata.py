@@ -99,7 +99,7 @@ def metadata_tree(metadata: Metadata) -> Tree:
         "ami-launch-index": "0",
         "hostname": name,
         "instance-id": instance.instance_id,
-        "instance-life-cycle": "on-demand",
+        "instance-life-cycle": instance.life_cycle,
         "instance-type": instance.instance_type,
         "local-hostname": name,
         "local-ipv4": address,

@@ -15,7 +15,14 @@ class SecurityGroups(Construct):
     """Groups that allow SSH to the master from ``ssh_location``, all traffic between nodes, and Lustre."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, cluster_name: str, vpc: ec2.IVpc, ssh_location: str | None
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster_name: str,
+        vpc: ec2.IVpc,
+        ssh_location: str | None,
+        efa: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         self._cluster_name = cluster_name
@@ -32,6 +39,8 @@ class SecurityGroups(Construct):
                     reason="the world is let in only where the user spelt it out, with our own warning",
                 )
             )
+        self.efa = self._efa(vpc) if efa else None
+        """Group of all nodes that use the Elastic Fabric Adapter."""
         self._open_to_members()
         self._open_to_internet()
 
@@ -46,9 +55,22 @@ class SecurityGroups(Construct):
         cdk.Tags.of(group).add("Name", f"{self._cluster_name}-{name}")
         return group
 
+    def of_node(self, node_type: contract.NodeType) -> list[ec2.ISecurityGroup]:
+        """Return the groups of the nodes of a type."""
+        own = [self.master, self.admin_ssh] if node_type == contract.MASTER else [self.worker]
+        return [*own, self.efa] if self.efa else [*own]
+
+    def _efa(self, vpc: ec2.IVpc) -> ec2.SecurityGroup:
+        """Return a group that is open to itself by its ID.
+
+        No other rule lets the adapter's traffic through ("EFA-enabled security group", Amazon EC2 User Guide).
+        """
+        group = self._group("Efa", "efa", vpc, "Elastic Fabric Adapter between the nodes")
+        group.add_ingress_rule(group, ec2.Port.all_traffic(), "EFA between nodes")
+        group.add_egress_rule(group, ec2.Port.all_traffic(), "EFA between nodes")
+        return group
+
     def _open_to_members(self) -> None:
-        # All traffic in both directions: Elastic Fabric Adapter sends no IP packets, so that only a rule
-        # for all traffic to and from the group itself lets it through.
         members = {contract.MASTER: self.master, contract.WORKER: self.worker}
         for (name, group), (peer_name, peer) in product(members.items(), repeat=2):
             group.add_ingress_rule(peer, ec2.Port.all_traffic(), f"{peer_name} to {name}")

@@ -12,10 +12,19 @@ from constructs import Construct
 from bootstrap import contract
 from bootstrap.aws.group_sizes import GroupSize
 from bootstrap.config import NodeConfig
+from stacks.catalogue.gpu_types import InstanceType
 from stacks.nodes import user_data
+from stacks.nodes.network_interfaces import network_interfaces
 
 CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)
 """Time within which CloudFormation must have the signals of ``size.least`` nodes; a setup's time is added."""
+
+SPOT_OPTIONS: Final = {
+    "MarketType": "spot",
+    "SpotOptions": {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"},
+}
+"""Market of spot instances; the group replaces one that EC2 takes back. Without a price the limit is the on-demand
+price."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +37,12 @@ class NodeTemplate:
     key_name: str | None
     root_device: str
     root_volume_gib: int
+    efa: InstanceType | None = None
+    """The instance type if its nodes use the Elastic Fabric Adapter."""
+    placement_group: str | None = None
+    """Name of the placement group, if there is one."""
+    capacity_reservation: str | None = None
+    """Reservation from which every node comes, if there is one."""
 
 
 class NodeGroup(Construct):
@@ -49,11 +64,16 @@ class NodeGroup(Construct):
         security_groups: list[ec2.ISecurityGroup],
         role: iam.IRole,
         setup_timeout: cdk.Duration,
+        is_spot: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         self.node_type = node_type
         self._user_data = ec2.UserData.custom(user_data.SHEBANG)
         self.launch_template = self._launch_template(template, security_groups, role)
+        if is_spot:
+            _resource_of(self.launch_template).add_property_override(
+                "LaunchTemplateData.InstanceMarketOptions", SPOT_OPTIONS
+            )
         self.group = autoscaling.AutoScalingGroup(
             self,
             "Group",
@@ -136,13 +156,39 @@ class NodeGroup(Construct):
         )
         for group in security_groups[1:]:
             launch_template.add_security_group(group)
+        self._override(launch_template, template, security_groups)
         return launch_template
+
+    def _override(
+        self, launch_template: ec2.LaunchTemplate, template: NodeTemplate, security_groups: list[ec2.ISecurityGroup]
+    ) -> None:
+        """Set what the construct for launch templates has no properties for."""
+        resource = _resource_of(launch_template)
+        if template.efa is not None:
+            groups = [group.security_group_id for group in security_groups]
+            interfaces = network_interfaces(template.efa, groups)
+            resource.add_property_override("LaunchTemplateData.NetworkInterfaces", interfaces)
+            # EC2 takes the groups from the interfaces, and refuses them in both places.
+            resource.add_property_deletion_override("LaunchTemplateData.SecurityGroupIds")
+        if template.placement_group is not None:
+            resource.add_property_override("LaunchTemplateData.Placement.GroupName", template.placement_group)
+        if template.capacity_reservation is not None:
+            # With a target EC2 launches nowhere else; it refuses a preference beside it.
+            target = {"CapacityReservationTarget": {"CapacityReservationId": template.capacity_reservation}}
+            resource.add_property_override("LaunchTemplateData.CapacityReservationSpecification", target)
 
     def _tag(self, cluster_name: str) -> None:
         for part in (self.launch_template, self.group):
             cdk.Tags.of(part).add("Name", f"{cluster_name}-{self.node_type}")
         cdk.Tags.of(self.group).add(contract.CLUSTER_TAG, cluster_name)
         cdk.Tags.of(self.group).add(contract.NODE_TYPE_TAG, self.node_type)
+
+
+def _resource_of(launch_template: ec2.LaunchTemplate) -> ec2.CfnLaunchTemplate:
+    resource = launch_template.node.default_child
+    if not isinstance(resource, ec2.CfnLaunchTemplate):
+        raise TypeError(f"default child of a launch template must be its resource, got {resource!r}")
+    return resource
 
 
 def _root_volume(template: NodeTemplate) -> ec2.BlockDevice:

@@ -56,10 +56,10 @@ class Rate:
         return self.nat + self.addresses + (self.shared_storage or 0.0)
 
 
-def describe_rate(rate: Rate, prices: PriceList) -> str:
-    """Return what a cluster costs an hour, for people."""
-    total = "an unknown price" if rate.total is None else f"{rate.total:.2f} USD"
-    return f"{total} an hour ({prices.describe()})"
+def describe_rate(rate: Rate, prices: PriceList, *, is_spot: bool = False) -> str:
+    """Return what a cluster costs an hour, for people; a spot instance never costs more than one on demand."""
+    total = "an unknown price" if rate.total is None else f"{'at most ' if is_spot else ''}{rate.total:.2f} USD"
+    return f"{total} an hour ({prices.describe()}{'; spot prices vary' if is_spot else ''})"
 
 
 def hourly_rate(parts: BilledParts, prices: PriceList) -> Rate:

@@ -6,6 +6,7 @@ from typing import Final
 
 from bootstrap import contract
 from bootstrap.aws.group_sizes import ClusterSizes, declared_sizes
+from stacks.catalogue.gpu_types import InstanceType
 from stacks.settings import instance_types
 from stacks.settings.values import Settings, require
 
@@ -57,7 +58,7 @@ class CapacitySettings(Settings):
         return found
 
     @property
-    def instance(self) -> instance_types.InstanceType | None:
+    def instance(self) -> InstanceType | None:
         """Return the catalogue's entry of the instance type; None for a type that it does not know."""
         return instance_types.find(self.instance_type)
 

@@ -44,7 +44,7 @@ class ImageSettings(CapacitySettings):
         """Return the family of the nodes' Deep Learning AMI; None with the user's own ``ami``."""
         if self.ami is not None:
             return None
-        return self.instance.ami_family if self.instance else deep_learning_ami.DEFAULT_AMI_FAMILY
+        return None if self.instance and self.instance.needs_ami else deep_learning_ami.DEFAULT_AMI_FAMILY
 
     @property
     def ami_source(self) -> str:
@@ -64,7 +64,7 @@ class ImageSettings(CapacitySettings):
         if known is None and self.gpu_count is None:
             hint = nearest_type_hint(name)
             raise SettingsError(f"unknown instance_type {shown(name)}{hint} (any type goes with gpu_count or ami)")
-        if known is not None and known.ami_family is None:
+        if known is not None and known.needs_ami:
             raise SettingsError(
                 f"instance_type {name} needs ami: no current Deep Learning AMI drives its {known.gpu_model}; "
                 f"the nearest current type is {known.successor}"

@@ -15,10 +15,12 @@ from stacks.settings.context import settings_in
 from stacks.settings.data import DataSettings
 from stacks.settings.engines import EngineSettings
 from stacks.settings.environment import EnvironmentSettings
+from stacks.settings.fabric import FabricSettings
 from stacks.settings.image import ImageSettings
 from stacks.settings.lifetime import LifetimeSettings
 from stacks.settings.naming import NamingSettings
 from stacks.settings.network import NetworkSettings
+from stacks.settings.purchase import PurchaseSettings
 from stacks.settings.values import parse
 
 
@@ -31,6 +33,8 @@ class ClusterProps(
     DataSettings,
     EngineSettings,
     NetworkSettings,
+    PurchaseSettings,
+    FabricSettings,
     ImageSettings,
     AccessSettings,
     CapacitySettings,

@@ -43,6 +43,7 @@ def config_values(node_type: str = "worker") -> dict[str, Any]:
         "fails_deploy": True,
         "min_nodes": None,
         "gpu_count": None,
+        "efa_interfaces": 0,
         "address": None,
         "address_allocation": None,
         "table": TABLE,

@@ -42,6 +42,7 @@ def test_config_says_what_the_stack_may_leave_open(change: dict[str, object]) ->
         ({"fails_deploy": None}, "fails_deploy must be true or false, got None"),
         ({"min_nodes": 0}, "min_nodes must be at least 1, got 0"),
         ({"min_nodes": "2"}, "min_nodes must be a whole number, got '2'"),
+        ({"efa_interfaces": -1}, "efa_interfaces must be at least 0, got -1"),
         ({"gpu_count": -1}, "gpu_count must be at least 0, got -1"),
         ({"gpu_count": True}, "gpu_count must be a whole number, got True"),
         ({"address": ""}, "address must be text, got ''"),

@@ -42,7 +42,7 @@ def in_place(before: Template, after: Template) -> Update:
     "changed",
     [
         {"ami": "ami-0fedcba9876543210"},
-        {"instance_type": "g6.12xlarge"},
+        {"instance_type": "g6.4xlarge"},
         {"root_volume_gib": 300},
         {"key_name": "other"},
         {"key_name": None},

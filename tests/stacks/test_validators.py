@@ -36,6 +36,9 @@ SETTINGS: list[dict[str, Any]] = [
     {**existing_vpc.SETTINGS, "ami": "ami-0123456789abcdef0", "ssh_location": "203.0.113.0/24"},
     {"private": True, "key_name": "mine", "setup": __file__.replace("test_validators.py", "setup.sh")},
     {"vpc_id": existing_vpc.VPC, "subnet_id": existing_vpc.WORKERS, "ami": "ami-0123456789abcdef0", "private": True},
+    {"instance_type": "g5.8xlarge", "key_name": "mine", "ssh_location": "203.0.113.0/24"},
+    {"instance_type": "p6-b300.48xlarge", "private": True, "purchase": "spot"},
+    {"purchase": "reservation", "capacity_reservation": "cr-0123456789abcdef0"},
     {**existing_vpc.SETTINGS, "ami": "ami-0123456789abcdef0", "shared_storage": "lustre:fs-0123456789abcdef0"},
 ]
 IGNORED = {

@@ -11,9 +11,11 @@ from typing import Final
 from cli.preflight.account.permissions import denied_to, execution_role
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget
+from stacks.settings.purchase import SPOT
 
 AUTO_SCALING: Final = ("AWSServiceRoleForAutoScaling", "autoscaling.amazonaws.com")
 EFS: Final = ("AWSServiceRoleForAmazonElasticFileSystem", "elasticfilesystem.amazonaws.com")
+SPOT_REQUESTS: Final = ("AWSServiceRoleForEC2Spot", "spot.amazonaws.com")
 """Role and the service that it is linked to."""
 ACTION: Final = "iam:CreateServiceLinkedRole"
 
@@ -28,6 +30,20 @@ def shared_storage(target: PreflightTarget) -> Iterator[Finding]:
     """Check the role with which EFS makes mount targets, if the stack has one."""
     if target.props.makes_mount_target:
         yield from _service_role(target, *EFS, doubt="")
+
+
+def spot(target: PreflightTarget) -> Iterator[Finding]:
+    """Check the role with which EC2 starts spot instances; the deploy does not create it."""
+    if target.props.purchase != SPOT:
+        return
+    iam, (role, service) = target.clients.iam, SPOT_REQUESTS
+    try:
+        iam.get_role(RoleName=role)
+    except iam.exceptions.NoSuchEntityException:
+        fix = f"create it first: aws iam create-service-linked-role --aws-service-name {service}"
+        yield warning("service role", f"there is no {role}, and spot launches may fail without it", fix)
+    else:
+        yield ok("service role", f"{role} is there")
 
 
 def _service_role(target: PreflightTarget, role: str, service: str, *, doubt: str) -> Iterator[Finding]:

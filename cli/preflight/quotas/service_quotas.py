@@ -25,6 +25,10 @@ def _running(code: str, family: str) -> Quota:
     return Quota(service="ec2", code=code, name=f"Running On-Demand {family} instances")
 
 
+def _spot(code: str, family: str) -> Quota:
+    return Quota(service="ec2", code=code, name=f"All {family} Spot Instance Requests")
+
+
 ELASTIC_IPS: Final = Quota(service="ec2", code="L-0263D0A3", name="EC2-VPC Elastic IPs")
 GP3_TIB: Final = Quota(service="ebs", code="L-7A658B76", name="Storage for General Purpose SSD (gp3) volumes, in TiB")
 VPCS: Final = Quota(service="vpc", code="L-F678F1CE", name="VPCs per Region")
@@ -43,10 +47,19 @@ _VCPU_QUOTAS: Final[Mapping[str, Quota]] = {
 }
 
 
-def vcpu_quota(instance_type: str) -> Quota | None:
+_SPOT_QUOTAS: Final[Mapping[Quota, Quota]] = {
+    _STANDARD: _spot("L-34B43A08", "Standard (A, C, D, H, I, M, R, T, Z)"),
+    _G: _spot("L-3819A6DF", "G and VT"),
+    _VCPU_QUOTAS["p"]: _spot("L-7212CCBC", "P"),
+}
+"""The quota of spot instances beside that of on-demand ones."""
+
+
+def vcpu_quota(instance_type: str, *, is_spot: bool = False) -> Quota | None:
     """Return the quota that counts the type's vCPUs; None for an unknown family."""
     letters = re.match(r"[a-z]+", instance_type)
-    return _VCPU_QUOTAS.get(letters[0]) if letters else None
+    quota = _VCPU_QUOTAS.get(letters[0]) if letters else None
+    return quota if quota is None or not is_spot else _SPOT_QUOTAS.get(quota)
 
 
 def quota_floor(target: PreflightTarget, quota: Quota) -> int:

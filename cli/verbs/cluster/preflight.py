@@ -15,7 +15,7 @@ from cli.output import STYLES, json_option, print_json
 from cli.preflight import existing_network, sizes, stack
 from cli.preflight.account import permissions, service_role, session_manager, setup, volume_key
 from cli.preflight.finding import Finding, problem, warning
-from cli.preflight.nodes import image, offering
+from cli.preflight.nodes import efa, image, offering, reservation
 from cli.preflight.quotas import capacity, network, volumes
 from cli.preflight.storage import bucket, data_buckets, shared_storage
 from cli.preflight.target import Check, PreflightTarget
@@ -28,6 +28,8 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("settings", setup.settings),
     ("key pair", setup.key_pair),
     ("instance type", offering.offering),
+    (efa.SUBJECT, efa.efa),
+    (reservation.SUBJECT, reservation.reservation),
     ("vCPU quota", capacity.vcpus),
     ("EBS quota", volumes.root_volumes),
     ("EBS key", volume_key.volume_key),
@@ -48,6 +50,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("permissions", permissions.create_schedules),
     ("service role", service_role.auto_scaling),
     ("service role", service_role.shared_storage),
+    ("service role", service_role.spot),
     ("log-in", session_manager.preferences),
 )
 

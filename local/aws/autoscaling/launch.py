@@ -51,7 +51,8 @@ def _verify(backend: EC2Backend, version: LaunchTemplateVersion) -> None:
     try:
         if version.image_id:
             backend.describe_images(ami_ids=[version.image_id])
-        launch_checks.check_launch(backend, key_name=key_name, instance_type=instance_type)
+        interfaces = version.data.get("NetworkInterfaces", [])
+        launch_checks.check_launch(backend, key_name=key_name, instance_type=instance_type, interfaces=interfaces)
     except EC2ClientError as error:
         raise ValidationError(f"You must use a valid fully-formed launch template. {error.message}") from error
 
@@ -82,11 +83,13 @@ def _run(group: FakeAutoScalingGroup, version: LaunchTemplateVersion, tags: dict
         "key_name": data.get("KeyName"),
         "security_group_ids": interface.get("Groups") or data.get("SecurityGroupIds", []),
         "subnet_id": subnet or None,
-        "associate_public_ip": _boolean(interface.get("AssociatePublicIpAddress")),
+        "associate_public_ip": _public(data),
         "launch_template": {"LaunchTemplateId": version.template.id, "Version": str(version.number)},
         "metadata_options": data.get("MetadataOptions", {}),
         "tags": tags,
     }
+    if market := data.get("InstanceMarketOptions"):
+        arguments["instance_market_options"] = market
     if volumes:
         arguments["block_device_mappings"] = volumes
     reservation = group.ec2_backend.run_instances(version.image_id, 1, version.user_data, [], **arguments)
@@ -100,7 +103,15 @@ def _run(group: FakeAutoScalingGroup, version: LaunchTemplateVersion, tags: dict
 
 def _primary_interface(data: _Data) -> _Data:
     interfaces: list[_Data] = data.get("NetworkInterfaces", [])
-    return next((i for i in interfaces if int(i.get("DeviceIndex", 0)) == 0), {})
+    # The interfaces of other network cards may have device 0 too.
+    return next((i for i in interfaces if not any(int(i.get(f"{n}Index", 0)) for n in ("NetworkCard", "Device"))), {})
+
+
+def _public(data: _Data) -> bool | None:
+    """Return whether the instance gets a public address; None where the subnet decides."""
+    if len(data.get("NetworkInterfaces", [])) > 1:
+        return False  # "Assign a public IPv4 address at launch" (Amazon EC2 User Guide)
+    return _boolean(_primary_interface(data).get("AssociatePublicIpAddress"))
 
 
 def _with_defaults(mapping: _Data) -> _Data:

@@ -1,5 +1,6 @@
 """Refuse launches that AWS refuses and moto accepts."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moto import settings
@@ -7,6 +8,7 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import EC2Backend
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
+from local.aws.ec2.interface_checks import check_interfaces
 from local.aws.moto_patching import wrap
 
 
@@ -16,17 +18,30 @@ def install() -> None:
     wrap(EC2Backend, "run_instances", _run_instances)
 
 
-def check_launch(backend: EC2Backend, *, key_name: str | None, instance_type: str | None) -> None:
-    """Raise RunInstances' error if the key pair or the instance type does not exist."""
+def check_launch(
+    backend: EC2Backend,
+    *,
+    key_name: str | None,
+    instance_type: str | None,
+    interfaces: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Raise RunInstances' error if the key pair or the type does not exist, or the type lacks the interfaces."""
     if key_name and key_name not in backend.key_pairs:
         raise EC2ClientError("InvalidKeyPair.NotFound", f"The key pair '{key_name}' does not exist")
     if instance_type and instance_type not in INSTANCE_TYPES:
         raise EC2ClientError("InvalidParameterValue", f"Invalid value '{instance_type}' for InstanceType.")
+    if instance_type:
+        check_interfaces(interfaces, instance_type=instance_type)
 
 
 def _run_instances(original: Any, backend: EC2Backend, image_id: str, *arguments: Any, **named: Any) -> Any:
     template: Any = named.get("launch_template")
     data = backend._get_template_from_args(template).data if template else {}
     instance_type = data.get("InstanceType") if named.get("is_instance_type_default") else named.get("instance_type")
-    check_launch(backend, key_name=named.get("key_name") or data.get("KeyName"), instance_type=instance_type)
+    check_launch(
+        backend,
+        key_name=named.get("key_name") or data.get("KeyName"),
+        instance_type=instance_type,
+        interfaces=named.get("nics") or data.get("NetworkInterfaces", []),
+    )
     return original(backend, image_id, *arguments, **named)

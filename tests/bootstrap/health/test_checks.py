@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -174,3 +175,23 @@ def test_machine_that_hangs_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> 
 def test_machine_without_ssh_does_not_answer(listener: socket.socket) -> None:
     listener.close()
     assert not answers_ssh("127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("expected", "devices", "finding"),
+    [
+        (0, 0, None),
+        (4, 4, None),
+        (4, 3, Finding(what="efa 3/4", needs_replacement=True)),
+        # The driver is missing: a replacement would lack it too.
+        (4, 0, Finding(what="efa 0/4", needs_replacement=False)),
+    ],
+)
+def test_a_node_has_the_adapters_that_it_was_launched_with(
+    tmp_path: Path, expected: int, devices: int, finding: Finding | None
+) -> None:
+    for index in range(devices):
+        (tmp_path / f"sys/class/infiniband/rdmap{index}s6").mkdir(parents=True)
+    node = replace(checks(tmp_path), expected_efa=expected)
+    assert node.check_machine() == finding
+    assert node.before_ready([MASTER]) == finding

@@ -33,6 +33,7 @@ def test_user_data_is_byte_for_byte_the_rendered_script(template: Template, name
             fails_deploy=True,
             min_nodes=None,
             gpu_count=1,
+            efa_interfaces=0,
             address=f"<{address}>" if node_type == "master" else None,
             address_allocation=f"<{address}.AllocationId>" if node_type == "master" else None,
             table=f"<{logical_id(template, 'AWS::DynamoDB::Table', '')}>",

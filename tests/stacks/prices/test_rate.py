@@ -20,7 +20,7 @@ NAME = "deeplearning"
 CLUSTERS: list[tuple[dict[str, Any], float, float, str]] = [
     # 2 nodes of 0.8048, 2 volumes of 150 GiB at 0.08 a month of 730 h, a NAT gateway of 0.045, 2 addresses of 0.005.
     ({}, 2 * 0.8048 + 2 * 150 * 0.08 / 730, 0.045 + 2 * 0.005, "1.70 USD an hour"),
-    ({"instance_type": "p5.48xlarge"}, 2 * 55.04 + 2 * 12 / 730, 0.055, "110.17 USD an hour"),
+    ({"instance_type": "p5.48xlarge", "efa": "off"}, 2 * 55.04 + 2 * 12 / 730, 0.055, "110.17 USD an hour"),
     # The master has no address: the NAT gateway's is the only one.
     ({"private": True, "instance_type": "c5.large"}, 2 * 0.085 + 2 * 12 / 730, 0.045 + 0.005, "0.25 USD an hour"),
     (
@@ -56,7 +56,7 @@ def test_a_cluster_costs_what_a_hand_calculation_says(
 
 
 def test_a_type_without_a_price_has_no_total(synthesize: Synthesize) -> None:
-    told = synthesize(instance_type="p5e.48xlarge")["Outputs"]["PricePerHour"]["Value"]
+    told = synthesize(instance_type="p5e.48xlarge", efa="off")["Outputs"]["PricePerHour"]["Value"]
     assert told == "an unknown price an hour (list prices of us-east-1, 2026-07-20)"
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from bootstrap import contract
+from stacks.catalogue.gpu_types import GPU_TYPES
 from stacks.settings import instance_types
 from stacks.settings.props import SETTINGS
 
@@ -21,6 +22,7 @@ Context = dict[str, Any]
 
 AMIS = st.sampled_from(["ami-0123456789abcdef0", "ami-01234567", "/team/ami", "/aws/service/a_b.c-d/latest"])
 TAG_TEXT = st.text("abzABZ019 +-=.:/@_éß漢", max_size=60)
+RESERVED = {"purchase": "reservation", "capacity_reservation": "cr-0123456789abcdef0"}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(), children, max_size=4),
@@ -78,6 +80,8 @@ def valid(draw: st.DrawFn) -> Context:
     }
     chosen |= draw(st.fixed_dictionaries({}, optional=optional))
     chosen |= {} if "ssh_location" in chosen else draw(st.sampled_from([{}, {"private": True}, {"private": False}]))
+    chosen |= draw(st.sampled_from([{}, {"purchase": "spot"}, RESERVED]))
+    chosen |= _fabric(chosen, draw(st.sampled_from(["auto", "off"])))
     return _divided(chosen, on_command_line=draw(st.sets(st.sampled_from(SETTINGS))))
 
 
@@ -108,7 +112,7 @@ def garbage() -> st.SearchStrategy[Context]:
 
 @st.composite
 def _machine(draw: st.DrawFn) -> Context:
-    driven = [name for name, known in instance_types.GPU_TYPES.items() if known.ami_family]
+    driven = [name for name, known in GPU_TYPES.items() if not known.needs_ami]
     kind = draw(st.sampled_from(["default", "catalogue", "own image", "own figure"]))
     if kind == "default":
         return {}
@@ -120,6 +124,13 @@ def _machine(draw: st.DrawFn) -> Context:
     if kind == "own image":
         return {"instance_type": draw(st.sampled_from(["p2.xlarge", "m7g.large", "z9.huge"])), "ami": draw(AMIS)}
     return {"instance_type": "z9.4xlarge", "gpu_count": draw(st.integers(0, 16))}
+
+
+def _fabric(chosen: Context, efa: str) -> Context:
+    """A node with several EFA interfaces has no public address."""
+    known = instance_types.find(chosen.get("instance_type", ""))
+    needs_private = known is not None and known.efa_interfaces > 1 and not chosen.get("private")
+    return {"efa": "off" if needs_private else efa}
 
 
 @st.composite

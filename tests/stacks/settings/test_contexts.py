@@ -39,7 +39,16 @@ def outcome(context: Context) -> ClusterProps | str:
 def check(context: Context) -> None:
     result = outcome(context)
     if isinstance(result, ClusterProps):
-        known = {"no-ssh", "open-ssh", "no-key", "unknown-type", "not-sold", "not-listed"}
+        known = {
+            "no-ssh",
+            "open-ssh",
+            "no-key",
+            "unknown-type",
+            "not-sold",
+            "not-listed",
+            "efa-image",
+            "spot-needs-all",
+        }
         assert result.warnings().keys() <= known
         return
     assert 0 < len(result) < 400, result

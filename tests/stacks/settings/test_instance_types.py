@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stacks.catalogue.gpu_types import GPU_TYPES
 from stacks.settings import deep_learning_ami, instance_types
 
 
@@ -19,19 +20,6 @@ def described() -> dict[str, Any]:
     assert spec.origin is not None
     path = Path(spec.origin).parent / "ec2/resources/instance_types.json.gz"
     return dict(json.loads(gzip.decompress(path.read_bytes())))
-
-
-def test_gpu_types_agree_with_the_ec2_api(described: dict[str, Any]) -> None:
-    known = {name: known for name, known in instance_types.GPU_TYPES.items() if name in described}
-    assert len(known) == len([n for n in instance_types.GPU_TYPES if not n.startswith(("p2.", "p3."))])
-    for name, instance in known.items():
-        api = described[name]
-        network = api["NetworkInfo"]
-        [gpus] = api["GpuInfo"]["Gpus"]
-        assert instance.vcpus == api["VCpuInfo"]["DefaultVCpus"], name
-        assert instance.gpus == gpus["Count"], name
-        assert instance.network_cards == network["MaximumNetworkCards"], name
-        assert instance.efa_interfaces == (network.get("EfaInfo") or {}).get("MaximumEfaInterfaces", 0), name
 
 
 def test_cpu_rule_agrees_with_the_ec2_api(described: dict[str, Any]) -> None:
@@ -48,16 +36,16 @@ def test_cpu_rule_agrees_with_the_ec2_api(described: dict[str, Any]) -> None:
 def test_arm_is_told_from_x86_for_every_type(described: dict[str, Any]) -> None:
     linux = {n: d["ProcessorInfo"]["SupportedArchitectures"] for n, d in described.items() if n[:3] != "mac"}
     assert [n for n, a in linux.items() if instance_types.is_arm(n) != ("arm64" in a)] == []
+    assert [n for n, known in GPU_TYPES.items() if instance_types.is_arm(n) != known.arm] == []
 
 
-def test_every_gpu_type_of_today_is_known_or_has_its_reason(described: dict[str, Any]) -> None:
+def test_every_gpu_type_of_today_is_known(described: dict[str, Any]) -> None:
     nvidia = {
         name
         for name, api in described.items()
         if any(gpu["Manufacturer"] == "NVIDIA" for gpu in api.get("GpuInfo", {}).get("Gpus", []))
     }
-    unknown = {name for name in nvidia - set(instance_types.GPU_TYPES) if not instance_types.is_arm(name)}
-    assert {name for name in unknown if instance_types.why_refused(name, own_image=False) is None} == set()
+    assert nvidia - set(GPU_TYPES) == set()
     assert "g7.2xlarge" in nvidia
 
 
@@ -74,7 +62,16 @@ def test_parts_of_a_gpu_need_an_image_with_their_driver(name: str) -> None:
     assert instance_types.why_refused(name, own_image=True) is None
 
 
-@pytest.mark.parametrize("name", [*instance_types.GPU_TYPES, "c5.large", "t8i.medium", "i7i.large", "x9.huge"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(n for n, known in GPU_TYPES.items() if known.gpu_fraction == 1),
+        "c5.large",
+        "t8i.medium",
+        "i7i.large",
+        "x9.huge",
+    ],
+)
 def test_no_other_type_is_refused(name: str) -> None:
     assert instance_types.why_refused(name, own_image=False) is None
 
@@ -94,10 +91,10 @@ def test_what_aws_lists_for_the_default_image(name: str, *, listed: bool) -> Non
 
 @pytest.mark.parametrize("name", ["p3.2xlarge", "p3dn.24xlarge", "p2.xlarge"])
 def test_what_no_current_image_drives_has_a_successor_on_sale(name: str) -> None:
-    found = instance_types.GPU_TYPES[name]
-    assert found.ami_family is None
+    found = GPU_TYPES[name]
+    assert found.needs_ami
     assert found.successor is not None
-    assert instance_types.GPU_TYPES[found.successor].sold
+    assert GPU_TYPES[found.successor].sold
 
 
 @pytest.mark.parametrize("name", ["c5", "c5.", "g6.3xlarge", "c5.metal", "x1.32xlarge", "", "c5.0xlarge"])

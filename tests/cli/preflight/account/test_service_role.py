@@ -1,6 +1,6 @@
 import pytest
 
-from cli.preflight.account.service_role import auto_scaling, shared_storage
+from cli.preflight.account.service_role import auto_scaling, shared_storage, spot
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
 ROLE = "AWSServiceRoleForAutoScaling"
@@ -46,3 +46,15 @@ def test_the_first_mount_target_needs_the_role_of_efs(account: Account) -> None:
     told, problem = account.check(shared_storage)
     assert told.sentence == f"there is no {role}: the deploy creates it"
     assert problem.sentence.endswith(f"may not create {role} ({action})")
+
+
+@pytest.mark.parametrize(("is_there", "level"), [(True, "ok"), (False, "warning")])
+def test_spot_has_a_role_of_its_own(account: Account, *, is_there: bool, level: str) -> None:
+    account.settings["purchase"] = "spot"
+    wanted = {"RoleName": "AWSServiceRoleForEC2Spot"}
+    role = {"Path": "/", "RoleId": "AROA0123456789ABCDEF", "Arn": ARN, "CreateDate": 0, **wanted}
+    if is_there:
+        account.answers("iam", "get_role", {"Role": role}, wanted)
+    else:
+        account.refuses("iam", "get_role", "NoSuchEntity", wanted)
+    assert account.finds(spot).level == level

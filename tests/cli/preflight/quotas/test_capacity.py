@@ -60,7 +60,7 @@ def test_what_runs_in_the_family_is_taken_off_on_every_page(account: Account, qu
     [("g4dn.xlarge", G), ("p4d.24xlarge", P), ("p6-b200.48xlarge", P), ("c7i.large", STANDARD), ("t3.micro", STANDARD)],
 )
 def test_each_family_has_its_quota(account: Account, quota: Quota, instance_type: str, code: str) -> None:
-    account.settings["instance_type"] = instance_type
+    account.settings |= {"instance_type": instance_type, "efa": "off"}
     quota("ec2", code, 5000)
     runs(account, [])
     assert account.finds(capacity.vcpus).level == "ok"
@@ -86,3 +86,15 @@ def test_an_account_without_a_value_of_its_own_has_the_default(account: Account)
     account.answers("service_quotas", "get_aws_default_service_quota", {"Quota": {"Value": 0.0}}, expected)
     runs(account, [])
     assert account.finds(capacity.vcpus).level == "problem"
+
+
+def test_spot_workers_have_a_quota_of_their_own(account: Account, quota: Quota) -> None:
+    account.settings |= {"purchase": "spot", "worker_count": 3}
+    quota("ec2", G, 4)
+    runs(account, [{"InstanceType": "g6.48xlarge", "InstanceLifecycle": "spot"}])
+    quota("ec2", "L-3819A6DF", 12)
+    runs(account, [{"InstanceType": "g6.xlarge", "InstanceLifecycle": "spot", "CpuOptions": {"CoreCount": 2}}])
+    on_demand, spot = account.check(capacity.vcpus)
+    assert (on_demand.level, on_demand.sentence[:24]) == ("ok", "1 x g6.xlarge are 4 vCPU")
+    assert spot.level == "problem"
+    assert spot.sentence.endswith("; All G and VT Spot Instance Requests: 12, 2 in use")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from local.aws.ec2.images import FAMILIES, image_id
+from local.node.inventory import read_efa_interfaces, read_inventory
 from tests.local.aws.harness import Aws, Stacks
 from tests.local.aws.templates import USER_DATA, attribute, cluster, group, launch_template
 
@@ -69,6 +70,35 @@ def test_network_interface_of_the_template_decides(aws: Aws, stacks: Stacks) -> 
     (member,) = instances(aws)
     assert "PublicIpAddress" not in member
     assert [g["GroupId"] for g in member["SecurityGroups"]] == [stacks.physical_id("Security")]
+
+
+def test_several_interfaces_take_one_private_address_and_no_public_one(aws: Aws, stacks: Stacks) -> None:
+    groups = [attribute("GroupId", "Security")]
+    interfaces = [
+        {"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "interface", "Groups": groups},
+        {"NetworkCardIndex": 0, "DeviceIndex": 1, "InterfaceType": "efa-only", "Groups": groups},
+        {"NetworkCardIndex": 1, "DeviceIndex": 0, "InterfaceType": "efa-only", "Groups": groups},
+    ]
+    template = cluster(Group=group(1, "Public"))
+    template["Resources"]["Template"] = launch_template(
+        InstanceType="g6e.24xlarge", NetworkInterfaces=interfaces, SecurityGroupIds=[]
+    )
+    stacks.create(template)
+    (member,) = instances(aws)
+    assert "PublicIpAddress" not in member
+    assert [g["GroupId"] for g in member["SecurityGroups"]] == [stacks.physical_id("Security")]
+    found = read_inventory(aws.client("ec2"), aws.client("autoscaling"))
+    assert [read_efa_interfaces(aws.client("ec2"), each) for each in found.instances] == [2]
+
+
+def test_members_are_spot_instances_if_the_template_says_so(aws: Aws, stacks: Stacks) -> None:
+    template = cluster(Group=group(1))
+    template["Resources"]["Template"] = launch_template(InstanceMarketOptions={"MarketType": "spot"})
+    stacks.create(template)
+    (member,) = instances(aws)
+    assert member["InstanceLifecycle"] == "spot"
+    (found,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
+    assert found.life_cycle == "spot"
 
 
 def test_private_addresses_are_unique_and_not_those_that_aws_reserves(aws: Aws, stacks: Stacks) -> None:

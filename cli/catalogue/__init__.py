@@ -1,0 +1,1 @@
+"""Refresh the catalogue of instance types from EC2."""

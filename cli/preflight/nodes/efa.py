@@ -1,0 +1,27 @@
+"""Check that the type has as many Elastic Fabric Adapters in this region as the nodes ask for."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from cli.preflight.finding import Finding, ok, problem
+from cli.preflight.target import PreflightTarget
+
+SUBJECT: Final = "EFA"
+
+
+def efa(target: PreflightTarget) -> Iterator[Finding]:
+    """Compare the nodes' EFA interfaces with EC2's own figure; a node with too many never launches."""
+    wanted, name = target.props.efa_interfaces, target.props.instance_type
+    if not wanted:
+        return
+    # By a filter, as a type that the region lacks would be an error; the client's list of types is older than EC2's.
+    pages = target.clients.ec2.get_paginator("describe_instance_types").paginate(
+        Filters=[{"Name": "instance-type", "Values": [name]}]
+    )
+    found = [info["NetworkInfo"] for page in pages for info in page["InstanceTypes"]]
+    allowed = found[0].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0) if found else 0
+    if wanted > allowed:
+        sentence = f"each node asks for {wanted} EFA interfaces, {name} has {allowed} in {target.region}"
+        yield problem(SUBJECT, sentence, "set efa=off, or refresh the catalogue with python -m cli.catalogue.refresh")
+    else:
+        yield ok(SUBJECT, f"{name} has the {wanted} EFA interfaces of each node, and one address")

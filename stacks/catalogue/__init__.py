@@ -1,0 +1,1 @@
+"""Hold the facts about EC2's GPU instance types."""

@@ -1,0 +1,53 @@
+"""Define the settings for the network between the nodes: the Elastic Fabric Adapter and the placement group."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from stacks.settings.access import AccessSettings
+from stacks.settings.capacity import CapacitySettings
+from stacks.settings.image import ImageSettings
+from stacks.settings.values import SettingsError, require
+
+AUTO: Final = "auto"
+OFF: Final = "off"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
+    """The network between the nodes."""
+
+    efa: str = AUTO
+    """Elastic Fabric Adapter: ``auto`` uses it on every network card of an instance type that has it, ``off`` never.
+    A change applies to nodes launched after the deploy."""
+    placement_group: str = AUTO
+    """``auto`` asks EC2 to place nodes with EFA close together, which can make capacity harder to get; ``off`` does
+    not. A change applies to nodes launched after the deploy."""
+
+    def check(self) -> None:
+        """Check the words, and that the master can be reached: AWS gives no public address to several interfaces."""
+        super().check()
+        for name in ("efa", "placement_group"):
+            require(getattr(self, name) in (AUTO, OFF), name, getattr(self, name), f"{AUTO} or {OFF}")
+        if self.efa_interfaces > 1 and not self.private:
+            cards = f"instance_type {self.instance_type} has {self.efa_interfaces} interfaces with EFA"
+            raise SettingsError(f"{cards}, and AWS gives such a node no public address: set private=true or efa=off")
+
+    def warnings(self) -> dict[str, str]:
+        """Warn of an image that may lack the driver of EFA."""
+        found = super().warnings()
+        if self.efa_interfaces and self.ami is not None:
+            found["efa-image"] = (
+                f"efa is on for {self.instance_type}: the image in ami needs the driver of EFA, or its nodes never "
+                "become ready; efa=off does without"
+            )
+        return found
+
+    @property
+    def efa_interfaces(self) -> int:
+        """Return the EFA interfaces of each node; 0 if EFA is off or the type has none."""
+        return self.instance.efa_interfaces if self.instance and self.efa == AUTO else 0
+
+    @property
+    def uses_placement_group(self) -> bool:
+        """Return whether the nodes are in a cluster placement group."""
+        return self.efa_interfaces > 0 and self.placement_group == AUTO

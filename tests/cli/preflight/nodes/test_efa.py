@@ -1,0 +1,21 @@
+import pytest
+
+from cli.preflight.nodes.efa import efa
+from tests.cli.preflight.conftest import Account
+
+
+@pytest.mark.parametrize(("has", "level"), [(4, "ok"), (1, "problem"), (None, "problem")])
+def test_the_nodes_ask_for_no_more_than_the_type_has(account: Account, has: int | None, level: str) -> None:
+    account.settings |= {"instance_type": "p4d.24xlarge", "private": True}
+    types = [] if has is None else [{"NetworkInfo": {"EfaInfo": {"MaximumEfaInterfaces": has}}}]
+    expected = {"Filters": [{"Name": "instance-type", "Values": ["p4d.24xlarge"]}]}
+    account.answers("ec2", "describe_instance_types", {"InstanceTypes": types}, expected)
+    found = account.finds(efa)
+    assert found.level == level
+    assert "4 EFA interfaces" in found.sentence
+
+
+@pytest.mark.parametrize("settings", [{}, {"instance_type": "p4d.24xlarge", "efa": "off"}])
+def test_nothing_is_asked_without_efa(account: Account, settings: dict[str, str]) -> None:
+    account.settings |= settings
+    assert account.check(efa) == []

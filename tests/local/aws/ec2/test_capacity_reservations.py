@@ -1,0 +1,58 @@
+"""Launch a group's nodes into a Capacity Reservation, which takes its own type and zone and no more than it holds."""
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local.aws.harness import REGION, Aws, Stacks
+from tests.local.aws.templates import cluster, group, launch_template
+
+FULL = "The requested reservation does not have sufficient compatible and available capacity for this request"
+
+
+def reserve(aws: Aws, instance_type: str = "c5.large", zone: str = f"{REGION}a") -> str:
+    made = aws.client("ec2").create_capacity_reservation(
+        InstanceType=instance_type, InstancePlatform="Linux/UNIX", AvailabilityZone=zone, InstanceCount=2
+    )
+    return str(made["CapacityReservation"]["CapacityReservationId"])
+
+
+def available(aws: Aws, reservation: str) -> int:
+    found = aws.client("ec2").describe_capacity_reservations(CapacityReservationIds=[reservation])
+    return int(found["CapacityReservations"][0]["AvailableInstanceCount"])
+
+
+def nodes(size: int, reservation: str) -> dict[str, Any]:
+    template = cluster(Group=group(size))
+    target = {"CapacityReservationTarget": {"CapacityReservationId": reservation}}
+    template["Resources"]["Template"] = launch_template(CapacityReservationSpecification=target)
+    return template
+
+
+def test_nodes_take_places_in_the_reservation_and_give_them_back(aws: Aws, stacks: Stacks) -> None:
+    reservation = reserve(aws)
+    stacks.create(nodes(2, reservation))
+    assert available(aws, reservation) == 0
+    stacks.cloudformation.delete_stack(StackName="stack")
+    assert available(aws, reservation) == 2
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "zone"),
+    [("c5.large", f"{REGION}a"), ("m5.large", f"{REGION}a"), ("c5.large", f"{REGION}b")],
+)
+def test_what_does_not_fit_is_refused_and_nothing_else_is_taken(
+    aws: Aws, stacks: Stacks, instance_type: str, zone: str
+) -> None:
+    reservation = reserve(aws, instance_type, zone)
+    if (instance_type, zone) == ("c5.large", f"{REGION}a"):
+        stacks.create(nodes(2, reservation), "full")
+    stacks.create(nodes(1, reservation))
+    assert stacks.status() == "ROLLBACK_COMPLETE"
+    assert any(FULL in reason for _, reason in stacks.events("Group"))
+
+
+def test_an_unknown_reservation_does_not_exist(aws: Aws) -> None:
+    with pytest.raises(ClientError, match=r"InvalidCapacityReservationId\.NotFound"):
+        available(aws, "cr-00000000000000000")

@@ -1,0 +1,42 @@
+"""Check the interfaces of every type against the rules of EC2's user guide and the cards that EC2 describes."""
+
+from collections import Counter
+
+import pytest
+
+from stacks.catalogue.gpu_types import GPU_TYPES
+from stacks.nodes.network_interfaces import network_interfaces
+
+WITH_EFA = [known for known in GPU_TYPES.values() if known.efa_interfaces]
+
+
+def layout(name: str) -> list[tuple[int, int, str]]:
+    found = network_interfaces(GPU_TYPES[name], ["sg-1"])
+    assert all(each["Groups"] == ["sg-1"] and each["DeleteOnTermination"] for each in found)
+    return [(each["NetworkCardIndex"], each["DeviceIndex"], each["InterfaceType"]) for each in found]
+
+
+@pytest.mark.parametrize("name", [known.name for known in WITH_EFA])
+def test_every_card_with_efa_has_one_and_the_primary_has_an_address(name: str) -> None:
+    known, found = GPU_TYPES[name], layout(name)
+    efa = Counter(card for card, _, kind in found if kind != "interface")
+    assert efa == Counter(range(known.first_efa_card, known.network_cards))
+    assert efa.total() == known.efa_interfaces
+    assert len({(card, device) for card, device, _ in found}) == len(found)
+    assert found[0][:2] == (0, 0)
+    # An efa-only interface has no address and cannot be the primary one.
+    assert [kind for *_, kind in found if kind != "efa-only"] == ["efa" if known.network_cards == 1 else "interface"]
+
+
+def test_layouts_of_the_user_guide() -> None:
+    assert layout("g5.8xlarge") == [(0, 0, "efa")]
+    assert layout("g7.48xlarge") == [(0, 0, "interface"), (0, 1, "efa-only"), (1, 0, "efa-only")]
+    assert layout("p6-b300.48xlarge") == [(0, 0, "interface"), *((card, 0, "efa-only") for card in range(1, 17))]
+    assert len(layout("p5.48xlarge")) == 33
+
+
+def test_no_interface_says_anything_about_a_public_address() -> None:
+    # EC2 refuses the parameter with several interfaces; with one the subnet decides.
+    keys = {key for known in WITH_EFA for each in network_interfaces(known, []) for key in each}
+    assert "AssociatePublicIpAddress" not in keys
+    assert "SubnetId" not in keys

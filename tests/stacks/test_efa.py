@@ -1,0 +1,67 @@
+"""Check the template of clusters whose nodes use the Elastic Fabric Adapter."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bootstrap import contract
+from stacks.settings.props import ClusterProps
+from stacks.settings.values import SettingsError
+from tests.stacks.template_parts import Template, logical_id, resources
+
+Synthesize = Callable[..., Template]
+
+
+def templates(template: Template) -> dict[str, dict[str, Any]]:
+    """Return the data of both launch templates."""
+    found = {name: logical_id(template, "AWS::EC2::LaunchTemplate", name) for name in ("Master", "Worker")}
+    return {name: template["Resources"][each]["Properties"]["LaunchTemplateData"] for name, each in found.items()}
+
+
+def test_groups_are_on_the_interface_and_efa_has_one_that_is_open_to_itself(synthesize: Synthesize) -> None:
+    template = synthesize(instance_type="g5.8xlarge", ssh_location="203.0.113.0/24")
+    efa = logical_id(template, "AWS::EC2::SecurityGroup", "Efa")
+    admin = template["Outputs"][contract.ADMIN_SECURITY_GROUP_OUTPUT]["Value"]
+    for name, data in templates(template).items():
+        assert "SecurityGroupIds" not in data
+        [interface] = data["NetworkInterfaces"]
+        assert interface["InterfaceType"] == "efa"
+        assert {"Fn::GetAtt": [efa, "GroupId"]} in interface["Groups"]
+        assert (admin in interface["Groups"]) is (name == "Master")
+    for kind, peer in (
+        ("AWS::EC2::SecurityGroupIngress", "SourceSecurityGroupId"),
+        ("AWS::EC2::SecurityGroupEgress", "DestinationSecurityGroupId"),
+    ):
+        rules = [rule["Properties"] for rule in resources(template, kind)]
+        own = [rule for rule in rules if rule["GroupId"] == {"Fn::GetAtt": [efa, "GroupId"]}]
+        assert [(rule["IpProtocol"], rule[peer]) for rule in own] == [("-1", {"Fn::GetAtt": [efa, "GroupId"]})]
+
+
+@pytest.mark.parametrize("placement_group", ["auto", "off"])
+def test_nodes_with_efa_are_placed_together(synthesize: Synthesize, placement_group: str) -> None:
+    template = synthesize(instance_type="p6-b300.48xlarge", private=True, placement_group=placement_group)
+    groups = [name for name, each in template["Resources"].items() if each["Type"] == "AWS::EC2::PlacementGroup"]
+    placements = [data.get("Placement") for data in templates(template).values()]
+    assert placements == ([None] * 2 if placement_group == "off" else [{"GroupName": {"Ref": groups[0]}}] * 2)
+    assert all(len(data["NetworkInterfaces"]) == 17 for data in templates(template).values())
+    assert '"efa_interfaces": 16' in str(templates(template)["Worker"]["UserData"])
+
+
+@pytest.mark.parametrize("settings", [{"instance_type": "g5.8xlarge", "efa": "off"}, {"instance_type": "g5.xlarge"}])
+def test_nodes_without_efa_keep_the_template_they_had(synthesize: Synthesize, settings: dict[str, str]) -> None:
+    template = synthesize(**settings)
+    for data in templates(template).values():
+        assert "NetworkInterfaces" not in data
+        assert "Placement" not in data
+        assert data["SecurityGroupIds"]
+    assert len(resources(template, "AWS::EC2::SecurityGroup")) == 3
+    assert resources(template, "AWS::EC2::PlacementGroup") == []
+
+
+def test_a_master_with_several_interfaces_must_be_private() -> None:
+    with pytest.raises(SettingsError, match=r"32 interfaces with EFA, .*: set private=true or efa=off$"):
+        ClusterProps(instance_type="p5.48xlarge")
+    assert ClusterProps(instance_type="p5.48xlarge", private=True).efa_interfaces == 32
+    assert ClusterProps(instance_type="p5.48xlarge", efa="off").efa_interfaces == 0
+    assert ClusterProps(instance_type="p5.4xlarge").efa_interfaces == 1

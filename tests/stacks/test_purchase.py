@@ -1,0 +1,57 @@
+"""Check the template of clusters whose nodes are not simply bought on demand."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stacks.settings.props import ClusterProps
+from stacks.settings.values import SettingsError
+from tests.stacks.template_parts import Template, logical_id, resources
+
+Synthesize = Callable[..., Template]
+RESERVATION = "cr-0123456789abcdef0"
+
+
+def launch_data(template: Template, node: str) -> dict[str, Any]:
+    found = template["Resources"][logical_id(template, "AWS::EC2::LaunchTemplate", node)]
+    return dict(found["Properties"]["LaunchTemplateData"])
+
+
+def test_only_the_workers_are_spot_instances(synthesize: Synthesize) -> None:
+    template = synthesize(purchase="spot")
+    worker = launch_data(template, "Worker")["InstanceMarketOptions"]
+    assert worker["MarketType"] == "spot"
+    assert worker["SpotOptions"] == {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+    assert "InstanceMarketOptions" not in launch_data(template, "Master")
+    price = template["Outputs"]["PricePerHour"]["Value"]
+    assert price.startswith("at most ")
+    assert price.endswith("; spot prices vary)")
+
+
+def test_every_node_comes_from_the_reservation_and_from_nowhere_else(synthesize: Synthesize) -> None:
+    template = synthesize(purchase="reservation", capacity_reservation=RESERVATION, instance_type="g5.8xlarge")
+    wanted = {"CapacityReservationTarget": {"CapacityReservationId": RESERVATION}}
+    for name in ("Master", "Worker"):
+        assert launch_data(template, name)["CapacityReservationSpecification"] == wanted
+        # A market type beside a reservation's target is refused, and so is a placement group that it was not made for.
+        assert {"InstanceMarketOptions", "Placement"} & launch_data(template, name).keys() == set()
+    assert resources(template, "AWS::EC2::PlacementGroup") == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"purchase": "cheap"}, "purchase must be on-demand, spot or reservation, got 'cheap'"),
+        ({"purchase": "reservation"}, "purchase=reservation and capacity_reservation must be set together"),
+        ({"capacity_reservation": RESERVATION}, "purchase=reservation and capacity_reservation must be set together"),
+        (
+            {"purchase": "reservation", "capacity_reservation": "mine"},
+            "capacity_reservation must be cr- and 8 or 17 hex digits, got 'mine'",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        ClusterProps(**settings)
+    assert str(raised.value) == message
