@@ -8,6 +8,7 @@ from constructs import Construct
 
 from bootstrap import contract
 from bootstrap.config import NodeConfig
+from stacks.catalogue.deep_learning_ami import ROOT_DEVICE
 from stacks.expiry import Expiry
 from stacks.immutable_setting import ImmutableSetting
 from stacks.network.existing_network import ExistingNetwork, existing_subnets
@@ -23,7 +24,6 @@ from stacks.nodes.roles import NodeResources, NodeRoles
 from stacks.nodes.setup_asset import SetupAsset
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import BilledParts, describe_rate, hourly_rate
-from stacks.settings.deep_learning_ami import ROOT_DEVICE
 from stacks.settings.lifetime import DELETE
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import SPOT

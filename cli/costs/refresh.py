@@ -17,8 +17,8 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli.costs.price_file import render
+from stacks.catalogue.instance_types import find
 from stacks.prices.price_list import FALLBACK_REGION, PRICES_FILE
-from stacks.settings.instance_types import find
 
 API_REGION: Final = "us-east-1"
 """The Price List API is in few regions, and each has the prices of all."""

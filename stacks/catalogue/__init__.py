@@ -1,1 +1,1 @@
-"""Hold the facts about EC2's GPU instance types."""
+"""Describe EC2 instance types and the Deep Learning AMIs that support them; imports no aws_cdk."""

@@ -6,8 +6,8 @@ from typing import Final
 
 from bootstrap import contract
 from bootstrap.aws.group_sizes import ClusterSizes, declared_sizes
+from stacks.catalogue import instance_types
 from stacks.catalogue.gpu_types import InstanceType
-from stacks.settings import instance_types
 from stacks.settings.values import Settings, require
 
 _TYPE: Final = re.compile(r"[a-z0-9-]{1,30}\.[a-z0-9-]{1,30}")

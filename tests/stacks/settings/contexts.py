@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from bootstrap import contract
+from stacks.catalogue import instance_types
 from stacks.catalogue.gpu_types import GPU_TYPES
-from stacks.settings import instance_types
 from stacks.settings.props import SETTINGS
 
 # Its cache of character tables would otherwise lie in the checkout.

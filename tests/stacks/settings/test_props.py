@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stacks.settings import deep_learning_ami
+from stacks.catalogue import deep_learning_ami
 from stacks.settings.props import SETTINGS, ClusterProps
 from stacks.settings.values import SettingsError
 

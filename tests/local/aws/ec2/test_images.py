@@ -1,7 +1,7 @@
 import pytest
 
 from local.aws.ec2.images import FAMILIES, image_id, parameter_name
-from stacks.settings.deep_learning_ami import DEFAULT_AMI_FAMILY
+from stacks.catalogue.deep_learning_ami import DEFAULT_AMI_FAMILY
 from tests.local.aws.harness import Aws, Stacks
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from stacks.catalogue import deep_learning_ami, instance_types
 from stacks.catalogue.gpu_types import GPU_TYPES
-from stacks.settings import deep_learning_ami, instance_types
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import difflib
 import re
 from typing import Final
 
+from stacks.catalogue.deep_learning_ami import GPU_FAMILIES_BY_AMI
 from stacks.catalogue.gpu_types import GPU_TYPES, InstanceType
-from stacks.settings.deep_learning_ami import GPU_FAMILIES_BY_AMI
 
 _NEURON: Final = re.compile(r"(?P<kind>trn|inf)[0-9].*")
 _CPU_NAME: Final = re.compile(

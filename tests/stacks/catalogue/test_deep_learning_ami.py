@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from stacks.settings.deep_learning_ami import end_of_patch
+from stacks.catalogue.deep_learning_ami import end_of_patch
 
 
 @pytest.mark.parametrize(
