@@ -127,8 +127,9 @@ def _execution_role(scope: Construct) -> str | None:
     """Return the ARN of the role with which the CDK deploys the stack; None for a nested one, and without a role."""
     stack = cdk.Stack.of(scope)
     synthesizer = stack.synthesizer
-    bootstrapped = isinstance(synthesizer, cdk.DefaultStackSynthesizer)
-    if stack.nested or not bootstrapped or isinstance(synthesizer, cdk.BootstraplessSynthesizer):
+    if not isinstance(synthesizer, cdk.DefaultStackSynthesizer):
+        return None
+    if stack.nested or isinstance(synthesizer, cdk.BootstraplessSynthesizer):
         return None
     # Account and region are placeholders of Fn::Sub in a stack that fits any.
     return cdk.Fn.sub(synthesizer.cloud_formation_execution_role_arn)

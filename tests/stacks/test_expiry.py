@@ -144,7 +144,7 @@ def test_a_time_that_has_passed_stops_a_deploy_and_no_synth(
         ({"expiry_action": "delete"}, "expires must be set with expiry_action delete, got None"),
     ],
 )
-def test_fails_when_the_action_does_not_fit(settings: dict[str, str], told: str) -> None:
+def test_fails_when_the_action_does_not_fit(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(SettingsError, match=told):
         ClusterProps(**settings)
 
