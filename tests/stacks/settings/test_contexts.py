@@ -25,8 +25,8 @@ CONTEXTS = int(os.environ.get("CONTEXTS", "600"))
 SYNTHESIZED = CONTEXTS // 50
 LINTED = CONTEXTS // 250
 STACKS_AN_APP = 50
-NOT_FOR_LINT = {"z9.huge", "z9.4xlarge"}
-"""Types that do not exist; cfn-lint knows which do."""
+NOT_FOR_LINT = {"z9.huge", "z9.4xlarge", "p5e.48xlarge"}
+"""Types that do not exist in the region; cfn-lint knows which do."""
 
 
 def outcome(context: Context) -> ClusterProps | str:
