@@ -261,3 +261,8 @@ def test_fails_when_the_environment_is_not_active(
         f"dlcluster: {sys.executable} has no {missing}: activate the environment that has requirements.txt installed, "
         "as in: . .venv/bin/activate\n",
     )
+
+
+def test_a_misspelled_word_of_another_program_gets_its_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lauch"]) == EXIT_USAGE
+    assert capsys.readouterr().err == "dlcluster: no verb 'lauch': dlcluster run -- train.py runs it on all nodes\n"
