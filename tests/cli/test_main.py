@@ -202,7 +202,7 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
         ("down", "no verb 'down': cdk destroy removes a cluster"),
         ("cancel x", "no verb 'cancel': dlcluster stop ends a job, cdk destroy removes a cluster"),
         ("launch python x.py", "no verb 'launch': dlcluster run -- train.py runs it on all nodes"),
-        ("stop", "missing argument 'JOB'"),
+        ("pull", "missing argument 'REMOTE'"),
         ("tunnel master x", "invalid value for 'PORT': 'x' is not a valid integer range"),
         ("run --json -- x.py", "--json needs --detach: without it the job's output is printed"),
         (
