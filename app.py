@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 try:
     import aws_cdk as cdk
+    from aws_cdk.cx_api import SynthesisMessageLevel
 
     from stacks.settings.props import ClusterProps
     from stacks.settings.values import SettingsError
@@ -27,11 +28,14 @@ def main() -> int:
             app = cdk.App(post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False})
         if env and env.region:
             props.check_region(env.region)
-        ClusterStack(app, "ClusterStack", props=props, env=env)
+        stack = ClusterStack(app, "ClusterStack", props=props, env=env)
     except SettingsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    app.synth()
+    messages = app.synth().get_stack_artifact(stack.artifact_id).messages
+    if any(message.level == SynthesisMessageLevel.WARNING for message in messages) and not props.has_expired:
+        # The report of warnings takes the place of all other messages.
+        print("\n".join(str(m.entry.data) for m in messages if m.level == SynthesisMessageLevel.INFO), file=sys.stderr)
     return 0
 
 

@@ -108,6 +108,8 @@ def module_of(verb: str) -> str:
 def _refuse(word: str) -> NoReturn:
     if word in ELSEWHERE:
         raise UsageError(f"no verb {word!r}: {ELSEWHERE[word]}")
-    similar = difflib.get_close_matches(word, VERBS, n=1, cutoff=MIN_SIMILARITY)
+    similar = difflib.get_close_matches(word, [*VERBS, *ELSEWHERE], n=1, cutoff=MIN_SIMILARITY)
+    if similar and similar[0] in ELSEWHERE:
+        raise UsageError(f"no verb {word!r}: {ELSEWHERE[similar[0]]}")
     suggestion = f"did you mean {similar[0]}? " if similar else ""
     raise UsageError(f"no verb {word!r}, {suggestion}there are: {', '.join(VERBS)}")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,7 @@ def test_says_at_synth_that_nobody_can_log_in(tmp_path: Path) -> None:
     text = run_app(tmp_path, {}).stderr
     assert "ssh_location is not set: the master accepts no SSH connection" in text
     assert "key_name is not set: nobody can log in over SSH" in text
+    assert re.search(r"^costs \d+\.\d+ USD an hour ", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

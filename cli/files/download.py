@@ -54,7 +54,7 @@ def remote_tar(path: str, member: Member, *, master: Member) -> Archive:
     parent, name = posixpath.split(posixpath.normpath(path.removeprefix("~/") or "~")) if path else ("", "")
     if name in ("", ".", "..", "~") or "\0" in path:
         raise UsageError(f"a remote path must name a file or folder in the home directory or below /, got {path!r}")
-    line = f"cd && {shlex.join(['tar', '-C', parent or '.', '-cf', '-', '--', name])}"
+    line = f"cd && {shlex.join(['tar', '-C', parent or '.', '--format=posix', '-cf', '-', '--', name])}"
     on_worker = shlex.join(["ssh", "-o", "BatchMode=yes", "--", member.alias, line])
     return Archive(command=line if member == master else on_worker, name=name)
 
@@ -124,7 +124,16 @@ def _write(content: IO[bytes], entry: tarfile.TarInfo, path: Path) -> None:
         with os.fdopen(number, "wb") as file:
             shutil.copyfileobj(content, file)
         part.chmod(entry.mode & PERMISSIONS & ~0o022)
-        os.utime(part, (entry.mtime, entry.mtime))
+        mtime_ns = _mtime_ns(entry)
+        os.utime(part, ns=(mtime_ns, mtime_ns))
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _mtime_ns(entry: tarfile.TarInfo) -> int:
+    """Return the exact time of change, by which the next run or push recognises the file as the node's own."""
+    seconds, _, fraction = entry.pax_headers.get("mtime", "").partition(".")
+    if not (seconds.isdigit() and fraction.isdigit()):
+        return int(entry.mtime * 10**9)
+    return int(seconds) * 10**9 + int(fraction[:9].ljust(9, "0"))

@@ -35,8 +35,13 @@ def upload_bar(size: int) -> Progress:
 def summary(sent: Upload) -> str:
     """Return one line about what was sent."""
     if not sent.sent_files:
-        return f"nothing to send: the master has all {sent.files} files"
-    return f"sent {sent.sent_files} of {sent.files} files, {readable(sent.sent_size)}, to the master"
+        return f"the master's copy already has all {plural(sent.files)}"
+    return f"sent {sent.sent_files} of {plural(sent.files)}, {readable(sent.sent_size)}, to the master"
+
+
+def plural(files: int) -> str:
+    """Return a number of files, for people."""
+    return f"{files} file" if files == 1 else f"{files} files"
 
 
 def readable(size: float) -> str:

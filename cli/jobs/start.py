@@ -8,15 +8,21 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
+import click
+
 from cli.errors import ClusterError, UsageError
 from cli.files.upload import Upload
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
 from cli.output import printable
 from cli.ssh.remote import Connection, ending_with_connection, last_line
 
+overwrite_option = click.option(
+    "--sync-overwrite", is_flag=True, help="Overwrite files that were changed on a node since they were sent."
+)
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 ONLY_FILES: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
 """Options of a job with one process per node and no GPUs, which copies files even to nodes with busy GPUs."""
+OVERWRITE: Final = "--sync-overwrite"
 HINT: Final = "launch: follow it with:"
 """Beginning of the launcher's hint about following a detached job on the master, which is not shown here."""
 
@@ -25,18 +31,20 @@ HINT: Final = "launch: follow it with:"
 class LaunchOptions:
     """Options of the launcher that ``dlcluster run`` accepts too."""
 
-    num_workers: int | None = None
+    nnodes: int | None = None
     nproc_per_node: str | None = None
     max_restarts: int | None = None
+    sync_overwrite: bool = False
 
     def words(self) -> list[str]:
         """Return the options as words of the launcher's command line."""
         given = {
-            "-n": self.num_workers,
+            "-n": self.nnodes,
             "--nproc-per-node": self.nproc_per_node,
             "--max-restarts": self.max_restarts,
         }
-        return [word for name, value in given.items() if value is not None for word in (name, str(value))]
+        words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+        return [*words, *([OVERWRITE] if self.sync_overwrite else [])]
 
 
 def start_job(connection: Connection, command: Sequence[str], *, options: LaunchOptions, sent: Upload | None) -> str:
@@ -77,9 +85,10 @@ def warn_of_jobs(connection: Connection, sent: Upload) -> None:
             print(f"dlcluster: job {printable(job.id)} runs in ~/{sent.name} and sees what changes", file=sys.stderr)
 
 
-def copy_to_all_nodes(connection: Connection, sent: Upload) -> None:
+def copy_to_all_nodes(connection: Connection, sent: Upload, *, overwrites: bool = False) -> None:
     """Copy the directory uploaded to the master to every node. Raises ClusterError."""
-    line = shlex.join(["launch", "--sync-dst-dir", sent.name, *ONLY_FILES, "true"])
+    overwrite = [OVERWRITE] if overwrites else []
+    line = shlex.join(["launch", "--sync-dst-dir", sent.name, *overwrite, *ONLY_FILES, "true"])
     done = connection.output(f"cd && cd {shlex.quote(sent.copy)} && {line}")
     if done.exit_code:
         reason = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"

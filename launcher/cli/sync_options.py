@@ -23,6 +23,11 @@ def add_sync_options(parser: argparse.ArgumentParser) -> None:
         help=f"exclude files from the copy, as a line of a .gitignore does (also: {IGNORE_FILE})",
     )
     parser.add_argument(
+        "--sync-overwrite",
+        action="store_true",
+        help="overwrite files that were changed on a node since they were sent (default: refuse)",
+    )
+    parser.add_argument(
         "--sync-s3",
         action="append",
         default=[],
@@ -41,6 +46,8 @@ def sync_request(options: argparse.Namespace) -> SyncRequest | None:
         deadline_s = whole_number(options.sync_timeout, name="--sync-timeout")
     if options.sync_dst_dir is None and options.sync_exclude:
         raise UsageError("--sync-exclude is for --sync-dst-dir, which is left out")
+    if options.sync_dst_dir is None and options.sync_overwrite:
+        raise UsageError("--sync-overwrite is for --sync-dst-dir, which is left out")
     if options.sync_exclude:
         # Import only now: most jobs never need it.
         from launcher.sync.ignore import Ignore
@@ -54,6 +61,7 @@ def sync_request(options: argparse.Namespace) -> SyncRequest | None:
     return SyncRequest(
         directory=directory,
         excludes=tuple(options.sync_exclude),
+        overwrites=options.sync_overwrite,
         fetches=tuple(_fetch(source, directory) for source, directory in options.sync_s3),
         deadline_s=deadline_s,
     )

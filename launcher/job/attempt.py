@@ -153,7 +153,13 @@ async def sync_files(job: Job, connections: Sequence[Connection], addresses: Seq
 
     stderr = attempt.streams[FrameType.STDERR]
     digest = await sync(
-        connections, addresses, job.sync, source=Path(attempt.cwd), here=connections[0].is_here, stderr=stderr
+        connections,
+        addresses,
+        job.sync,
+        source=Path(attempt.cwd),
+        here=connections[0].is_here,
+        is_restart=attempt.restart > 0,
+        stderr=stderr,
     )
     if digest is not None:
         attempt.observer.on_synced(digest)

@@ -13,6 +13,11 @@ BUCKET_URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?)/?)?",
 """Matches a bucket with an optional prefix."""
 
 
+REFUSE, KEEP, OVERWRITE = "refuse", "keep", "overwrite"
+"""What a node does with files that were changed there: answer their names and prepare nothing, leave them as they are,
+or replace them."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fetch:
     """Prefix of a bucket, which each node downloads by itself."""
@@ -31,6 +36,8 @@ class SyncRequest:
     """Destination on every node for the launcher's directory; the ranks start there. None: send nothing."""
     excludes: tuple[str, ...] = ()
     """Patterns to exclude, after the defaults and the source's own ``.launchignore``."""
+    overwrites: bool = False
+    """True to overwrite files that a job or a person changed on a node."""
     fetches: tuple[Fetch, ...] = ()
     deadline_s: float = DEADLINE_S
     """Deadline for the whole sync, in seconds."""

@@ -18,11 +18,13 @@ from launcher.sync.ignore import Ignore, read_ignore
 from launcher.sync.manifest import Manifest, scan
 from launcher.sync.messages import Answer, data_piece, from_ranges, request_line, to_ranges
 from launcher.sync.progress import Progress, megabytes, plural, show_progress
-from launcher.sync.request import SyncRequest, destination_path
+from launcher.sync.request import IGNORE_FILE, KEEP, OVERWRITE, REFUSE, SyncRequest, destination_path
 from launcher.sync.rpc import Deadline, call, receive_answer, run_on_all
 from launcher.sync.stream import SourceStream
 from launcher.transport.connection import Connection
 
+SHOWN = 3
+"""Number of changed files, and of nodes for each, that an error names."""
 ROUNDS = 3
 """Number of rescans of a source that changes while it is sent."""
 
@@ -34,11 +36,13 @@ async def sync(
     *,
     source: Path,
     here: bool,
+    is_restart: bool = False,
     stderr: Sink,
 ) -> str | None:
     """Sync all requested files to every node, or raise LaunchError; return the digest of the source's state.
 
-    `addresses` are the nodes' addresses for each other; `here` means that the first node is this machine.
+    `addresses` are the nodes' addresses for each other; `here` means that the first node is this machine. At a restart
+    of the job the nodes keep the files that it has changed.
     """
     deadline, digest = Deadline.after(request.deadline_s), None
     if request.directory is not None:
@@ -47,6 +51,7 @@ async def sync(
             addresses=addresses,
             directory=request.directory,
             excludes=request.excludes,
+            on_changed=KEEP if is_restart else OVERWRITE if request.overwrites else REFUSE,
             source=source,
             local=connections[0] if here else None,
             stderr=stderr,
@@ -77,6 +82,8 @@ class _DirectorySync:
     addresses: Sequence[str]
     directory: str
     excludes: Sequence[str]
+    on_changed: str
+    """REFUSE, KEEP or OVERWRITE."""
     source: Path
     local: Connection | None
     """Connection of this machine's own node."""
@@ -115,19 +122,40 @@ class _DirectorySync:
     async def _compare(self, manifest: Manifest, ignore: Ignore) -> list[_Member]:
         """Return the nodes that lack something, those that lack most first, so that they can serve the others."""
         compare = partial(
-            call, operation="compare", directory=self.directory, manifest=manifest.pack(), patterns=ignore.patterns
+            call,
+            operation="compare",
+            directory=self.directory,
+            manifest=manifest.pack(),
+            patterns=ignore.patterns,
+            on_changed=self.on_changed,
         )
 
         async def lacking(connection: Connection) -> Answer:
             return await compare(connection, source=str(self.source) if connection is self.local else None)
 
         answers = await run_on_all(self.connections, lacking, deadline=self.deadline)
+        self._refuse_changed(answers)
         members = [
             _Member(connection=connection, address=address, port=answer["port"], needed=from_ranges(answer["needed"]))
             for connection, address, answer in zip(self.connections, self.addresses, answers, strict=True)
             if answer["needed"]
         ]
         return sorted(members, key=lambda member: -manifest.size_of(member.needed))
+
+    def _refuse_changed(self, answers: Sequence[Answer]) -> None:
+        """Raise LaunchError if the copy would overwrite files that were changed on a node."""
+        hosts: dict[str, list[str]] = {}
+        for connection, answer in zip(self.connections, answers, strict=True):
+            for path in answer.get("changed", ()):
+                hosts.setdefault(path, []).append(str(connection.host))
+        if not hosts:
+            return
+        named = [f"{path!r} on {some(names)}" for path, names in sorted(hosts.items())]
+        raise LaunchError(
+            f"nothing started: the copy to {self.directory} would overwrite files that were changed there: "
+            f"{some(named, separator='; ')}; pull them into this directory, exclude them in {IGNORE_FILE}, or give "
+            "--sync-overwrite"
+        )
 
     async def _send(self, manifest: Manifest, chain: Sequence[_Member]) -> list[str]:
         """Send the missing files; return those that changed meanwhile."""
@@ -154,6 +182,12 @@ class _DirectorySync:
         summary = f"launch: {plural(len(needs[0]), 'file')}, {megabytes(size)}, sent to {plural(len(chain), 'node')}"
         await self.stderr.send(f"{summary} in {progress.seconds:.1f} s\n".encode())
         return stream.changed
+
+
+def some(names: Sequence[str], *, separator: str = ", ") -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return separator.join(names[:SHOWN]) + more
 
 
 def needed_from_here(chain: Sequence[_Member]) -> list[set[int]]:

@@ -96,6 +96,7 @@ They come before those in cdk.json's "cluster" object; -c name=value comes befor
 
   cdk bootstrap
   cdk deploy -c worker_count=2
+  (cd examples && dlcluster run -- torchrun_ddp.py)   a job on all nodes
   dlcluster ssh                          or: dlcluster ssh-config >> ~/.ssh/config; ssh -A deeplearning-master
   cdk deploy -c worker_count=4
   local-aws status                       the instances; watch them with: watch local-aws status

@@ -202,7 +202,7 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
         ("down", "no verb 'down': cdk destroy removes a cluster"),
         ("cancel x", "no verb 'cancel': dlcluster stop ends a job, cdk destroy removes a cluster"),
         ("launch python x.py", "no verb 'launch': dlcluster run -- train.py runs it on all nodes"),
-        ("stop", "missing argument 'JOB'"),
+        ("pull", "missing argument 'REMOTE'"),
         ("tunnel master x", "invalid value for 'PORT': 'x' is not a valid integer range"),
         ("run --json -- x.py", "--json needs --detach: without it the job's output is printed"),
         (
@@ -261,3 +261,8 @@ def test_fails_when_the_environment_is_not_active(
         f"dlcluster: {sys.executable} has no {missing}: activate the environment that has requirements.txt installed, "
         "as in: . .venv/bin/activate\n",
     )
+
+
+def test_a_misspelled_word_of_another_program_gets_its_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lauch"]) == EXIT_USAGE
+    assert capsys.readouterr().err == "dlcluster: no verb 'lauch': dlcluster run -- train.py runs it on all nodes\n"

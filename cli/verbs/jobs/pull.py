@@ -2,18 +2,23 @@
 
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
 from bootstrap.contract import MASTER
 from cli.aws.nodes import choose_node
+from cli.errors import ClusterError
 from cli.files.download import download, remote_tar
 from cli.files.local_files import is_sent
-from cli.files.progress import readable
+from cli.files.progress import plural, readable
 from cli.output import json_option, print_json, printable
 from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
 from cli.verb import verb
+
+MISSING: Final = "No such file or directory"
+"""End of tar's message about a path that does not exist."""
 
 
 @verb("pull", examples=("dlcluster pull job/out ../out", "dlcluster pull worker2:job/checkpoints ../checkpoints"))
@@ -33,7 +38,12 @@ def command(selection: Selection, *, remote: str, local: Path, as_json: bool) ->
     with connect_to_master(selection) as (context, connection):
         membership = context.membership
         member = choose_node(node, membership.members, cluster_name=context.cluster.name)
-        got = download(connection, remote_tar(path, member, master=membership.master), local)
+        try:
+            got = download(connection, remote_tar(path, member, master=membership.master), local)
+        except ClusterError as error:
+            if not str(error).endswith(MISSING):
+                raise
+            raise ClusterError(f"{node} has no {path if path.startswith(('/', '~')) else f'~/{path}'}") from error
     for warning in got.warnings:
         print(f"dlcluster: {warning}", file=sys.stderr)
     if is_sent(got.path):
@@ -45,5 +55,5 @@ def command(selection: Selection, *, remote: str, local: Path, as_json: bool) ->
         )
     else:
         left = f", {got.links} links left out" if got.links else ""
-        print(f"{printable(str(got.path))}: {got.files} files, {readable(got.size)}{left}")
+        print(f"{printable(str(got.path))}: {plural(got.files)}, {readable(got.size)}{left}")
     return 0

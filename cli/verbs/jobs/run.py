@@ -1,5 +1,6 @@
 """``dlcluster run -- COMMAND``: copy the current directory to every node and run a command on all."""
 
+import difflib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +13,8 @@ from cli.errors import UsageError
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
 from cli.jobs.follow import follow_to_end
-from cli.jobs.start import LaunchOptions, start_job, warn_of_jobs
-from cli.output import json_option, print_json
+from cli.jobs.start import LaunchOptions, overwrite_option, start_job, warn_of_jobs
+from cli.output import json_option, print_json, printable
 from cli.shared_options import Selection
 from cli.ssh.access import remote_line
 from cli.ssh.master import connect_to_master, ssh_target
@@ -21,6 +22,7 @@ from cli.ssh.remote import Connection, run_command
 from cli.verb import verb
 
 LAUNCHER: Final = "launch"
+SCRIPT: Final = ".py"
 EXAMPLES: Final = (
     "dlcluster run -- train.py --lr 0.1",
     "dlcluster run --detach --max-restarts 3 -- python -m my.train",
@@ -32,7 +34,16 @@ EXAMPLES: Final = (
 @click.option("--detach", is_flag=True, help="Print the job's id and return; see dlcluster logs and stop.")
 @click.option("--sync/--no-sync", default=True, help="Copy the current directory first (--sync).")
 @click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (its own).")
-@click.option("-n", "--num-workers", metavar="N", type=click.IntRange(1), help="Number of nodes (all).")
+@overwrite_option
+@click.option(
+    "-n",
+    "--nnodes",
+    "--num-workers",
+    "nnodes",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Number of nodes, the master included (all).",
+)
 @click.option("--nproc-per-node", metavar="K", help="Processes per node; also gpu, cpu, auto (one per GPU, else 1).")
 @click.option("--max-restarts", metavar="R", type=click.IntRange(0), help="Restart a failed job up to R times (0).")
 @json_option
@@ -60,10 +71,14 @@ def command(
     if command[0] == LAUNCHER:
         given = detach or not sync or to is not None or as_json or bool(launch_options.words())
         return _run_on_master(selection, command, given=given)
+    if launch_options.sync_overwrite and not sync:
+        raise UsageError("--sync-overwrite is for what is sent, and --no-sync sends nothing")
     if to is not None and not sync:
         raise UsageError("--to is for what is sent, and --no-sync sends nothing")
     if as_json and not detach:
         raise UsageError("--json needs --detach: without it the job's output is printed")
+    if sync:
+        _check_script(command[0])
     with connect_to_master(selection) as (context, connection):
         sent = _send(connection, to=to) if sync else None
         job_id = start_job(connection, command, options=launch_options, sent=sent)
@@ -76,6 +91,16 @@ def command(
         print(job_id)
         print(f"dlcluster: follow it with: dlcluster logs -f {job_id}", file=sys.stderr)
     return 0
+
+
+def _check_script(name: str) -> None:
+    """Raise UsageError if the command is a script that the directory to send does not have."""
+    if not name.endswith(SCRIPT) or Path(name).is_absolute() or Path(name).exists():
+        return
+    scripts = sorted(path.name for path in Path(name).parent.glob(f"*{SCRIPT}"))
+    similar = difflib.get_close_matches(Path(name).name, scripts, n=1)
+    suggestion = f": did you mean {printable(str(Path(name).with_name(similar[0])))}?" if similar else ""
+    raise UsageError(f"{Path.cwd()} has no {name!r}{suggestion}")
 
 
 def _send(connection: Connection, *, to: str | None) -> Upload:

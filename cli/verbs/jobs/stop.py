@@ -1,4 +1,4 @@
-"""``dlcluster stop JOB``: stop a job on all nodes."""
+"""``dlcluster stop [JOB]``: stop a job on all nodes."""
 
 import click
 
@@ -10,18 +10,19 @@ from cli.ssh.master import connect_to_master
 from cli.verb import verb
 
 
-@verb("stop", examples=("dlcluster stop 20260101",))
+@verb("stop", examples=("dlcluster stop", "dlcluster stop 20260101"))
 @json_option
-@click.argument("job", help="Job id or its beginning, as dlcluster jobs shows it.")
-def command(selection: Selection, *, job: str, as_json: bool) -> int:
+@click.argument("job", required=False, help="Job id or its beginning (the only running job).")
+def command(selection: Selection, *, job: str | None, as_json: bool) -> int:
     """Stop a job on all nodes, and return when it has ended.
 
     Its processes get SIGTERM, and SIGKILL ten seconds later. cdk destroy removes the cluster itself.
     """
     with connect_to_master(selection) as (context, connection):
-        said = run_launcher_command(connection, "stop", job).stdout.decode(errors="replace").split()
+        done = run_launcher_command(connection, "stop", *([job] if job else []))
+    said = done.stdout.decode(errors="replace").split()
     if len(said) != 2:
-        raise ClusterError(f"the launcher on the master did not say how job {job} ended")
+        raise ClusterError("the launcher on the master did not say how the job ended")
     job_id, state = map(printable, said)
     if as_json:
         print_json(cluster=context.cluster.name, job=job_id, state=state)

@@ -1,7 +1,8 @@
 """Make a directory of this node equal to the launcher's.
 
 Delete only files of an earlier sync that are unchanged since: a job's checkpoints, logs and notes stay, whatever their
-names, and so do excluded files.
+names, and so do excluded files. A file under the name of one that is sent counts as changed here unless an earlier sync
+put it there: it is overwritten only on request.
 """
 
 import os
@@ -24,17 +25,59 @@ class Destination:
         self.manifest = manifest
         self._ignore = ignore
         self._state = SyncState(home, directory.resolve())
+        self._before, self._interrupted = self._state.read()
+        self._replaced: list[Entry] = []
+        self._unchanged: dict[int, int] = {}
+        """Mode of each file that is as the manifest says, by number."""
 
-    def prepare(self) -> set[int]:
-        """Make directories and links, remove old files; return the numbers of the files whose content is needed."""
+    def changed(self) -> list[str]:
+        """Return the files that differ from the manifest and from what was sent; `prepare` would overwrite them."""
+        sent: dict[str, list[Entry]] | None = None
+        found: list[str] = []
+        for number, entry in enumerate(self.manifest.entries):
+            if entry.kind == DIRECTORY:
+                continue
+            try:
+                # A Path for each of 100,000 files would take longer than the system calls.
+                status = os.lstat(f"{self.directory}/{entry.path}")
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if not stat.S_ISREG(status.st_mode):
+                continue
+            if entry.kind == FILE and is_unchanged(status, entry):
+                self._unchanged[number] = status.st_mode
+                continue
+            sent = self._sent_files() if sent is None else sent
+            match = next((old for old in sent.get(entry.path, ()) if is_unchanged(status, old)), None)
+            if match is None:
+                found.append(entry.path)
+            else:
+                self._replaced.append(match)
+        return found
+
+    def _sent_files(self) -> dict[str, list[Entry]]:
+        sent: dict[str, list[Entry]] = {}
+        for entry in (*self._before.entries, *self._interrupted.entries):
+            if entry.kind == FILE:
+                sent.setdefault(entry.path, []).append(entry)
+        return sent
+
+    def prepare(self, kept: frozenset[str] = frozenset()) -> set[int]:
+        """Make directories and links, remove old files; return the numbers of the files whose content is needed.
+
+        Call `changed` first. Leave the files `kept` as they are.
+        """
         make_directory(self.directory)
-        before = self._state.read()
-        after = self._with_excluded(before)
+        before, after = self._before, self._with_excluded(self._before)
         if before.entries != after.entries:
             self._remove_gone(before)
             # Record first: a recorded file that does not exist is harmless, an unrecorded one would never be deleted.
-            self._state.write(after)
-        needed = {number for number, entry in enumerate(self.manifest.entries) if self._prepare_entry(entry)}
+            self._state.write(after, replaced=Manifest(self._replaced))
+        needed = {
+            number
+            for number, entry in enumerate(self.manifest.entries)
+            if entry.path not in kept and self._prepare_entry(number, entry)
+        }
         if needed and not os.access(self.directory, os.W_OK | os.X_OK):
             raise LaunchError(f"{self.directory}: Permission denied")
         return needed
@@ -79,16 +122,15 @@ class Destination:
         elif entry.kind == LINK and path.is_symlink() and link_target(path) == entry.target:
             path.unlink()
 
-    def _prepare_entry(self, entry: Entry) -> bool:
-        """Make a directory or link, or the parents of a file; return True if the file's content is needed."""
+    def _prepare_entry(self, number: int, entry: Entry) -> bool:
+        """Make a directory or link, or make way for a file; return True if the file's content is needed."""
+        if number in self._unchanged:
+            _set_mode(f"{self.directory}/{entry.path}", entry.mode, self._unchanged[number])
+            return False
         try:
-            # A Path for each of 100,000 files would take longer than the system calls.
             status = os.lstat(f"{self.directory}/{entry.path}")
         except FileNotFoundError:
             status = None
-        if entry.kind == FILE and status is not None and is_unchanged(status, entry):
-            _set_mode(f"{self.directory}/{entry.path}", entry.mode, status)
-            return False
         path = self.directory / entry.path
         if entry.kind == DIRECTORY:
             _put_directory(path, entry.mode, status)
@@ -112,13 +154,13 @@ def _put_directory(path: Path, mode: int, status: os.stat_result | None) -> None
         path.mkdir()
         path.chmod(mode)
     elif stat.S_ISDIR(status.st_mode):
-        _set_mode(path, mode, status)
+        _set_mode(path, mode, status.st_mode)
     elif not path.is_dir():  # A link to a directory is allowed: large data may be on another disk.
         raise LaunchError(f"{path}: is in the way of a directory")
 
 
-def _set_mode(path: Path | str, mode: int, status: os.stat_result) -> None:
-    if stat.S_IMODE(status.st_mode) & 0o777 != mode:
+def _set_mode(path: Path | str, mode: int, present: int) -> None:
+    if stat.S_IMODE(present) & 0o777 != mode:
         Path(path).chmod(mode)
 
 

@@ -16,7 +16,7 @@ from launcher.runner.sync.s3_fetch import fetch
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import Manifest
 from launcher.sync.messages import Answer, Ranges, Request, from_ranges, to_ranges
-from launcher.sync.request import destination_path
+from launcher.sync.request import KEEP, REFUSE, destination_path
 
 
 class SyncServer:
@@ -42,6 +42,10 @@ class SyncServer:
     def _look_for_python(self, *, directory: str) -> Answer:
         return {"has_python": os.access(f"{directory}/bin/python", os.X_OK)}
 
+    def close(self) -> None:
+        """Release the directory and the port of a comparison after which no file was received."""
+        self._resources.close()
+
     def answer(self, request: Request) -> Answer:
         """Carry out a request; the answer to a failed one is its error."""
         operation, values = request["operation"], {name: request[name] for name in request if name != "operation"}
@@ -53,15 +57,25 @@ class SyncServer:
             reason = error.strerror or str(error)
             return {"error": f"{error.filename}: {reason}" if error.filename else reason, "neighbour": False}
 
-    def _compare(self, *, directory: str, manifest: str, patterns: list[str], source: str | None) -> Answer:
-        """Prepare the directory; answer with the files that are needed and the port for them."""
+    def _compare(
+        self, *, directory: str, manifest: str, patterns: list[str], on_changed: str, source: str | None
+    ) -> Answer:
+        """Prepare the directory; answer with the files that are needed and the port for them.
+
+        To refuse, answer instead with files that would be overwritten although they were changed here.
+        """
         self._resources.close()
         path = destination_path(directory, home=Path.home())
         if source is not None and path.is_dir() and path.samefile(source):
             return {"needed": [], "port": 0}
         destination = Destination(path, Manifest.unpack(manifest), ignore=Ignore(patterns), home=Path.home())
         self._resources.callback(destination.release)
-        self._destination, self._needed = destination, destination.prepare()
+        changed = destination.changed()
+        if changed and on_changed == REFUSE:
+            self._resources.close()
+            return {"needed": [], "port": 0, "changed": changed}
+        kept = frozenset(changed if on_changed == KEEP else ())
+        self._destination, self._needed = destination, destination.prepare(kept)
         if not self._needed:
             self._resources.close()
             return {"needed": [], "port": 0}

@@ -1,4 +1,4 @@
-"""Record the files that a sync wrote into a directory of this node; a later sync may delete only those.
+"""Record the files that a sync wrote into a directory of this node; a later sync may delete or overwrite only those.
 
 There is one file per directory, below the home directory; a sync holds the lock beside it.
 """
@@ -33,16 +33,21 @@ class SyncState:
             os.close(self._lock)
             raise LaunchError(f"{directory}: another launch is sending files to it") from error
 
-    def read(self) -> Manifest:
-        """Read the record; treat an unreadable one as empty, so that nothing is deleted."""
-        try:
-            return Manifest.unpack(json.loads(self._path.read_text())["manifest"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return Manifest([])
+    def read(self) -> tuple[Manifest, Manifest]:
+        """Read the record: the files sent, and those that the last sync was to replace.
 
-    def write(self, manifest: Manifest) -> None:
-        """Replace the record by `manifest`."""
-        record = {"directory": self._directory, "manifest": manifest.pack()}
+        Treat an unreadable record as empty, so that nothing is deleted.
+        """
+        try:
+            record = json.loads(self._path.read_text())
+            sent = Manifest.unpack(record["manifest"])
+            return sent, Manifest.unpack(record["replaced"]) if "replaced" in record else Manifest([])
+        except (OSError, ValueError, KeyError, TypeError):
+            return Manifest([]), Manifest([])
+
+    def write(self, manifest: Manifest, *, replaced: Manifest) -> None:
+        """Replace the record; an interrupted sync may leave files of `replaced` in place."""
+        record = {"directory": self._directory, "manifest": manifest.pack(), "replaced": replaced.pack()}
         write_atomically(self._path, json.dumps(record).encode("ascii"))
 
     def release(self) -> None:

@@ -15,6 +15,7 @@ from cli.files.download import Archive, download, remote_tar
 from cli.ssh.remote import Connection
 
 MASTER = Member(node_index=1, instance_id="i-1", address="10.0.0.1", node_type="master", host_key="")
+LOG_TIME_NS = 1_234_567_890_123_456_789
 WORKER = replace(MASTER, node_index=2, node_type="worker")
 
 
@@ -24,7 +25,7 @@ def results(remote_home: Path) -> Path:
     (folder / "deep").mkdir(parents=True, exist_ok=True)
     (folder / "deep" / "weights.bin").write_bytes(bytes(300_000))
     (folder / "log").write_text("done")
-    os.utime(folder / "log", (1_000_000_000, 1_000_000_000))
+    os.utime(folder / "log", ns=(LOG_TIME_NS, LOG_TIME_NS))
     if not (folder / "latest").is_symlink():
         (folder / "latest").symlink_to("/etc/passwd")
     return folder
@@ -38,7 +39,7 @@ def test_a_folder_comes_without_its_links(connection: Connection, results: Path,
         "it's out/deep/weights.bin",
         "it's out/log",
     ]
-    assert (tmp_path / "it's out" / "log").stat().st_mtime == 1_000_000_000
+    assert (tmp_path / "it's out" / "log").stat().st_mtime_ns == LOG_TIME_NS
 
 
 def test_a_file_comes_under_the_name_that_is_given(connection: Connection, results: Path, tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_a_file_comes_under_the_name_that_is_given(connection: Connection, resul
 def test_a_workers_files_come_through_the_master_by_its_own_key() -> None:
     line = shlex.split(remote_tar("a b", WORKER, master=MASTER).command)
     assert line[:-1] == ["ssh", "-o", "BatchMode=yes", "--", "deeplearning-worker2"]
-    assert line[-1] == "cd && tar -C . -cf - -- 'a b'"
+    assert line[-1] == "cd && tar -C . --format=posix -cf - -- 'a b'"
 
 
 def test_fails_when_there_is_no_such_path(connection: Connection, tmp_path: Path) -> None:
@@ -66,10 +67,10 @@ def test_fails_when_a_path_names_no_file_or_folder(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "line", "name"),
     [
-        ("~/a/", "cd && tar -C . -cf - -- a", "a"),
-        ("a/./b/.", "cd && tar -C a -cf - -- b", "b"),
-        ("../x", "cd && tar -C .. -cf - -- x", "x"),
-        ("/etc", "cd && tar -C / -cf - -- etc", "etc"),
+        ("~/a/", "cd && tar -C . --format=posix -cf - -- a", "a"),
+        ("a/./b/.", "cd && tar -C a --format=posix -cf - -- b", "b"),
+        ("../x", "cd && tar -C .. --format=posix -cf - -- x", "x"),
+        ("/etc", "cd && tar -C / --format=posix -cf - -- etc", "etc"),
     ],
 )
 def test_a_path_may_be_written_in_many_ways(path: str, line: str, name: str) -> None:

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from cli.errors import ClusterError
 from cli.files.download import Download
 from cli.main import main
 from cli.verbs.jobs import pull
+from tests.cli.conftest import complaint
 
 
 @pytest.fixture(autouse=True)
@@ -43,4 +45,19 @@ def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) ->
     assert main(["pull", "x", "a\x1b[2J"]) == 0
     got = capsys.readouterr()
     assert "\x1b" not in got.out + got.err
-    assert got.out.startswith("a [2J: 1 files")
+    assert got.out.startswith("a [2J: 1 file, ")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("mycode/runs", "master has no ~/mycode/runs"), ("worker2:/data/x", "worker2 has no /data/x")],
+)
+def test_fails_when_the_node_has_no_such_path(
+    path: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(*_: object) -> Download:
+        raise ClusterError("tar: runs: Cannot stat: No such file or directory")
+
+    monkeypatch.setattr(pull, "download", missing)
+    assert main(["pull", path]) == 1
+    assert complaint(capsys) == message

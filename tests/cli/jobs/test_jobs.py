@@ -54,8 +54,10 @@ class Master:
 
 
 @pytest.fixture
-def master(monkeypatch: pytest.MonkeyPatch) -> Master:
+def master(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Master:
     made = Master()
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
 
     @contextmanager
     def connected(_: object) -> Iterator[tuple[ClusterContext, Connection]]:
@@ -119,7 +121,9 @@ def test_stop_tells_how_the_job_ended(master: Master, capsys: pytest.CaptureFixt
     master.says(f"launch stop {JOB}", f"{JOB} CANCELLED\n")
     assert main(["stop", JOB]) == 0
     assert capsys.readouterr().out == f"{JOB} CANCELLED\n"
-    assert main(["stop", "--json", JOB]) == 0
+    master.says("launch stop", f"{JOB} CANCELLED\n")
+    assert main(["stop", "--json"]) == 0
+    assert master.ran[-1] == "launch stop"
     assert json.loads(capsys.readouterr().out) == {"version": 1, "cluster": "demo", "job": JOB, "state": "CANCELLED"}
 
 
@@ -142,9 +146,14 @@ def test_run_brings_the_directory_starts_on_all_nodes_and_follows(
     master: Master, capfd: pytest.CaptureFixture[str]
 ) -> None:
     started(master, end=record("SUCCEEDED", exit_code=0))
-    assert main(["run", "-n", "2", "--max-restarts", "3", "--", "train.py", "--lr", "0.1", "a b"]) == 0
+    assert (
+        main(
+            ["run", "--nnodes", "2", "--max-restarts", "3", "--sync-overwrite", "--", "train.py", "--lr", "0.1", "a b"]
+        )
+        == 0
+    )
     _, start, logs, _ = master.ran
-    line = "launch --detach --sync-dst-dir my-job -n 2 --max-restarts 3 -- train.py --lr 0.1 'a b'"
+    line = "launch --detach --sync-dst-dir my-job -n 2 --max-restarts 3 --sync-overwrite -- train.py --lr 0.1 'a b'"
     assert start.startswith("cd && cd .cache/deeplearning/push/my-job && { exec 3<&0; ")
     assert f" {line} </dev/null" in start
     assert f"launch logs -f {JOB}" in logs
@@ -209,6 +218,14 @@ def test_fails_when_a_name_is_given_for_nothing(master: Master, capsys: pytest.C
     assert complaint(capsys) == "--to is for what is sent, and --no-sync sends nothing"
 
 
+def test_fails_when_the_script_is_not_in_the_directory(
+    master: Master, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--", "trian.py"]) == EXIT_USAGE
+    assert complaint(capsys) == f"{tmp_path} has no 'trian.py': did you mean train.py?"
+    assert master.ran == []
+
+
 def interrupted() -> int:
     raise KeyboardInterrupt
 
@@ -233,7 +250,7 @@ def test_ctrl_c_asks_once_whether_the_job_may_go_on(
     monkeypatch.setattr(click, "confirm", confirm)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: answer is not None)
     assert main(["run", "--", "x"]) == EXIT_INTERRUPTED
-    assert asked == ([] if answer is None else [f"\nleave job {JOB} running?"])
+    assert asked == ([] if answer is None else [f"\nleave job {JOB} running (Ctrl-C: yes)?"])
     assert (f"launch stop {JOB}" in master.ran) == stops
     said = "is stopped" if stops else f"keeps running: dlcluster logs -f {JOB}, dlcluster stop {JOB}"
     assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} {said}\n")

@@ -1,0 +1,117 @@
+"""Test that a sync overwrites nothing that was changed on a node."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.runner.sync.byte_queue import ByteQueue
+from launcher.runner.sync.destination import Destination
+from launcher.runner.sync.relay import relay
+from launcher.runner.sync.server import SyncServer
+from launcher.sync.ignore import Ignore
+from launcher.sync.manifest import scan
+from launcher.sync.request import KEEP, OVERWRITE, REFUSE
+from launcher.sync.stream import SourceStream
+from tests.launcher.conftest import ADDRESSES
+from tests.launcher.sync.conftest import Site
+
+NOTHING = Ignore([])
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/result").write_text("sent")
+    (tmp_path / "source/train.py").write_text("1")
+    return tmp_path / "source"
+
+
+def copied(source: Path, home: Path, *, interrupted: bool = False) -> list[str]:
+    """Copy the source to ``copy`` in `home`; return what was changed there, and overwritten."""
+    manifest = scan(source, ignore=NOTHING)
+    copy = Destination(home / "copy", manifest, ignore=NOTHING, home=home)
+    try:
+        changed = copy.changed()
+        needed = copy.prepare()
+        if not interrupted:
+            stream = SourceStream(source, manifest, sorted(needed))
+            relay(io.BytesIO(b"".join(iter(stream.next_block, b""))), None, destination=copy, needed=needed)
+    finally:
+        copy.release()
+    return changed
+
+
+def answer(source: Path, directory: Path, on_changed: str) -> dict[str, Any]:
+    """Ask a node to compare its copy."""
+    server = SyncServer(ByteQueue(on_room=lambda: None))
+    request: dict[str, Any] = {
+        "operation": "compare",
+        "directory": str(directory),
+        "manifest": scan(source, ignore=NOTHING).pack(),
+        "patterns": [],
+        "on_changed": on_changed,
+        "source": None,
+    }
+    try:
+        return server.answer(request)
+    finally:
+        server.close()
+
+
+def test_only_what_was_sent_and_is_unchanged_may_be_replaced(source: Path, tmp_path: Path) -> None:
+    assert copied(source, tmp_path) == []
+    (source / "train.py").write_text("22")
+    assert copied(source, tmp_path) == []
+    (tmp_path / "copy/result").write_text("newer, of a job")
+    assert copied(source, tmp_path) == ["result"]
+
+
+def test_a_file_that_no_sync_put_there_is_a_change(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy/result").write_text("a job's")
+    (source / "link").symlink_to("result")
+    (tmp_path / "copy/link").write_text("a job's too")
+    assert copied(source, tmp_path) == ["link", "result"]
+
+
+def test_files_of_before_an_interrupted_sync_are_not_changes(source: Path, tmp_path: Path) -> None:
+    copied(source, tmp_path)
+    for content in ("22", "333"):
+        (source / "train.py").write_text(content)
+        assert copied(source, tmp_path, interrupted=True) == []
+    assert copied(source, tmp_path) == []
+    assert (tmp_path / "copy/train.py").read_text() == "333"
+
+
+def test_a_node_refuses_keeps_or_overwrites(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    copied(source, tmp_path)
+    result = tmp_path / "copy/result"
+    result.write_text("newer, of a job")
+    (source / "train.py").unlink()
+    assert answer(source, tmp_path / "copy", REFUSE) == {"needed": [], "port": 0, "changed": ["result"]}
+    assert (tmp_path / "copy/train.py").exists()
+    assert answer(source, tmp_path / "copy", KEEP) == {"needed": [], "port": 0}
+    assert not (tmp_path / "copy/train.py").exists()
+    assert answer(source, tmp_path / "copy", OVERWRITE)["needed"] == [[0, 1]]
+    assert result.read_text() == "newer, of a job"
+
+
+def test_a_job_starts_over_a_newer_result_only_on_request(site: Site) -> None:
+    site.write("runs/result", "pulled")
+    # At its restart the job finds what it wrote.
+    job = "[ $RANK != 0 ] || grep -q newer runs/result || { echo newer > runs/result; exit 1; }"
+    assert site.run("--max-restarts", "1", "--sync-dst-dir", "code", job, cwd=site.source).code == 0
+    refused = site.run("--sync-dst-dir", "code", "true", cwd=site.source)
+    assert (refused.code, refused.reason) == (
+        1,
+        "launch: nothing started: the copy to code would overwrite files that were changed there: "
+        f"'runs/result' on {ADDRESSES[0]}; pull them into this directory, exclude them in .launchignore, or give "
+        "--sync-overwrite",
+    )
+    assert (site.homes[ADDRESSES[0]] / "code/runs/result").read_text() == "newer\n"
+    assert site.run("--sync-dst-dir", "code", "--sync-exclude", "runs", "true", cwd=site.source).code == 0
+    assert site.run("--sync-dst-dir", "code", "--sync-overwrite", "true", cwd=site.source).code == 0
+    assert (site.homes[ADDRESSES[0]] / "code/runs/result").read_text() == "pulled"
