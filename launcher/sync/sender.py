@@ -33,12 +33,12 @@ async def sync(
     request: SyncRequest,
     *,
     source: Path,
-    here: bool,
+    first_is_local: bool,
     stderr: Sink,
 ) -> str | None:
     """Sync all requested files to every node, or raise LaunchError; return the digest of the source's state.
 
-    `addresses` are the nodes' addresses for each other; `here` means that the first node is this machine.
+    `addresses` are the nodes' addresses for each other; `first_is_local` means that the first node is this machine.
     """
     deadline, digest = Deadline.after(request.deadline_s), None
     if request.directory is not None:
@@ -48,7 +48,7 @@ async def sync(
             directory=request.directory,
             excludes=request.excludes,
             source=source,
-            local=connections[0] if here else None,
+            local=connections[0] if first_is_local else None,
             stderr=stderr,
             deadline=deadline,
         )
