@@ -154,7 +154,12 @@ async def sync_files(job: Job, connections: Sequence[Connection], addresses: Seq
 
     stderr = attempt.streams[FrameType.STDERR]
     digest = await sync(
-        connections, addresses, job.sync, source=Path(attempt.cwd), first_is_local=connections[0].is_here, stderr=stderr
+        connections,
+        addresses,
+        job.sync,
+        source=Path(attempt.cwd),
+        first_is_local=connections[0].is_local,
+        stderr=stderr,
     )
     if digest is not None:
         attempt.observer.on_synced(digest)
