@@ -44,7 +44,7 @@ TARGETS = {
     "vs_mxnet_lenet": "at least 1",
     "vs_mxnet_resnet110": "at least 1.6",
 }
-"""Targets of the results that have one, as shown in RESULTS.md."""
+"""Targets of the results that have one, for all benchmarks, as shown in RESULTS.md."""
 HEADING = """# Results
 
 Written by `make bench`. Each figure compares ours with a peer in the same run; the benchmark's docstring names the

@@ -183,7 +183,7 @@ class Agent:
                 return
             self._phases.done("engines")
             self._doing = Activity.CHECKS
-            self._finding = self._health.before_ready(self._membership.present)
+            self._finding = self._health.before_ready(self._membership.active_members)
             if self._finding is None:
                 self._doing = Activity.STACK
                 cluster.signals.success()
@@ -266,10 +266,10 @@ class Agent:
         if self._setup.outcome is None or self._setup.failure:
             return f"setup: {self._setup.failure or 'running'}"
         if self._membership.generation == 0:
-            return "bad-record" if self._cluster is not None and self._cluster.follower.flaw else "no-membership"
+            return "bad-record" if self._cluster is not None and self._cluster.follower.error else "no-membership"
         if self._membership.has_at_least(self._config.min_nodes) and self._engines.waiting:
             return self._engines.waiting
-        return f"peers {len(self._membership.present)}/{self._membership.desired_nodes} joined"
+        return f"peers {len(self._membership.active_members)}/{self._membership.desired_nodes} joined"
 
     def _attempt(self, act: Callable[[], None]) -> RetryableError | None:
         try:

@@ -29,8 +29,8 @@ NODE_CONFIG: Final = "/etc/deeplearning/node.json"
 """Configuration of the node: bootstrap.config.NodeConfig as JSON, written by the user data."""
 NODE_STATE: Final = "/run/deeplearning/node.json"
 """State of the node as the agent last wrote it: {"instance_id", "node_index", "generation", "members"}. A member has
-"node_index", "instance_id", "address", "node_type", "host_key", "ssh_key" and "draining". World-readable, written by
-root after all other files."""
+"node_index", "instance_id", "address", "node_type", "host_key", "ssh_key", "draining" and, with shared storage,
+"mount". World-readable, written by root after all other files."""
 HOSTS_FILE: Final = "/etc/hosts"
 ENVIRONMENT_SCRIPT: Final = "/etc/profile.d/deeplearning.sh"
 """Variables for login shells."""
@@ -57,7 +57,7 @@ ENGINES: Final = f"{ENGINES_DIR}/current"
 ENGINES_LIST: Final = f"{ENGINES}/engines"
 """List of the engines in it, one per line."""
 ENGINES_PREFIX: Final = "engines/"
-"""Prefix of the environments in the cluster's bucket: KEY.tar.gz."""
+"""Prefix of the environments in a bucket: engines/CLUSTER/KEY.tar.gz, as clusters may share a bucket."""
 ENGINES_STATE: Final = "/run/deeplearning/engines.json"
 """Progress of the engines environment: {"doing", "why", "failure", "detail"}. "why" names the failure that caused this
 try; "failure" and "detail" are null until the last try has failed."""

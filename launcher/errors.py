@@ -1,10 +1,24 @@
 """Define the errors that the launcher raises; only main() catches them."""
 
+UNKNOWN_HOST = "unknown-host"
+UNKNOWN_HOST_KEY = "unknown-host-key"
+LOGIN_DENIED = "login-denied"
+NO_KEY_EXCHANGE = "no-key-exchange"
+OTHER_VERSION = "other-version"
+SILENT_SSH = "silent-ssh"
+"""Kinds of a LaunchError whose connection failed: messages of ssh, a runner of another release, and an ssh that failed
+without a message."""
+
 
 class LaunchError(Exception):
     """The job could not start, or ended without a rank's exit code."""
 
     exit_code = 1
+
+    def __init__(self, reason: str, *, kind: str = "") -> None:
+        super().__init__(reason)
+        self.kind = kind
+        """One of the kinds above; empty for any other error."""
 
 
 class UnreachableError(LaunchError):

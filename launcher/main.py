@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
             return run_subcommand(arguments)
         job = parse_options(arguments, environ=os.environ)
         cwd = working_directory()
-        return start_detached(job, arguments, cwd=cwd) if job.detach else run_here(job, cwd=cwd)
+        return start_detached(job, arguments, cwd=cwd) if job.detach else run_attached(job, cwd=cwd)
     except LaunchError as error:
         from launcher.session import print_refusal
 
@@ -56,9 +56,9 @@ def start_detached(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
     return detach(arguments, grace_s=job.grace_s, cwd=cwd)
 
 
-def run_here(job: Job, *, cwd: str) -> int:
+def run_attached(job: Job, *, cwd: str) -> int:
     """Run a job in this terminal; return its exit code."""
-    # Call the runners that the last launch left idle. Without any, the job opens new connections.
+    # Wake the runners that the last launch left idle. Without any, the job opens new connections.
     pool = open_pool(job.hosts, seconds=job.keep_s)
     import_asyncio()
     from launcher.session import run_in_terminal

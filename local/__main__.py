@@ -168,7 +168,7 @@ def main() -> int:
     try:
         options = _parse(sys.argv[1:], inside=os.environ.get(RUN_DIR_VARIABLE))
         if RUN_DIR_VARIABLE in os.environ:
-            return print_status() if options.verb == "status" else command_line.act(Faults.here(), options)
+            return print_status() if options.verb == "status" else command_line.act(Faults.current(), options)
         if os.geteuid() != 0:
             raise LocalError("the local AWS makes network namespaces and containers: run as root")
         return _act(options)

@@ -16,7 +16,7 @@ SLOWEST = (
     "trainer/test_digits.py",
     "trainer/test_convergence.py",
     "bootstrap/test_kill.py",
-    "trainer/checkpoint/test_s3_uploader.py",
+    "trainer/checkpoint/test_s3_checkpoints.py",
     "trainer/checkpoint/test_resume.py",
     "test_app.py",
     "stacks/test_validators.py",

@@ -108,7 +108,7 @@ def _names(directory: Path, pattern: str) -> frozenset[str]:
 
 
 def _is_run(text: str, mark: str) -> bool:
-    """Return whether a text contains the directory or the cgroup of a run with the mark."""
+    """Return True if a text contains the directory or the cgroup of a run with the mark."""
     return bool(re.search(rf"(?:deeplearning-cdk/run/|deeplearning-cdk-){mark}[0-9a-f]{{4}}\b", text))
 
 

@@ -1,4 +1,4 @@
-"""Define the position of a run: what a checkpoint contains besides the state of the backend."""
+"""Define the position of a run, and the sums of its current epoch; a checkpoint stores both besides the weights."""
 
 import math
 from dataclasses import dataclass, replace

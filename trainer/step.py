@@ -78,7 +78,7 @@ class TorchBackend:
         autotune: Callable[[], ComputeMode] | None = None,
         accumulation: int = 1,
         label_smoothing: float = 0.0,
-        gc_type: str = "none",
+        compression: str = "none",
         is_deferred: bool = False,
         flops: float | None = None,
     ) -> None:
@@ -107,7 +107,7 @@ class TorchBackend:
         self._flat_sums = self._flat.weights.new_zeros(sum(sizes))
         self._sums = StepSums(*torch.split(self._flat_sums, sizes))
         self._weight_decay = weight_decay
-        self._gc_type = gc_type
+        self._compression = compression
         self._make_optimizer = partial(SGD, learning_rate=learning_rate, momentum=momentum)
         self._snapshots = Snapshots(device)
         self._mode = mode
@@ -127,7 +127,7 @@ class TorchBackend:
                 collective=self._collective,
                 weight_decay=self._weight_decay,
                 mode=mode,
-                gc_type=self._gc_type,
+                compression=self._compression,
             )
         self._reducer = reduction.reducer
         self._optimizer = self._make_optimizer(reduction.param_groups)

@@ -1,8 +1,8 @@
 """Train a network: arguments, data, ranks, checkpoints, model, loop, from top to bottom.
 
-Trainer.train_epoch() shows one training step. Four files contain all of it: this one; step.py (forward, backward,
-reduce and update in PyTorch; for MXNet mxnet/gluon_backend.py); torch/optimizer.py (SGD and loss scaling);
-distributed/reduce/gradient_buckets.py (gradient all-reduce).
+Trainer.train_epoch() shows one training step. With PyTorch step.py computes it (forward, backward, reduce, update), and
+torch/optimizer.py updates the weights. torch/reduction.py chooses who sums the gradients, in distributed/reduce: ddp.py
+by default between GPUs, ring.py between CPUs, gradient_buckets.py otherwise. With MXNet: mxnet/gluon_backend.py.
 """
 
 import importlib
@@ -122,10 +122,10 @@ def run(config: TrainConfig, signals: Signals) -> None:
     check_same_data(backend, data, shard=shard, source=config.dataset)
     if world.rank == 0:
         log.info("data set %s: %s", config.dataset, data.describe_counts())
-    begin = checkpoints.resume(backend)
+    start = checkpoints.resume(backend)
 
-    # Loop. ``begin`` is None when the run had completed before the launcher restarted the job.
-    if begin is not None:
+    # Loop. ``start`` is None when the run had completed before the launcher restarted the job.
+    if start is not None:
         trainer = Trainer(
             backend=backend,
             data=data,
@@ -138,7 +138,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
             profiler=profiler,
         )
         with signals.deferred(), flush_on_exit(checkpoint_store), writers, bar, profiler:
-            results = trainer.train(begin)
+            results = trainer.train(start)
         # The other ranks wait while rank 0 writes the final checkpoint and uploads it to S3.
         backend.allow_pause(shutdown_timeout_s(config))
         # One rank per model: with --kv-store device every process trains its own model and has shard 0.
@@ -171,10 +171,10 @@ class Trainer:
     def __post_init__(self) -> None:
         self.load = self.backend.loader(self.data)
 
-    def train(self, begin: Progress = BEGINNING) -> list[EpochResult]:
-        """Train from ``begin`` to the last epoch; return each epoch's result. Raises StoppedError after a signal."""
-        results, progress = [], begin
-        for epoch in range(begin.epoch, self.config.num_epochs):
+    def train(self, start: Progress = BEGINNING) -> list[EpochResult]:
+        """Train from ``start`` to the last epoch; return each epoch's result. Raises StoppedError after a signal."""
+        results, progress = [], start
+        for epoch in range(start.epoch, self.config.num_epochs):
             result = self.train_epoch(progress)
             results.append(result)
             if self.shard.is_first:
@@ -184,15 +184,15 @@ class Trainer:
                     log.warning("Epoch[%d] %s", epoch, result.slowest)
                 self.writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * self.samples_in_epoch())
             log.info("Epoch[%d] weights=%s", epoch, digest(self.backend.weights()))
-            progress = Progress(started=begin.started, epoch=epoch + 1)
+            progress = Progress(started=start.started, epoch=epoch + 1)
             if progress.epoch < self.config.num_epochs:
                 self.checkpoints.save(self.backend, progress, validation_accuracy=result.validation_accuracy)
         return results
 
     def train_epoch(self, progress: Progress) -> EpochResult:
         """Train from ``progress`` to the end of its epoch, and validate."""
-        backend, config, epoch, begin = self.backend, self.config, progress.epoch, progress.samples
-        total = self.samples_in_epoch(resumed_at=begin)
+        backend, config, epoch, start_sample = self.backend, self.config, progress.epoch, progress.samples
+        total = self.samples_in_epoch(resumed_at=start_sample)
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
         timer, started = backend.timer, self.clock()
@@ -208,11 +208,11 @@ class Trainer:
             global_batch_size=self.global_batch_size,
             seed=config.seed,
             epoch=epoch,
-            begin=begin,
+            begin=start_sample,
             end=total,
         )
         with closing(batches):
-            for step, samples, images, labels in batches:
+            for step, batch_size, images, labels in batches:
                 timer.end("data")
                 self.profiler.begin_step()
                 # Derive the seed from the step's position, so that a resumed run draws the same random numbers.
@@ -220,12 +220,12 @@ class Trainer:
 
                 # Forward, backward, and all-reduce of the gradients.
                 result = backend.compute_gradients(images, labels, flags=self.checkpoints.flags())
-                progress = replace(progress, samples=progress.samples + samples)
+                progress = replace(progress, samples=progress.samples + batch_size)
                 progress = progress.add_loss(result.loss_sum, batch=step - result.steps_ago)
 
                 # Update the weights.
                 backend.set_learning_rate(schedule.rate(epoch=epoch, trained=progress.samples / total))
-                backend.update(samples=samples)
+                backend.update(samples=batch_size)
                 timer.end("optimizer")
 
                 # A GPU returns a step's result in the next step. Wait for this step's only if it is used below.
@@ -241,7 +241,7 @@ class Trainer:
                 self.bar.show(progress, total=total)
                 if pace := speedometer.add(samples=len(labels), correct=correct):
                     log.info("Epoch[%d] Batch [%d] %s", epoch, step, pace)
-                    metrics = {"train/loss": result.loss_sum / samples, **pace.metrics}
+                    metrics = {"train/loss": result.loss_sum / batch_size, **pace.metrics}
                     self.writers.write(metrics, epoch=epoch, samples=epoch * self.samples_in_epoch() + progress.samples)
 
                 # Save a checkpoint, and stop if a rank was told to. All ranks see the same flags.
@@ -261,12 +261,12 @@ class Trainer:
         all_correct, valid = backend.all_reduce([own_correct, own_valid])
         peak = backend.peak_speed
         return EpochResult(
-            samples=total - begin,
+            samples=total - start_sample,
             loss=progress.loss_sum / total,
             train_accuracy=all_correct / total,
             validation_accuracy=valid / len(self.data.validation.labels),
             seconds=seconds,
-            utilisation=None if peak is None else (total - begin) / seconds / (self.shard.count * peak),
+            utilisation=None if peak is None else (total - start_sample) / seconds / (self.shard.count * peak),
             phases=mean(phases),
             slowest=describe_slowest(phases),
         )

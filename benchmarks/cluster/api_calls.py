@@ -1,8 +1,8 @@
 """Count the API calls of a cluster without changes.
 
 ``control_calls_N``: calls per minute of a whole cluster of N nodes to EC2, Auto Scaling and CloudFormation; they must
-not grow with the nodes (target: at most 6). ``table_reads_N``: reads of the cluster's table per node and minute
-(target: at most 12). They are counted in the control plane's request log once all nodes agree.
+not grow with the nodes. ``table_reads_N``: reads of the cluster's table per node and minute. They
+are counted in the control plane's request log once all nodes agree.
 Run by ``make bench B=api_calls``, on the local AWS.
 """
 

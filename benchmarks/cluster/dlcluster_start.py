@@ -1,6 +1,6 @@
 """Measure the start-up cost of ``dlcluster`` in CPU time, which every login waits for.
 
-``dlcluster_help``: CPU seconds of ``dlcluster --help`` minus those of ``python -c pass`` (target: at most 0.2).
+``dlcluster_help``: CPU seconds of ``dlcluster --help`` minus those of ``python -c pass``.
 ``dlcluster_known_hosts``: the command that ssh runs at each login, with the table and the networks named, compared with
 a script that reads the same record of the same table with boto3 alone, as a ratio. AWS is moto on this machine. Both
 run in turn, and the minimum of each counts.

@@ -2,7 +2,7 @@
 
 A round measures the seconds from the first line of the replacement's user data until the last node's hosts file is
 right, minus the time of the same user data on a first boot in the same run: the rest is ours. Workers and masters are
-killed in turn; ``rejoin_worker`` and ``rejoin_master`` are the medians of the rounds (target: at most 10 s).
+killed in turn; ``rejoin_worker`` and ``rejoin_master`` are the medians of the rounds.
 Run by ``make bench B=rejoin``, on the local AWS.
 """
 
@@ -33,7 +33,8 @@ def measure() -> None:
     with user_with_cluster(nodes=NODES) as user:
         before = observer(user).await_agreement(AGREEMENT_TIMEOUT_S)
         first_boot = {
-            kind: user_data_took(Faults.here().node(before.instances[node_index])) for kind, node_index in KINDS.items()
+            kind: user_data_took(Faults.current().node(before.instances[node_index]))
+            for kind, node_index in KINDS.items()
         }
         figures: dict[str, list[float]] = {kind: [] for kind in KINDS}
         for _ in range(ROUNDS):
@@ -48,7 +49,7 @@ def measure() -> None:
 
 def rejoin(user: User, before: Observation, node_index: int) -> tuple[float, Observation]:
     """Kill the node with an index; return the seconds until every node's hosts file contains its replacement."""
-    faults = Faults.here()
+    faults = Faults.current()
     faults.kill(before.instances[node_index])
     after = replacement(user, before, node_index)
     written = [faults.node(each).path(HOSTS_FILE).stat().st_mtime for each in after.instances.values()]

@@ -3,9 +3,9 @@
 Reproduces Figure 1 of "Distributed Learning with Apache MXNet and Horovod".
 One to four nodes of a local AWS, with links of 1 Gbit/s, train a network with as many weights as the article's
 ResNet-50 (_wide.py) in batches of 32 per worker, with each method of _methods.py. Speed is the images/s of all workers.
-Efficiency is the speed over what the nodes' shared cores allow to as many workers that send nothing:
-their processor time for a step, on all cores of the machine. The limit of the links and the processor time with
-everything sent are reported too.
+Efficiency is that speed divided by the best that the machine's cores, which all nodes share, allow: the speed of as
+many workers that send nothing, computed from their processor time per step. The limit of the links, and the processor
+time per step of workers that do send, are reported too.
 
     make bench B=figure1                            measure, and draw docs/figures/figure1.svg; as root
     python -m benchmarks.figure1.figure1 --draw     draw it again from docs/figures/figure1.json
@@ -73,7 +73,7 @@ def measure(mbit: int) -> dict[str, Any]:
     """Return the measurements to draw."""
     with user_with_cluster("engines=horovod", nodes=max(WORKERS)) as user:
         user.write_ssh_config()
-        faults = Faults.here()
+        faults = Faults.current()
         nodes = [faults.node(name) for name in faults.instances(CLUSTER).values()]
         network = Path(_wide.__file__)
         for node in nodes:

@@ -69,13 +69,13 @@ def run_cdk(user: User, *arguments: str) -> None:
 
 
 def observer(user: User) -> Observer:
-    return Observer.here(CLUSTER, environment=user.environment)
+    return Observer.current(CLUSTER, environment=user.environment)
 
 
 def replacement(user: User, before: Observation, node_index: int) -> Observation:
     """Return the membership that all nodes agree on once another instance has the node index. Raises TimeoutError."""
     deadline = time.monotonic() + AGREEMENT_TIMEOUT_S
-    while Faults.here().instances(CLUSTER).get(node_index) in (None, before.instances[node_index]):
+    while Faults.current().instances(CLUSTER).get(node_index) in (None, before.instances[node_index]):
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {AGREEMENT_TIMEOUT_S:.0f} s for another instance with index {node_index}")
         time.sleep(0.2)

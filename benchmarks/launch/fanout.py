@@ -1,12 +1,13 @@
 """Measure how fast a command starts on many nodes, compared with clush, pdsh and the method of MXNet's launch.py.
 
-``true`` runs on 32 nodes with a real sshd each (harness/nodes.py), all contestants in turn, from the first node, which
-only launch reaches without ssh. The peers use ssh as installed; docs/decisions/013 lists our options.
+All contestants in turn start ``true`` on 32 nodes with a real sshd each (harness/nodes.py). They run on the first node:
+launch starts its process there directly, the peers use ssh for that node too. The peers use ssh's default options;
+docs/decisions/013 lists ours.
 
-- ``fanout_cold_32``: our shortest time without an open connection, divided by the best peer's. Target: at most 0.5.
+- ``fanout_cold_32``: our shortest time without an open connection, divided by the best peer's.
 - ``fanout_warm_32``: our shortest time right after another launch, with its open connections (docs/decisions/018),
-  divided by clush's. Target: at most 0.1.
-- ``fanout_lost_64``: share of lost connections to 64 nodes in 100 rounds. Target: 0.
+  divided by clush's.
+- ``fanout_lost_64``: share of lost connections to 64 nodes in 100 rounds.
 
 The CPU time per node is printed too, here and on the nodes (for open connections only here). On a single machine it
 determines the time, and is the only reliable value on a busy machine.

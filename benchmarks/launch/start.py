@@ -2,7 +2,7 @@
 
 The time runs from the command to the end of the first all-reduce (PyTorch, gloo) of two nodes with a real sshd each
 (harness/nodes.py). By hand means a parallel ssh to each node, which starts torchrun. Both run in turn;
-``start_2`` is our shortest time divided by the peer's (target at most 0.9). Run by ``make bench B=start`` or
+``start_2`` is our shortest time divided by the peer's. Run by ``make bench B=start`` or
 ``python -m benchmarks.launch.start [--rounds N]``, as root.
 """
 

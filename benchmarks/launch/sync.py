@@ -3,9 +3,9 @@
 A master and eight nodes run in network namespaces, each with a sshd and 400 Mbit/s in each direction.
 
 - ``sync_tree_8``: time of ``launch --sync-dst-dir DIR true`` with 200 MB in 200 new files, divided by the time of eight
-  parallel ``rsync -a`` to the same nodes. Target: at most 0.6.
+  parallel ``rsync -a`` to the same nodes.
 - ``sync_noop_8``: seconds of the same launch when nothing has changed, with its job, on the connections that the first
-  one left open. Target: at most 1.
+  one left open.
 
 They run in turn, the shortest round counts, and the received files are compared with the sent ones.
 Run by ``make bench B=sync`` or ``python -m benchmarks.launch.sync [--rounds N]``, as root.

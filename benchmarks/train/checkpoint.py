@@ -1,9 +1,9 @@
 """Measure how long a save stops training, compared with torch.save, and its total cost.
 
 Training stops while the loop takes a checkpoint, and before the next update until the weights are copied. The baseline
-is ``torch.save`` of the same weights and momentum into the same directory; it returns before the data is on disk, our
-save does not count as complete before. ``checkpoint_stall`` is our time divided by the baseline's for ResNet-50, the
-largest network, and ``checkpoint_stall_lenet`` for the smallest. Target of both: at most 0.05.
+is ``torch.save`` of the same weights and momentum into the same directory. It returns before the data is on disk; our
+save ends only when the data is on disk. ``checkpoint_stall`` is our time divided by the baseline's for ResNet-50, the
+largest network, and ``checkpoint_stall_lenet`` for the smallest.
 
 A save costs more than that: copying and writing share CPU and memory with the concurrent steps. ``checkpoint_cost`` and
 ``checkpoint_cost_lenet`` are all the seconds that a save takes from training, divided by those of ``torch.save``: the

@@ -6,10 +6,9 @@ baselines only train: a DistributedDataParallel script (_bare_ddp.py), and MXNet
 worker (_bare_mxnet.py). Rounds run in turn, and the best of each counts. Results are the trainer's images/s divided by
 the baseline's, measured in two ways:
 
-``overhead_lenet`` and ``overhead_resnet110`` (target at least 1.00), ``vs_mxnet_lenet`` (target 1.0) and
-``vs_mxnet_resnet110`` (target at least 1.6) measure within an epoch: the sum of each worker's fastest window of a few
-steps. Other load on the machine hardly affects them. They leave out the trainer's work between epochs, and overstate
-all speeds, because the workers' fastest windows need not coincide.
+``overhead_lenet``, ``overhead_resnet110``, ``vs_mxnet_lenet`` and ``vs_mxnet_resnet110`` measure within an epoch: the
+sum of each worker's fastest window of a few steps. Other load on the machine hardly affects them. They leave out the
+trainer's work between epochs, and overstate all speeds, because the workers' fastest windows need not coincide.
 
 The same names with ``_epochs`` measure over whole epochs, from the end of the first epoch's steps to the end of the
 last one's, with the trainer's validation, metrics and checkpoint in between. They are noisier, and these epochs are so

@@ -65,8 +65,8 @@ class Coordinator:
 
     def reconcile(self, stored: Stored) -> Membership:
         """Bring the membership up to date and return it."""
-        if stored.flaw:
-            log.warning("replacing the membership record: %s", stored.flaw)
+        if stored.error:
+            log.warning("replacing the membership record: %s", stored.error)
         self._last = self._reconcile(stored)
         return self._last
 
@@ -89,24 +89,24 @@ class Coordinator:
             shared_storage=self._shared_storage(),
         )
         self.arriving = frozenset(grouped.keys() - {member.instance_id for member in wanted.members})
-        if stored.flaw is None and replace(wanted, generation=current.generation) == current and current.generation:
+        if stored.error is None and replace(wanted, generation=current.generation) == current and current.generation:
             return current
-        if stored.flaw or base is not current:
+        if stored.error or base is not current:
             # A node may have read a forged record with any generation, so the new number must differ from it.
             wanted = replace(wanted, generation=self._generation_after(current, base))
         if not self._table.replace_membership(stored, wanted):
             log.info("generation %d not written: another coordinator was faster", wanted.generation)
             return self._after_lost_race(grouped)
-        log.info("generation %d: %d of %d nodes", wanted.generation, len(wanted.present), wanted.desired_nodes)
+        log.info("generation %d: %d of %d nodes", wanted.generation, len(wanted.active_members), wanted.desired_nodes)
         return wanted
 
     def _starting_membership(self, stored: Stored, grouped: "Mapping[str, _Grouped]") -> Membership:
         """Return the membership to start from: indexes stay, even if the table was emptied or forged."""
         current = stored.membership
-        if self._last == EMPTY or (not stored.flaw and current == self._last):
+        if self._last == EMPTY or (not stored.error and current == self._last):
             return current
-        # Only another master can have changed it.
-        if stored.flaw or self._is_alone(grouped) or current.generation < self._last.generation:
+        # Only another master can have changed it. A smaller generation is an older record, or, rarely, a wrapped one.
+        if stored.error or self._is_alone(grouped) or current.generation < self._last.generation:
             return self._last
         return current
 
@@ -120,7 +120,7 @@ class Coordinator:
     def _after_lost_race(self, grouped: "Mapping[str, _Grouped]") -> Membership:
         """Return the membership after another process has written to the table."""
         found = self._table.read_stored()
-        return self._starting_membership(found, grouped) if found.flaw is None or self._last != EMPTY else EMPTY
+        return self._starting_membership(found, grouped) if found.error is None or self._last != EMPTY else EMPTY
 
     def _nodes(
         self, grouped: "Mapping[str, _Grouped]", instances: Mapping[str, Instance], current: Membership

@@ -16,7 +16,7 @@ ABSENT_ANSWERS: Final = 10
 
 
 class Ec2Cache:
-    """EC2's last answer about each instance."""
+    """Cache EC2's last description of each instance, and count the answers that lacked it."""
 
     def __init__(self, ec2: "EC2Client") -> None:
         self._ec2 = ec2

@@ -20,21 +20,21 @@ class Follower:
         self._monotonic = monotonic
         self.seconds_until_turn = 0.0
         """Seconds until this node's turn to read a change that all nodes noticed at the same time."""
-        self.flaw: str | None = None
+        self.error: str | None = None
         """Reason why the table's records cannot be used, or None. The master rewrites bad records."""
 
     def read(self, known: Membership) -> Membership:
         """Return the current membership, or ``known`` if there is no newer one to read."""
-        last, self.flaw = self.flaw, None
+        last, self.error = self.error, None
         self.seconds_until_turn = 0.0
         try:
             return known if self._generation() == known.generation else self._read_in_turn(known)
         except RecordError as error:
-            self.flaw = f"membership record: {error}"
+            self.error = f"membership record: {error}"
             return known
         finally:
-            if self.flaw and self.flaw != last:
-                log.warning("keeping the last good membership: %s", self.flaw)
+            if self.error and self.error != last:
+                log.warning("keeping the last good membership: %s", self.error)
 
     def _read_in_turn(self, known: Membership) -> Membership:
         now = self._monotonic()
@@ -50,5 +50,5 @@ class Follower:
         try:
             return self._table.read_generation()
         except RecordError as error:
-            self.flaw = f"generation record: {error}"
+            self.error = f"generation record: {error}"
             return None

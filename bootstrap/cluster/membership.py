@@ -54,7 +54,9 @@ class Membership:
     """The members of the cluster, as the coordinator last saw them."""
 
     generation: int
-    """Changes with every change of the membership; compare only for equality."""
+    """Changes with every change of the membership, and grows until it wraps around at MAX_GENERATION. Readers compare
+    only for equality, as a forged record may have had any number; the coordinator also takes a smaller one as a sign
+    that the table lost the newer record. After a wrap that costs one more write."""
     desired_nodes: int
     """Sum of the Auto Scaling groups' DesiredCapacity, the master included."""
     members: tuple[Member, ...]
@@ -63,26 +65,26 @@ class Membership:
     """File system to mount on every node; empty while there is none."""
 
     @property
-    def present(self) -> tuple[Member, ...]:
+    def active_members(self) -> tuple[Member, ...]:
         """Return the members that do not drain; the lists name these."""
         return tuple(member for member in self.members if not member.draining)
 
     def has_at_least(self, min_nodes: int | None) -> bool:
         """Return True if at least ``min_nodes`` members are present; None means all desired nodes."""
-        return len(self.present) >= (self.desired_nodes if min_nodes is None else min_nodes)
+        return len(self.active_members) >= (self.desired_nodes if min_nodes is None else min_nodes)
 
     @property
     def master(self) -> Member | None:
         """Return the master, unless it drains."""
-        return next((member for member in self.present if member.node_type == MASTER), None)
+        return next((member for member in self.active_members if member.node_type == MASTER), None)
 
     def member(self, instance_id: str) -> Member | None:
         """Return the member with this instance ID, if any."""
         return next((member for member in self.members if member.instance_id == instance_id), None)
 
-    def lists(self, instance_id: str) -> bool:
+    def is_listed(self, instance_id: str) -> bool:
         """Return True if the lists name the instance."""
-        return any(member.instance_id == instance_id for member in self.present)
+        return any(member.instance_id == instance_id for member in self.active_members)
 
 
 EMPTY = Membership(generation=0, desired_nodes=0, members=())
@@ -107,7 +109,7 @@ def next_membership(
 
 
 def generation_after(generation: int, *, step: int = 1) -> int:
-    """Return the next generation. Readers only compare it for equality, so it may wrap around."""
+    """Return the next generation, which may wrap around; see Membership.generation."""
     return generation + step if generation + step <= MAX_GENERATION else step
 
 

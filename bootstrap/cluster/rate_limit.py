@@ -22,7 +22,7 @@ class _Accepted:
 
 
 class RecordRateLimit:
-    """The last accepted record of each node."""
+    """Limit each node to one change per HOLD_S: a record that changes sooner counts as its last accepted one."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic

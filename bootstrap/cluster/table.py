@@ -90,7 +90,7 @@ class Stored:
 
     membership: Membership
     """The stored membership; of a bad record, the members that are valid by themselves."""
-    flaw: str | None = None
+    error: str | None = None
     """Reason why both records must be written again, or None."""
     condition: Mapping[str, Any]
     """Condition for a write: no other process has replaced the record since."""
@@ -128,12 +128,12 @@ class Table:
         if item is None:
             return Stored(membership=EMPTY, condition=_if_absent())
         try:
-            membership, flaw = _membership(item, self._networks), None
+            membership, reason = _membership(item, self._networks), None
             if self._get_generation() != membership.generation:
-                flaw = "generation record differs from the membership's generation"
+                reason = "generation record differs from the membership's generation"
         except RecordError as error:
-            membership, flaw = _usable(item, self._networks), str(error)
-        return Stored(membership=membership, flaw=flaw, condition=_if_unchanged(item.get(GENERATION_FIELD)))
+            membership, reason = _usable(item, self._networks), str(error)
+        return Stored(membership=membership, error=reason, condition=_if_unchanged(item.get(GENERATION_FIELD)))
 
     def _get_generation(self) -> int:
         item = self._get(GENERATION_ID, consistent=True)

@@ -81,7 +81,7 @@ class TerminationHandler:
 
         Once the lists have dropped it, only a termination by the group is urgent.
         """
-        return notice.ending or (notice.must_drain and membership.lists(self._instance_id))
+        return notice.ending or (notice.must_drain and membership.is_listed(self._instance_id))
 
     def delay_termination(self) -> None:
         """Send the lifecycle hook a heartbeat, which restarts its timeout."""
@@ -103,7 +103,7 @@ class TerminationHandler:
         """Return True if every other node has dropped this one, or has had the time to."""
         now = self._monotonic()
         noticed_at = self._noticed_at = now if self._noticed_at is None else self._noticed_at
-        if membership is None or membership.lists(self._instance_id):
+        if membership is None or membership.is_listed(self._instance_id):
             return now - noticed_at >= MAX_DRAIN_S
         dropped_at = self._dropped_at = now if self._dropped_at is None else self._dropped_at
-        return not membership.present or now - dropped_at >= DRAIN_GRACE_S
+        return not membership.active_members or now - dropped_at >= DRAIN_GRACE_S

@@ -69,7 +69,7 @@ class NodeFiles:
         """
         values = environment.variables(
             environment.NodeFacts(
-                workers_count=len(membership.present),
+                workers_count=len(membership.active_members),
                 gpu_count=gpu_count,
                 bucket=self._bucket,
                 instance_id=member.instance_id,
@@ -87,11 +87,11 @@ class NodeFiles:
 
     def _write_members(self, membership: Membership, *, node_index: int) -> dict[str, bool]:
         also = {node_index: self._own_name} if self._own_name else {}
-        lines = hosts.hosts_lines(membership.present, also=also)
+        lines = hosts.hosts_lines(membership.active_members, also=also)
         return {
             contract.HOSTS_FILE: write_block(self._path(contract.HOSTS_FILE), lines),
             contract.WORKERS_FILE: write_file(
-                self._path(contract.WORKERS_FILE), workers_file(membership.present), self._user
+                self._path(contract.WORKERS_FILE), workers_file(membership.active_members), self._user
             ),
         }
 
@@ -118,7 +118,7 @@ class NodeFiles:
         return {
             authorized_keys: write_file(self._path(authorized_keys), ssh.authorized_keys(membership.master)),
             contract.KNOWN_HOSTS_FILE: write_block(
-                self._path(contract.KNOWN_HOSTS_FILE), ssh.known_hosts_lines(membership.present)
+                self._path(contract.KNOWN_HOSTS_FILE), ssh.known_hosts_lines(membership.active_members)
             ),
             contract.SSH_CLIENT_CONFIG: write_file(
                 self._path(contract.SSH_CLIENT_CONFIG), ssh.SSH_CLIENT_WITH_KEY if is_master else ssh.SSH_CLIENT

@@ -62,9 +62,9 @@ class Health:
         """Check the GPUs, the fabric and the disks; return the first finding, or None."""
         return self._check_gpus() or self._check_efa() or self._check_scratch()
 
-    def before_ready(self, present: Iterable[Member]) -> Finding | None:
+    def before_ready(self, active_members: Iterable[Member]) -> Finding | None:
         """Return the first finding that keeps this node from training, or None."""
-        members = tuple(present)
+        members = tuple(active_members)
         return self.check_machine() or self._check_names(members) or self._check_master(members)
 
     def _check_gpus(self) -> Finding | None:

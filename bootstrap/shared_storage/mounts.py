@@ -81,7 +81,7 @@ class Mount(NamedTuple):
     """Options of the file system."""
 
     def is_of(self, target: Target) -> bool:
-        """Return whether the entry names the file system: its ID, our tunnel, or Lustre's own name for it.
+        """Return True if the entry names the file system: its ID, our tunnel, or Lustre's own name for it.
 
         The kernel shows Lustre's servers by their addresses, and AWS's helper for EFS has tunnels of its own.
         """
@@ -119,7 +119,7 @@ class SharedDirectory:
             run(GUARD_COMMAND, timeout_s=OPEN_TIMEOUT_S)
 
     def is_mounted(self, target: Target) -> bool:
-        """Return whether the file system is there; asks the kernel only, as the file system may not answer.
+        """Return True if the file system is there; asks the kernel only, as the file system may not answer.
 
         Raises OccupiedError if something else is.
         """

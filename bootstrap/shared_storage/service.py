@@ -48,7 +48,7 @@ class Directory(Protocol):
         """Make it refuse writes unless something is mounted there. Raises MountError."""
 
     def is_mounted(self, target: Target) -> bool:
-        """Return whether the file system is there. Raises OccupiedError if something else is."""
+        """Return True if the file system is there. Raises OccupiedError if something else is."""
 
     def mount(self, command: Sequence[str]) -> None:
         """Mount the file system. Raises MountError."""

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, WORKERS_PATH_VARIABLE
 from launcher.cli.host_options import first_hosts, host_source_from, local_host
-from launcher.cli.starters import StarterCall, find_starter, refuse_starters
+from launcher.cli.nested_launchers import NestedLauncherCall, find_nested_launcher, refuse_nested_launchers
 from launcher.cli.sync_options import add_sync_options, sync_request, venv_directory
 from launcher.cli.torchrun_options import (
     add_torchrun_options,
@@ -36,8 +36,7 @@ MAX_SECONDS = 86400
 MAX_RESTARTS = 1000
 MAX_SERVERS = 1024
 """Largest accepted number; more than any cluster has, so that a typing slip is refused."""
-DEFAULT_WIDTH = 80
-"""Width of the help text, in columns, without a terminal."""
+DEFAULT_HELP_COLUMNS = 80
 SCRIPT = re.compile(r"[\w@%+=:,./-]+\.py", re.ASCII)
 """File name that a shell would not expand (as in shlex.quote)."""
 PYTHON = ("python", "-u")
@@ -131,9 +130,9 @@ def _parser() -> _Parser:
 
 def _terminal_width() -> int:
     try:
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns) or DEFAULT_WIDTH
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns) or DEFAULT_HELP_COLUMNS
     except (ValueError, OSError):
-        return DEFAULT_WIDTH
+        return DEFAULT_HELP_COLUMNS
 
 
 def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Job:
@@ -151,7 +150,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         else first_hosts(options, host_source.read(), engine=engine_name)
     )
     # A command such as mpirun would start its own ranks; any other command passes.
-    refuse_starters(_words(options), options=_launch_words(arguments, options), hosts=hosts)
+    refuse_nested_launchers(_words(options), options=_launch_words(arguments, options), hosts=hosts)
     passed_on = {name: environ[name] for name in engine.passed_on if name in environ}
     requested = dict(_variable(item, environ, engine=engine_name) for item in options.env)
     return Job(
@@ -178,11 +177,11 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
 def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options; UsageError names an unknown one. The options of a torchrun command count as launch's."""
     options, unknown = parser.parse_known_args(arguments)
-    starter = None if unknown else find_starter(_words(options))
-    if starter is not None and starter.name == "torchrun" and starter.plain:
-        options, unknown = parser.parse_known_args([*_launch_words(arguments, options), *starter.words])
+    nested = None if unknown else find_nested_launcher(_words(options))
+    if nested is not None and nested.name == "torchrun" and nested.plain:
+        options, unknown = parser.parse_known_args([*_launch_words(arguments, options), *nested.words])
         if options.command and not unknown:
-            options.command = _torchrun_command(starter, options)
+            options.command = _torchrun_command(nested, options)
     if unknown:
         # Imported late: most command lines do not need it.
         from launcher.cli.unsupported_options import unknown_option_error
@@ -263,13 +262,13 @@ def _words(options: argparse.Namespace) -> list[str]:
     return list(options.command[1:] if options.command[:1] == ["--"] else options.command)
 
 
-def _torchrun_command(starter: StarterCall, options: argparse.Namespace) -> list[str]:
+def _torchrun_command(nested: NestedLauncherCall, options: argparse.Namespace) -> list[str]:
     """Return the command of a torchrun line: the script, run by the Python that torchrun is installed in."""
     if options.no_python:
-        return [*starter.before, *_words(options)]
-    python = [starter.python, "-u", *(["-m"] if options.module else [])]
+        return [*nested.before, *_words(options)]
+    python = [nested.python, "-u", *(["-m"] if options.module else [])]
     options.module = False
-    return [*starter.before, *python, *_words(options)]
+    return [*nested.before, *python, *_words(options)]
 
 
 def _command(options: argparse.Namespace) -> tuple[str, ...]:

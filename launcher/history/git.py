@@ -18,7 +18,7 @@ class RevisionQuery:
 
     @property
     def is_answered(self) -> bool:
-        """Return whether git has ended."""
+        """Return True if git has ended."""
         return self._git is None or self._git.poll() is not None
 
     def answer(self) -> Revision:

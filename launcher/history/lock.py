@@ -60,7 +60,7 @@ def is_alive(directory: Path, record: JobRecord) -> bool:
 
 
 def is_elsewhere(record: JobRecord) -> bool:
-    """Return whether the job's launcher is a process of another machine."""
+    """Return True if the job's launcher is a process of another machine."""
     return record.machine not in (None, os.uname().nodename) and record.boot_id not in (None, boot_id())
 
 

@@ -116,7 +116,7 @@ class JobRecord:
 
 
 def _names(record: type[JobRecord | Revision]) -> set[str]:
-    return {one.name for one in fields(record)}
+    return {field.name for field in fields(record)}
 
 
 def new_job_id() -> str:

@@ -52,12 +52,12 @@ def own_address_towards(peer: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether only this machine can reach the address."""
+    """Return True if only this machine can reach the address."""
     return address.startswith("127.")
 
 
-def is_here(address: str) -> bool:
-    """Return whether the address belongs to this machine: only then can a socket bind to it."""
+def is_own_address(address: str) -> bool:
+    """Return True if the address belongs to this machine: only then can a socket bind to it."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         try:
             probe.bind((address, 0))

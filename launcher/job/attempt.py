@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from bootstrap.contract import ENGINES as ENGINES_DIRECTORY
-from bootstrap.contract import PYTORCH_PYTHON
+from bootstrap.contract import ENGINES, PYTORCH_PYTHON
 from launcher.engines import Engine, JobTopology, load_engine
 from launcher.errors import LaunchError, UnreachableError, UsageError
 from launcher.job.checks import check_nodes
@@ -87,7 +86,7 @@ async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, which: st
     if isinstance(nodes, Failure):
         return nodes
     try:
-        return await run_attempt(job.with_hosts(tuple(one.host for one in nodes)), nodes, attempt)
+        return await run_attempt(job.with_hosts(tuple(node.host for node in nodes)), nodes, attempt)
     except UsageError:
         raise
     except LaunchError as error:
@@ -100,7 +99,7 @@ async def run_attempt(
 ) -> Failure | None:
     """Run `job` once; return None if every process ended with 0. Cancelling ends the processes.
 
-    `pool` receives the connections of a successful job. After a short attempt no node counts as preempted.
+    `pool` receives the connections of a successful job. An attempt shorter than SHORT_S never counts as preempted.
     """
     clock = asyncio.get_running_loop().time
     began = clock()
@@ -131,7 +130,9 @@ async def start_and_follow(
             restart=attempt.restart,
             max_restarts=job.restarts.max_restarts,
         )
-        specs = node_specs(engine, job, topology, cwd=cwd, keep=[keep and not one.is_here for one in connections])
+        specs = node_specs(
+            engine, job, topology, cwd=cwd, keep=[keep and not connection.is_local for connection in connections]
+        )
         attempt.observer.on_running(
             {spec.host: [process.log for process in spec.processes] for spec in specs}, restart=attempt.restart
         )
@@ -157,7 +158,7 @@ async def sync_files(job: Job, connections: Sequence[Connection], addresses: Seq
         addresses,
         job.sync,
         source=Path(attempt.cwd),
-        here=connections[0].is_here,
+        first_is_local=connections[0].is_local,
         is_restart=attempt.restart > 0,
         stderr=stderr,
     )
@@ -190,5 +191,5 @@ def node_specs(engine: Engine, job: Job, topology: JobTopology, *, cwd: str, kee
 
 def path_prefix(engine: Engine, *, venv: str | None = None) -> list[str]:
     """Return the directories that PATH begins with, so that ``python`` in a command is the engine's."""
-    engines = [f"{ENGINES_DIRECTORY}/bin"] if engine.required_setting is not None else []
+    engines = [f"{ENGINES}/bin"] if engine.required_setting is not None else []
     return [*([f"{venv}/bin"] if venv else []), *engines, str(Path(PYTORCH_PYTHON).parent)]

@@ -21,7 +21,7 @@ async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart
         check_fabric([(one.host, one.efa_devices) for one in connections])
     # On a restart the failed attempt's processes may still hold the GPUs.
     if not (job.force or is_restart):
-        check_gpus(job, [one.gpus for one in connections])
+        check_gpus(job, [connection.gpus for connection in connections])
 
 
 def check_fabric(found: Sequence[tuple[Host, int | None]]) -> None:
@@ -37,7 +37,7 @@ def check_fabric(found: Sequence[tuple[Host, int | None]]) -> None:
 def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
     """Raise UsageError if mpirun would run on a node without a key for the others."""
     first = connections[0]
-    is_elsewhere = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_here
+    is_elsewhere = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_local
     if job.engine == LAUNCHED_BY_MPI and len(connections) > 1 and is_elsewhere:
         raise UsageError(
             f"--launcher mpi needs this machine as the first host, as only the master has the cluster's key, "

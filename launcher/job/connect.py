@@ -7,8 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bootstrap.contract import CLUSTER_KEY_FILE, NODE_CONFIG, WORKER_HOST_PREFIX
-from launcher.errors import LaunchError, UnreachableError
-from launcher.hosts.addresses import address_for_peers, address_of, check_reachable, is_here
+from launcher.errors import (
+    LOGIN_DENIED,
+    NO_KEY_EXCHANGE,
+    OTHER_VERSION,
+    SILENT_SSH,
+    UNKNOWN_HOST,
+    UNKNOWN_HOST_KEY,
+    LaunchError,
+    UnreachableError,
+)
+from launcher.hosts.addresses import address_for_peers, address_of, check_reachable, is_own_address
 from launcher.hosts.hostfile import LOCAL_HOST, Host, merge_reasons
 from launcher.job.login_environment import session_environment
 from launcher.transport.connection import Connection
@@ -18,22 +27,11 @@ from launcher.transport.ssh import runner_command, ssh_command, with_verbose_ssh
 MAX_CONCURRENT = 32
 READY_DEADLINE_S = 30.0
 """Deadline for login and start of the runner, in seconds; it also caps launcher.transport.ssh.CONNECT_TIMEOUT_S."""
-SSH_FAILED = "connection ended with code 255"
-"""The launcher's message for an error of ssh itself; see EXIT STATUS in ssh(1)."""
-DENIED = "Permission denied"
-NO_HOST_KEY = "Host key verification failed"
-NO_KEY_EXCHANGE = "no matching key exchange method"
 KEX_ADVICE = "; launch disables curve25519 between nodes; allow ecdh-sha2-nistp256 in sshd_config"
-PERMANENT_ERRORS = (
-    "Could not resolve hostname",
-    NO_HOST_KEY,
-    DENIED,
-    "its runner speaks version",
-    NO_KEY_EXCHANGE,
-)
-"""Messages of errors that a retry cannot fix."""
-KEY_ERRORS = {NO_HOST_KEY, DENIED}
-"""Errors that a retry may fix on a new node, which is listed before it knows all keys."""
+PERMANENT_ERRORS = frozenset((UNKNOWN_HOST, UNKNOWN_HOST_KEY, LOGIN_DENIED, OTHER_VERSION, NO_KEY_EXCHANGE))
+"""Kinds of errors that a retry cannot fix."""
+KEY_ERRORS = frozenset((UNKNOWN_HOST_KEY, LOGIN_DENIED))
+"""Kinds of errors that a retry may fix on a new node, which is listed before it knows all keys."""
 
 Outcome = tuple[list[Connection], list[BaseException]]
 """Connections to the runners that answered, in host order, and the reasons why others did not."""
@@ -42,7 +40,7 @@ Outcome = tuple[list[Connection], list[BaseException]]
 def is_this_machine(host: Host) -> bool:
     """Return True if `host` needs no ssh; a port may lead to a container or through a tunnel."""
     try:
-        return host.port is None and is_here(address_of(host.name))
+        return host.port is None and is_own_address(address_of(host.name))
     except LaunchError:
         # An alias in ssh's configuration, or a name that ssh will reject.
         return False
@@ -53,22 +51,25 @@ def is_worker(config: Path = Path(NODE_CONFIG), key: Path = Path(CLUSTER_KEY_FIL
     return config.exists() and not os.access(key, os.R_OK)
 
 
-def is_permanent(reason: str) -> bool:
+def is_permanent(error: BaseException) -> bool:
     """Return True if a retry is useless."""
-    errors = PERMANENT_ERRORS if not reason.startswith(WORKER_HOST_PREFIX) else set(PERMANENT_ERRORS) - KEY_ERRORS
-    return any(error in reason for error in errors)
+    if not isinstance(error, LaunchError):
+        return False
+    is_node = str(error).startswith(WORKER_HOST_PREFIX)
+    return error.kind in (PERMANENT_ERRORS - KEY_ERRORS if is_node else PERMANENT_ERRORS)
 
 
-def with_advice(reason: str) -> str:
-    """Return `reason` with advice if an option of launch or a habit from launch.py causes it.
+def with_advice(error: BaseException) -> str:
+    """Return the error's message, with advice if an option of launch or a habit from launch.py causes the failure.
 
-    See launcher.transport.ssh.CLUSTER_OPTIONS; users of launch.py write localhost.
+    The option is in launcher.transport.ssh.CLUSTER_OPTIONS; users of launch.py write localhost.
     """
-    if NO_HOST_KEY in reason and reason.startswith(f"{LOCAL_HOST}:"):
+    reason, kind = str(error), error.kind if isinstance(error, LaunchError) else ""
+    if kind == UNKNOWN_HOST_KEY and reason.startswith(f"{LOCAL_HOST}:"):
         return f"{reason} No key is known for that name: use its host name instead, for example {socket.gethostname()}"
-    if DENIED in reason and reason.startswith(WORKER_HOST_PREFIX) and is_worker():
+    if kind == LOGIN_DENIED and reason.startswith(WORKER_HOST_PREFIX) and is_worker():
         return f"{reason} Only the master has the cluster's key: run launch there"
-    return reason + KEX_ADVICE if NO_KEY_EXCHANGE in reason and reason.startswith(WORKER_HOST_PREFIX) else reason
+    return reason + KEX_ADVICE if kind == NO_KEY_EXCHANGE and reason.startswith(WORKER_HOST_PREFIX) else reason
 
 
 async def connect_all(hosts: Sequence[Host], *, local: bool, pool: ConnectionPool | None = None) -> list[Connection]:
@@ -77,8 +78,8 @@ async def connect_all(hosts: Sequence[Host], *, local: bool, pool: ConnectionPoo
     if not errors:
         return connections
     await close_connections(connections)
-    reasons = [with_advice(str(error)) for error in errors]
-    final = any(map(is_permanent, reasons))
+    reasons = map(with_advice, errors)
+    final = any(map(is_permanent, errors))
     raise UnreachableError(
         f"cannot reach {len(errors)} of {len(hosts)} nodes, nothing started: {merge_reasons(reasons)}", final=final
     )
@@ -92,17 +93,17 @@ async def connect_available(
     Reuse connections in `pool`.
     """
     at_once = asyncio.Semaphore(MAX_CONCURRENT)
-    here = hosts[0] if local or is_this_machine(hosts[0]) else None
+    local_host = hosts[0] if local or is_this_machine(hosts[0]) else None
     own_environment = dict(os.environ)
 
     async def connect(host: Host) -> Connection:
-        command = runner_command() if host is here else ssh_command(host)
-        environment = session_environment(own_environment) if host is here and not local else own_environment
+        command = runner_command() if host is local_host else ssh_command(host)
+        environment = session_environment(own_environment) if host is local_host and not local else own_environment
         async with at_once:
-            resumed = None if host is here else await _resume_idle(host, pool)
+            resumed = None if host is local_host else await _resume_idle(host, pool)
             connection = resumed or await start_runner(host, command, deadline_s=deadline_s, environment=environment)
-        if host is here:
-            connection.is_here = True
+        if host is local_host:
+            connection.is_local = True
             # On this machine sshd's connection is another one, such as the user's.
             connection.address = None
         return connection
@@ -124,7 +125,7 @@ async def start_runner(
     try:
         return await Connection.open(host, command, deadline_s=deadline_s, environment=environment)
     except LaunchError as error:
-        if str(error) != f"{host}: {SSH_FAILED}":
+        if error.kind != SILENT_SSH:
             raise
     return await Connection.open(host, with_verbose_ssh(command), deadline_s=deadline_s, environment=environment)
 
@@ -144,7 +145,7 @@ async def _abandon(tasks: Sequence[asyncio.Task[Connection]]) -> None:
     for task in tasks:
         task.cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
-    await close_connections([one for one in results if isinstance(one, Connection)])
+    await close_connections([result for result in results if isinstance(result, Connection)])
 
 
 async def close_connections(connections: Sequence[Connection]) -> None:
@@ -154,7 +155,7 @@ async def close_connections(connections: Sequence[Connection]) -> None:
 
 def peer_addresses(connections: Sequence[Connection]) -> tuple[str, ...]:
     """Return each node's address as the others can reach it."""
-    names = [one.host.name for one in connections]
-    addresses = tuple(address_for_peers(one.host.name, one.address) for one in connections)
+    names = [connection.host.name for connection in connections]
+    addresses = tuple(address_for_peers(connection.host.name, connection.address) for connection in connections)
     check_reachable(names, addresses)
     return addresses

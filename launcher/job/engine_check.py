@@ -21,7 +21,7 @@ async def check_engine(job: Job, connections: Sequence[Connection]) -> None:
     """Raise LaunchError if a node of a cluster lacks the job's engine."""
     engine, lacking = await nodes_lacking_engine(job, connections)
     if lacking:
-        where = first_and_others([one.host for one in lacking])
+        where = first_and_others([connection.host for connection in lacking])
         raise LaunchError(
             f"nothing started, no {engine} on {where}: nodes get it from the setting engines={engine} "
             "when they are made; or name your own Python by its path"
@@ -50,7 +50,7 @@ async def nodes_lacking_engine(job: Job, connections: Sequence[Connection]) -> t
     # Imported late: jobs of PyTorch do not need it.
     from launcher.sync.rpc import call
 
-    answers = await asyncio.gather(*(call(one, operation="engines") for one in connections))
+    answers = await asyncio.gather(*(call(connection, operation="engines") for connection in connections))
     pairs = zip(connections, (answer["engines"] for answer in answers), strict=True)
     return engine, [one for one, installed in pairs if installed is not None and engine not in installed]
 

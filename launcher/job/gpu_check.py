@@ -19,7 +19,7 @@ def gpus_of(job: Job, host: Host) -> Gpus:
     """Return the GPUs of `host` that the job's processes take, as far as the launcher knows."""
     visible = _visible(job)
     if visible is not None:
-        return tuple(one.strip() for one in visible.split(",") if one.strip())
+        return tuple(gpu.strip() for gpu in visible.split(",") if gpu.strip())
     # One process per GPU, from the first. A single process sees all of them, and may use them all.
     takes_all = host.slots == 1 or load_engine(job.engine).has_servers
     return None if takes_all else tuple(map(str, range(host.slots)))
@@ -58,4 +58,4 @@ def _overlap(one: Gpus, other: Gpus) -> bool:
 
 
 def _includes(wanted: Gpus, index: str, uuid: str) -> bool:
-    return wanted is None or index in wanted or any(uuid.startswith(one) for one in wanted)
+    return wanted is None or index in wanted or any(uuid.startswith(prefix) for prefix in wanted)

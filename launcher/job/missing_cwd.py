@@ -16,7 +16,7 @@ class MissingCwd:
         self._awaited = set(hosts)
         self._lacking: set[Host] = set()
 
-    async def report(self, host: Host, *, cwd_missing: bool) -> None:
+    async def record_answer(self, host: Host, *, cwd_missing: bool) -> None:
         """Record a node's answer; a node that ends without an answer counts as having the directory."""
         if host not in self._awaited:
             return

@@ -50,10 +50,10 @@ class Node:
         ]
         self._stderr = streams[FrameType.STDERR]
         self._running = set(range(len(spec.processes)))
-        self.decided = asyncio.Event()
+        self.required_processes_ended = asyncio.Event()
         """Set once every process that the job waits for has ended."""
         self._stop_requested = self._answered_since = False
-        self._check_decided()
+        self._check_required_processes()
 
     async def start(self, failure: "asyncio.Future[Failure]") -> None:
         """Send the spec, after which the runner starts the processes."""
@@ -69,7 +69,7 @@ class Node:
                 await self._on_frame(frame, failure)
         except LaunchError as error:
             set_first_failure(failure, Failure(exit_code=error.exit_code, reason=str(error)))
-        await self._missing_cwd.report(self.connection.host, cwd_missing=False)
+        await self._missing_cwd.record_answer(self.connection.host, cwd_missing=False)
         for output in self._outputs:
             await output.finish()
         if self._running:
@@ -82,8 +82,8 @@ class Node:
         self.connection.request_stop()
 
     @property
-    def is_lost(self) -> bool:
-        """True if the node has sent nothing since its processes were told to end."""
+    def is_silent_after_stop(self) -> bool:
+        """True if processes still run, as far as known, and no heartbeat or exit has arrived since the stop request."""
         return bool(self._running) and not self._answered_since
 
     async def _on_frame(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
@@ -96,7 +96,7 @@ class Node:
             await self._stderr.send(f"launch: {self.connection.host}: ".encode() + frame.payload + b"\n")
             return
         if frame.kind == FrameType.CWD:
-            await self._missing_cwd.report(self.connection.host, cwd_missing=bool(frame.payload))
+            await self._missing_cwd.record_answer(self.connection.host, cwd_missing=bool(frame.payload))
             return
         output = self._outputs[frame.process]
         if frame.kind in (FrameType.STDOUT, FrameType.STDERR):
@@ -116,11 +116,11 @@ class Node:
             # A command that cannot be executed now will fail again.
             final = code in (CANNOT_RUN, NOT_FOUND)
             set_first_failure(failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=final))
-        self._check_decided()
+        self._check_required_processes()
 
-    def _check_decided(self) -> None:
+    def _check_required_processes(self) -> None:
         if not any(self._spec.processes[index].ends_job for index in self._running):
-            self.decided.set()
+            self.required_processes_ended.set()
 
 
 async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, *, grace_s: float) -> Failure | None:
@@ -128,9 +128,9 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
     failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
     follows = [asyncio.create_task(node.follow(failure)) for node in nodes]
     all_ended = asyncio.create_task(asyncio.wait(follows))
-    decided = asyncio.create_task(_wait_until_decided(nodes))
+    required_ended = asyncio.create_task(_wait_for_required_processes(nodes))
     watches: list[asyncio.Task[None]] = []
-    first: set[asyncio.Future[Any]] = {failure, all_ended, decided}
+    first: set[asyncio.Future[Any]] = {failure, all_ended, required_ended}
     try:
         await asyncio.gather(*(node.start(failure) for node in nodes))
         # Start the watches after the ranks, because the first look reads the cluster's state.
@@ -144,7 +144,7 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
         if outcome is None:
             await asyncio.wait({all_ended}, timeout=LINGER_S)
     finally:
-        for task in (*watches, decided):
+        for task in (*watches, required_ended):
             task.cancel()
         await end_nodes(nodes, follows, deadline_s=grace_s + AFTER_GRACE_S)
     return clear_preempted_if_silent(outcome, nodes)
@@ -156,13 +156,13 @@ def clear_preempted_if_silent(outcome: Failure | None, nodes: Sequence[Node]) ->
     A node with a notice lives, and reports the end of its processes. A silent one has crashed, possibly because of
     the job.
     """
-    crashed = [node.connection.host for node in nodes if node.is_lost]
+    crashed = [node.connection.host for node in nodes if node.is_silent_after_stop]
     return replace(outcome, preempted=False) if outcome is not None and outcome.preempted_host in crashed else outcome
 
 
-async def _wait_until_decided(nodes: Sequence[Node]) -> None:
+async def _wait_for_required_processes(nodes: Sequence[Node]) -> None:
     for node in nodes:
-        await node.decided.wait()
+        await node.required_processes_ended.wait()
 
 
 async def fail_without_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None:

@@ -26,7 +26,7 @@ class Sink(Protocol):
         """Write `data` after everything else."""
 
     def reader_has_gone(self) -> bool:
-        """Return whether it has lost its reader."""
+        """Return True if it has lost its reader."""
 
 
 Streams = Mapping[int, Sink]

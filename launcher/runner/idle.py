@@ -10,7 +10,7 @@ import time
 from _collections_abc import Callable  # importing collections is slow
 
 from launcher.runner.runner_channel import RunnerChannel
-from launcher.transport.protocol import CALL, HEARTBEAT_TIMEOUT_S, FrameType, encode
+from launcher.transport.protocol import HEARTBEAT_TIMEOUT_S, WAKE, FrameType, encode
 
 IDLE_S = 75.0
 """Seconds to wait for a job; the pool (launcher.transport.pool) drops the connection before."""
@@ -58,7 +58,7 @@ def session_fingerprint() -> SessionFingerprint:
 
 
 def report_idle(*, sink: int = 1) -> bool:
-    """Report that the last job is cleaned up and calls are answered; return False if nobody reads the report."""
+    """Report that the last job is cleaned up and the runner can be woken; return False if nobody reads the report."""
     try:
         return (
             bool(select.select([], [sink], [], HEARTBEAT_TIMEOUT_S)[1])
@@ -68,8 +68,8 @@ def report_idle(*, sink: int = 1) -> bool:
         return False
 
 
-def await_call(channel: RunnerChannel, *, seconds: float = IDLE_S, clock: Callable[[], float] = time.monotonic) -> bool:
-    """Wait for a call; return False if none arrives in time."""
+def await_wake(channel: RunnerChannel, *, seconds: float = IDLE_S, clock: Callable[[], float] = time.monotonic) -> bool:
+    """Wait until a launch wakes this runner; return False if none does in time."""
     received, until = b"", clock() + seconds
     while not channel.stop_requested and (left := until - clock()) > 0:
         select.select([channel.source], [channel.sink] if channel.has_pending else [], [], left)
@@ -77,7 +77,7 @@ def await_call(channel: RunnerChannel, *, seconds: float = IDLE_S, clock: Callab
         # Skip heartbeats that were sent before.
         received = (received + channel.receive()).lstrip(b"\n")
         if received or channel.stop_requested:
-            return received == CALL
+            return received == WAKE
     return False
 
 

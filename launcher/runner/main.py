@@ -9,7 +9,7 @@ from _collections_abc import Mapping  # importing collections is slow
 from launcher.errors import LaunchError
 from launcher.runner.attempt_lock import acquire_attempt_lock
 from launcher.runner.fast_imports import TYPE_CHECKING, json_string
-from launcher.runner.idle import SessionFingerprint, await_call, session_fingerprint
+from launcher.runner.idle import SessionFingerprint, await_wake, session_fingerprint
 from launcher.runner.inbox import Inbox
 from launcher.runner.logs import JobLogs, ProcessLog
 from launcher.runner.port import claim_port
@@ -52,7 +52,7 @@ def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
 
 def await_next_job(channel: RunnerChannel, at_login: SessionFingerprint) -> bool:
     """Wait for another job; return False if none comes, or if a new login would get another session."""
-    if not await_call(channel) or session_fingerprint() != at_login:
+    if not await_wake(channel) or session_fingerprint() != at_login:
         return False
     rename(BUSY_NAME)
     if has_gpus():

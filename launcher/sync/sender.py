@@ -35,14 +35,14 @@ async def sync(
     request: SyncRequest,
     *,
     source: Path,
-    here: bool,
+    first_is_local: bool,
     is_restart: bool = False,
     stderr: Sink,
 ) -> str | None:
     """Sync all requested files to every node, or raise LaunchError; return the digest of the source's state.
 
-    `addresses` are the nodes' addresses for each other; `here` means that the first node is this machine. At a restart
-    of the job the nodes keep the files that it has changed.
+    `addresses` are the nodes' addresses for each other; `first_is_local` means that the first node is this machine. At
+    a restart of the job the nodes keep the files that it has changed.
     """
     deadline, digest = Deadline.after(request.deadline_s), None
     if request.directory is not None:
@@ -53,7 +53,7 @@ async def sync(
             excludes=request.excludes,
             on_changed=KEEP if is_restart else OVERWRITE if request.overwrites else REFUSE,
             source=source,
-            local=connections[0] if here else None,
+            local=connections[0] if first_is_local else None,
             stderr=stderr,
             deadline=deadline,
         )

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-from launcher.errors import LaunchError
+from launcher.errors import OTHER_VERSION, SILENT_SSH, LaunchError
 from launcher.hosts.hostfile import Host
 from launcher.spec import NodeSpec
 from launcher.transport.gpus_in_use import GpusInUse
@@ -22,10 +22,11 @@ from launcher.transport.protocol import (
     Frame,
     FrameType,
 )
+from launcher.transport.ssh import SSH_FAILED, error_kind
 from launcher.transport.stderr_tail import StderrTail, last_line
 
 READ_LIMIT = 1 << 20
-CALL_DEADLINE_S = 1.0
+WAKE_DEADLINE_S = 1.0
 """Deadline in seconds for the first answer of an idle runner: opening a new connection takes less."""
 EXIT_TIMEOUT_S = 5.0
 
@@ -36,7 +37,7 @@ class Connection:
     def __init__(self, host: Host, process: Process) -> None:
         self.host = host
         self.free_port = 0
-        self.is_here = False
+        self.is_local = False
         """True if the node is this machine, reached without ssh."""
         self.address: str | None = None
         """Address at which the node's sshd accepted the connection."""
@@ -72,7 +73,7 @@ class Connection:
 
     @classmethod
     async def resume(cls, host: Host, process: Process, *, deadline_s: float) -> "Connection":
-        """Reuse an idle runner of an earlier launch, which this launch has called (launcher.transport.protocol.CALL).
+        """Reuse an idle runner of an earlier launch, which this launch has woken (launcher.transport.protocol.WAKE).
 
         Raises LaunchError if the runner is gone or its session is out of date.
         """
@@ -107,22 +108,23 @@ class Connection:
             version = (await self._stdout.readline()).decode(errors="replace").strip()
             if version != VERSION:
                 # After a deploy, nodes may run different releases.
-                raise LaunchError(f"{self.host}: its runner speaks version {version} and not {VERSION}")
+                reason = f"{self.host}: its runner speaks version {version} and not {VERSION}"
+                raise LaunchError(reason, kind=OTHER_VERSION)
             self._on_ready(await self._read_frame())
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-            raise LaunchError(f"{self.host}: {await self.end_reason()}") from error
+            raise await self._end_error() from error
 
     async def _read_greeting(self) -> None:
         try:
             await self._stdout.readuntil(GREETING)
         except asyncio.IncompleteReadError as error:
             # Another program answered, such as the message of AWS's images to root.
-            raise LaunchError(f"{self.host}: {await self.end_reason(output=error.partial)}") from error
+            raise await self._end_error(output=error.partial) from error
 
     async def _read_ready_again(self) -> None:
         try:
             # The runner first confirms that its session is valid; its full answer may take a while.
-            frame = await asyncio.wait_for(self._read_frame(), CALL_DEADLINE_S)
+            frame = await asyncio.wait_for(self._read_frame(), WAKE_DEADLINE_S)
             self._on_ready(await self._read_frame() if frame.kind == FrameType.ALIVE else frame)
         except asyncio.IncompleteReadError as error:
             raise LaunchError(f"{self.host}: its idle runner has gone") from error
@@ -222,6 +224,13 @@ class Connection:
         """Return the idle runner's process for a later launch, or None if its job did not end cleanly."""
         is_clean = self.is_idle and not self._stdin.is_closing() and not self._process.has_ended()
         return self._process if is_clean and not self._stdout.at_eof() else None
+
+    async def _end_error(self, *, output: bytes = b"") -> LaunchError:
+        """Return the error of a connection that ended before the runner was ready."""
+        reason = await self.end_reason(output=output)
+        has_message = bool(self._stderr_tail.last_line() or last_line(output))
+        is_silent = self._process.returncode == SSH_FAILED and not has_message
+        return LaunchError(f"{self.host}: {reason}", kind=SILENT_SSH if is_silent else error_kind(reason))
 
     async def end_reason(self, *, output: bytes = b"") -> str:
         """Return why the connection ended: the last line of ssh or the runner on stderr, or else of `output`."""

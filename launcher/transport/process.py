@@ -53,7 +53,7 @@ class Process:
         return cls((stdin, stdout, stderr, os.pidfd_open(pid)), pid=pid)
 
     def has_ended(self) -> bool:
-        """Return whether the process has ended or was released; never wait."""
+        """Return True if the process has ended or was released; never wait."""
         if not self._open:
             return True
         if self.returncode is None and is_readable(self._pidfd):
@@ -103,7 +103,7 @@ class Process:
 
 
 def is_readable(fd: int) -> bool:
-    """Return whether a read would not block; unlike select(2), poll(2) takes descriptors above 1023."""
+    """Return True if a read would not block; unlike select(2), poll(2) takes descriptors above 1023."""
     poller = select.poll()
     poller.register(fd, select.POLLIN)
     return bool(poller.poll(0))

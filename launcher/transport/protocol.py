@@ -1,8 +1,9 @@
 """Define the protocol of launcher and runner: frames one way, lines the other.
 
 The runner writes frames with a fixed header to its standard output. They are length-prefixed, so that binary
-output and unfinished lines arrive as they left. On its standard input it reads the node's spec, one line of
-JSON, and empty lines, which are the launcher's heartbeats.
+output and unfinished lines arrive as they left. On its standard input it reads lines: requests about files, each
+followed by pieces of data (launcher.sync.messages); the node's spec, in JSON; empty lines, which are the launcher's
+heartbeats; and, when it is idle after a job, the line that wakes it for another.
 """
 
 import struct
@@ -30,8 +31,8 @@ HEARTBEAT = b"\n"
 REQUEST = b"sync "
 DATA = b"data "
 """Beginnings of the lines about files; see launcher.sync.messages."""
-CALL = b"again\n"
-"""Call to an idle runner, which reports ready, or ends if its session is out of date."""
+WAKE = b"again\n"
+"""Line that wakes an idle runner, which then reports ready, or ends if its session is out of date."""
 
 
 class FrameType:

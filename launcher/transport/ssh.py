@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bootstrap.contract import CLUSTER_KEY_FILE, WORKER_HOST_PREFIX
+from launcher.errors import LOGIN_DENIED, NO_KEY_EXCHANGE, UNKNOWN_HOST, UNKNOWN_HOST_KEY
 from launcher.hosts.hostfile import Host
 
 QUIET, LOUD = "ERROR", "INFO"
@@ -42,6 +43,16 @@ CLUSTER_OPTIONS = {
 GIVEN_KEY_ONLY = "IdentitiesOnly=yes"
 """Option that keeps ssh from offering the agent's other keys."""
 
+SSH_FAILED = 255
+"""Exit code of ssh for errors of its own; see EXIT STATUS in ssh(1)."""
+ERROR_KINDS = {
+    "Could not resolve hostname": UNKNOWN_HOST,
+    "Host key verification failed": UNKNOWN_HOST_KEY,
+    "Permission denied": LOGIN_DENIED,
+    "no matching key exchange method": NO_KEY_EXCHANGE,
+}
+"""Kind of an error by a part of ssh's message."""
+
 RUNNER = Path(__file__).parents[1] / "runner" / "__main__.py"
 """Path of the runner's program, the same on all nodes, because every node runs the launcher's release."""
 
@@ -54,6 +65,11 @@ def runner_command() -> list[str]:
 def ssh_command(host: Host) -> list[str]:
     """Return the command line that starts the runner on `host`."""
     return [*client_command(host), "--", host.name, shlex.join(runner_command())]
+
+
+def error_kind(message: str) -> str:
+    """Return the kind of LaunchError that a message of ssh stands for; empty for other messages."""
+    return next((kind for part, kind in ERROR_KINDS.items() if part in message), "")
 
 
 def with_verbose_ssh(command: Sequence[str]) -> list[str]:

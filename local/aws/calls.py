@@ -58,12 +58,12 @@ class Call:
 
     @property
     def is_query(self) -> bool:
-        """Return whether the request uses the query protocol, whose parameters are a form."""
+        """Return True if the request uses the query protocol, whose parameters are a form."""
         return str(self.environ.get("CONTENT_TYPE", "")).startswith(_FORM)
 
     @property
     def is_local(self) -> bool:
-        """Return whether the request came from the user's machine instead of a node."""
+        """Return True if the request came from the user's machine instead of a node."""
         return self.environ.get("REMOTE_ADDR", "") in LOOPBACK
 
     def header(self, name: str) -> str:

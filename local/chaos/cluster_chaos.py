@@ -27,7 +27,7 @@ def run_chaos(
     cluster: str, *, seed: int, count: int, over_s: float, at_least: int, environment: Mapping[str, str]
 ) -> None:
     """Run a plan on a whole cluster and wait until it is whole again. Raises TimeoutError with the differences."""
-    faults, observer = Faults.here(), Observer.here(cluster, environment=environment)
+    faults, observer = Faults.current(), Observer.current(cluster, environment=environment)
     before = observer.await_agreement(RECOVERY_TIMEOUT_S)
     targets = [node_target(number) for number in sorted(before.instances)]
     plan = make_plan(seed, count=count, over_s=over_s, targets=targets, kinds=KINDS, at_least=at_least)

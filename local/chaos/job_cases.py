@@ -19,6 +19,8 @@ RestartPolicy = Literal["end", "fewer", "all"]
 KINDS: Final[tuple[JobFaultKind, ...]] = get_args(JobFaultKind)
 PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
 POLICIES: Final[tuple[RestartPolicy, ...]] = get_args(RestartPolicy)
+DETACHED_PHASE: Final[Phase] = "rendezvous"
+"""Phase in which a fault hits detached jobs: one of three."""
 
 REACTION_TIMEOUT_S: Final = 60.0
 """Seconds after the fault in which a job must end or restart; for one that waits for all nodes they begin when the
@@ -45,16 +47,10 @@ class JobCase:
     fraction: float
     """Point within that phase at which the fault comes, as a fraction of its length."""
     policy: RestartPolicy
-
-    @property
-    def is_detached(self) -> bool:
-        """Return whether the job runs without the user's session, so that its record always says how it ended."""
-        return self.phase == "rendezvous"
-
-    @property
-    def uses_idle_connections(self) -> bool:
-        """Return whether the job uses idle pooled connections; otherwise these stay idle and are hit by the fault."""
-        return round(100 * self.fraction) % 2 == 0
+    is_detached: bool = False
+    """True if the job runs without the user's session, so that its record always says how it ended."""
+    uses_idle_connections: bool = False
+    """True if the job uses idle pooled connections; otherwise these stay idle and are hit by the fault."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +63,7 @@ class JobFault:
 
     @property
     def ends_launchers(self) -> bool:
-        """Return whether the launchers and the user's sessions end with their node."""
+        """Return True if the launchers and the user's sessions end with their node."""
         return self.node_index == 1 and self.kind in ("kill", "reboot")
 
     def __str__(self) -> str:
@@ -84,7 +80,13 @@ def draw_faults(seed: int, *, cases: int, node_indexes: Sequence[int]) -> tuple[
         policies = rng.sample(POLICIES, len(POLICIES))
         phases = rng.sample(PHASES, len(PHASES)) if left < len(PHASES) else list(PHASES)
         jobs = [
-            JobCase(phase=phase, fraction=round(rng.random(), 2), policy=policy)
+            JobCase(
+                phase=phase,
+                fraction=round(rng.random(), 2),
+                policy=policy,
+                is_detached=phase == DETACHED_PHASE,
+                uses_idle_connections=rng.random() < 0.5,
+            )
             for phase, policy in zip(phases, policies, strict=True)
         ]
         faults.append(JobFault(kind=next(kinds), node_index=next(targets), cases=tuple(jobs[:left])))

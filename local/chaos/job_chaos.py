@@ -38,7 +38,7 @@ CLEANUP_S = 10.0
 
 def run_cases(cluster: str, *, user: User, seed: int, cases: int, say: Callable[[str], None]) -> list[str]:
     """Run jobs under faults on a whole cluster; return what was wrong, a line each."""
-    faults, observer = Faults.here(), Observer.here(cluster, environment=user.environment)
+    faults, observer = Faults.current(), Observer.current(cluster, environment=user.environment)
     errors: list[str] = []
     reused = 0
     for fault in draw_faults(seed, cases=cases, node_indexes=range(1, NODES + 1)):

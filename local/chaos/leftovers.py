@@ -46,7 +46,7 @@ def _line(process: Path) -> str:
 
 
 def _is_idle(process: Path, command: bytes, *, pool_pipes: set[str]) -> bool:
-    """Return whether a process belongs to no job: an idle runner, its reaper, the pool daemon, or a pooled connection.
+    """Return True if a process belongs to no job: an idle runner, its reaper, the pool daemon, or a pooled connection.
 
     A runner's wait and the daemon's work begin when their process starts: an older one than MAX_IDLE_S is a leftover.
     """

@@ -173,7 +173,10 @@ def _mismatches(what: str, found: Mapping[str, str], right: Mapping[str, str]) -
 
 
 def _changes_since(previous: Observation, now: NodeView, expected: Mapping[str, Instance]) -> Iterator[str]:
-    """Yield survivors that changed their index, and a generation that went back."""
+    """Yield survivors that changed their index, and a generation that went back.
+
+    No run lives long enough to let the generation wrap around at MAX_GENERATION, so a smaller one is older.
+    """
     held = {instance: node_index for node_index, instance in now.instances.items()}
     for node_index, instance in previous.instances.items():
         if instance in expected and instance in held and held[instance] != node_index:

@@ -52,7 +52,7 @@ FILES = (HOSTS_FILE, WORKERS_FILE, KNOWN_HOSTS_FILE, ENVIRONMENT_FILE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """Hold what one look at a cluster found."""
+    """State of a cluster at one time: its instances, and each node's files."""
 
     desired_nodes: int
     instances: tuple[Instance, ...]
@@ -68,7 +68,7 @@ class Observer:
         self._environment = dict(environment)
 
     @classmethod
-    def here(cls, cluster: str, *, environment: Mapping[str, str] | None = None) -> "Observer":
+    def current(cls, cluster: str, *, environment: Mapping[str, str] | None = None) -> "Observer":
         """Observe a cluster of the local AWS that this process is in."""
         return cls(cluster, run_dir=current_run_dir(), environment=environment or os.environ)
 

@@ -18,7 +18,7 @@ _READS: Final = re.compile(rb"(?:^|&)Action=(?:Describe|Get|List)")
 
 
 def may_change(service: str, body: bytes, *, method: str = "POST") -> bool:
-    """Return whether a request may change what the data plane maintains; if in doubt, it may."""
+    """Return True if a request may change what the data plane maintains; if in doubt, it may."""
     return service not in _UNRELATED_SERVICES and method != "GET" and not _READS.search(body)
 
 
@@ -44,7 +44,7 @@ class ChangeReader:
         self._next_look = 0.0
 
     def is_due(self) -> bool:
-        """Return whether to look: after a change, and now and then. Ask before looking, so that no change is missed."""
+        """Return True after a change, and now and then. Ask before looking, so that no change is missed."""
         size, now = self._size(), self._clock()
         if size == self._seen_size and now < self._next_look:
             return False

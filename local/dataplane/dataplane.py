@@ -143,7 +143,7 @@ class DataPlane:
                 if instance_id in self._nodes:
                     self._update(instance)
                 elif self._has_room():
-                    self._launch_attempts.check(instance_id)
+                    self._launch_attempts.begin_or_wait(instance_id)
                     self._start(instance)
         self._launch_attempts.forget_except(
             wanted.keys() - {i for i, node in self._nodes.items() if node.has_found_metadata()}
@@ -159,7 +159,7 @@ class DataPlane:
         return sum(not (n.disk / finished.format(name)).exists() for name, n in self._nodes.items())
 
     def _has_room(self) -> bool:
-        """Return whether one more node may boot, counting what the booting nodes have not yet taken."""
+        """Return True if one more node may boot, counting what the booting nodes have not yet taken."""
         booting = self._booting()
         return booting < MAX_BOOTING and inotify_shortage(booting + 1) is None
 
@@ -265,7 +265,7 @@ class DataPlane:
             self._ec2.terminate_instances(InstanceIds=[instance_id])
 
     def _check_status(self, node: Node) -> None:
-        """Let a group replace an instance that hangs; leave one without a group as it is."""
+        """Report an instance that hangs as unhealthy, so that its group replaces it."""
         instance_id = node.instance.instance_id
         if self._status_checks.newly_failed(instance_id, hangs=is_frozen(node.cgroup)):
             log.warning("%s fails its instance status check", instance_id)

@@ -28,8 +28,8 @@ class LaunchAttempts:
         self._begun: dict[str, float] = {}
         self._failed: dict[str, tuple[float, str]] = {}
 
-    def check(self, instance_id: str) -> None:
-        """Begin to count. Raises LocalError with the last failure's reason until it is time to try again."""
+    def begin_or_wait(self, instance_id: str) -> None:
+        """Note the first attempt's time. Raises LocalError with the last failure's reason until the next try is due."""
         now = self._monotonic()
         self._begun.setdefault(instance_id, now)
         failed_at, reason = self._failed.get(instance_id, (now, ""))
@@ -41,7 +41,7 @@ class LaunchAttempts:
         self._failed[instance_id] = self._monotonic(), reason
 
     def exceeds(self, instance_id: str, seconds: float) -> bool:
-        """Return whether the first attempt was more than ``seconds`` ago."""
+        """Return True if the first attempt was more than ``seconds`` ago."""
         return self._monotonic() - self._begun.get(instance_id, self._monotonic()) > seconds
 
     def forget_except(self, instances: Collection[str]) -> None:

@@ -1,7 +1,8 @@
 """Define every fault: its methods in the class Faults, and its entry in FAULT_TYPES.
 
 The command line and chaos plans read FAULT_TYPES, so a new fault needs no change elsewhere, unless it takes arguments
-on the command line. A fault takes effect before its call returns, and repeating it changes nothing.
+on the command line (local.faults.command_line). The outage of the shared storage does, and no plan draws it, so it has
+no entry. A fault takes effect before its call returns, and repeating it changes nothing.
 A node is named by its instance id, its host name or the end of that (worker2, master). Inside a local AWS only.
 """
 
@@ -35,7 +36,7 @@ class Faults:
         self._run_dir = run_dir
 
     @classmethod
-    def here(cls) -> "Faults":
+    def current(cls) -> "Faults":
         """Return the faults of the local AWS that this process is in."""
         return cls(current_run_dir())
 
@@ -284,4 +285,6 @@ FAULT_TYPES: Final[Mapping[str, FaultType]] = {
     ),
     "api-outage": FaultType(begin_method=Faults.api_outage, end_method=Faults.api_back, node_count=0),
 }
-"""Every fault by its name. The command line parses the arguments of those without a ``done`` itself."""
+"""Every fault by its name, except the outage of the shared storage.
+
+The command line parses the arguments of those without a ``done`` itself."""

@@ -56,7 +56,7 @@ class Node:
         return self.directory / "disk/upper"
 
     def has_found_metadata(self) -> bool:
-        """Return whether its cloud-init has found the instance metadata: from then on the node reports for itself."""
+        """Return True if its cloud-init has found the instance metadata: from then on the node reports for itself."""
         return (self.disk / "var/lib/cloud/instances" / self.instance.instance_id).exists()
 
     def last_console_line(self) -> str:
@@ -73,7 +73,7 @@ class Node:
 
 
 def is_frozen(cgroup: Path) -> bool:
-    """Return whether a node is frozen: none of its processes runs until it is thawed."""
+    """Return True if a node is frozen: none of its processes runs until it is thawed."""
     try:
         return "frozen 1" in (cgroup / "cgroup.events").read_text()
     except OSError:  # It has ended or not started.

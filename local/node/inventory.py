@@ -67,7 +67,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
-    """Hold what one look at the control plane found."""
+    """State of the control plane at one time."""
 
     instances: tuple[Instance, ...]
     groups: tuple[Group, ...]

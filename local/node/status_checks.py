@@ -19,7 +19,7 @@ class StatusChecks:
         self._since: dict[str, float] = {}
 
     def newly_failed(self, instance_id: str, *, hangs: bool) -> bool:
-        """Return whether an instance has hung too long; called in each pass, it returns True once per hang."""
+        """Return True if an instance has hung too long; called in each pass, it does so once per hang."""
         if not hangs:
             self._since.pop(instance_id, None)
             return False

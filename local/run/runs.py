@@ -1,4 +1,4 @@
-"""List the local AWS that run on this machine, enter them and end them.
+"""List, enter and end the runs of the local AWS on this machine.
 
 Each run has a directory: ``owner`` and ``sandbox`` identify processes, ``session.json`` appears when its control
 plane answers and holds what entering needs.

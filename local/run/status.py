@@ -42,7 +42,7 @@ def duration(span: timedelta) -> str:
 
 
 def is_shown(instance: Mapping[str, Any], now: datetime) -> bool:
-    """Return whether an instance exists or ended only recently."""
+    """Return True if an instance exists or ended only recently."""
     if instance["State"]["Name"] not in GONE:
         return True
     reason = instance.get("StateTransitionReason", "")

@@ -108,7 +108,7 @@ def _add_key(key: Path, *, environment: Mapping[str, str], agent_socket: Path) -
 
 
 def _is_listened_to(path: Path) -> bool:
-    """Return whether a socket accepts connections: its file exists before that."""
+    """Return True if a socket accepts connections: its file exists before that."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))

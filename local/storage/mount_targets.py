@@ -84,7 +84,7 @@ def _policy(efs: Any, file_system: str) -> Mapping[str, Any]:
 
 
 def denies_plaintext(policy: Mapping[str, Any]) -> bool:
-    """Return whether a file system's policy denies what does not come over TLS."""
+    """Return True if a file system's policy denies what does not come over TLS."""
     return any(
         statement["Effect"] == "Deny" and statement.get("Condition", {}).get("Bool") == {"aws:SecureTransport": "false"}
         for statement in policy.get("Statement", [])

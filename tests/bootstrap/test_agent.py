@@ -188,7 +188,7 @@ def test_cluster_survives_the_loss_of_all_that_is_in_its_table(cluster: Cluster,
 
 
 def shows(node: TestNode, cluster: Cluster) -> bool:
-    """Return whether the node has the table's current membership."""
+    """Return True if the node has the table's current membership."""
     state = json.loads(node.text(contract.NODE_STATE))
     return bool(state["generation"] == cluster.table.read_generation())
 

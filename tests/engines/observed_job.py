@@ -64,7 +64,7 @@ class ObservedJob:
         ]
 
     def is_gone(self) -> bool:
-        """Return whether nothing of it is left on any node."""
+        """Return True if nothing of it is left on any node."""
         return self._process.poll() is not None and not self.processes()
 
     def wait_until_gone(self, *, seconds: float) -> None:

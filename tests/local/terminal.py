@@ -48,7 +48,7 @@ class Terminal:
         return data.decode(errors="replace").replace("\r", "")
 
     def foreground_is_leader(self) -> bool:
-        """Return whether the session leader's process group is in the foreground."""
+        """Return True if the session leader's process group is in the foreground."""
         return os.tcgetpgrp(self._terminal) == self.pid
 
     def await_end(self) -> int:

@@ -42,7 +42,7 @@ class Grant:
     statement: Statement
 
     def allows_one(self, line: dict[str, Any]) -> bool:
-        """Return whether a logged call needed this grant and was allowed."""
+        """Return True if a logged call needed this grant and was allowed."""
         permissions = [Permission(**permission) for permission in line["needs"]]
         return "refused" not in line and any(
             evaluate(permission, [self.statement]) is Decision.ALLOWED for permission in permissions

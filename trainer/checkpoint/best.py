@@ -1,7 +1,7 @@
 """Keep the checkpoint of a training run's best epoch: a file on every machine with a store, and a copy in S3.
 
 The copy's metadata hold its run and accuracy, so that a new machine knows what a later epoch has to beat without
-downloading it. s3_uploader copies the other checkpoints.
+downloading it. s3_checkpoints copies the other checkpoints.
 """
 
 import logging

@@ -252,11 +252,11 @@ class CheckpointManager:
 
     def _has_final_checkpoint(self, backend: Backend) -> bool:
         """Return True if a rank has the final checkpoint. With S3 the marker is set only after the upload."""
-        here = self._config.s3_folder is not None
-        if self._store is not None and not here:
+        has_final = self._config.s3_folder is not None
+        if self._store is not None and not has_final:
             path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
-            here = self._store.holds(path, run_started=self._started)
-        [ranks] = backend.all_reduce([here])
+            has_final = self._store.holds(path, run_started=self._started)
+        [ranks] = backend.all_reduce([has_final])
         return ranks > 0
 
     def _gather_bests(self, backend: Backend) -> list[BestOfRank]:

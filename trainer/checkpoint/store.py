@@ -3,7 +3,7 @@
 Every machine stores the checkpoints, so that a run survives the loss of any machine without a shared disk; where
 machines share the directory, only rank 0 writes (shared_dir). A thread copies and writes them while training continues.
 A completed run deletes all but the best and leaves a completion marker: with it the ranks ignore a checkpoint on a
-machine that was unreachable at that time. One machine can also upload its newest checkpoint to S3 (s3_uploader).
+machine that was unreachable at that time. One machine can also upload its newest checkpoint to S3 (s3_checkpoints).
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from trainer.checkpoint.format import (
     save_checkpoint,
 )
 from trainer.checkpoint.prefix_lock import lock_prefix, run_name
-from trainer.checkpoint.s3_uploader import S3Checkpoints
+from trainer.checkpoint.s3_checkpoints import S3Checkpoints
 from trainer.config.settings import TrainConfig
 from trainer.distributed.world import World
 from trainer.errors import TrainerError

@@ -134,7 +134,7 @@ class TrainConfig(RateSettings, SpeedSettings):
 
     @property
     def effective_kv_store(self) -> str:
-        """Return the kv-store of the settings, or the engine's default."""
+        """Return the value of --kv-store, or the engine's default; it says how ranks exchange gradients."""
         return self.kv_store or KV_STORES_OF[self.engine][0]
 
     @property

@@ -1,9 +1,9 @@
 """Train with MXNet's dist_async: no rank waits for another, and the optimizer runs on the servers.
 
-Each rank's gradients change the weights on the servers as they arrive, by their share of the mean over a global batch;
-the rank then takes the present weights, which others may have changed since it computed. So results equal neither those
-of one worker nor those of another run. The ranks meet at each epoch's end, where they count, take the same weights and
-save checkpoints. These hold no momentum: it is on the servers.
+The servers update the weights with each rank's gradients as they arrive, divided by the global batch size. The rank
+then loads the current weights, which other ranks may have changed in the meantime, so two runs differ. The ranks meet
+at each epoch's end, where they count, take the same weights and save checkpoints. These hold no momentum: it is on
+the servers.
 """
 
 import logging

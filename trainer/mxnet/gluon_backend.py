@@ -24,9 +24,10 @@ from trainer.metrics.step_timer import COMMUNICATION, StepTimer
 from trainer.mxnet.momentum_rate import RATE, agree_on_rate
 
 MOMENTUM: Final = "mxnet_momentum"
-"""Not named as torch's: MXNet's momentum includes the learning rate, and has the other sign."""
+"""Key of the momentum in a checkpoint. It differs from torch's key because MXNet's momentum has the opposite sign and
+is multiplied by the learning rate."""
 NAMES_IN_TORCH: Final = {"gamma": "weight", "beta": "bias"}
-"""Names of a BatchNorm's weights."""
+"""Torch's name of each of BatchNorm's weights, by MXNet's name."""
 
 
 class GluonCollective(Protocol):
@@ -52,7 +53,7 @@ class GluonCollective(Protocol):
 
 
 class GluonBackend:
-    """See trainer.backend.Backend."""
+    """A network and its optimizer in MXNet. trainer.backend.Backend documents the public methods."""
 
     def __init__(
         self,
@@ -81,7 +82,6 @@ class GluonBackend:
         self._statistics_sums: list[nd.NDArray] = []
 
     def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
-        """Run forward and backward, and sum gradients, loss and flags over all ranks."""
         scores, loss = self._forward_backward(images, labels)
         # Weighted by samples, as the gradients are: update() turns both into means.
         self._statistics_sums = [each.data() * len(labels) for each in self._statistics]
@@ -111,7 +111,6 @@ class GluonBackend:
         return scores, loss
 
     def set_learning_rate(self, rate: float) -> None:
-        """Use this rate from the next update on."""
         if rate == self._settings["lr"]:
             return
         # MXNet's momentum includes the rate; scaled to the new rate it equals torch's.
@@ -120,7 +119,6 @@ class GluonBackend:
         self._settings["lr"] = rate
 
     def update(self, *, samples: int) -> None:
-        """Change the weights by the mean gradient over the ``samples`` of all ranks."""
         for parameter, momentum, wd in zip(self._trained, self._momenta, self._decays, strict=True):
             weight, gradient = parameter.data(), parameter.grad()
             nd.sgd_mom_update(weight, gradient, momentum, out=weight, rescale_grad=1 / samples, wd=wd, **self._settings)
@@ -131,25 +129,20 @@ class GluonBackend:
         """Return nothing: no result is outstanding."""
 
     def seed(self, number: int) -> None:
-        """Seed this rank's random numbers."""
         mx.random.seed(number)
 
     def loader(self, data: DataSet) -> BatchLoader:
-        """Return a function that loads batches of this data set."""
         return partial(prepare, data)
 
     def count_correct(self, images: Images, labels: Labels) -> int:
-        """Return how many of these images the network classifies correctly."""
         return count_matches(self._network(nd.array(images)), labels) if len(labels) else 0
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
-        """Return the sum of each value over all ranks."""
         return self._collective.all_reduce(values)
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
-        """Return, on every rank, the value of the rank ``source``."""
         content = json.dumps(value).encode()
-        # MXNet's servers add float32 alone, so that a float32 has to carry each byte; the size of the source's counts.
+        # MXNet's servers add only float32 numbers, so send each byte as one. The array must be as long as the source's.
         size = nd.array([len(content)])
         self._collective.broadcast([size], source=source)
         length = int(size.asscalar())
@@ -158,11 +151,9 @@ class GluonBackend:
         return json.loads(bytes(int(number) for number in message.asnumpy()))
 
     def weights(self) -> Weights:
-        """Return a copy of the weights."""
         return {name: parameter.data().asnumpy() for name, parameter in self._parameters.items()}
 
     def state(self) -> State:
-        """Return a copy of everything a checkpoint needs."""
         rate = np.array(self._settings["lr"])
         return State(weights=self.weights(), optimizer={MOMENTUM: flatten(self._momenta), RATE: rate})
 
@@ -172,7 +163,6 @@ class GluonBackend:
         return lambda: state
 
     def restore(self, state: State | None, *, source: int) -> None:
-        """Load the state of the rank ``source`` on all ranks, or its new weights; other ranks pass None."""
         if state is not None:
             for name, parameter in self._parameters.items():
                 parameter.data()[:] = nd.array(state.weights[name])
@@ -183,11 +173,9 @@ class GluonBackend:
         self._settings["lr"] = agree_on_rate(self._settings["lr"], kept=kept, all_reduce=self._collective.all_reduce)
 
     def allow_pause(self, seconds: float) -> None:
-        """Let the other ranks be silent for this long, until the next step."""
         self._collective.allow_pause(seconds)
 
     def close(self) -> None:
-        """Disconnect from the other ranks."""
         nd.waitall()
         self._collective.leave()
 
@@ -210,7 +198,7 @@ def seed(number: int) -> None:
 
 def named_parameters(network: gluon.HybridBlock) -> dict[str, gluon.Parameter]:
     """Return the parameters by their names in torch, in torch's order."""
-    # As save_parameters() does: names by place, not by when a layer was made.
+    # As in save_parameters(), a name is the path of attributes to the layer. A parameter's own name counts layers.
     found = network._collect_params_with_prefix()
     return {_name_in_torch(name): parameter for name, parameter in found.items()}
 

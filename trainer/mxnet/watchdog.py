@@ -20,11 +20,12 @@ POLL_S: Final = 0.5
 
 
 class Wait(NamedTuple):
-    """An operation under way."""
+    """A wait for other ranks, in progress."""
 
     until: float
-    """On the monotonic clock."""
+    """Deadline on the monotonic clock."""
     seconds: float
+    """Length of the timeout, for the message."""
     action: str
 
 

@@ -57,8 +57,8 @@ def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: fl
         join_ranks(device, world=world, timeout=timeout)
         ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if reduction == "ring" else None
         groups = create_process_groups(world, device=device, timeout=timeout) if config.gc_type in TYPES else None
-    gc_type = config.gc_type if groups is not None else "none"
-    together = partial(make, shard=shard, ring=ring, groups=groups, ddp=reduction == "ddp", gc_type=gc_type)
+    compression = config.gc_type if groups is not None else "none"
+    together = partial(make, shard=shard, ring=ring, groups=groups, ddp=reduction == "ddp", compression=compression)
     autotune = make_autotuner(
         config,
         given,

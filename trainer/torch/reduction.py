@@ -9,7 +9,7 @@ from torch import nn
 
 from trainer.config.settings import TrainConfig
 from trainer.distributed.reduce.collective import Collective
-from trainer.distributed.reduce.ddp import DataParallel
+from trainer.distributed.reduce.ddp import DdpReducer
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets
 from trainer.errors import UsageError
 from trainer.torch.compute_mode import ComputeMode
@@ -35,7 +35,7 @@ def choose_reduction(config: TrainConfig, device: torch.device) -> str:
 class GradientReduction(NamedTuple):
     """The reducer of the gradients, with the module and the parameters that go with it."""
 
-    reducer: DataParallel | GradientBuckets
+    reducer: DdpReducer | GradientBuckets
     module: nn.Module
     """The network as the forward pass calls it: compiled, or wrapped by DistributedDataParallel."""
     param_groups: Sequence[ParamGroup]
@@ -46,7 +46,7 @@ def use_ddp(
     model: nn.Module, flat: FlatParams, sums: torch.Tensor, *, collective: Collective, weight_decay: float
 ) -> GradientReduction:
     """Let DistributedDataParallel own and sum the gradients; ``sums`` holds the other values to sum."""
-    ddp = DataParallel(model, sums, flat.parameters, collective=collective)
+    ddp = DdpReducer(model, sums, flat.parameters, collective=collective)
     return GradientReduction(ddp, ddp.module, flat.groups(weight_decay=weight_decay))
 
 
@@ -58,12 +58,12 @@ def use_flat_gradients(
     collective: Collective,
     weight_decay: float,
     mode: ComputeMode,
-    gc_type: str,
+    compression: str,
 ) -> GradientReduction:
     """Put the gradients at the beginning of ``sums``, which is summed in buckets or around the ring."""
     gradients = sums[: flat.weights.numel()]
     bind_gradients(flat.parameters, gradients, channels_last=mode.channels_last)
-    buckets = GradientBuckets(sums, flat.parameters, collective=collective, gc_type=gc_type)
+    buckets = GradientBuckets(sums, flat.parameters, collective=collective, compression=compression)
     if mode.is_compiled and collective.overlaps:
         log.warning(
             "torch.compile delivers all gradients when the backward pass ends, so they do not travel during it; with "

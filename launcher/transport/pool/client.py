@@ -57,7 +57,7 @@ def keep_idle(environ: Mapping[str, str], connections: Sequence[IdleConnection],
     directory.mkdir(mode=0o700, exist_ok=True)
     socket_path = directory / f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
     unlisted = socket_path.with_suffix(".new")
-    entries = [Entry(one.host, one.fingerprint, one.process.fds) for one in connections]
+    entries = [Entry(idle.host, idle.fingerprint, idle.process.fds) for idle in connections]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
             listener.bind(str(unlisted))
@@ -72,7 +72,7 @@ def keep_idle(environ: Mapping[str, str], connections: Sequence[IdleConnection],
 
 
 def _start_daemon(config: DaemonConfig) -> None:
-    fds = [config.listener, *(fd for one in config.entries for fd in one.fds)]
+    fds = [config.listener, *(fd for entry in config.entries for fd in entry.fds)]
     program = sys.executable or "/usr/bin/python3"
     with os.fdopen(os.memfd_create("daemon-config"), "w+b", 0) as config_file, Path(os.devnull).open("r+b") as null:
         config_file.write(config.to_text().encode(errors="surrogateescape"))

@@ -51,7 +51,7 @@ class DaemonConfig:
 
     def to_text(self) -> str:
         """Return the text for the daemon's standard input."""
-        lines = (" ".join([one.host, one.fingerprint, *map(str, one.fds)]) for one in self.entries)
+        lines = (" ".join([entry.host, entry.fingerprint, *map(str, entry.fds)]) for entry in self.entries)
         return "\n".join([f"{self.listener} {self.seconds}", self.socket_path, *lines])
 
     @classmethod
@@ -101,7 +101,7 @@ class PoolDaemon:
             client.close()
 
     def _give(self, client: "socket.socket", hosts: list[str]) -> None:
-        for entry in [one for one in self._entries.values() if not hosts or one.host in hosts]:
+        for entry in [entry for entry in self._entries.values() if not hosts or entry.host in hosts]:
             rights = struct.pack(f"{FDS}i", *entry.fds)
             try:
                 client.sendmsg(

@@ -86,7 +86,7 @@ def _affects_ssh(name: str, *, any_variable: bool) -> bool:
 
 
 def _may_use_any_variable(files: Sequence[str]) -> bool:
-    """Return whether ssh's configuration may refer to any variable or runs a command that may.
+    """Return True if ssh's configuration may refer to any variable or runs a command that may.
 
     The cluster's own configuration runs test(1), which does not.
     """

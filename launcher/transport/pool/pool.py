@@ -10,11 +10,11 @@ from launcher.paths import SSH_AGENT_VARIABLE
 from launcher.transport.pool.client import IdleConnection, fetch_idle, keep_idle
 from launcher.transport.pool.fingerprints import client_fingerprint, connection_fingerprint, local_host_names
 from launcher.transport.process import Process
-from launcher.transport.protocol import CALL
+from launcher.transport.protocol import WAKE
 from launcher.transport.ssh import ssh_command
 
 if TYPE_CHECKING:
-    # Call idle runners before importing asyncio and its dependents (launcher.main).
+    # Wake idle runners before importing asyncio and its dependents (launcher.main).
     from launcher.transport.connection import Connection
 
 
@@ -29,30 +29,30 @@ class ConnectionPool:
             str(host): connection_fingerprint(host, ssh_command(host), client, local_names=local_names, agent=agent)
             for host in hosts
         }
-        self._called: dict[str, Process] = {}
+        self._woken: dict[str, Process] = {}
 
-    def call(self) -> None:
-        """Call the idle runners that a new connection would also reach; close the others kept for these hosts."""
-        for one in fetch_idle(os.environ, self._names):
-            is_valid = one.fingerprint == self._fingerprints.get(one.host) and one.host not in self._called
-            if is_valid and _call(one.process):
-                self._called[one.host] = one.process
+    def wake(self) -> None:
+        """Wake the idle runners that a new connection would also reach; close the others kept for these hosts."""
+        for idle in fetch_idle(os.environ, self._names):
+            is_valid = idle.fingerprint == self._fingerprints.get(idle.host) and idle.host not in self._woken
+            if is_valid and _wake(idle.process):
+                self._woken[idle.host] = idle.process
             else:
-                one.process.discard()
+                idle.process.discard()
 
     def pop(self, host: Host) -> Process | None:
-        """Remove and return the called runner on `host`, if there is one."""
-        return self._called.pop(str(host), None)
+        """Remove and return the woken runner on `host`, if there is one."""
+        return self._woken.pop(str(host), None)
 
     def keep(self, connections: "Sequence[Connection]") -> None:
         """Keep the connections with idle runners for the next launch, and release them here."""
         # A runner on this machine has the launching shell's limits and other state that no fingerprint covers.
-        remote = (one for one in connections if not one.is_here)
-        idle = [(one, process) for one in remote if (process := one.idle_process()) is not None]
+        remote = (connection for connection in connections if not connection.is_local)
+        idle = [(connection, process) for connection in remote if (process := connection.idle_process()) is not None]
         kept = [
-            IdleConnection(host=str(one.host), fingerprint=fingerprint, process=process)
-            for one, process in idle
-            if (fingerprint := self._fingerprints.get(str(one.host))) is not None
+            IdleConnection(host=str(connection.host), fingerprint=fingerprint, process=process)
+            for connection, process in idle
+            if (fingerprint := self._fingerprints.get(str(connection.host))) is not None
         ]
         with suppress(OSError, ValueError):  # A daemon of another release may answer otherwise.
             # Two launches at once may both keep connections; one per node is enough.
@@ -63,17 +63,17 @@ class ConnectionPool:
             connection.release()
 
 
-def _call(process: Process) -> bool:
+def _wake(process: Process) -> bool:
     """Return True if the runner's input is open; its own answer comes later."""
     try:
-        process.stdin.write(CALL)
+        process.stdin.write(WAKE)
     except OSError:
         return False
     return True
 
 
 def open_pool(hosts: Sequence[Host], *, seconds: float) -> ConnectionPool | None:
-    """Open the pool for these hosts and call their idle runners; None if pooling is off or the user has no account."""
+    """Open the pool for these hosts and wake their idle runners; None if pooling is off or the user has no account."""
     if not seconds:
         return None
     try:
@@ -81,5 +81,5 @@ def open_pool(hosts: Sequence[Host], *, seconds: float) -> ConnectionPool | None
     except KeyError:
         return None
     pool = ConnectionPool(hosts, seconds=seconds, client=client)
-    pool.call()
+    pool.wake()
     return pool

@@ -7,17 +7,17 @@ from moto.autoscaling.models import FakeAutoScalingGroup
 
 
 def may_launch(group: FakeAutoScalingGroup) -> bool:
-    """Return whether the group may add instances."""
+    """Return True if the group may add instances."""
     return "Launch" not in _suspended(group)
 
 
 def may_terminate(group: FakeAutoScalingGroup) -> bool:
-    """Return whether the group may remove instances to shrink."""
+    """Return True if the group may remove instances to shrink."""
     return "Terminate" not in _suspended(group)
 
 
 def may_replace_unhealthy(group: FakeAutoScalingGroup) -> bool:
-    """Return whether the group may replace unhealthy and lost instances: it terminates first, then launches."""
+    """Return True if the group may replace unhealthy and lost instances: it terminates first, then launches."""
     return _suspended(group).isdisjoint({"ReplaceUnhealthy", "Terminate"})
 
 

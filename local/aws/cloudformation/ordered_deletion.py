@@ -16,7 +16,7 @@ from local.aws.cloudformation import resource_deletion, resource_updates, stack_
 from local.aws.cloudformation.dependencies import creation_order, dependencies
 
 SERVICE_ERRORS = (ServiceException, HTTPException)
-"""Both families of the exceptions with which moto refuses a call."""
+"""Base classes of the exceptions that moto raises when it refuses a call."""
 _MISSING = re.compile(r"NotFound|NoSuch|DoesNotExist|NonExistent|\.NotAttached")
 """Matches error codes which say that the resource, or its parent, is already deleted."""
 

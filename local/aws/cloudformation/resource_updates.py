@@ -46,7 +46,7 @@ def forget(stack: Stack, logical_id: str) -> None:
 
 
 def changed(stack: Stack, logical_id: str) -> bool:
-    """Return whether the template, its parameters or a referenced resource require a change."""
+    """Return True if the template, its parameters or a referenced resource require a change."""
     before = _DEFINITIONS.get((stack.stack_id, logical_id), {})
     return bool(before.get("Properties", {}) != definition(stack, logical_id).get("Properties", {}))
 

@@ -83,7 +83,7 @@ class Operator:
     if_exists: bool
 
     def holds(self, found: Sequence[str], wanted: Sequence[str]) -> bool:
-        """Return whether the values of a key in a request match those in a policy."""
+        """Return True if the values of a key in a request match those in a policy."""
         if self.name == NULL:
             return any(_equal_ignoring_case(str(not found), value) for value in wanted)
         if not found:

@@ -176,7 +176,7 @@ def _is_resource(pattern: str, permission: Permission) -> bool:
 
 
 def _is_principal(principal: str, permission: Permission) -> bool:
-    """Return whether the principal is the caller itself, its role, or its account."""
+    """Return True if the principal is the caller itself, its role, or its account."""
     arn = next(iter(permission.context.get(PRINCIPAL, ())), "")
     account = next(iter(permission.context.get("aws:PrincipalAccount", ())), "")
     return principal in ("*", arn, account, f"arn:aws:iam::{account}:root")

@@ -49,7 +49,7 @@ class Gateway:
         threading.Thread(target=self._accept, args=(listener,), name="session gateway", daemon=True).start()
 
     def is_connected(self, instance_id: str) -> bool:
-        """Return whether an instance's agent holds its control channel."""
+        """Return True if an instance's agent holds its control channel."""
         return instance_id in self._agents
 
     def ticket(self, channel: Channel, subject: str) -> str:

@@ -119,7 +119,7 @@ def test_group_that_has_forgotten_a_running_instance_is_not_believed(
     cluster.drop_from_group(before[2])
     held = reconcile(coordinator, table)
     assert by_index(held) == before
-    assert [member.node_index for member in held.present] == [2, 3]
+    assert [member.node_index for member in held.active_members] == [2, 3]
     cluster.clients.ec2.terminate_instances(InstanceIds=[before[2]])
     assert by_index(reconcile(coordinator, table)) == {3: before[3]}
 
@@ -137,7 +137,7 @@ def test_index_of_an_instance_that_no_group_has_is_held_until_it_has_ended(
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: found)
     held = reconcile(coordinator, table)
     assert by_index(held) == before
-    assert [member.node_index for member in held.present] == [3]
+    assert [member.node_index for member in held.active_members] == [3]
 
 
 def test_instance_that_ec2_does_not_name_is_gone_only_after_many_answers(

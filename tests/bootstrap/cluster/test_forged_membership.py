@@ -39,22 +39,22 @@ def test_bad_membership_is_replaced_unless_somebody_was_faster(
     table.replace_membership(NOTHING_STORED, Membership(generation=4, desired_nodes=3, members=members(1, 2, 3)))
     forge(cluster, generation=generation, desired_nodes={"N": "-1"})
     stored = table.read_stored()
-    assert stored.flaw is not None
+    assert stored.error is not None
     assert [member.node_index for member in stored.membership.members] == [1, 2, 3]
     right = Membership(generation=5, desired_nodes=3, members=members(1, 2))
     forge(cluster, generation={"N": "6"})
     assert not table.replace_membership(stored, right)
     assert table.replace_membership(table.read_stored(), right)
-    assert (table.read_generation(), table.read_stored().membership, table.read_stored().flaw) == (5, right, None)
+    assert (table.read_generation(), table.read_stored().membership, table.read_stored().error) == (5, right, None)
 
 
 @pytest.mark.parametrize("forged", [{"N": "9"}, {"S": "4"}], ids=str)
-def test_bad_generation_record_is_a_flaw(cluster: Cluster, table: Table, forged: dict[str, object]) -> None:
+def test_bad_generation_record_is_an_error(cluster: Cluster, table: Table, forged: dict[str, object]) -> None:
     table.replace_membership(NOTHING_STORED, Membership(generation=4, desired_nodes=3, members=members(1, 2, 3)))
-    assert table.read_stored().flaw is None
+    assert table.read_stored().error is None
     item = {TABLE_KEY: {"S": GENERATION_ID}, "version": {"N": "2"}, "generation": forged}
     cluster.clients.dynamodb.put_item(TableName=TABLE, Item=item)  # type: ignore[arg-type]
-    assert table.read_stored().flaw is not None
+    assert table.read_stored().error is not None
 
 
 def test_of_a_bad_membership_the_members_that_are_right_keep_their_node_indexes(cluster: Cluster, table: Table) -> None:

@@ -37,7 +37,7 @@ def test_what_is_accepted_puts_no_line_into_a_file(item: dict[str, Any]) -> None
     membership = accepted(item)
     if membership is None:
         return
-    present = membership.present
+    present = membership.active_members
     assert re.fullmatch(rf"(?:{ADDRESS} {NAMES}\n){{{len(present)}}}", hosts.hosts_lines(present))
     known = rf"(?:{NAMES.replace(' ', ',')},{ADDRESS} {KEY}\n){{{len(present)}}}"
     assert re.fullmatch(known, ssh.known_hosts_lines(present))
@@ -70,13 +70,13 @@ def test_what_is_accepted_is_consistent(item: dict[str, Any]) -> None:
     by_index = [member.node_index for member in membership.members]
     assert by_index == sorted(set(by_index))
     assert len({member.instance_id for member in membership.members}) == len(by_index)
-    assert len({member.address for member in membership.present}) == len(membership.present)
+    assert len({member.address for member in membership.active_members}) == len(membership.active_members)
     assert all((member.node_index == 1) == (member.node_type == "master") for member in membership.members)
 
 
 def test_some_of_what_is_drawn_is_accepted() -> None:
     """Check that the two tests above have records to read."""
-    assert find(forged_items(), lambda item: (found := accepted(item)) is not None and len(found.present) > 1)
+    assert find(forged_items(), lambda item: (found := accepted(item)) is not None and len(found.active_members) > 1)
 
 
 @given(VALUES)
@@ -183,7 +183,7 @@ def test_workers_keep_their_files_and_the_coordinator_replaces_the_record(
     kept = [message for message in caplog.messages if message.startswith("keeping the last good membership")]
     assert len(kept) == 2, "one line a worker"
     cluster.clock.now += 20.0
-    cluster.run(nodes, until=lambda: cluster.table.read_stored().flaw is None)
+    cluster.run(nodes, until=lambda: cluster.table.read_stored().error is None)
     assert cluster.by_index() == by_index
     assert texts(nodes) == right
     # The next change is followed by everybody.
@@ -206,7 +206,7 @@ def test_node_indexes_stay_when_the_coordinator_began_after_the_forgery(
     if not restarted:
         (nodes[0].root / contract.NODE_STATE.lstrip("/")).unlink()
     nodes[0] = cluster.node("master")
-    cluster.run(nodes, until=lambda: cluster.table.read_stored().flaw is None and len(cluster.by_index()) == 3)
+    cluster.run(nodes, until=lambda: cluster.table.read_stored().error is None and len(cluster.by_index()) == 3)
     assert cluster.by_index() == by_index
 
 
@@ -221,7 +221,7 @@ def test_forged_membership_of_the_right_form_does_not_move_a_node_index(
     put(cluster, item | {"members": {"S": json.dumps(rows)}, "generation": {"N": str(MAX_GENERATION)}})
     cluster.clock.now += 20.0
     cluster.run(nodes, until=lambda: cluster.by_index() == by_index)
-    assert cluster.table.read_stored().flaw is None
+    assert cluster.table.read_stored().error is None
 
 
 @pytest.mark.parametrize("value", [{"N": "-1"}, {"S": "$(touch marker)"}, {"N": "77"}], ids=str)
@@ -268,4 +268,4 @@ def test_the_cluster_gets_over_any_record(cluster: Cluster, nodes: list[TestNode
     by_index = cluster.by_index()
     put(cluster, item | {"id": {"S": contract.MEMBERSHIP_ID}})
     cluster.clock.now += 20.0
-    cluster.run(nodes, until=lambda: cluster.table.read_stored().flaw is None and cluster.by_index() == by_index)
+    cluster.run(nodes, until=lambda: cluster.table.read_stored().error is None and cluster.by_index() == by_index)

@@ -50,11 +50,11 @@ def test_member_that_drains_keeps_its_index_and_is_not_present() -> None:
         gone=(),
     )
     assert by_index(draining.members) == {1: "i-1", 2: "i-2", 3: "i-3"}
-    assert by_index(draining.present) == {1: "i-1", 3: "i-3"}
+    assert by_index(draining.active_members) == {1: "i-1", 3: "i-3"}
     assert draining.generation == 2
     assert (draining.has_at_least(None), draining.has_at_least(2), draining.has_at_least(3)) == (False, True, False)
     back = next_membership(draining, desired_nodes=3, nodes=[node("i-2")], gone=())
-    assert by_index(back.present) == {1: "i-1", 2: "i-2", 3: "i-3"}
+    assert by_index(back.active_members) == {1: "i-1", 2: "i-2", 3: "i-3"}
 
 
 def test_master_that_drains_is_nobodys_master() -> None:

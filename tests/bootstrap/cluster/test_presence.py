@@ -38,7 +38,7 @@ def reconcile(cluster: Cluster, coordinator: Coordinator) -> Membership:
 
 
 def present(membership: Membership) -> dict[int, str]:
-    return {member.node_index: member.instance_id for member in membership.present}
+    return {member.node_index: member.instance_id for member in membership.active_members}
 
 
 def new_coordinator(cluster: Cluster) -> Coordinator:

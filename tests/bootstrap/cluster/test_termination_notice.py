@@ -80,7 +80,7 @@ def test_ending_node_leaves_the_lists_before_it_completes_the_hook(cluster: Clus
 
 
 def known_ids(cluster: Cluster) -> set[str]:
-    return {member.instance_id for member in cluster.table.read_membership().present}
+    return {member.instance_id for member in cluster.table.read_membership().active_members}
 
 
 def test_replacement_takes_the_index_of_the_node_that_left(cluster: Cluster) -> None:

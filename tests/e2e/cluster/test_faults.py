@@ -28,14 +28,14 @@ MAIN_PROCESS = ("systemctl", "show", "--property=MainPID", "--value", AGENT_SERV
 
 @pytest.fixture
 def faults() -> Iterator[Faults]:
-    faults = Faults.here()
+    faults = Faults.current()
     yield faults
     faults.heal()
 
 
 @pytest.fixture
 def observer(cluster: Cluster) -> Observer:
-    return Observer.here(STACK, environment=cluster.user.environment)
+    return Observer.current(STACK, environment=cluster.user.environment)
 
 
 def new_lines(faults: Faults, name: str) -> Callable[[], str]:

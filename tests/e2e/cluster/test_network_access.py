@@ -52,7 +52,7 @@ def test_no_other_address_reaches_a_node(listening_cluster: Cluster, outside_add
 
 
 def datagram_arrives(receiver: str, send: Callable[[], None]) -> bool:
-    """Return whether a node receives what is sent to its port 61234."""
+    """Return True if a node receives what is sent to its port 61234."""
 
     def bound() -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -37,7 +37,7 @@ def test_deploy_succeeds_without_the_worker_whose_replacement_joins_by_itself(us
         while user.ssh("deeplearning-master", count).strip() != "2":
             assert time.monotonic() < deadline, user.output("dlcluster", "why", "--cluster", STACK)
             time.sleep(1.0)
-        instances = Observer.here(STACK, environment=environment).await_agreement(JOINED_S).instances
+        instances = Observer.current(STACK, environment=environment).await_agreement(JOINED_S).instances
         # Failed instances may still be there: they cannot report that nobody need wait for them.
         workers = [i["InstanceId"] for i in group_instances(stack_outputs()["WorkerAutoScalingGroup"])]
         assert instances[2] in workers

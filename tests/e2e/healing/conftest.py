@@ -7,5 +7,5 @@ from local.faults import Faults
 
 @pytest.fixture(scope="session")
 def more_settings() -> tuple[str, ...]:
-    Faults.here().storage_outage()
+    Faults.current().storage_outage()
     return ("-c", "shared_storage=efs")

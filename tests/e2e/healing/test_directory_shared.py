@@ -49,7 +49,7 @@ def test_the_nodes_are_ready_without_it_and_nothing_lands_below_the_mount_point(
     said = cluster.on(MASTER, "sudo touch /shared/by-root 2>&1; touch /shared/by-user 2>&1; ls /shared")
     assert said.count("Read-only file system") == 2
     assert alive(cluster) == NODES
-    Faults.here().storage_back()
+    Faults.current().storage_back()
     await_states(cluster, {"mounted"})
     assert cluster.on(MASTER, "ls /shared") == ""
 
@@ -65,12 +65,12 @@ def test_what_rank_0_writes_the_other_nodes_read(cluster: Cluster) -> None:
 
 
 def test_a_mount_target_that_goes_away_and_comes_back_harms_no_other_job(cluster: Cluster) -> None:
-    Faults.here().storage_outage()
+    Faults.current().storage_outage()
     try:
         assert alive(cluster) == NODES
         await_states(cluster, {"no-address"})
     finally:
-        Faults.here().storage_back()
+        Faults.current().storage_back()
     await_states(cluster, {"mounted"})
     assert cluster.on("deeplearning-worker3", "cat /shared/told.txt") == "from rank 0"
 

@@ -138,7 +138,7 @@ def files(cluster: Cluster) -> dict[tuple[str, str], str]:
 @pytest.mark.timeout(TIMEOUT_S)
 def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Cluster) -> None:
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
-    observer = Observer.here(STACK, environment=cluster.user.environment)
+    observer = Observer.current(STACK, environment=cluster.user.environment)
     before = observer.await_agreement(HEAL_TIMEOUT_S)
     right, right_files = ask(cluster), files(cluster)
     assert all(done.returncode == 0 for done in right.values()), right
@@ -150,13 +150,13 @@ def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Clu
         attackers = [
             stack.enter_context(attacker(cluster, alias, go, str(ATTACK_S), marker, "malformed")) for alias in ALIASES
         ]
-        start(attackers, [Faults.here().node(before.instances[node_index]).path(go) for node_index in (1, 2)])
+        start(attackers, [Faults.current().node(before.instances[node_index]).path(go) for node_index in (1, 2)])
         deadline, killed = time.monotonic() + ATTACK_S, False
         while time.monotonic() < deadline:
             refused |= check(ask(cluster), right)
             assert files(cluster) == right_files
             if not killed:
-                Faults.here().kill_agent(before.instances[1])
+                Faults.current().kill_agent(before.instances[1])
                 killed = True
         for kinds in finish(attackers, seconds=ATTACK_S):
             assert kinds >= 10
@@ -169,14 +169,14 @@ def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Clu
     assert not Path(marker).exists()
     for name in cluster.addresses:
         assert not (node_disk(name) / marker.lstrip("/")).exists()
-        assert not Path(f"/proc/{Faults.here().node(name).init()}/root", marker.lstrip("/")).exists()
+        assert not Path(f"/proc/{Faults.current().node(name).init()}/root", marker.lstrip("/")).exists()
 
 
 def wrong_records(cluster: Cluster) -> list[str]:
     """List the nodes whose own record in the table lacks their key, or says that they drain."""
     table, wrong = stack_outputs()["ClusterTable"], []
     for name in cluster.addresses:
-        node = Faults.here().node(name)
+        node = Faults.current().node(name)
         config = json.loads(node.path(NODE_CONFIG).read_text())
         key = {"id": {"S": f"{config[config['node_type'] + '_role_id']}:{name}"}}
         item = client("dynamodb").get_item(TableName=table, Key=key, ConsistentRead=True)["Item"]
@@ -190,7 +190,7 @@ def wrong_records(cluster: Cluster) -> list[str]:
 def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: Cluster) -> None:
     """For a moment the master's membership is forged, and a worker's record says that it drains and has another key."""
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
-    observer = Observer.here(STACK, environment=cluster.user.environment)
+    observer = Observer.current(STACK, environment=cluster.user.environment)
     before = observer.await_agreement(HEAL_TIMEOUT_S)
     right, right_files = ask(cluster), files(cluster)
 
@@ -199,7 +199,7 @@ def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: Cl
         go = f"{marker}-go"
         words = (go, str(WELL_FORMED_ATTACK_S), marker, "well-formed")
         attackers = [stack.enter_context(attacker(cluster, alias, *words)) for alias in ALIASES]
-        start(attackers, [Faults.here().node(before.instances[node_index]).path(go) for node_index in (1, 2)])
+        start(attackers, [Faults.current().node(before.instances[node_index]).path(go) for node_index in (1, 2)])
         deadline = time.monotonic() + WELL_FORMED_ATTACK_S
         while time.monotonic() < deadline:
             believed |= files(cluster) != right_files

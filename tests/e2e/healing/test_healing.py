@@ -23,7 +23,7 @@ AUTHORIZED_KEYS = "etc/deeplearning/authorized_keys/ubuntu"
 
 @pytest.fixture
 def observer(cluster: Cluster) -> Observer:
-    return Observer.here(STACK, environment=cluster.user.environment)
+    return Observer.current(STACK, environment=cluster.user.environment)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def before(observer: Observer) -> Observation:
 def await_replacement(observer: Observer, before: Observation, node_index: int) -> Observation:
     """Wait until another instance has the index and all agree; check that the others have not moved."""
     await_true(
-        lambda: Faults.here().instances(STACK).get(node_index) not in (None, before.instances[node_index]),
+        lambda: Faults.current().instances(STACK).get(node_index) not in (None, before.instances[node_index]),
         f"another with index {node_index}",
         timeout_s=HEAL_TIMEOUT_S,
     )
@@ -65,7 +65,7 @@ def log_in(cluster: Cluster, host: str, command: str, *options: str) -> subproce
 def test_a_crashed_worker_is_replaced_under_its_index(
     cluster: Cluster, observer: Observer, before: Observation
 ) -> None:
-    Faults.here().kill("worker2")
+    Faults.current().kill("worker2")
     await_replacement(observer, before, 2)
     # The ssh configuration still is the one written after the deploy.
     assert log_in(cluster, "deeplearning-worker2", "true").returncode == 0
@@ -75,7 +75,7 @@ def test_a_crashed_master_is_replaced_behind_the_same_address(
     cluster: Cluster, observer: Observer, before: Observation
 ) -> None:
     address, key = public_address(before.instances[1]), authorized_key(before.instances[2])
-    Faults.here().kill("master")
+    Faults.current().kill("master")
     after = await_replacement(observer, before, 1)
     assert public_address(after.instances[1]) == address
     # The host key raises no alarm, and the new master's own key opens the workers without an agent.
@@ -96,7 +96,7 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
     """A node with a rebalance recommendation requests its replacement, and its group waits for it to leave."""
     preempted_host, witness = before.instances[node_index], before.instances[2]
     boto3.client("ec2")  # The control plane must have answered once before the clock starts.
-    Faults.here().rebalance_recommendation(preempted_host)
+    Faults.current().rebalance_recommendation(preempted_host)
     await_true(
         lambda: f"deeplearning-worker{node_index}\n" not in workers_file(witness),
         "the leaver to be in no list",
@@ -155,14 +155,16 @@ def test_scaled_in_survivors_close_the_gap_in_one_generation(
     assert (job.returncode, stderr.splitlines()[-1]) == (1, "launch: deeplearning-worker2: leaves the cluster")
     expected = {1: before.instances[1], 2: before.instances[3]}
     await_true(
-        lambda: Faults.here().instances(STACK) == expected, "the survivor with the free index", timeout_s=HEAL_TIMEOUT_S
+        lambda: Faults.current().instances(STACK) == expected,
+        "the survivor with the free index",
+        timeout_s=HEAL_TIMEOUT_S,
     )
     assert observer.await_agreement(HEAL_TIMEOUT_S).instances == expected
     count = cluster.on("deeplearning-master", "env | grep ^DEEPLEARNING_WORKERS_COUNT=")
     assert count == "DEEPLEARNING_WORKERS_COUNT=2"
     autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=2, DesiredCapacity=2)
     await_true(
-        lambda: len(Faults.here().instances(STACK)) == 3, "the cluster to be whole again", timeout_s=HEAL_TIMEOUT_S
+        lambda: len(Faults.current().instances(STACK)) == 3, "the cluster to be whole again", timeout_s=HEAL_TIMEOUT_S
     )
     observer.await_agreement(HEAL_TIMEOUT_S)
 

@@ -50,7 +50,7 @@ class BareNode:
         return done.returncode == 0
 
     def reaches_sshd(self, other: "BareNode") -> bool:
-        """Return whether the other's sshd sends its banner: that takes a process, a ping does not."""
+        """Return True if the other's sshd sends its banner: that takes a process, a ping does not."""
         return in_namespace(self.name, lambda: banner(other.address))
 
     def metadata_answers(self) -> bool:
@@ -105,7 +105,7 @@ def state(node: BareNode) -> str:
 
 @pytest.fixture(scope="module")
 def faults() -> Faults:
-    return Faults.here()
+    return Faults.current()
 
 
 @pytest.fixture(scope="module")

@@ -48,8 +48,8 @@ def test_clusters_with_equal_addresses_know_their_own_nodes(cluster: Cluster, ot
     here, there = addresses(list(cluster.instances)), addresses(other)
     assert len(here.keys() & there.keys()) >= 1, "nothing is tested where no address is used twice"
     assert len(here) == len(there) == NODES
-    assert set(Faults.here().instances(STACK).values()) == set(here.values())
-    assert set(Faults.here().instances(OTHER).values()) == set(there.values())
+    assert set(Faults.current().instances(STACK).values()) == set(here.values())
+    assert set(Faults.current().instances(OTHER).values()) == set(there.values())
 
 
 def accepting(instance_id: str, targets: Sequence[Address]) -> int:

@@ -61,10 +61,10 @@ def lines_until(lines: Iterator[str], pattern: str) -> list[str]:
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_spot_notice_reaches_every_rank_and_the_job_resumes_without_the_node(cluster: Cluster) -> None:
-    Observer.here(STACK, environment=cluster.user.environment).await_agreement(RECOVERY_TIMEOUT_S)
+    Observer.current(STACK, environment=cluster.user.environment).await_agreement(RECOVERY_TIMEOUT_S)
     with session(cluster, TRAINING) as lines:
         lines_until(lines, r"rank 0/3 Epoch\[2\] ")
-        Faults.here().spot_notice("worker3", seconds=60)
+        Faults.current().spot_notice("worker3", seconds=60)
         seen = lines_until(lines, r"rank 1/2 Epoch\[\d+\] weights=")
     text = "".join(seen)
     stopped = re.findall(r"rank (\d)/3 stopped by (?:SIGTERM|another rank's signal), with a checkpoint", text)

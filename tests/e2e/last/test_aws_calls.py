@@ -110,7 +110,7 @@ def calls(cluster: Cluster, roles: dict[str, Role]) -> list[dict[str, Any]]:
 
 
 def _counts(line: Mapping[str, Any]) -> bool:
-    """Return whether a node made the call itself.
+    """Return True if a node made the call itself.
 
     A role without policies is being deleted; its nodes have been terminated, and only the local AWS still runs them for
     a moment.
@@ -135,7 +135,7 @@ def test_nodes_call_nothing_that_their_role_does_not_allow(roles: dict[str, Role
 
 
 def is_for_engines(grant: Statement) -> bool:
-    """Return whether only nodes with the setting ``engines`` need it: this cluster has none (see tests/engines)."""
+    """Return True if only nodes with the setting ``engines`` need it: this cluster has none (see tests/engines)."""
     return any(contract.ENGINES_RECORD_ID in condition.values for condition in grant.conditions)
 
 

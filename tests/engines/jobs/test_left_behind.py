@@ -43,7 +43,7 @@ class CutOffJobs:
         self.gone: dict[str, float] = {}
         """Time at which nothing of each job was left on any node, in seconds."""
         os.kill(frozen, signal.SIGSTOP)
-        Faults.here().partition(WORKERS[2])
+        Faults.current().partition(WORKERS[2])
         self._watching = threading.Thread(target=self._watch)
         self._watching.start()
 
@@ -56,7 +56,7 @@ class CutOffJobs:
                         self.gone[name] = time.monotonic() - self._began
                 time.sleep(0.5)
         finally:
-            Faults.here().reconnect(WORKERS[2])
+            Faults.current().reconnect(WORKERS[2])
             os.kill(self._frozen, signal.SIGCONT)
 
     def wait(self) -> None:

@@ -3,14 +3,14 @@ import socket
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.hosts.addresses import address_for_peers, check_reachable, is_here
+from launcher.hosts.addresses import address_for_peers, check_reachable, is_own_address
 
 
 def test_an_address_is_here_when_the_machine_has_it() -> None:
-    assert is_here("127.0.0.1")
+    assert is_own_address("127.0.0.1")
     # 192.0.2.0/24 is reserved for documentation (RFC 5737), so no machine has this address.
     own = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
-    assert not is_here(next(a for a in ("192.0.2.201", "198.51.100.7") if a not in own))
+    assert not is_own_address(next(a for a in ("192.0.2.201", "198.51.100.7") if a not in own))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from launcher.errors import LOGIN_DENIED, LaunchError
 from launcher.job import connect
+from launcher.transport.ssh import error_kind
 
 DENIED = "deeplearning-worker1: ubuntu@deeplearning-worker1: Permission denied (publickey)."
 
@@ -14,8 +16,16 @@ def test_the_error_on_a_worker_says_that_only_the_master_has_the_key(
     monkeypatch: pytest.MonkeyPatch, is_worker: bool
 ) -> None:
     monkeypatch.setattr(connect, "is_worker", lambda: is_worker)
-    assert ("run launch there" in connect.with_advice(DENIED)) == is_worker
-    assert connect.with_advice("elsewhere: Permission denied (publickey).").endswith("(publickey).")
+    assert ("run launch there" in connect.with_advice(LaunchError(DENIED, kind=LOGIN_DENIED))) == is_worker
+    elsewhere = LaunchError("elsewhere: Permission denied (publickey).", kind=LOGIN_DENIED)
+    assert connect.with_advice(elsewhere).endswith("(publickey).")
+
+
+def test_a_retry_helps_a_new_node_that_knows_no_keys_yet_and_no_other_host() -> None:
+    denied = "{}: Permission denied (publickey)."
+    for host, is_permanent in (("deeplearning-worker1", False), ("elsewhere", True)):
+        assert connect.is_permanent(LaunchError(denied.format(host), kind=error_kind(denied))) == is_permanent
+    assert not connect.is_permanent(LaunchError("elsewhere: no answer within 30 s"))
 
 
 def test_a_node_that_can_read_the_clusters_key_is_not_a_worker(tmp_path: Path) -> None:

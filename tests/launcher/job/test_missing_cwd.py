@@ -28,9 +28,9 @@ def test_one_line_names_the_nodes_without_the_directory(tmp_path: Path, cwd_miss
 
     async def answer(*hosts: Host) -> None:
         for host in hosts:
-            await missing_cwd.report(host, cwd_missing=host.name in cwd_missing)
+            await missing_cwd.record_answer(host, cwd_missing=host.name in cwd_missing)
             # The node's end, later, adds nothing.
-            await missing_cwd.report(host, cwd_missing=False)
+            await missing_cwd.record_answer(host, cwd_missing=False)
 
     asyncio.run(answer(*HOSTS[:0:-1]))
     assert "/p" not in log_text(tmp_path)

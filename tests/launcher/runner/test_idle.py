@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runner.idle import await_call, report_idle, session_fingerprint
+from launcher.runner.idle import await_wake, report_idle, session_fingerprint
 from launcher.runner.runner_channel import RunnerChannel
-from launcher.transport.protocol import CALL, HEARTBEAT, FrameType, encode
+from launcher.transport.protocol import HEARTBEAT, WAKE, FrameType, encode
 
 
 @pytest.mark.parametrize(
     ("said", "is_called"),
-    [(CALL, True), (HEARTBEAT * 3 + CALL, True), (b"", False), (b"{}\n", False), (CALL + b"x", False)],
+    [(WAKE, True), (HEARTBEAT * 3 + WAKE, True), (b"", False), (b"{}\n", False), (WAKE + b"x", False)],
 )
 def test_an_idle_runner_takes_a_job_only_after_a_call(said: bytes, is_called: bool) -> None:
     (source, sends), (reads, sink) = os.pipe(), os.pipe()
     os.write(sends, said)
     if not said:
         os.close(sends)
-    assert await_call(RunnerChannel(source=source, sink=sink), seconds=20) is is_called
+    assert await_wake(RunnerChannel(source=source, sink=sink), seconds=20) is is_called
     os.close(sink)
     assert os.read(reads, 64) == b""
 
@@ -34,7 +34,7 @@ def test_report_idle_fails_without_a_reader() -> None:
 
 def test_an_idle_runner_stops_waiting_at_its_deadline() -> None:
     (source, _), (_, sink) = os.pipe(), os.pipe()
-    assert not await_call(RunnerChannel(source=source, sink=sink), seconds=0.01)
+    assert not await_wake(RunnerChannel(source=source, sink=sink), seconds=0.01)
 
 
 @pytest.mark.parametrize("name", [".bashrc", ".profile", ".pam_environment", ".ssh/rc", ".ssh/environment"])

@@ -161,7 +161,9 @@ def test_ctrl_c_does_not_wait_for_the_scan(tmp_path: Path, monkeypatch: pytest.M
     wanted = SyncRequest(directory="x")
 
     async def interrupted() -> None:
-        running = asyncio.ensure_future(sync([], [], wanted, source=tmp_path, here=False, stderr=LogSink(tmp_path)))
+        running = asyncio.ensure_future(
+            sync([], [], wanted, source=tmp_path, first_is_local=False, stderr=LogSink(tmp_path))
+        )
         await asyncio.to_thread(looking.wait)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -2,7 +2,17 @@ from collections import Counter
 
 import pytest
 
-from local.chaos.job_cases import KINDS, PHASES, JobCase, JobFault, JobOutcome, RecordedEnd, draw_faults, judge
+from local.chaos.job_cases import (
+    DETACHED_PHASE,
+    KINDS,
+    PHASES,
+    JobCase,
+    JobFault,
+    JobOutcome,
+    RecordedEnd,
+    draw_faults,
+    judge,
+)
 
 WAITS = "launch: w2: lost: silent for 20 s; waiting at most 5 s for 3 nodes"
 RESTARTS = "launch: restart 1 of 3 on 2 of 3 nodes: w1, w3"
@@ -63,7 +73,8 @@ def make_outcome(
 def verdict(
     outcome: JobOutcome, policy: str, *, node_index: int = 2, kind: str = "freeze", phase: str = "stepping"
 ) -> list[str]:
-    job_case = JobCase(phase=phase, fraction=0.5, policy=policy)  # type: ignore[arg-type]  # strings of parametrize
+    is_detached = phase == DETACHED_PHASE
+    job_case = JobCase(phase=phase, fraction=0.5, policy=policy, is_detached=is_detached)  # type: ignore[arg-type]  # strings of parametrize
     fault = JobFault(kind=kind, node_index=node_index, cases=(job_case,))  # type: ignore[arg-type]  # strings of parametrize
     return judge(outcome, job_case, fault=fault, recovered_s=35.0)
 

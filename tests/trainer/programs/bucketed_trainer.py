@@ -9,7 +9,7 @@ import signal
 from unittest.mock import patch
 
 from tests.trainer.programs.multi_node_trainer import NODES, take_place
-from trainer.distributed.reduce.ddp import DataParallel
+from trainer.distributed.reduce.ddp import DdpReducer
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets
 from trainer.train import main_and_exit
 
@@ -32,12 +32,12 @@ class Faulty(GradientBuckets):
             super()._send_next()
 
 
-class FaultyDataParallel(DataParallel):
+class FaultyDdpReducer(DdpReducer):
     steps = 0
 
     def finish(self) -> None:
-        FaultyDataParallel.steps += 1
-        if FaultyDataParallel.steps == int(os.environ.get(LAST, 0)):
+        FaultyDdpReducer.steps += 1
+        if FaultyDdpReducer.steps == int(os.environ.get(LAST, 0)):
             os.kill(os.getpid(), signal.SIGTERM)
         super().finish()
 
@@ -49,6 +49,6 @@ if __name__ == "__main__":
         patch("trainer.torch.connect.connect_ring", lambda *_, **__: None),
         patch("trainer.distributed.reduce.gradient_buckets.BUCKET_BYTES", BUCKET_BYTES),
         patch("trainer.torch.reduction.GradientBuckets", Faulty),
-        patch("trainer.torch.reduction.DataParallel", FaultyDataParallel),
+        patch("trainer.torch.reduction.DdpReducer", FaultyDdpReducer),
     ):
         main_and_exit()

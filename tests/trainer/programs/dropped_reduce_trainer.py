@@ -15,10 +15,10 @@ GRADIENTS = 10_000
 class Dropping(Collective):
     steps = 0
 
-    def all_reduce(self, sums: torch.Tensor, *, gc_type: str = "none") -> None:
+    def all_reduce(self, sums: torch.Tensor, *, compression: str = "none") -> None:
         self.steps += sums.numel() > GRADIENTS
         if sums.numel() <= GRADIENTS or self.steps != DROPPED_STEP:
-            super().all_reduce(sums, gc_type=gc_type)
+            super().all_reduce(sums, compression=compression)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ _context.set_forkserver_preload(["tests.trainer.programs.preloaded"])
 
 
 def can_run(program: Sequence[str], variables: Mapping[str, str]) -> bool:
-    """Return whether the program can be forked; a test of Python's own start needs a new process."""
+    """Return True if the program can be forked; a test of Python's own start needs a new process."""
     return (program[0] == "-m" or program[0].endswith(".py")) and not any(map(_is_read_at_start, variables))
 
 

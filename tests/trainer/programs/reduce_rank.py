@@ -58,9 +58,9 @@ def main(vectors: str) -> None:
         patch("torch.distributed.all_to_all_single", Recorded("all_to_all_single", operations)),
         patch("torch.distributed.all_gather_into_tensor", Recorded("all_gather_into_tensor", operations)),
     ):
-        for gc_type, rows in np.load(vectors).items():
-            sums[gc_type] = torch.from_numpy(rows[world.rank].copy())
-            together.all_reduce(sums[gc_type], gc_type=gc_type)
+        for compression, rows in np.load(vectors).items():
+            sums[compression] = torch.from_numpy(rows[world.rank].copy())
+            together.all_reduce(sums[compression], compression=compression)
     found: dict[str, Any] = {name: vector.numpy() for name, vector in sums.items()}
     np.savez(f"rank{world.rank}.npz", **found)
     Path(f"rank{world.rank}.json").write_text(json.dumps(operations))
@@ -68,7 +68,7 @@ def main(vectors: str) -> None:
         if os.environ[SILENT] == str(world.rank):
             threading.Event().wait()
         together.set_timeout(timedelta(seconds=1))
-        together.all_reduce(torch.zeros(1000), gc_type="fp16")
+        together.all_reduce(torch.zeros(1000), compression="fp16")
     together.close()
 
 

@@ -41,13 +41,13 @@ class Collective:
         """Seconds that a rank may be silent at present."""
         return self._timeout.total_seconds()
 
-    def all_reduce(self, sums: torch.Tensor, *, gc_type: str = "none") -> None:
-        """Replace a tensor by its sum over all ranks; with a ``gc_type`` send 16-bit numbers."""
+    def all_reduce(self, sums: torch.Tensor, *, compression: str = "none") -> None:
+        """Replace a tensor by its sum over all ranks; with a ``compression`` send 16-bit numbers."""
         if not self.is_distributed:
             return
         with report_lost_ranks("adding up over all ranks", timeout=self._timeout):
-            if gc_type in TYPES:
-                all_reduce_compressed(sums, TYPES[gc_type], groups=self._groups)
+            if compression in TYPES:
+                all_reduce_compressed(sums, TYPES[compression], groups=self._groups)
             elif self._ring is None:
                 torch.distributed.all_reduce(sums)
             else:

@@ -22,7 +22,7 @@ MADE_UP_IMAGES: Final = 2
 """Number of images in the backward pass with weight zero: BatchNorm rejects a single one."""
 
 
-class DataParallel:
+class DdpReducer:
     """Sums gradients during the backward pass, and a flat tensor of other values after it."""
 
     def __init__(

@@ -66,13 +66,18 @@ class GradientBuckets:
     """Sums a flat tensor over all ranks: the gradients, followed by other values."""
 
     def __init__(
-        self, sums: torch.Tensor, parameters: Sequence[nn.Parameter], *, collective: Collective, gc_type: str = "none"
+        self,
+        sums: torch.Tensor,
+        parameters: Sequence[nn.Parameter],
+        *,
+        collective: Collective,
+        compression: str = "none",
     ) -> None:
         sizes = [parameter.numel() for parameter in parameters]
         self._sums = sums
         self._gradients, self._others = torch.split(sums, [sum(sizes), sums.numel() - sum(sizes)])
         self._collective = collective
-        self._gc_type = gc_type
+        self._compression = compression
         self._side_stream = SideStream(sums.device)
         buckets = cut_buckets(sizes, min_size=BUCKET_BYTES // sums.element_size()) if collective.overlaps else []
         self._buckets = buckets if len(buckets) > 1 else []
@@ -109,7 +114,7 @@ class GradientBuckets:
     def finish(self) -> None:
         """Sum the rest; operations that this thread queues on the device afterwards see the sums."""
         self._missing = None
-        if not self._buckets and self._gc_type == "none":
+        if not self._buckets and self._compression == "none":
             self._collective.all_reduce(self._sums)
             return
         while self._sent < len(self._buckets):
@@ -117,7 +122,7 @@ class GradientBuckets:
         self._sent = 0
         self._side_stream.join()
         if not self._buckets:
-            self._collective.all_reduce(self._gradients, gc_type=self._gc_type)
+            self._collective.all_reduce(self._gradients, compression=self._compression)
         self._collective.all_reduce(self._others)
 
     def _on_ready(self, number: int, index: int, _: torch.Tensor) -> None:
@@ -134,4 +139,4 @@ class GradientBuckets:
         bucket = self._buckets[self._sent]
         self._sent += 1
         with self._side_stream.after(record_event(self._sums.device)):
-            self._collective.all_reduce(self._gradients[bucket.span], gc_type=self._gc_type)
+            self._collective.all_reduce(self._gradients[bucket.span], compression=self._compression)

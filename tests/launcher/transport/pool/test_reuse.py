@@ -34,7 +34,7 @@ def long_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the launcher that reuses kept connections even on a busy machine."""
     copy = copy_launcher(tmp_path_factory.mktemp("long-timeouts"))
     for file, constant in (
-        ("transport/connection", "CALL_DEADLINE_S"),
+        ("transport/connection", "WAKE_DEADLINE_S"),
         ("transport/pool/client", "ANSWER_S"),
         ("transport/pool/daemon", "CLIENT_S"),
     ):

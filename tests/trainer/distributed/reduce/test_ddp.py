@@ -16,7 +16,7 @@ from trainer.backend import Weights
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.distributed.reduce.collective import Collective
-from trainer.distributed.reduce.ddp import DataParallel
+from trainer.distributed.reduce.ddp import DdpReducer
 from trainer.errors import TrainerError, UsageError
 from trainer.torch.compute_mode import ComputeMode
 from trainer.torch.flat_params import FlatParams, bind_gradients
@@ -66,8 +66,8 @@ def test_ddp_matches_the_ring_after_an_interruption(tmp_path: Path) -> None:
     assert distance(final(ddp), final(ring)) < TOLERANCE
 
 
-def make_ddp(model: nn.Module) -> DataParallel:
-    return DataParallel(model, torch.zeros(3), [*model.parameters()], collective=Collective(count=1))
+def make_ddp(model: nn.Module) -> DdpReducer:
+    return DdpReducer(model, torch.zeros(3), [*model.parameters()], collective=Collective(count=1))
 
 
 @pytest.fixture

@@ -37,9 +37,9 @@ class Twins(Collective):
         self.calls: list[tuple[int, str]] = []
         self.first_was_there: list[bool] = []
 
-    def all_reduce(self, sums: torch.Tensor, *, gc_type: str = "none") -> None:
+    def all_reduce(self, sums: torch.Tensor, *, compression: str = "none") -> None:
         assert self.first is not None
-        self.calls.append((sums.numel(), gc_type))
+        self.calls.append((sums.numel(), compression))
         self.first_was_there.append(bool(self.first.any()))
         sums.mul_(2)
 
@@ -47,14 +47,16 @@ class Twins(Collective):
 class Step:
     """Three layers, of which ``bucket_layers`` make a bucket."""
 
-    def __init__(self, *, gc_type: str = "none") -> None:
+    def __init__(self, *, compression: str = "none") -> None:
         torch.manual_seed(0)
         self.model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(3)))
         self.images = torch.randn(6, WIDTH)
         self.parameters = list(self.model.parameters())
         self.sums = torch.zeros(3 * LAYER + OTHERS)
         self.collective = Twins()
-        self.reduction = GradientBuckets(self.sums, self.parameters, collective=self.collective, gc_type=gc_type)
+        self.reduction = GradientBuckets(
+            self.sums, self.parameters, collective=self.collective, compression=compression
+        )
         bind_gradients(self.parameters, self.sums[:-OTHERS], channels_last=False)
         self.collective.first = self.parameters[0].grad
 
@@ -76,16 +78,16 @@ def two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_layers")
-@pytest.mark.parametrize("gc_type", ["none", "fp16"])
-def test_last_layers_are_sent_while_the_first_is_computed(gc_type: str) -> None:
-    step = Step(gc_type=gc_type)
+@pytest.mark.parametrize("compression", ["none", "fp16"])
+def test_last_layers_are_sent_while_the_first_is_computed(compression: str) -> None:
+    step = Step(compression=compression)
     for _ in range(2):
         step.collective.calls.clear()
         step.collective.first_was_there.clear()
         step.sums.zero_()
         step.reduction.expect_last_backward()
         step.backward(step.images)
-        assert step.collective.calls == [(2 * LAYER, gc_type), (LAYER, gc_type)]
+        assert step.collective.calls == [(2 * LAYER, compression), (LAYER, compression)]
         assert step.collective.first_was_there == [False, True]
         step.sums[-OTHERS:] = 1
         step.reduction.finish()
@@ -122,9 +124,9 @@ def test_bucket_order_is_fixed() -> None:
     )
 
 
-@pytest.mark.parametrize("gc_type", ["none", "fp16"])
-def test_single_bucket_is_summed_in_one_operation(gc_type: str) -> None:
-    step = Step(gc_type=gc_type)
+@pytest.mark.parametrize("compression", ["none", "fp16"])
+def test_single_bucket_is_summed_in_one_operation(compression: str) -> None:
+    step = Step(compression=compression)
     step.reduction.expect_last_backward()
     step.backward(step.images)
     assert step.collective.calls == []
@@ -132,7 +134,7 @@ def test_single_bucket_is_summed_in_one_operation(gc_type: str) -> None:
     step.reduction.finish()
     total = 3 * LAYER
     assert step.collective.calls == (
-        [(total + OTHERS, "none")] if gc_type == "none" else [(total, "fp16"), (OTHERS, "none")]
+        [(total + OTHERS, "none")] if compression == "none" else [(total, "fp16"), (OTHERS, "none")]
     )
     assert torch.allclose(step.sums, step.expected)
 

@@ -12,7 +12,7 @@ from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
 from launcher.shell_words import ASSIGNMENT, GLOB_CHARS, KEYWORDS, SHELL_OPERATORS, SHELLS
 
-STARTERS = {
+NESTED_LAUNCHERS = {
     "torchrun": "",
     "accelerate": "",
     "deepspeed": "",
@@ -43,8 +43,8 @@ WRAPPER_ARGUMENT = re.compile(r"-.*|[0-9.]+[smhd]?|run|--|" + ASSIGNMENT.pattern
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StarterCall:
-    """The call of a starter."""
+class NestedLauncherCall:
+    """The call of a nested launcher."""
 
     name: str
     before: tuple[str, ...]
@@ -57,8 +57,8 @@ class StarterCall:
     """True if only variables precede it and the line needs no shell."""
 
 
-def find_starter(command: Sequence[str]) -> StarterCall | None:
-    """Find the starter that `command` calls, in words or in a line for a shell."""
+def find_nested_launcher(command: Sequence[str]) -> NestedLauncherCall | None:
+    """Find the nested launcher that `command` calls, in words or in a line for a shell."""
     words = list(command)
     while len(words) > 1 and ASSIGNMENT.match(words[0]):
         words.pop(0)
@@ -71,8 +71,8 @@ def find_starter(command: Sequence[str]) -> StarterCall | None:
     return _parse_call(command)
 
 
-def _in_line(line: str, *, before: tuple[str, ...]) -> StarterCall | None:
-    if not any(name in line for name in (*STARTERS, *MODULES)):
+def _in_line(line: str, *, before: tuple[str, ...]) -> NestedLauncherCall | None:
+    if not any(name in line for name in (*NESTED_LAUNCHERS, *MODULES)):
         return None
     import shlex
 
@@ -89,15 +89,15 @@ def _in_line(line: str, *, before: tuple[str, ...]) -> StarterCall | None:
         if not SHELL_OPERATORS.issuperset(token):
             if call or token not in KEYWORDS:
                 call.append(token)
-        elif (starter := _parse_call(call)) is not None:
-            return replace(starter, before=(), plain=False)
+        elif (nested := _parse_call(call)) is not None:
+            return replace(nested, before=(), plain=False)
         else:
             call = []
     return None
 
 
-def _parse_call(command: Sequence[str]) -> StarterCall | None:
-    """Find the starter that a simple command calls."""
+def _parse_call(command: Sequence[str]) -> NestedLauncherCall | None:
+    """Find the nested launcher that a simple command calls."""
     start = _program_index(command)
     before, words = tuple(command[:start]), tuple(command[start:])
     if not words:
@@ -111,13 +111,13 @@ def _parse_call(command: Sequence[str]) -> StarterCall | None:
         if module not in MODULES:
             return None
         name, python, rest = MODULES[module], words[0], rest[options + 2 :]
-    elif name not in STARTERS or (name == "accelerate" and rest[:1] != ("launch",)):
+    elif name not in NESTED_LAUNCHERS or (name == "accelerate" and rest[:1] != ("launch",)):
         return None
     elif "/" in words[0]:
         python = f"{words[0].rpartition('/')[0]}/python"
     if name == "accelerate" and rest[:1] == ("launch",):
         rest = rest[1:]
-    return StarterCall(name=name, before=variables, python=python, words=rest, plain=plain)
+    return NestedLauncherCall(name=name, before=variables, python=python, words=rest, plain=plain)
 
 
 def _program_index(command: Sequence[str]) -> int:
@@ -130,7 +130,7 @@ def _program_index(command: Sequence[str]) -> int:
             wraps = True
         elif ASSIGNMENT.match(word) or (wraps and WRAPPER_ARGUMENT.fullmatch(word)):
             pass
-        elif not (after_option and name not in STARTERS and not PYTHON.fullmatch(name)):
+        elif not (after_option and name not in NESTED_LAUNCHERS and not PYTHON.fullmatch(name)):
             break
         after_option = wraps and word.startswith("-")
         start += 1
@@ -141,28 +141,28 @@ def _name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def refuse_starters(command: Sequence[str], *, options: Sequence[str], hosts: Sequence[Host]) -> None:
+def refuse_nested_launchers(command: Sequence[str], *, options: Sequence[str], hosts: Sequence[Host]) -> None:
     """Raise UsageError with the line that works if `command` starts several ranks."""
-    starter, processes = find_starter(command), sum(host.slots for host in hosts)
-    if starter is None or processes == 1:
+    nested, processes = find_nested_launcher(command), sum(host.slots for host in hosts)
+    if nested is None or processes == 1:
         return
-    problem = f"{starter.name} starts ranks itself: each of the {processes} processes would train its own model"
-    words = _script(starter.words)
+    problem = f"{nested.name} starts ranks itself: each of the {processes} processes would train its own model"
+    words = _script(nested.words)
     import shlex
 
-    if not starter.plain:
+    if not nested.plain:
         line = shlex.join(words)
         raise UsageError(
             f"{problem}; launch starts the ranks: write only {line} in its place, and its options to launch"
         )
-    extra = STARTERS.get(starter.name, "").split()
+    extra = NESTED_LAUNCHERS.get(nested.name, "").split()
     option = [] if extra[:1] and extra[0] in options else extra
-    line = shlex.join(("launch", *options, *option, *starter.before, *words))
+    line = shlex.join(("launch", *options, *option, *nested.before, *words))
     raise UsageError(f"{problem}; launch starts the ranks, as in: {line}")
 
 
 def _script(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the part of a starter's line that each rank runs."""
+    """Return the part of a nested launcher's line that each rank runs."""
     for index, word in enumerate(words):
         if word.endswith(".py"):
             return ("python", *words[index:])

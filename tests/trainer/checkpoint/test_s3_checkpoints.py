@@ -17,7 +17,7 @@ from tests.trainer.programs.processes import REPOSITORY, run, running
 from trainer.backend import State
 from trainer.checkpoint.best import Score
 from trainer.checkpoint.format import Checkpoint, Description, save_checkpoint
-from trainer.checkpoint.s3_uploader import S3Checkpoints
+from trainer.checkpoint.s3_checkpoints import S3Checkpoints
 from trainer.checkpoint.store import CheckpointStore
 from trainer.errors import TrainerError
 from trainer.progress import Progress
