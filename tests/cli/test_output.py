@@ -33,10 +33,11 @@ def test_status_as_json(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> N
     nodes = found.pop("nodes")
     assert found == {
         "cluster": "demo", "region": REGION, "generation": 7, "desired_nodes": 3, "running_nodes": 1,
-        "missing_nodes": 2, "reasons": [], "shared_storage": None, "usd_per_hour": None, "usd_spent": None,
+        "missing_nodes": 2, "reasons": [], "expires": None, "warnings": [], "shared_storage": None,
+        "usd_per_hour": None, "usd_spent": None,
     }  # fmt: skip
     zone = nodes[0]["zone"]
-    same = {"instance_type": "c5.large", "zone": zone, "leaving": False, "shared_storage": None}
+    same = {"instance_type": "c5.large", "zone": zone, "leaving": False, "shared_storage": None, "setup": None}
     assert nodes == [
         {
             "index": 1, "name": "master", "instance_id": ids[0], "private_address": "10.0.0.10",

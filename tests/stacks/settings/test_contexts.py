@@ -51,7 +51,7 @@ def check(context: Context) -> None:
         }
         assert result.warnings().keys() <= known
         return
-    assert 0 < len(result) < 400, result
+    assert 0 < len(result) < 500, result
     assert result.isprintable(), result
 
 
