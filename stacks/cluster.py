@@ -255,7 +255,8 @@ class DeepLearningCluster(Construct):
     def _placement_group(self) -> ec2.CfnPlacementGroup:
         """Return a group that keeps nodes close together; unused too, as running nodes may still be in it."""
         group = ec2.CfnPlacementGroup(self, "PlacementGroup", strategy="cluster")
-        cdk.Tags.of(group).add("Name", self.props.cluster_name)
+        # Without the setting's tags: another tag would replace the group, which running nodes are in.
+        group.add_property_override("Tags", [{"Key": "Name", "Value": self.props.cluster_name}])
         return group
 
     def _node_config(self, group: NodeGroup) -> NodeConfig:
