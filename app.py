@@ -22,7 +22,7 @@ def main() -> int:
     env = _environment(os.environ)
     try:
         props = ClusterProps.from_context(app.node.get_all_context())
-        if props.has_expired:
+        if props.has_expired or props.missing_address:
             # The error is then in the stack's metadata alone: it stops a deploy. In the report it would stop every
             # synth, and with it cdk destroy.
             app = cdk.App(post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False})

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from bootstrap import contract
 from bootstrap.config import NodeConfig
@@ -86,20 +86,35 @@ class DeepLearningCluster(Construct):
         )
         for role in (self.roles.master, self.roles.worker):
             allow_data(role, props)
+        self.placement_group = self._placement_group()
         self.master, self.workers = self._node_groups()
         for group in (self.master, self.workers):
             group.set_user_data(self._node_config(group), self.bundle.source)
+            # Nodes of an earlier deploy may use both, even if the launch template names them no longer.
+            group.group.node.add_dependency(self.security.efa, self.placement_group)
             if props.private:
                 # An SSM agent that is denied at its first try waits for minutes before the next.
                 group.group.node.add_dependency(self.roles)
         if props.expires_at is not None:
             deletes = props.expiry_action == DELETE
-            Expiry(self, "Expiry", cluster_name=props.cluster_name, expires=props.expires_at, deletes=deletes)
+            expiry = Expiry(self, "Expiry", cluster_name=props.cluster_name, expires=props.expires_at, deletes=deletes)
+            self._delete_before(expiry)
+        if props.missing_address is not None:
+            # An annotation stops a deploy and, unlike an exception, no destroy.
+            cdk.Annotations.of(self).add_error(props.missing_address)
         self._pin_immutable_settings()
         self.price = self._price()
         cdk.Annotations.of(self).add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")
         for warning_id, sentence in {**props.warnings(), **self._zone_warning()}.items():
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
+
+    def _delete_before(self, expiry: Expiry) -> None:
+        """Make CloudFormation delete what costs money first, so that a deletion that fails is tried again."""
+        costly: list[IConstruct] = [self.master.group, self.workers.group]
+        if isinstance(self.network, Network):
+            costly.append(self.network.nat_gateway)
+        for part in costly:
+            part.node.add_dependency(expiry)
 
     def _price(self) -> str:
         """Return what an hour costs, by the list prices of the region if it is known."""
@@ -205,7 +220,7 @@ class DeepLearningCluster(Construct):
             root_device=ROOT_DEVICE,
             root_volume_gib=self.props.root_volume_gib,
             efa=self.props.instance if self.props.efa_interfaces else None,
-            placement_group=self._placement_group(),
+            placement_group=self.placement_group.ref if self.props.uses_placement_group else None,
             capacity_reservation=self.props.capacity_reservation,
         )
         sizes, setup_timeout = self.props.sizes, cdk.Duration.seconds(self.props.setup_timeout_s or 0)
@@ -237,13 +252,12 @@ class DeepLearningCluster(Construct):
         )
         return master, workers
 
-    def _placement_group(self) -> str | None:
-        """Return the name of a group that keeps the nodes close together; None without one."""
-        if not self.props.uses_placement_group:
-            return None
+    def _placement_group(self) -> ec2.CfnPlacementGroup:
+        """Return a group that keeps nodes close together; unused too, as running nodes may still be in it."""
         group = ec2.CfnPlacementGroup(self, "PlacementGroup", strategy="cluster")
-        cdk.Tags.of(group).add("Name", self.props.cluster_name)
-        return group.ref
+        # Without the setting's tags: another tag would replace the group, which running nodes are in.
+        group.add_property_override("Tags", [{"Key": "Name", "Value": self.props.cluster_name}])
+        return group
 
     def _node_config(self, group: NodeGroup) -> NodeConfig:
         stack, props = cdk.Stack.of(self), self.props

@@ -21,7 +21,10 @@ from bootstrap.files.hosts import host_names
 from bootstrap.files.paths import under_root
 
 EFA_DEVICES: Final = "sys/class/infiniband"
-"""Directory with one entry for each Elastic Fabric Adapter whose driver is loaded; nothing else on EC2 is in it."""
+"""Directory with one entry for each Elastic Fabric Adapter whose driver is loaded and, on some types, for each
+NVSwitch's adapter."""
+EFA_DRIVER: Final = "efa"
+"""Name of the driver that tells the two apart."""
 PROBE_BYTES: Final = 4096
 """Number of bytes that a check writes to a scratch directory and reads back."""
 HEALTH_S: Final = 60.0
@@ -79,7 +82,8 @@ class Health:
 
     def _check_efa(self) -> Finding | None:
         devices = self.root / EFA_DEVICES
-        count = len(list(devices.iterdir())) if self.expected_efa and devices.is_dir() else 0
+        is_needed = self.expected_efa and devices.is_dir()
+        count = sum(_driver_of(each) == EFA_DRIVER for each in devices.iterdir()) if is_needed else 0
         if count >= self.expected_efa:
             return None
         # Without a single one the driver is missing, in every replacement too.
@@ -114,6 +118,13 @@ class Health:
         for member in members:
             if member.node_index == 1 and not self.answers(member.address):
                 return Finding(what=f"{MASTER_HOST} silent", needs_replacement=False)
+        return None
+
+
+def _driver_of(device: Path) -> str | None:
+    try:
+        return (device / "device/driver").readlink().name
+    except OSError:
         return None
 
 

@@ -25,8 +25,11 @@ async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart
 
 
 def check_fabric(found: Sequence[tuple[Host, int | None]]) -> None:
-    """Raise LaunchError if some nodes have Elastic Fabric Adapters and some have none: NCCL would hang."""
-    without = [host for host, devices in found if devices == 0]
+    """Raise LaunchError if some nodes have Elastic Fabric Adapters and some have none: NCCL would hang.
+
+    A runner of an earlier release reports None: its node was launched without.
+    """
+    without = [host for host, devices in found if not devices]
     if without and any(devices for _, devices in found):
         raise LaunchError(
             f"nothing started, no EFA on {first_and_others(without)} but on the other nodes: replace the nodes that "

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from launcher.spec import NodeSpec
 
 EFA_DEVICES = "/sys/class/infiniband"
-"""Directory with one entry for each Elastic Fabric Adapter; on EC2 nothing else is in it."""
+"""Directory with one entry for each Elastic Fabric Adapter and, on some types, for each NVSwitch's adapter."""
+EFA_DRIVER = "efa"
+"""Name of the driver that tells the two apart."""
 BUSY_NAME = "launch-runner"
 """Process name during a job; its reaper keeps the name for idle runners."""
 
@@ -79,9 +81,18 @@ def ready_payload(port: int) -> bytes:
 def count_efa_devices(directory: str = EFA_DEVICES) -> int:
     """Return the number of this node's Elastic Fabric Adapters."""
     try:
-        return len(os.listdir(directory))
+        names = os.listdir(directory)
     except OSError:
         return 0
+    return sum(driver_of(f"{directory}/{name}") == EFA_DRIVER for name in names)
+
+
+def driver_of(device: str) -> str:
+    """Return the name of a device's driver; nothing if it has none."""
+    try:
+        return os.path.basename(os.readlink(f"{device}/device/driver"))
+    except OSError:
+        return ""
 
 
 def gpus_in_use() -> str:

@@ -110,7 +110,10 @@ def install_fake_efa(disk: Path, *, count: int) -> None:
     The kernel's own directory cannot be changed, so that the agent's unit gets another one in its place.
     """
     for index in range(count):
-        (disk / EFA_CLASS / "infiniband" / f"rdmap{index}s6").mkdir(parents=True, exist_ok=True)
+        device = disk / EFA_CLASS / "infiniband" / f"rdmap{index}s6" / "device"
+        device.mkdir(parents=True, exist_ok=True)
+        if not (driver := device / "driver").is_symlink():
+            driver.symlink_to("/sys/bus/pci/drivers/efa")
     unit = disk / f"etc/systemd/system/{AGENT_SERVICE}.d/local-efa.conf"
     unit.parent.mkdir(parents=True, exist_ok=True)
     unit.write_text(f"[Service]\nBindReadOnlyPaths=/{EFA_CLASS}:/sys/class\n")

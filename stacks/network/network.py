@@ -57,6 +57,7 @@ class Network(Construct):
         )
         self.public_subnet: ec2.ISubnet = self.vpc.public_subnets[0]
         self.private_subnet: ec2.ISubnet = self.vpc.private_subnets[0]
+        self.nat_gateway = self.public_subnet.node.find_child("NATGateway")
         self.networks = cidr
         """The blocks that contain every node's address, with commas between them."""
         self._name_parts(cluster_name)

@@ -39,8 +39,10 @@ class SecurityGroups(Construct):
                     reason="the world is let in only where the user spelt it out, with our own warning",
                 )
             )
-        self.efa = self._efa(vpc) if efa else None
+        # Without EFA too: a deploy that turned it off would take the rules from the nodes that still use it.
+        self.efa = self._efa(vpc)
         """Group of all nodes that use the Elastic Fabric Adapter."""
+        self._uses_efa = efa
         self._open_to_members()
         self._open_to_internet()
 
@@ -58,7 +60,7 @@ class SecurityGroups(Construct):
     def of_node(self, node_type: contract.NodeType) -> list[ec2.ISecurityGroup]:
         """Return the groups of the nodes of a type."""
         own = [self.master, self.admin_ssh] if node_type == contract.MASTER else [self.worker]
-        return [*own, self.efa] if self.efa else [*own]
+        return [*own, self.efa] if self._uses_efa else [*own]
 
     def _efa(self, vpc: ec2.IVpc) -> ec2.SecurityGroup:
         """Return a group that is open to itself by its ID.

@@ -6,7 +6,7 @@ from typing import Final
 from stacks.settings.access import AccessSettings
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.image import ImageSettings
-from stacks.settings.values import SettingsError, require
+from stacks.settings.values import require
 
 AUTO: Final = "auto"
 OFF: Final = "off"
@@ -24,13 +24,10 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
     not. A change applies to nodes launched after the deploy."""
 
     def check(self) -> None:
-        """Check the words, and that the master can be reached: AWS gives no public address to several interfaces."""
+        """Check the words; an address that the master lacks is for the deploy to refuse, as a destroy must work."""
         super().check()
         for name in ("efa", "placement_group"):
             require(getattr(self, name) in (AUTO, OFF), name, getattr(self, name), f"{AUTO} or {OFF}")
-        if self.efa_interfaces > 1 and not self.private:
-            cards = f"instance_type {self.instance_type} has {self.efa_interfaces} interfaces with EFA"
-            raise SettingsError(f"{cards}, and AWS gives such a node no public address: set private=true or efa=off")
 
     def warnings(self) -> dict[str, str]:
         """Warn of an image that may lack the driver of EFA."""
@@ -46,6 +43,14 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
     def efa_interfaces(self) -> int:
         """Return the EFA interfaces of each node; 0 if EFA is off or the type has none."""
         return self.instance.efa_interfaces if self.instance and self.efa == AUTO else 0
+
+    @property
+    def missing_address(self) -> str | None:
+        """Return a sentence if the master cannot be reached: AWS gives no public address to several interfaces."""
+        if self.efa_interfaces < 2 or self.private:
+            return None
+        cards = f"instance_type {self.instance_type} has {self.efa_interfaces} interfaces with EFA"
+        return f"{cards}, and AWS gives such a node no public address: set private=true or efa=off"
 
     @property
     def uses_placement_group(self) -> bool:

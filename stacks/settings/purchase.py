@@ -45,5 +45,8 @@ class PurchaseSettings(FabricSettings):
 
     @property
     def uses_placement_group(self) -> bool:
-        """Return whether the nodes are in a cluster placement group; a reservation outside of it would not fit."""
-        return super().uses_placement_group and self.purchase != RESERVATION
+        """Return whether the nodes are in a cluster placement group: with neither spot nor a reservation.
+
+        A reservation outside of the group would not fit, and EC2 has the least spot capacity within one.
+        """
+        return super().uses_placement_group and self.purchase == ON_DEMAND

@@ -1,13 +1,16 @@
 """Check the template of clusters whose nodes use the Elastic Fabric Adapter."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
+from aws_cdk.assertions import Annotations, Match
 
 from bootstrap import contract
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
+from stacks.stack import ClusterStack
 from tests.stacks.template_parts import Template, logical_id, resources
 
 Synthesize = Callable[..., Template]
@@ -49,19 +52,25 @@ def test_nodes_with_efa_are_placed_together(synthesize: Synthesize, placement_gr
 
 
 @pytest.mark.parametrize("settings", [{"instance_type": "g5.8xlarge", "efa": "off"}, {"instance_type": "g5.xlarge"}])
-def test_nodes_without_efa_keep_the_template_they_had(synthesize: Synthesize, settings: dict[str, str]) -> None:
+def test_nodes_without_efa_use_neither_group_of_it(synthesize: Synthesize, settings: dict[str, str]) -> None:
     template = synthesize(**settings)
     for data in templates(template).values():
         assert "NetworkInterfaces" not in data
         assert "Placement" not in data
         assert data["SecurityGroupIds"]
-    assert len(resources(template, "AWS::EC2::SecurityGroup")) == 3
-    assert resources(template, "AWS::EC2::PlacementGroup") == []
+    names = {name for name in template["Resources"] if "SecurityEfa" in name or "PlacementGroup" in name}
+    kinds = {template["Resources"][name]["Type"].rpartition(":")[2] for name in names}
+    assert kinds == {"SecurityGroup", "SecurityGroupIngress", "SecurityGroupEgress", "PlacementGroup"}
+    # Nodes of an earlier deploy end before the groups do.
+    for group in resources(template, "AWS::AutoScaling::AutoScalingGroup"):
+        assert names <= set(group["DependsOn"])
 
 
-def test_a_master_with_several_interfaces_must_be_private() -> None:
-    with pytest.raises(SettingsError, match=r"32 interfaces with EFA, .*: set private=true or efa=off$"):
-        ClusterProps(instance_type="p5.48xlarge")
+def test_a_master_with_several_interfaces_must_be_private_to_deploy_and_not_to_destroy() -> None:
+    app = cdk.App(post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False}, analytics_reporting=False)
+    stack = ClusterStack(app, "ClusterStack", props=ClusterProps(instance_type="p5.48xlarge"))
+    [found] = Annotations.from_stack(stack).find_error("*", Match.any_value())
+    assert re.search(r"32 interfaces with EFA, .*: set private=true or efa=off$", str(found.entry.data))
     assert ClusterProps(instance_type="p5.48xlarge", private=True).efa_interfaces == 32
     assert ClusterProps(instance_type="p5.48xlarge", efa="off").efa_interfaces == 0
     assert ClusterProps(instance_type="p5.4xlarge").efa_interfaces == 1

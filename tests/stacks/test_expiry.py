@@ -91,6 +91,16 @@ def test_the_stack_itself_is_deleted_a_quarter_of_an_hour_later(synthesize: Synt
     assert passes["Condition"] == {"StringEquals": {"iam:PassedToService": "cloudformation.amazonaws.com"}}
 
 
+def test_the_schedules_go_after_what_costs_money(synthesize: Synthesize) -> None:
+    """A deletion that fails is tried again only while the schedule and its role exist."""
+    template = synthesize(expires=FUTURE, expiry_action="delete")
+    parts = {name for name in template["Resources"] if name.startswith("ClusterExpiry")}
+    kinds = sorted(template["Resources"][name]["Type"].rpartition(":")[2] for name in parts)
+    assert kinds == ["Policy"] * 2 + ["Role"] * 2 + ["Schedule"] * 3
+    for kind in ("AWS::AutoScaling::AutoScalingGroup", "AWS::EC2::NatGateway"):
+        assert all(parts <= set(part["DependsOn"]) for part in resources(template, kind))
+
+
 @pytest.mark.parametrize("protected", [True, False])
 def test_a_stack_that_no_schedule_could_delete_is_not_deployed(protected: bool) -> None:
     app = cdk.App(post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False}, analytics_reporting=False)

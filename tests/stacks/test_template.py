@@ -37,14 +37,15 @@ def test_members_reach_each_other_both_ways_with_all_traffic(template: Template)
     ):
         rules = [r["Properties"] for r in resources(template, kind)]
         pairs = {(r["GroupId"]["Fn::GetAtt"][0], r[peer]["Fn::GetAtt"][0]) for r in rules}
-        groups = {logical_id(template, "AWS::EC2::SecurityGroup", f"Security{n}") for n in ("Master", "Worker")}
-        assert pairs == {(a, b) for a in groups for b in groups}
+        names = ("Master", "Worker", "Efa")
+        *groups, efa = (logical_id(template, "AWS::EC2::SecurityGroup", f"Security{n}") for n in names)
+        assert pairs == {(efa, efa), *((a, b) for a in groups for b in groups)}
         assert {r["IpProtocol"] for r in rules} == {"-1"}
 
 
 def test_without_ssh_location_nothing_comes_in(synthesize: Synthesize) -> None:
     groups = resources(synthesize(), "AWS::EC2::SecurityGroup")
-    assert len(groups) == 3
+    assert len(groups) == 4
     assert not any("SecurityGroupIngress" in group["Properties"] for group in groups)
 
 
@@ -163,7 +164,7 @@ def test_every_part_of_the_network_has_the_clusters_name(synthesize: Synthesize)
         "RouteTable": ["vision-private", "vision-public"],
         "NatGateway": ["vision-nat"],
         "EIP": ["vision-master", "vision-nat"],
-        "SecurityGroup": ["vision-admin-ssh", "vision-master", "vision-worker"],
+        "SecurityGroup": ["vision-admin-ssh", "vision-efa", "vision-master", "vision-worker"],
     }
     tagged = [json.dumps(part["Properties"].get("Tags", [])) for part in template["Resources"].values()]
     assert not any("ClusterStack/" in tags for tags in tagged)

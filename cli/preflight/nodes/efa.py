@@ -14,6 +14,10 @@ def efa(target: PreflightTarget) -> Iterator[Finding]:
     wanted, name = target.props.efa_interfaces, target.props.instance_type
     if not wanted:
         return
+    if target.props.missing_address is not None:
+        sentence, fix = target.props.missing_address.rsplit(": ", 1)
+        yield problem(SUBJECT, sentence, fix)
+        return
     # By a filter, as a type that the region lacks would be an error; the client's list of types is older than EC2's.
     pages = target.clients.ec2.get_paginator("describe_instance_types").paginate(
         Filters=[{"Name": "instance-type", "Values": [name]}]

@@ -191,7 +191,13 @@ def test_a_node_has_the_adapters_that_it_was_launched_with(
     tmp_path: Path, expected: int, devices: int, finding: Finding | None
 ) -> None:
     for index in range(devices):
-        (tmp_path / f"sys/class/infiniband/rdmap{index}s6").mkdir(parents=True)
+        device = tmp_path / f"sys/class/infiniband/rdmap{index}s6/device"
+        device.mkdir(parents=True)
+        (device / "driver").symlink_to("../../bus/pci/drivers/efa")
+    # The adapter of an NVSwitch.
+    switch = tmp_path / "sys/class/infiniband/mlx5_0/device"
+    switch.mkdir(parents=True)
+    (switch / "driver").symlink_to("../../bus/pci/drivers/mlx5_core")
     node = replace(checks(tmp_path), expected_efa=expected)
     assert node.check_machine() == finding
     assert node.before_ready([MASTER]) == finding

@@ -31,8 +31,23 @@ def test_every_card_with_efa_has_one_and_the_primary_has_an_address(name: str) -
 def test_layouts_of_the_user_guide() -> None:
     assert layout("g5.8xlarge") == [(0, 0, "efa")]
     assert layout("g7.48xlarge") == [(0, 0, "interface"), (0, 1, "efa-only"), (1, 0, "efa-only")]
+    assert layout("p4d.24xlarge") == [
+        (0, 0, "interface"),
+        (0, 1, "efa-only"),
+        (1, 0, "efa-only"),
+        (2, 0, "efa-only"),
+        (3, 0, "efa-only"),
+    ]
+    # Card 0 has no EFA.
     assert layout("p6-b300.48xlarge") == [(0, 0, "interface"), *((card, 0, "efa-only") for card in range(1, 17))]
-    assert len(layout("p5.48xlarge")) == 33
+
+
+@pytest.mark.parametrize(
+    ("name", "cards"), [("p5.48xlarge", 32), ("p5e.48xlarge", 32), ("p5en.48xlarge", 16), ("p6-b200.48xlarge", 8)]
+)
+def test_types_with_efa_on_each_of_many_cards(name: str, cards: int) -> None:
+    others = [(card, 0, "efa-only") for card in range(1, cards)]
+    assert layout(name) == [(0, 0, "interface"), (0, 1, "efa-only"), *others]
 
 
 def test_no_interface_says_anything_about_a_public_address() -> None:

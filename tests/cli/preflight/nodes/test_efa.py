@@ -15,6 +15,13 @@ def test_the_nodes_ask_for_no_more_than_the_type_has(account: Account, has: int 
     assert "4 EFA interfaces" in found.sentence
 
 
+def test_a_public_master_with_several_interfaces_is_a_problem(account: Account) -> None:
+    account.settings |= {"instance_type": "p4d.24xlarge"}
+    found = account.finds(efa)
+    assert found.level == "problem"
+    assert found.sentence.endswith("4 interfaces with EFA, and AWS gives such a node no public address")
+
+
 @pytest.mark.parametrize("settings", [{}, {"instance_type": "p4d.24xlarge", "efa": "off"}])
 def test_nothing_is_asked_without_efa(account: Account, settings: dict[str, str]) -> None:
     account.settings |= settings
