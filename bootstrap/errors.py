@@ -61,10 +61,14 @@ class EnginesError(BootstrapError):
 
 
 class SetupError(BootstrapError):
-    """The user's setup has failed on this node; ``short`` fits into a failure signal."""
+    """The user's setup has failed on this node; ``short`` fits into a failure signal.
+
+    ``transient``: a second run may succeed.
+    """
 
     reason = "setup-failed"
 
-    def __init__(self, short: str, detail: str) -> None:
+    def __init__(self, short: str, detail: str, *, transient: bool = False) -> None:
         super().__init__(detail)
         self.short = short
+        self.transient = transient

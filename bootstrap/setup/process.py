@@ -95,7 +95,8 @@ def run_program(
         raise SetupError("not done in time", f"{name} was not done at the deadline and was ended{last}")
     if code != 0:
         end = f"exit code {code}" if code > 0 else f"signal {-code}"
-        raise SetupError(_ascii(lines.last) or end, f"{name} ended with {end}, its last line is {lines.last!r}")
+        detail = f"{name} ended with {end}, its last line is {lines.last!r}"
+        raise SetupError(_ascii(lines.last) or end, detail, transient=code > 0)
 
 
 def _read_until_exit(

@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 PIP_INSTALL: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--requirement")
 
 
+RETRY_S: Final = 30.0
+"""Pause in seconds before a program that failed runs again: package indexes and apt's lock are busy for moments."""
+
+
 class Run(Protocol):
     """Runs a program of the setup, as `bootstrap.setup.process.run_program` does. Raises SetupError."""
 
@@ -81,11 +85,24 @@ def _run_all(source: SetupSource, *, deadline: float, services: SetupServices) -
     content = fetch(source, read=services.read, deadline=deadline, monotonic=services.monotonic, sleep=services.sleep)
     unpack(content, directory)
     if (directory / SETUP_SCRIPT).is_file():
-        services.run([str(directory / SETUP_SCRIPT)], cwd=directory, deadline=deadline)
+        _run([str(directory / SETUP_SCRIPT)], cwd=directory, deadline=deadline, services=services)
     if (directory / SETUP_REQUIREMENTS).is_file():
         if not Path(services.python).is_file():
             raise SetupError(
                 f"no {services.python}",
                 f"requirements need {services.python}, which this image lacks: install them in the script of setup",
             )
-        services.run([services.python, *PIP_INSTALL, SETUP_REQUIREMENTS], cwd=directory, deadline=deadline)
+        command = [services.python, *PIP_INSTALL, SETUP_REQUIREMENTS]
+        _run(command, cwd=directory, deadline=deadline, services=services)
+
+
+def _run(command: list[str], *, cwd: Path, deadline: float, services: SetupServices) -> None:
+    """Run a program, and once more if it fails with an exit code and the deadline leaves time."""
+    try:
+        services.run(command, cwd=cwd, deadline=deadline)
+    except SetupError as error:
+        if not error.transient or services.monotonic() + RETRY_S >= deadline:
+            raise
+        log.warning("%s; it runs a second time in %.0f s", error, RETRY_S)
+        services.sleep(RETRY_S)
+        services.run(command, cwd=cwd, deadline=deadline)

@@ -25,6 +25,8 @@ parameter of the account."""
 
 SHARED_RECORDS: Final = (contract.MEMBERSHIP_ID, contract.GENERATION_ID, contract.ENGINES_RECORD_ID)
 """Records that every node reads; only the master's role may write them."""
+RECORD_WRITES: Final = ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem")
+"""Actions that change records of the table."""
 OWN_RECORD: Final = "${aws:userid}"
 """IAM's variable for ``<role ID>:<instance ID>``, the key of a node's own record."""
 
@@ -154,10 +156,11 @@ def _acknowledge(scope: Construct, resource: str, reason: str) -> None:
 
 
 def _common_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
+    programs = [resources.bundle, *([resources.setup] if resources.setup else [])]
     return [
-        iam.PolicyStatement(
-            actions=["s3:GetObject"], resources=[resources.bundle, *([resources.setup] if resources.setup else [])]
-        ),
+        iam.PolicyStatement(actions=["s3:GetObject"], resources=programs),
+        # Every node runs them as root; a policy of policy_arns may allow all of S3.
+        iam.PolicyStatement(effect=iam.Effect.DENY, actions=["s3:PutObject", "s3:DeleteObject"], resources=programs),
         iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[resources.log_group]),
         iam.PolicyStatement(actions=["cloudformation:SignalResource"], resources=[cdk.Aws.STACK_ID]),
         _records(["dynamodb:PutItem"], resources.table, keys=[OWN_RECORD]),
@@ -176,6 +179,13 @@ def _worker_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
             effect=iam.Effect.DENY,
             actions=["s3:PutObject", "s3:DeleteObject"],
             resources=[f"{resources.bucket}/{contract.ENGINES_PREFIX}*"],
+        ),
+        # A policy of policy_arns may allow all of DynamoDB.
+        iam.PolicyStatement(
+            effect=iam.Effect.DENY,
+            actions=list(RECORD_WRITES),
+            resources=[resources.table],
+            conditions={"ForAnyValue:StringNotEquals": {"dynamodb:LeadingKeys": [OWN_RECORD]}},
         ),
     ]
 

@@ -1,12 +1,11 @@
 """Define the settings that let nodes reach the user's own data: S3 buckets, their keys, and what else nodes need."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stacks.settings.storage import StorageSettings, check_bucket_name
-from stacks.settings.values import PARSER, require
+from stacks.settings.values import PARSER, SettingsError, require
 
 READS: Final = ("s3:GetObject",)
 """What nodes may do with the objects of a bucket."""
@@ -22,6 +21,8 @@ _MOST_POLICIES: Final = 10
 _MOST_BUCKETS: Final = 20
 """Buckets for which a role's inline policies have room: 10,240 characters ("IAM object quotas")."""
 _ADMINISTRATORS: Final = ("AdministratorAccess", "IAMFullAccess", "PowerUserAccess")
+_FULL_ACCESS: Final = "FullAccess"
+"""Part of the names of AWS's policies that allow everything in one service."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +73,8 @@ class DataSettings(StorageSettings):
     def check(self) -> None:
         """Check the form of each; ``dlcluster preflight`` asks AWS whether they exist."""
         super().check()
-        require(len(self.data_buckets) <= _MOST_BUCKETS, "data_buckets", len(self.data_buckets), "at most 20 buckets")
+        if (count := len(self.data_buckets)) > _MOST_BUCKETS:
+            raise SettingsError(f"data_buckets must name at most {_MOST_BUCKETS} buckets, got {count}")
         for text, bucket in zip(self.data_buckets, self.buckets, strict=True):
             check_bucket_name("data_buckets", bucket.name)
             allowed = "name or name/prefix, with :rw to write, and without * or ?"
@@ -88,18 +90,18 @@ class DataSettings(StorageSettings):
         require(len(self.policy_arns) <= most, "policy_arns", len(self.policy_arns), f"at most {most} policies")
 
     def warnings(self) -> dict[str, str]:
-        """Warn of policies that make every job an administrator."""
+        """Warn of policies that make every job an administrator, or let it do everything in a service."""
         found = super().warnings()
-        if wide := ", ".join(self._wide_policies()):
+        names = [arn.rpartition("/")[2] for arn in self.policy_arns]
+        if wide := ", ".join(name for name in names if name in _ADMINISTRATORS):
             found["wide-policy"] = f"policy_arns {wide} makes every job on the nodes an administrator of the account"
+        full = [name for name in names if _FULL_ACCESS in name and name not in _ADMINISTRATORS]
+        if full:
+            told = "lets every job on the nodes read, change and delete everything in that service"
+            found["full-access-policy"] = f"policy_arns {', '.join(full)} {told}"
         return found
 
     @property
     def buckets(self) -> tuple[DataBucket, ...]:
         """Return the buckets, parsed."""
         return tuple(map(DataBucket.parse, self.data_buckets))
-
-    def _wide_policies(self) -> Iterator[str]:
-        for arn in self.policy_arns:
-            if (name := arn.rpartition("/")[2]) in _ADMINISTRATORS:
-                yield name

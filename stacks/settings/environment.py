@@ -12,7 +12,17 @@ from stacks.settings.values import Settings, SettingsError, duration, require, s
 
 _LARGEST_FILE: Final = 1 << 20
 _LONGEST_TIMEOUT: Final = timedelta(hours=6)
-_LOCAL_REQUIREMENT: Final = re.compile(r"\s*(?:-[rce]\b|--(?:requirement|constraint|editable)\b|\.{0,2}/|\.\Z)")
+_LOCAL_REQUIREMENT: Final = re.compile(
+    r"""
+    \s*(?:
+        -[rce] | --(?:requirement|constraint|editable)\b
+        | (?:-f|--find-links\b)(?!\s*=?\s*https?://)
+        | [^\s@:;\#\[]*/ | \.\.?\s*\Z       # a path
+        | [^\s@:;\#\[]+\.(?:whl|zip|tar\.\w+)\b
+        | [^\#]*\bfile:
+    )""",
+    re.VERBOSE,
+)
 """Lines of a requirements file that name another file: nodes get this one alone."""
 
 
@@ -21,7 +31,7 @@ class EnvironmentSettings(Settings):
     """The user's own environment on the nodes."""
 
     setup: str | None = None
-    """Script, named from the directory of cdk.json, that every new node runs as root before it joins the cluster. A
+    """Script, a path relative to cdk.json, that every new node runs as root before it joins the cluster. A
     change applies to nodes launched after the deploy."""
     requirements: str | None = None
     """File of requirements, named likewise, that every new node installs with pip into the image's PyTorch environment,
@@ -60,7 +70,7 @@ class EnvironmentSettings(Settings):
 
 def _read(name: str, file: str) -> bytes:
     path = Path(file)
-    require(path.is_file(), name, file, "a file, named from the directory of cdk.json")
+    require(path.is_file(), name, file, "a file, as a path relative to cdk.json")
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -1,12 +1,14 @@
 """What the nodes may do with the user's own buckets, as the local AWS judges it, and no more."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from local.aws.permissions.policies import Decision, Permission, evaluate, parse
+from stacks.nodes.roles import RECORD_WRITES
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
 from tests.stacks.nodes.test_roles import actions, statements
@@ -42,12 +44,16 @@ def plain(value: Any) -> Any:
     return {key: plain(each) for key, each in value.items()}
 
 
+def decide(template: Template, role: str, permission: Permission, *policies: dict[str, Any]) -> Decision:
+    """Evaluate all of a role's statements, and those of the policies that the user attaches."""
+    document = {"Version": "2012-10-17", "Statement": [*plain(statements(template, role)), *policies]}
+    return evaluate(permission, parse(document), ())
+
+
 def may(template: Template, role: str, action: str, resource: str, *, prefix: str | None = None) -> bool:
-    ours = [s for s in statements(template, role) if all(a.startswith("s3:") for a in actions(s))]
-    document = {"Version": "2012-10-17", "Statement": plain(ours)}
     context = {} if prefix is None else {"s3:prefix": (prefix,)}
     permission = Permission(action=action, resource=f"arn:aws:s3:::{resource}", context=context)
-    return evaluate(permission, parse(document), ()) is Decision.ALLOWED
+    return decide(template, role, permission) is Decision.ALLOWED
 
 
 @pytest.mark.parametrize("role", ["RolesMaster", "RolesWorker"])
@@ -81,6 +87,33 @@ def test_both_roles_get_the_policies(given: Template, template: Template) -> Non
     assert "ManagedPolicyArns" not in json.dumps(template)
 
 
+FULL_ACCESS = {"Effect": "Allow", "Action": ["s3:*", "dynamodb:*"], "Resource": "*"}
+
+
+@pytest.mark.parametrize("role", ["RolesMaster", "RolesWorker"])
+def test_full_access_to_s3_replaces_no_program_that_nodes_run(given: Template, role: str) -> None:
+    read = [plain(s["Resource"]) for s in statements(given, role) if actions(s) == ["s3:GetObject"]]
+    [bundle] = re.findall(r"arn:aws:s3:::TOKEN/[0-9a-f]{64}\.zip", str(read))
+    for action in ("s3:PutObject", "s3:DeleteObject"):
+        for arn, expected in ((bundle, Decision.DENIED), ("arn:aws:s3:::other/a.zip", Decision.ALLOWED)):
+            permission = Permission(action=action, resource=arn, context={})
+            assert decide(given, role, permission, FULL_ACCESS) is expected
+
+
+@pytest.mark.parametrize("action", RECORD_WRITES)
+def test_full_access_to_dynamodb_writes_no_other_nodes_record(given: Template, action: str) -> None:
+    [own] = [s for s in statements(given, "RolesWorker") if actions(s) == ["dynamodb:PutItem"]]
+    table = plain(own["Resource"])
+    for keys, expected in (
+        (("AROA:i-1",), Decision.ALLOWED),
+        (("AROA:i-2",), Decision.DENIED),
+        (("AROA:i-1", "membership"), Decision.DENIED),
+    ):
+        context = {"aws:userid": ("AROA:i-1",), "dynamodb:LeadingKeys": keys}
+        permission = Permission(action=action, resource=table, context=context)
+        assert decide(given, "RolesWorker", permission, FULL_ACCESS) is expected
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -96,6 +129,10 @@ def test_both_roles_get_the_policies(given: Template, template: Template) -> Non
             "data_keys must be ARNs of KMS keys like arn:aws",
         ),
         ({"data_keys": (KEY,)}, "data_keys must be set with data_buckets"),
+        (
+            {"data_buckets": tuple(f"bucket-{n}" for n in range(21))},
+            "^data_buckets must name at most 20 buckets, got 21$",
+        ),
         ({"policy_arns": ("ReadOnlyAccess",)}, "policy_arns must be ARNs of managed policies like arn:aws:iam::aws"),
     ],
 )
@@ -110,3 +147,11 @@ def test_lists_may_be_text_and_an_administrator_is_warned_of() -> None:
     props = ClusterProps.from_context({"data_buckets": "a-bucket, b-bucket/x/:rw", "policy_arns": policy})
     assert [(str(b), b.is_writable) for b in props.buckets] == [("a-bucket", False), ("b-bucket/x", True)]
     assert "administrator of the account" in props.warnings()["wide-policy"]
+
+
+def test_full_access_to_a_service_is_warned_of() -> None:
+    arns = ("AmazonS3FullAccess", "AmazonDynamoDBFullAccess_v2", "AmazonS3ReadOnlyAccess")
+    props = ClusterProps(policy_arns=tuple(f"arn:aws:iam::aws:policy/{name}" for name in arns))
+    told = props.warnings()["full-access-policy"]
+    assert told.startswith("policy_arns AmazonS3FullAccess, AmazonDynamoDBFullAccess_v2 lets every job")
+    assert "wide-policy" not in props.warnings()

@@ -79,8 +79,8 @@ def test_without_one_nodes_are_told_of_none(template: Template) -> None:
 @pytest.mark.parametrize(
     ("settings", "files", "message"),
     [
-        ({"setup": "lost.sh"}, {}, "setup must be a file, named from the directory of cdk.json, got 'lost.sh'"),
-        ({"requirements": "."}, {}, "requirements must be a file, named from the directory of cdk.json, got '.'"),
+        ({"setup": "lost.sh"}, {}, "setup must be a file, as a path relative to cdk.json, got 'lost.sh'"),
+        ({"requirements": "."}, {}, "requirements must be a file, as a path relative to cdk.json, got '.'"),
         ({"setup": "a.sh"}, {"a.sh": b"echo\n"}, "first line of a.sh must be like #!/bin/bash, got 'echo'"),
         ({"setup": "a.sh"}, {"a.sh": b"#!/bin/sh\r\n"}, "first line of a.sh must be without a carriage return"),
         ({"setup": "a.sh"}, {"a.sh": b"#!/bin/sh\n" + bytes(1 << 20)}, "size of a.sh must be at most 1048576 bytes"),
@@ -90,6 +90,10 @@ def test_without_one_nodes_are_told_of_none(template: Template) -> None:
             "line of r must be a requirement, not another file: .*'-e .'",
         ),
         ({"requirements": "r"}, {"r": b"./wheels/a.whl\n"}, "line of r must be a requirement, not another file"),
+        *(
+            ({"requirements": "r"}, {"r": line}, "line of r must be a requirement, not another file")
+            for line in (b"-rother.txt", b"wheels/a.whl", b"a.whl", b"x @ file:///a", b"-f wheels", b"--find-links=w")
+        ),
         ({"setup_timeout": "15"}, {}, "setup_timeout must be a time like 15m or 2h, at most 6h, got '15'"),
         ({"setup_timeout": "7h"}, {}, "setup_timeout must be a time like 15m or 2h, at most 6h, got '7h'"),
     ],
@@ -100,3 +104,23 @@ def test_fails_in_one_line(project: Path, settings: dict[str, str], files: dict[
     with pytest.raises(SettingsError, match=message) as raised:
         EnvironmentSettings(**settings).check()
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"timm[a]==1.0 ; sys_platform == 'a/b'  # see docs/x",
+        b"# see docs/file: x.whl",
+        b"x @ https://host/x-1.0.whl",
+        b"git+https://host/x.git",
+        b"https://host/x.whl",
+        b"--extra-index-url https://host/simple",
+        b"--index-url=https://host/simple",
+        b"-f https://host/wheels",
+        b"--find-links=https://host/wheels",
+        b"x==1 --hash=sha256:0a",
+    ],
+)
+def test_requirements_from_elsewhere_are_taken(project: Path, line: bytes) -> None:
+    (project / "r").write_bytes(line)
+    EnvironmentSettings(requirements="r").check()

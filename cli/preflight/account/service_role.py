@@ -33,15 +33,16 @@ def shared_storage(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def spot(target: PreflightTarget) -> Iterator[Finding]:
-    """Check the role with which EC2 starts spot instances; the deploy does not create it."""
+    """Check the role with which EC2 starts spot instances; Auto Scaling's own role may create it."""
     if target.props.purchase != SPOT:
         return
     iam, (role, service) = target.clients.iam, SPOT_REQUESTS
     try:
         iam.get_role(RoleName=role)
     except iam.exceptions.NoSuchEntityException:
-        fix = f"create it first: aws iam create-service-linked-role --aws-service-name {service}"
-        yield warning("service role", f"there is no {role}, and spot launches may fail without it", fix)
+        sentence = f"there is no {role}: EC2 Auto Scaling may create it with the first spot worker"
+        fix = f"or create it first: aws iam create-service-linked-role --aws-service-name {service}"
+        yield warning("service role", sentence, fix)
     else:
         yield ok("service role", f"{role} is there")
 

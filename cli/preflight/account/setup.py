@@ -20,6 +20,10 @@ def settings(target: PreflightTarget) -> Iterator[Finding]:
     """Pass on the settings' own warnings."""
     for sentence in target.props.warnings().values():
         yield warning("settings", sentence)
+    props = target.props
+    if (props.setup or props.requirements) and props.worker_count and props.min_workers is None:
+        sentence = "setup without min_workers: the deploy fails, and ends all nodes, if it fails on one worker"
+        yield warning("settings", sentence, "set min_workers, such as 0")
 
 
 def key_pair(target: PreflightTarget) -> Iterator[Finding]:

@@ -5,14 +5,20 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
-from cli.preflight.finding import Finding, ok, problem
+from bootstrap.contract import CLUSTER_TAG
+from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.nodes.offering import deploy_zone
-from cli.preflight.target import PreflightTarget, is_deployed
+from cli.preflight.target import PreflightTarget
+from stacks.settings.lifetime import iso
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import CapacityReservationTypeDef
 
 SUBJECT: Final = "reservation"
+CAPACITY_BLOCK: Final = "capacity-block"
+PLATFORM: Final = "Linux/UNIX"
+"""Platform of the nodes' images, as EC2 calls it."""
+TENANCY: Final = "default"
 
 
 def reservation(target: PreflightTarget) -> Iterator[Finding]:
@@ -30,8 +36,15 @@ def reservation(target: PreflightTarget) -> Iterator[Finding]:
         listing = f"list yours with: aws ec2 describe-capacity-reservations --region {target.region}"
         yield problem(SUBJECT, f"there is no {name} in {target.region}", listing)
         return
-    faults = list(_faults(target, name, found))
+    if found.get("ReservationType") == CAPACITY_BLOCK:
+        fix = "choose an On-Demand Capacity Reservation"
+        yield problem(SUBJECT, f"{name} is a Capacity Block, and Capacity Blocks are not supported yet", fix)
+        return
+    faults = [*_faults(target, name, found), *_misfits(name, found)]
     yield from faults or [ok(SUBJECT, f"{name} holds {target.nodes} x {target.props.instance_type}")]
+    if (end := found.get("EndDate")) is not None:
+        sentence = f"{name} ends at {iso(end)}, and nodes launched after that fail"
+        yield warning(SUBJECT, sentence, "set expires before that, or give the reservation no end")
 
 
 def _faults(target: PreflightTarget, name: str, found: "CapacityReservationTypeDef") -> Iterator[Finding]:
@@ -45,8 +58,31 @@ def _faults(target: PreflightTarget, name: str, found: "CapacityReservationTypeD
     zone = deploy_zone(target)
     if (its := found.get("AvailabilityZone")) != zone:
         yield problem(SUBJECT, f"{name} is in {its}, the cluster in {zone}", f"put the cluster in {its}")
-    # Those of a cluster that runs are in it already.
-    free = found.get("TotalInstanceCount", 0) if is_deployed(target) else found.get("AvailableInstanceCount", 0)
+    free = found.get("AvailableInstanceCount", 0) + _own_instances(target, name)
     if free < target.nodes:
         sentence = f"{name} has room for {free} of {target.nodes} nodes, the master among them"
         yield problem(SUBJECT, sentence, "make it larger, or lower worker_count")
+
+
+def _misfits(name: str, found: "CapacityReservationTypeDef") -> Iterator[Finding]:
+    """Find the attributes with which EC2 launches none of the nodes into the reservation."""
+    fix = "choose another"
+    if (group := found.get("PlacementGroupArn")) is not None:
+        group_name = group.rpartition("/")[2]
+        yield problem(SUBJECT, f"{name} is for placement group {group_name}, the nodes are in none", fix)
+    if (platform := found.get("InstancePlatform", PLATFORM)) != PLATFORM:
+        yield problem(SUBJECT, f"{name} is for {platform}, the nodes are {PLATFORM}", fix)
+    if (tenancy := found.get("Tenancy", TENANCY)) != TENANCY:
+        yield problem(SUBJECT, f"{name} has tenancy {tenancy}, the nodes {TENANCY}", fix)
+
+
+def _own_instances(target: PreflightTarget, name: str) -> int:
+    """Count the cluster's instances that hold a place in the reservation already."""
+    pages = target.clients.ec2.get_paginator("describe_instances").paginate(
+        Filters=[
+            {"Name": f"tag:{CLUSTER_TAG}", "Values": [target.props.cluster_name]},
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+        ]
+    )
+    instances = (each for page in pages for group in page["Reservations"] for each in group["Instances"])
+    return sum(each.get("CapacityReservationId") == name for each in instances)

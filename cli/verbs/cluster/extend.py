@@ -17,7 +17,7 @@ from cli.shared_options import Selection
 from cli.sizes.deploy import set_and_deploy
 from cli.sizes.groups import read_groups, require_settled
 from cli.verb import verb
-from stacks.settings.lifetime import iso
+from stacks.settings.lifetime import DELETE, DELETE_AFTER, iso
 from stacks.settings.values import duration
 
 SETTING: Final = "expires"
@@ -55,6 +55,9 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
     if cluster.expires is not None and now < cluster.expires < now + DEPLOY_TIME and not before:
         told = f"dlcluster: {cluster.name} expires at {iso(cluster.expires)}, perhaps before the deploy is done"
         print(f"{told}: its nodes may end", file=sys.stderr)
+    if cluster.expires is not None and cluster.expiry_action == DELETE and cluster.expires <= now:
+        told = f"dlcluster: AWS deletes stack {cluster.stack_name} from {iso(cluster.expires + DELETE_AFTER)} on"
+        print(f"{told} (expiry_action delete), perhaps before a deploy has put that off", file=sys.stderr)
     set_and_deploy(SETTING, expires, context=context, region=clients.region, deploy=deploy)
     # The CDK has waited for the update's cleanup, in which the old schedules go.
     after = _paused(clients, cluster)

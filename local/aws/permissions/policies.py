@@ -20,7 +20,7 @@ RESOURCE_TAGS: Final = ("aws:ResourceTag/", "autoscaling:ResourceTag/", "ec2:Res
 CONDITION_KEYS: Final = frozenset({
     USER_ID, PRINCIPAL, LEADING_KEYS, "aws:username", "aws:PrincipalAccount", "aws:RequestedRegion",
     "aws:SecureTransport", "aws:SourceIp", "autoscaling:MaxSize", "autoscaling:MinSize", "iam:PassedToService",
-    "s3:delimiter", "s3:max-keys", "s3:prefix", DOCUMENT_CHECK,
+    "kms:ViaService", "s3:delimiter", "s3:max-keys", "s3:prefix", DOCUMENT_CHECK,
 })  # fmt: skip
 """Keys that a condition may name, besides those of tags. A misspelt key is never in a request, so ForAllValues and
 negated operators would be true.

@@ -13,7 +13,7 @@ from bootstrap.contract import SETUP_DIR, SETUP_MARKER
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.archive import SetupSource
-from bootstrap.setup.provide import SetupServices, provide
+from bootstrap.setup.provide import RETRY_S, SetupServices, provide
 from bootstrap.setup.state import SetupStatus
 from stacks.nodes.bundle import zip_files
 from tests.bootstrap.simulated_cluster import Clock
@@ -29,6 +29,8 @@ class Node:
     clock: Clock = field(default_factory=Clock)
     ran: list[list[str]] = field(default_factory=list)
     fails: BaseException | None = None
+    failures: int | None = None
+    """Number of programs that fail; all, if None."""
     offline_until: float = 0.0
     order: list[str] = field(default_factory=list)
 
@@ -63,7 +65,8 @@ class Node:
         self.ran.append([Path(command[0]).name, *command[1:]])
         for file in cwd.iterdir():
             assert bool(stat.S_IMODE(file.stat().st_mode) & 0o100) == (file.name == "setup.sh")
-        if self.fails:
+        if self.fails and self.failures != 0:
+            self.failures = self.failures and self.failures - 1
             raise self.fails
 
     def _sleep(self, seconds: float) -> None:
@@ -104,6 +107,24 @@ def test_a_setup_that_failed_or_was_cut_off_runs_again_at_the_next_boot(node: No
     assert (status.outcome, status.is_done, status.failure) == (None, False, None)
     node.fails = None
     assert node.provide(BOTH).is_done
+
+
+def test_a_program_that_fails_with_an_exit_code_runs_once_more(node: Node) -> None:
+    node.fails = SetupError("E: could not get lock", "setup.sh ended with exit code 100", transient=True)
+    node.failures = 1
+    before = node.clock.now
+    assert node.provide(BOTH).is_done
+    assert [command[0] for command in node.ran] == ["setup.sh", "setup.sh", "python"]
+    assert node.clock.now - before == RETRY_S
+
+
+def test_a_program_runs_no_third_time_and_not_past_the_deadline(node: Node) -> None:
+    node.fails = SetupError("no", "setup.sh ended with exit code 1", transient=True)
+    assert node.provide(BOTH).failure == "no"
+    assert len(node.ran) == 2
+    node.offline_until = node.clock.now + 60.0 - RETRY_S
+    assert node.provide(BOTH).failure == "no"
+    assert len(node.ran) == 3
 
 
 def test_the_log_group_has_the_output_before_the_agent_hears_of_a_failure(node: Node) -> None:

@@ -54,6 +54,15 @@ def test_an_end_that_comes_while_the_deploy_runs_is_told(
     assert json.loads(out)["paused"] == fires
 
 
+def test_a_deletion_that_is_armed_is_told(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+    ended = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(minutes=5)
+    deployed.expire_at(ended, deletes=True)
+    assert main(["extend", "8h"]) == 0
+    first = ended + timedelta(minutes=15)
+    said = f"AWS deletes stack demo from {first:%Y-%m-%dT%H:%M:%SZ} on (expiry_action delete)"
+    assert said in capsys.readouterr().err
+
+
 def test_an_expired_cluster_is_not_resumed(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     deployed.expire_at(datetime(2026, 1, 1, tzinfo=timezone.utc))
     assert main(["resume"]) == EXIT_FAILED

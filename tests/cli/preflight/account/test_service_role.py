@@ -57,4 +57,6 @@ def test_spot_has_a_role_of_its_own(account: Account, *, is_there: bool, level: 
         account.answers("iam", "get_role", {"Role": role}, wanted)
     else:
         account.refuses("iam", "get_role", "NoSuchEntity", wanted)
-    assert account.finds(spot).level == level
+    found = account.finds(spot)
+    assert found.level == level
+    assert ("EC2 Auto Scaling may create it" in found.sentence) != is_there

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from cli.preflight.account import setup as checks
@@ -15,6 +17,15 @@ def test_what_the_settings_warn_of_is_passed_on(account: Account) -> None:
     found = account.finds(checks.settings)
     assert found.level == "warning"
     assert "whole internet" in found.sentence
+
+
+def test_min_workers_is_recommended_with_a_setup(account: Account, tmp_path: Path) -> None:
+    script = tmp_path / "setup.sh"
+    script.write_text("#!/bin/sh\n")
+    account.settings |= {"setup": str(script), "ssh_location": "192.0.2.0/24", "key_name": "me"}
+    assert account.finds(checks.settings).fix == "set min_workers, such as 0"
+    account.settings["min_workers"] = 0
+    assert account.check(checks.settings) == []
 
 
 def pairs(account: Account, *names: str) -> None:

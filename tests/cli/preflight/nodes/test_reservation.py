@@ -1,13 +1,19 @@
+from datetime import datetime, timezone
+from typing import Any
+
 import pytest
 
 from cli.preflight.nodes.reservation import reservation
-from tests.cli.preflight.conftest import NEW_STACK, Account
+from tests.cli.preflight.conftest import Account
 
 RESERVATION = "cr-0123456789abcdef0"
 EXPECTED = {"CapacityReservationIds": [RESERVATION]}
 FITS = {
     "State": "active",
     "InstanceType": "g6.xlarge",
+    "InstancePlatform": "Linux/UNIX",
+    "Tenancy": "default",
+    "ReservationType": "default",
     "AvailabilityZone": "eu-west-1b",
     "TotalInstanceCount": 2,
     "AvailableInstanceCount": 2,
@@ -19,6 +25,20 @@ def _reserved(account: Account) -> None:
     account.settings |= {"purchase": "reservation", "capacity_reservation": RESERVATION}
 
 
+def holds(account: Account, change: dict[str, Any], *instances: dict[str, Any]) -> None:
+    """Describe the reservation, and the cluster's instances."""
+    account.answers("ec2", "describe_capacity_reservations", {"CapacityReservations": [FITS | change]}, EXPECTED)
+    filters = [
+        {"Name": "tag:deeplearning:cluster", "Values": ["demo"]},
+        {"Name": "instance-state-name", "Values": ["pending", "running"]},
+    ]
+    found = {"Reservations": [{"Instances": list(instances)}]}
+    account.answers("ec2", "describe_instances", found, {"Filters": filters})
+
+
+GROUP = "arn:aws:ec2:eu-west-1:123456789012:placement-group/near"
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -27,13 +47,37 @@ def _reserved(account: Account) -> None:
         ({"InstanceType": "g5.xlarge"}, "is for g5.xlarge, the nodes are g6.xlarge"),
         ({"AvailabilityZone": "eu-west-1a"}, "is in eu-west-1a, the cluster in eu-west-1b"),
         ({"AvailableInstanceCount": 1}, "has room for 1 of 2 nodes, the master among them"),
+        ({"PlacementGroupArn": GROUP}, "is for placement group near, the nodes are in none"),
+        ({"InstancePlatform": "Windows"}, "is for Windows, the nodes are Linux/UNIX"),
+        ({"Tenancy": "dedicated"}, "has tenancy dedicated, the nodes default"),
     ],
 )
-def test_the_reservation_must_hold_every_node(account: Account, change: dict[str, object], sentence: str) -> None:
-    account.answers("ec2", "describe_capacity_reservations", {"CapacityReservations": [FITS | change]}, EXPECTED)
-    account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
+def test_the_reservation_must_hold_every_node(account: Account, change: dict[str, Any], sentence: str) -> None:
+    holds(account, change)
     found = account.finds(reservation)
     assert (found.level, found.sentence) == ("problem" if change else "ok", f"{RESERVATION} {sentence}")
+
+
+def test_a_capacity_block_is_refused_by_name(account: Account) -> None:
+    block = FITS | {"ReservationType": "capacity-block"}
+    account.answers("ec2", "describe_capacity_reservations", {"CapacityReservations": [block]}, EXPECTED)
+    found = account.finds(reservation)
+    assert found.level == "problem"
+    assert found.sentence == f"{RESERVATION} is a Capacity Block, and Capacity Blocks are not supported yet"
+
+
+@pytest.mark.parametrize(("holder", "level"), [(RESERVATION, "ok"), ("cr-1", "problem"), (None, "problem")])
+def test_a_deployed_clusters_own_instances_have_their_places(account: Account, holder: str | None, level: str) -> None:
+    instance = {"InstanceId": "i-1"} | ({"CapacityReservationId": holder} if holder else {})
+    holds(account, {"TotalInstanceCount": 9, "AvailableInstanceCount": 0}, instance, instance)
+    assert account.finds(reservation).level == level
+
+
+def test_a_reservations_end_is_told(account: Account) -> None:
+    holds(account, {"EndDateType": "limited", "EndDate": datetime(2026, 12, 1, 18, tzinfo=timezone.utc)})
+    fits, ends = account.check(reservation)
+    assert (fits.level, ends.level) == ("ok", "warning")
+    assert ends.sentence.startswith(f"{RESERVATION} ends at 2026-12-01T18:00:00Z")
 
 
 def test_an_unknown_reservation_is_a_problem(account: Account) -> None:
