@@ -1,8 +1,9 @@
 """Train a network: arguments, data, ranks, checkpoints, model, loop, from top to bottom.
 
-Trainer.train_epoch() shows one training step. With PyTorch step.py computes it (forward, backward, reduce, update), and
-torch/optimizer.py updates the weights. torch/reduction.py chooses who sums the gradients, in distributed/reduce: ddp.py
-by default between GPUs, ring.py between CPUs, gradient_buckets.py otherwise. With MXNet: mxnet/gluon_backend.py.
+Trainer.train_epoch() shows one training step. With PyTorch four files explain it: this one, step.py (forward, backward,
+reduce, update), torch/optimizer.py, and the reducer that torch/reduction.py chooses: distributed/reduce/ddp.py between
+GPUs by default, ring.py there between CPUs, otherwise distributed/reduce/gradient_buckets.py. With MXNet:
+mxnet/gluon_backend.py.
 """
 
 import importlib
