@@ -80,22 +80,19 @@ class Schedule:
         start = datetime.fromisoformat(properties["StartDate"].replace("Z", "+00:00"))
         if start < now - LATEST_START:
             raise ScheduleError("The StartDate you specify cannot be earlier than 5 minutes ago.")
-        self._timer = self._after(max((start - now).total_seconds(), 0.0))
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._act, args=(max((start - now).total_seconds(), 0.0),), daemon=True)
+        self._thread.start()
 
     def end(self) -> None:
-        """Act no more."""
-        self._timer.cancel()
+        """Act no more. A call that is under way finishes: it may be the one that deletes this schedule."""
+        self._ended.set()
 
-    def _after(self, seconds: float) -> threading.Timer:
-        # A timer takes at most some 290 years; a test's schedule for the year 9999 must not fail.
-        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX / 2), self._act)
-        timer.daemon = True
-        timer.start()
-        return timer
-
-    def _act(self) -> None:
-        self._timer = self._after(self._period_s)
-        try:
-            self._target.call(self._region)
-        except (ClientError, BotoCoreError) as error:
-            log.warning("a schedule's call failed, the next is in %.0f s: %s", self._period_s, error)
+    def _act(self, delay_s: float) -> None:
+        # A wait takes at most some 290 years; a test's schedule for the year 9999 must not fail.
+        while not self._ended.wait(min(delay_s, threading.TIMEOUT_MAX / 2)):
+            delay_s = self._period_s
+            try:
+                self._target.call(self._region)
+            except (ClientError, BotoCoreError) as error:
+                log.warning("a schedule's call failed, the next is in %.0f s: %s", self._period_s, error)

@@ -1,6 +1,7 @@
 """The schedules of stacks/expiry.py call their target as their role, again and again, and the role may do no more."""
 
 import json
+import time
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -112,6 +113,10 @@ def test_a_schedule_acts_again_also_after_a_refusal(monkeypatch: pytest.MonkeyPa
     schedule = Schedule(properties(after_s=0), REGION)
     await_true(lambda: len(calls) >= 3, "the third call", timeout_s=20)
     schedule.end()
+    schedule._thread.join(20)
+    made = len(calls)
+    time.sleep(0.1)
+    assert len(calls) == made
     assert calls[:3] == [PAUSED.request(GROUPS[0])] * 3
 
 
