@@ -13,9 +13,9 @@ BUCKET_URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?)/?)?",
 """Matches a bucket with an optional prefix."""
 
 
-REFUSE, KEEP, OVERWRITE = "refuse", "keep", "overwrite"
-"""What a node does with files that were changed there: answer their names and prepare nothing, leave them as they are,
-or replace them."""
+REFUSE, KEEP_RESULTS, KEEP, OVERWRITE = "refuse", "keep-results", "keep", "overwrite"
+"""What a node does with files that were changed there: answer their names and prepare nothing; the same, but keep files
+that no sync sent; keep all of them; or replace them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

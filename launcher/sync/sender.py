@@ -18,7 +18,15 @@ from launcher.sync.ignore import Ignore, read_ignore
 from launcher.sync.manifest import Manifest, scan
 from launcher.sync.messages import Answer, data_piece, from_ranges, request_line, to_ranges
 from launcher.sync.progress import Progress, megabytes, plural, show_progress
-from launcher.sync.request import IGNORE_FILE, KEEP, OVERWRITE, REFUSE, SyncRequest, destination_path
+from launcher.sync.request import (
+    IGNORE_FILE,
+    KEEP,
+    KEEP_RESULTS,
+    OVERWRITE,
+    REFUSE,
+    SyncRequest,
+    destination_path,
+)
 from launcher.sync.rpc import Deadline, call, receive_answer, run_on_all
 from launcher.sync.stream import SourceStream
 from launcher.transport.connection import Connection
@@ -83,7 +91,7 @@ class _DirectorySync:
     directory: str
     excludes: Sequence[str]
     on_changed: str
-    """REFUSE, KEEP or OVERWRITE."""
+    """REFUSE, KEEP or OVERWRITE. Where the job also runs in the source itself, REFUSE becomes KEEP_RESULTS."""
     source: Path
     local: Connection | None
     """Connection of this machine's own node."""
@@ -93,12 +101,15 @@ class _DirectorySync:
     async def send_until_unchanged(self) -> str:
         """Send until a pass finds the source unchanged."""
         without = self._within_source() if self.local else None
+        on_changed = KEEP_RESULTS if self.on_changed == REFUSE and self._is_in_place() else self.on_changed
         for _ in range(ROUNDS):
             ignore = read_ignore(self.source, excludes=self.excludes)
             manifest = await self._scan(ignore, without)
-            chain = await self._compare(manifest, ignore)
+            answers = await self._compare(manifest, ignore, on_changed)
+            chain = self._chain(answers, manifest)
             changed = await self._send(manifest, chain) if chain else []
             if not changed:
+                await self._name_kept(answers)
                 return manifest.digest
         raise LaunchError(f"nothing started: {self.source / changed[0]} keeps changing; exclude it (--sync-exclude)")
 
@@ -119,15 +130,20 @@ class _DirectorySync:
             raise UsageError(f"--sync-dst-dir must not be above the current directory, got {meant}")
         return self.source / path.relative_to(source) if source in path.parents else None
 
-    async def _compare(self, manifest: Manifest, ignore: Ignore) -> list[_Member]:
-        """Return the nodes that lack something, those that lack most first, so that they can serve the others."""
+    def _is_in_place(self) -> bool:
+        """Return True if the job on this machine runs in the source itself."""
+        path = destination_path(self.directory, home=Path.home())
+        return self.local is not None and path.resolve() == self.source.resolve()
+
+    async def _compare(self, manifest: Manifest, ignore: Ignore, on_changed: str) -> list[Answer]:
+        """Return what each node lacks."""
         compare = partial(
             call,
             operation="compare",
             directory=self.directory,
             manifest=manifest.pack(),
             patterns=ignore.patterns,
-            on_changed=self.on_changed,
+            on_changed=on_changed,
         )
 
         async def lacking(connection: Connection) -> Answer:
@@ -135,6 +151,10 @@ class _DirectorySync:
 
         answers = await run_on_all(self.connections, lacking, deadline=self.deadline)
         self._refuse_changed(answers)
+        return answers
+
+    def _chain(self, answers: Sequence[Answer], manifest: Manifest) -> list[_Member]:
+        """Return the nodes that lack something, those that lack most first, so that they can serve the others."""
         members = [
             _Member(connection=connection, address=address, port=answer["port"], needed=from_ranges(answer["needed"]))
             for connection, address, answer in zip(self.connections, self.addresses, answers, strict=True)
@@ -144,18 +164,24 @@ class _DirectorySync:
 
     def _refuse_changed(self, answers: Sequence[Answer]) -> None:
         """Raise LaunchError if the copy would overwrite files that were changed on a node."""
+        if named := self._named("changed", answers):
+            raise LaunchError(
+                f"nothing started: the copy to {self.directory} would overwrite files that were changed there: "
+                f"{named}; pull them into this directory, exclude them in {IGNORE_FILE}, or give --sync-overwrite"
+            )
+
+    async def _name_kept(self, answers: Sequence[Answer]) -> None:
+        """Name the results of nodes that stay although this directory has other files of their names."""
+        if named := self._named("kept", answers):
+            line = f"launch: results of earlier jobs stay as they are there: {named}; --sync-overwrite replaces them\n"
+            await self.stderr.send(line.encode())
+
+    def _named(self, key: str, answers: Sequence[Answer]) -> str:
         hosts: dict[str, list[str]] = {}
         for connection, answer in zip(self.connections, answers, strict=True):
-            for path in answer.get("changed", ()):
+            for path in answer.get(key, ()):
                 hosts.setdefault(path, []).append(str(connection.host))
-        if not hosts:
-            return
-        named = [f"{path!r} on {some(names)}" for path, names in sorted(hosts.items())]
-        raise LaunchError(
-            f"nothing started: the copy to {self.directory} would overwrite files that were changed there: "
-            f"{some(named, separator='; ')}; pull them into this directory, exclude them in {IGNORE_FILE}, or give "
-            "--sync-overwrite"
-        )
+        return some([f"{path!r} on {some(names)}" for path, names in sorted(hosts.items())], separator="; ")
 
     async def _send(self, manifest: Manifest, chain: Sequence[_Member]) -> list[str]:
         """Send the missing files; return those that changed meanwhile."""

@@ -2,7 +2,8 @@
 
 Delete only files of an earlier sync that are unchanged since: a job's checkpoints, logs and notes stay, whatever their
 names, and so do excluded files. A file under the name of one that is sent counts as changed here unless an earlier sync
-put it there: it is overwritten only on request.
+put it there: it is overwritten only on request. If the job runs in the source itself, it may have written the file on
+both sides: a file that no sync sent is then a result of this node, and stays.
 """
 
 import os
@@ -29,10 +30,10 @@ class Destination:
         self._replaced: list[Entry] = []
         self._unchanged: dict[int, int] = {}
         """Mode of each file that is as the manifest says, by number."""
+        self._sent: dict[str, list[Entry]] | None = None
 
     def changed(self) -> list[str]:
         """Return the files that differ from the manifest and from what was sent; `prepare` would overwrite them."""
-        sent: dict[str, list[Entry]] | None = None
         found: list[str] = []
         for number, entry in enumerate(self.manifest.entries):
             if entry.kind == DIRECTORY:
@@ -47,20 +48,24 @@ class Destination:
             if entry.kind == FILE and is_unchanged(status, entry):
                 self._unchanged[number] = status.st_mode
                 continue
-            sent = self._sent_files() if sent is None else sent
-            match = next((old for old in sent.get(entry.path, ()) if is_unchanged(status, old)), None)
+            match = next((old for old in self._sent_files().get(entry.path, ()) if is_unchanged(status, old)), None)
             if match is None:
                 found.append(entry.path)
             else:
                 self._replaced.append(match)
         return found
 
+    def was_sent(self, path: str) -> bool:
+        """Return True if an earlier sync sent a file of this name."""
+        return path in self._sent_files()
+
     def _sent_files(self) -> dict[str, list[Entry]]:
-        sent: dict[str, list[Entry]] = {}
-        for entry in (*self._before.entries, *self._interrupted.entries):
-            if entry.kind == FILE:
-                sent.setdefault(entry.path, []).append(entry)
-        return sent
+        if self._sent is None:
+            self._sent = {}
+            for entry in (*self._before.entries, *self._interrupted.entries):
+                if entry.kind == FILE:
+                    self._sent.setdefault(entry.path, []).append(entry)
+        return self._sent
 
     def prepare(self, kept: frozenset[str] = frozenset()) -> set[int]:
         """Make directories and links, remove old files; return the numbers of the files whose content is needed.
@@ -68,7 +73,7 @@ class Destination:
         Call `changed` first. Leave the files `kept` as they are.
         """
         make_directory(self.directory)
-        before, after = self._before, self._with_excluded(self._before)
+        before, after = self._before, self._record(kept)
         if before.entries != after.entries:
             self._remove_gone(before)
             # Record first: a recorded file that does not exist is harmless, an unrecorded one would never be deleted.
@@ -92,6 +97,14 @@ class Destination:
     def release(self) -> None:
         """Finish the sync."""
         self._state.release()
+
+    def _record(self, kept: frozenset[str]) -> Manifest:
+        """Return what this node has of syncs after this one: of the files `kept`, what it had before."""
+        after = self._with_excluded(self._before)
+        if not kept:
+            return after
+        entries = [entry for entry in after.entries if entry.path not in kept]
+        return Manifest(sorted([*entries, *(entry for entry in self._before.entries if entry.path in kept)]))
 
     def _with_excluded(self, before: Manifest) -> Manifest:
         """Return the entries for the record: also files of earlier syncs that are excluded now and stay."""

@@ -16,7 +16,7 @@ from launcher.runner.sync.s3_fetch import fetch
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import Manifest
 from launcher.sync.messages import Answer, Ranges, Request, from_ranges, to_ranges
-from launcher.sync.request import KEEP, REFUSE, destination_path
+from launcher.sync.request import KEEP_RESULTS, OVERWRITE, REFUSE, destination_path
 
 
 class SyncServer:
@@ -62,7 +62,8 @@ class SyncServer:
     ) -> Answer:
         """Prepare the directory; answer with the files that are needed and the port for them.
 
-        To refuse, answer instead with files that would be overwritten although they were changed here.
+        To refuse, answer instead with files that would be overwritten although they were changed here. Name the results
+        of this node that stay although the source has other files of their names.
         """
         self._resources.close()
         path = destination_path(directory, home=Path.home())
@@ -71,17 +72,19 @@ class SyncServer:
         destination = Destination(path, Manifest.unpack(manifest), ignore=Ignore(patterns), home=Path.home())
         self._resources.callback(destination.release)
         changed = destination.changed()
-        if changed and on_changed == REFUSE:
+        results = [] if on_changed == REFUSE else [file for file in changed if not destination.was_sent(file)]
+        if on_changed in {REFUSE, KEEP_RESULTS} and len(results) < len(changed):
             self._resources.close()
-            return {"needed": [], "port": 0, "changed": changed}
-        kept = frozenset(changed if on_changed == KEEP else ())
+            return {"needed": [], "port": 0, "changed": sorted({*changed} - {*results})}
+        kept = frozenset(() if on_changed == OVERWRITE else changed)
         self._destination, self._needed = destination, destination.prepare(kept)
+        kept_results = {"kept": results} if on_changed == KEEP_RESULTS and results else {}
         if not self._needed:
             self._resources.close()
-            return {"needed": [], "port": 0}
+            return {"needed": [], "port": 0, **kept_results}
         destination.check_space(destination.manifest.size_of(self._needed))
         self._listener = self._resources.enter_context(socket.create_server(("", 0)))
-        return {"needed": to_ranges(self._needed), "port": self._listener.getsockname()[1]}
+        return {"needed": to_ranges(self._needed), "port": self._listener.getsockname()[1], **kept_results}
 
     def _receive(self, *, identity: str, first: bool, following: list[Any] | None, forward: Ranges) -> Answer:
         """Receive the needed files, from the launcher if this node is the first, and forward them."""

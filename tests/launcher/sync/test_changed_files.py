@@ -115,3 +115,22 @@ def test_a_job_starts_over_a_newer_result_only_on_request(site: Site) -> None:
     assert site.run("--sync-dst-dir", "code", "--sync-exclude", "runs", "true", cwd=site.source).code == 0
     assert site.run("--sync-dst-dir", "code", "--sync-overwrite", "true", cwd=site.source).code == 0
     assert (site.homes[ADDRESSES[0]] / "code/runs/result").read_text() == "pulled"
+
+
+def test_each_node_keeps_its_own_results_of_a_job_that_runs_in_the_source(site: Site) -> None:
+    source = site.homes[ADDRESSES[0]] / "code"
+    source.mkdir()
+    (source / "train.py").write_text("1")
+    job = "mkdir -p out; echo $RANK >> out/log; [ $RANK != 0 ] || cat out/log > out/best"
+    for times in (1, 2, 3):
+        started = site.run("-n", "3", "--sync-dst-dir", "code", job, cwd=source)
+        assert started.code == 0, started.stderr
+        logs = [(home / "code/out/log").read_text() for home in site.homes.values()]
+        assert logs == [f"{rank}\n" * times for rank in range(3)]
+        assert (b"results of earlier jobs stay" in started.stderr) == (times > 1)
+    # What the first node alone wrote is copied as any other file.
+    assert (site.far[0] / "code/out/best").read_text() == "0\n" * 2
+    for node in (source, site.far[0] / "code"):
+        (node / "train.py").write_text(f"edited in {node}")
+    refused = site.run("-n", "3", "--sync-dst-dir", "code", "true", cwd=source)
+    assert f"would overwrite files that were changed there: 'train.py' on {ADDRESSES[1]};" in refused.reason
