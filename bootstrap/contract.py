@@ -202,6 +202,7 @@ absent without shared storage."""
 SETUP_FIELD: Final = "setup"
 """Field of a member and of a node's own record: ``done:`` or ``failed:`` and the first SETUP_HASH_LENGTH digits of the
 archive's hash; absent without a setup."""
+SETUP_RUNNING: Final = "running"
 SETUP_DONE: Final = "done"
 SETUP_FAILED: Final = "failed"
 SETUP_HASH_LENGTH: Final = 12

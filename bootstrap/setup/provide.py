@@ -16,12 +16,13 @@ from bootstrap.contract import (
     SETUP_FAILED,
     SETUP_MARKER,
     SETUP_REQUIREMENTS,
+    SETUP_RUNNING,
     SETUP_SCRIPT,
 )
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.archive import SetupSource, fetch, unpack
-from bootstrap.setup.state import RUNNING, State, write_state
+from bootstrap.setup.state import State, write_state
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ def provide(source: SetupSource, *, services: SetupServices) -> None:
         log.info("setup %s was done before", source.sha256)
         write_state(services.root, State(doing=SETUP_DONE, sha256=source.sha256))
         return
-    write_state(services.root, State(doing=RUNNING, sha256=source.sha256))
+    write_state(services.root, State(doing=SETUP_RUNNING, sha256=source.sha256))
     started = services.monotonic()
     try:
         _run_all(source, deadline=started + source.timeout_s, services=services)

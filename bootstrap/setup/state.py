@@ -3,13 +3,11 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from bootstrap.atomic_file import write_file
-from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH, SETUP_STATE
+from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH, SETUP_RUNNING, SETUP_STATE
 from bootstrap.files.paths import under_root
-
-RUNNING: Final = "running"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +39,7 @@ class SetupStatus:
         if self._sha256 is None:
             return ""
         state = self._read()
-        return None if state.doing == RUNNING else f"{state.doing}:{state.sha256[:SETUP_HASH_LENGTH]}"
+        return None if state.doing == SETUP_RUNNING else f"{state.doing}:{state.sha256[:SETUP_HASH_LENGTH]}"
 
     @property
     def is_done(self) -> bool:
@@ -55,7 +53,7 @@ class SetupStatus:
 
     def _read(self) -> State:
         """Return what the service wrote last about this archive."""
-        starting = State(doing=RUNNING, sha256=self._sha256 or "")
+        starting = State(doing=SETUP_RUNNING, sha256=self._sha256 or "")
         try:
             state = State(**json.loads(under_root(self._root, SETUP_STATE).read_text()))
         except FileNotFoundError:

@@ -1,8 +1,9 @@
 """Check before an attempt starts that its nodes can run the job: engine, environment, first host, GPUs."""
 
+import json
 from collections.abc import Sequence
 
-from bootstrap.contract import WORKER_HOST_PREFIX
+from bootstrap.contract import SETUP_HASH_LENGTH, SETUP_RUNNING, WORKER_HOST_PREFIX
 from launcher.engines import LAUNCHED_BY_MPI
 from launcher.errors import LaunchError, UsageError
 from launcher.hosts.hostfile import Host, first_and_others
@@ -19,6 +20,9 @@ async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart
     check_first_host(job, connections)
     if not job.force:
         check_fabric([(one.host, one.efa_devices) for one in connections])
+    # A node that replaces another during the job may have a newer setup: going on is what its user wants.
+    if not (job.force or is_restart):
+        check_setup([(one.host, one.setup) for one in connections])
     # On a restart the failed attempt's processes may still hold the GPUs.
     if not (job.force or is_restart):
         check_gpus(job, [connection.gpus for connection in connections])
@@ -34,6 +38,26 @@ def check_fabric(found: Sequence[tuple[Host, int | None]]) -> None:
         raise LaunchError(
             f"nothing started, no EFA on {first_and_others(without)} but on the other nodes: replace the nodes that "
             "were launched before efa or instance_type changed (--force starts anyway)"
+        )
+
+
+def check_setup(found: Sequence[tuple[Host, str]]) -> None:
+    """Raise LaunchError if a setup runs on a node, or if nodes have run different ones: ranks would import other code.
+
+    Each state is the JSON of contract.SETUP_STATE, or empty.
+    """
+    states = [(host, json.loads(state) if state else {}) for host, state in found]
+    running = [host for host, state in states if state.get("doing") == SETUP_RUNNING]
+    if running:
+        raise LaunchError(f"nothing started, the setup runs on {first_and_others(running)}: wait until it is done")
+    hosts: dict[str, list[Host]] = {}
+    for host, state in states:
+        hosts.setdefault(str(state.get("sha256", ""))[:SETUP_HASH_LENGTH] or "none", []).append(host)
+    if len(hosts) > 1:
+        each = ", ".join(f"{setup} on {first_and_others(names)}" for setup, names in sorted(hosts.items()))
+        raise LaunchError(
+            f"nothing started, the nodes have run different setups, {each}: bring all along with dlcluster setup "
+            "(--force starts anyway)"
         )
 
 

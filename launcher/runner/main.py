@@ -28,6 +28,8 @@ EFA_DEVICES = "/sys/class/infiniband"
 """Directory with one entry for each Elastic Fabric Adapter and, on some types, for each NVSwitch's adapter."""
 EFA_DRIVER = "efa"
 """Name of the driver that tells the two apart."""
+SETUP_STATE = "/run/deeplearning/setup.json"
+"""As in bootstrap.contract, whose import would be slow."""
 BUSY_NAME = "launch-runner"
 """Process name during a job; its reaper keeps the name for idle runners."""
 
@@ -74,8 +76,17 @@ def ready_payload(port: int) -> bytes:
     """Return the payload of FrameType.READY, which the launcher needs before it sends the spec."""
     address = sshd_address(os.environ)
     address_json = "null" if address is None else json_string(address)
-    efa = count_efa_devices()
-    return f'{{"port": {port}, "address": {address_json}, "efa": {efa}, "gpus": {gpus_in_use()}}}'.encode("ascii")
+    node = f'"efa": {count_efa_devices()}, "setup": {json_string(read_setup_state())}, "gpus": {gpus_in_use()}'
+    return f'{{"port": {port}, "address": {address_json}, {node}}}'.encode("ascii")
+
+
+def read_setup_state(file: str = SETUP_STATE) -> str:
+    """Return what the agent's setup service has written, a JSON object; nothing without a setup."""
+    try:
+        with open(file, encoding="ascii") as state:
+            return state.read()
+    except OSError:
+        return ""
 
 
 def count_efa_devices(directory: str = EFA_DEVICES) -> int:

@@ -44,6 +44,8 @@ class Connection:
         self.gpus = GpusInUse()
         self.efa_devices: int | None = None
         """Elastic Fabric Adapters of the node; None if its release does not say."""
+        self.setup = ""
+        """State of the node's setup, as JSON (contract.SETUP_STATE); empty without one."""
         self.is_idle = False
         """True if the runner waits for another job and nothing of the last one is left."""
         self._process = process
@@ -134,6 +136,7 @@ class Connection:
         self.free_port, self.address = int(values["port"]), values["address"]
         self.gpus = GpusInUse.from_json(values.get("gpus", {}))
         self.efa_devices = values.get("efa")
+        self.setup = values.get("setup", "")
         self._heartbeats = asyncio.create_task(self._keep_alive())
 
     async def send_spec(self, spec: NodeSpec) -> None:

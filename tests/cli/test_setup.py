@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,12 @@ class Master:
     refusals: int = 0
     """Number of logins to the workers that are refused."""
     ran: list[list[str]] = field(default_factory=list)
+    waits_for: int = 0
+    """Number of workers that must be at it at the same time."""
+    together: threading.Barrier = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.together = threading.Barrier(max(self.waits_for, 1), timeout=20)
 
     def output(self, command: str, *, deadline_s: float | None = None) -> Output:
         words = shlex.split(command)
@@ -39,6 +46,8 @@ class Master:
         assert deadline_s is not None
         assert deadline_s > 900
         self.ran.append(words)
+        if words[0] == "ssh" and self.waits_for and len(self.ran) <= self.waits_for + 1:
+            self.together.wait()
         if words[0] == "ssh" and self.refusals:
             self.refusals -= 1
             return Output(exit_code=255, stdout=b"", stderr="Permission denied (publickey).\n")
@@ -63,7 +72,7 @@ class Clock:
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Run the verb against a cluster of three, whose second node has the setup already."""
 
-    def run(master: Master, *words: str, setup: str | None = OUTPUT) -> int:
+    def run(master: Master, *words: str, setup: str | None = OUTPUT, nodes: int = 3) -> int:
         members = tuple(
             Member(
                 node_index=index,
@@ -73,11 +82,11 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
                 host_key=KEY,
                 setup=f"done:{SHA256[:12]}" if index == 2 else "",
             )
-            for index in (1, 2, 3)
+            for index in range(1, nodes + 1)
         )
         context: Any = SimpleNamespace(
             cluster=SimpleNamespace(name="demo", setup=setup),
-            membership=Membership(generation=1, desired_nodes=3, members=members),
+            membership=Membership(generation=1, desired_nodes=nodes, members=members),
         )
 
         @contextmanager
@@ -90,9 +99,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     return run
 
 
-def test_nodes_without_the_deployed_setup_get_it_one_after_another(
-    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nodes_without_the_deployed_setup_get_it(run: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     master = Master()
     assert run(master, "--json") == 0
     assert json.loads(capsys.readouterr().out) == {
@@ -121,6 +128,20 @@ def test_it_stops_at_the_first_node_on_which_it_fails(
     assert run(master) == EXIT_FAILED
     assert len(master.ran) == 1
     assert capsys.readouterr().err.splitlines()[-1] == "dlcluster: master: E: no package  foo"
+
+
+def test_after_the_first_node_eight_run_it_at_a_time(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    master = Master(waits_for=8)
+    assert run(master, nodes=19) == 0
+    assert capsys.readouterr().err.count("running setup") == 4
+    assert len(master.ran) == 18
+    failing = Master(fails_on="deeplearning-worker5")
+    assert run(failing, nodes=19) == EXIT_FAILED
+    # Those that had started go to their end, and no other starts.
+    assert len(failing.ran) == 9
+    assert capsys.readouterr().err.splitlines()[-1] == "dlcluster: worker5: E: no package  foo"
 
 
 def test_a_node_that_does_not_let_the_master_in_yet_is_asked_again(

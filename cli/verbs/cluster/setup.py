@@ -1,8 +1,10 @@
-"""``dlcluster setup``: run the deployed setup on nodes that were launched before it, one after another."""
+"""``dlcluster setup``: run the deployed setup on nodes that were launched before it."""
 
 import shlex
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import click
@@ -18,6 +20,9 @@ from cli.ssh.master import connect_to_master
 from cli.ssh.remote import Connection, last_line
 from cli.verb import verb
 
+AT_ONCE: Final = 8
+"""Nodes that run the setup at the same time, once it has succeeded on one: a server allows ten channels on a connection
+(MaxSessions in sshd_config(5))."""
 MARGIN_S: Final = 120.0
 """Seconds for a node's answer besides its setup."""
 LOGIN_S: Final = 120.0
@@ -34,20 +39,22 @@ SSH: Final = (
 @verb("setup", examples=("dlcluster setup", "dlcluster setup --cluster vision --json"))
 @json_option
 def command(selection: Selection, *, as_json: bool) -> int:
-    """Run the setup of the last deploy on nodes that were launched before it, one after another.
+    """Run the setup of the last deploy on nodes that were launched before it.
 
-    New nodes run it by themselves. It is refused while a job runs, and stops at the first node on which it fails; that
-    node gets no more jobs. Nodes that have it already are passed over.
+    New nodes run it by themselves. It runs on one node first, then on eight at a time, and starts on no more once it
+    has failed; a node on which it failed gets no more jobs. It is refused while a job runs, and no job starts on a node
+    while the setup runs there. Nodes that have it already are passed over.
     """
     with connect_to_master(selection) as (context, connection):
         setup = deployed_setup(context.cluster)
         done = f"{SETUP_DONE}:{setup.sha256[:SETUP_HASH_LENGTH]}"
         behind = [member for member in context.membership.members if member.setup != done]
-        for member in behind:
+        for members in _first_one_then_many(behind):
             _refuse_while_a_job_runs(connection)
             if not as_json:
-                click.echo(f"{member.short_name}: running setup {setup.sha256[:SETUP_HASH_LENGTH]}", file=sys.stderr)
-            _run_on(connection, member, setup)
+                where = ", ".join(member.short_name for member in members)
+                click.echo(f"{where}: running setup {setup.sha256[:SETUP_HASH_LENGTH]}", file=sys.stderr)
+            _run_on_all(connection, members, setup)
     names = [member.short_name for member in behind]
     if as_json:
         print_json(cluster=context.cluster.name, sha256=setup.sha256, nodes=names)
@@ -62,8 +69,21 @@ def _refuse_while_a_job_runs(connection: Connection) -> None:
         raise ClusterError(f"job {printable(running[-1])} runs, and a setup may change what it uses: dlcluster stop")
 
 
-def _run_on(connection: Connection, member: Member, setup: DeployedSetup) -> None:
-    """Run the setup on one node, from the master. Raises ClusterError with the last line of its output."""
+def _first_one_then_many(members: Sequence[Member]) -> Iterator[Sequence[Member]]:
+    yield from (members[:1],) if members else ()
+    yield from (members[first : first + AT_ONCE] for first in range(1, len(members), AT_ONCE))
+
+
+def _run_on_all(connection: Connection, members: Sequence[Member], setup: DeployedSetup) -> None:
+    """Run the setup on nodes at the same time, to the end on each. Raises ClusterError naming those that failed."""
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        failures = [*threads.map(lambda member: _run_on(connection, member, setup), members)]
+    if failed := [failure for failure in failures if failure]:
+        raise ClusterError("; ".join(failed))
+
+
+def _run_on(connection: Connection, member: Member, setup: DeployedSetup) -> str:
+    """Run the setup on one node, from the master; return why it failed, the last line of its output, or nothing."""
     program = ["sudo", "-n", "python3", f"{CURRENT_RELEASE}/bootstrap", "bring-along"]
     words = [*program, "--url", setup.url, "--sha256", setup.sha256, "--timeout", str(setup.timeout_s)]
     line = shlex.join(words if member.node_type == MASTER else [*_ssh(member), *words])
@@ -75,7 +95,8 @@ def _run_on(connection: Connection, member: Member, setup: DeployedSetup) -> Non
         time.sleep(RETRY_S)
     if done.exit_code:
         why = last_line(done.stderr).removeprefix("bootstrap: ") or f"exit code {done.exit_code}"
-        raise ClusterError(f"{member.short_name}: {printable(why)}")
+        return f"{member.short_name}: {printable(why)}"
+    return ""
 
 
 def _ssh(member: Member) -> list[str]:

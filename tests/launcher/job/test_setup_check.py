@@ -1,0 +1,50 @@
+"""Refuse nodes that have run different setups, or on which one runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bootstrap import contract
+from launcher.errors import LaunchError
+from launcher.hosts.hostfile import Host
+from launcher.job.checks import check_setup
+from launcher.runner.main import SETUP_STATE, read_setup_state
+
+HOSTS = [Host(name=f"deeplearning-worker{number}", slots=1) for number in (1, 2, 3)]
+NEW, OLD = "0123456789abcdef" * 4, "fedcba9876543210" * 4
+
+
+def state(sha256: str, doing: str = "done") -> str:
+    return json.dumps({"doing": doing, "sha256": sha256, "failure": None})
+
+
+@pytest.mark.parametrize(
+    ("states", "why"),
+    [
+        (
+            (state(NEW), state(OLD), state(OLD)),
+            "the nodes have run different setups, 0123456789ab on deeplearning-worker1, fedcba987654 on "
+            "deeplearning-worker2 and 1 more: bring all along with dlcluster setup",
+        ),
+        ((state(NEW), "", state(NEW)), "0123456789ab on deeplearning-worker1 and 1 more, none on deeplearning-worker2"),
+        ((state(NEW), state(NEW, "running"), state(NEW)), "the setup runs on deeplearning-worker2: wait until"),
+    ],
+    ids=["two", "with and without", "running"],
+)
+def test_fails_when_nodes_have_not_run_the_same_setup(states: tuple[str, ...], why: str) -> None:
+    with pytest.raises(LaunchError, match=f"^nothing started, .*{why}"):
+        check_setup([*zip(HOSTS, states, strict=True)])
+
+
+@pytest.mark.parametrize("states", [("", "", ""), (state(NEW),) * 3], ids=["none", "the same"])
+def test_nodes_of_one_setup_may_train(states: tuple[str, ...]) -> None:
+    check_setup([*zip(HOSTS, states, strict=True)])
+
+
+def test_the_node_reports_what_its_service_wrote(tmp_path: Path) -> None:
+    assert SETUP_STATE == contract.SETUP_STATE
+    file = tmp_path / "setup.json"
+    assert read_setup_state(str(file)) == ""
+    file.write_text(state(NEW))
+    assert read_setup_state(str(file)) == state(NEW)
