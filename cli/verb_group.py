@@ -24,6 +24,9 @@ VERBS_BY_PACKAGE: Final = {
         "resize": "Change the number of workers, and deploy.",
         "setup": "Run the deployed setup on older nodes.",
         "preflight": "Check before a deploy that the account can hold the cluster.",
+    },
+    "cli.verbs.storage": {
+        "delete-bucket": "Delete a bucket that a deleted cluster left.",
         "delete-storage": "Delete a file system that a deleted cluster left.",
     },
     "cli.verbs.jobs": {

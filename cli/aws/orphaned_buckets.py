@@ -1,18 +1,29 @@
 """Find the buckets that destroyed or rolled back clusters left behind: kept on purpose, but they cost money."""
 
-import shlex
-import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError
 
 from bootstrap.contract import CLUSTER_TAG
 from cli.aws.stack_history import Event
+from cli.errors import ClusterError
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
 
 KEPT: Final = "DELETE_SKIPPED"
 """CloudFormation's status for a resource that it leaves behind."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bucket:
+    """A bucket that a cluster made."""
+
+    name: str
+    cluster: str
+    """Name of the cluster that made it."""
 
 
 def orphaned_buckets(
@@ -22,32 +33,73 @@ def orphaned_buckets(
 
     ``events`` belong to the stack of that name: while it is being created, only they tell which bucket is its own.
     """
-    tagged = set(_tagged(tagging, cluster_name))
+    tagged = {bucket.name for bucket in made_buckets(tagging) if bucket.cluster == cluster_name}
     last = {event.physical_id: event.status for event in events}
     candidates = {bucket for bucket in tagged if last.get(bucket, KEPT) == KEPT}
     # A cluster may have adopted one: its output says so, and its parameter before there are outputs.
-    return sorted(candidates - set(_values_in_stacks(cloudformation))) if candidates else []
+    return sorted(candidates - set(used_by_stacks(cloudformation))) if candidates else []
 
 
-def _tagged(tagging: Any, cluster_name: str) -> Iterator[str]:
+def made_buckets(tagging: Any) -> list[Bucket]:
+    """Return every bucket of the region with a cluster's tag."""
     pages = tagging.get_paginator("get_resources").paginate(
-        TagFilters=[{"Key": CLUSTER_TAG, "Values": [cluster_name]}], ResourceTypeFilters=["s3"]
+        TagFilters=[{"Key": CLUSTER_TAG}], ResourceTypeFilters=["s3"]
     )
-    yield from (found["ResourceARN"].rpartition(":")[2] for page in pages for found in page["ResourceTagMappingList"])
+    return [_bucket(found) for page in pages for found in page["ResourceTagMappingList"]]
 
 
-def _values_in_stacks(cloudformation: "CloudFormationClient") -> Iterator[str]:
-    """Yield the values of every stack's outputs and parameters; a stack that was rolled back may be tried again."""
+def _bucket(found: Any) -> Bucket:
+    [cluster] = [tag["Value"] for tag in found["Tags"] if tag["Key"] == CLUSTER_TAG]
+    return Bucket(name=found["ResourceARN"].rpartition(":")[2], cluster=cluster)
+
+
+def used_by_stacks(cloudformation: "CloudFormationClient") -> dict[str, str]:
+    """Return the stack for each value of a stack's outputs and parameters.
+
+    A stack that was rolled back counts: its deploy may be tried again.
+    """
+    used: dict[str, str] = {}
     for page in cloudformation.get_paginator("describe_stacks").paginate():
         for stack in page["Stacks"]:
-            yield from (out["OutputValue"] for out in stack.get("Outputs", []))
-            yield from (parameter["ParameterValue"] for parameter in stack.get("Parameters", []))
+            values = [out["OutputValue"] for out in stack.get("Outputs", [])]
+            values += [parameter["ParameterValue"] for parameter in stack.get("Parameters", [])]
+            used |= dict.fromkeys(values, stack["StackName"])
+    return used
 
 
-def delete_command(bucket: str, *, region: str) -> str:
-    """Return a shell command that deletes a bucket with every version; ``aws s3 rb --force`` leaves the old ones."""
-    code = (
-        f'import boto3; b = boto3.resource("s3", region_name="{region}").Bucket("{bucket}"); '
-        "b.object_versions.delete(); b.delete()"
-    )
-    return shlex.join([sys.executable, "-c", code])
+def owner(cloudformation: "CloudFormationClient", bucket: Bucket) -> str:
+    """Return the stack that has the bucket as a resource, named like the cluster that made it; empty if none has."""
+    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=bucket.cluster)
+    try:
+        kept = [
+            resource["ResourceStatus"] == KEPT
+            for page in pages
+            for resource in page["StackResourceSummaries"]
+            if resource.get("PhysicalResourceId") == bucket.name
+        ]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ValidationError":
+            raise
+        return ""  # No such stack.
+    return bucket.cluster if kept and not all(kept) else ""
+
+
+def delete_versions(s3: Any, bucket: str) -> Iterator[int]:
+    """Delete every version and delete marker of a bucket; yield how many each request has deleted.
+
+    ``aws s3 rb --force`` leaves old versions, and then the bucket. Raises ClusterError if S3 refuses one.
+    """
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+        found = [each for kind in ("Versions", "DeleteMarkers") for each in page.get(kind, [])]
+        if found:
+            objects = [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in found]
+            refused = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True}).get("Errors", [])
+            if refused:
+                why = f"{refused[0].get('Code')}: {refused[0].get('Message')}"
+                raise ClusterError(f"S3 refused to delete {refused[0].get('Key')!r} in {bucket}: {why}")
+            yield len(objects)
+
+
+def delete_line(bucket: str, *, region: str) -> str:
+    """Return the command that deletes a bucket with every version."""
+    return f"dlcluster delete-bucket {bucket} --region {region}"

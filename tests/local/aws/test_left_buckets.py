@@ -14,7 +14,7 @@ from tests.local.aws.harness import REGION, REPOSITORY, Aws, Stacks
 from tests.local.aws.templates import cluster, group, resource
 
 LIMIT_S = 60
-HEADING = "buckets left by earlier clusters named vision, not in use; each command deletes one permanently:\n"
+HEADING = "buckets left by earlier clusters named vision, not in use; each command deletes one, after a question:\n"
 
 
 def kept(policy: str = "Retain") -> dict[str, Any]:
@@ -83,11 +83,11 @@ def test_buckets_of_rolled_back_and_destroyed_clusters_are_named_and_removed(aws
     (line,) = lines(why(aws))
     assert rolled_back in line
     assert own not in line
-    in_shell(aws, line)
+    in_shell(aws, f"{line} --yes")
     assert [found["Name"] for found in s3.list_buckets()["Buckets"]] == [own]
     stacks.cloudformation.delete_stack(StackName="vision")
     (line,) = lines(why(aws))
-    in_shell(aws, line)
+    in_shell(aws, f"{line} --yes")
     assert s3.list_buckets()["Buckets"] == []
     assert HEADING not in why(aws)
 
@@ -117,5 +117,5 @@ def test_a_command_that_leaves_old_versions_does_not_do(aws: Aws, stacks: Stacks
     with pytest.raises(AssertionError, match="BucketNotEmpty"):
         in_shell(aws, f"aws s3 rb --force s3://{name}")
     (line,) = lines(why(aws))
-    in_shell(aws, line)
+    in_shell(aws, f"{line} --yes")
     assert s3.list_buckets()["Buckets"] == []

@@ -1,0 +1,1 @@
+"""Verbs that delete what destroyed clusters left: file systems and buckets."""

@@ -1,0 +1,68 @@
+"""``dlcluster delete-bucket [BUCKET]``: list the buckets that clusters made, or delete one with every version."""
+
+import sys
+
+import click
+
+from cli.aws.clients import Clients, connect
+from cli.aws.orphaned_buckets import Bucket, delete_versions, made_buckets, owner, used_by_stacks
+from cli.errors import ClusterError, UsageError
+from cli.output import is_terminal, print_table
+from cli.shared_options import Selection
+from cli.verb import verb
+
+COLUMNS = ("BUCKET", "CLUSTER", "USED BY")
+
+
+@verb("delete-bucket", examples=("dlcluster delete-bucket", "dlcluster delete-bucket vision-bucket-1a2b3c"))
+@click.argument("bucket", required=False, metavar="[BUCKET]")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(selection: Selection, *, bucket: str | None, yes: bool) -> int:
+    """Delete a bucket that a destroyed cluster left, with every version of every object; without one, list them.
+
+    It refuses one that a stack uses, and one that no cluster made. A call that was cut off may be repeated.
+    """
+    clients = connect(selection.region)
+    if bucket is None:
+        return _list(clients, selection.cluster)
+    found = _find(clients, bucket)
+    # A stack that is being created has no outputs yet.
+    used_by = used_by_stacks(clients.cloudformation).get(bucket) or owner(clients.cloudformation, found)
+    if used_by:
+        raise ClusterError(f"{bucket} is in use: stack {used_by} has it, cdk destroy that first")
+    if not yes:
+        _ask(found)
+    deleted = 0
+    for count in delete_versions(clients.s3, bucket):
+        deleted += count
+        click.echo(f"{deleted} versions deleted", file=sys.stderr)
+    clients.s3.delete_bucket(Bucket=bucket)
+    print(f"deleted {bucket}, {deleted} versions")
+    return 0
+
+
+def _list(clients: Clients, cluster: str | None) -> int:
+    found = [each for each in made_buckets(clients.tagging) if cluster in (None, each.cluster)]
+    if not found:
+        print(f"dlcluster: no cluster has made a bucket in {clients.region}", file=sys.stderr)
+        return 0
+    used = used_by_stacks(clients.cloudformation)
+    rows = sorted((each.name, each.cluster, used.get(each.name, "")) for each in found)
+    print_table(COLUMNS, rows)
+    return 0
+
+
+def _find(clients: Clients, name: str) -> Bucket:
+    for each in made_buckets(clients.tagging):
+        if each.name == name:
+            return each
+    raise ClusterError(f"no bucket {name} in {clients.region} that a cluster made: delete another with aws s3")
+
+
+def _ask(found: Bucket) -> None:
+    """Let the user type the name again. Raises UsageError without a terminal, ClusterError for any other answer."""
+    if not sys.stdin.isatty() or not is_terminal():
+        raise UsageError("cannot prompt without a terminal: use --yes")
+    question = f"Delete {found.name} of cluster {found.cluster}, with every version, for good? Type its name"
+    if click.prompt(question).strip() != found.name:
+        raise ClusterError("nothing was deleted")
