@@ -42,7 +42,7 @@ def _node_count(options: argparse.Namespace, available: int) -> int:
         wanted = available if options.num_workers is None else whole_number(options.num_workers, name="-n")
         name, nodes = "-n", Nodes(min=wanted, max=wanted)
     if nodes.min > available:
-        raise UsageError(f"{name} must be at most {available}, the hosts in the hosts file, got {nodes.min}")
+        raise UsageError(f"{name} must be at most {available}, the nodes that are there now, got {nodes.min}")
     return min(nodes.max, available)
 
 

@@ -8,7 +8,7 @@ from bootstrap import contract
 from bootstrap.aws.group_sizes import ClusterSizes, declared_sizes
 from stacks.catalogue import instance_types
 from stacks.catalogue.gpu_types import InstanceType
-from stacks.settings.values import Settings, require
+from stacks.settings.values import Settings, SettingsError, require, shown
 
 _TYPE: Final = re.compile(r"[a-z0-9-]{1,30}\.[a-z0-9-]{1,30}")
 _MOST_GPUS: Final = 16
@@ -39,8 +39,9 @@ class CapacitySettings(Settings):
         require(least is None or 0 <= least <= count, "min_workers", least, f"0 to worker_count, which is {count}")
         self._check_gpu_count()
         name = self.instance_type
-        is_plausible = self.instance is not None or _TYPE.fullmatch(name)
-        require(is_plausible, "instance_type", name, f"like g6.xlarge{nearest_type_hint(name)}")
+        if self.instance is None and not _TYPE.fullmatch(name):
+            hint = nearest_type_hint(name)
+            raise SettingsError(f"instance_type must be FAMILY.SIZE such as g6.xlarge, got {shown(name)}{hint}")
 
     def warnings(self) -> dict[str, str]:
         """Warn of a type that is not in the catalogue, or that AWS no longer sells everywhere."""

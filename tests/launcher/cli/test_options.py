@@ -184,7 +184,7 @@ def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> N
         ("--launcher mpi -s 2 x y", "--engine and -s need --launcher ssh or local: mpirun sets variables of its own"),
         ("--engine mxnet --env DMLC_ROLE:worker x y", "--env must not set DMLC_ROLE, which the launcher sets for"),
         ("--launcher local -n 257 x y", "-n must be a whole number from 1 to 256, got '257'"),
-        ("-n 4 python x", "-n must be at most 3, the hosts in the hosts file, got 4"),
+        ("-n 4 python x", "-n must be at most 3, the nodes that are there now, got 4"),
         ("-n 0 python x", "-n must be a whole number of at least 1, got '0'"),
         ("-n two python x", "-n must be a whole number of at least 1, got 'two'"),
         (f"-n {'7' * 5000} python x", "-n must be a whole number of at least 1, got '777777777777...7777777777777'"),

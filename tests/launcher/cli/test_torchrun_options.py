@@ -152,8 +152,8 @@ def test_a_range_of_nnodes_takes_the_available_hosts(tmp_path: Path, count: int)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("--nnodes 5 x.py", "--nnodes must be at most 4, the hosts in the hosts file, got 5"),
-        ("--nnodes 5:8 x.py", "--nnodes must be at most 4, the hosts in the hosts file, got 5"),
+        ("--nnodes 5 x.py", "--nnodes must be at most 4, the nodes that are there now, got 5"),
+        ("--nnodes 5:8 x.py", "--nnodes must be at most 4, the nodes that are there now, got 5"),
         ("--nnodes 3:2 x.py", "--nnodes must be N or MIN:MAX with MIN at most MAX, got 3:2"),
         ("--nnodes 1: x.py", "--nnodes must be a whole number of at least 1, got ''"),
         ("--nnodes two x.py", "--nnodes must be a whole number of at least 1, got 'two'"),
