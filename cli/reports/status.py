@@ -62,6 +62,8 @@ class Status:
             left = f", nodes still shutting down: {leaving}" if leaving > 0 else ""
             return f"{self.cluster_name}: paused{left}; dlcluster resume brings its nodes back"
         counts = f"{self.running} of {self.desired_nodes} nodes"
+        if self.running > self.desired_nodes:
+            counts = f"{self.running} nodes, {self.desired_nodes} wanted: the others are leaving"
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
 
     def expiry_lines(self, now: datetime) -> Iterator[str]:

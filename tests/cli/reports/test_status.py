@@ -62,6 +62,13 @@ def answer(stub: Stubber, *activities: dict[str, Any]) -> None:
     stub.add_response("describe_scaling_activities", {"Activities": list(activities)})
 
 
+def test_more_nodes_than_wanted_are_leaving(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    addresses = ["10.0.0.10", "10.0.1.20", "10.0.1.30"]
+    put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=2)
+    assert main(["status"]) == 0
+    assert capsys.readouterr().out.startswith("demo: 3 nodes, 2 wanted: the others are leaving, generation ")
+
+
 def test_the_newest_failure_explains_a_missing_node(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
     with stub:
         answer(stub, activity(4, "no capacity"), activity(3), activity(2, "no capacity"), activity(1, "quota"))
