@@ -94,16 +94,25 @@ def test_the_network_could_only_be_replaced_so_that_a_rule_forbids_it(
 ) -> None:
     after = synthesize(**BEFORE | changed)
     assert kinds(before, compare(before, after).replaced) >= {"AWS::EC2::Subnet", "AWS::EC2::NatGateway"}
+    [(name, value)] = changed.items()
+    (broken,) = broken_rules(before, after)
+    assert broken.startswith(f"{name} of a running cluster cannot change, got {value}: ")
+
+
+def broken_rules(before: Template, after: Template) -> list[str]:
+    """Return what the rules of a template say of the values that a stack was created with."""
     kept = {name: parameter.get("Default") for name, parameter in before["Parameters"].items()}
-    broken = [
+    return [
         assertion["AssertDescription"]
         for rule in after["Rules"].values()
         for assertion in rule["Assertions"]
         if (equal := assertion["Assert"].get("Fn::Equals")) and kept[equal[0]["Ref"]] != equal[1]
     ]
-    [(name, value)] = changed.items()
-    assert len(broken) == 1
-    assert broken[0].startswith(f"{name} of a running cluster cannot change, got {value}: ")
+
+
+def test_another_bucket_is_refused_by_a_rule(synthesize: Synthesize, before: Template) -> None:
+    (broken,) = broken_rules(before, synthesize(**BEFORE | {"bucket": "kept"}))
+    assert broken.startswith("bucket of a running cluster cannot change, got kept: running nodes would lose their")
 
 
 def test_create_only_properties_are_those_of_aws() -> None:
