@@ -28,7 +28,7 @@ from local.faults import Faults, command_line
 from local.node.cgroups import run_cgroup
 from local.node.image import image_layers
 from local.node.inotify_limit import inotify_shortage
-from local.run import by_hand
+from local.run import interactive
 from local.run.runs import all_runs, end_run, pick_run, run_inside
 from local.run.sandbox import run_directory, run_in_sandbox
 from local.run.status import print_status
@@ -109,7 +109,7 @@ def _demo(nodes: int, *, keep: bool) -> int:
         raise LocalError(lack)
     image_layers()
     demo = [sys.executable, "-m", "local.demo", str(nodes)]
-    return by_hand.keep([*demo, "--keep"]) if keep else _run(demo)
+    return interactive.keep([*demo, "--keep"]) if keep else _run(demo)
 
 
 def _status(name: str | None) -> int:
@@ -146,11 +146,11 @@ def _act(options: argparse.Namespace) -> int:
             return _run(options.command, engines=options.engines)
         case "shell":
             image_layers()
-            return by_hand.shell()
+            return interactive.shell()
         case "demo":
             return _demo(parse_nodes(options.nodes), keep=options.keep)
         case "enter":
-            return by_hand.enter_running(pick_run(options.run), options.command)
+            return interactive.enter_running(pick_run(options.run), options.command)
         case "end":
             return _end(options.run)
     return _status(options.run)

@@ -21,8 +21,8 @@ from trainer.data.batches import BatchLoader, prepare
 from trainer.data.samples import DataSet
 from trainer.data.sampling import Shard
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
+from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.collective import Collective
-from trainer.distributed.reduce.process_groups import ProcessGroups
 from trainer.distributed.reduce.ring import Ring
 from trainer.metrics.flops import find_peak_speed
 from trainer.metrics.step_timer import COMMUNICATION, StepTimer

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from local.run.by_hand import REPOSITORY, SHELL
+from local.run.interactive import REPOSITORY, SHELL
 from tests.e2e.conftest import Cluster
 from tests.local.terminal import CTRL_C, Terminal
 

@@ -21,9 +21,9 @@ import torch
 import torch.distributed
 
 from tests.trainer.programs.multi_node_trainer import take_place
+from trainer.distributed.process_groups import create_process_groups
 from trainer.distributed.reduce.collective import Collective
-from trainer.distributed.reduce.process_groups import create_process_groups
-from trainer.distributed.reduce.rendezvous import RENDEZVOUS_TIMEOUT, connect_ring, join_ranks
+from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, connect_ring, join_ranks
 from trainer.distributed.world import World
 from trainer.errors import TrainerError
 

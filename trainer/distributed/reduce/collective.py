@@ -11,10 +11,10 @@ from typing import Any
 import torch
 import torch.distributed
 
+from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.compressed import TYPES, all_reduce_compressed
-from trainer.distributed.reduce.process_groups import ProcessGroups
-from trainer.distributed.reduce.rendezvous import RENDEZVOUS_TIMEOUT, SPARE, STEP_TIMEOUT, report_lost_ranks
 from trainer.distributed.reduce.ring import Ring
+from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, SPARE, STEP_TIMEOUT, report_lost_ranks
 from trainer.side_stream import read, record_event, wait_for
 
 

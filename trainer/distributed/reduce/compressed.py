@@ -25,7 +25,7 @@ import torch
 import torch.distributed
 from torch.distributed import ProcessGroup
 
-from trainer.distributed.reduce.process_groups import ProcessGroups
+from trainer.distributed.process_groups import ProcessGroups
 
 TYPES: Final[Mapping[str, torch.dtype]] = {"fp16": torch.float16, "bf16": torch.bfloat16}
 LARGEST: Final = 2.0**15

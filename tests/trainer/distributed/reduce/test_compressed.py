@@ -13,8 +13,8 @@ from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.parser import parse
 from trainer.data.opening import open_data
 from trainer.data.sampling import Shard
+from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.compressed import LARGEST, TYPES, _pack, _unpack, all_reduce_compressed
-from trainer.distributed.reduce.process_groups import ProcessGroups
 from trainer.distributed.world import World
 from trainer.torch.connect import create
 from trainer.train import Trainer

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from local.run.by_hand import first_steps
+from local.run.interactive import first_steps
 from local.run.runs import Run, all_runs
 from local.run.sandbox import sweep
 from tests.local.terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal
@@ -22,7 +22,7 @@ PROMPT = r"\[local-aws \w+\] .+ # $"
 DEADLINE_S = 60.0
 SLEEP = "sh -c 'echo begun; exec sleep 300'"
 """Command that announces when it runs in the terminal's foreground."""
-KEEP = (sys.executable, "-c", "import sys; from local.run.by_hand import keep; sys.exit(keep(sys.argv[1:]))")
+KEEP = (sys.executable, "-c", "import sys; from local.run.interactive import keep; sys.exit(keep(sys.argv[1:]))")
 
 
 def local(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ import torch
 import torch.distributed
 from torch.distributed import ProcessGroup
 
-from trainer.distributed.reduce.rendezvous import report_lost_ranks
+from trainer.distributed.rendezvous import report_lost_ranks
 from trainer.distributed.world import World
 from trainer.side_stream import read
 

@@ -1,7 +1,7 @@
 """Keep a local AWS running for interactive use; runs inside its sandbox.
 
-python -m local.run.hold              until standard input ends
-python -m local.run.hold --forever    until the local AWS is ended from outside
+python -m local.run.keep_alive              until standard input ends
+python -m local.run.keep_alive --forever    until the local AWS is ended from outside
 
 Prints the name of the run once it can be entered.
 """

@@ -13,9 +13,9 @@ from tests.trainer.distributed.test_dist_sync import distance
 from tests.trainer.programs import bucketed_trainer, multi_node_trainer, reduce_rank
 from tests.trainer.programs.processes import Rank, run, running
 from trainer.checkpoint.format import load_checkpoint
+from trainer.distributed.process_groups import ProcessGroups, is_regular
 from trainer.distributed.reduce.collective import Collective
-from trainer.distributed.reduce.process_groups import ProcessGroups, is_regular
-from trainer.distributed.reduce.rendezvous import SPARE
+from trainer.distributed.rendezvous import SPARE
 
 Vectors = dict[str, Any]
 """By type: float32, shape (ranks, values)."""

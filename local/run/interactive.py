@@ -22,7 +22,7 @@ from local.run.user import KEY_NAME, USER_SETTINGS
 REPOSITORY = Path(__file__).parents[2]
 START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 60.0
-RUN_AND_HOLD = (sys.executable, "-m", "local", "run", "--", sys.executable, "-m", "local.run.hold")
+RUN_AND_HOLD = (sys.executable, "-m", "local", "run", "--", sys.executable, "-m", "local.run.keep_alive")
 SHELL = ("bash", "--noprofile", "--rcfile", "local/bashrc", "-i")
 KILLED = 128 + 9
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.ports import held_port
-from trainer.distributed.reduce.rendezvous import join_ranks, report_lost_ranks
+from trainer.distributed.rendezvous import join_ranks, report_lost_ranks
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, shorten_torch_message
 
