@@ -166,11 +166,15 @@ class Agent:
         self._doing = Activity.FILES
         self._shared_storage.follow(self._membership.shared_storage)
         changed = node_files(self._config, self._host).write(
-            self._membership, member=member, gpu_count=self._gpus.count_or_zero()
+            self._membership, member=member, gpu_count=self._gpus_of_a_rank_node()
         )
         if changed:
             log.info("generation %d: wrote %s", self._membership.generation, ", ".join(changed))
         self._phases.done("files")
+
+    def _gpus_of_a_rank_node(self) -> int:
+        """Return the GPUs of this node if it trains, else of a worker: `launch` starts as many ranks on each."""
+        return self._gpus.count_or_zero() if self._config.trains else self._config.worker_gpu_count or 0
 
     def _signal_if_ready(self, cluster: ClusterClients) -> None:
         """Signal success once the engines are ready, enough peers are present and the health checks pass."""

@@ -47,8 +47,12 @@ class NodeConfig:
     """True if the deploy fails without this node."""
     min_nodes: int | None
     """Number of nodes, the master included, that must be present before a node is ready; None: all of them."""
+    master_trains: bool
+    """True if jobs run on the master too."""
     gpu_count: int | None
-    """GPUs of the instance type; None if unknown."""
+    """GPUs of this node; None if unknown."""
+    worker_gpu_count: int | None
+    """GPUs of a worker; None if unknown."""
     efa_interfaces: int
     """Elastic Fabric Adapters that the node was launched with; 0 for none."""
     address: str | None
@@ -93,6 +97,7 @@ class NodeConfig:
             ("bootstrap_timeout_s", 1),
             ("min_nodes", 1),
             ("gpu_count", 0),
+            ("worker_gpu_count", 0),
             ("setup_timeout_s", 1),
             ("efa_interfaces", 0),
         ):
@@ -119,6 +124,11 @@ class NodeConfig:
     def cluster_networks(self) -> Networks:
         """Return the networks, parsed."""
         return parse_networks(self.networks)
+
+    @property
+    def trains(self) -> bool:
+        """Return whether jobs run on this node."""
+        return self.master_trains or self.node_type == WORKER
 
     def role_id(self, node_type: NodeType) -> str:
         """Return the unique ID of the IAM role of a node type."""

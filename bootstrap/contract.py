@@ -188,6 +188,8 @@ MEMBERS_FIELD: Final = "members"
 """Fields of the membership record; ``members`` is a JSON list. ``desired_nodes`` is the sum of the groups'
 DesiredCapacity."""
 SHARED_STORAGE_FIELD: Final = "shared_storage"
+MASTER_TRAINS_FIELD: Final = "master_trains"
+"""Field of the membership: false if no job runs on the master, absent otherwise."""
 """Field of the membership record: ``efs:ID`` or ``lustre:ID:MOUNT_NAME``; absent while none is known."""
 NODE_INDEX_FIELD: Final = "node_index"
 INSTANCE_ID_FIELD: Final = "instance_id"

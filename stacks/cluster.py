@@ -1,5 +1,6 @@
 """Define the cluster as a construct, which any stack can contain."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import aws_cdk as cdk
@@ -122,8 +123,7 @@ class DeepLearningCluster(Construct):
         prices = price_list(None if cdk.Token.is_unresolved(region) else region)
         nat_gateways = 0 if self.props.vpc_id else 1
         parts = BilledParts(
-            nodes=sum(size.desired for size in self.props.sizes.values()),
-            instance_type=self.props.instance_type,
+            node_counts=self.props.node_counts,
             volume_gib=self.props.root_volume_gib,
             nat_gateways=nat_gateways,
             addresses=nat_gateways + (0 if self.props.private else 1),
@@ -223,13 +223,14 @@ class DeepLearningCluster(Construct):
             placement_group=self.placement_group.ref if self.props.uses_placement_group else None,
             capacity_reservation=self.props.capacity_reservation,
         )
+        master_template = self._master_template(template)
         sizes, setup_timeout = self.props.sizes, cdk.Duration.seconds(self.props.setup_timeout_s or 0)
         master = NodeGroup(
             self,
             "Master",
             node_type=contract.MASTER,
             size=sizes[contract.MASTER],
-            template=template,
+            template=master_template,
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.MASTER),
             security_groups=self.security.of_node(contract.MASTER),
@@ -252,6 +253,19 @@ class DeepLearningCluster(Construct):
         )
         return master, workers
 
+    def _master_template(self, template: NodeTemplate) -> NodeTemplate:
+        """Return the properties of the master: one of its own type is in no placement group and no reservation."""
+        props = self.props
+        if props.master_type == props.instance_type and props.trains_on_master:
+            return template
+        return replace(
+            template,
+            instance_type=props.master_type,
+            efa=props.master_instance if props.master_efa_interfaces else None,
+            placement_group=template.placement_group if props.master_efa_interfaces else None,
+            capacity_reservation=template.capacity_reservation if props.master_type == props.instance_type else None,
+        )
+
     def _placement_group(self) -> ec2.CfnPlacementGroup:
         """Return a group that keeps nodes close together; unused too, as running nodes may still be in it."""
         group = ec2.CfnPlacementGroup(self, "PlacementGroup", strategy="cluster")
@@ -272,8 +286,10 @@ class DeepLearningCluster(Construct):
             signal_resource=group.signal_resource,
             fails_deploy=is_master or props.min_workers is None,
             min_nodes=None if props.min_workers is None else 1 + props.min_workers,
-            gpu_count=props.gpus,
-            efa_interfaces=props.efa_interfaces,
+            master_trains=props.trains_on_master,
+            gpu_count=props.master_gpus if is_master else props.gpus,
+            worker_gpu_count=props.gpus,
+            efa_interfaces=props.master_efa_interfaces if is_master else props.efa_interfaces,
             # The reference makes CloudFormation delete the master before its address.
             address=address.address if address else None,
             address_allocation=address.allocation_id if address else None,

@@ -87,6 +87,7 @@ class Coordinator:
             gone={name for name, instance in instances.items() if instance.ended}
             | {member.instance_id for member in strays if self._ec2_cache.gone(member.instance_id)},
             shared_storage=self._shared_storage(),
+            master_trains=self._config.master_trains,
         )
         self.arriving = frozenset(grouped.keys() - {member.instance_id for member in wanted.members})
         if stored.error is None and replace(wanted, generation=current.generation) == current and current.generation:

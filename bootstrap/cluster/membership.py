@@ -63,6 +63,13 @@ class Membership:
     """In index order."""
     shared_storage: str = ""
     """File system to mount on every node; empty while there is none."""
+    master_trains: bool = True
+    """True if jobs run on the master too."""
+
+    @property
+    def training_members(self) -> tuple[Member, ...]:
+        """Return the members on which jobs run, which the workers file names."""
+        return tuple(member for member in self.active_members if self.master_trains or member.node_type != MASTER)
 
     @property
     def active_members(self) -> tuple[Member, ...]:
@@ -92,7 +99,13 @@ EMPTY = Membership(generation=0, desired_nodes=0, members=())
 
 
 def next_membership(
-    current: Membership, *, desired_nodes: int, nodes: Sequence[Node], gone: Collection[str], shared_storage: str = ""
+    current: Membership,
+    *,
+    desired_nodes: int,
+    nodes: Sequence[Node],
+    gone: Collection[str],
+    shared_storage: str = "",
+    master_trains: bool = True,
 ) -> Membership:
     """Return the next membership, or ``current`` itself if nothing changes."""
     desired_nodes = min(desired_nodes, MAX_NODES)
@@ -102,6 +115,7 @@ def next_membership(
         desired_nodes=desired_nodes,
         members=members,
         shared_storage=shared_storage or current.shared_storage,
+        master_trains=master_trains,
     )
     if wanted == current and current.generation > 0:
         return current

@@ -40,6 +40,7 @@ from bootstrap.contract import (
     HOST_KEY_FIELD,
     INSTANCE_ID_FIELD,
     MASTER,
+    MASTER_TRAINS_FIELD,
     MEMBERS_FIELD,
     MOUNT_FIELD,
     NODE_INDEX_FIELD,
@@ -87,6 +88,8 @@ class MembershipRecord:
     members: tuple[MemberRecord, ...]
     shared_storage: str = ""
     """File system to mount on every node; empty while there is none."""
+    master_trains: bool = True
+    """True if jobs run on the master too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,6 +156,7 @@ def parse_membership(item: Item, networks: Networks) -> MembershipRecord:
         desired_nodes=_number(item, DESIRED_NODES_FIELD, least=0, most=MAX_NODES),
         members=parse_members(_rows(item), networks),
         shared_storage=check_shared_storage(_optional(item, SHARED_STORAGE_FIELD)),
+        master_trains=_attribute(item, MASTER_TRAINS_FIELD, "BOOL") if MASTER_TRAINS_FIELD in item else True,
     )
 
 

@@ -25,6 +25,7 @@ from bootstrap.contract import (
     GENERATION_ID,
     HOST_KEY_FIELD,
     INSTANCE_ID_FIELD,
+    MASTER_TRAINS_FIELD,
     MEMBERS_FIELD,
     MEMBERSHIP_ID,
     MOUNT_FIELD,
@@ -151,6 +152,7 @@ class Table:
             DESIRED_NODES_FIELD: {"N": str(new.desired_nodes)},
             MEMBERS_FIELD: {"S": members_to_json(new.members)},
             **_if_any(SHARED_STORAGE_FIELD, new.shared_storage),
+            **({} if new.master_trains else {MASTER_TRAINS_FIELD: {"BOOL": False}}),
         }
         puts = [self._put(MEMBERSHIP_ID, membership, old.condition), self._put(GENERATION_ID, generation)]
         try:
@@ -272,6 +274,7 @@ def _membership(item: Item, networks: Networks) -> Membership:
         desired_nodes=record.desired_nodes,
         members=tuple(map(Member.of, record.members)),
         shared_storage=record.shared_storage,
+        master_trains=record.master_trains,
     )
 
 

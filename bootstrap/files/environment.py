@@ -25,7 +25,8 @@ class NodeFacts:
     """Facts about a node that determine its variables."""
 
     workers_count: int
-    """Number of nodes in the lists with the master, as in deeplearning-cfn; the setting worker_count excludes it."""
+    """Number of nodes in the workers file: with the master, as in deeplearning-cfn, unless it does not train. The
+    setting worker_count excludes it."""
     gpu_count: int
     bucket: str
     instance_id: str
@@ -51,8 +52,16 @@ VARIABLES: Final = (
         "path of the workers file: one host name per line, in index order",
         lambda node: WORKERS_FILE,
     ),
-    Variable(WORKERS_COUNT_VARIABLE, "number of nodes, including the master", lambda node: str(node.workers_count)),
-    Variable(GPU_COUNT_VARIABLE, "GPUs of this node; 0 on a CPU type", lambda node: str(node.gpu_count)),
+    Variable(
+        WORKERS_COUNT_VARIABLE,
+        "number of nodes in the workers file, including a master that trains",
+        lambda node: str(node.workers_count),
+    ),
+    Variable(
+        GPU_COUNT_VARIABLE,
+        "GPUs of this node, 0 on a CPU type; on a master that does not train, of a worker",
+        lambda node: str(node.gpu_count),
+    ),
     Variable(BUCKET_VARIABLE, "name of the cluster's S3 bucket", lambda node: node.bucket),
     Variable("DEEPLEARNING_INSTANCE_ID", "EC2 ID of this instance", lambda node: node.instance_id),
     Variable(

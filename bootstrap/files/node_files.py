@@ -69,7 +69,7 @@ class NodeFiles:
         """
         values = environment.variables(
             environment.NodeFacts(
-                workers_count=len(membership.active_members),
+                workers_count=len(membership.training_members),
                 gpu_count=gpu_count,
                 bucket=self._bucket,
                 instance_id=member.instance_id,
@@ -91,7 +91,7 @@ class NodeFiles:
         return {
             contract.HOSTS_FILE: write_block(self._path(contract.HOSTS_FILE), lines),
             contract.WORKERS_FILE: write_file(
-                self._path(contract.WORKERS_FILE), workers_file(membership.active_members), self._user
+                self._path(contract.WORKERS_FILE), workers_file(membership.training_members), self._user
             ),
         }
 

@@ -13,5 +13,5 @@ from bootstrap.files.hosts import in_index_order
 
 
 def workers_file(members: Iterable[Member]) -> str:
-    """Render one host name per line, in index order; the master is the first, as ``deeplearning-worker1``."""
+    """Render one host name per line, in index order; a master that trains is the first, as ``deeplearning-worker1``."""
     return "".join(f"{worker_host(member.node_index)}\n" for member in in_index_order(members))

@@ -4,6 +4,7 @@ The stack may hold more than the cluster, so the parts are found from the cluste
 references: launch templates, the NAT gateways on the routes of the groups' subnets, and the addresses of both.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -20,14 +21,16 @@ _ROUTE_TABLE: Final = "AWS::EC2::RouteTable"
 
 def billed_parts(template: DeployedTemplate, cluster_name: str, sizes: ClusterSizes) -> BilledParts:
     """Return the parts of a cluster whose groups have these sizes. Raises ClusterError."""
-    groups = [*template.groups(cluster_name).values()]
-    nodes = template.named([group.get("LaunchTemplate") for group in groups], _LAUNCH_TEMPLATE)
-    node = next(iter(nodes.values()), {}).get("LaunchTemplateData", {})
-    nat_gateways = _nat_gateways(template, [group.get("VPCZoneIdentifier") for group in groups])
+    groups = template.groups(cluster_name)
+    nodes = template.named([group.get("LaunchTemplate") for group in groups.values()], _LAUNCH_TEMPLATE)
+    nat_gateways = _nat_gateways(template, [group.get("VPCZoneIdentifier") for group in groups.values()])
+    counts: Counter[str] = Counter()
     try:
+        for node_type, group in groups.items():
+            node = _launch_template_data(template, group)
+            counts[str(node["InstanceType"])] += sizes[node_type].desired
         return BilledParts(
-            nodes=sum(size.desired for size in sizes.values()),
-            instance_type=str(node["InstanceType"]),
+            node_counts=counts,
             volume_gib=_volume(node),
             nat_gateways=len(nat_gateways),
             # The master's user data names its address.
@@ -35,6 +38,11 @@ def billed_parts(template: DeployedTemplate, cluster_name: str, sizes: ClusterSi
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ClusterError(f"the template of stack {template.stack_name} has no usable node: {error!r}") from error
+
+
+def _launch_template_data(template: DeployedTemplate, group: Mapping[str, Any]) -> Mapping[str, Any]:
+    named = template.named(group.get("LaunchTemplate"), _LAUNCH_TEMPLATE)
+    return dict(next(iter(named.values()), {}).get("LaunchTemplateData", {}))
 
 
 def _nat_gateways(template: DeployedTemplate, subnets: object) -> Mapping[str, Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 The bucket, logs and data transfer depend on use and are left out; docs/start/costs.md has their prices.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,8 +18,8 @@ KINDS: Final = ("nodes", "volumes", "nat", "addresses", STORAGE)
 class BilledParts:
     """The parts of a cluster that cost money by the hour."""
 
-    nodes: int
-    instance_type: str
+    node_counts: Mapping[str, int]
+    """Number of nodes by instance type."""
     volume_gib: int
     """Size of each node's root volume."""
     nat_gateways: int
@@ -26,6 +27,16 @@ class BilledParts:
     """Public addresses: of the master, and of each NAT gateway."""
     shared_gb: float | None = None
     """Metered size of the file system that the cluster made; None without one, or if it is not known."""
+
+    @property
+    def nodes(self) -> int:
+        """Return the number of nodes."""
+        return sum(self.node_counts.values())
+
+    @property
+    def usual_type(self) -> str:
+        """Return the type of most nodes."""
+        return max(self.node_counts, key=lambda name: self.node_counts[name])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,9 +75,10 @@ def describe_rate(rate: Rate, prices: PriceList, *, is_spot: bool = False) -> st
 
 def hourly_rate(parts: BilledParts, prices: PriceList) -> Rate:
     """Return what the parts cost an hour."""
-    node = prices.instances.get(parts.instance_type)
+    running = {name: count for name, count in parts.node_counts.items() if count}
+    known = [count * prices.instances[name] for name, count in running.items() if name in prices.instances]
     return Rate(
-        nodes=0.0 if not parts.nodes else None if node is None else parts.nodes * node,
+        nodes=sum(known) if len(known) == len(running) else None,
         volumes=parts.nodes * parts.volume_gib * prices.gp3_gib_month / HOURS_PER_MONTH,
         nat=parts.nat_gateways * prices.nat_gateway_hour,
         addresses=parts.addresses * prices.public_address_hour,

@@ -21,6 +21,11 @@ class CapacitySettings(Settings):
 
     instance_type: str = "g6.xlarge"
     """Type of every node; the default is the least expensive current type with a GPU (NVIDIA L4)."""
+    master_instance_type: str | None = None
+    """Type of the master, such as ``m7i.xlarge`` for one that only starts jobs; left out, ``instance_type``. A change
+    applies to nodes launched after the deploy."""
+    master_trains: bool | None = None
+    """Whether jobs run on the master too; left out, only if it has the workers' type."""
     gpu_count: int | None = None
     """GPUs per node. Set it to use an instance type that is not in the catalogue."""
     worker_count: int = 1
@@ -38,10 +43,12 @@ class CapacitySettings(Settings):
         least = self.min_workers
         require(least is None or 0 <= least <= count, "min_workers", least, f"0 to worker_count, which is {count}")
         self._check_gpu_count()
-        name = self.instance_type
-        if self.instance is None and not _TYPE.fullmatch(name):
-            hint = nearest_type_hint(name)
-            raise SettingsError(f"instance_type must be FAMILY.SIZE such as g6.xlarge, got {shown(name)}{hint}")
+        for setting, name in (("instance_type", self.instance_type), ("master_instance_type", self.master_type)):
+            if instance_types.find(name) is None and not _TYPE.fullmatch(name):
+                hint = nearest_type_hint(name)
+                raise SettingsError(f"{setting} must be FAMILY.SIZE such as g6.xlarge, got {shown(name)}{hint}")
+        if not (self.trains_on_master or count):
+            raise SettingsError("worker_count must be at least 1 with a master that does not train, got 0")
 
     def warnings(self) -> dict[str, str]:
         """Warn of a type that is not in the catalogue, or that AWS no longer sells everywhere."""
@@ -62,6 +69,35 @@ class CapacitySettings(Settings):
     def instance(self) -> InstanceType | None:
         """Return the catalogue's entry of the instance type; None for a type that it does not know."""
         return instance_types.find(self.instance_type)
+
+    @property
+    def master_type(self) -> str:
+        """Return the instance type of the master."""
+        return self.master_instance_type or self.instance_type
+
+    @property
+    def master_instance(self) -> InstanceType | None:
+        """Return the catalogue's entry of the master's type; None for a type that it does not know."""
+        return instance_types.find(self.master_type)
+
+    @property
+    def trains_on_master(self) -> bool:
+        """Return whether jobs run on the master too."""
+        return self.master_type == self.instance_type if self.master_trains is None else self.master_trains
+
+    @property
+    def node_counts(self) -> dict[str, int]:
+        """Return the number of nodes of each instance type."""
+        counts = {self.instance_type: self.worker_count}
+        counts[self.master_type] = counts.get(self.master_type, 0) + 1
+        return {name: count for name, count in counts.items() if count}
+
+    @property
+    def master_gpus(self) -> int | None:
+        """Return the GPUs of the master; None if neither the catalogue nor the user names them."""
+        if self.master_type == self.instance_type:
+            return self.gpus
+        return self.master_instance.gpus if self.master_instance else None
 
     @property
     def gpus(self) -> int | None:

@@ -47,6 +47,7 @@ _NAMES_ELSEWHERE: Final = {
     "vpc": "vpc_id",
     "subnet": "subnet_id",
     "name": "cluster_name",
+    **dict.fromkeys(("head_instance_type", "head_node_type"), "master_instance_type"),
     "key": "key_name",
     "use_internal_ips": "private",
     **dict.fromkeys(("efs", "fsx", "storage"), "shared_storage"),
@@ -66,4 +67,4 @@ def _did_you_mean(word: str, names: Sequence[str]) -> str:
     if plain in _NAMES_ELSEWHERE:
         return f", did you mean {_NAMES_ELSEWHERE[plain]}?"
     close = difflib.get_close_matches(plain, names, n=1, cutoff=0.5)
-    return f", did you mean {close[0]}?" if close else f", settings are {', '.join(names)}"
+    return f", did you mean {close[0]}?" if close else f": docs/reference/settings.md lists all {len(names)}"

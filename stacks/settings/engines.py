@@ -36,6 +36,8 @@ class EngineSettings(CapacitySettings):
         if self.engines and instance_types.is_arm(self.instance_type):
             name = shown(self.instance_type)
             raise SettingsError(f"engines need an x86_64 instance_type, got {name}, which is ARM")
+        if self.engines and not self.trains_on_master:
+            raise SettingsError("engines need a master that trains, as mpirun and MXNet's scheduler start there")
 
     def warnings(self) -> dict[str, str]:
         """Warn that MXNet does not use GPUs."""

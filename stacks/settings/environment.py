@@ -1,5 +1,6 @@
 """Define the settings of the user's own environment: what every node runs and installs before it joins the cluster."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -70,7 +71,9 @@ class EnvironmentSettings(Settings):
 
 def _read(name: str, file: str) -> bytes:
     path = Path(file)
-    require(path.is_file(), name, file, "a file, as a path relative to cdk.json")
+    # A Path raises OSError for a name that is too long.
+    is_file = os.path.isfile(path)  # noqa: PTH113
+    require(is_file, name, file, "a file, as a path relative to cdk.json")
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -6,7 +6,7 @@ from typing import Final
 from stacks.settings.access import AccessSettings
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.image import ImageSettings
-from stacks.settings.values import require
+from stacks.settings.values import SettingsError, require
 
 AUTO: Final = "auto"
 OFF: Final = "off"
@@ -28,6 +28,12 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
         super().check()
         for name in ("efa", "placement_group"):
             require(getattr(self, name) in (AUTO, OFF), name, getattr(self, name), f"{AUTO} or {OFF}")
+        if self.trains_on_master and bool(self.master_efa_interfaces) != bool(self.efa_interfaces):
+            raise SettingsError(
+                f"master_trains with efa needs EFA on both types or on none, as NCCL uses one network: "
+                f"{self.instance_type} has {self.efa_interfaces} adapters, {self.master_type} "
+                f"{self.master_efa_interfaces}; set efa=off or leave master_trains out"
+            )
 
     def warnings(self) -> dict[str, str]:
         """Warn of an image that may lack the driver of EFA."""
@@ -41,16 +47,23 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
 
     @property
     def efa_interfaces(self) -> int:
-        """Return the EFA interfaces of each node; 0 if EFA is off or the type has none."""
+        """Return the EFA interfaces of each worker; 0 if EFA is off or the type has none."""
         return self.instance.efa_interfaces if self.instance and self.efa == AUTO else 0
+
+    @property
+    def master_efa_interfaces(self) -> int:
+        """Return the EFA interfaces of the master; one that does not train has none."""
+        known = self.master_instance
+        return known.efa_interfaces if known and self.trains_on_master and self.efa == AUTO else 0
 
     @property
     def missing_address(self) -> str | None:
         """Return a sentence if the master cannot be reached: AWS gives no public address to several interfaces."""
-        if self.efa_interfaces < 2 or self.private:
+        if self.master_efa_interfaces < 2 or self.private:
             return None
-        cards = f"instance_type {self.instance_type} has {self.efa_interfaces} interfaces with EFA"
-        return f"{cards}, and AWS gives such a node no public address: set private=true or efa=off"
+        cards = f"the master's type {self.master_type} has {self.master_efa_interfaces} interfaces with EFA"
+        fix = "set private=true, efa=off or a master_instance_type such as m7i.xlarge"
+        return f"{cards}, and AWS gives such a node no public address: {fix}"
 
     @property
     def uses_placement_group(self) -> bool:

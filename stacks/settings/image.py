@@ -52,21 +52,33 @@ class ImageSettings(CapacitySettings):
         return self.ami or f"{deep_learning_ami.SSM_PATH}/{self.ami_family}/latest/ami-id"
 
     def _check_ami(self) -> None:
-        ami, name, known = self.ami, self.instance_type, self.instance
+        ami = self.ami
         is_usable = ami is None or _AMI_ID.fullmatch(ami) or _SSM_PARAMETER.fullmatch(ami)
         require(is_usable, "ami", ami, "ami- and 8 or 17 hex digits, or the name of an SSM parameter (/...)")
-        if reason := instance_types.why_refused(name, own_image=ami is not None):
-            raise SettingsError(f"instance_type {shown(name)} {reason}")
-        if ami is not None:
+        self._check_type("instance_type", self.instance_type, is_described=self.gpu_count is not None)
+        if self.master_type != self.instance_type:
+            self._check_type("master_instance_type", self.master_type, is_described=False)
+            if instance_types.is_arm(self.master_type) != instance_types.is_arm(self.instance_type):
+                kind = "an ARM type" if instance_types.is_arm(self.instance_type) else "an x86_64 type"
+                allowed = f"{kind}, as both boot the image for instance_type {self.instance_type}"
+                raise SettingsError(f"master_instance_type must be {allowed}, got {shown(self.master_type)}")
+
+    def _check_type(self, setting: str, name: str, *, is_described: bool) -> None:
+        """Check that the image boots on a type; `is_described` if the user tells what the catalogue does not know."""
+        known = instance_types.find(name)
+        if reason := instance_types.why_refused(name, own_image=self.ami is not None):
+            raise SettingsError(f"{setting} {shown(name)} {reason}")
+        if self.ami is not None:
             return
         if instance_types.is_arm(name):
-            raise SettingsError(f"instance_type {shown(name)} is ARM and the default AMI is x86_64, set ami to use it")
-        if known is None and self.gpu_count is None:
+            raise SettingsError(f"{setting} {shown(name)} is ARM and the default AMI is x86_64, set ami to use it")
+        if known is None and not is_described:
             hint = nearest_type_hint(name)
-            raise SettingsError(f"unknown instance_type {shown(name)}{hint} (any type goes with gpu_count or ami)")
+            others = "ami" if setting == "master_instance_type" else "gpu_count or ami"
+            raise SettingsError(f"unknown {setting} {shown(name)}{hint} (any type goes with {others})")
         if known is not None and known.needs_ami:
             raise SettingsError(
-                f"instance_type {name} needs ami: no current Deep Learning AMI drives its {known.gpu_model}; "
+                f"{setting} {name} needs ami: no current Deep Learning AMI drives its {known.gpu_model}; "
                 f"the nearest current type is {known.successor}"
             )
 

@@ -22,7 +22,7 @@ class PurchaseSettings(FabricSettings):
     """``on-demand``; ``spot`` for the workers, which EC2 may take back with two minutes' notice; or ``reservation``
     for all nodes. A change applies to nodes launched after the deploy."""
     capacity_reservation: str | None = None
-    """On-Demand Capacity Reservation that holds every node, the master too; needed with ``reservation``."""
+    """On-Demand Capacity Reservation that holds every node of ``instance_type``; needed with ``reservation``."""
 
     def check(self) -> None:
         """Check the word, and that there is a reservation if and only if it is used."""

@@ -75,7 +75,7 @@ def parse(field: "dataclasses.Field[Any]", value: Any) -> Any:
         return parser(field.name, value)
     if field.type in (int, int | None):
         return _parse_integer(field.name, value)
-    if field.type is bool:
+    if field.type in (bool, bool | None):
         return _parse_boolean(field.name, value)
     require(isinstance(value, str), field.name, value, "text")
     return value

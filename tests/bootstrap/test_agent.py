@@ -70,6 +70,24 @@ def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
         assert [each["address"] for each in state["members"]] == [each.address for each in nodes]
 
 
+def test_a_master_that_does_not_train_is_in_no_workers_file(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=2)
+    head = {"master_trains": False, "worker_gpu_count": 8}
+    nodes = [cluster.node("master", settings=head), cluster.node("worker"), cluster.node("worker", 1)]
+    cluster.run(nodes, until=all_ready(nodes))
+    for node in nodes:
+        # Names and keys of all nodes, as any of them may log in to the master.
+        assert node.text(contract.HOSTS_FILE) == hosts_file(nodes)
+        assert node.text(contract.WORKERS_FILE) == "deeplearning-worker2\ndeeplearning-worker3\n"
+        assert node.actions.environment["DEEPLEARNING_WORKERS_COUNT"] == "2"
+    gpus = [node.actions.environment["DEEPLEARNING_WORKER_GPU_COUNT"] for node in nodes]
+    assert gpus == ["8", "0", "0"]
+    # A deploy made it train: the next master's record changes every list.
+    restarted = cluster.node("master", settings={"master_trains": True})
+    cluster.run([restarted, *nodes[1:]], until=lambda: nodes[2].text(contract.WORKERS_FILE).count("\n") == 3)
+
+
 def test_workers_that_start_first_wait_for_the_master(cluster: Cluster) -> None:
     master, *workers = boot_cluster(cluster)
     for _ in range(3):

@@ -10,8 +10,13 @@ from stacks.settings.network import first_zone, zones_context_key
 
 def offering(target: PreflightTarget) -> Iterator[Finding]:
     """Check that EC2 offers the type in the cluster's zone, which says nothing about free capacity."""
-    name = target.props.instance_type
-    zone, having = deploy_zone(target), _zones_with(target, name)
+    zone = deploy_zone(target)
+    for name in target.props.node_counts:
+        yield from _offering_of(target, name, zone)
+
+
+def _offering_of(target: PreflightTarget, name: str, zone: str | None) -> Iterator[Finding]:
+    having = _zones_with(target, name)
     if zone in having:
         others = ", ".join(other for other in having if other != zone) or "no other zone"
         yield ok("instance type", f"{name} is offered in {zone}; also in {others}")

@@ -41,7 +41,8 @@ def reservation(target: PreflightTarget) -> Iterator[Finding]:
         yield problem(SUBJECT, f"{name} is a Capacity Block, and Capacity Blocks are not supported yet", fix)
         return
     faults = [*_faults(target, name, found), *_misfits(name, found)]
-    yield from faults or [ok(SUBJECT, f"{name} holds {target.nodes} x {target.props.instance_type}")]
+    kind = target.props.instance_type
+    yield from faults or [ok(SUBJECT, f"{name} holds {target.props.node_counts[kind]} x {kind}")]
     if (end := found.get("EndDate")) is not None:
         sentence = f"{name} ends at {iso(end)}, and nodes launched after that fail"
         yield warning(SUBJECT, sentence, "set expires before that, or give the reservation no end")
@@ -59,8 +60,10 @@ def _faults(target: PreflightTarget, name: str, found: "CapacityReservationTypeD
     if (its := found.get("AvailabilityZone")) != zone:
         yield problem(SUBJECT, f"{name} is in {its}, the cluster in {zone}", f"put the cluster in {its}")
     free = found.get("AvailableInstanceCount", 0) + _own_instances(target, name)
-    if free < target.nodes:
-        sentence = f"{name} has room for {free} of {target.nodes} nodes, the master among them"
+    needed = props.node_counts.get(props.instance_type, 0)
+    if free < needed:
+        among = ", the master among them" if props.master_type == props.instance_type else ""
+        sentence = f"{name} has room for {free} of {needed} nodes{among}"
         yield problem(SUBJECT, sentence, "make it larger, or lower worker_count")
 
 

@@ -1,6 +1,6 @@
 """Check that the account may start that many instances of the type."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from bootstrap.contract import CLUSTER_TAG
@@ -16,22 +16,34 @@ if TYPE_CHECKING:
 
 def vcpus(target: PreflightTarget) -> Iterator[Finding]:
     """Compare the cluster's vCPUs with what the quota leaves beside running instances; spot has one of its own."""
-    if target.props.purchase == SPOT:
-        yield from _vcpus_of(target, 1, is_spot=False)
-        yield from _vcpus_of(target, target.props.worker_count, is_spot=True)
+    props = target.props
+    if props.purchase == SPOT:
+        yield from _vcpus_of(target, {props.master_type: 1}, is_spot=False)
+        yield from _vcpus_of(target, {props.instance_type: props.worker_count}, is_spot=True)
     else:
-        yield from _vcpus_of(target, target.nodes, is_spot=False)
+        yield from _vcpus_of(target, props.node_counts, is_spot=False)
 
 
-def _vcpus_of(target: PreflightTarget, nodes: int, *, is_spot: bool) -> Iterator[Finding]:
-    quota = service_quotas.vcpu_quota(target.props.instance_type, is_spot=is_spot)
-    if quota is None:
-        yield warning("vCPU quota", f"could not check: no quota is known for {target.props.instance_type}")
-        return
-    needed = nodes * _vcpus_of_type(target)
+def _vcpus_of(target: PreflightTarget, counts: Mapping[str, int], *, is_spot: bool) -> Iterator[Finding]:
+    by_quota: dict[service_quotas.Quota, dict[str, int]] = {}
+    for name, count in counts.items():
+        quota = service_quotas.vcpu_quota(name, is_spot=is_spot)
+        if quota is None:
+            yield warning("vCPU quota", f"could not check: no quota is known for {name}")
+        else:
+            by_quota.setdefault(quota, {})[name] = count
+    for quota, counted in by_quota.items():
+        yield from _vcpus_in(target, quota, counted, is_spot=is_spot)
+
+
+def _vcpus_in(
+    target: PreflightTarget, quota: service_quotas.Quota, counts: Mapping[str, int], *, is_spot: bool
+) -> Iterator[Finding]:
+    needed = sum(count * _vcpus_of_type(target, name) for name, count in counts.items())
     allowed = service_quotas.quota_floor(target, quota)
     used = _running_vcpus(target, quota, is_spot=is_spot)
-    found = f"{nodes} x {target.props.instance_type} are {needed} vCPUs; {quota.name}: {allowed}, {used} in use"
+    nodes = " and ".join(f"{count} x {name}" for name, count in counts.items())
+    found = f"{nodes} are {needed} vCPUs; {quota.name}: {allowed}, {used} in use"
     if used + needed > allowed:
         yield problem(
             "vCPU quota", found, service_quotas.increase_advice(quota, wanted=used + needed, region=target.region)
@@ -40,11 +52,10 @@ def _vcpus_of(target: PreflightTarget, nodes: int, *, is_spot: bool) -> Iterator
         yield ok("vCPU quota", found)
 
 
-def _vcpus_of_type(target: PreflightTarget) -> int:
-    if target.props.instance is not None:
-        return target.props.instance.vcpus
+def _vcpus_of_type(target: PreflightTarget, name: str) -> int:
+    if (known := instance_types.find(name)) is not None:
+        return known.vcpus
     # Any type is taken together with an ami of the user's.
-    name = target.props.instance_type
     # EC2's list of type names is newer than what the client's types know.
     pages = target.clients.ec2.get_paginator("describe_instance_types").paginate(
         Filters=[{"Name": "instance-type", "Values": [name]}]

@@ -32,7 +32,7 @@ def ended(hour: float, name: str) -> Activity:
 
 
 def test_the_file_system_has_cost_what_its_present_size_does() -> None:
-    parts = BilledParts(nodes=2, instance_type="small", volume_gib=100, nat_gateways=1, addresses=2, shared_gb=200)
+    parts = BilledParts(node_counts={"small": 2}, volume_gib=100, nat_gateways=1, addresses=2, shared_gb=200)
     told = spent([], types={}, parts=parts, prices=PRICES, since=START, now=START + timedelta(hours=10))
     # 200 GB for ten hours of a month of 730.
     assert told.by_kind["shared_storage"] == pytest.approx(200 * 0.365 * 10 / 730)
@@ -60,7 +60,7 @@ CLUSTERS = [
 def test_what_a_cluster_has_cost_by_kind(
     activities: list[Activity], types: dict[str, str], expected: dict[str, float]
 ) -> None:
-    parts = BilledParts(nodes=2, instance_type="small", volume_gib=100, nat_gateways=1, addresses=2)
+    parts = BilledParts(node_counts={"small": 2}, volume_gib=100, nat_gateways=1, addresses=2)
     now = START + timedelta(hours=10)
     found = spent(lives(reversed(activities)), types=types, parts=parts, prices=PRICES, since=START, now=now)
     expected = {**expected, "nat": 0.4, "addresses": 0.1}
@@ -69,7 +69,7 @@ def test_what_a_cluster_has_cost_by_kind(
 
 
 def test_a_type_without_a_price_has_no_sum() -> None:
-    parts = BilledParts(nodes=1, instance_type="odd", volume_gib=100, nat_gateways=0, addresses=1)
+    parts = BilledParts(node_counts={"odd": 1}, volume_gib=100, nat_gateways=0, addresses=1)
     found = spent(
         lives([launched(0, "i-1")]), types={}, parts=parts, prices=PRICES, since=START, now=START + timedelta(hours=1)
     )

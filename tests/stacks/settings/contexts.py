@@ -81,6 +81,7 @@ def valid(draw: st.DrawFn) -> Context:
     chosen |= draw(st.fixed_dictionaries({}, optional=optional))
     chosen |= {} if "ssh_location" in chosen else draw(st.sampled_from([{}, {"private": True}, {"private": False}]))
     chosen |= draw(st.sampled_from([{}, {"purchase": "spot"}, RESERVED]))
+    chosen |= draw(_master(chosen))
     chosen |= _fabric(chosen, draw(st.sampled_from(["auto", "off"])))
     return _divided(chosen, on_command_line=draw(st.sets(st.sampled_from(SETTINGS))))
 
@@ -124,6 +125,14 @@ def _machine(draw: st.DrawFn) -> Context:
     if kind == "own image":
         return {"instance_type": draw(st.sampled_from(["p2.xlarge", "m7g.large", "z9.huge"])), "ami": draw(AMIS)}
     return {"instance_type": "z9.4xlarge", "gpu_count": draw(st.integers(0, 16))}
+
+
+@st.composite
+def _master(draw: st.DrawFn, chosen: Context) -> Context:
+    """A master of its own type does not train, so there must be a worker; both types boot the same image."""
+    if chosen.get("worker_count") == 0 or chosen.get("engines") or chosen.get("instance_type") == "m7g.large":
+        return {}
+    return draw(st.sampled_from([{}, {"master_instance_type": "m7i.xlarge"}, {"master_trains": False}]))
 
 
 def _fabric(chosen: Context, efa: str) -> Context:

@@ -117,8 +117,11 @@ def test_valid_settings_reach_the_template(synthesized: dict[Path, ClusterProps]
         groups = [r["Properties"] for r in resources if r["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
         assert sorted(int(group["DesiredCapacity"]) for group in groups) == sorted([1, props.worker_count])
         assert [r["Properties"]["CidrBlock"] for r in resources if r["Type"] == "AWS::EC2::VPC"] == [props.vpc_cidr]
-        for template in (r["Properties"]["LaunchTemplateData"] for r in resources if "LaunchTemplate" in r["Type"]):
-            assert template["InstanceType"] == props.instance_type
+        templates = [r["Properties"]["LaunchTemplateData"] for r in resources if "LaunchTemplate" in r["Type"]]
+        assert sorted(template["InstanceType"] for template in templates) == sorted(
+            [props.master_type, props.instance_type]
+        )
+        for template in templates:
             assert template["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == props.root_volume_gib
             assert template.get("KeyName") == props.key_name
 

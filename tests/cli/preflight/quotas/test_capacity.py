@@ -25,6 +25,18 @@ def test_the_quota_must_hold_every_node(account: Account, quota: Quota, allowed:
     assert (found.level, found.sentence) == (level, f"{told}{allowed:.0f}, 0 in use")
 
 
+def test_a_master_of_another_family_counts_against_another_quota(account: Account, quota: Quota) -> None:
+    account.settings["master_instance_type"] = "m7i.xlarge"
+    for code, allowed in ((G, 4), (STANDARD, 3)):
+        quota("ec2", code, allowed)
+        runs(account, [])
+    found = account.check(capacity.vcpus)
+    assert [(each.level, each.sentence.partition(";")[0]) for each in found] == [
+        ("ok", "1 x g6.xlarge are 4 vCPUs"),
+        ("problem", "1 x m7i.xlarge are 4 vCPUs"),
+    ]
+
+
 def test_fails_with_the_place_and_the_command_to_ask_for_more(account: Account, quota: Quota) -> None:
     quota("ec2", G, 0)
     runs(account, [])
