@@ -115,21 +115,27 @@ def test_refused_while_a_job_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 @pytest.mark.parametrize(
-    ("stderr", "reason"),
+    ("code", "stderr", "reason"),
     [
         (
+            1,
             "deeplearning-worker2 [0] check: worker2 has no torch in its Python environment (python)\n"
             "launch: rank 1 failed\n",
             "worker2 has no torch in its Python environment (python)",
         ),
-        ("launch: nothing started, no EFA on w2\x1b\n", "nothing started, no EFA on w2 "),
-        ("", "exit code 1"),
+        (
+            127,
+            "launch: worker3: rank 2 ended with exit code 127\n",
+            "worker3: rank 2 ended with exit code 127: no python there, and the check needs one with PyTorch",
+        ),
+        (1, "launch: nothing started, no EFA on w2\x1b\n", "nothing started, no EFA on w2 "),
+        (1, "", "exit code 1"),
     ],
 )
 def test_fails_with_the_jobs_own_reason(
-    stderr: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    code: int, stderr: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check(monkeypatch, Master(Output(exit_code=1, stdout=b"", stderr=stderr))) == EXIT_FAILED
+    assert check(monkeypatch, Master(Output(exit_code=code, stdout=b"", stderr=stderr))) == EXIT_FAILED
     assert complaint(capsys) == f"the check failed: {reason}"
 
 

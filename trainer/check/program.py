@@ -25,7 +25,8 @@ from trainer.errors import TrainerError
 
 MEETING: Final = timedelta(seconds=120)
 """Longest wait for the other ranks: a new node loads PyTorch from its image block by block."""
-STAGE: Final = timedelta(seconds=LIMIT_S)
+STAGE: Final = timedelta(seconds=2 * LIMIT_S)
+"""Timeout of torch's operations; StageLimit comes first, with a better message."""
 Value = TypeVar("Value")
 
 
@@ -63,7 +64,8 @@ class Nodes:
         for number, pairs in enumerate(pair_rounds(len(self.facts)), start=1):
             own: dict[Pair, float] = {}
             for pausing in {*range(len(self.facts))} - {node for pair in pairs for node in pair}:
-                self._group(self._members[pausing])
+                if self._own in self._members[pausing]:
+                    self._group(self._members[pausing])
             for a, b in pairs:
                 figure = self._figure([*self._members[a], *self._members[b]], f"round {number}, {self._names(a, b)},")
                 own |= {} if figure is None else {(a, b): figure}
@@ -85,18 +87,18 @@ class Nodes:
             torch.cuda.set_device(self._device)
         return measure(self._group(ranks), self._device).gb_per_s
 
-    def _group(self, ranks: Sequence[int]) -> ProcessGroup | None:
-        """Return the group of these ranks; None on the others.
+    def _group(self, ranks: Sequence[int]) -> ProcessGroup:
+        """Return the group of these ranks; all of them, and no others, must call this.
 
-        torch names a group that only its ranks create after these and the number of the rank's groups: so all ranks
-        create one in each round, those of a node without a partner too, and none twice.
+        torch names such a group after its ranks and the number of groups that they have: so every rank creates one in
+        each round, those of a node without a partner too, and none twice.
         """
         key = tuple(ranks)
-        if self._own in ranks and key not in self._groups:
+        if key not in self._groups:
             self._groups[key] = torch.distributed.new_group(
                 [*ranks], timeout=STAGE, backend=self.backend, use_local_synchronization=True
             )
-        return self._groups.get(key)
+        return self._groups[key]
 
     def _gather(self, value: Value, stage: str) -> list[Value]:
         self._limit.enter(f"{stage} on the other nodes", waits=True)

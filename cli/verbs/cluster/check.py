@@ -17,6 +17,8 @@ PROGRAM: Final = ("launch", "python", f"{TRAINER}/check", "--json")
 """The job that measures; on the master it runs without this verb too."""
 SAID: Final = "check: "
 """Beginning of that program's own errors."""
+NO_PYTHON: Final = 127
+"""Exit code of a rank whose node has no such command."""
 DEADLINE_S: Final = 240.0
 """Seconds for the job: its ranks wait two minutes for each other, and measure for less than one."""
 
@@ -60,5 +62,7 @@ def _measure(connection: Connection) -> Output:
     if done.exit_code:
         own = [line.partition(SAID)[2] for line in done.stderr.splitlines() if SAID in line]
         reason = own[0] if own else last_line(done.stderr).removeprefix("launch: ")
+        if done.exit_code == NO_PYTHON:
+            reason += ": no python there, and the check needs one with PyTorch"
         raise ClusterError(f"the check failed: {printable(reason) or f'exit code {done.exit_code}'}")
     return done
