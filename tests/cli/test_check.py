@@ -14,6 +14,8 @@ from cli.errors import EXIT_FAILED
 from cli.main import main
 from cli.ssh.remote import Output
 from tests.cli.conftest import KEY, complaint
+from trainer.check.node_facts import NodeFacts
+from trainer.check.report import Report
 
 JOB = {"id": "2026-1", "state": "SUCCEEDED", "command": ["true"], "hosts": [], "start": "", "cwd": "/"}
 SLOW = {
@@ -105,6 +107,26 @@ def test_a_slow_node_is_named_with_what_to_do(
     assert (found["version"], found["cluster"], found["missing_nodes"], found["gb_per_s"]) == (1, "demo", 1, 38.5)
     assert found["findings"] == [{**SLOW, "instance_id": "i-3"}]
     assert found["nodes"][2] == {**node("worker3", 1.25), "instance_id": "i-3", "pairs_gb_per_s": {"master": 1.25}}
+
+
+def test_what_the_nodes_write_can_be_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = [NodeFacts(name=name, gpus=8, expected_gpus=8, efa=4, expected_efa=4) for name in ("master", "worker2")]
+    poor = NodeFacts(name="worker3", gpus=7, expected_gpus=8, expected_efa=0)
+    pairs = {(0, 1): 40.0, (0, 2): 1.25, (1, 2): 1.0}
+    written = Report(facts=[*facts, poor], pairs=pairs, together=1.0, ranks=21, backend="nccl")
+    assert check(monkeypatch, Master(said(json.loads(written.json())))) == EXIT_FAILED
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "worker3  i-3       7 of 8  0 of 0  1.25  master 1.25, worker2 1",
+        "worker3 has 7 GPUs, it should have 8; to replace it: aws ec2 terminate-instances --instance-ids i-3",
+        f"{SLOW['sentence']}; to replace it: aws ec2 terminate-instances --instance-ids i-3",
+    ]
+    assert [line.split(": ")[0] for line in written.text().splitlines()] == [
+        "nccl with 21 ranks on 3 nodes", "master", "worker2", "worker3", "worker3 has 7 GPUs, it should have 8",
+        "worker3 is slow",
+    ]  # fmt: skip
+    alone = Report(facts=[facts[0]], pairs={}, together=None, ranks=1, backend="gloo")
+    assert check(monkeypatch, Master(said(json.loads(alone.json())))) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no node lacks devices; it takes three nodes to name a slow one"
 
 
 def test_refused_while_a_job_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
