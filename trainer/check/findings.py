@@ -14,10 +14,8 @@ from trainer.check.node_facts import NodeFacts
 from trainer.check.rounds import Pair
 
 SLOW_BELOW: Final = 2 / 3
-"""Fraction of the median below which a node is slow. A node that has lost half of its network is at 1/2, with room for
-the variation of a measurement; equal nodes differ by less than a third."""
-
-
+"""Fraction of the median below which a node is slow. A node that has lost half of its network is at 1/2, an equal one
+at 1: each has room for the variation of a measurement."""
 DEVICES: Final = {"gpus": "GPUs", "efa": "EFA devices"}
 """Kinds of devices, as a sentence names them."""
 
