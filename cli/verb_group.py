@@ -16,6 +16,7 @@ VERBS_BY_PACKAGE: Final = {
     "cli.verbs.cluster": {
         "list": "List the clusters of a region.",
         "status": "List the nodes of a cluster.",
+        "check": "Compare the nodes' GPUs and networks, and name bad ones.",
         "extend": "Postpone a cluster's automatic pause, and deploy.",
         "cost": "Show a cluster's cost per hour, and its cost so far.",
         "why": "Explain why a deploy failed or a node is missing.",
@@ -61,6 +62,7 @@ ELSEWHERE: Final = {
     **dict.fromkeys(("launch", "exec", "train", "submit"), "dlcluster run -- train.py runs it on all nodes"),
     **dict.fromkeys(("cancel", "kill"), "dlcluster stop ends a job, cdk destroy removes a cluster"),
     **dict.fromkeys(("queue", "ps"), "dlcluster jobs lists the jobs"),
+    **dict.fromkeys(("test", "health", "diagnose"), "dlcluster check compares the nodes' GPUs and networks"),
     **dict.fromkeys(("notebook", "lab"), "dlcluster jupyter runs JupyterLab on the master"),
     **dict.fromkeys(("sync", "rsync", "scp", "cp"), "dlcluster push copies to every node, dlcluster pull from one"),
 }

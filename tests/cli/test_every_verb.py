@@ -39,6 +39,7 @@ LINES = {
     "pause": "pause --yes",
     "resume": "resume",
     "setup": "setup",
+    "check": "check",
 }
 ON_MASTER = (
     "run",
@@ -53,6 +54,7 @@ ON_MASTER = (
     "jupyter",
     "ssh-config",
     "setup",
+    "check",
 )
 OF_ONE_CLUSTER = [verb for verb in LINES if verb not in ("list", "why")]
 """why also explains stacks that are no cluster, and list has nothing to choose."""

@@ -1,0 +1,166 @@
+"""Read the report of trainer/check, and show it.
+
+Any process on a node can forge the report: it is checked, nodes are looked up by name in the membership, and text is
+printed without control characters.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from cli.aws.nodes import Member
+from cli.errors import ClusterError
+from cli.output import printable
+
+COLUMNS: Final = ("NODE", "INSTANCE", "GPUS", "EFA", "GB/S", "WITH")
+LONGEST: Final = 200
+"""Number of characters of a finding."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckedNode:
+    """One node's devices and figures; the field names are the keys of the JSON object."""
+
+    name: str
+    instance_id: str
+    gpus: int
+    expected_gpus: int | None
+    efa: int
+    expected_efa: int | None
+    gb_per_s: float | None
+    """Bus bandwidth with its fastest partner; None for a single node."""
+    pairs_gb_per_s: Mapping[str, float]
+    """Bus bandwidth with each partner."""
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The node's table cells."""
+        partners = (f"{name} {figure:.3g}" for name, figure in self.pairs_gb_per_s.items())
+        return (
+            self.name,
+            self.instance_id,
+            _of(self.gpus, self.expected_gpus),
+            _of(self.efa, self.expected_efa),
+            "" if self.gb_per_s is None else f"{self.gb_per_s:.3g}",
+            ", ".join(partners),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """A node to look at; the field names are the keys of the JSON object."""
+
+    node: str
+    instance_id: str
+    what: str
+    found: float
+    expected: float
+    sentence: str
+
+    @property
+    def line(self) -> str:
+        """The finding, and the command that replaces the node."""
+        return f"{self.sentence}; to replace it: aws ec2 terminate-instances --instance-ids {self.instance_id}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckReport:
+    """What the nodes found out about themselves."""
+
+    backend: str
+    ranks: int
+    gb_per_s: float | None
+    """Bus bandwidth between all ranks; None for a single one."""
+    median_gb_per_s: float | None
+    """Median of the nodes' figures."""
+    nodes: tuple[CheckedNode, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def summary(self) -> str:
+        """The first line."""
+        nodes = f"{len(self.nodes)} node{'s' * (len(self.nodes) != 1)}"
+        figure = "" if self.gb_per_s is None else f": bus bandwidth between all {self.gb_per_s:.3g} GB/s"
+        return f"{nodes}, {self.ranks} rank{'s' * (self.ranks != 1)} with {self.backend}{figure}"
+
+    @property
+    def conclusion(self) -> list[str]:
+        """The last lines."""
+        if self.findings:
+            return [finding.line for finding in self.findings]
+        alone = len(self.nodes) < 3
+        return ["no node lacks devices; it takes three nodes to name a slow one" if alone else "no node stands out"]
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as keys of a JSON object."""
+        return asdict(self)
+
+
+def parse_report(output: str, members: Iterable[Member]) -> CheckReport:
+    """Return the report in the output of the job, whose lines begin with the node. Raises ClusterError."""
+    by_name = {member.short_name: member.instance_id for member in members}
+    for line in reversed(output.splitlines()):
+        text = line.partition("] ")[2]
+        if text.startswith("{"):
+            break
+    else:
+        raise ClusterError("the check on the nodes printed no report")
+    try:
+        found = json.loads(text)
+        return CheckReport(
+            backend=printable(str(found["backend"])),
+            ranks=int(found["ranks"]),
+            gb_per_s=_number(found["gb_per_s"]),
+            median_gb_per_s=_number(found["median_gb_per_s"]),
+            nodes=tuple(_node(each, by_name) for each in found["nodes"]),
+            findings=tuple(_finding(each, by_name) for each in found["findings"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise ClusterError(f"the check on the nodes printed a report that cannot be used: {error!r}") from error
+
+
+def _node(values: Any, instance_ids: Mapping[str, str]) -> CheckedNode:
+    return CheckedNode(
+        name=values["name"],
+        instance_id=instance_ids[values["name"]],
+        gpus=int(values["gpus"]),
+        expected_gpus=_count(values["expected_gpus"]),
+        efa=int(values["efa"]),
+        expected_efa=_count(values["expected_efa"]),
+        gb_per_s=_number(values["gb_per_s"]),
+        pairs_gb_per_s={
+            name: _finite(figure) for name, figure in values["pairs_gb_per_s"].items() if name in instance_ids
+        },
+    )
+
+
+def _finding(values: Any, instance_ids: Mapping[str, str]) -> Finding:
+    return Finding(
+        node=values["node"],
+        instance_id=instance_ids[values["node"]],
+        what=printable(str(values["what"])),
+        found=_finite(values["found"]),
+        expected=_finite(values["expected"]),
+        sentence=printable(str(values["sentence"]))[:LONGEST],
+    )
+
+
+def _of(found: int, expected: int | None) -> str:
+    return str(found) if expected is None else f"{found} of {expected}"
+
+
+def _count(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else _finite(value)
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"a figure must be finite, got {number}")
+    return number

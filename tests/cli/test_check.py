@@ -1,0 +1,177 @@
+"""Test dlcluster check against a master that answers what a test says."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli.aws.nodes import Member, Membership
+from cli.errors import EXIT_FAILED
+from cli.main import main
+from cli.ssh.remote import Output
+from tests.cli.conftest import KEY, complaint
+from trainer.check.node_facts import NodeFacts
+from trainer.check.report import Report
+
+JOB = {"id": "2026-1", "state": "SUCCEEDED", "command": ["true"], "hosts": [], "start": "", "cwd": "/"}
+SLOW = {
+    "node": "worker3", "what": "slow", "found": 1.25, "expected": 40.0,
+    "sentence": "worker3 is slow: 1.25 GB/s with its fastest partner, below 67% of the nodes' median of 40 GB/s",
+}  # fmt: skip
+
+
+def node(name: str, figure: float = 40.0) -> dict[str, Any]:
+    counts = {"gpus": 8, "expected_gpus": 8, "efa": 4, "expected_efa": 4}
+    return {"name": name, **counts, "gb_per_s": figure, "pairs_gb_per_s": {"master": figure, "nobody": 1.0}}
+
+
+def report(*findings: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    nodes = [node("master"), node("worker2"), node("worker3", 1.25 if findings else 40.0)]
+    figures = {"gb_per_s": 38.5, "median_gb_per_s": 40.0, "nodes": nodes}
+    return {"backend": "nccl", "ranks": 24, **figures, "findings": [*findings], **changes}
+
+
+@dataclass
+class Master:
+    """Lists one job, and runs the check."""
+
+    output_of_check: Output
+    job_state: str = "SUCCEEDED"
+    ran: list[str] = field(default_factory=list)
+
+    def output(self, command: str, *, holds_input: bool = False, deadline_s: float | None = None) -> Output:
+        if command == "launch list --json":
+            return Output(exit_code=0, stdout=json.dumps([{**JOB, "state": self.job_state}]).encode(), stderr="")
+        assert holds_input
+        assert deadline_s is not None
+        self.ran.append(command)
+        return self.output_of_check
+
+
+def said(found: Any) -> Output:
+    lines = f"deeplearning-worker2 [0] noise\ndeeplearning-worker1 [0] {json.dumps(found)}\n"
+    return Output(exit_code=0, stdout=lines.encode(), stderr="")
+
+
+def check(monkeypatch: pytest.MonkeyPatch, master: Master, *words: str) -> int:
+    """Run the verb against a cluster of four desired nodes, three of them there."""
+    members = tuple(
+        Member(
+            node_index=index,
+            instance_id=f"i-{index}",
+            address=f"10.0.0.{index}",
+            node_type="master" if index == 1 else "worker",
+            host_key=KEY,
+        )
+        for index in (1, 2, 3)
+    )
+    membership = Membership(generation=1, desired_nodes=4, members=members)
+    context = SimpleNamespace(cluster=SimpleNamespace(name="demo"), membership=membership)
+
+    @contextmanager
+    def connected(_: object) -> Iterator[tuple[Any, Any]]:
+        yield context, master
+
+    monkeypatch.setattr("cli.verbs.cluster.check.connect_to_master", connected)
+    return main(["check", *words])
+
+
+def test_a_healthy_cluster_names_nobody(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    master = Master(said(report()))
+    assert check(monkeypatch, master) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == [
+        "3 nodes, 24 ranks with nccl: bus bandwidth between all 38.5 GB/s",
+        "NODE     INSTANCE  GPUS    EFA     GB/S  WITH",
+        "master   i-1       8 of 8  4 of 4  40    master 40",
+        "worker2  i-2       8 of 8  4 of 4  40    master 40",
+        "worker3  i-3       8 of 8  4 of 4  40    master 40",
+        "no node stands out",
+    ]
+    assert shown.err == "dlcluster: nodes missing: 1; dlcluster status says why\n"
+    assert ["launch python /opt/deeplearning/trainer/check --json" in line for line in master.ran] == [True]
+
+
+def test_a_slow_node_is_named_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check(monkeypatch, Master(said(report(SLOW)))) == EXIT_FAILED
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line == f"{SLOW['sentence']}; to replace it: aws ec2 terminate-instances --instance-ids i-3"
+    assert check(monkeypatch, Master(said(report(SLOW))), "--json") == EXIT_FAILED
+    found = json.loads(capsys.readouterr().out)
+    assert (found["version"], found["cluster"], found["missing_nodes"], found["gb_per_s"]) == (1, "demo", 1, 38.5)
+    assert found["findings"] == [{**SLOW, "instance_id": "i-3"}]
+    assert found["nodes"][2] == {**node("worker3", 1.25), "instance_id": "i-3", "pairs_gb_per_s": {"master": 1.25}}
+
+
+def test_what_the_nodes_write_can_be_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = [NodeFacts(name=name, gpus=8, expected_gpus=8, efa=4, expected_efa=4) for name in ("master", "worker2")]
+    poor = NodeFacts(name="worker3", gpus=7, expected_gpus=8, expected_efa=0)
+    pairs = {(0, 1): 40.0, (0, 2): 1.25, (1, 2): 1.0}
+    written = Report(facts=[*facts, poor], pairs=pairs, together=1.0, ranks=21, backend="nccl")
+    assert check(monkeypatch, Master(said(json.loads(written.json())))) == EXIT_FAILED
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "worker3  i-3       7 of 8  0 of 0  1.25  master 1.25, worker2 1",
+        "worker3 has 7 GPUs, it should have 8; to replace it: aws ec2 terminate-instances --instance-ids i-3",
+        f"{SLOW['sentence']}; to replace it: aws ec2 terminate-instances --instance-ids i-3",
+    ]
+    assert [line.split(": ")[0] for line in written.text().splitlines()] == [
+        "nccl with 21 ranks on 3 nodes", "master", "worker2", "worker3", "worker3 has 7 GPUs, it should have 8",
+        "worker3 is slow",
+    ]  # fmt: skip
+    alone = Report(facts=[facts[0]], pairs={}, together=None, ranks=1, backend="gloo")
+    assert check(monkeypatch, Master(said(json.loads(alone.json())))) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no node lacks devices; it takes three nodes to name a slow one"
+
+
+def test_refused_while_a_job_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    master = Master(said(report()), job_state="RUNNING")
+    assert check(monkeypatch, master) == EXIT_FAILED
+    assert complaint(capsys) == "job 2026-1 runs, and a check would share its network: wait, or dlcluster stop 2026-1"
+    assert master.ran == []
+
+
+@pytest.mark.parametrize(
+    ("code", "stderr", "reason"),
+    [
+        (
+            1,
+            "deeplearning-worker2 [0] check: worker2 has no torch in its Python environment (python)\n"
+            "launch: rank 1 failed\n",
+            "worker2 has no torch in its Python environment (python)",
+        ),
+        (
+            127,
+            "launch: worker3: rank 2 ended with exit code 127\n",
+            "worker3: rank 2 ended with exit code 127: no python there, and the check needs one with PyTorch",
+        ),
+        (1, "launch: nothing started, no EFA on w2\x1b\n", "nothing started, no EFA on w2 "),
+        (1, "", "exit code 1"),
+    ],
+)
+def test_fails_with_the_jobs_own_reason(
+    code: int, stderr: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check(monkeypatch, Master(Output(exit_code=code, stdout=b"", stderr=stderr))) == EXIT_FAILED
+    assert complaint(capsys) == f"the check failed: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        (Output(exit_code=0, stdout=b"nothing\n", stderr=""), "the check on the nodes printed no report"),
+        (said(report(nodes=[node("worker9")])), "the check on the nodes printed a report that cannot be used: KeyErr"),
+        (said(report(gb_per_s=float("inf"))), "the check on the nodes printed a report that cannot be used: ValueErr"),
+        (said({}), "the check on the nodes printed a report that cannot be used: KeyError('backend')"),
+    ],
+)
+def test_a_report_that_cannot_be_used_is_one_line(
+    output: Output, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check(monkeypatch, Master(output)) == EXIT_FAILED
+    assert complaint(capsys).startswith(reason)

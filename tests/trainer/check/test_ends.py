@@ -1,0 +1,40 @@
+"""Test how the program ends when it cannot measure: with one line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = Path(__file__).resolve().parents[3] / "trainer/check"
+STUCK = """\
+import sys, time
+from trainer.check.stage import StageLimit
+limit = StageLimit("worker2", limit_s=0.05)
+limit.enter("round 1, worker2 with worker3,", waits="waits" in sys.argv)
+time.sleep(0.5)
+limit.stop()
+"""
+
+
+def run(*words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-S", *words], cwd=PROGRAM.parents[1], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def test_a_node_without_pytorch_is_named() -> None:
+    # Without site, Python finds no installed packages.
+    code, said = run(str(PROGRAM))
+    assert code == 1
+    assert said.startswith("check: ")
+    assert said.endswith(f" has no torch in its Python environment ({sys.executable})\n")
+    assert said.count("\n") == 1
+
+
+def test_a_stage_that_does_not_end_is_named() -> None:
+    assert run("-c", STUCK) == (1, "check: worker2: no end of round 1, worker2 with worker3, in 0 s\n")
+
+
+def test_a_rank_that_waits_for_others_lets_them_speak_first() -> None:
+    assert run("-c", STUCK, "waits") == (0, "")

@@ -1,0 +1,78 @@
+"""Decide which nodes to name: those that lack devices, and those that are slow among the others.
+
+A node is slow if even its fastest pair is below SLOW_BELOW of the nodes' median, twice. So neither a slow partner nor
+a disturbance that passes makes a node slow, and nothing depends on how fast a type should be. The median holds while
+less than half of the nodes are slow.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from trainer.check.node_facts import NodeFacts
+from trainer.check.rounds import Pair
+
+SLOW_BELOW: Final = 2 / 3
+"""Fraction of the median below which a node is slow. A node that has lost half of its network is at 1/2, an equal one
+at 1: each has room for the variation of a measurement."""
+DEVICES: Final = {"gpus": "GPUs", "efa": "EFA devices"}
+"""Kinds of devices, as a sentence names them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """A node to look at, and the reason."""
+
+    node: str
+    what: str
+    """``gpus``, ``efa`` or ``slow``."""
+    found: float
+    """Number of devices, or GB/s with the node's fastest partner."""
+    expected: float
+    """Number of devices that it should have, or the nodes' median in GB/s."""
+
+    @property
+    def sentence(self) -> str:
+        """Return the finding as one line."""
+        if self.what in DEVICES:
+            return f"{self.node} has {self.found:g} {DEVICES[self.what]}, it should have {self.expected:g}"
+        return (
+            f"{self.node} is slow: {self.found:.3g} GB/s with its fastest partner, below {SLOW_BELOW:.0%} of the "
+            f"nodes' median of {self.expected:.3g} GB/s"
+        )
+
+
+def fastest_pairs(nodes: int, pairs: Mapping[Pair, float]) -> list[float]:
+    """Return each node's figure, that of its fastest pair in GB/s."""
+    return [max(figure for pair, figure in pairs.items() if node in pair) for node in range(nodes)]
+
+
+def slow_nodes(nodes: int, pairs: Mapping[Pair, float]) -> list[int]:
+    """Return the positions of the slow nodes. Of two nodes neither can be told from its only partner."""
+    if not pairs:
+        return []
+    figures = fastest_pairs(nodes, pairs)
+    return [node for node, figure in enumerate(figures) if figure < SLOW_BELOW * median(figures)]
+
+
+def measure_confirmed(measure: Callable[[], Mapping[Pair, float]], nodes: int) -> Mapping[Pair, float]:
+    """Measure the pairs; if a node is slow, measure them again and take the larger figure of each."""
+    pairs = measure()
+    if not slow_nodes(nodes, pairs):
+        return pairs
+    again = measure()
+    return {pair: max(figure, again[pair]) for pair, figure in pairs.items()}
+
+
+def find(facts: Sequence[NodeFacts], pairs: Mapping[Pair, float]) -> list[Finding]:
+    """Return all findings: first the nodes that lack devices, then the slow ones."""
+    counts = [
+        (node.name, what, found, expected)
+        for node in facts
+        for what, found, expected in (("gpus", node.gpus, node.expected_gpus), ("efa", node.efa, node.expected_efa))
+        if expected is not None and found < expected
+    ]
+    figures = fastest_pairs(len(facts), pairs) if pairs else []
+    slow = [(facts[node].name, "slow", figures[node], median(figures)) for node in slow_nodes(len(facts), pairs)]
+    return [Finding(node=node, what=what, found=n, expected=expected) for node, what, n, expected in [*counts, *slow]]

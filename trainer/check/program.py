@@ -1,0 +1,155 @@
+"""Run the check on every rank: collect the nodes' devices, measure the pairs, then all nodes; rank 0 reports."""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TypeVar
+
+import torch
+import torch.distributed
+from torch.distributed import ProcessGroup
+
+from trainer.check.bandwidth import measure
+from trainer.check.findings import measure_confirmed
+from trainer.check.node_facts import NodeFacts, read_facts
+from trainer.check.report import Report
+from trainer.check.rounds import Pair, pair_rounds
+from trainer.check.stage import LIMIT_S, StageLimit
+from trainer.distributed.rendezvous import join_ranks, report_lost_ranks
+from trainer.distributed.world import World, read_number
+from trainer.errors import TrainerError
+
+MEETING: Final = timedelta(seconds=120)
+"""Longest wait for the other ranks: a new node loads PyTorch from its image block by block."""
+STAGE: Final = timedelta(seconds=2 * LIMIT_S)
+"""Timeout of torch's operations; StageLimit comes first, with a better message."""
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankFacts:
+    """What one rank tells the others."""
+
+    node_rank: int
+    local_rank: int
+    cuda_devices: int
+    """Number of GPUs that PyTorch can use."""
+    node: NodeFacts
+
+
+class Nodes:
+    """The nodes of the job, as one rank sees them, and the groups of ranks that it measures with."""
+
+    def __init__(self, ranks: Sequence[RankFacts], *, own: int, limit: StageLimit) -> None:
+        # A node that lacks a GPU has ranks without one: all nodes measure with as many as the poorest has.
+        gpus = min(rank.cuda_devices for rank in ranks)
+        self.backend = "nccl" if gpus else "gloo"
+        self._members = [
+            [number for number, rank in enumerate(ranks) if rank.node_rank == node and rank.local_rank < max(gpus, 1)]
+            for node in sorted({rank.node_rank for rank in ranks})
+        ]
+        self.facts = [ranks[members[0]].node for members in self._members]
+        self.measuring = [number for members in self._members for number in members]
+        self._own, self._limit = own, limit
+        self._device = torch.device("cuda", ranks[own].local_rank) if gpus else torch.device("cpu")
+        self._groups: dict[tuple[int, ...], ProcessGroup] = {}
+
+    def measure_pairs(self) -> dict[Pair, float]:
+        """Return the GB/s of each pair, for every rank alike."""
+        figures: dict[Pair, float] = {}
+        for number, pairs in enumerate(pair_rounds(len(self.facts)), start=1):
+            own: dict[Pair, float] = {}
+            for pausing in {*range(len(self.facts))} - {node for pair in pairs for node in pair}:
+                if self._own in self._members[pausing]:
+                    self._group(self._members[pausing])
+            for a, b in pairs:
+                figure = self._figure([*self._members[a], *self._members[b]], f"round {number}, {self._names(a, b)},")
+                own |= {} if figure is None else {(a, b): figure}
+            for measured in self._gather(own, f"round {number}"):
+                figures |= measured
+        return figures
+
+    def measure_all(self) -> float | None:
+        """Return the GB/s of all ranks together, for every rank alike."""
+        found = self._gather(self._figure(self.measuring, "the all-reduce of all nodes"), "the all-reduce of all nodes")
+        return next((figure for figure in found if figure is not None), None)
+
+    def _figure(self, ranks: list[int], stage: str) -> float | None:
+        """Return the GB/s of these ranks; None on the others, and for a single one."""
+        if self._own not in ranks or len(ranks) == 1:
+            return None
+        self._limit.enter(stage)
+        if self._device.type == "cuda":
+            torch.cuda.set_device(self._device)
+        return measure(self._group(ranks), self._device).gb_per_s
+
+    def _group(self, ranks: Sequence[int]) -> ProcessGroup:
+        """Return the group of these ranks; all of them, and no others, must call this.
+
+        torch names such a group after its ranks and the number of groups that they have: so every rank creates one in
+        each round, those of a node without a partner too, and none twice.
+        """
+        key = tuple(ranks)
+        if key not in self._groups:
+            self._groups[key] = torch.distributed.new_group(
+                [*ranks], timeout=STAGE, backend=self.backend, use_local_synchronization=True
+            )
+        return self._groups[key]
+
+    def _gather(self, value: Value, stage: str) -> list[Value]:
+        self._limit.enter(f"{stage} on the other nodes", waits=True)
+        return all_gather(value)
+
+    def _names(self, a: int, b: int) -> str:
+        return f"{self.facts[a].name} with {self.facts[b].name}"
+
+
+def all_gather(value: Value) -> list[Value]:
+    """Return every rank's value, in the order of the ranks."""
+    values = [value] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(values, value)
+    return values
+
+
+def check(world: World, facts: NodeFacts, *, node_rank: int) -> Report:
+    """Measure together with all ranks; return the report, the same on each."""
+    if world.world_size == 1:
+        return Report(facts=[facts], pairs={}, together=None, ranks=1, backend="gloo")
+    # The ranks meet without their GPUs: one that lacks its GPU must be able to say so.
+    join_ranks(torch.device("cpu"), world=world, timeout=MEETING)
+    limit = StageLimit(facts.name)
+    own = RankFacts(
+        node_rank=node_rank, local_rank=world.local_rank, cuda_devices=torch.cuda.device_count(), node=facts
+    )
+    with report_lost_ranks("measuring", timeout=STAGE):
+        nodes = Nodes(all_gather(own), own=world.rank, limit=limit)
+        pairs = measure_confirmed(nodes.measure_pairs, len(nodes.facts))
+        together = nodes.measure_all()
+        limit.enter("the last meeting of the ranks", waits=True)
+        torch.distributed.barrier()
+    limit.stop()
+    return Report(facts=nodes.facts, pairs=pairs, together=together, ranks=len(nodes.measuring), backend=nodes.backend)
+
+
+def main(arguments: Sequence[str], *, environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> int:
+    """Check the nodes; rank 0 prints the report. Return 1 if it names a node and is not JSON."""
+    parser = argparse.ArgumentParser("check", description="Check the nodes' devices and the network between them.")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON, and exit with 0 whatever it says")
+    options = parser.parse_args(arguments)
+    try:
+        world = World.from_environment(environment)
+        node_rank = read_number(environment, "GROUP_RANK", minimum=0)
+        report = check(world, read_facts(root), node_rank=node_rank)
+    except TrainerError as error:
+        print(f"check: {error}", file=sys.stderr)
+        return 1
+    return _print(report, as_json=options.json) if world.rank == 0 else 0
+
+
+def _print(report: Report, *, as_json: bool) -> int:
+    print(report.json() if as_json else report.text(), flush=True)
+    return 1 if report.findings and not as_json else 0

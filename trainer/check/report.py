@@ -1,0 +1,71 @@
+"""Write what a check found, for people or as JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from trainer.check.findings import Finding, fastest_pairs, find
+from trainer.check.node_facts import NodeFacts
+from trainer.check.rounds import Pair
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """The facts and figures of all nodes."""
+
+    facts: Sequence[NodeFacts]
+    pairs: Mapping[Pair, float]
+    """GB/s of each pair of nodes."""
+    together: float | None
+    """GB/s between all nodes; None for a single rank."""
+    ranks: int
+    """Number of ranks that measured."""
+    backend: str
+    """``nccl`` or ``gloo``."""
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Return the nodes to look at."""
+        return find(self.facts, self.pairs)
+
+    def json(self) -> str:
+        """Return one line of JSON."""
+        fastest = fastest_pairs(len(self.facts), self.pairs) if self.pairs else None
+        nodes = [
+            {
+                **asdict(facts),
+                "gb_per_s": fastest and fastest[position],
+                "pairs_gb_per_s": self._partners(position),
+            }
+            for position, facts in enumerate(self.facts)
+        ]
+        findings = [{**asdict(finding), "sentence": finding.sentence} for finding in self.findings]
+        return json.dumps(
+            {
+                "backend": self.backend,
+                "ranks": self.ranks,
+                "gb_per_s": self.together,
+                "median_gb_per_s": fastest and median(fastest),
+                "nodes": nodes,
+                "findings": findings,
+            }
+        )
+
+    def text(self) -> str:
+        """Return the same in lines."""
+        lines = [f"{self.backend} with {self.ranks} ranks on {len(self.facts)} nodes"]
+        if self.together is not None:
+            lines[0] += f": all-reduce between all of them at {self.together:.3g} GB/s"
+        for position, facts in enumerate(self.facts):
+            partners = ", ".join(f"{figure:.3g} with {name}" for name, figure in self._partners(position).items())
+            lines.append(f"{facts.name}: {facts.gpus} GPUs, {facts.efa} EFA devices; GB/s: {partners or 'no partner'}")
+        return "\n".join([*lines, *(finding.sentence for finding in self.findings)])
+
+    def _partners(self, position: int) -> dict[str, float]:
+        """Return the figures of a node's pairs by the partner's name."""
+        return {
+            self.facts[b if a == position else a].name: figure
+            for (a, b), figure in self.pairs.items()
+            if position in (a, b)
+        }
