@@ -191,7 +191,7 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("fly", "no verb 'fly', there are: list, status, extend, "),
+        ("fly", "no verb 'fly', there are: list, status, check, "),
         ("stats", "no verb 'stats', did you mean status? there are: "),
         ("ssh-confg", "no verb 'ssh-confg', did you mean ssh-config? there are: "),
         ("--regoin x status", "no such option '--regoin'. Did you mean '--region'?"),
