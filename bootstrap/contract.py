@@ -114,6 +114,16 @@ EFS_MOUNT_VARIABLE: Final = "EFS_MOUNT"
 KEEP_VARIABLE: Final = "DEEPLEARNING_KEEP_S"
 """Seconds for which ``launch`` keeps idle connections; 0 turns this off."""
 
+# ---- secrets of ranks ----
+SECRETS_PATTERN: Final = (
+    r"ssm:(?!/?(?:[aA][wW][sS]|[sS][sS][mM]))(?P<parameter>[A-Za-z0-9_.-]{1,900}|(?:/[A-Za-z0-9_.-]+){1,15})"
+    r"|secretsmanager:(?P<secret>[A-Za-z0-9/_+=.@-]{1,512}"
+    r"|arn:aws[a-z-]*:secretsmanager:(?P<region>[a-z0-9-]+):[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]{1,512}-[A-Za-z0-9]{6})"
+)
+"""Pattern of a secret's place, in the setting ``secrets`` and after ``launch --secret KEY=``. No name of a parameter
+begins with aws or ssm (PutParameter); a secret's ARN ends with six random characters (CreateSecret)."""
+SECRETS_FORMS: Final = "ssm:PARAMETER, secretsmanager:NAME or secretsmanager:ARN"
+
 # ---- tags, on the Auto Scaling groups and their instances ----
 CLUSTER_TAG: Final = "deeplearning:cluster"
 NODE_TYPE_TAG: Final = "deeplearning:node-type"

@@ -37,6 +37,8 @@ class Job:
     """Number of parameter servers, for an engine that has them."""
     environment: Mapping[str, str]
     """Variables of every process, besides its node's."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Variables of every process whose values each node reads, with their places; the launcher never has a value."""
     command: tuple[str, ...]
     """Argument list of each process."""
     host_source: HostSource | None = None

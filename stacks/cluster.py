@@ -22,6 +22,7 @@ from stacks.nodes.data_access import allow_data
 from stacks.nodes.machine_image import LOGIN_USER, machine_image
 from stacks.nodes.node_group import NodeGroup, NodeTemplate
 from stacks.nodes.roles import NodeResources, NodeRoles
+from stacks.nodes.secret_access import allow_secrets
 from stacks.nodes.setup_asset import SetupAsset
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import BilledParts, describe_rate, hourly_rate
@@ -87,6 +88,7 @@ class DeepLearningCluster(Construct):
         )
         for role in (self.roles.master, self.roles.worker):
             allow_data(role, props)
+            allow_secrets(role, props)
         self.placement_group = self._placement_group()
         self.master, self.workers = self._node_groups()
         for group in (self.master, self.workers):

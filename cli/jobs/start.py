@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from bootstrap.contract import SECRETS_FORMS, SECRETS_PATTERN
 from cli.errors import ClusterError, UsageError
 from cli.files.upload import Upload
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
@@ -22,6 +23,7 @@ overwrite_option = click.option(
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 ONLY_FILES: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
 """Options of a job with one process per node and no GPUs, which copies files even to nodes with busy GPUs."""
+SECRET: Final = rf"[A-Za-z_][A-Za-z0-9_]*=(?:{SECRETS_PATTERN})"
 OVERWRITE: Final = "--sync-overwrite"
 HINT: Final = "launch: follow it with:"
 """Beginning of the launcher's hint about following a detached job on the master, which is not shown here."""
@@ -35,6 +37,14 @@ class LaunchOptions:
     nproc_per_node: str | None = None
     max_restarts: int | None = None
     sync_overwrite: bool = False
+    secret: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Check what the launcher would refuse only after the files are sent. Raises UsageError."""
+        for item in self.secret:
+            if not re.fullmatch(SECRET, item, re.ASCII):
+                # The user may have typed the value itself: do not print it.
+                raise UsageError(f"--secret must be KEY=PLACE, where PLACE is {SECRETS_FORMS}")
 
     def words(self) -> list[str]:
         """Return the options as words of the launcher's command line."""
@@ -44,6 +54,7 @@ class LaunchOptions:
             "--max-restarts": self.max_restarts,
         }
         words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+        words += [word for item in self.secret for word in ("--secret", item)]
         return [*words, *([OVERWRITE] if self.sync_overwrite else [])]
 
 

@@ -51,10 +51,18 @@ def _routes(target: PreflightTarget, worker: "SubnetTypeDef", master: "SubnetTyp
         if target.props.worker_count:
             yield from _worker_routes(target, worker)
         return
+    secrets = _secret_services(target)
     lustre = ("fsx",) if target.props.shared_storage.startswith("lustre:") else ()
-    yield from _private_route(target, master, (*INTERFACE_SERVICES, *MASTER_SERVICES, *lustre, *SESSION_SERVICES))
+    services = (*INTERFACE_SERVICES, *MASTER_SERVICES, *lustre, *dict.fromkeys((*SESSION_SERVICES, *secrets)))
+    yield from _private_route(target, master, services)
     if target.props.worker_count and worker["SubnetId"] != master["SubnetId"]:
-        yield from _private_route(target, worker, (*INTERFACE_SERVICES, *SESSION_SERVICES))
+        yield from _private_route(target, worker, (*INTERFACE_SERVICES, *dict.fromkeys((*SESSION_SERVICES, *secrets))))
+
+
+def _secret_services(target: PreflightTarget) -> tuple[str, ...]:
+    """Return the services from which each node reads secrets; they use KMS themselves."""
+    props = target.props
+    return (*(("ssm",) if props.secret_parameters else ()), *(("secretsmanager",) if props.managed_secrets else ()))
 
 
 def _private_route(target: PreflightTarget, subnet: "SubnetTypeDef", services: Sequence[str]) -> Iterator[Finding]:
@@ -150,7 +158,7 @@ def _worker_routes(target: PreflightTarget, worker: "SubnetTypeDef") -> Iterator
     table = _route_table(target, worker)
     route = _default_route(table)
     if route is None:
-        yield from _endpoints(target, worker, table, INTERFACE_SERVICES)
+        yield from _endpoints(target, worker, table, (*INTERFACE_SERVICES, *_secret_services(target)))
     elif route.get("State") == "blackhole":
         yield from _blackhole(worker, table)
     elif _leads_to_internet(route) and target.props.master_subnet != worker["SubnetId"]:

@@ -19,6 +19,7 @@ from launcher.cli.torchrun_options import (
     shown_ranks,
     spellings,
 )
+from launcher.cli.variable_options import add_variable_options, requested_variables, secret_references
 from launcher.engines import ENGINES, LAUNCHED_BY_MPI, load_engine
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import FORMS
@@ -40,8 +41,6 @@ DEFAULT_HELP_COLUMNS = 80
 SCRIPT = re.compile(r"[\w@%+=:,./-]+\.py", re.ASCII)
 """File name that a shell would not expand (as in shlex.quote)."""
 PYTHON = ("python", "-u")
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""Name of a variable in a shell (POSIX.1-2017, Base Definitions 3.235, Name)."""
 
 
 class _Help(argparse.HelpFormatter):
@@ -103,13 +102,7 @@ def _parser() -> _Parser:
         f"(default: slots, else ${GPU_COUNT_VARIABLE}, else 1)",
     )
     add_sync_options(parser)
-    parser.add_argument(
-        "--env",
-        action="append",
-        default=[],
-        metavar="KEY:VALUE",
-        help="variable for every rank; KEY alone passes on this shell's value, hidden from process lists",
-    )
+    add_variable_options(parser)
     parser.add_argument(
         *spellings("--max-restarts"), metavar="R", default="0", help="number of restarts after failures (default: 0)"
     )
@@ -152,13 +145,13 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     # A command such as mpirun would start its own ranks; any other command passes.
     refuse_nested_launchers(_words(options), options=_launch_words(arguments, options), hosts=hosts)
     passed_on = {name: environ[name] for name in engine.passed_on if name in environ}
-    requested = dict(_variable(item, environ, engine=engine_name) for item in options.env)
     return Job(
         hosts=hosts,
         local=local,
         engine=engine_name,
         servers=_servers(options, workers=sum(host.slots for host in hosts)) if engine.has_servers else 0,
-        environment=passed_on | requested,
+        environment=passed_on | requested_variables(options, environ, engine=engine_name),
+        secrets=secret_references(options, engine=engine_name),
         command=_command(options),
         host_source=host_source,
         servers_match_workers=options.num_servers is None and engine.has_servers,
@@ -237,19 +230,6 @@ def _restarts(options: argparse.Namespace, *, nodes: int) -> Restarts:
 def _keep_seconds(environ: Mapping[str, str]) -> int:
     seconds = environ.get(KEEP_VARIABLE) or str(KEEP_S)
     return whole_number(seconds, name=f"${KEEP_VARIABLE}", least=0, most=KEEP_S)
-
-
-def _variable(item: str, environ: Mapping[str, str], *, engine: str) -> tuple[str, str]:
-    key, colon, value = item.partition(":")
-    if not key or "=" in key:
-        raise UsageError(f"--env must be KEY:VALUE or KEY, got {item!r}")
-    if not NAME.fullmatch(key):
-        raise UsageError(f"--env must name a variable of letters, digits and _, not a digit first, got {key!r}")
-    if key in load_engine(engine).own_variables:
-        raise UsageError(f"--env must not set {key}, which the launcher sets for --engine {engine}")
-    if not colon and key not in environ:
-        raise UsageError(f"--env {key} passes on a variable that is not set here")
-    return key, value if colon else environ[key]
 
 
 def _launch_words(arguments: Sequence[str], options: argparse.Namespace) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Protocol
 from bootstrap.contract import ENGINES, PYTORCH_PYTHON
 from launcher.engines import Engine, JobTopology, load_engine
 from launcher.errors import LaunchError, UnreachableError, UsageError
-from launcher.job.checks import check_nodes
+from launcher.job.checks import check_nodes, read_secrets_on_nodes
 from launcher.job.connect import close_connections, connect_all, peer_addresses
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import gpus_of
@@ -118,6 +118,7 @@ async def start_and_follow(
     """Check the nodes, start each one's ranks, and forward their output; `keep` leaves the runners idle at the end."""
     engine = load_engine(job.engine)
     await check_nodes(job, connections, is_restart=attempt.restart > 0)
+    await read_secrets_on_nodes(job, connections)
     addresses = peer_addresses(connections)
     cwd = await sync_files(job, connections, addresses, attempt)
     async with AsyncExitStack() as rendezvous:

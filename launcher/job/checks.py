@@ -1,12 +1,13 @@
-"""Check before an attempt starts that its nodes can run the job: engine, environment, first host, GPUs."""
+"""Check before an attempt starts that its nodes can run the job: engine, environment, first host, GPUs, secrets."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 
 from bootstrap.contract import SETUP_HASH_LENGTH, SETUP_RUNNING, WORKER_HOST_PREFIX
 from launcher.engines import LAUNCHED_BY_MPI
 from launcher.errors import LaunchError, UsageError
-from launcher.hosts.hostfile import Host, first_and_others
+from launcher.hosts.hostfile import Host, first_and_others, merge_reasons
 from launcher.job.engine_check import check_engine, check_venv
 from launcher.job.gpu_check import check_gpus
 from launcher.spec import Job
@@ -70,3 +71,20 @@ def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
             f"--launcher mpi needs this machine as the first host, as only the master has the cluster's key, "
             f"got {first.host}"
         )
+
+
+async def read_secrets_on_nodes(job: Job, connections: Sequence[Connection]) -> None:
+    """Have each runner read the job's secrets for its own ranks; LaunchError if a node cannot."""
+    if not job.secrets:
+        return
+    # Imported late: most jobs have no secrets.
+    from launcher.sync.rpc import call
+
+    calls = (call(one, operation="secrets", references=dict(job.secrets)) for one in connections)
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    errors = [answer for answer in answers if isinstance(answer, BaseException)]
+    for error in errors:
+        if not isinstance(error, LaunchError):
+            raise error
+    if errors:
+        raise LaunchError(f"nothing started, {merge_reasons(map(str, errors))}")

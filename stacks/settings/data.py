@@ -1,11 +1,13 @@
-"""Define the settings that let nodes reach the user's own data: S3 buckets, their keys, and what else nodes need."""
+"""Define the settings that let nodes reach what is the user's own: buckets, secrets, keys, and what else jobs need."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from bootstrap.contract import SECRETS_FORMS, SECRETS_PATTERN
 from stacks.settings.storage import StorageSettings, check_bucket_name
-from stacks.settings.values import PARSER, SettingsError, require
+from stacks.settings.values import PARSER, Settings, SettingsError, require
 
 READS: Final = ("s3:GetObject",)
 """What nodes may do with the objects of a bucket."""
@@ -15,11 +17,15 @@ _WRITABLE: Final = ":rw"
 _PREFIX: Final = re.compile(r"[A-Za-z0-9!_.'()-][A-Za-z0-9!_.'()/=+@&,-]{0,500}")
 """A prefix without wildcards and variables of IAM."""
 _KEY: Final = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]{1,64}")
+_KEY_FORM: Final = "ARNs of KMS keys like arn:aws:kms:REGION:ACCOUNT:key/ID"
 _POLICY: Final = re.compile(r"arn:aws[a-z-]*:iam::(?:aws|[0-9]{12}):policy/[A-Za-z0-9+=,.@_/-]{1,512}")
 _MOST_POLICIES: Final = 10
 """Managed policies that a role takes by default (IAM User Guide, "IAM object quotas")."""
 _MOST_BUCKETS: Final = 20
 """Buckets for which a role's inline policies have room: 10,240 characters ("IAM object quotas")."""
+_REFERENCE: Final = re.compile(SECRETS_PATTERN, re.ASCII)
+_MOST_SECRETS: Final = 20
+"""Secrets for which they have room besides."""
 _ADMINISTRATORS: Final = ("AdministratorAccess", "IAMFullAccess", "PowerUserAccess")
 _FULL_ACCESS: Final = "FullAccess"
 """Part of the names of AWS's policies that allow everything in one service."""
@@ -80,7 +86,7 @@ class DataSettings(StorageSettings):
             allowed = "name or name/prefix, with :rw to write, and without * or ?"
             require(not bucket.prefix or _PREFIX.fullmatch(bucket.prefix), "data_buckets", text, allowed)
         for key in self.data_keys:
-            require(_KEY.fullmatch(key), "data_keys", key, "ARNs of KMS keys like arn:aws:kms:REGION:ACCOUNT:key/ID")
+            require(_KEY.fullmatch(key), "data_keys", key, _KEY_FORM)
         require(bool(self.data_buckets) or not self.data_keys, "data_keys", self.data_keys, "set with data_buckets")
         for arn in self.policy_arns:
             require(
@@ -105,3 +111,39 @@ class DataSettings(StorageSettings):
     def buckets(self) -> tuple[DataBucket, ...]:
         """Return the buckets, parsed."""
         return tuple(map(DataBucket.parse, self.data_buckets))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretsSettings(Settings):
+    """The secrets of the user's account that nodes may read."""
+
+    secrets: tuple[str, ...] = field(default=(), metadata={PARSER: _parse_list})
+    """Secrets that nodes may read for ``launch --secret``: ``ssm:PARAMETER``, ``secretsmanager:NAME`` or its ARN."""
+    secret_keys: tuple[str, ...] = field(default=(), metadata={PARSER: _parse_list})
+    """ARNs of your own KMS keys with which ``secrets`` are encrypted; AWS's own keys need none."""
+
+    def check(self) -> None:
+        """Check the form of each; whether it exists shows when a job starts."""
+        super().check()
+        for text in self.secrets:
+            require(_REFERENCE.fullmatch(text), "secrets", text, SECRETS_FORMS)
+        require(len(self.secrets) <= _MOST_SECRETS, "secrets", len(self.secrets), f"at most {_MOST_SECRETS} secrets")
+        for key in self.secret_keys:
+            require(_KEY.fullmatch(key), "secret_keys", key, _KEY_FORM)
+        require(bool(self.secrets) or not self.secret_keys, "secret_keys", self.secret_keys, "set with secrets")
+
+    @property
+    def secret_parameters(self) -> tuple[str, ...]:
+        """Return the names of the parameters."""
+        return tuple(self._found("parameter"))
+
+    @property
+    def managed_secrets(self) -> tuple[str, ...]:
+        """Return the names and ARNs of Secrets Manager's secrets."""
+        return tuple(self._found("secret"))
+
+    def _found(self, group: str) -> Iterator[str]:
+        for text in self.secrets:
+            match = _REFERENCE.fullmatch(text)
+            if match is not None and match[group]:
+                yield match[group]

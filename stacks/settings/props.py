@@ -12,7 +12,7 @@ from typing import Any, Final
 from stacks.settings.access import AccessSettings
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.context import settings_in
-from stacks.settings.data import DataSettings
+from stacks.settings.data import DataSettings, SecretsSettings
 from stacks.settings.engines import EngineSettings
 from stacks.settings.environment import EnvironmentSettings
 from stacks.settings.fabric import FabricSettings
@@ -30,6 +30,7 @@ from stacks.settings.values import parse
 class ClusterProps(
     LifetimeSettings,
     EnvironmentSettings,
+    SecretsSettings,
     DataSettings,
     EngineSettings,
     NetworkSettings,

@@ -204,6 +204,7 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
         ("launch python x.py", "no verb 'launch': dlcluster run -- train.py runs it on all nodes"),
         ("pull", "missing argument 'REMOTE'"),
         ("tunnel master x", "invalid value for 'PORT': 'x' is not a valid integer range"),
+        ("run --secret A=value -- x.py", "--secret must be KEY=PLACE, where PLACE is ssm:PARAMETER, "),
         ("run --json -- x.py", "--json needs --detach: without it the job's output is printed"),
         (
             "run --detach -- launch x.py",

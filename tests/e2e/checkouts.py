@@ -44,7 +44,7 @@ def try_deploy(
     """Deploy with some settings changed; return the exit code and the output."""
     changed = [word for name, value in (settings or {}).items() for word in ("-c", f"{name}={value}")]
     done = subprocess.run(
-        ["cdk", *deploy_arguments(nodes=NODES), *changed],
+        ["cdk", *deploy_arguments(nodes=NODES), *cluster.settings, *changed],
         cwd=checkout,
         env=dict(cluster.user.environment),
         stdin=subprocess.DEVNULL,

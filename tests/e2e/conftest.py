@@ -33,6 +33,8 @@ class Cluster:
     user: User
     instances: tuple[dict[str, Any], ...]
     """The master first, then the workers in any order."""
+    settings: tuple[str, ...] = ()
+    """Settings of its part, as arguments, which each deploy repeats."""
 
     @property
     def master(self) -> dict[str, Any]:
@@ -98,7 +100,7 @@ def cluster(user: User, more_settings: tuple[str, ...]) -> Cluster:
     masters = group_instances(outputs["MasterAutoScalingGroup"])
     workers = group_instances(outputs["WorkerAutoScalingGroup"])
     assert (len(masters), len(workers)) == (1, NODES - 1)
-    return Cluster(user=user, instances=(*masters, *workers))
+    return Cluster(user=user, instances=(*masters, *workers), settings=more_settings)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from tests.security.cluster import ABUSED, ACCOUNT, Cluster, Node
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLKIT_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
+SECRET_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0123abcd"
+"""Key of the user's own, with which the secrets are encrypted."""
 Deploy = Callable[[str], Cluster]
 
 
@@ -44,6 +46,8 @@ def deploy(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
             instance_type="c5.large",
             ami=image_id(FAMILIES[0]),
             shared_storage="efs",
+            secrets=("ssm:/team/wandb", "ssm:/team/other-key", "secretsmanager:team/hub"),
+            secret_keys=(SECRET_KEY,),
         )
         env = cdk.Environment(account=ACCOUNT, region=REGION)
         ClusterStack(app, "ClusterStack", props=props, env=env)

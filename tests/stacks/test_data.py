@@ -1,4 +1,4 @@
-"""What the nodes may do with the user's own buckets, as the local AWS judges it, and no more."""
+"""What the nodes may do with the user's own buckets and secrets, as the local AWS judges it, and no more."""
 
 import json
 import re
@@ -133,6 +133,15 @@ def test_full_access_to_dynamodb_writes_no_other_nodes_record(given: Template, a
             {"data_buckets": tuple(f"bucket-{n}" for n in range(21))},
             "^data_buckets must name at most 20 buckets, got 21$",
         ),
+        (
+            {"secrets": ("/team/wandb",)},
+            "secrets must be ssm:PARAMETER, secretsmanager:NAME or secretsmanager:ARN, got",
+        ),
+        ({"secrets": ("ssm:/team/*",)}, "secrets must be ssm:PARAMETER"),
+        ({"secrets": ("ssm:/${aws:userid}",)}, "secrets must be ssm:PARAMETER"),
+        ({"secrets": ("secretsmanager:team-??",)}, "secrets must be ssm:PARAMETER"),
+        ({"secrets": tuple(f"ssm:{n}" for n in range(21))}, "^secrets must be at most 20 secrets, got 21$"),
+        ({"secret_keys": (KEY,)}, "secret_keys must be set with secrets"),
         ({"policy_arns": ("ReadOnlyAccess",)}, "policy_arns must be ARNs of managed policies like arn:aws:iam::aws"),
     ],
 )
@@ -155,3 +164,19 @@ def test_full_access_to_a_service_is_warned_of() -> None:
     told = props.warnings()["full-access-policy"]
     assert told.startswith("policy_arns AmazonS3FullAccess, AmazonDynamoDBFullAccess_v2 lets every job")
     assert "wide-policy" not in props.warnings()
+
+
+MANAGED = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:ours-AbCdEf"
+
+
+def test_nodes_read_exactly_the_named_secrets_through_their_services(synthesize: Synthesize) -> None:
+    secrets = ("ssm:/team/wandb", "ssm:plain", "secretsmanager:team/hub", f"secretsmanager:{MANAGED}")
+    given = synthesize(secrets=secrets, secret_keys=(KEY,))
+    for role in ("RolesMaster", "RolesWorker"):
+        found = {tuple(actions(s)): plain(s) for s in statements(given, role)}
+        parameter = "arn:aws:ssm:TOKEN:TOKEN:parameter/"
+        assert found["ssm:GetParameter",]["Resource"] == [f"{parameter}plain", f"{parameter}team/wandb"]
+        named = "arn:aws:secretsmanager:TOKEN:TOKEN:secret:team/hub-??????"
+        assert sorted(found["secretsmanager:GetSecretValue",]["Resource"]) == sorted([named, MANAGED])
+        services = [f"{service}.eu-west-1.amazonaws.com" for service in ("ssm", "secretsmanager")]
+        assert found["kms:Decrypt",]["Condition"] == {"StringEquals": {"kms:ViaService": services}}

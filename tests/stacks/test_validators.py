@@ -31,6 +31,8 @@ SETTINGS: list[dict[str, Any]] = [
         "data_buckets": ("images", "team/results:rw"),
         "data_keys": ("arn:aws:kms:us-east-1:123456789012:key/0123",),
         "policy_arns": ("arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly",),
+        "secrets": ("ssm:/team/wandb", "secretsmanager:team/hub"),
+        "secret_keys": ("arn:aws:kms:us-east-1:123456789012:key/0123",),
     },
     {"availability_zone": "us-east-1b", "ssh_location": "0.0.0.0/0", "ami": "/team/ami"},
     {**existing_vpc.SETTINGS, "ami": "ami-0123456789abcdef0", "ssh_location": "203.0.113.0/24"},

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from bootstrap.contract import SECRETS_FORMS
 from cli.cluster_context import find_selected_cluster
 from cli.errors import UsageError
 from cli.files.progress import summary, upload_bar
@@ -46,6 +47,9 @@ EXAMPLES: Final = (
 )
 @click.option("--nproc-per-node", metavar="K", help="Processes per node; also gpu, cpu, auto (one per GPU, else 1).")
 @click.option("--max-restarts", metavar="R", type=click.IntRange(0), help="Restart a failed job up to R times (0).")
+@click.option(
+    "--secret", metavar="KEY=PLACE", multiple=True, help=f"Variable that each node reads from {SECRETS_FORMS}."
+)
 @json_option
 @click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -68,6 +72,7 @@ def command(
     if not command:
         raise UsageError("no command given, as in: dlcluster run -- train.py --lr 0.1")
     launch_options = LaunchOptions(**options)
+    launch_options.check()
     if command[0] == LAUNCHER:
         given = detach or not sync or to is not None or as_json or bool(launch_options.words())
         return _run_on_master(selection, command, given=given)

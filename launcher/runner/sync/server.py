@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, cast
 
 from bootstrap.contract import ENGINES_LIST, NODE_CONFIG
 from launcher.errors import LaunchError
+from launcher.runner.secret_values import read_secrets
 from launcher.runner.sync.byte_queue import BUFFER, ByteQueue, NeighbourLostError
 from launcher.runner.sync.destination import Destination
 from launcher.runner.sync.s3_fetch import fetch
@@ -22,7 +23,8 @@ from launcher.sync.request import KEEP_RESULTS, OVERWRITE, REFUSE, destination_p
 class SyncServer:
     """State of a sync on this node between requests."""
 
-    def __init__(self, byte_queue: ByteQueue) -> None:
+    def __init__(self, byte_queue: ByteQueue, *, secrets: dict[str, str] | None = None) -> None:
+        self._secrets = {} if secrets is None else secrets
         self._from_launcher = cast(BinaryIO, io.BufferedReader(byte_queue, BUFFER))
         self._resources = ExitStack()
         self._destination: Destination | None = None
@@ -34,6 +36,7 @@ class SyncServer:
             "fetch": self._fetch,
             "engines": self._list_engines,
             "venv": self._look_for_python,
+            "secrets": self._read_secrets,
         }
 
     def _list_engines(self) -> Answer:
@@ -41,6 +44,11 @@ class SyncServer:
 
     def _look_for_python(self, *, directory: str) -> Answer:
         return {"has_python": os.access(f"{directory}/bin/python", os.X_OK)}
+
+    def _read_secrets(self, *, references: dict[str, str]) -> Answer:
+        """Read the values for this node's ranks; only the variables' names go back to the launcher."""
+        self._secrets.update(read_secrets(references))
+        return {"secrets": sorted(references)}
 
     def close(self) -> None:
         """Release the directory and the port of a comparison after which no file was received."""

@@ -26,6 +26,7 @@ def sync_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "Request | 
     while not channel.stop_requested:
         for message in inbox.add(received):
             if not isinstance(message, (bytes, dict)):
+                message.environment.update(service.secrets)
                 return message
             service.submit(message)
         # Leave input unread when there is no room, so that the launcher waits.
@@ -47,6 +48,8 @@ class SyncService:
         self._channel = channel
         self.wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         """Descriptor that is readable when there is an answer to send, or room again."""
+        self.secrets: dict[str, str] = {}
+        """Values of the ranks' secret variables, complete once the request for them is answered."""
         self._byte_queue = ByteQueue(on_room=self._wake)
         self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
@@ -79,7 +82,7 @@ class SyncService:
                 self._channel.send(FrameType.SYNC, pack_answer(answer))
 
     def _work(self) -> None:
-        server = SyncServer(self._byte_queue)
+        server = SyncServer(self._byte_queue, secrets=self.secrets)
         while True:
             try:
                 self._answers.put(server.answer(self._requests.get()))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from local.aws.calls import Call
-from local.aws.permissions import autoscaling, dynamodb, ec2, s3, sessions
+from local.aws.permissions import autoscaling, dynamodb, ec2, s3, secrets, sessions
 from local.aws.permissions.callers import Caller, UnknownCallError
 from local.aws.permissions.policies import Permission
 
@@ -62,15 +62,12 @@ def _role_to_assume(call: Call, caller: Caller) -> Iterator[Permission]:
     yield caller.permission(call, str(call.parameters.get("RoleArn", "")))
 
 
-def _parameter(call: Call, caller: Caller) -> Iterator[Permission]:
-    yield caller.permission(call, caller.arn(call, f"parameter/{str(call.parameters.get('Name', '')).lstrip('/')}"))
-
-
 _CALLS: Final[Mapping[str, PermissionsOfCall]] = {
     **{f"autoscaling:{action}": found for action, found in autoscaling.CALLS.items()},
     **{f"dynamodb:{action}": found for action, found in dynamodb.CALLS.items()},
     **{f"ec2:{action}": found for action, found in ec2.CALLS.items()},
     **{f"ssm:{action}": found for action, found in sessions.CALLS.items()},
+    **secrets.CALLS,
     "cloudformation:DeleteStack": _stack,
     "cloudformation:DescribeStackEvents": _stack,
     "cloudformation:DescribeStackResource": _stack,
@@ -89,6 +86,5 @@ _CALLS: Final[Mapping[str, PermissionsOfCall]] = {
     "logs:GetLogEvents": _log_stream,
     "logs:PutLogEvents": _log_stream,
     "ssm:DescribeParameters": _anything,
-    "ssm:GetParameter": _parameter,
     "sts:AssumeRole": _role_to_assume,
 }

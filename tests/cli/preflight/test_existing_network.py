@@ -150,6 +150,14 @@ def test_fails_when_an_endpoint_is_missing(vpc: ExistingVpc, missing: int) -> No
     assert f"create-vpc-endpoint --region eu-west-1 --vpc-id {VPC} --service-name {name} " in found
 
 
+def test_fails_when_the_endpoint_of_a_secrets_service_is_missing(vpc: ExistingVpc) -> None:
+    vpc.worker_routes, vpc.endpoints = [LOCAL], ALL
+    vpc.account.settings["secrets"] = ("ssm:/team/wandb", "secretsmanager:team/hub")
+    first, second = vpc.findings()
+    assert "no interface endpoint of ssm: " in first
+    assert "no interface endpoint of secretsmanager: " in second
+
+
 @pytest.mark.parametrize("useless", [{"RouteTableIds": ["rtb-main"]}, {"RouteTableIds": ["rtb-1"], "State": "pending"}])
 def test_fails_when_an_endpoint_does_not_serve_the_subnet(vpc: ExistingVpc, useless: dict[str, Any]) -> None:
     vpc.worker_routes, vpc.endpoints = [LOCAL], [endpoint("s3") | useless, *ALL[1:]]

@@ -56,7 +56,7 @@ def event_ids() -> set[str]:
 
 
 def deploy(cluster: Cluster, ssh_location: str) -> None:
-    cluster.user.cdk(*deploy_arguments(nodes=NODES), "-c", f"ssh_location={ssh_location}")
+    cluster.user.cdk(*deploy_arguments(nodes=NODES), *cluster.settings, "-c", f"ssh_location={ssh_location}")
 
 
 def test_ssh_location_changes_in_place(listening_cluster: Cluster, outside_address: str) -> None:

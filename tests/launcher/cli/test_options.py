@@ -244,3 +244,21 @@ def test_connections_are_kept_unless_the_variable_is_0(environ: dict[str, str]) 
 def test_fails_when_connections_cannot_be_kept_so_long(asked: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=rf"\$DEEPLEARNING_KEEP_S must be .* got '?{asked}"):
         parse("python x", environ | {KEEP_VARIABLE: asked})
+
+
+def test_a_secret_is_a_place_and_never_a_value(environ: dict[str, str]) -> None:
+    job = parse("--secret A=ssm:/team/a --secret B=secretsmanager:hub python x", environ)
+    assert (job.secrets, job.environment) == ({"A": "ssm:/team/a", "B": "secretsmanager:hub"}, {})
+    for line, message in (
+        ("A=abc123", r"^--secret must be KEY=PLACE, where PLACE is ssm:PARAMETER, .*, got another for A$"),
+        ("abc123", r"^--secret must be KEY=PLACE, where PLACE is [^,]*, [^,]*, got another$"),
+        ("A=ssm:/aws/service/x", "got another for A"),
+        ("A=ssm:/a/*", "got another for A"),
+        ("A=secretsmanager:arn:aws:secretsmanager:r:1:secret:x", "got another for A"),
+        ("1A=ssm:a", "--secret must name a variable"),
+        ("RANK=ssm:a", "--secret must not set RANK"),
+        ("A=ssm:a --env A:b", "--secret A is given twice, or as --env too"),
+    ):
+        with pytest.raises(UsageError, match=message) as raised:
+            parse(f"--secret {line} python x", environ)
+        assert "abc123" not in str(raised.value)

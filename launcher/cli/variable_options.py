@@ -1,0 +1,72 @@
+"""Parse the options that set variables of the ranks: ``--env`` and ``--secret``."""
+
+import argparse
+import re
+from collections.abc import Mapping
+
+from bootstrap.contract import SECRETS_FORMS, SECRETS_PATTERN
+from launcher.engines import load_engine
+from launcher.errors import UsageError
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""Name of a variable in a shell (POSIX.1-2017, Base Definitions 3.235, Name)."""
+MOST_SECRETS = 20
+"""Largest number of secrets: every node reads all of them at once."""
+
+
+def add_variable_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--env`` and ``--secret``."""
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="KEY:VALUE",
+        help="variable for every rank; KEY alone passes on this shell's value, hidden from process lists",
+    )
+    parser.add_argument(
+        "--secret",
+        action="append",
+        default=[],
+        metavar="KEY=PLACE",
+        help=f"variable whose value each node reads from {SECRETS_FORMS}; the setting secrets names those allowed",
+    )
+
+
+def requested_variables(options: argparse.Namespace, environ: Mapping[str, str], *, engine: str) -> dict[str, str]:
+    """Return the variables of ``--env``."""
+    return dict(_variable(item, environ, engine=engine) for item in options.env)
+
+
+def secret_references(options: argparse.Namespace, *, engine: str) -> dict[str, str]:
+    """Return the place of each variable of ``--secret``."""
+    found: dict[str, str] = {}
+    for item in options.secret:
+        key, equals, reference = item.partition("=")
+        if not equals or not re.fullmatch(SECRETS_PATTERN, reference, re.ASCII):
+            # The user may have typed the value itself: do not print it.
+            where = f" for {key}" if equals and NAME.fullmatch(key) else ""
+            raise UsageError(f"--secret must be KEY=PLACE, where PLACE is {SECRETS_FORMS}, got another{where}")
+        _check_name(key, option="--secret", engine=engine)
+        if key in found or key in (each.partition(":")[0] for each in options.env):
+            raise UsageError(f"--secret {key} is given twice, or as --env too")
+        found[key] = reference
+    if len(found) > MOST_SECRETS:
+        raise UsageError(f"--secret may be given at most {MOST_SECRETS} times, got {len(found)}")
+    return found
+
+
+def _variable(item: str, environ: Mapping[str, str], *, engine: str) -> tuple[str, str]:
+    key, colon, value = item.partition(":")
+    if not key or "=" in key:
+        raise UsageError(f"--env must be KEY:VALUE or KEY, got {item!r}")
+    _check_name(key, option="--env", engine=engine)
+    if not colon and key not in environ:
+        raise UsageError(f"--env {key} passes on a variable that is not set here")
+    return key, value if colon else environ[key]
+
+
+def _check_name(key: str, *, option: str, engine: str) -> None:
+    if not NAME.fullmatch(key):
+        raise UsageError(f"{option} must name a variable of letters, digits and _, not a digit first, got {key!r}")
+    if key in load_engine(engine).own_variables:
+        raise UsageError(f"{option} must not set {key}, which the launcher sets for --engine {engine}")

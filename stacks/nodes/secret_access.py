@@ -1,0 +1,40 @@
+"""Say which secrets the nodes' roles may read (settings secrets, secret_keys)."""
+
+from typing import Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+
+from stacks.settings.data import SecretsSettings
+
+_RANDOM: Final = "-??????"
+"""Six characters at the end of a secret's ARN that only AWS knows (Secrets Manager User Guide, policy examples)."""
+
+
+def allow_secrets(role: iam.Role, settings: SecretsSettings) -> None:
+    """Let a role read exactly the secrets that the user names."""
+    parameters, secrets = settings.secret_parameters, settings.managed_secrets
+    if parameters:
+        arns = [_arn("ssm", f"parameter/{name.removeprefix('/')}") for name in parameters]
+        role.add_to_policy(iam.PolicyStatement(actions=["ssm:GetParameter"], resources=arns))
+    if secrets:
+        arns = [
+            text if text.startswith("arn:") else _arn("secretsmanager", f"secret:{text}{_RANDOM}") for text in secrets
+        ]
+        role.add_to_policy(iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=arns))
+    if settings.secret_keys:
+        services = [*(["ssm"] if parameters else []), *(["secretsmanager"] if secrets else [])]
+        role.add_to_policy(_key_statement(settings.secret_keys, services))
+
+
+def _key_statement(keys: tuple[str, ...], services: list[str]) -> iam.PolicyStatement:
+    """Allow the keys to the two services alone: a node cannot decrypt anything with them by itself."""
+    regions = sorted({key.split(":")[3] for key in keys})
+    via = [f"{service}.{region}.{cdk.Aws.URL_SUFFIX}" for service in services for region in regions]
+    return iam.PolicyStatement(
+        actions=["kms:Decrypt"], resources=list(keys), conditions={"StringEquals": {"kms:ViaService": via}}
+    )
+
+
+def _arn(service: str, resource: str) -> str:
+    return f"arn:{cdk.Aws.PARTITION}:{service}:{cdk.Aws.REGION}:{cdk.Aws.ACCOUNT_ID}:{resource}"

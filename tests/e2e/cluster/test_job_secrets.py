@@ -1,0 +1,106 @@
+"""Give ranks secrets of the account from the laptop, and look for the values wherever they must not be."""
+
+import hashlib
+import json
+import subprocess
+import time
+import uuid
+from pathlib import Path
+
+import boto3
+import pytest
+
+from local.faults.clients import client
+from tests.e2e.conftest import NODES, STACK, Cluster, aliases, node_disk, stack_outputs
+
+SCRIPT = """\
+import hashlib, os, time
+both = os.environ["WANDB_API_KEY"] + os.environ["HUB_TOKEN"]
+print("digest", hashlib.sha256(both.encode()).hexdigest(), flush=True)
+time.sleep(300)
+"""
+STARTED_S = 30.0
+RUN = ("run", "--detach", "--secret", "WANDB_API_KEY=ssm:/team/wandb", "--secret")
+
+
+@pytest.fixture(scope="module")
+def values() -> list[str]:
+    """Store two secrets and return their values."""
+    made = [uuid.uuid4().hex, uuid.uuid4().hex]
+    boto3.client("ssm").put_parameter(Name="/team/wandb", Value=made[0], Type="SecureString")
+    boto3.client("secretsmanager").create_secret(Name="team/hub", SecretString=made[1])
+    return made
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("laptop") / "with-secrets"
+    directory.mkdir()
+    (directory / "train.py").write_text(SCRIPT)
+    return directory
+
+
+def dlcluster(cluster: Cluster, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["dlcluster", *words], cwd=project, env=dict(cluster.user.environment),
+        capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+
+
+def test_ranks_have_secrets_that_are_nowhere_else(cluster: Cluster, project: Path, values: list[str]) -> None:
+    started = dlcluster(cluster, project, *RUN, "HUB_TOKEN=secretsmanager:team/hub", "--", "train.py")
+    assert started.returncode == 0, started.stderr
+    job = started.stdout.strip()
+    try:
+        digest = hashlib.sha256("".join(values).encode()).hexdigest()
+        deadline = time.monotonic() + STARTED_S
+        while (found := dlcluster(cluster, project, "logs", job).stdout.count(f"digest {digest}")) < NODES:
+            assert time.monotonic() < deadline, f"waited {STARTED_S:.0f} s for {NODES} ranks, {found} came"
+            time.sleep(0.5)
+        for alias in aliases():
+            assert found_on_node(cluster, alias, values) == ["environ"]
+    finally:
+        stopped = dlcluster(cluster, project, "stop", job)
+    assert stopped.returncode == 0, stopped.stderr
+    pattern = project.with_name("pattern")
+    pattern.write_text("\n".join(values))
+    for instance_id in cluster.addresses:
+        assert files_with(pattern, node_disk(instance_id)) == ""
+    kept = json.dumps([dlcluster(cluster, project, "jobs", "--json").stdout, *stored_texts()])
+    assert job in kept
+    assert not [value for value in values if value in kept]
+
+
+def found_on_node(cluster: Cluster, alias: str, values: list[str]) -> list[str]:
+    """Return where in memory a value is, of processes and of files; the brackets keep this line from matching."""
+    pattern = "|".join(f"[{value[0]}]{value[1:]}" for value in values)
+    look = f"cat /proc/[0-9]*/$place 2>/dev/null | tr '\\0' '\\n' | grep -qE '{pattern}' && echo $place"
+    line = f"for place in cmdline environ; do {look}; done; grep -rlsE '{pattern}' /run /dev/shm /tmp; true"
+    return cluster.on(alias, f'sudo sh -c "{line.replace("$", chr(92) + "$")}"').split()
+
+
+def files_with(pattern: Path, directory: Path) -> str:
+    command = ["grep", "-rlasF", "-f", str(pattern), str(directory)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+
+
+def stored_texts() -> list[str]:
+    """Return what AWS keeps of the cluster: template, records, logs, and all objects of its bucket."""
+    outputs = stack_outputs()
+    template = client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
+    records = boto3.client("dynamodb").scan(TableName=outputs["ClusterTable"])["Items"]
+    events = boto3.client("logs").filter_log_events(logGroupName=outputs["ClusterLogGroup"])["events"]
+    s3, bucket = boto3.client("s3"), outputs["ClusterBucket"]
+    keys = [each["Key"] for each in s3.list_objects_v2(Bucket=bucket).get("Contents", [])]
+    objects = [s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode(errors="replace") for key in keys]
+    assert records
+    assert any(key.startswith("jobs/") for key in keys)
+    return [json.dumps(template), str(records), str(events), *objects]
+
+
+def test_fails_before_anything_starts_when_a_secret_is_not_there(cluster: Cluster, project: Path) -> None:
+    started = dlcluster(cluster, project, *RUN, "MISSING=ssm:/team/absent", "--", "train.py")
+    assert (started.returncode, started.stdout) == (1, "")
+    [line] = [line for line in started.stderr.splitlines() if "did not start" in line]
+    assert "nothing started, deeplearning-worker" in line
+    assert line.endswith(": ssm:/team/absent: is not there")
