@@ -6,6 +6,8 @@ change these. This module imports nothing of ours, so any package may import it.
 
 from typing import Final, Literal
 
+VERSION: Final = "0.1.0"
+"""The version in pyproject.toml."""
 NodeType = Literal["master", "worker"]
 MASTER: Final = "master"
 WORKER: Final = "worker"
@@ -166,6 +168,8 @@ EXPIRY_ACTION_OUTPUT: Final = "ClusterExpiryAction"
 PRICE_OUTPUT: Final = "PricePerHour"
 """Price per hour of all deployed nodes and their network, as a sentence."""
 
+RELEASE_OUTPUT: Final = "ClusterRelease"
+"""Release that new nodes run, in the form of RELEASE_FIELD; absent from the stacks of earlier releases."""
 SETUP_OUTPUT: Final = "ClusterSetup"
 """URL, SHA-256 and timeout in seconds of the user's setup, separated by spaces; absent without one."""
 
@@ -191,6 +195,11 @@ def node_record_id(role_id: str, instance_id: str) -> str:
     return f"{role_id}:{instance_id}"
 
 
+def release_name(bundle_hash: str) -> str:
+    """Return the name of a release, by which laptop, stack and nodes compare theirs."""
+    return f"{VERSION}:{bundle_hash[:RELEASE_HASH_LENGTH]}"
+
+
 VERSION_FIELD: Final = "version"
 GENERATION_FIELD: Final = "generation"
 DESIRED_NODES_FIELD: Final = "desired_nodes"
@@ -214,6 +223,10 @@ absent without shared storage."""
 SETUP_FIELD: Final = "setup"
 """Field of a member and of a node's own record: ``done:`` or ``failed:`` and the first SETUP_HASH_LENGTH digits of the
 archive's hash; absent without a setup."""
+RELEASE_FIELD: Final = "release"
+"""Field of a member and of a node's own record: the version of the code that its agent runs, a colon, and the first
+RELEASE_HASH_LENGTH digits of its bundle's hash. Agents of earlier releases have none."""
+RELEASE_HASH_LENGTH: Final = 12
 SETUP_RUNNING: Final = "running"
 SETUP_DONE: Final = "done"
 SETUP_FAILED: Final = "failed"

@@ -46,6 +46,8 @@ class HostServices:
     """Function that returns the address of a host name. Raises OSError."""
     answers_ssh: Callable[[str], bool]
     """Function that returns True if an SSH server answers at an address."""
+    release: str = ""
+    """Release that the agent runs (contract.RELEASE_FIELD); empty for code that is not from a bundle."""
     monotonic: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = lambda: RANDOM.uniform(0.75, 1.25)
     chance: Callable[[], float] = RANDOM.random
@@ -128,6 +130,7 @@ def own_record(
         draining=draining or setup.startswith(SETUP_FAILED),
         mount=mount,
         setup=setup,
+        release=host.release,
     )
 
 

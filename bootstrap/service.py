@@ -14,9 +14,10 @@ from bootstrap.aws.clients import connect
 from bootstrap.aws.imds import read_identity
 from bootstrap.aws.log_shipping import LogShipper, set_up_logging
 from bootstrap.aws.signals import SIGNALLED_FILE, Signals
+from bootstrap.cluster.record_fields import SHA256
 from bootstrap.cluster.termination_notice import read_notice
 from bootstrap.config import NodeConfig, SignalTarget, parse_config, parse_signal_target
-from bootstrap.contract import LOG_FILE, NODE_CONFIG
+from bootstrap.contract import LOG_FILE, NODE_CONFIG, release_name
 from bootstrap.errors import ConfigError
 from bootstrap.failures import RETRYABLE_ERRORS
 from bootstrap.files.paths import under_root
@@ -61,7 +62,13 @@ def _host(root: Path, shipper: LogShipper) -> HostServices:
         nvidia_smi=system.nvidia_smi,
         resolve=socket.gethostbyname,
         answers_ssh=answers_ssh,
+        release=own_release(Path(__file__).resolve().parents[1]),
     )
+
+
+def own_release(directory: Path) -> str:
+    """Return the release of the code in `directory`, which a bundle's hash names; nothing for other directories."""
+    return release_name(directory.name) if SHA256.fullmatch(directory.name) else ""
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:

@@ -10,13 +10,12 @@ from typing import Final
 
 import click
 
+from bootstrap.contract import VERSION
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
 from cli.output import printable
 from cli.shared_options import cluster_options
 from cli.verb_group import PROGRAM, VerbGroup
 
-VERSION: Final = "0.1.0"
-"""The version in pyproject.toml."""
 HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
 EPILOG: Final = (
     "Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no such cluster, 4 AWS refuses the credentials. "

@@ -47,6 +47,7 @@ class ClusterStack(cdk.Stack):
             contract.LOGIN_USER_OUTPUT: LOGIN_USER,
             contract.NETWORKS_OUTPUT: cluster.network.networks,
             contract.PRICE_OUTPUT: cluster.price,
+            contract.RELEASE_OUTPUT: contract.release_name(cluster.bundle.source.hash),
             **self._expiry_outputs(),
             **self._shared_storage_output(),
             **self._setup_output(),

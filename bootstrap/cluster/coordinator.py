@@ -174,6 +174,7 @@ def _candidates(
                 draining=draining or record.draining,
                 mount=record.mount,
                 setup=record.setup,
+                release=record.release,
             )
         elif member is not None:
             node = _without_record(member, instances)

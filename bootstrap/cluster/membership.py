@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields, replace
 
 from bootstrap.cluster.record_fields import MAX_NODES
 from bootstrap.cluster.records import MAX_GENERATION, MemberRecord
-from bootstrap.contract import MASTER, MOUNT_FIELD, SETUP_FAILED, SETUP_FIELD, NodeType
+from bootstrap.contract import MASTER, MOUNT_FIELD, RELEASE_FIELD, SETUP_FAILED, SETUP_FIELD, NodeType
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +25,8 @@ class Node:
     """State of the shared directory; empty without shared storage."""
     setup: str = ""
     """Outcome of the setup (contract.SETUP_FIELD); empty without one."""
+    release: str = ""
+    """Release that the node runs (contract.RELEASE_FIELD); empty if it does not say."""
 
     @property
     def has_failed_setup(self) -> bool:
@@ -186,9 +188,9 @@ def members_to_json(members: Iterable[Member]) -> str:
 
 
 def member_row(member: Member) -> dict[str, object]:
-    """Return a member in the form of records and state file: without the fields of settings not in use."""
+    """Return a member in the form of records and state file: without what it does not say."""
     row = asdict(member)
-    for name in (MOUNT_FIELD, SETUP_FIELD):
+    for name in (MOUNT_FIELD, SETUP_FIELD, RELEASE_FIELD):
         if not row[name]:
             del row[name]
     return row

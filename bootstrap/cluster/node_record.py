@@ -37,6 +37,7 @@ class NodeRecordWriter:
 
 
 def _agrees(record: NodeRecord, membership: Membership) -> bool:
+    """Return True if the membership has what the record says, except the release: an earlier master leaves it out."""
     member = membership.member(record.instance_id)
     if member is None:
         return False

@@ -8,6 +8,8 @@ import base64
 import binascii
 import json
 import re
+from collections import Counter
+from collections.abc import Hashable, Iterable
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
@@ -21,6 +23,8 @@ from bootstrap.contract import (
     NODE_INDEX_FIELD,
     NODE_TYPE_FIELD,
     NODE_TYPES,
+    RELEASE_FIELD,
+    RELEASE_HASH_LENGTH,
     SETUP_DONE,
     SETUP_FAILED,
     SETUP_FIELD,
@@ -45,6 +49,7 @@ SHA256: Final = re.compile(r"[0-9a-f]{64}")
 SHARED_STORAGE: Final = re.compile(r"(efs|lustre):(fs-(?:[0-9a-f]{8}|[0-9a-f]{17}))(?::([A-Za-z0-9_-]{1,8}))?")
 """Kind, ID and Lustre mount name of a file system (``LustreFileSystemMountName`` in the Amazon FSx API Reference)."""
 SETUP: Final = re.compile(rf"(?:{SETUP_DONE}|{SETUP_FAILED}):[0-9a-f]{{{SETUP_HASH_LENGTH}}}")
+RELEASE: Final = re.compile(rf"[0-9A-Za-z.+-]{{1,32}}:[0-9a-f]{{{RELEASE_HASH_LENGTH}}}")
 KEY_HEADER: Final = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
 """First bytes of the 51 of a public key: the type, and the length of the rest (RFC 8709, RFC 4251)."""
 
@@ -141,6 +146,20 @@ def check_setup(value: object) -> str:
     if value != "" and not (isinstance(value, str) and SETUP.fullmatch(value)):
         raise RecordError(f"{SETUP_FIELD} must be {SETUP_DONE}:HASH or {SETUP_FAILED}:HASH, got {shown(value)}")
     return str(value)
+
+
+def check_release(value: object) -> str:
+    """Return the release that a node runs, or nothing."""
+    if value != "" and not (isinstance(value, str) and RELEASE.fullmatch(value)):
+        raise RecordError(f"{RELEASE_FIELD} must be VERSION:HASH, got {shown(value)}")
+    return str(value)
+
+
+def check_unique(name: str, values: Iterable[Hashable]) -> None:
+    """Check that the members' values of a field differ."""
+    repeated = [value for value, times in Counter(values).items() if times > 1]
+    if repeated:
+        raise RecordError(f"{name} must be unique among the members, got {repeated[0]} more than once")
 
 
 def _decoded(text: str) -> bytes:

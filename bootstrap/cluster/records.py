@@ -8,8 +8,7 @@ The functions are pure and raise RecordError. They ignore keys that a newer agen
 """
 
 import re
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -25,9 +24,11 @@ from bootstrap.cluster.record_fields import (
     check_mount,
     check_node_index,
     check_node_type,
+    check_release,
     check_setup,
     check_sha256,
     check_shared_storage,
+    check_unique,
     parse_json,
     shown,
 )
@@ -46,6 +47,7 @@ from bootstrap.contract import (
     NODE_INDEX_FIELD,
     NODE_TYPE_FIELD,
     RECORD_VERSION,
+    RELEASE_FIELD,
     SETUP_FIELD,
     SHA256_FIELD,
     SHARED_STORAGE_FIELD,
@@ -77,6 +79,7 @@ class MemberRecord:
     """State of the shared directory; empty without shared storage."""
     setup: str = ""
     """Outcome of the setup (contract.SETUP_FIELD); empty without one."""
+    release: str = ""  # contract.RELEASE_FIELD
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,6 +124,7 @@ class NodeRecord:
     """State of the shared directory; empty without shared storage."""
     setup: str = ""
     """Outcome of the setup (contract.SETUP_FIELD); empty without one."""
+    release: str = ""  # contract.RELEASE_FIELD
 
     def __post_init__(self) -> None:
         # Every node writes these keys into its known hosts and authorized keys.
@@ -129,6 +133,7 @@ class NodeRecord:
             check_key(self.ssh_key, f"{SSH_KEY_FIELD} of {shown(self.record_id)}")
         check_mount(self.mount)
         check_setup(self.setup)
+        check_release(self.release)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,6 +177,7 @@ def parse_node(item: Item) -> NodeRecord:
         ssh_key=_optional(item, SSH_KEY_FIELD),
         mount=_optional(item, MOUNT_FIELD),
         setup=_optional(item, SETUP_FIELD),
+        release=_optional(item, RELEASE_FIELD),
     )
 
 
@@ -208,10 +214,10 @@ def parse_members(rows: object, networks: Networks | None) -> tuple[MemberRecord
         got = f"{len(rows)}" if isinstance(rows, list) else shown(rows)
         raise RecordError(f"{MEMBERS_FIELD} must be a list of at most {MAX_NODES} members, got {got}")
     members = tuple(parse_member(row, networks) for row in rows)
-    _check_unique(NODE_INDEX_FIELD, (member.node_index for member in members))
-    _check_unique(INSTANCE_ID_FIELD, (member.instance_id for member in members))
+    check_unique(NODE_INDEX_FIELD, (member.node_index for member in members))
+    check_unique(INSTANCE_ID_FIELD, (member.instance_id for member in members))
     # EC2 gives the address of an ended instance to a new one while the record may still hold both.
-    _check_unique(ADDRESS_FIELD, (member.address for member in members if not member.draining))
+    check_unique(ADDRESS_FIELD, (member.address for member in members if not member.draining))
     return tuple(sorted(members, key=lambda member: member.node_index))
 
 
@@ -230,6 +236,7 @@ def parse_member(row: object, networks: Networks | None) -> MemberRecord:
         draining=check_flag(values.get(DRAINING_FIELD, False)),
         mount=check_mount(values.get(MOUNT_FIELD, "")),
         setup=check_setup(values.get(SETUP_FIELD, "")),
+        release=check_release(values.get(RELEASE_FIELD, "")),
     )
     if (member.node_index == 1) != (member.node_type == MASTER):
         raise RecordError(
@@ -295,9 +302,3 @@ def _number(item: Item, name: str, *, least: int, most: int) -> int:
 
 def _rows(item: Item) -> object:
     return parse_json(MEMBERS_FIELD, _attribute(item, MEMBERS_FIELD, "S"))
-
-
-def _check_unique(name: str, values: Iterable[Hashable]) -> None:
-    repeated: Sequence[Hashable] = [value for value, times in Counter(values).items() if times > 1]
-    if repeated:
-        raise RecordError(f"{name} must be unique among the members, got {repeated[0]} more than once")

@@ -31,6 +31,7 @@ from bootstrap.contract import (
     MOUNT_FIELD,
     NODE_TYPE_FIELD,
     RECORD_VERSION,
+    RELEASE_FIELD,
     SETUP_FIELD,
     SHARED_STORAGE_FIELD,
     SSH_KEY_FIELD,
@@ -62,6 +63,7 @@ NODE_FIELDS: Final = {
             SSH_KEY_FIELD,
             MOUNT_FIELD,
             SETUP_FIELD,
+            RELEASE_FIELD,
         )
     )
 }
@@ -192,6 +194,7 @@ class Table:
             SSH_KEY_FIELD: {"S": record.ssh_key},
             **_if_any(MOUNT_FIELD, record.mount),
             **_if_any(SETUP_FIELD, record.setup),
+            **_if_any(RELEASE_FIELD, record.release),
         }
         self._write(lambda: self._client.put_item(TableName=self._name, Item=item))
 

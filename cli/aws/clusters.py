@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks, shown
+from bootstrap.cluster.record_fields import RELEASE, Networks, RecordError, parse_networks, shown
 from bootstrap.contract import (
     CLUSTER_NAME_OUTPUT,
     EXPIRES_OUTPUT,
@@ -14,6 +14,7 @@ from bootstrap.contract import (
     LOGIN_USER_OUTPUT,
     NETWORKS_OUTPUT,
     PRIVATE_OUTPUT,
+    RELEASE_OUTPUT,
     SETUP_OUTPUT,
     SHARED_STORAGE_OUTPUT,
     STACK_DESCRIPTION,
@@ -61,6 +62,8 @@ class Cluster:
     """``delete`` if AWS then deletes the stack too."""
     setup: str | None = None
     """Output SETUP_OUTPUT; None without one."""
+    release: str = ""
+    """Release that new nodes run (contract.RELEASE_FIELD); empty if the stack does not say."""
 
     @property
     def networks(self) -> Networks:
@@ -121,6 +124,7 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         expiry_action=outputs.get(EXPIRY_ACTION_OUTPUT, "pause"),
         created=_iso(stack["CreationTime"]),
         setup=outputs.get(SETUP_OUTPUT),
+        release=found if RELEASE.fullmatch(found := outputs.get(RELEASE_OUTPUT, "")) else "",
     )
 
 

@@ -33,6 +33,8 @@ class Member:
     """State of the shared directory (contract.MOUNT_STATES); empty without shared storage."""
     setup: str = ""
     """Outcome of the setup (contract.SETUP_FIELD); empty without one."""
+    release: str = ""
+    """Release that the node runs (contract.RELEASE_FIELD); empty if it does not say."""
 
     @property
     def has_failed_setup(self) -> bool:
@@ -133,6 +135,7 @@ def _member(record: MemberRecord) -> Member:
         draining=record.draining,
         mount=record.mount,
         setup=record.setup,
+        release=record.release,
     )
 
 

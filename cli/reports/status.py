@@ -6,9 +6,20 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
-from bootstrap.contract import MOUNTED, NO_ADDRESS, NO_CLIENT, NOT_KNOWN, OCCUPIED, REFUSED, STOPPED, UNREACHABLE
+from bootstrap.contract import (
+    MOUNTED,
+    NO_ADDRESS,
+    NO_CLIENT,
+    NOT_KNOWN,
+    OCCUPIED,
+    REFUSED,
+    STOPPED,
+    UNREACHABLE,
+    VERSION,
+)
 from cli.aws.nodes import RUNNING, Machine, Member, Membership, missing_count, running_count
 from cli.aws.scaling import Activity, distinct_failures
+from cli.reports.releases import release_lines
 from stacks.settings.lifetime import iso
 
 MOUNT_REASONS: Final = {
@@ -42,6 +53,8 @@ class Status:
     """Time from which on AWS pauses the cluster."""
     is_deleted: bool = False
     """True if AWS then deletes the stack too."""
+    release: str = ""
+    """Release that new nodes run (contract.RELEASE_FIELD)."""
 
     @property
     def running(self) -> int:
@@ -111,6 +124,7 @@ class Status:
             "expires": iso(self.expires) if self.expires else None,
             "warnings": [*self.warnings(datetime.now(timezone.utc))],
             "shared_storage": self.membership.shared_storage or None,
+            "release": {"dlcluster": VERSION, "stack": self.release or None, "differences": self.release_lines()},
         }
 
     def _node(self, member: Member) -> dict[str, Any]:
@@ -127,6 +141,7 @@ class Status:
             "leaving": member.draining and not member.has_failed_setup,
             "shared_storage": member.mount or None,
             "setup": _setup(member.setup),
+            "release": member.release or None,
         }
 
     def shared_storage_lines(self) -> list[str]:
@@ -140,6 +155,10 @@ class Status:
             f"shared storage {name}: on {mounted} of {len(self.membership.members)} nodes",
             *(f"{node}: {MOUNT_REASONS[state]}; retrying" for node, state in states.items() if state != MOUNTED),
         ]
+
+    def release_lines(self) -> list[str]:
+        """Return what is of another release, and what to do; nothing if all are of one."""
+        return release_lines([member for member in self.membership.members if not member.draining], stack=self.release)
 
     def setup_lines(self) -> list[str]:
         """Return which setup ran on how many nodes, and where one has failed; nothing without a setup."""

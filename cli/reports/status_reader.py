@@ -23,6 +23,7 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         held=groups.held,
         expires=context.cluster.expires,
         is_deleted=context.cluster.expiry_action == DELETE,
+        release=context.cluster.release,
     )
     return status, [*refusals, *_reasons(clients, groups)] if status.missing else []
 

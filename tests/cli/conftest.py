@@ -11,6 +11,9 @@ from moto.ec2.models import ec2_backends
 from moto.moto_api._internal.models import moto_api_backend
 from moto.server import ThreadedMotoServer
 
+from bootstrap.contract import VERSION
+
+RELEASE = f"{VERSION}:0123456789ab"
 REGION = "eu-west-1"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBwQ0Y3S4f0Yq4V8v0y1Q9jv8t5oQ8k8yq2hJm1m3X8k"
 NETWORKS = "10.0.0.0/8,127.0.0.0/8"
@@ -79,6 +82,7 @@ def template(name: str, user: str, *, is_private: bool = False) -> str:
         },
     }
     outputs = {"ClusterName": name, "ClusterTable": {"Ref": "Table"}, "LoginUser": user, "ClusterNetworks": NETWORKS}
+    outputs["ClusterRelease"] = RELEASE
     outputs |= {"ClusterPrivate": "true"} if is_private else {}
     return json.dumps(
         {"Resources": {"Table": table}, "Outputs": {key: {"Value": value} for key, value in outputs.items()}}
@@ -149,6 +153,7 @@ def put_membership(
             "address": address,
             "node_type": "master" if node_index == 1 else "worker",
             "host_key": key,
+            "release": RELEASE,
         }
         for node_index, (instance_id, address, key) in enumerate(zip(ids, private, host_keys, strict=True), 1)
     ]

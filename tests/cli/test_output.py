@@ -10,8 +10,8 @@ from typing import Any
 import boto3
 import pytest
 
-from cli.main import main
-from tests.cli.conftest import KEY, REGION, Deploy, put_membership
+from cli.main import VERSION, main
+from tests.cli.conftest import KEY, REGION, RELEASE, Deploy, put_membership
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 GREEN = "\x1b[32m"
@@ -34,10 +34,12 @@ def test_status_as_json(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> N
     assert found == {
         "cluster": "demo", "region": REGION, "generation": 7, "desired_nodes": 3, "running_nodes": 1,
         "missing_nodes": 2, "reasons": [], "expires": None, "warnings": [], "shared_storage": None,
+        "release": {"dlcluster": VERSION, "stack": RELEASE, "differences": []},
         "usd_per_hour": None, "usd_spent": None,
     }  # fmt: skip
     zone = nodes[0]["zone"]
     same = {"instance_type": "c5.large", "zone": zone, "leaving": False, "shared_storage": None, "setup": None}
+    same |= {"release": RELEASE}
     assert nodes == [
         {
             "index": 1, "name": "master", "instance_id": ids[0], "private_address": "10.0.0.10",

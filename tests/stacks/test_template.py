@@ -16,7 +16,14 @@ Synthesize = Callable[..., Template]
 
 def test_template_is_as_reviewed(template: Template, snapshot: SnapshotAssertion) -> None:
     text = re.sub(r"[0-9a-f]{64}", "ASSET_HASH", json.dumps(template))
+    text = re.sub(rf'"{contract.VERSION}:[0-9a-f]{{12}}"', '"RELEASE"', text)
     assert json.loads(text) == snapshot(extension_class=JSONSnapshotExtension)
+
+
+def test_the_release_is_that_of_the_bundle_that_new_nodes_fetch(template: Template) -> None:
+    version, _, bundle = template["Outputs"][contract.RELEASE_OUTPUT]["Value"].partition(":")
+    assert version == contract.VERSION
+    assert re.search(rf"{contract.RELEASES_DIR}/{bundle}[0-9a-f]{{52}}\b", json.dumps(template))
 
 
 def test_nothing_is_open_to_the_world(template: Template) -> None:
@@ -230,4 +237,5 @@ def test_outputs_are_the_contracts(template: Template) -> None:
         contract.LOGIN_USER_OUTPUT,
         contract.NETWORKS_OUTPUT,
         contract.PRICE_OUTPUT,
+        contract.RELEASE_OUTPUT,
     }

@@ -60,6 +60,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     for line in (
         *status.expiry_lines(now),
         *status.warnings(now),
+        *status.release_lines(),
         *status.setup_lines(),
         *status.shared_storage_lines(),
         *missing,

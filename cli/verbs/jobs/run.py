@@ -16,6 +16,7 @@ from cli.files.upload import Upload, upload
 from cli.jobs.follow import follow_to_end
 from cli.jobs.start import LaunchOptions, overwrite_option, start_job, warn_of_jobs
 from cli.output import json_option, print_json, printable
+from cli.reports.releases import check_secrets_are_known
 from cli.shared_options import Selection
 from cli.ssh.access import remote_line
 from cli.ssh.master import connect_to_master, ssh_target
@@ -85,6 +86,8 @@ def command(
     if sync:
         _check_script(command[0])
     with connect_to_master(selection) as (context, connection):
+        if launch_options.secret:
+            check_secrets_are_known(context.membership.members)
         sent = _send(connection, to=to) if sync else None
         job_id = start_job(connection, command, options=launch_options, sent=sent)
         if not detach:

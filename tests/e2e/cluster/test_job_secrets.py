@@ -10,6 +10,7 @@ from pathlib import Path
 import boto3
 import pytest
 
+from bootstrap.contract import VERSION
 from local.faults.clients import client
 from tests.e2e.conftest import NODES, STACK, Cluster, aliases, node_disk, stack_outputs
 
@@ -104,3 +105,11 @@ def test_fails_before_anything_starts_when_a_secret_is_not_there(cluster: Cluste
     [line] = [line for line in started.stderr.splitlines() if "did not start" in line]
     assert "nothing started, deeplearning-worker" in line
     assert line.endswith(": ssm:/team/absent: is not there")
+
+
+def test_all_nodes_name_the_release_of_the_stack(cluster: Cluster, project: Path) -> None:
+    found = json.loads(dlcluster(cluster, project, "status", "--json").stdout)
+    assert found["release"] | {"stack": ""} == {"dlcluster": VERSION, "stack": "", "differences": []}
+    assert {node["release"] for node in found["nodes"]} == {found["release"]["stack"]}
+    bundle = cluster.on(aliases()[-1], "basename $(readlink -f /opt/deeplearning/current)")
+    assert found["release"]["stack"] == f"{VERSION}:{bundle[:12]}"

@@ -1,0 +1,54 @@
+"""Every node says in the table which release it runs, and an earlier master or reader does without."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bootstrap.cluster.node_record import NodeRecordWriter
+from bootstrap.cluster.record_fields import RecordError, check_release
+from bootstrap.contract import VERSION
+from bootstrap.service import own_release
+from tests.bootstrap.simulated_cluster import Cluster
+
+OLD, NEW = "0.1.0:0123456789ab", "0.2.0:cdef01234567"
+
+
+def releases(cluster: Cluster) -> dict[int, str]:
+    return {member.node_index: member.release for member in cluster.table.read_membership().members}
+
+
+def test_the_membership_names_each_nodes_release(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=2)
+    nodes = [cluster.node("master", release=NEW), cluster.node("worker", release=OLD), cluster.node("worker", 1)]
+    cluster.run(nodes, until=lambda: len(releases(cluster)) == 3)
+    found = releases(cluster)
+    assert (found[1], sorted(found.values())) == (NEW, ["", OLD, NEW])
+
+
+def test_a_master_that_leaves_the_release_out_causes_no_writes(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    node = cluster.node("master", release=NEW)
+    cluster.run([node], until=lambda: releases(cluster) == {1: NEW})
+    membership = cluster.table.read_membership()
+    earlier = replace(membership, members=tuple(replace(member, release="") for member in membership.members))
+    [record] = cluster.table.read_nodes([f"{node.agent._config.master_role_id}:{node.instance_id}"]).values()
+    writer = NodeRecordWriter(monotonic=lambda: 1000.0)
+    writer._published = record
+    assert record.release == NEW
+    assert not writer.is_due(record, earlier)
+    assert writer.is_due(replace(record, release=OLD), earlier)
+
+
+def test_a_release_is_named_by_version_and_bundle() -> None:
+    assert own_release(Path("/opt/deeplearning/releases", "ab" * 32)) == f"{VERSION}:abababababab"
+    assert own_release(Path("/home/me/checkout")) == ""
+
+
+@pytest.mark.parametrize("value", ["0.1.0", "0.1.0:0123456789AB", f"{OLD}\n", "-o x:0123456789ab", 1, None])
+def test_fails_when_a_record_names_another_kind_of_release(value: object) -> None:
+    assert check_release(OLD) == OLD
+    with pytest.raises(RecordError, match=r"^release must be VERSION:HASH, got "):
+        check_release(value)

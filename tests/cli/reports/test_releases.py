@@ -1,0 +1,53 @@
+"""Test what dlcluster says of different releases."""
+
+from dataclasses import replace
+
+import pytest
+
+from cli.aws.nodes import Member
+from cli.errors import ClusterError
+from cli.reports.releases import check_secrets_are_known, release_lines
+
+NODE = Member(node_index=1, instance_id="i-1", address="10.0.0.1", node_type="master", host_key="", release="0.2.0:abc")
+WORKER = replace(NODE, node_index=2, node_type="worker")
+REPLACE = "dlcluster pause and resume replace the nodes"
+
+
+def said(stack: str, *releases: str, here: str = "0.2.0") -> str:
+    nodes = [replace(WORKER, node_index=number + 2, release=release) for number, release in enumerate(releases)]
+    [line] = release_lines([NODE, *nodes], stack=stack, here=here)
+    assert "\n" not in line
+    return line.removeprefix("releases differ: dlcluster ")
+
+
+def test_one_release_is_not_worth_a_line() -> None:
+    assert release_lines([NODE, WORKER], stack="0.2.0:abc", here="0.2.0") == []
+    assert release_lines([], stack="0.2.0:abc", here="0.2.0") == []
+
+
+def test_nodes_of_another_bundle_are_named() -> None:
+    told = said("0.2.0:abc", "0.2.0:def", "0.1.0:0", "")
+    others = "worker2 0.2.0 (def), worker3 0.1.0 (0), worker4 of an earlier release"
+    assert told == f"0.2.0, stack 0.2.0 (abc), {others}: {REPLACE}"
+    assert ", 5 nodes 0.1.0 (0): " in said("0.2.0:abc", *["0.1.0:0"] * 5)
+
+
+@pytest.mark.parametrize(
+    ("here", "advice"),
+    [
+        ("0.10.0", f"cdk deploy brings the stack up to this one; {REPLACE}"),
+        ("0.1.9", "update dlcluster on this machine"),
+    ],
+)
+def test_the_older_one_is_to_change(here: str, advice: str) -> None:
+    assert said("0.2.0:abc", here=here) == f"{here}, stack 0.2.0 (abc): {advice}"
+
+
+def test_a_stack_that_names_no_release_is_older() -> None:
+    assert said("").startswith("0.2.0, stack of an earlier release, master 0.2.0 (abc): cdk deploy brings")
+
+
+def test_fails_when_nodes_are_too_old_for_secrets() -> None:
+    check_secrets_are_known([NODE, WORKER, replace(WORKER, draining=True, release="")])
+    with pytest.raises(ClusterError, match=r"^--secret needs nodes of this release, and worker2 run an earlier one: "):
+        check_secrets_are_known([NODE, replace(WORKER, release="")])
