@@ -1,6 +1,6 @@
 """Read secrets with the ``aws`` command line and this node's role: parameters of SSM, and secrets of Secrets Manager.
 
-The values come through pipes. They are on no command line, and reach no process but the runner and its ranks.
+Each value comes through a pipe: it is on no command line, and only the runner and its ranks keep it.
 """
 
 import json
@@ -23,9 +23,9 @@ OTHER_IDENTITIES = (
     *("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     *("AWS_SECURITY_TOKEN", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"),
 )
-"""Variables by which the command line would act as another than the node's role."""
+"""Variables that would give the command line another identity than the node's role."""
 NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
-"""Variables that hide the user's files, which may name another identity, or have all answers recorded (cli_history)."""
+"""Variables that hide the user's files, which may name another identity or turn on a history of all answers."""
 
 
 def read_secrets(references: Mapping[str, str], *, deadline_s: float = DEADLINE_S) -> dict[str, str]:
@@ -44,7 +44,7 @@ def read_secrets(references: Mapping[str, str], *, deadline_s: float = DEADLINE_
 
 
 class _Query:
-    """One call, in a process of its own: each takes a second, so they run at the same time."""
+    """One call in its own process; a call takes a second, so all run at the same time."""
 
     def __init__(self, reference: str) -> None:
         self._reference = reference
@@ -89,7 +89,7 @@ def _command(reference: str) -> list[str]:
 
 
 def _region(reference: str) -> list[str]:
-    """Return the region of an ARN, else this node's; a shell's own settings are for other calls."""
+    """Return the option for an ARN's region, else for this node's; nothing on other machines."""
     match = re.fullmatch(SECRETS_PATTERN, reference, re.ASCII)
     if match is not None and match["region"]:
         return ["--region", match["region"]]

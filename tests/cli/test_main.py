@@ -5,9 +5,10 @@ from pathlib import Path
 import boto3
 import pytest
 
+from bootstrap.contract import VERSION
 from cli.aws.clients import Clients
 from cli.errors import EXIT_NO_CLUSTER, EXIT_USAGE
-from cli.main import VERSION, main
+from cli.main import main
 from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, complaint, put_membership, set_addresses
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"

@@ -10,7 +10,8 @@ from typing import Any
 import boto3
 import pytest
 
-from cli.main import VERSION, main
+from bootstrap.contract import VERSION
+from cli.main import main
 from tests.cli.conftest import KEY, REGION, RELEASE, Deploy, put_membership
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"

@@ -1,4 +1,4 @@
-"""List what calls for parameters and secrets require: the action on each, and the key of one that has its own.
+"""List what reading parameters and secrets requires: the action on each, and its KMS key unless that is AWS's own.
 
 AWS: "AWS KMS encryption for AWS Systems Manager Parameter Store SecureString parameters" (Systems Manager User Guide);
 "Secret encryption and decryption in AWS Secrets Manager" (Secrets Manager User Guide).
