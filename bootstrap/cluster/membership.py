@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from bootstrap.cluster.record_fields import MAX_NODES
 from bootstrap.cluster.records import MAX_GENERATION, MemberRecord
@@ -25,8 +25,9 @@ class Node:
     """State of the shared directory; empty without shared storage."""
     setup: str = ""
     """Outcome of the setup (contract.SETUP_FIELD); empty without one."""
-    release: str = ""
-    """Release that the node runs (contract.RELEASE_FIELD); empty if it does not say."""
+    release: str = field(default="", compare=False)
+    """Release that the node runs (contract.RELEASE_FIELD); empty if it does not say. Alone it makes no new membership,
+    which every node would read: it goes into the record with the next change."""
 
     @property
     def has_failed_setup(self) -> bool:
@@ -48,7 +49,7 @@ class Member(Node):
     @property
     def node(self) -> Node:
         """Return the node without its index."""
-        return Node(**{field.name: getattr(self, field.name) for field in fields(Node)})
+        return Node(**{each.name: getattr(self, each.name) for each in fields(Node)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

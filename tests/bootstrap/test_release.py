@@ -27,6 +27,19 @@ def test_the_membership_names_each_nodes_release(cluster: Cluster) -> None:
     assert (found[1], sorted(found.values())) == (NEW, ["", OLD, NEW])
 
 
+def test_a_release_alone_makes_no_new_membership(cluster: Cluster) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=1)
+    cluster.run([cluster.node("master", release=NEW)], until=lambda: releases(cluster) == {1: NEW})
+    generation = cluster.table.read_membership().generation
+    master = cluster.node("master", release=OLD)
+    for _ in range(5):
+        master.agent.step()
+        cluster.clock.now += 20.0
+    assert (cluster.table.read_membership().generation, releases(cluster)) == (generation, {1: NEW})
+    cluster.run([master, cluster.node("worker", release=OLD)], until=lambda: releases(cluster) == {1: OLD, 2: OLD})
+
+
 def test_a_master_that_leaves_the_release_out_causes_no_writes(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
