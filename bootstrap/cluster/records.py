@@ -11,15 +11,18 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from bootstrap.cluster.record_fields import (
+    MAX_GENERATION,
     MAX_INTEGER,
     MAX_NODES,
     Networks,
     RecordError,
     check_address,
+    check_desired_nodes,
     check_flag,
+    check_generation,
     check_instance_id,
     check_key,
     check_mount,
@@ -54,8 +57,6 @@ from bootstrap.contract import (
     VERSION_FIELD,
     NodeType,
 )
-
-MAX_GENERATION: Final = 10**15
 
 Item = Mapping[str, Mapping[str, Any]]
 """An item in the form of DynamoDB's API."""
@@ -98,6 +99,7 @@ class StateRecord:
 
     instance_id: str
     generation: int
+    desired_nodes: int
     members: tuple[MemberRecord, ...]
 
 
@@ -190,15 +192,13 @@ def parse_state(text: str, networks: Networks | None) -> StateRecord:
     if not isinstance(values, dict):
         raise RecordError(f"state must be a JSON object, got {shown(values)}")
     state = cast("dict[str, object]", values)
-    generation = state.get(GENERATION_FIELD)
-    if type(generation) is not int or not 1 <= generation <= MAX_GENERATION:
-        raise RecordError(
-            f"{GENERATION_FIELD} must be a whole number from 1 to {MAX_GENERATION}, got {shown(generation)}"
-        )
+    members = parse_members(state.get(MEMBERS_FIELD), networks)
     return StateRecord(
         instance_id=check_instance_id(state.get(INSTANCE_ID_FIELD)),
-        generation=generation,
-        members=parse_members(state.get(MEMBERS_FIELD), networks),
+        generation=check_generation(state.get(GENERATION_FIELD)),
+        # Agents of an earlier release did not write it.
+        desired_nodes=check_desired_nodes(state.get(DESIRED_NODES_FIELD, len(members))),
+        members=members,
     )
 
 
