@@ -19,6 +19,7 @@ from launcher.cli.torchrun_options import (
     shown_ranks,
     spellings,
 )
+from launcher.cli.variable_options import check_storable, parse_variable
 from launcher.engines import ENGINES, LAUNCHED_BY_MPI, load_engine
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import FORMS
@@ -40,8 +41,6 @@ DEFAULT_HELP_COLUMNS = 80
 SCRIPT = re.compile(r"[\w@%+=:,./-]+\.py", re.ASCII)
 """File name that a shell would not expand (as in shlex.quote)."""
 PYTHON = ("python", "-u")
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""Name of a variable in a shell (POSIX.1-2017, Base Definitions 3.235, Name)."""
 
 
 class _Help(argparse.HelpFormatter):
@@ -121,6 +120,9 @@ def _parser() -> _Parser:
     )
     parser.add_argument("--grace", metavar="S", help=f"seconds between TERM and KILL (default: {GRACE_S:g})")
     parser.add_argument("--detach", action="store_true", help="run without this shell; see launch list, logs, stop")
+    parser.add_argument(
+        "--durable", action="store_true", help="detach, and go on after the loss of all nodes, until over or stopped"
+    )
     parser.add_argument("--force", action="store_true", help="start even on GPUs in use, or if some nodes lack EFA")
     add_torchrun_options(parser)
     parser.add_argument("-mca", "-map-by", action=_RejectMpirunOption, nargs="?", help=argparse.SUPPRESS)
@@ -140,6 +142,8 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     options = _parse_known(_parser(), arguments)
     if options.launcher not in LAUNCHERS:
         raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
+    if options.durable:
+        check_storable(hostfile=options.hostfile, variables=options.env, command=_words(options))
     engine_name = _engine_name(options)
     engine = load_engine(engine_name)
     local = options.launcher == "local"
@@ -152,7 +156,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     # A command such as mpirun would start its own ranks; any other command passes.
     refuse_nested_launchers(_words(options), options=_launch_words(arguments, options), hosts=hosts)
     passed_on = {name: environ[name] for name in engine.passed_on if name in environ}
-    requested = dict(_variable(item, environ, engine=engine_name) for item in options.env)
+    requested = dict(parse_variable(item, environ, engine=engine_name) for item in options.env)
     return Job(
         hosts=hosts,
         local=local,
@@ -164,9 +168,10 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         servers_match_workers=options.num_servers is None and engine.has_servers,
         restarts=_restarts(options, nodes=len(hosts)),
         grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=MAX_SECONDS),
-        detach=options.detach,
+        detach=options.detach or options.durable,
+        durable=options.durable,
         force=options.force,
-        keep_s=0 if local or options.detach else _keep_seconds(environ),
+        keep_s=0 if local or options.detach or options.durable else _keep_seconds(environ),
         sync=sync_request(options),
         venv=venv_directory(options),
         shown=shown_ranks(options, engine=engine_name),
@@ -237,19 +242,6 @@ def _restarts(options: argparse.Namespace, *, nodes: int) -> Restarts:
 def _keep_seconds(environ: Mapping[str, str]) -> int:
     seconds = environ.get(KEEP_VARIABLE) or str(KEEP_S)
     return whole_number(seconds, name=f"${KEEP_VARIABLE}", least=0, most=KEEP_S)
-
-
-def _variable(item: str, environ: Mapping[str, str], *, engine: str) -> tuple[str, str]:
-    key, colon, value = item.partition(":")
-    if not key or "=" in key:
-        raise UsageError(f"--env must be KEY:VALUE or KEY, got {item!r}")
-    if not NAME.fullmatch(key):
-        raise UsageError(f"--env must name a variable of letters, digits and _, not a digit first, got {key!r}")
-    if key in load_engine(engine).own_variables:
-        raise UsageError(f"--env must not set {key}, which the launcher sets for --engine {engine}")
-    if not colon and key not in environ:
-        raise UsageError(f"--env {key} passes on a variable that is not set here")
-    return key, value if colon else environ[key]
 
 
 def _launch_words(arguments: Sequence[str], options: argparse.Namespace) -> list[str]:
