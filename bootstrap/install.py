@@ -14,6 +14,7 @@ from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import (
     AGENT_SERVICE,
     CURRENT_RELEASE,
+    DURABLE_SERVICE,
     ENGINES_SERVICE,
     LAUNCH_COMMAND,
     MASTER,
@@ -104,6 +105,25 @@ RestartSec=5
 [Install]
 WantedBy=multi-user.target
 """
+DURABLE_UNIT_FILE: Final = f"/etc/systemd/system/{DURABLE_SERVICE}"
+DURABLE_UNIT: Final = f"""\
+[Unit]
+Description=deeplearning-cdk durable jobs (release {{release}})
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+# Jobs are units of this user's systemd.
+User={{user}}
+ExecStart=/usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE}/launcher/durable/__main__.py serve
+Restart=always
+RestartSec=5
+Nice=5
+
+[Install]
+WantedBy=multi-user.target
+"""
 LAUNCH: Final = f"""\
 #!/bin/sh
 exec /usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE}/launcher/__main__.py "$@"
@@ -139,7 +159,7 @@ def install(release: Path, *, root: Path, services: Services) -> None:
     _start(release, AGENT_SERVICE, UNIT_FILE, UNIT, pending="restart-agent", root=root, services=services)
     config = _read_config(root)
     if config is not None:
-        _enable_linger(config, services=services)
+        _serve_jobs(config, release, root=root, services=services)
         start_services(config, root=root, services=services)
         _start_shared_service(config, release, root=root, services=services)
     log.info("installed release %s", release.name)
@@ -178,10 +198,16 @@ def _read_config(root: Path) -> NodeConfig | None:
         return None
 
 
-def _enable_linger(config: NodeConfig, *, services: Services) -> None:
-    """Enable lingering on the master: detached jobs are units of the login user's systemd, which ends at logout."""
+def _serve_jobs(config: NodeConfig, release: Path, *, root: Path, services: Services) -> None:
+    """Prepare the master for detached jobs, and start the service that takes up durable ones.
+
+    Both are units of the login user's systemd, which without lingering ends at logout.
+    """
     if config.node_type == MASTER:
         services.enable_linger(config.default_user)
+        unit = DURABLE_UNIT.replace("{user}", config.default_user)
+        pending = "restart-durable"
+        _start(release, DURABLE_SERVICE, DURABLE_UNIT_FILE, unit, pending=pending, root=root, services=services)
 
 
 def start_services(config: NodeConfig, *, root: Path, services: Services) -> None:

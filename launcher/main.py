@@ -42,7 +42,14 @@ def run_subcommand(arguments: Sequence[str]) -> int:
     from launcher.history.commands import main as history_main
 
     enable_gc()
-    return history_main(arguments)
+    return history_main(arguments, end_durable=end_durable)
+
+
+def end_durable(job_id: str) -> None:
+    """Close a durable job, which ``launch stop`` stops."""
+    from launcher.durable.mirror import end
+
+    end(job_id)
 
 
 def start_detached(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
@@ -53,6 +60,10 @@ def start_detached(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
 
     enable_gc()
     print_notes(job.notes)
+    if job.durable:
+        from launcher.durable.submit import submit
+
+        return submit(job, arguments, cwd=cwd)
     return detach(arguments, grace_s=job.grace_s, cwd=cwd)
 
 

@@ -51,6 +51,8 @@ class Job:
 
     detach: bool = False
     """True if the job outlives the shell that started it."""
+    durable: bool = False
+    """True if the job also outlives its nodes (launcher.durable)."""
     force: bool = False
     """Start the job even on GPUs that are in use."""
     keep_s: float = 0.0

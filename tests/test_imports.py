@@ -25,8 +25,11 @@ ALLOWED: dict[str, set[str]] = {
 ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"torch", "mxnet", "horovod", "numpy"}}
 """Packages that code on nodes may import besides the standard library."""
 
-ELSEWHERE = {"bootstrap/engines/mxnet_patches.py": {"numpy"}}
-"""Packages that files may import which run in another environment, with MXNet."""
+ELSEWHERE = {
+    "bootstrap/engines/mxnet_patches.py": {"numpy"},
+    "launcher/durable/bucket.py": {"boto3", "boto3.exceptions", "botocore.config", "botocore.exceptions"},
+}
+"""Modules that single files import: one runs in another environment, with MXNet; one takes the release's boto3."""
 
 
 def modules(package: str) -> list[Path]:

@@ -15,7 +15,9 @@ from typing import Final
 
 from bootstrap.contract import (
     ADDRESS_FIELD,
+    DESIRED_NODES_FIELD,
     DRAINING_FIELD,
+    GENERATION_FIELD,
     INSTANCE_ID_FIELD,
     MOST_WORKERS,
     MOUNT_FIELD,
@@ -34,6 +36,7 @@ from bootstrap.contract import (
     NodeType,
 )
 
+MAX_GENERATION: Final = 10**15
 MAX_NODES: Final = 1 + MOST_WORKERS
 MAX_NETWORKS: Final = 8
 MAX_RECORD: Final = 1024 * 1024
@@ -87,6 +90,20 @@ def check_node_index(value: object) -> int:
     """Return a node index."""
     if type(value) is not int or not 1 <= value <= MAX_NODES:  # bool is a subclass of int
         raise RecordError(f"{NODE_INDEX_FIELD} must be a whole number from 1 to {MAX_NODES}, got {shown(value)}")
+    return value
+
+
+def check_generation(value: object) -> int:
+    """Return the generation of a membership."""
+    if type(value) is not int or not 1 <= value <= MAX_GENERATION:
+        raise RecordError(f"{GENERATION_FIELD} must be a whole number from 1 to {MAX_GENERATION}, got {shown(value)}")
+    return value
+
+
+def check_desired_nodes(value: object) -> int:
+    """Return the number of nodes that the cluster should have."""
+    if type(value) is not int or not 0 <= value <= MAX_NODES:
+        raise RecordError(f"{DESIRED_NODES_FIELD} must be a whole number from 0 to {MAX_NODES}, got {shown(value)}")
     return value
 
 

@@ -10,15 +10,18 @@ The functions are pure and raise RecordError. They ignore keys that a newer agen
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from bootstrap.cluster.record_fields import (
+    MAX_GENERATION,
     MAX_INTEGER,
     MAX_NODES,
     Networks,
     RecordError,
     check_address,
+    check_desired_nodes,
     check_flag,
+    check_generation,
     check_instance_id,
     check_key,
     check_mount,
@@ -56,8 +59,6 @@ from bootstrap.contract import (
     VERSION_FIELD,
     NodeType,
 )
-
-MAX_GENERATION: Final = 10**15
 
 Item = Mapping[str, Mapping[str, Any]]
 """An item in the form of DynamoDB's API."""
@@ -101,6 +102,7 @@ class StateRecord:
 
     instance_id: str
     generation: int
+    desired_nodes: int
     members: tuple[MemberRecord, ...]
 
 
@@ -196,15 +198,13 @@ def parse_state(text: str, networks: Networks | None) -> StateRecord:
     if not isinstance(values, dict):
         raise RecordError(f"state must be a JSON object, got {shown(values)}")
     state = cast("dict[str, object]", values)
-    generation = state.get(GENERATION_FIELD)
-    if type(generation) is not int or not 1 <= generation <= MAX_GENERATION:
-        raise RecordError(
-            f"{GENERATION_FIELD} must be a whole number from 1 to {MAX_GENERATION}, got {shown(generation)}"
-        )
+    members = parse_members(state.get(MEMBERS_FIELD), networks)
     return StateRecord(
         instance_id=check_instance_id(state.get(INSTANCE_ID_FIELD)),
-        generation=generation,
-        members=parse_members(state.get(MEMBERS_FIELD), networks),
+        generation=check_generation(state.get(GENERATION_FIELD)),
+        # Agents of an earlier release did not write it.
+        desired_nodes=check_desired_nodes(state.get(DESIRED_NODES_FIELD, len(members))),
+        members=members,
     )
 
 

@@ -143,8 +143,11 @@ def read_node_state(root: Path, *, instance_id: str, networks: Networks) -> Memb
         return EMPTY
     if state.instance_id != instance_id:
         return EMPTY
-    members = tuple(map(Member.of, state.members))
-    return Membership(generation=state.generation, desired_nodes=len(members), members=members)
+    return Membership(
+        generation=state.generation,
+        desired_nodes=state.desired_nodes,
+        members=tuple(map(Member.of, state.members)),
+    )
 
 
 def node_state(membership: Membership, *, member: Member) -> str:
@@ -153,6 +156,7 @@ def node_state(membership: Membership, *, member: Member) -> str:
         "instance_id": member.instance_id,
         "node_index": member.node_index,
         "generation": membership.generation,
+        "desired_nodes": membership.desired_nodes,
         "members": [member_row(each) for each in membership.members],
     }
     return json.dumps(state, indent=2) + "\n"

@@ -19,7 +19,7 @@ from launcher.cli.torchrun_options import (
     shown_ranks,
     spellings,
 )
-from launcher.cli.variable_options import add_variable_options, requested_variables, secret_references
+from launcher.cli.variable_options import add_variable_options, check_storable, requested_variables, secret_references
 from launcher.engines import ENGINES, LAUNCHED_BY_MPI, load_engine
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import FORMS
@@ -114,6 +114,9 @@ def _parser() -> _Parser:
     )
     parser.add_argument("--grace", metavar="S", help=f"seconds between TERM and KILL (default: {GRACE_S:g})")
     parser.add_argument("--detach", action="store_true", help="run without this shell; see launch list, logs, stop")
+    parser.add_argument(
+        "--durable", action="store_true", help="detach, and go on after the loss of all nodes, until over or stopped"
+    )
     parser.add_argument("--force", action="store_true", help="start even on GPUs in use, or if some nodes lack EFA")
     add_torchrun_options(parser)
     parser.add_argument("-mca", "-map-by", action=_RejectMpirunOption, nargs="?", help=argparse.SUPPRESS)
@@ -133,6 +136,8 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     options = _parse_known(_parser(), arguments)
     if options.launcher not in LAUNCHERS:
         raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
+    if options.durable:
+        check_storable(hostfile=options.hostfile, variables=options.env, command=_words(options))
     engine_name = _engine_name(options)
     engine = load_engine(engine_name)
     local = options.launcher == "local"
@@ -157,9 +162,10 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         servers_match_workers=options.num_servers is None and engine.has_servers,
         restarts=_restarts(options, nodes=len(hosts)),
         grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=MAX_SECONDS),
-        detach=options.detach,
+        detach=options.detach or options.durable,
+        durable=options.durable,
         force=options.force,
-        keep_s=0 if local or options.detach else _keep_seconds(environ),
+        keep_s=0 if local or options.detach or options.durable else _keep_seconds(environ),
         sync=sync_request(options),
         venv=venv_directory(options),
         shown=shown_ranks(options, engine=engine_name),

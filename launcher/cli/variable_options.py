@@ -1,8 +1,8 @@
-"""Parse the options that set variables of the ranks: ``--env`` and ``--secret``."""
+"""Parse ``--env`` and ``--secret``, and refuse values that a durable job must not store."""
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bootstrap.contract import SECRETS_FORMS, SECRETS_PATTERN
 from launcher.engines import load_engine
@@ -12,6 +12,11 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Name of a variable in a shell (POSIX.1-2017, Base Definitions 3.235, Name)."""
 MOST_SECRETS = 20
 """Largest number of secrets: every node reads all of them at once."""
+SECRET = re.compile(r"(?:^|_)(?:SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|KEY)$", re.IGNORECASE)
+"""Matches the name of a variable that is likely to have a secret."""
+ASSIGNED = re.compile(r"(?:^|[\s;&|('\"`])([A-Za-z_]\w*)=")
+"""Matches variables that a command sets."""
+INSTEAD = "or have the nodes read it (--secret)"
 
 
 def add_variable_options(parser: argparse.ArgumentParser) -> None:
@@ -70,3 +75,16 @@ def _check_name(key: str, *, option: str, engine: str) -> None:
         raise UsageError(f"{option} must name a variable of letters, digits and _, not a digit first, got {key!r}")
     if key in load_engine(engine).own_variables:
         raise UsageError(f"{option} must not set {key}, which the launcher sets for --engine {engine}")
+
+
+def check_storable(*, hostfile: str | None, variables: Sequence[str], command: Sequence[str]) -> None:
+    """Raise UsageError if a durable job's line needs what the bucket must not have, or a new master will not have."""
+    if hostfile is not None:
+        raise UsageError(f"-H is not for --durable: a new master has only the cluster's hosts file, got {hostfile!r}")
+    for item in variables:
+        name, colon, _ = item.partition(":")
+        if not colon:
+            raise UsageError(f"--durable stores no value that --env {name} hides: give --env {name}:VALUE, {INSTEAD}")
+    assigned = [name for word in command for name in ASSIGNED.findall(word)]
+    for name in filter(SECRET.search, [*(item.partition(":")[0] for item in variables), *assigned]):
+        raise UsageError(f"--durable stores no secret, and {name} looks like one: rename it, {INSTEAD}")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from launcher.detached.request import DetachedJob
+from launcher.detached.request import DetachedJob, DurableStart
 from launcher.errors import LaunchError
 from launcher.history.journal import jobs_directory, user_name
 from launcher.history.record_upload import UPLOADS_S
@@ -37,7 +37,7 @@ class _TerminatedError(Exception):
     """SIGTERM came while the job started."""
 
 
-def detach(arguments: Sequence[str], *, grace_s: float, cwd: str) -> int:
+def detach(arguments: Sequence[str], *, grace_s: float, cwd: str, durable: DurableStart | None = None) -> int:
     """Run ``launch`` with these arguments as a unit; return when the job has started, or report why not.
 
     `grace_s` is the job's time between TERM and KILL.
@@ -45,14 +45,15 @@ def detach(arguments: Sequence[str], *, grace_s: float, cwd: str) -> int:
     check_writable(jobs_directory())
     check_linger(user_name())
     runtime = runtime_directory()
-    job_id = new_job_id()
+    job_id = durable.job_id if durable else new_job_id()
     job_file = runtime / f"deeplearning-job-{job_id}.json"
-    DetachedJob.of_this_process(arguments, job_id=job_id, cwd=cwd).write(job_file)
+    DetachedJob.of_this_process(arguments, job_id=job_id, cwd=cwd, durable=durable).write(job_file)
+    program = [sys.executable or "python3", *(durable.program if durable else (str(UNIT_PROGRAM),)), str(job_file)]
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
     stop_s = stop_timeout_s(grace_s)
     try:
         with _sigterm_raises():
-            error = _start_unit(job_id, job_file, stop_s=stop_s, environment=environment)
+            error = _start_unit(job_id, program, stop_s=stop_s, environment=environment)
     except KeyboardInterrupt:
         print(f"launch: job {job_id} starts anyway; to end it: launch stop {job_id}", file=sys.stderr)
         return 128 + signal.SIGINT
@@ -118,10 +119,9 @@ def stop_timeout_s(grace_s: float) -> float:
     return grace_s + 2 * AFTER_GRACE_S + UPLOADS_S
 
 
-def _start_unit(job_id: str, job_file: Path, *, stop_s: float, environment: Mapping[str, str]) -> str:
+def _start_unit(job_id: str, program: Sequence[str], *, stop_s: float, environment: Mapping[str, str]) -> str:
     """Start the unit; return what systemd-run wrote if the job did not start."""
     properties = [word for setting in (*PROPERTIES, f"TimeoutStopSec={stop_s:.0f}") for word in ("--property", setting)]
-    program = [sys.executable or "python3", str(UNIT_PROGRAM), str(job_file)]
     unit = UNIT.format(job_id=job_id)
     try:
         ended = subprocess.run(

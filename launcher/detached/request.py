@@ -16,6 +16,19 @@ LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DurableStart:
+    """A start of a durable job, which has its id before."""
+
+    job_id: str
+    program: tuple[str, ...]
+    """Program of the unit, before the name of the request's file."""
+    attempt: int = 1
+    """Number of starts, this one included."""
+    submitted: str | None = None
+    """Time of the submission; None for now."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DetachedJob:
     """Job as the user requested it in the shell."""
 
@@ -27,9 +40,14 @@ class DetachedJob:
     umask: int
     limits: dict[str, int]
     """Soft limits of the shell (ulimit)."""
+    attempt: int = 1
+    submitted: str | None = None
+    """As in DurableStart."""
 
     @classmethod
-    def of_this_process(cls, arguments: Sequence[str], *, job_id: str, cwd: str) -> "DetachedJob":
+    def of_this_process(
+        cls, arguments: Sequence[str], *, job_id: str, cwd: str, durable: DurableStart | None = None
+    ) -> "DetachedJob":
         """Capture the request from this process and what it inherited from its shell."""
         umask = os.umask(0o077)
         os.umask(umask)
@@ -40,6 +58,8 @@ class DetachedJob:
             environment={name: value for name, value in os.environ.items() if name != SSH_AGENT_VARIABLE},
             cwd=cwd,
             umask=umask,
+            attempt=durable.attempt if durable else 1,
+            submitted=durable.submitted if durable else None,
             limits={name: resource.getrlimit(getattr(resource, name))[0] for name in LIMITS},
         )
 

@@ -3,16 +3,21 @@
 import os
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from launcher.cli.options import parse_options
 from launcher.detached.detach import runtime_directory
 from launcher.detached.request import DetachedJob
 from launcher.errors import LaunchError
 from launcher.history.journal import Journal, jobs_directory
+from launcher.history.records import State
+from launcher.job.failure import Failure
 from launcher.paths import JOB_LOG
 from launcher.runner.logs import ProcessLog
 from launcher.session import run_and_record
+from launcher.spec import Job
 from launcher.transport.protocol import FrameType
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
@@ -20,29 +25,50 @@ SYSTEMD_S = 10.0
 """Deadline for an answer of the user's systemd, in seconds."""
 
 
-def main(job_file: Path) -> int:
-    """Run the job that the file describes; return the exit code of ``launch``."""
+class AttemptHooks(Protocol):
+    """What a durable job adds to its run (launcher.durable.attempt)."""
+
+    def prepare(self, job: Job) -> Job:
+        """Return the job of this attempt."""
+
+    def stays_open(self, failure: Failure, state: State) -> bool:
+        """Return True if the job goes on after this failure, as another attempt."""
+
+    def finish(self, state: State) -> None:
+        """Close the job if it is over."""
+
+
+def main(job_file: Path, *, hooks: Callable[[str, int], AttemptHooks] | None = None) -> int:
+    """Run the job that the file describes; return the exit code of ``launch``.
+
+    `hooks` makes those of a durable job from its id and the number of its attempt.
+    """
     systemd = os.environ.get(NOTIFY_VARIABLE)
     request = DetachedJob.take(job_file)
     request.enter()
     # The user's launch has already parsed the same command line.
     job = parse_options(request.arguments, environ=os.environ)
+    durable = hooks(request.job_id, request.attempt) if hooks else None
+    if durable is not None:
+        job = durable.prepare(job)
     directory = jobs_directory() / request.job_id
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = LogSink(directory)
-    return run_and_record(
+    journal = Journal(
         job,
-        journal=Journal(
-            job,
-            job_id=request.job_id,
-            cwd=request.cwd,
-            detached=True,
-            on_start=lambda: notify_systemd(systemd),
-            systemd_is_stopping=systemd_is_stopping,
-        ),
+        job_id=request.job_id,
         cwd=request.cwd,
-        streams={FrameType.STDOUT: log, FrameType.STDERR: log},
+        detached=True,
+        on_start=lambda: notify_systemd(systemd),
+        systemd_is_stopping=systemd_is_stopping,
+        attempt=request.attempt,
+        start=request.submitted,
+        stays_open=durable.stays_open if durable else lambda failure, state: False,
     )
+    code = run_and_record(job, journal=journal, cwd=request.cwd, streams={FrameType.STDOUT: log, FrameType.STDERR: log})
+    if durable is not None:
+        durable.finish(journal.state)
+    return code
 
 
 def notify_systemd(systemd: str | None) -> None:

@@ -8,15 +8,16 @@ import signal
 import sys
 import time
 from calendar import timegm
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
+from launcher.durable_state import mark_ended
 from launcher.errors import LaunchError, UsageError
 from launcher.history import job_lookup
 from launcher.history import log_command as logs
 from launcher.history.lock import is_held, signal_launcher
-from launcher.history.record_upload import UPLOADS_S
+from launcher.history.record_upload import UPLOADS_S, upload
 from launcher.history.records import JobRecord, State, now, read_record, write_record
 from launcher.subcommands import SUBCOMMANDS
 from launcher.transport.pool.client import fetch_idle
@@ -26,6 +27,8 @@ KILL_DEADLINE_S = 5.0
 POLL_S = 0.05
 MAX_COMMAND = 60
 COLUMNS = "{:23} {:9} {:20} {:>8} {:>5}  {}"
+LABELS = {State.WAITING: "WAITING for nodes"}
+"""States that `launch list` shows in more words."""
 BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
@@ -35,8 +38,8 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; usage: {usage}")
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the subcommand named by the first word."""
+def main(arguments: Sequence[str], *, end_durable: Callable[[str], None] = mark_ended) -> int:
+    """Run the subcommand named by the first word; `end_durable` closes a durable job."""
     name, *rest = arguments
     parser = _Parser(prog=f"launch {name}", allow_abbrev=False, description=SUBCOMMANDS[name])
     if name not in ("list", "close"):
@@ -47,6 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.add_argument("--json", action="store_true", help="print the record as JSON")
     if name == "logs":
         logs.add_options(parser)
+    parser.set_defaults(end_durable=end_durable)
     try:
         code = COMMANDS[name](parser.parse_args(rest))
         sys.stdout.flush()
@@ -67,7 +71,11 @@ def list_jobs(options: argparse.Namespace) -> int:
         return 0
     print(COLUMNS.format("JOB", "STATE", "START", "TIME", "NODES", "COMMAND"))
     for job in jobs:
-        print(COLUMNS.format(job.id, job.state.value, job.start, duration(job), len(job.hosts), _short(job)))
+        print(
+            COLUMNS.format(
+                job.id, LABELS.get(job.state, job.state.value), job.start, duration(job), len(job.hosts), _short(job)
+            )
+        )
     return 0
 
 
@@ -95,6 +103,7 @@ def show_status(options: argparse.Namespace) -> int:
         "start": job.start,
         "end": job.end,
         "restarts": job.restarts,
+        "attempt": job.attempt if job.durable else None,
     }
     for name, value in fields.items():
         if value is not None:
@@ -108,6 +117,10 @@ def stop(options: argparse.Namespace) -> int:
     directory = job_lookup.directory_of(job.id)
     if job.state.is_terminal:
         raise UsageError(f"job {job.id} has already ended: {job.state.value}")
+    if job.durable:
+        options.end_durable(job.id)
+    if job.state is State.WAITING:
+        return _cancel_waiting(job)
     signal_launcher(directory, job, signal.SIGTERM)
     # Longer than a launcher takes to end its job, even with a node that does not answer.
     ended = _wait_for_end(job, 2 * (job.grace_s + AFTER_GRACE_S))
@@ -118,6 +131,19 @@ def stop(options: argparse.Namespace) -> int:
         _kill(job)
     last = job_lookup.current(directory)
     print(f"{job.id} {last.state.value if last else 'gone'}")
+    return 0
+
+
+def _cancel_waiting(job: JobRecord) -> int:
+    """Record the end of a durable job that no launcher runs."""
+    directory = job_lookup.directory_of(job.id)
+    try:
+        write_record(directory, replace(job, state=State.CANCELLED, reason="stopped while it waited", end=now()))
+    except OSError as error:
+        raise LaunchError(f"job {job.id} is stopped, but its record cannot be written: {error.strerror}") from error
+    if reason := upload(directory):
+        print(f"launch: the job's record is not in the bucket: {reason}", file=sys.stderr)
+    print(f"{job.id} {State.CANCELLED.value}")
     return 0
 
 

@@ -4,6 +4,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from launcher.durable_state import is_open
 from launcher.errors import LaunchError, UsageError
 from launcher.history.journal import jobs_directory
 from launcher.history.lock import is_alive
@@ -40,6 +41,8 @@ def current(directory: Path) -> JobRecord | None:
         lives = True
     # Read again: the job may have ended in the meantime and released its lock.
     record = record if lives else read_record(directory)
+    if record is not None and not lives and record.durable and not record.state.is_terminal and is_open(record.id):
+        return replace(record, state=State.WAITING)
     if record is None or lives or record.state.is_terminal:
         return record
     closed = replace(record, state=State.FAILED, reason=DIED)

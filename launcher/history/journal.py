@@ -41,6 +41,9 @@ class Journal:
         detached: bool = False,
         on_start: Callable[[], None] = lambda: None,
         systemd_is_stopping: Callable[[], bool] = lambda: False,
+        attempt: int = 1,
+        start: str | None = None,
+        stays_open: Callable[[Failure, State], bool] = lambda failure, state: False,
     ) -> None:
         self._record = JobRecord(
             id=job_id,
@@ -54,16 +57,24 @@ class Journal:
             pid=os.getpid(),
             machine=os.uname().nodename,
             boot_id=boot_id(),
-            start=now(),
+            start=start or now(),
             detached=detached,
+            durable=job.durable,
+            attempt=attempt,
         )
         self._on_start = on_start
         self._systemd_is_stopping = systemd_is_stopping
+        self._stays_open = stays_open
         self._directory = jobs_directory() / job_id
         self._revision_query: RevisionQuery | None = None
         self._upload: Upload | None = None
         self.write_error: str | None = None
         """Reason why no record is kept; None if there is one."""
+
+    @property
+    def state(self) -> State:
+        """Return the job's state."""
+        return self._record.state
 
     @property
     def job_id(self) -> str:
@@ -108,6 +119,9 @@ class Journal:
 
     def on_end(self, failure: Failure | None) -> None:
         """Record the end of the job."""
+        if failure is not None and self._stays_open(failure, self._record.state):
+            self._change(state=State.WAITING, reason=failure.reason, revision=self._revision())
+            return
         if failure is not None and failure.cancelled and self._systemd_is_stopping():
             # Nobody requested the end.
             failure = replace(failure, cancelled=False, reason=f"{failure.reason}: its user's systemd stops")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from bootstrap.contract import BUCKET_VARIABLE, NODE_CONFIG
+from bootstrap.contract import BUCKET_VARIABLE, JOBS_PREFIX, NODE_CONFIG, WORKER
 from launcher.history.records import RECORD_FILE
 
 DEADLINE_S = 15.0
@@ -20,7 +20,7 @@ class Upload:
     """An upload in progress."""
 
     def __init__(self, directory: Path, *, bucket: str, node: Mapping[str, str]) -> None:
-        key = "/".join(("jobs", *([node["cluster_name"]] if "cluster_name" in node else []), directory.name))
+        key = JOBS_PREFIX + "/".join((*([node["cluster_name"]] if "cluster_name" in node else []), directory.name))
         environment = dict(os.environ)
         if "region" in node and not os.environ.get("AWS_REGION"):
             environment.setdefault(REGION_VARIABLE, node["region"])
@@ -55,9 +55,10 @@ class Upload:
 
 
 def start_upload(directory: Path) -> Upload | None:
-    """Start the upload of the record in a job's directory; None without a bucket. Raises OSError."""
-    bucket = os.environ.get(BUCKET_VARIABLE)
-    return Upload(directory, bucket=bucket, node=_node()) if bucket else None
+    """Start the upload of the record in a job's directory; None without a bucket, and on a worker. Raises OSError."""
+    bucket, node = os.environ.get(BUCKET_VARIABLE), _node()
+    # The workers' role has no access to the records.
+    return Upload(directory, bucket=bucket, node=node) if bucket and node.get("node_type") != WORKER else None
 
 
 def upload(directory: Path) -> str | None:
@@ -73,5 +74,6 @@ def _node() -> Mapping[str, str]:
     """Return the node's configuration; empty on other machines."""
     with suppress(OSError, ValueError):
         values = json.loads(Path(NODE_CONFIG).read_text())
-        return {name: values[name] for name in ("cluster_name", "region") if isinstance(values.get(name), str)}
+        names = ("cluster_name", "node_type", "region")
+        return {name: values[name] for name in names if isinstance(values.get(name), str)}
     return {}

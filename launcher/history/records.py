@@ -39,6 +39,8 @@ class State(str, enum.Enum):
     PENDING = "PENDING"
     """The launcher is connecting to its nodes."""
     RUNNING = "RUNNING"
+    WAITING = "WAITING"
+    """A durable job waits for its nodes."""
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
@@ -47,7 +49,7 @@ class State(str, enum.Enum):
     @property
     def is_terminal(self) -> bool:
         """True once the job has ended."""
-        return self not in (State.PENDING, State.RUNNING)
+        return self not in (State.PENDING, State.RUNNING, State.WAITING)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,6 +96,9 @@ class JobRecord:
     reason: str | None = None
     """Reason of the failure, in one line."""
     restarts: int = 0
+    durable: bool = False
+    attempt: int = 1
+    """Number of times that a master has started the job, if it is durable."""
 
     def to_bytes(self) -> bytes:
         """Return JSON for people and programs."""

@@ -91,7 +91,7 @@ async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, which: st
         raise
     except LaunchError as error:
         # For example, a node was lost while it received files: the next restart may succeed.
-        return replace(failure, reason=str(error), preempted=False)
+        return replace(failure, reason=str(error), preempted=False, of_process=False)
 
 
 async def run_attempt(

@@ -24,6 +24,8 @@ class Failure:
     """True if AWS took a node after a notice (launcher.job.preemption), which is not the job's fault."""
     preempted_host: Host | None = None
     """The preempted node."""
+    of_process: bool = False
+    """True if a process of the job failed by itself, so that the job is over; the job's nodes are not the cause."""
     cancelled: bool = False
     """True if the user ended the job."""
 

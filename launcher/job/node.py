@@ -115,7 +115,9 @@ class Node:
             tail = tuple(self._outputs[index].tail)
             # A command that cannot be executed now will fail again.
             final = code in (CANNOT_RUN, NOT_FOUND)
-            set_first_failure(failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=final))
+            set_first_failure(
+                failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=final, of_process=True)
+            )
         self._check_required_processes()
 
     def _check_required_processes(self) -> None:
@@ -147,7 +149,13 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
         for task in (*watches, required_ended):
             task.cancel()
         await end_nodes(nodes, follows, deadline_s=grace_s + AFTER_GRACE_S)
-    return clear_preempted_if_silent(outcome, nodes)
+    return clear_preempted_if_silent(clear_of_process_if_lost(outcome, nodes), nodes)
+
+
+def clear_of_process_if_lost(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
+    """Clear the mark of a process that failed by itself if a node is lost, as its peers fail before it is missed."""
+    lost = any(node.is_silent_after_stop for node in nodes)
+    return replace(outcome, of_process=False) if outcome is not None and lost else outcome
 
 
 def clear_preempted_if_silent(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:

@@ -38,7 +38,7 @@ async def reconnect(job: Job, streams: Streams, failure: Failure, *, which: str)
         await close_connections(nodes)
         lacking = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restarts.min_nodes} needed"
         reason = "; ".join([failure.reason, lacking, *reachable.reasons])
-        return replace(failure, reason=reason, final=True)
+        return replace(failure, reason=reason, final=True, of_process=False)
     await stderr.send(_line(f"{which} on {describe([node.host for node in nodes], requested=job.hosts)}"))
     return nodes
 

@@ -38,6 +38,8 @@ class SyncRequest:
     """Patterns to exclude, after the defaults and the source's own ``.launchignore``."""
     overwrites: bool = False
     """True to overwrite files that a job or a person changed on a node."""
+    keeps: bool = False
+    """True to keep such files, as at a restart: a further attempt of a durable job."""
     fetches: tuple[Fetch, ...] = ()
     deadline_s: float = DEADLINE_S
     """Deadline for the whole sync, in seconds."""

@@ -59,7 +59,7 @@ async def sync(
             addresses=addresses,
             directory=request.directory,
             excludes=request.excludes,
-            on_changed=KEEP if is_restart else OVERWRITE if request.overwrites else REFUSE,
+            on_changed=KEEP if is_restart or request.keeps else OVERWRITE if request.overwrites else REFUSE,
             source=source,
             local=connections[0] if first_is_local else None,
             stderr=stderr,

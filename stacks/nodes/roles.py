@@ -180,6 +180,12 @@ def _worker_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
             actions=["s3:PutObject", "s3:DeleteObject"],
             resources=[f"{resources.bucket}/{contract.ENGINES_PREFIX}*"],
         ),
+        # The master runs the jobs stored there.
+        iam.PolicyStatement(
+            effect=iam.Effect.DENY,
+            actions=["s3:GetObject", "s3:PutObject", "s3:DeleteObject"],
+            resources=[f"{resources.bucket}/{contract.JOBS_PREFIX}*"],
+        ),
         # A policy of policy_arns may allow all of DynamoDB.
         iam.PolicyStatement(
             effect=iam.Effect.DENY,

@@ -79,16 +79,26 @@ def test_users_find_the_byte_code_of_what_jobs_run(tmp_path: Path, file: str) ->
     assert compiled.parent.stat().st_mode & stat.S_IXOTH
 
 
-@pytest.mark.parametrize(("node_type", "lingers"), [("master", [f"linger {USER}"]), ("worker", [])])
-def test_jobs_of_the_login_user_outlive_its_sessions_on_the_master(
-    tmp_path: Path, node_type: NodeType, lingers: list[str]
+DURABLE = "deeplearning-durable.service"
+
+
+@pytest.mark.parametrize(
+    ("node_type", "calls"),
+    [("master", [f"linger {USER}", "daemon-reload", f"enable {DURABLE}", f"restart {DURABLE}"]), ("worker", [])],
+)
+def test_jobs_of_the_login_user_outlive_its_sessions_on_the_master_and_the_master(
+    tmp_path: Path, node_type: NodeType, calls: list[str]
 ) -> None:
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps(config_values(node_type)))
     services = RecordedServices()
     install(release(tmp_path, "one"), root=tmp_path, services=services)
-    assert services.calls == [*TAKE_OVER, *lingers]
+    assert services.calls == [*TAKE_OVER, *calls]
+    unit = under_root(tmp_path, f"/etc/systemd/system/{DURABLE}")
+    assert unit.exists() is bool(calls)
+    if calls:
+        assert f"User={USER}\n" in unit.read_text()
 
 
 def test_second_install_leaves_the_running_agent_alone(tmp_path: Path) -> None:

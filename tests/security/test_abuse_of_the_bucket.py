@@ -33,3 +33,13 @@ def test_a_worker_cannot_replace_what_later_nodes_run_as_root(worker: Node) -> N
     s3, bucket = worker.client("s3"), worker.cluster.names["BUCKET"]
     refused(s3.put_object, Bucket=bucket, Key="engines/x.tar.gz", Body=b"")
     refused(s3.delete_object, Bucket=bucket, Key="engines/x.tar.gz")
+
+
+def test_a_worker_can_neither_read_nor_write_what_the_next_master_runs(worker: Node, master: Node) -> None:
+    bucket, key = worker.cluster.names["BUCKET"], "jobs/deeplearning/durable/x.json"
+    master.client("s3").put_object(Bucket=bucket, Key=key, Body=b"mine")
+    s3 = worker.client("s3")
+    refused(s3.put_object, Bucket=bucket, Key=key, Body=b"theirs")
+    refused(s3.get_object, Bucket=bucket, Key=key)
+    refused(s3.delete_object, Bucket=bucket, Key=key)
+    assert master.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read() == b"mine"

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, find, given, settings
 
 from bootstrap import contract
 from bootstrap.cluster.membership import Member, Membership
-from bootstrap.cluster.record_fields import RecordError, check_address, parse_networks
-from bootstrap.cluster.records import MAX_GENERATION, parse_membership, parse_node, parse_state
+from bootstrap.cluster.record_fields import MAX_GENERATION, RecordError, check_address, parse_networks
+from bootstrap.cluster.records import parse_membership, parse_node, parse_state
 from bootstrap.files import environment, hosts, ssh, workers
 from tests.bootstrap.given import NETWORKS, instance_id, public_key
 from tests.bootstrap.hostile import PHRASES, VALUES, forged_items

@@ -10,8 +10,7 @@ from bootstrap.cluster.membership import (
     assign_node_indexes,
     next_membership,
 )
-from bootstrap.cluster.record_fields import MAX_NODES
-from bootstrap.cluster.records import MAX_GENERATION
+from bootstrap.cluster.record_fields import MAX_GENERATION, MAX_NODES
 from bootstrap.contract import NodeType
 
 

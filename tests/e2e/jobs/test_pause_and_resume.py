@@ -1,4 +1,7 @@
-"""A cluster is put to sleep: its nodes end, a deploy starts none, and it comes back under the same numbers."""
+"""A cluster is put to sleep: its nodes end, a deploy starts none, and it comes back under the same numbers.
+
+A durable job goes on then, on machines that have nothing of it.
+"""
 
 import json
 import subprocess
@@ -6,7 +9,19 @@ import subprocess
 from local.faults.clients import client
 from tests.e2e.checkouts import deploy
 from tests.e2e.conftest import NODES, Cluster, aliases, group_instances, stack_outputs
+from tests.waiting import await_true
 
+MASTER = "deeplearning-master"
+CHECKPOINT = "s3://$DEEPLEARNING_BUCKET/of-the-durable-job"
+SCRIPT = f"""\
+[ "$RANK" = 0 ] || exit 0
+if aws s3 cp --quiet {CHECKPOINT} - | grep -q saved; then echo "goes on, rate $RATE, of $WORLD_SIZE"; exit 0; fi
+echo saved | aws s3 cp --quiet - {CHECKPOINT}
+echo has saved
+exec sleep 1000
+"""
+"""Training that saves once in the bucket, and ends when it is started again."""
+RESUME_S = 120.0
 TAGS = {"tags": "team=vision"}
 """A change that reaches both groups."""
 
@@ -33,7 +48,34 @@ def members() -> set[str]:
     return {instance["InstanceId"] for name in names for instance in group_instances(name)}
 
 
+def submit(cluster: Cluster) -> str:
+    """Start a durable job from a directory that only the master has; return its id once it has saved."""
+    files = f"mkdir -p code && cd code && cat > job.sh <<'END'\n{SCRIPT}END\n"
+    line = f"{files}SEED=1 launch --durable --sync-dst-dir work --env RATE:0.1 sh job.sh 2>&1"
+    note, hint, job = cluster.user.ssh(MASTER, line).splitlines()
+    assert hint == f"launch: follow it with: launch logs -f {job}"
+    assert note == "launch: later attempts lack: SEED of this shell; keep one by --env KEY:VALUE"
+    log = f"launch logs {job}"
+    await_true(lambda: "has saved" in cluster.user.ssh(MASTER, log), "a checkpoint", timeout_s=RESUME_S, every_s=0.5)
+    return job
+
+
+def check_durable(cluster: Cluster, job: str) -> None:
+    """Check that the job has gone on by itself, and that nothing is left of it to start."""
+
+    def left() -> int:
+        bucket, prefix = stack_outputs()["ClusterBucket"], "jobs/deeplearning/durable/"
+        return int(client("s3").list_objects_v2(Bucket=bucket, Prefix=prefix)["KeyCount"])
+
+    await_true(lambda: left() == 0, "the durable job's end", timeout_s=RESUME_S, every_s=0.5)
+    ended = json.loads(cluster.user.ssh(MASTER, f"launch status --json {job}"))
+    assert (ended["state"], ended["attempt"], ended["exit_code"]) == ("SUCCEEDED", 2, 0)
+    assert ended["hosts"] == aliases()
+    assert cluster.user.ssh(MASTER, f"launch logs {job}").endswith(f"[0] goes on, rate 0.1, of {NODES}\n")
+
+
 def test_a_paused_cluster_stays_paused_through_a_deploy_and_comes_back(cluster: Cluster) -> None:
+    job = submit(cluster)
     before = members()
     ended = json.loads(dlcluster(cluster, "pause", "--yes", "--json"))["ended"]
     assert {*ended} == before
@@ -48,3 +90,4 @@ def test_a_paused_cluster_stays_paused_through_a_deploy_and_comes_back(cluster: 
     said = dlcluster(cluster, "run", "--", "launch", "echo $DEEPLEARNING_INSTANCE_ID")
     expected = {f"{alias} [0] {node['instance_id']}" for alias, node in zip(aliases(), nodes, strict=True)}
     assert {*said.splitlines()} == expected
+    check_durable(cluster, job)

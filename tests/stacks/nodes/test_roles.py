@@ -174,3 +174,15 @@ def test_nodes_of_a_private_cluster_may_serve_sessions_and_no_more(template: Tem
         channels = [f"ssmmessages:{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")]
         assert after - before == {report, *((channel, '"*"') for channel in channels)}
     assert "ManagedPolicyArns" not in json.dumps(private)
+
+
+def test_a_worker_neither_reads_nor_writes_the_jobs_that_a_new_master_runs(template: Template) -> None:
+    def denied(role: str) -> list[list[str]]:
+        return [
+            sorted(actions(s))
+            for s in statements(template, role)
+            if s["Effect"] == "Deny" and f"/{contract.JOBS_PREFIX}*" in json.dumps(s["Resource"])
+        ]
+
+    assert denied("RolesWorker") == [["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]]
+    assert denied("RolesMaster") == []

@@ -1,0 +1,37 @@
+"""Run ``python3 .../launcher/durable/__main__.py serve``, the service on the master.
+
+``attempt JOB`` starts an attempt for it; ``unit REQUEST`` is the program of a job's unit.
+"""
+
+import logging
+import sys
+from pathlib import Path
+
+if not __package__:
+    # Python puts this directory first: its modules are no top-level ones.
+    sys.path[0:1] = [str(Path(__file__).resolve().parents[2])]
+
+from launcher.detached import unit
+from launcher.durable.attempt import DurableAttempt
+from launcher.durable.take_up import attempt, serve
+from launcher.errors import LaunchError
+
+
+def main(words: list[str]) -> int:
+    """Run one command; return the exit code."""
+    try:
+        if words[0] == "unit":
+            return unit.main(Path(words[1]), hooks=DurableAttempt)
+        if words[0] == "attempt":
+            return attempt(words[1])
+        serve()
+    except LaunchError as error:
+        print(f"launch: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    sys.exit(main(sys.argv[1:]))

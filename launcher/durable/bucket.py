@@ -1,0 +1,127 @@
+"""Store durable jobs in the cluster's bucket, below jobs/CLUSTER/: durable/JOB.json, and files/SHA256.tar.gz."""
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bootstrap.contract import JOBS_PREFIX, MASTER, NODE_CONFIG
+from launcher.durable import archive
+from launcher.durable.record import DurableRecord
+from launcher.errors import LaunchError
+from launcher.sync.manifest import Manifest
+
+VENDOR = Path(__file__).resolve().parents[2] / "vendor"
+"""The release's own libraries."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a cluster's jobs are."""
+
+    bucket: str
+    cluster: str
+    region: str
+
+    @property
+    def prefix(self) -> str:
+        """Return what all keys of the cluster's jobs begin with."""
+        return f"{JOBS_PREFIX}{self.cluster}/"
+
+
+def read_place(config: Path = Path(NODE_CONFIG)) -> Place:
+    """Return the place of this cluster's jobs. Raises LaunchError on any other machine than its master."""
+    try:
+        values = json.loads(config.read_text())
+    except (OSError, ValueError) as error:
+        raise LaunchError("--durable is for a cluster's master: this machine is no node") from error
+    if values["node_type"] != MASTER:
+        raise LaunchError("--durable is for a cluster's master: workers have no access to stored jobs")
+    return Place(bucket=values["bucket"], cluster=values["cluster_name"], region=values["region"])
+
+
+class JobBucket:
+    """The durable jobs of one cluster."""
+
+    def __init__(self, client: Any, place: Place) -> None:
+        self._client = client
+        self._place = place
+
+    def put(self, record: DurableRecord) -> None:
+        """Store a job's record."""
+        with _reported("store the job"):
+            self._client.put_object(Bucket=self._place.bucket, Key=self._key(record.job.id), Body=record.to_bytes())
+
+    def remove(self, job_id: str) -> None:
+        """Delete a job's record; no master takes up the job from now on."""
+        with _reported("delete the job's record"):
+            self._client.delete_object(Bucket=self._place.bucket, Key=self._key(job_id))
+
+    def all(self) -> tuple[list[DurableRecord], list[str]]:
+        """Return the stored jobs, and the reasons why others cannot be read."""
+        records, reasons = [], []
+        with _reported("list the stored jobs"):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._place.bucket, Prefix=f"{self._place.prefix}durable/"
+            )
+            for key in [found["Key"] for page in pages for found in page.get("Contents", ())]:
+                body = self._client.get_object(Bucket=self._place.bucket, Key=key)["Body"].read()
+                try:
+                    records.append(DurableRecord.from_bytes(body))
+                except LaunchError as error:
+                    reasons.append(f"s3://{self._place.bucket}/{key}: {error}")
+        return records, reasons
+
+    def put_files(self, source: Path, manifest: Manifest) -> str:
+        """Store a directory's files, unless the bucket has them; return the SHA-256 of their archive."""
+        with tempfile.TemporaryDirectory(prefix="launch-durable-") as work:
+            packed = Path(work, "files")
+            sha256 = archive.pack(source, manifest, packed)
+            with _reported("store the job's files"):
+                found = self._client.list_objects_v2(Bucket=self._place.bucket, Prefix=self._files(sha256), MaxKeys=1)
+                if not found["KeyCount"]:
+                    self._client.upload_file(str(packed), self._place.bucket, self._files(sha256))
+        return sha256
+
+    def fetch_files(self, sha256: str, directory: Path) -> None:
+        """Unpack a stored archive as `directory`, which must not exist."""
+        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="launch-durable-") as work:
+            packed = Path(work, "files")
+            with _reported("fetch the job's files"):
+                self._client.download_file(self._place.bucket, self._files(sha256), str(packed))
+            archive.unpack(packed, directory, sha256=sha256)
+
+    def _key(self, job_id: str) -> str:
+        return f"{self._place.prefix}durable/{job_id}.json"
+
+    def _files(self, sha256: str) -> str:
+        return f"{self._place.prefix}files/{sha256}.tar.gz"
+
+
+@contextmanager
+def _reported(action: str) -> Iterator[None]:
+    """Raise LaunchError for a failed call to S3."""
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (Boto3Error, BotoCoreError, ClientError) as error:
+        raise LaunchError(f"cannot {action}: {' '.join(str(error).split())}") from error
+
+
+def open_bucket() -> JobBucket:
+    """Connect to the bucket of this master's cluster. Raises LaunchError."""
+    place = read_place()
+    if VENDOR.is_dir() and str(VENDOR) not in sys.path:
+        sys.path.insert(1, str(VENDOR))
+    import boto3
+    from botocore.config import Config
+
+    retries = Config(retries={"mode": "standard", "total_max_attempts": 4}, connect_timeout=5, read_timeout=30)
+    return JobBucket(boto3.session.Session(region_name=place.region).client("s3", config=retries), place)

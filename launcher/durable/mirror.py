@@ -1,0 +1,75 @@
+"""Keep the open durable jobs on the master's disk too, where ``launch list`` finds them without a call to AWS."""
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from launcher.atomic_file import write_atomically
+from launcher.durable.bucket import JobBucket, open_bucket
+from launcher.durable.record import DurableRecord
+from launcher.durable_state import DIRECTORY, ENDED, RECORD, directory_of, is_open, mark_ended
+from launcher.errors import LaunchError
+from launcher.history.records import RECORD_FILE, State, write_record
+
+FILES = "files"
+"""Directory with the job's files, in the job's directory."""
+
+
+def write(record: DurableRecord) -> None:
+    """Store a job's record. Raises OSError."""
+    directory = directory_of(record.job.id)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_atomically(directory / RECORD, record.to_bytes())
+
+
+def end(job_id: str, bucket: JobBucket | None = None) -> None:
+    """Close a job: no master starts it again. If the bucket cannot be reached, the service deletes the record later."""
+    if not directory_of(job_id).exists():
+        return
+    with suppress(OSError):  # On a full disk the bucket still has to forget the job.
+        mark_ended(job_id)
+    try:
+        (bucket or open_bucket()).remove(job_id)
+    except LaunchError as error:
+        print(f"launch: job {job_id} has ended; its record is deleted later: {error}", file=sys.stderr)
+        return
+    remove(job_id)
+
+
+def remove(job_id: str) -> None:
+    """Remove all that is stored of a job here."""
+    shutil.rmtree(directory_of(job_id), ignore_errors=True)
+
+
+def ended_jobs() -> list[str]:
+    """Return the ids of the jobs that are over or stopped, but whose record is still in the bucket."""
+    return [path.parent.name for path in sorted((Path.home() / DIRECTORY).glob(f"*/{ENDED}"))]
+
+
+def open_jobs() -> list[DurableRecord]:
+    """Return the open jobs in the order of submission; skip unreadable ones."""
+    return sorted(_records(), key=lambda record: (record.job.start, record.job.id))
+
+
+def _records() -> Iterator[DurableRecord]:
+    for path in (Path.home() / DIRECTORY).glob(f"*/{RECORD}"):
+        if is_open(path.parent.name):
+            with suppress(OSError, LaunchError):
+                yield DurableRecord.from_bytes(path.read_bytes())
+
+
+def is_older(job_id: str, seconds: float) -> bool:
+    """Return True if the job's record was stored longer ago than that."""
+    return time.time() - (directory_of(job_id) / RECORD).stat().st_mtime > seconds
+
+
+def list_as_waiting(record: DurableRecord, jobs: Path) -> None:
+    """Give the job a record among `jobs`, where ``launch list`` finds it, unless it has one. Raises OSError."""
+    directory = jobs / record.job.id
+    if not (directory / RECORD_FILE).exists():
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_record(directory, replace(record.job, state=State.WAITING))

@@ -1,0 +1,25 @@
+"""Tell whether all nodes of the cluster are there, from the files of this node's agent.
+
+A cluster that shrinks or is being paused is not complete: a job that starts on what is left would only be ended again.
+"""
+
+import json
+from pathlib import Path
+
+from bootstrap.cluster.records import parse_state
+from bootstrap.contract import MOUNTED, NODE_CONFIG, NODE_STATE, worker_host
+
+
+def missing(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> str | None:
+    """Return what the cluster lacks for a job, in a few words; None if it is complete."""
+    try:
+        known = parse_state(state.read_text(), networks=None)
+        has_shared = json.loads(config.read_text()).get("shared_storage") is not None
+    except (OSError, ValueError):
+        return "this node has not joined the cluster"
+    if leaving := [worker_host(member.node_index) for member in known.members if member.draining]:
+        return f"{', '.join(leaving)} leaves the cluster"
+    if len(known.members) != known.desired_nodes:
+        return f"{len(known.members)} of {known.desired_nodes} nodes are there"
+    without = [worker_host(member.node_index) for member in known.members if has_shared and member.mount != MOUNTED]
+    return f"the shared directory is not mounted on {', '.join(without)}" if without else None

@@ -1,0 +1,60 @@
+"""Define what the bucket keeps of an open durable job.
+
+There is a record as long as the job is neither over nor stopped. Only the master's role can write it, as the next
+master runs it.
+"""
+
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from launcher.errors import LaunchError
+from launcher.history.records import JobRecord
+
+RECORD_VERSION = 1
+JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{7}")
+"""Form of launcher.history.records.new_job_id; an id becomes a directory's name."""
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DurableRecord:
+    """What a new master needs to start the job again."""
+
+    job: JobRecord
+    """The job's own record; its attempt is the last one that was started."""
+    arguments: tuple[str, ...]
+    """Arguments of ``launch``, with the variables given by ``--env``."""
+    umask: int
+    files: str | None
+    """SHA-256 of the archive of the job's directory; None if the job synced none."""
+
+    def next_attempt(self) -> "DurableRecord":
+        """Return the record of a further attempt."""
+        return replace(self, job=replace(self.job, attempt=self.job.attempt + 1))
+
+    def to_bytes(self) -> bytes:
+        """Return the record as JSON."""
+        return json.dumps({"version": RECORD_VERSION, **asdict(self)}, indent=2).encode("ascii")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "DurableRecord":
+        """Parse what `to_bytes` wrote. Raises LaunchError."""
+        try:
+            values: dict[str, Any] = json.loads(data)
+            record = cls(
+                job=JobRecord.from_bytes(json.dumps(values["job"]).encode()),
+                arguments=tuple(values["arguments"]),
+                umask=int(values["umask"]),
+                files=values["files"],
+            )
+            if values["version"] != RECORD_VERSION:
+                raise LaunchError(f"durable job's record must have version {RECORD_VERSION}, got {values['version']!r}")
+        except (ValueError, KeyError, TypeError) as error:
+            raise LaunchError(f"not the record of a durable job: {error}") from error
+        if not JOB_ID.fullmatch(record.job.id):
+            raise LaunchError(f"durable job's record must have a job's id, got {record.job.id!r}")
+        if record.files is not None and not SHA256.fullmatch(record.files):
+            raise LaunchError(f"files of a durable job must be named by a SHA-256, got {record.files!r}")
+        return record

@@ -1,0 +1,99 @@
+"""Name what a durable job's later attempts will not have, and make the environment that they do have."""
+
+import os
+import pwd
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bootstrap.contract import ENVIRONMENT_FILE, SHARED_DIR, TRAINER
+
+SESSION = re.compile(
+    r"_|PWD|OLDPWD|SHLVL|TERM|COLORTERM|COLUMNS|LINES|HOSTNAME|MAIL|EDITOR|PAGER|LESS\w*|LS_COLORS|DISPLAY|TMUX\w*|STY"
+    r"|DBUS_\w+|XDG_\w+|SSH_\w+|SUDO_\w+|LC_\w+|LANG\w*|BASH_FUNC_.*|PS[0-9]|MOTD_SHOWN|INVOCATION_ID|JOURNAL_STREAM"
+)
+"""Variables of a login session, not of its user."""
+LOGIN_S = 10.0
+"""Deadline of a login shell that prints its environment, in seconds."""
+MAX_NAMED = 12
+"""Largest number of variables named in one line."""
+TRAINER_MODULE = re.compile(rf"(?:{re.escape(TRAINER)}|/opt/deeplearning/current/trainer)(?:/__main__\.py)?/?")
+MODEL_PREFIX = "--model-prefix"
+
+
+def notes(*, command: Sequence[str], is_synced: bool, cwd: str, environ: Mapping[str, str]) -> list[str]:
+    """Return a line for each thing that a new master will not have."""
+    found = []
+    lost = variables_not_kept(environ, login_environment())
+    if lost:
+        more = f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
+        found.append(
+            f"later attempts lack: {', '.join(lost[:MAX_NAMED])}{more} of this shell; keep one by --env KEY:VALUE"
+        )
+    if not is_synced and not is_shared(cwd) and cwd != os.environ.get("HOME"):
+        found.append(f"a new master has no {cwd}: --sync-dst-dir DIR keeps its files")
+    if saves_locally(command):
+        found.append(
+            f"this training's checkpoints are on the nodes' disks and go with them: {MODEL_PREFIX} "
+            f"s3://$DEEPLEARNING_BUCKET/NAME keeps them"
+        )
+    return found
+
+
+def variables_not_kept(environ: Mapping[str, str], fresh: Mapping[str, str]) -> list[str]:
+    """Return the names of the shell's variables that a new login shell does not have."""
+    return sorted(name for name in environ if name not in fresh and not SESSION.fullmatch(name))
+
+
+def saves_locally(command: Sequence[str]) -> bool:
+    """Return True if the command is the bundled trainer, with checkpoints that only the nodes have."""
+    words = [part for word in command for part in word.split()]
+    if not any(TRAINER_MODULE.fullmatch(word) for word in words):
+        return False
+    prefixes = [after for word, after in zip(words, [*words[1:], ""], strict=True) if word == MODEL_PREFIX]
+    prefixes += [word.partition("=")[2] for word in words if word.startswith(f"{MODEL_PREFIX}=")]
+    return not any(prefix.startswith(("s3://", "$")) or is_shared(prefix) for prefix in prefixes)
+
+
+def is_shared(path: str) -> bool:
+    """Return True if a path is in the directory that all nodes share."""
+    return f"{path}/".startswith(f"{SHARED_DIR}/")
+
+
+def login_environment() -> dict[str, str]:
+    """Return the variables of a new login shell of this user; only the basic ones if the shell does not answer."""
+    entry = pwd.getpwuid(os.getuid())
+    basic = {
+        "HOME": os.environ.get("HOME", entry.pw_dir),
+        "USER": entry.pw_name,
+        "LOGNAME": entry.pw_name,
+        "SHELL": entry.pw_shell,
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LANG": "C.UTF-8",
+        **session_variables(),
+    }
+    try:
+        printed = subprocess.run(
+            ["/bin/bash", "-lc", "env -0"],
+            env=basic,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=LOGIN_S,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return basic
+    pairs = (entry.partition("=") for entry in printed.decode(errors="surrogateescape").split("\0") if "=" in entry)
+    return {**basic, **{name: value for name, _, value in pairs if name not in ("_", "SHLVL", "PWD", "OLDPWD")}}
+
+
+def session_variables() -> dict[str, str]:
+    """Return the variables of /etc/environment, which PAM gives to a session; see pam_env(8)."""
+    try:
+        lines = Path(ENVIRONMENT_FILE).read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.strip().removeprefix("export ").partition("=") for line in lines if not line.lstrip().startswith("#"))
+    return {name.strip(): value.strip().strip("\"'") for name, equals, value in pairs if equals}

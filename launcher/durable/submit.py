@@ -1,0 +1,71 @@
+"""Submit a durable job: store it in the bucket, then start its first attempt as a detached job."""
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from launcher.detached.detach import check_writable, detach
+from launcher.detached.request import DurableStart
+from launcher.durable import mirror
+from launcher.durable.archive import scan_source
+from launcher.durable.bucket import JobBucket, open_bucket
+from launcher.durable.record import DurableRecord
+from launcher.durable.requirements import notes
+from launcher.history.journal import jobs_directory, user_name
+from launcher.history.records import JobRecord, State, new_job_id, now, without_values
+from launcher.session import print_notes
+from launcher.spec import Job
+
+UNIT_PROGRAM = (str(Path(__file__).with_name("__main__.py")), "unit")
+"""Program of a durable job's unit."""
+STARTS_ANYWAY = 128 + signal.SIGINT
+"""Exit code of `detach` after Ctrl-C."""
+
+
+def submit(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket | None = None) -> int:
+    """Store the job and start it; a job whose start fails is not stored."""
+    bucket = bucket or open_bucket()
+    check_writable(jobs_directory())
+    is_synced = job.sync is not None and job.sync.directory is not None
+    print_notes(notes(command=job.command, is_synced=is_synced, cwd=cwd, environ=os.environ))
+    record = store(job, arguments, cwd=cwd, bucket=bucket)
+    code = 1
+    try:
+        start = DurableStart(job_id=record.job.id, program=UNIT_PROGRAM)
+        code = detach(arguments, grace_s=job.grace_s, cwd=cwd, durable=start)
+    finally:
+        if code not in (0, STARTS_ANYWAY):
+            mirror.end(record.job.id, bucket)
+    return code
+
+
+def store(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket) -> DurableRecord:
+    """Store the job's files and record in the bucket, and the record here; return it."""
+    files = None
+    if job.sync is not None and job.sync.directory is not None:
+        files = bucket.put_files(Path(cwd), scan_source(Path(cwd), job.sync))
+    umask = os.umask(0o077)
+    os.umask(umask)
+    record = DurableRecord(
+        job=JobRecord(
+            id=new_job_id(),
+            state=State.WAITING,
+            command=without_values(job.command),
+            hosts=tuple(map(str, job.hosts)),
+            engine=job.engine,
+            cwd=cwd,
+            user=user_name(),
+            pid=0,
+            start=now(),
+            detached=True,
+            grace_s=job.grace_s,
+            durable=True,
+        ),
+        arguments=tuple(arguments),
+        umask=umask,
+        files=files,
+    )
+    bucket.put(record)
+    mirror.write(record)
+    return record

@@ -1,0 +1,231 @@
+"""Start open durable jobs again on the master: after the loss of the master, of all nodes, or of one that a job needed.
+
+The service asks the bucket once, when it starts; from then on this master's own disk has all that is open.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from launcher.cli.options import parse_options
+from launcher.detached.detach import UNIT, detach, runtime_directory
+from launcher.detached.request import DurableStart
+from launcher.durable import mirror, readiness
+from launcher.durable.bucket import JobBucket, open_bucket
+from launcher.durable.record import DurableRecord
+from launcher.durable.requirements import login_environment
+from launcher.durable.submit import UNIT_PROGRAM
+from launcher.durable_state import RECORD, directory_of, is_open
+from launcher.errors import LaunchError
+from launcher.history.journal import jobs_directory, user_name
+from launcher.history.lock import is_held
+from launcher.history.records import RECORD_FILE
+
+log = logging.getLogger("launch")
+
+POLL_S = 5.0
+SUBMISSION_S = 60.0
+"""Seconds after which a stored job has no first attempt any more: its submission was killed."""
+READY_S = 1800.0
+"""Seconds for which an attempt waits for the cluster to be complete."""
+START_S = 3600.0
+"""Seconds for which the service waits for an attempt's start, its copies included."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
+"""Pauses after an attempt that did not start; each is twice the one before."""
+SYSTEMD_S = 10.0
+PROGRAM = Path(__file__).with_name("__main__.py")
+
+
+class Service:
+    """Takes up the open jobs of one user, in the order of submission."""
+
+    def __init__(
+        self,
+        *,
+        start: Callable[[str], str | None],
+        is_running: Callable[[str], bool],
+        missing: Callable[[], str | None] = readiness.missing,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._start = start
+        self._is_running = is_running
+        self._missing = missing
+        self._clock = clock
+        self._not_before: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
+        self._waits_until: float | None = None
+        self._said: str | None = None
+
+    def fetch(self, bucket: JobBucket) -> None:
+        """Copy this user's open jobs from the bucket to this master. Raises LaunchError."""
+        records, reasons = bucket.all()
+        for reason in reasons:
+            log.error("not taken up: %s", reason)
+        for record in records:
+            if record.job.user != user_name():
+                log.error("job %s is not taken up: it belongs to %s", record.job.id, record.job.user)
+            elif not directory_of(record.job.id).exists():
+                mirror.write(record)
+                mirror.list_as_waiting(record, jobs_directory())
+                log.info(
+                    "job %s is open: submitted %s, attempt %d", record.job.id, record.job.start, record.job.attempt
+                )
+
+    def step(self) -> None:
+        """Start every open job that does not run, if the cluster is complete."""
+        jobs = [record for record in mirror.open_jobs() if self._is_idle(record)]
+        if not jobs:
+            self._waits_until = self._said = None
+            return
+        if (lack := self._missing()) is not None:
+            self._wait(jobs, lack)
+            return
+        self._waits_until = self._said = None
+        for record in jobs:
+            self._attempt(record)
+
+    def _is_idle(self, record: DurableRecord) -> bool:
+        is_due = self._clock() >= self._not_before.get(record.job.id, 0.0)
+        return is_due and self._has_begun(record) and not self._is_running(record.job.id)
+
+    def _has_begun(self, record: DurableRecord) -> bool:
+        """Return False for a job that is just being submitted: its first attempt begins elsewhere."""
+        if not (jobs_directory() / record.job.id / RECORD_FILE).exists():
+            if not mirror.is_older(record.job.id, SUBMISSION_S):
+                return False
+            mirror.list_as_waiting(record, jobs_directory())
+        return True
+
+    def _wait(self, jobs: list[DurableRecord], lack: str) -> None:
+        ids = ", ".join(record.job.id for record in jobs)
+        if self._waits_until is None:
+            self._waits_until = self._clock() + READY_S
+        if self._clock() >= self._waits_until:
+            log.error("not started within %g s: %s: %s", READY_S, ids, lack)
+            self._waits_until = self._said = None
+        elif lack != self._said:
+            log.info("waiting at most %g s for the nodes of %s: %s", self._waits_until - self._clock(), ids, lack)
+            self._said = lack
+
+    def _attempt(self, record: DurableRecord) -> None:
+        job_id, number = record.job.id, record.job.attempt + 1
+        log.info("job %s: attempt %d", job_id, number)
+        error = self._start(job_id)
+        if error is None:
+            self._failures.pop(job_id, None)
+            log.info("job %s runs: attempt %d", job_id, number)
+            return
+        failures = self._failures[job_id] = self._failures.get(job_id, 0) + 1
+        pause_s = min(FIRST_PAUSE_S * 2 ** (failures - 1), LONGEST_PAUSE_S)
+        self._not_before[job_id] = self._clock() + pause_s
+        log.error("job %s: attempt %d has not started: %s; the next one in %g s", job_id, number, error, pause_s)
+
+
+def serve() -> None:
+    """Run the service until a signal ends it."""
+    service = Service(start=start_in_login_environment, is_running=is_running)
+    _fetch_when_possible(service)
+    while True:
+        delete_ended()
+        service.step()
+        time.sleep(POLL_S)
+
+
+def _fetch_when_possible(service: Service) -> None:
+    """Ask the bucket until it answers: a booting node may have no credentials yet."""
+    said = ""
+    while True:
+        try:
+            service.fetch(open_bucket())
+            return
+        except (LaunchError, OSError) as error:
+            if str(error) != said:
+                log.warning("cannot ask for open jobs, trying again: %s", error)
+            said = str(error)
+        time.sleep(POLL_S)
+
+
+def delete_ended() -> None:
+    """Delete the records of ended jobs whose deletion failed."""
+    for job_id in mirror.ended_jobs():
+        try:
+            open_bucket().remove(job_id)
+            mirror.remove(job_id)
+        except LaunchError as error:
+            log.warning("job %s has ended, but %s", job_id, error)
+
+
+def is_running(job_id: str) -> bool:
+    """Return True if a launcher has the job, or its unit starts or ends."""
+    if is_held(jobs_directory() / job_id):
+        return True
+    try:
+        state = subprocess.run(
+            ["systemctl", "--user", "is-active", UNIT.format(job_id=job_id)],
+            env={"XDG_RUNTIME_DIR": str(runtime_directory()), "PATH": "/usr/bin:/bin"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=SYSTEMD_S,
+            check=False,
+        ).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired, LaunchError):
+        return True  # Unknown: never start a job twice.
+    return state not in (b"inactive", b"failed", b"unknown")
+
+
+def start_in_login_environment(job_id: str) -> str | None:
+    """Start an attempt with the variables of a new login; return why it did not start, or None."""
+    try:
+        done = subprocess.run(
+            [sys.executable or "python3", "-I", "-X", "utf8", str(PROGRAM), "attempt", job_id],
+            env=login_environment(),
+            cwd=Path.home(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=START_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {START_S:g} s"
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return None if done.returncode == 0 else (lines[-1] if lines else f"exit code {done.returncode}")
+
+
+def attempt(job_id: str, *, bucket: JobBucket | None = None) -> int:
+    """Start a further attempt of a job in this process's environment; return 0 once it runs."""
+    bucket = bucket or open_bucket()
+    directory = directory_of(job_id)
+    record = DurableRecord.from_bytes((directory / RECORD).read_bytes()).next_attempt()
+    if not is_open(job_id):
+        raise LaunchError(f"job {job_id} is over or stopped")
+    cwd = restore_directory(record, directory / mirror.FILES, bucket=bucket)
+    # Two attempts must not have one number, even if this master is lost now.
+    bucket.put(record)
+    mirror.write(record)
+    os.umask(record.umask)
+    os.chdir(cwd)
+    job = parse_options(record.arguments, environ=os.environ)
+    return detach(
+        record.arguments,
+        grace_s=job.grace_s,
+        cwd=str(cwd),
+        durable=DurableStart(
+            job_id=job_id, program=UNIT_PROGRAM, attempt=record.job.attempt, submitted=record.job.start
+        ),
+    )
+
+
+def restore_directory(record: DurableRecord, files: Path, *, bucket: JobBucket) -> Path:
+    """Return the directory in which the job was submitted, or the stored copy of it."""
+    cwd = Path(record.job.cwd)
+    if record.files is None:
+        return cwd if cwd.is_dir() else Path.home()
+    if not files.exists():
+        bucket.fetch_files(record.files, files)
+    return files

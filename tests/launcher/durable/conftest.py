@@ -1,0 +1,56 @@
+"""A user's home on a master, and the cluster's bucket in memory."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from launcher.cli.options import parse_options
+from launcher.durable.bucket import JobBucket, Place
+from launcher.durable.record import DurableRecord
+from launcher.durable.submit import store
+from launcher.spec import Job
+
+PLACE = Place(bucket="bucket", cluster="team", region="us-east-1")
+Submit = Callable[..., DurableRecord]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[JobBucket]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    with mock_aws():
+        client = boto3.client("s3", region_name=PLACE.region)
+        client.create_bucket(Bucket=PLACE.bucket)
+        yield JobBucket(client, PLACE)
+
+
+def durable_job(*words: str, home: Path) -> tuple[Job, list[str]]:
+    hosts = home / "hosts"
+    hosts.write_text("one\ntwo\n")
+    arguments = ["--durable", *words]
+    return parse_options(arguments, environ={"DEEPLEARNING_WORKERS_PATH": str(hosts)}), arguments
+
+
+@pytest.fixture
+def submit(home: Path, bucket: JobBucket) -> Submit:
+    """Store a job as ``launch --durable`` does; `start` is the time of its submission."""
+
+    def run(*words: str, start: str | None = None, user: str | None = None, cwd: Path = home) -> DurableRecord:
+        job, arguments = durable_job(*words, home=home)
+        record = store(job, arguments, cwd=str(cwd), bucket=bucket)
+        known = replace(record.job, start=start or record.job.start, user=user or record.job.user)
+        record = replace(record, job=known)
+        bucket.put(record)
+        return record
+
+    return run

@@ -1,0 +1,50 @@
+"""Test what a durable job refuses to keep, and what it names as not kept."""
+
+import pytest
+
+from launcher.cli.options import parse_options
+from launcher.durable.requirements import saves_locally, variables_not_kept
+from launcher.errors import UsageError
+
+TRAINER = "/opt/deeplearning/trainer"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--env", "WANDB_API_KEY:x", "true"], "stores no secret, and WANDB_API_KEY looks like one"),
+        (["--env", "LR", "true"], "stores no value that --env LR hides"),
+        (["HF_TOKEN=x", "python", "train.py"], "stores no secret, and HF_TOKEN looks like one"),
+        (["cd x && db_password='y z' ./run"], "stores no secret, and db_password looks like one"),
+        (["-H", "hosts", "true"], "-H is not for --durable"),
+    ],
+)
+def test_fails_when_a_new_master_must_not_have_it(words: list[str], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        parse_options(["--launcher", "local", "--durable", *words], environ={"LR": "1"})
+
+
+def test_other_variables_are_kept_and_the_job_is_detached() -> None:
+    words = ["--launcher", "local", "--durable", "--env", "TOKENIZERS_PARALLELISM:false", "LR=0.1", "python", "x.py"]
+    job = parse_options(words, environ={})
+    assert (job.durable, job.detach, job.environment) == (True, True, {"TOKENIZERS_PARALLELISM": "false"})
+
+
+def test_variables_that_a_new_login_has_are_not_named() -> None:
+    shell = {"PATH": "/venv/bin", "VIRTUAL_ENV": "/venv", "SSH_TTY": "x", "PWD": "/x", "LC_ALL": "C", "SEED": "1"}
+    assert variables_not_kept(shell, {"PATH": "/bin"}) == ["SEED", "VIRTUAL_ENV"]
+
+
+@pytest.mark.parametrize(
+    ("command", "local"),
+    [
+        (["python", TRAINER, "--num-epochs", "3"], True),
+        (["python", TRAINER, "--model-prefix", "runs/net"], True),
+        (["python", TRAINER, "--model-prefix", "s3://b/net"], False),
+        (["python", TRAINER, "--model-prefix=/shared/net"], False),
+        (["/bin/bash", "-c", f"python {TRAINER} --model-prefix $DEEPLEARNING_SHARED/net"], False),
+        (["python", "train.py"], False),
+    ],
+)
+def test_a_training_whose_checkpoints_go_with_the_nodes_is_named(command: list[str], *, local: bool) -> None:
+    assert saves_locally(command) is local

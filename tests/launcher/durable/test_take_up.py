@@ -1,0 +1,247 @@
+"""Test how a master takes up the open jobs."""
+
+import json
+import logging
+import os
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from launcher.durable import mirror, take_up
+from launcher.durable.attempt import DurableAttempt
+from launcher.durable.bucket import JobBucket
+from launcher.durable.readiness import missing
+from launcher.durable.take_up import FIRST_PAUSE_S, READY_S, Service
+from launcher.durable_state import directory_of, mark_ended
+from launcher.history import commands
+from launcher.history.job_lookup import all_jobs
+from launcher.history.journal import jobs_directory
+from launcher.history.records import State
+from launcher.job.failure import Failure
+from launcher.job.node import clear_of_process_if_lost
+from tests.bootstrap.given import instance_id, public_key
+from tests.launcher.durable.conftest import Submit, durable_job
+
+
+class Master:
+    """A master's service with a clock, and jobs that start unless `errors` has a reason why not."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.lack: str | None = None
+        self.errors: dict[str, str] = {}
+        self.started: list[str] = []
+        self.running: set[str] = set()
+        self.service = Service(
+            start=self.start,
+            is_running=self.running.__contains__,
+            missing=lambda: self.lack,
+            clock=lambda: self.now,
+        )
+
+    def start(self, job_id: str) -> str | None:
+        self.started.append(job_id)
+        if job_id not in self.errors:
+            self.running.add(job_id)
+        return self.errors.get(job_id)
+
+    def step(self, *, at: float) -> None:
+        self.now = at
+        self.service.step()
+
+
+@pytest.fixture
+def master(home: Path) -> Master:
+    return Master()
+
+
+def lose_the_master(*jobs: Any) -> None:
+    for record in jobs:
+        mirror.remove(record.job.id)
+
+
+def test_a_new_master_starts_open_jobs_in_the_order_of_submission(
+    master: Master, bucket: JobBucket, submit: Submit
+) -> None:
+    jobs = [submit("true", start=f"2026-11-23T1{hour}:00:00Z") for hour in (2, 0, 1)]
+    lose_the_master(*jobs)
+    master.service.fetch(bucket)
+    assert [(job.id, job.state, job.attempt) for job in all_jobs()] == [
+        (job_id, State.WAITING, 1) for job_id in sorted(record.job.id for record in jobs)
+    ]
+    master.step(at=0)
+    assert master.started == [jobs[1].job.id, jobs[2].job.id, jobs[0].job.id]
+    master.step(at=5)
+    assert len(master.started) == 3
+
+
+def test_a_job_of_another_user_is_named_and_not_started(
+    master: Master, bucket: JobBucket, submit: Submit, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = submit("true", user="mallory")
+    lose_the_master(record)
+    master.service.fetch(bucket)
+    master.step(at=0)
+    assert master.started == []
+    assert f"job {record.job.id} is not taken up: it belongs to mallory" in caplog.text
+
+
+def test_a_job_that_is_just_being_submitted_is_left_alone(master: Master, submit: Submit) -> None:
+    record = submit("true")
+    master.step(at=0)
+    assert master.started == []
+    # Its submission was killed, or the records of twenty later jobs have replaced its own.
+    os.utime(directory_of(record.job.id) / "record.json", (0, 0))
+    master.step(at=5)
+    assert master.started == [record.job.id]
+
+
+def test_jobs_wait_until_the_cluster_is_complete(
+    master: Master, bucket: JobBucket, submit: Submit, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    record = submit("true")
+    lose_the_master(record)
+    master.service.fetch(bucket)
+    master.lack = "2 of 3 nodes are there"
+    master.step(at=0)
+    master.step(at=5)
+    assert caplog.text.count("waiting at most 1800 s for the nodes of") == 1
+    master.step(at=READY_S)
+    assert f"not started within 1800 s: {record.job.id}: 2 of 3 nodes are there" in caplog.text
+    master.lack = None
+    master.step(at=READY_S + 5)
+    assert master.started == [record.job.id]
+
+
+def test_a_start_that_failed_is_tried_again_after_a_growing_pause(
+    master: Master, bucket: JobBucket, submit: Submit
+) -> None:
+    record = submit("true")
+    lose_the_master(record)
+    master.service.fetch(bucket)
+    master.errors[record.job.id] = "GPU 0 is in use"
+    times = [0, FIRST_PAUSE_S - 1, FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 3 * FIRST_PAUSE_S]
+    counts = []
+    for at in times:
+        master.step(at=at)
+        counts.append(len(master.started))
+    assert counts == [1, 1, 2, 2, 3]
+
+
+def test_an_attempt_starts_the_stored_line_in_the_stored_files(
+    home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = home / "code"
+    source.mkdir()
+    (source / "train.py").write_text("print(1)")
+    record = submit("--sync-dst-dir", "code", "--env", "LR:0.1", "train.py", cwd=source)
+    lose_the_master(record)
+    (source / "train.py").write_text("print(2)")
+    mirror.write(record)
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr(take_up, "detach", lambda arguments, **values: seen.update(values, arguments=arguments) or 0)
+    monkeypatch.setattr("os.chdir", lambda path: None)
+    monkeypatch.setenv("DEEPLEARNING_WORKERS_PATH", str(home / "hosts"))
+    assert take_up.attempt(record.job.id, bucket=bucket) == 0
+    assert (seen["arguments"], seen["durable"].job_id, seen["durable"].attempt) == (record.arguments, record.job.id, 2)
+    assert (Path(seen["cwd"]) / "train.py").read_text() == "print(1)"
+    assert [stored.job.attempt for stored in bucket.all()[0]] == [2]
+
+
+@pytest.mark.parametrize(
+    ("failure", "state", "number", "stays"),
+    [
+        (Failure(exit_code=1, reason="node lost"), State.RUNNING, 1, True),
+        (Failure(exit_code=143, reason="stopped by SIGTERM", cancelled=True), State.RUNNING, 1, True),
+        (Failure(exit_code=3, reason="rank 0 ended", of_process=True), State.RUNNING, 1, False),
+        (Failure(exit_code=1, reason="cannot reach"), State.PENDING, 1, False),
+        (Failure(exit_code=1, reason="cannot reach"), State.PENDING, 2, True),
+    ],
+)
+def test_a_job_stays_open_unless_it_failed_by_itself(
+    submit: Submit, *, failure: Failure, state: State, number: int, stays: bool
+) -> None:
+    record = submit("true")
+    attempt = DurableAttempt(record.job.id, number)
+    assert attempt.stays_open(failure, state) is stays
+    mark_ended(record.job.id)  # as launch stop does
+    assert not attempt.stays_open(failure, state)
+
+
+def test_a_further_attempt_keeps_what_the_job_has_changed_on_nodes(home: Path, submit: Submit) -> None:
+    record = submit("--sync-dst-dir", "code", "true")
+    job, _ = durable_job("--sync-dst-dir", "code", "true", home=home)
+    for number, keeps in ((1, False), (2, True)):
+        prepared = DurableAttempt(record.job.id, number).prepare(job)
+        assert prepared.sync is not None
+        assert prepared.sync.keeps is keeps
+
+
+def test_a_job_whose_launcher_died_waits(bucket: JobBucket, submit: Submit, home: Path) -> None:
+    record = submit("true")
+    mirror.list_as_waiting(record, jobs_directory())
+    path = jobs_directory() / record.job.id / "job.json"
+    path.write_bytes(replace(record.job, state=State.RUNNING).to_bytes())
+    assert [job.state for job in all_jobs()] == [State.WAITING]
+    mirror.remove(record.job.id)
+    assert [job.state for job in all_jobs()] == [State.FAILED]
+
+
+def test_a_waiting_job_is_listed_and_stopped(
+    home: Path, bucket: JobBucket, submit: Submit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    record = submit("true")
+    mirror.list_as_waiting(record, jobs_directory())
+    assert commands.main(["list"]) == 0
+    assert f"{record.job.id} WAITING for nodes " in capsys.readouterr().out
+    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.end(job_id, bucket)) == 0
+    assert capsys.readouterr().out == f"{record.job.id} CANCELLED\n"
+    assert (bucket.all(), [job.state for job in all_jobs()]) == (([], []), [State.CANCELLED])
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_process_that_fails_beside_a_lost_node_is_not_the_jobs_own_end(*, silent: bool) -> None:
+    """Ranks fail when their peers go, before the silence of the lost node is noticed."""
+    nodes: Any = [SimpleNamespace(is_silent_after_stop=False), SimpleNamespace(is_silent_after_stop=silent)]
+    ended = clear_of_process_if_lost(Failure(exit_code=1, reason="rank 0 ended", of_process=True), nodes)
+    assert ended is not None
+    assert ended.of_process is not silent
+
+
+def node_state(
+    tmp_path: Path, *, mounts: tuple[str, ...], desired: int = 2, draining: int = 0, shared: str | None = None
+) -> str | None:
+    members = [
+        {
+            "node_index": index,
+            "instance_id": instance_id(index),
+            "address": f"10.0.0.{index}",
+            "node_type": "master" if index == 1 else "worker",
+            "host_key": public_key(index),
+            "mount": mount,
+            "draining": index == draining,
+        }
+        for index, mount in enumerate(mounts, 1)
+    ]
+    state, config = tmp_path / "state", tmp_path / "config"
+    state.write_text(
+        json.dumps({"instance_id": instance_id(1), "generation": 4, "desired_nodes": desired, "members": members})
+    )
+    config.write_text(json.dumps({"shared_storage": shared}))
+    return missing(state, config)
+
+
+def test_a_cluster_is_complete_when_all_nodes_are_there_with_their_shared_directory(tmp_path: Path) -> None:
+    assert missing(tmp_path / "none", tmp_path / "none") == "this node has not joined the cluster"
+    assert node_state(tmp_path, mounts=("",)) == "1 of 2 nodes are there"
+    assert node_state(tmp_path, mounts=("", "")) is None
+    assert node_state(tmp_path, mounts=("", ""), desired=0) == "2 of 0 nodes are there"
+    assert node_state(tmp_path, mounts=("", ""), draining=2) == "deeplearning-worker2 leaves the cluster"
+    lack = "the shared directory is not mounted on deeplearning-worker2"
+    assert node_state(tmp_path, mounts=("mounted", "no-address"), shared="efs") == lack
+    assert node_state(tmp_path, mounts=("mounted", "mounted"), shared="efs") is None
