@@ -70,7 +70,10 @@ def test_a_master_with_several_interfaces_must_be_private_to_deploy_and_not_to_d
     app = cdk.App(post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False}, analytics_reporting=False)
     stack = ClusterStack(app, "ClusterStack", props=ClusterProps(instance_type="p5.48xlarge"))
     [found] = Annotations.from_stack(stack).find_error("*", Match.any_value())
-    assert re.search(r"32 interfaces with EFA, .*: set private=true, efa=off or a master_instance_type such as m7i.xlarge$", str(found.entry.data))
+    assert re.search(
+        r"32 interfaces with EFA, .*: set private=true, efa=off or a master_instance_type such as m7i.xlarge$",
+        str(found.entry.data),
+    )
     assert ClusterProps(instance_type="p5.48xlarge", private=True).efa_interfaces == 32
     assert ClusterProps(instance_type="p5.48xlarge", efa="off").efa_interfaces == 0
     assert ClusterProps(instance_type="p5.4xlarge").efa_interfaces == 1
