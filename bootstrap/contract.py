@@ -147,6 +147,8 @@ DRAIN_HOOK: Final = "drain"
 DRAIN_TIMEOUT_S: Final = 30
 """Timeout of the hook in seconds, AWS's minimum; a rollback waits that long for a silent node."""
 
+ALLOW_LIST_SIZE: Final = 20
+"""Most entries of the list of addresses that may log in; AWS counts them as rules of the security group."""
 STACK_DESCRIPTION: Final = "A training cluster of deeplearning-cdk"
 """Description of the template, by which dlcluster recognizes a stack without outputs."""
 
@@ -165,6 +167,8 @@ NETWORKS_OUTPUT: Final = "ClusterNetworks"
 """CIDR blocks, separated by commas; readers reject a node address outside of them."""
 PRIVATE_OUTPUT: Final = "ClusterPrivate"
 """``true`` if logins go through Session Manager; a cluster with an open SSH port has no such output."""
+ALLOW_LIST_OUTPUT: Final = "ClusterAllowList"
+"""ID of the prefix list from which SSH to the master is allowed; absent from a private cluster."""
 EXPIRES_OUTPUT: Final = "ClusterExpires"
 """Time at which the cluster pauses itself, ISO 8601 in UTC; absent from a cluster that never does."""
 EXPIRY_ACTION_OUTPUT: Final = "ClusterExpiryAction"

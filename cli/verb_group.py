@@ -40,6 +40,7 @@ VERBS_BY_PACKAGE: Final = {
     },
     "cli.verbs.access": {
         "ssh": "Log in to a node, or run a command there.",
+        "allow-ip": "Let more addresses reach the SSH port.",
         "tunnel": "Forward a node's port to this machine.",
         "tensorboard": "Run TensorBoard on the master and show it here.",
         "jupyter": "Run JupyterLab on the master and show it here.",
@@ -64,6 +65,7 @@ ELSEWHERE: Final = {
     **dict.fromkeys(("queue", "ps"), "dlcluster jobs lists the jobs"),
     **dict.fromkeys(("test", "health", "diagnose"), "dlcluster check compares the nodes' GPUs and networks"),
     **dict.fromkeys(("notebook", "lab"), "dlcluster jupyter runs JupyterLab on the master"),
+    **dict.fromkeys(("allow", "whitelist", "firewall"), "dlcluster allow-ip lets an address reach the SSH port"),
     **dict.fromkeys(("sync", "rsync", "scp", "cp"), "dlcluster push copies to every node, dlcluster pull from one"),
 }
 """Words that people try as verbs, with the command to use."""

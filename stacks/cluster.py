@@ -58,7 +58,7 @@ class DeepLearningCluster(Construct):
             "Security",
             cluster_name=props.cluster_name,
             vpc=self.network.vpc,
-            ssh_location=props.ssh_location,
+            ssh_locations=None if props.private else props.ssh_locations,
             efa=props.efa_interfaces > 0,
         )
         if props.existing_lustre is not None and isinstance(self.network, ExistingNetwork):

@@ -48,10 +48,16 @@ class ClusterStack(cdk.Stack):
             contract.NETWORKS_OUTPUT: cluster.network.networks,
             contract.PRICE_OUTPUT: cluster.price,
             contract.RELEASE_OUTPUT: contract.release_name(cluster.bundle.source.hash),
+            **self._allow_list_output(),
             **self._expiry_outputs(),
             **self._shared_storage_output(),
             **self._setup_output(),
         }
+
+    def _allow_list_output(self) -> dict[str, str]:
+        """Name the list of addresses that ``dlcluster allow-ip`` changes; a private cluster has none."""
+        allow_list = self.cluster.security.allow_list
+        return {contract.ALLOW_LIST_OUTPUT: allow_list.attr_prefix_list_id} if allow_list else {}
 
     def _expiry_outputs(self) -> dict[str, str]:
         props = self.cluster.props

@@ -24,6 +24,7 @@ from local.dataplane.errors import RECONCILIATION, DataplaneErrors
 from local.dataplane.launch_failures import BOOT_TIMEOUT_S, START_TIMEOUT_S
 from local.dataplane.vpcs import Vpcs
 from local.errors import LocalError
+from local.network import check_ip
 from local.node import metadata, reboots, spot_notices
 from local.node.container import REBOOT_CODE, Node, ask_to_reboot, destroy_node, is_frozen, restart_node, start_node
 from local.node.inotify_limit import inotify_shortage
@@ -284,6 +285,7 @@ def main() -> None:
     plane = DataPlane(boto3.Session(), run_dir=run_dir, cgroup=cgroup, layers=layers)
     listener = changes.ChangeReader(run_dir / changes.FILE)
     pause = threading.Event()
+    check_ip.start()
     while True:
         plane.reconcile(look=listener.is_due())
         pause.wait(POLL_S)

@@ -2,7 +2,7 @@
 
 import base64
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, ip_network
 from typing import TYPE_CHECKING, Any
@@ -77,12 +77,19 @@ class Inventory:
     """Mount targets of file systems that can be reached."""
 
 
-def _rule(permission: Mapping[str, Any]) -> Rule:
+def _rule(permission: Mapping[str, Any], listed: Mapping[str, tuple[str, ...]]) -> Rule:
     return Rule(
         protocol=permission["IpProtocol"],
         from_port=permission.get("FromPort", 0),
         to_port=permission.get("ToPort", 65535),
-        cidrs=tuple(sorted(r["CidrIp"] for r in permission.get("IpRanges", []))),
+        cidrs=tuple(
+            sorted(
+                {
+                    *(r["CidrIp"] for r in permission.get("IpRanges", [])),
+                    *(cidr for each in permission.get("PrefixListIds", []) for cidr in listed[each["PrefixListId"]]),
+                }
+            )
+        ),
         group_ids=tuple(sorted(p["GroupId"] for p in permission.get("UserIdGroupPairs", []))),
     )
 
@@ -125,15 +132,31 @@ def _target_states(autoscaling: "AutoScalingClient") -> dict[str, str]:
     return {member["InstanceId"]: target_state(member["LifecycleState"]) for member in members}
 
 
+def _listed(ec2: "EC2Client", groups: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """Return the blocks of the prefix lists that rules name, by list."""
+    named = {
+        each["PrefixListId"]
+        for group in groups
+        for permission in (*group["IpPermissions"], *group["IpPermissionsEgress"])
+        for each in permission.get("PrefixListIds", [])
+    }
+    return {
+        name: tuple(e["Cidr"] for e in ec2.get_managed_prefix_list_entries(PrefixListId=name)["Entries"])
+        for name in sorted(named)
+    }
+
+
 def _groups(ec2: "EC2Client") -> tuple[Group, ...]:
+    groups: list[Mapping[str, Any]] = [dict(g) for g in ec2.describe_security_groups()["SecurityGroups"]]
+    listed = _listed(ec2, groups)
     return tuple(
         Group(
             group_id=g["GroupId"],
             vpc_id=g["VpcId"],
-            ingress=tuple(_rule(dict(p)) for p in g["IpPermissions"]),
-            egress=tuple(_rule(dict(p)) for p in g["IpPermissionsEgress"]),
+            ingress=tuple(_rule(p, listed) for p in g["IpPermissions"]),
+            egress=tuple(_rule(p, listed) for p in g["IpPermissionsEgress"]),
         )
-        for g in ec2.describe_security_groups()["SecurityGroups"]
+        for g in groups
     )
 
 

@@ -24,7 +24,7 @@ MARK_VARIABLE = "LOCAL_AWS_MARK"
 """Variable with the prefix for the names of runs started by one test run, to find leftovers; four hex digits."""
 NAMESPACES = {"pid": "pid_for_children", "mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}
 """Namespaces of a sandbox by nsenter's option; unshare itself is in all of them except the process namespace."""
-USER_PREFIXES = ("AWS_", "CDK_", "SSH_")
+USER_PREFIXES = ("AWS_", "CDK_", "DLCLUSTER_", "SSH_")
 """Prefixes of variables that select the user's own accounts and agents, which must not reach the local AWS."""
 END_TIMEOUT_S = 60.0
 IN_CHECKOUT = ("sh", "-c", 'cd "$0" && exec "$@"')

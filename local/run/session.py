@@ -17,7 +17,7 @@ from pathlib import Path
 from local.aws import api_faults
 from local.cache import cache_dir, locked
 from local.dataplane import changes
-from local.network import vpc_network
+from local.network import check_ip, vpc_network
 from local.network.addresses import API_PORT, USER_ENDPOINT
 from local.node.container import save_start_logs
 from local.run.monitor import Monitor
@@ -42,6 +42,7 @@ def session_variables(run_dir: Path) -> dict[str, str]:
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": "/dev/null",
         "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        "DLCLUSTER_CHECKIP_URL": check_ip.URL,
         "CDK_DISABLE_CLI_TELEMETRY": "true",
         "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(cache_dir() / "jsii"),
         "PYTHONPYCACHEPREFIX": str(cache_dir() / "pycache"),

@@ -12,7 +12,10 @@ from stacks.settings.storage import LUSTRE_PORTS
 
 
 class SecurityGroups(Construct):
-    """Groups that allow SSH to the master from ``ssh_location``, all traffic between nodes, and Lustre."""
+    """Groups that allow SSH to the master from named addresses, all traffic between nodes, and Lustre.
+
+    On a private cluster ``ssh_locations`` is None, and no address can be allowed.
+    """
 
     def __init__(
         self,
@@ -21,7 +24,7 @@ class SecurityGroups(Construct):
         *,
         cluster_name: str,
         vpc: ec2.IVpc,
-        ssh_location: str | None,
+        ssh_locations: Sequence[str] | None,
         efa: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -29,16 +32,19 @@ class SecurityGroups(Construct):
         self.admin_ssh = self._group("AdminSsh", "admin-ssh", vpc, "SSH to the master from the administrator")
         self.master = self._group("Master", contract.MASTER, vpc, "The master of the cluster")
         self.worker = self._group("Worker", contract.WORKER, vpc, "The workers of the cluster")
-        if ssh_location is not None:
+        for block in ssh_locations or ():
             self.admin_ssh.add_ingress_rule(
-                ec2.Peer.ipv4(ssh_location), ec2.Port.tcp(contract.SSH_PORT), "SSH from ssh_location"
+                ec2.Peer.ipv4(block), ec2.Port.tcp(contract.SSH_PORT), "SSH from ssh_location"
             )
+        if ssh_locations:
             cdk.Validations.of(self.admin_ssh).acknowledge(
                 cdk.Acknowledgment(
                     id="CloudFormation-Validate::W2508",
                     reason="the world is let in only where the user spelt it out, with our own warning",
                 )
             )
+        self.allow_list = None if ssh_locations is None else self._allow_list()
+        """Addresses of ``dlcluster allow-ip``; None on a private cluster."""
         # Without EFA too: a deploy that turned it off would take the rules from the nodes that still use it.
         self.efa = self._efa(vpc)
         """Group of all nodes that use the Elastic Fabric Adapter."""
@@ -56,6 +62,24 @@ class SecurityGroups(Construct):
         # A tag and not a GroupName: another name would replace the group.
         cdk.Tags.of(group).add("Name", f"{self._cluster_name}-{name}")
         return group
+
+    def _allow_list(self) -> ec2.CfnPrefixList:
+        """Return a list of addresses that may also reach the master's SSH port.
+
+        The template names no entries, so that CloudFormation has none to restore: a deploy leaves alone what
+        ``dlcluster allow-ip`` has written.
+        """
+        # Not ec2.PrefixList, which writes an empty list of entries: an update of anything else would apply that.
+        allowed = ec2.CfnPrefixList(
+            self,
+            "AllowList",
+            address_family="IPv4",
+            prefix_list_name=f"{self._cluster_name}-allowed",
+            max_entries=contract.ALLOW_LIST_SIZE,
+        )
+        listed = ec2.Peer.prefix_list(allowed.attr_prefix_list_id)
+        self.admin_ssh.add_ingress_rule(listed, ec2.Port.tcp(contract.SSH_PORT), "SSH from dlcluster allow-ip")
+        return allowed
 
     def of_node(self, node_type: contract.NodeType) -> list[ec2.ISecurityGroup]:
         """Return the groups of the nodes of a type."""

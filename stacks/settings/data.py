@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from bootstrap.contract import SECRETS_FORMS, SECRETS_PATTERN
 from stacks.settings.storage import StorageSettings, check_bucket_name
-from stacks.settings.values import PARSER, Settings, SettingsError, require
+from stacks.settings.values import PARSER, Settings, SettingsError, parse_list, require
 
 READS: Final = ("s3:GetObject",)
 """What nodes may do with the objects of a bucket."""
@@ -56,24 +56,15 @@ class DataBucket:
         return f"{self.name}/{self.prefix}" if self.prefix else self.name
 
 
-def _parse_list(name: str, value: Any) -> tuple[str, ...]:
-    """Parse a list or text like ``a,b``."""
-    words = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
-    require(isinstance(words, list), name, value, "a list, or text like a,b")
-    for each in words:
-        require(isinstance(each, str) and each, name, each, "text")
-    return tuple(dict.fromkeys(words))
-
-
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(StorageSettings):
     """The user's own data, which nodes reach with their roles."""
 
-    data_buckets: tuple[str, ...] = field(default=(), metadata={PARSER: _parse_list})
+    data_buckets: tuple[str, ...] = field(default=(), metadata={PARSER: parse_list})
     """S3 buckets that nodes may read: ``name`` or ``name/prefix``, and with ``:rw`` at the end also write."""
-    data_keys: tuple[str, ...] = field(default=(), metadata={PARSER: _parse_list})
+    data_keys: tuple[str, ...] = field(default=(), metadata={PARSER: parse_list})
     """ARNs of the KMS keys with which ``data_buckets`` are encrypted."""
-    policy_arns: tuple[str, ...] = field(default=(), metadata={PARSER: _parse_list})
+    policy_arns: tuple[str, ...] = field(default=(), metadata={PARSER: parse_list})
     """ARNs of managed policies to attach to the nodes' roles, for what else jobs need of AWS."""
 
     def check(self) -> None:
@@ -117,9 +108,9 @@ class DataSettings(StorageSettings):
 class SecretsSettings(Settings):
     """The secrets of the user's account that nodes may read."""
 
-    secrets: tuple[str, ...] = field(default=(), metadata={PARSER: _parse_list})
+    secrets: tuple[str, ...] = field(default=(), metadata={PARSER: parse_list})
     """Secrets that nodes may read for ``launch --secret``: ``ssm:PARAMETER``, ``secretsmanager:NAME`` or its ARN."""
-    secret_keys: tuple[str, ...] = field(default=(), metadata={PARSER: _parse_list})
+    secret_keys: tuple[str, ...] = field(default=(), metadata={PARSER: parse_list})
     """ARNs of your own KMS keys with which ``secrets`` are encrypted; AWS's own keys need none."""
 
     def check(self) -> None:

@@ -81,6 +81,15 @@ def parse(field: "dataclasses.Field[Any]", value: Any) -> Any:
     return value
 
 
+def parse_list(name: str, value: Any) -> tuple[str, ...]:
+    """Parse a list or text like ``a,b``."""
+    words = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+    require(isinstance(words, list), name, value, "a list, or text like a,b")
+    for each in words:
+        require(isinstance(each, str) and each, name, each, "text")
+    return tuple(dict.fromkeys(words))
+
+
 def _parse_boolean(name: str, value: Any) -> bool:
     # The command line gives text, cdk.json also true and false.
     word = str(value).strip().lower() if isinstance(value, str | bool) else ""

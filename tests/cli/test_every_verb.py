@@ -29,6 +29,7 @@ LINES = {
     "push": "push",
     "pull": "pull out",
     "ssh": "ssh -- true",
+    "allow-ip": "allow-ip",
     "tunnel": "tunnel master 6006",
     "tensorboard": "tensorboard",
     "jupyter": "jupyter",

@@ -70,6 +70,13 @@ def test_a_node_signals_for_others_while_the_stack_is_created(young_node: Node, 
     assert young.stacks.status(young.name).startswith("ROLLBACK")
 
 
+def test_no_node_lets_an_address_in(node: Node) -> None:
+    ec2, allowed = node.client("ec2"), node.cluster.logical_id("AWS::EC2::PrefixList", "AllowList")
+    named = {"PrefixListId": node.cluster.stacks.physical_id(allowed, node.cluster.name)}
+    refused(ec2.modify_managed_prefix_list, AddEntries=[{"Cidr": "203.0.113.9/32"}], **named)
+    refused(ec2.get_managed_prefix_list_entries, **named)
+
+
 def test_a_stack_that_is_complete_takes_no_signal(node: Node) -> None:
     formation = node.client("cloudformation")
     group = node.cluster.logical_id("AWS::AutoScaling::AutoScalingGroup", "Worker")

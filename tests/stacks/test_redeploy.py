@@ -71,9 +71,9 @@ def test_worker_count_changes_the_workers_group_alone(synthesize: Synthesize, be
     assert len(update.changed) == 1
 
 
-@pytest.mark.parametrize("location", ["198.51.100.0/24", None])
+@pytest.mark.parametrize("location", ["198.51.100.0/24", ("203.0.113.0/24", "198.51.100.0/24"), None])
 def test_ssh_location_changes_one_security_group(
-    synthesize: Synthesize, before: Template, location: str | None
+    synthesize: Synthesize, before: Template, location: str | tuple[str, ...] | None
 ) -> None:
     update = in_place(before, synthesize(**BEFORE | {"ssh_location": location}))
     assert kinds(before, update.changed) == {"AWS::EC2::SecurityGroup"}

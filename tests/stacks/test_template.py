@@ -26,6 +26,27 @@ def test_the_release_is_that_of_the_bundle_that_new_nodes_fetch(template: Templa
     assert re.search(rf"{contract.RELEASES_DIR}/{bundle}[0-9a-f]{{52}}\b", json.dumps(template))
 
 
+def allow_list(template: Template) -> dict[str, list[str]]:
+    return {"Fn::GetAtt": [logical_id(template, "AWS::EC2::PrefixList", "AllowList"), "PrefixListId"]}
+
+
+def test_a_deploy_has_no_entries_of_the_allow_list_to_restore(template: Template) -> None:
+    [made] = [r["Properties"] for r in resources(template, "AWS::EC2::PrefixList")]
+    assert made["MaxEntries"] == 20
+    assert "Entries" not in made
+    assert template["Outputs"][contract.ALLOW_LIST_OUTPUT]["Value"] == allow_list(template)
+
+
+def test_each_ssh_location_is_a_rule_of_one_group(synthesize: Synthesize) -> None:
+    blocks = ("203.0.113.0/24", "198.51.100.9/32")
+    [group] = [
+        r["Properties"]
+        for r in resources(synthesize(ssh_location=blocks), "AWS::EC2::SecurityGroup")
+        if "SecurityGroupIngress" in r["Properties"]
+    ]
+    assert [(r["CidrIp"], r["FromPort"]) for r in group["SecurityGroupIngress"]] == [(b, 22) for b in blocks]
+
+
 def test_nothing_is_open_to_the_world(template: Template) -> None:
     inline = [
         rule
@@ -34,7 +55,9 @@ def test_nothing_is_open_to_the_world(template: Template) -> None:
     ]
     separate = [r["Properties"] for r in resources(template, "AWS::EC2::SecurityGroupIngress")]
     assert [(r["CidrIp"], r["FromPort"], r["ToPort"]) for r in inline] == [("203.0.113.0/24", 22, 22)]
-    assert all("SourceSecurityGroupId" in rule and "CidrIp" not in rule for rule in separate)
+    [allowed] = [r for r in separate if "SourceSecurityGroupId" not in r]
+    assert (allowed["SourcePrefixListId"], allowed["FromPort"], allowed["ToPort"]) == (allow_list(template), 22, 22)
+    assert not any("CidrIp" in rule for rule in separate)
 
 
 def test_members_reach_each_other_both_ways_with_all_traffic(template: Template) -> None:
@@ -42,7 +65,7 @@ def test_members_reach_each_other_both_ways_with_all_traffic(template: Template)
         ("AWS::EC2::SecurityGroupIngress", "SourceSecurityGroupId"),
         ("AWS::EC2::SecurityGroupEgress", "DestinationSecurityGroupId"),
     ):
-        rules = [r["Properties"] for r in resources(template, kind)]
+        rules = [r["Properties"] for r in resources(template, kind) if "SourcePrefixListId" not in r["Properties"]]
         pairs = {(r["GroupId"]["Fn::GetAtt"][0], r[peer]["Fn::GetAtt"][0]) for r in rules}
         names = ("Master", "Worker", "Efa")
         *groups, efa = (logical_id(template, "AWS::EC2::SecurityGroup", f"Security{n}") for n in names)
@@ -238,4 +261,5 @@ def test_outputs_are_the_contracts(template: Template) -> None:
         contract.NETWORKS_OUTPUT,
         contract.PRICE_OUTPUT,
         contract.RELEASE_OUTPUT,
+        contract.ALLOW_LIST_OUTPUT,
     }

@@ -11,6 +11,7 @@ from cli.errors import ClusterError
 from cli.shared_options import Selection
 from cli.ssh.access import remote_line, resolve_access
 from cli.ssh.config import ssh_arguments
+from cli.ssh.expired_addresses import remove_expired_addresses
 from cli.verb import verb
 
 NODE = "master, worker2, 2, deeplearning-worker2 or an instance id"
@@ -28,6 +29,7 @@ def command(selection: Selection, *, node: str, command: tuple[str, ...]) -> int
     One word after -- is a line for the node's shell; several words reach the program unchanged.
     """
     context = find_selected_cluster(selection)
+    remove_expired_addresses(context.clients, context.cluster)
     reached = resolve_access(context)  # Without a master no node is reachable.
     member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
     words = [remote_line(command)] if command else []

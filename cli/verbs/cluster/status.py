@@ -14,6 +14,7 @@ from cli.output import json_option, print_json, print_table, printable
 from cli.reports.status import COLUMNS
 from cli.reports.status_reader import read_status
 from cli.shared_options import Selection
+from cli.ssh.expired_addresses import remove_expired_addresses
 from cli.verb import verb
 
 INTERVAL_S: Final = 5
@@ -44,6 +45,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     if interval is not None:
         raise UsageError("--interval needs --watch")
     context = find_selected_cluster(selection)
+    remove_expired_addresses(context.clients, context.cluster)
     status, told = read_status(context)
     cost = _cost(context)
     if as_json:

@@ -13,7 +13,7 @@ from moto.ec2.models.core import TaggedEC2Resource
 from moto.logs.models import LogGroup, logs_backends
 
 from local.aws.autoscaling import lifecycle_hooks
-from local.aws.ec2 import security_groups
+from local.aws.ec2 import prefix_lists, security_groups
 
 _Definition = dict[str, Any]
 
@@ -150,6 +150,7 @@ def _number(value: str | int | None) -> int | None:
 
 _IN_PLACE: dict[str, Callable[[Any, _Definition, _Definition], None]] = {
     "AWS::AutoScaling::AutoScalingGroup": _update_group,
+    "AWS::EC2::PrefixList": prefix_lists.update,
     "AWS::EC2::SecurityGroup": security_groups.update,
     "AWS::EC2::SecurityGroupIngress": security_groups.update_rule,
     "AWS::EC2::SecurityGroupEgress": security_groups.update_rule,

@@ -44,6 +44,10 @@ def _find_address(call: Call, caller: Caller) -> Any:
     return None
 
 
+def _prefix_list(call: Call, caller: Caller) -> Iterator[Permission]:
+    yield caller.permission(call, caller.arn(call, f"prefix-list/{call.parameters['PrefixListId']}"))
+
+
 def _on_instance(call: Call, caller: Caller, instance_id: str) -> Permission:
     tags = ec2_backends[caller.account][call.credential.region].describe_tags(filters={"resource-id": [instance_id]})
     keys = ("aws:ResourceTag/", "ec2:ResourceTag/")
@@ -58,10 +62,13 @@ CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Permission]]]] = {
     "DescribeInstanceStatus": _anything,
     "DescribeInstanceTypes": _anything,
     "DescribeInstances": _anything,
+    "DescribeManagedPrefixLists": _anything,
     "DescribeSecurityGroups": _anything,
     "DescribeSubnets": _anything,
     "DescribeVpcs": _anything,
     "DisassociateAddress": _address,
+    "GetManagedPrefixListEntries": _prefix_list,
+    "ModifyManagedPrefixList": _prefix_list,
     "RebootInstances": _instances,
     "StartInstances": _instances,
     "StopInstances": _instances,

@@ -42,7 +42,7 @@ def test_the_nodes_are_in_the_subnets_and_no_network_is_made(context: dict[str, 
     template, _ = synthesize(context | LOOKED_UP, tmp_path)
     made = {each["Type"] for each in template["Resources"].values() if each["Type"].startswith("AWS::EC2::")}
     rules = {"AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress"}
-    kinds = ("EIP", "SecurityGroup", "PlacementGroup", "LaunchTemplate")
+    kinds = ("EIP", "SecurityGroup", "PrefixList", "PlacementGroup", "LaunchTemplate")
     assert made - rules == {f"AWS::EC2::{kind}" for kind in kinds}
     subnets = [group["VPCZoneIdentifier"] for group in resources(template, "AutoScaling::AutoScalingGroup")]
     assert subnets == [[MASTER], [WORKERS]]

@@ -37,6 +37,8 @@ def test_no_node_has_a_public_address_or_an_open_port(synthesize: Synthesize) ->
     for data in launch_data(template):
         assert '\\"address\\": null' in json.dumps(data)
     assert template["Outputs"]["ClusterPrivate"]["Value"] == "true"
+    assert "ClusterAllowList" not in template["Outputs"]
+    assert resources(template, "AWS::EC2::PrefixList") == []
 
 
 def test_the_agents_permissions_exist_before_the_nodes(synthesize: Synthesize) -> None:

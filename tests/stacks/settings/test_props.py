@@ -107,7 +107,12 @@ def test_tags_on_the_command_line(text: str, tags: dict[str, str]) -> None:
         ({"vpc_cidr": "10.0.0.0/28"}, "vpc_cidr must be between /16 and /27"),
         ({"vpc_cidr": "10.0.0.0/27", "worker_count": 12}, "worker_count must be at most 11 in vpc_cidr"),
         ({"availability_zone": "us-east-1"}, "availability_zone must be like us-east-1a, got 'us-east-1'"),
-        ({"ssh_location": "0.0.0.0/0, 10.0.0.0/8"}, "ssh_location must be an IPv4 block like"),
+        ({"ssh_location": "203.0.113.0/24,home"}, "ssh_location must be an IPv4 block like .*, got 'home'"),
+        ({"ssh_location": ["203.0.113.0/24", 7]}, "ssh_location must be text, got 7"),
+        (
+            {"ssh_location": [f"203.0.113.{n}/32" for n in range(21)]},
+            "ssh_location must name at most 20 blocks, got 21",
+        ),
         ({"vpc_cidr": "fd00::/16"}, "vpc_cidr must be an IPv4 block .*, got the IPv6 block 'fd00::/16'"),
         ({"vpc_cidr": "172.17.0.0/16"}, "vpc_cidr must not overlap 172.17.0.0/16, .*: Docker's bridge has it"),
         ({"vpc_cidr": "169.254.8.0/24"}, "vpc_cidr must not overlap 169.254.0.0/16, .*: EC2 refuses it"),
@@ -207,6 +212,12 @@ def test_fails_when_the_zone_is_of_another_region() -> None:
         ClusterProps(availability_zone="us-east-1a").check_region("eu-west-1")
 
 
+@pytest.mark.parametrize("given", ["203.0.113.0/24, 10.1.0.0/16", ["203.0.113.0/24", "10.1.0.0/16", "10.1.0.0/16"]])
+def test_ssh_location_is_a_list_too(given: Any) -> None:
+    assert ClusterProps.from_context({"ssh_location": given}).ssh_locations == ("203.0.113.0/24", "10.1.0.0/16")
+    assert ClusterProps(ssh_location="10.1.0.0/16").ssh_locations == ("10.1.0.0/16",)
+
+
 @pytest.mark.parametrize(
     ("settings", "ids"),
     [
@@ -214,6 +225,8 @@ def test_fails_when_the_zone_is_of_another_region() -> None:
         ({"ssh_location": "0.0.0.0/0", "key_name": "k"}, {"open-ssh"}),
         ({"ssh_location": "128.0.0.0/1", "key_name": "k"}, {"open-ssh"}),
         ({"ssh_location": "203.0.113.0/24", "key_name": "k"}, set()),
+        ({"ssh_location": ["203.0.113.0/24", "0.0.0.0/0"], "key_name": "k"}, {"open-ssh"}),
+        ({"ssh_location": ("203.0.113.0/24", "198.51.100.9/32"), "key_name": "k"}, set()),
         ({"instance_type": "z9.huge", "gpu_count": 1}, {"no-ssh", "no-key", "unknown-type"}),
         ({"instance_type": "m7g.large", "ami": "/a"}, {"no-ssh", "no-key"}),
         (

@@ -1,0 +1,176 @@
+"""Read and change a cluster's allow list: the addresses that may reach its SSH port besides ``ssh_location``.
+
+The list is an EC2 prefix list of the stack, whose entries only ``dlcluster allow-ip`` writes. An entry's description
+holds the time until which it is allowed.
+"""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError
+
+from bootstrap.contract import ALLOW_LIST_OUTPUT, ALLOW_LIST_SIZE
+from cli.aws.clusters import Cluster
+from cli.errors import ClusterError
+from stacks.settings.lifetime import iso
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import ManagedPrefixListTypeDef
+
+UNTIL: Final = re.compile(r"until (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)Z")
+"""Description of an entry with an end."""
+FOREVER: Final = "dlcluster allow-ip"
+"""Description of an entry without one."""
+BUSY: Final = frozenset(("IncorrectState", "PrefixListVersionMismatch"))
+"""AWS's codes while somebody else changes the list."""
+CHANGE_TIMEOUT_S: Final = 60.0
+"""Seconds until a change is given up; AWS takes one or two for each."""
+LOOK_EVERY_S: Final = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One block of addresses on the list."""
+
+    cidr: str
+    until: datetime | None = None
+    """None if it stays until it is removed."""
+
+    def is_expired(self, now: datetime) -> bool:
+        """Return whether its time has passed."""
+        return self.until is not None and self.until <= now
+
+    @property
+    def request(self) -> Any:
+        """Entry as EC2 takes it."""
+        return {"Cidr": self.cidr, "Description": f"until {iso(self.until)}" if self.until else FOREVER}
+
+
+def allow_list_id(cluster: Cluster) -> str:
+    """Return the ID of the cluster's list. Raises ClusterError if it has none."""
+    if cluster.is_private:
+        raise ClusterError(f"{cluster.name} is private: logins go through Session Manager, whatever their address")
+    if cluster.allow_list is None:
+        raise ClusterError(f"stack {cluster.stack_name} has no output {ALLOW_LIST_OUTPUT}: cdk deploy adds it")
+    return cluster.allow_list
+
+
+class AllowList:
+    """The list of one cluster."""
+
+    def __init__(
+        self, ec2: "EC2Client", list_id: str, *, clock: Callable[[], float] = time.monotonic, sleep: Any = time.sleep
+    ) -> None:
+        self._ec2 = ec2
+        self._id = list_id
+        self._clock = clock
+        self._sleep = sleep
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return the entries, in the order of their addresses."""
+        found = self._ec2.get_managed_prefix_list_entries(PrefixListId=self._id)["Entries"]
+        return tuple(sorted((_entry(each["Cidr"], each.get("Description", "")) for each in found), key=_order))
+
+    def remove_expired(self, now: datetime) -> tuple[Entry, ...]:
+        """Remove the entries whose time has passed, and return them."""
+        if not any(each.is_expired(now) for each in self.entries()):
+            return ()
+        # Chosen again with each version: a colleague may have prolonged one meanwhile.
+        return self._change(lambda present: ([each for each in present if each.is_expired(now)], []))
+
+    def add(self, entry: Entry) -> bool:
+        """Add an entry, or give the present one another end; return whether anything changed.
+
+        AWS changes no description: the present entry is removed first, so for some seconds new connections fail.
+        """
+        if entry in self.entries():
+            return False
+        self._change(lambda present: ([each for each in present if _is_stale(each, entry)], []))
+        self._change(lambda present: ([], self._room(present, entry)))
+        return True
+
+    def remove(self, cidr: str) -> bool:
+        """Remove an entry, and return whether it was there."""
+        return bool(self._change(lambda present: ([each for each in present if each.cidr == cidr], [])))
+
+    def _room(self, present: Sequence[Entry], entry: Entry) -> list[Entry]:
+        if entry in present:
+            return []
+        if len(present) >= ALLOW_LIST_SIZE:
+            raise ClusterError(
+                f"the list is full with {len(present)} addresses: dlcluster allow-ip --remove CIDR takes one off"
+            )
+        return [entry]
+
+    def _change(self, choose: Callable[[Sequence[Entry]], tuple[list[Entry], list[Entry]]]) -> tuple[Entry, ...]:
+        """Remove and add the entries that ``choose`` returns for the present ones; return those removed.
+
+        Waits until AWS is done. Raises ClusterError at the deadline.
+        """
+        deadline = self._clock() + CHANGE_TIMEOUT_S
+        while True:
+            version = self._settled(deadline)["Version"]
+            removed, added = choose(self.entries())
+            if not removed and not added:
+                return ()
+            if self._modify(version, removed, added):
+                break
+            self._wait(deadline)
+        done = self._settled(deadline)
+        if done["State"].endswith("-failed"):
+            raise ClusterError(f"AWS could not change the list {self._id}: {done.get('StateMessage', done['State'])}")
+        return tuple(removed)
+
+    def _modify(self, version: int, removed: Sequence[Entry], added: Sequence[Entry]) -> bool:
+        """Change this version; return False if somebody else changes the list."""
+        try:
+            self._ec2.modify_managed_prefix_list(
+                PrefixListId=self._id,
+                CurrentVersion=version,
+                RemoveEntries=[{"Cidr": each.cidr} for each in removed],
+                AddEntries=[each.request for each in added],
+            )
+        except ClientError as error:
+            if error.response["Error"].get("Code") in BUSY:
+                return False
+            raise
+        return True
+
+    def _settled(self, deadline: float) -> "ManagedPrefixListTypeDef":
+        """Return the list when no change is under way."""
+        while True:
+            [found] = self._ec2.describe_managed_prefix_lists(PrefixListIds=[self._id])["PrefixLists"]
+            if not found["State"].endswith("-in-progress"):
+                return found
+            self._wait(deadline)
+
+    def _wait(self, deadline: float) -> None:
+        if self._clock() > deadline:
+            raise ClusterError(f"waited {CHANGE_TIMEOUT_S:.0f} s for changes of the list {self._id} to end")
+        self._sleep(LOOK_EVERY_S)
+
+
+def _entry(cidr: str, description: str) -> Entry:
+    return Entry(cidr=cidr, until=_until(description))
+
+
+def _until(description: str) -> datetime | None:
+    """Return the end; None for an entry without one, or with somebody else's description."""
+    match = UNTIL.fullmatch(description)
+    try:
+        return datetime.fromisoformat(f"{match[1]}+00:00") if match else None
+    except ValueError:
+        return None
+
+
+def _is_stale(present: Entry, wanted: Entry) -> bool:
+    return present.cidr == wanted.cidr and present != wanted
+
+
+def _order(entry: Entry) -> tuple[list[int], str]:
+    return [int(part) for part in re.findall(r"\d+", entry.cidr)], entry.cidr

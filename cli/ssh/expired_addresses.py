@@ -1,0 +1,31 @@
+"""Remove the addresses whose time on the allow list has passed, on the way to something else."""
+
+import sys
+from datetime import datetime, timezone
+
+from cli.aws.allow_list import AllowList, Entry
+from cli.aws.clients import Clients, aws_errors
+from cli.aws.clusters import Cluster
+from cli.errors import ClusterError
+from cli.output import printable
+from stacks.settings.lifetime import iso
+
+
+def remove_expired_addresses(clients: Clients, cluster: Cluster) -> None:
+    """Remove expired addresses and name them on stderr, or say why not: the caller's own work goes on."""
+    if cluster.is_private or cluster.allow_list is None:
+        return
+    try:
+        with aws_errors(clients.region):
+            expired = AllowList(clients.ec2, cluster.allow_list).remove_expired(datetime.now(timezone.utc))
+    except ClusterError as error:
+        print(f"dlcluster: cannot look for expired addresses: {printable(str(error))}", file=sys.stderr)
+        return
+    name_expired(expired)
+
+
+def name_expired(expired: tuple[Entry, ...]) -> None:
+    """Say on stderr which addresses were removed."""
+    for each in expired:
+        end = f" at {iso(each.until)}" if each.until else ""
+        print(f"dlcluster: removed {printable(each.cidr)}, whose time ended{end}", file=sys.stderr)

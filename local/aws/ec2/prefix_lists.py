@@ -1,0 +1,161 @@
+"""Keep customer-managed prefix lists as EC2 does: versions, sizes and states, and lists that a template makes.
+
+moto adds an entry twice, takes any version, ignores MaxEntries and forgets the name of a list that is modified. Which
+addresses the rules with a list let in: local/node/inventory.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from moto.core.common_models import CloudFormationModel
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models import EC2Backend, ec2_backends
+from moto.ec2.models.managed_prefixes import ManagedPrefixList, ManagedPrefixListBackend
+
+from local.aws.moto_patching import wrap
+
+MODIFY_S: Final = 0.5
+"""Seconds that a modification takes; AWS refuses another one meanwhile."""
+_Entries = list[dict[str, str]]
+_SETTLED_AT: dict[str, float] = {}
+"""Monotonic time at which the last modification of a list ends."""
+
+
+def install() -> None:
+    """Check modifications, and answer for unknown lists, as EC2 does."""
+    wrap(ManagedPrefixListBackend, "modify_managed_prefix_list", _modify)
+    wrap(ManagedPrefixListBackend, "describe_managed_prefix_lists", _describe)
+    wrap(ManagedPrefixListBackend, "get_managed_prefix_list_entries", _get_entries)
+
+
+class _PrefixList(ManagedPrefixList, CloudFormationModel):
+    # moto takes an object's service from the second part of its module's name
+    __module__ = "moto.ec2"
+
+    @property
+    def physical_resource_id(self) -> str:
+        return str(self.id)
+
+    @staticmethod
+    def cloudformation_name_type() -> str:
+        return ""
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::EC2::PrefixList"
+
+    @classmethod
+    def has_cfn_attr(cls, attr: str) -> bool:
+        return attr in ("PrefixListId", "Arn", "OwnerId")
+
+    def get_cfn_attribute(self, attribute_name: str) -> str:
+        return str({"Arn": self.prefix_list_arn, "OwnerId": self.owner_id}.get(attribute_name, self.id))
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: dict[str, Any], account_id: str, region_name: str, **_: Any
+    ) -> "_PrefixList":
+        properties, backend = cloudformation_json["Properties"], ec2_backends[account_id][region_name]
+        made = cls(
+            backend,
+            region_name,
+            address_family=properties["AddressFamily"],
+            max_entries=str(properties["MaxEntries"]),
+            prefix_list_name=properties["PrefixListName"],
+        )
+        made.entries = {1: list(properties.get("Entries", []))}
+        backend.managed_prefix_lists[made.id] = made
+        return made
+
+    def is_created(self) -> bool:
+        return True
+
+    def delete(self, _account: str, _region: str) -> None:
+        """Remove the list."""
+        self.ec2_backend.managed_prefix_lists.pop(self.id, None)
+
+
+def update(made: _PrefixList, _old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Update a list in place; a template without entries leaves them alone."""
+    made.prefix_list_name, made.max_entries = new["PrefixListName"], str(new["MaxEntries"])
+    if "Entries" in new:
+        _set_entries(made, list(new["Entries"]))
+
+
+def _describe(
+    original: Any, backend: EC2Backend, prefix_list_ids: list[str] | None = None, filters: Any = None
+) -> list[ManagedPrefixList]:
+    for name in prefix_list_ids or []:
+        _find(backend, name)
+    found: list[ManagedPrefixList] = original(backend, prefix_list_ids=prefix_list_ids, filters=filters)
+    for each in found:
+        if each.state == "modify-in-progress" and not _is_changing(each):
+            each.state = "modify-complete"
+    return found
+
+
+def _get_entries(_original: Any, backend: EC2Backend, prefix_list_id: str) -> ManagedPrefixList:
+    return _find(backend, prefix_list_id)
+
+
+def _modify(
+    _original: Any,
+    backend: EC2Backend,
+    add_entry: Sequence[dict[str, str]],
+    remove_entry: Sequence[dict[str, str]],
+    prefix_list_id: str,
+    current_version: int | None = None,
+    prefix_list_name: str | None = None,
+) -> ManagedPrefixList:
+    found = _find(backend, prefix_list_id)
+    if _is_changing(found):
+        told = f"while the prefix list ({found.id}) is in the current state (modify-in-progress)"
+        raise EC2ClientError("IncorrectState", f"The request cannot be completed {told}.")
+    if current_version is not None and current_version != found.version:
+        raise EC2ClientError("PrefixListVersionMismatch", "The prefix list has the incorrect version number.")
+    found.prefix_list_name = prefix_list_name or found.prefix_list_name
+    if add_entry or remove_entry:
+        _set_entries(found, _changed_entries(found, list(add_entry), [each["Cidr"] for each in remove_entry]))
+        _SETTLED_AT[found.id] = time.monotonic() + MODIFY_S
+        found.state = "modify-in-progress"
+    return found
+
+
+def _changed_entries(found: ManagedPrefixList, added: _Entries, removed: list[str]) -> _Entries:
+    entries = list(found.entries.get(found.version or 0) or [])
+    for cidr in removed:
+        if cidr in [each["Cidr"] for each in added]:
+            both = "in both AddPrefixListEntries and RemovePrefixListEntries"
+            raise EC2ClientError("InvalidParameterValue", f"Request cannot contain Cidr {cidr} {both}")
+        if cidr not in [each["Cidr"] for each in entries]:
+            raise EC2ClientError("InvalidPrefixListModification", f"An entry with the CIDR ({cidr}) does not exist.")
+    entries = [each for each in entries if each["Cidr"] not in removed]
+    for each in added:
+        for other in entries:
+            if other["Cidr"] == each["Cidr"]:
+                told = f"An entry with the CIDR ({each['Cidr']}) and description ({other.get('Description', '')})"
+                raise EC2ClientError("InvalidPrefixListModification", f"{told} already exists.")
+        entries.append(each)
+    if len(entries) > int(found.max_entries or 0):
+        told = f"The prefix list ({found.id}) can have at most {found.max_entries} entries."
+        raise EC2ClientError("PrefixListMaxEntriesExceeded", told)
+    return entries
+
+
+def _set_entries(found: ManagedPrefixList, entries: _Entries) -> None:
+    found.version = int(found.version or 0) + 1
+    found.entries[found.version] = entries
+
+
+def _is_changing(found: ManagedPrefixList) -> bool:
+    return time.monotonic() < _SETTLED_AT.get(found.id, 0.0)
+
+
+def _find(backend: EC2Backend, prefix_list_id: str) -> ManagedPrefixList:
+    try:
+        found: ManagedPrefixList = backend.managed_prefix_lists[prefix_list_id]
+    except KeyError:
+        told = f"The prefix list ID '{prefix_list_id}' does not exist."
+        raise EC2ClientError("InvalidPrefixListID.NotFound", told) from None
+    return found

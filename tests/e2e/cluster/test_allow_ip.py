@@ -1,0 +1,19 @@
+"""``dlcluster allow-ip`` lets an address reach the SSH port of a running cluster, and takes it back."""
+
+from local.network.addresses import USER_ADDRESS
+from tests.e2e.conftest import Cluster
+from tests.e2e.port_scan import SSH, await_ports, open_ports
+
+
+def test_an_address_gets_in_while_it_is_on_the_list(listening_cluster: Cluster, outside_address: str) -> None:
+    user, public = listening_cluster.user, listening_cluster.public_address
+    assert open_ports(outside_address, public) == set()
+    user.run("dlcluster", "allow-ip", f"{outside_address}/32", "--for", "8h")
+    await_ports(lambda: open_ports(outside_address, public), {SSH})
+    user.run("dlcluster", "allow-ip", f"{outside_address}/32", "--remove")
+    await_ports(lambda: open_ports(outside_address, public), set())
+    # The machine's own address as the internet sees it, which ssh_location lets in besides.
+    told = user.output("dlcluster", "allow-ip", "--me")
+    assert told.splitlines()[1].split() == [f"{USER_ADDRESS}/32", "-"]
+    user.run("dlcluster", "allow-ip", "--remove", "--me")
+    assert open_ports(USER_ADDRESS, public) == {SSH}
