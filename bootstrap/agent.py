@@ -19,6 +19,7 @@ from bootstrap.failures import RETRYABLE_ERRORS, Activity, Problem, RetryableErr
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT, HEALTH_S, Finding, Health
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster, node_files, own_record
+from bootstrap.idle.duty import pause_duty
 from bootstrap.phases import Phases, first_start
 from bootstrap.setup.state import SetupStatus
 from bootstrap.shared_storage.state import SharedStorage
@@ -58,7 +59,8 @@ class Agent:
         )
         self._poll_interval = PollInterval()
         self._notice = TerminationNotice()
-        self._record = NodeRecordWriter(monotonic=host.monotonic)
+        self._pauses = pause_duty(config, host)
+        self._record = NodeRecordWriter(report=self._pauses.report, monotonic=host.monotonic)
         self._membership: Membership = EMPTY
         self._has_membership = False
         self._next_reconcile = 0.0
@@ -135,13 +137,9 @@ class Agent:
         if setup is None:
             return
         self._doing = Activity.HOST_KEY
+        draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
         record = own_record(
-            self._config,
-            self._host,
-            instance_id=instance_id,
-            draining=self._notice.must_drain,
-            mount=self._shared_storage.mount_state(),
-            setup=setup,
+            self._config, self._host, instance_id=instance_id, draining=draining, mount=mount, setup=setup
         )
         if self._record.is_due(record, self._membership):
             self._doing = Activity.TABLE
@@ -199,7 +197,7 @@ class Agent:
             cluster.address.take(self._notice.public_address)
 
     def _do_duties(self, cluster: ClusterClients) -> None:
-        """Drain, check the health and hold the Elastic IP, even after a failed pass."""
+        """Drain, check the health, hold the Elastic IP and follow the pauses, even after a failed pass."""
         duties: list[Callable[[], None]] = []
         if self._notice.must_drain:
             membership = self._membership if self._has_membership else None
@@ -210,7 +208,7 @@ class Agent:
             member = self._membership.member(cluster.identity.instance_id)
             if member is not None and (not member.draining or member.has_failed_setup):
                 duties.append(lambda: self._associate_address(cluster))
-        for duty in duties:
+        for duty in (*duties, lambda: self._pauses.step(cluster, self._membership)):
             self._attempt_and_log(duty)
 
     def _watch_health(self, cluster: ClusterClients) -> None:

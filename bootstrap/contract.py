@@ -140,6 +140,10 @@ def group_name(cluster_name: str, node_type: NodeType) -> str:
     return f"{cluster_name}-{node_type}"
 
 
+EXPIRES_TAG: Final = "deeplearning:expires"
+"""Tag of the master's group: time from which on AWS pauses the cluster, ISO 8601 in UTC; absent from one that stays."""
+IDLE_STOP_TAG: Final = "deeplearning:idle-stop"
+"""Tag of the master's group: seconds of idleness after which the master pauses the cluster; absent if it never does."""
 GROUP_TAG: Final = "aws:autoscaling:groupName"
 """Auto Scaling's tag on the instances of a group; detaching an instance removes it."""
 DRAIN_HOOK: Final = "drain"
@@ -189,6 +193,8 @@ GENERATION_ID: Final = "generation"
 """Small record with the membership's generation, which every node polls."""
 ENGINES_RECORD_ID: Final = "engines"
 """Record of the engines environment in the bucket and its archive's hash. Only the master's role may write it."""
+PAUSE_ID: Final = "pause"
+"""Record of the pauses to come: bootstrap.idle.pause_record. Only the master's role may write it."""
 RECORD_VERSION: Final = 2
 """Version of the records, in the field ``version``: agents of two deploys must understand each other. A version may
 gain keys; readers ignore keys that they do not know."""
@@ -251,6 +257,11 @@ MOUNT_STATES: Final = (MOUNTED, NOT_KNOWN, NO_ADDRESS, UNREACHABLE, REFUSED, NO_
 """States of a node's shared directory: the file system is mounted and answers; its ID has not arrived yet; its name has
 no address, as there is no mount target; nothing answers there; it refuses the mount; the kernel has no such client;
 something else is mounted on the directory; the service that mounts has ended, and starts again."""
+ACTIVITY_FIELD: Final = "activity"
+"""Field of a node's own record: how long the node has been idle; absent without the setting ``idle_stop``. It is no
+part of the membership, as it changes often."""
+PAUSE_FIELD: Final = "pause"
+"""Field of the record of the pauses: a JSON object."""
 ENVIRONMENT_FIELD: Final = "environment"
 SHA256_FIELD: Final = "sha256"
 """Fields of the record of the engines environment."""

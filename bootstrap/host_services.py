@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +47,11 @@ class HostServices:
     """Function that returns the address of a host name. Raises OSError."""
     answers_ssh: Callable[[str], bool]
     """Function that returns True if an SSH server answers at an address."""
+    gpu_percent: Callable[[], int | None]
+    """Function that returns the utilization of the busiest GPU in percent; None without one. Raises CommandError."""
+    wall: Callable[[str], None]
+    """Function that writes a line to every terminal. Raises CommandError."""
+    utc_now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
     release: str = ""
     """Release that the agent runs (contract.RELEASE_FIELD); empty for code that is not from a bundle."""
     monotonic: Callable[[], float] = time.monotonic

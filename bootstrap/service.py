@@ -63,6 +63,8 @@ def _host(root: Path, shipper: LogShipper) -> HostServices:
         resolve=socket.gethostbyname,
         answers_ssh=answers_ssh,
         release=own_release(Path(__file__).resolve().parents[1]),
+        gpu_percent=system.gpu_percent,
+        wall=system.wall,
     )
 
 

@@ -79,6 +79,17 @@ class System:
             raise CommandError(f"nvidia-smi -L exited {done.returncode}: {output}")
         return done.stdout
 
+    def gpu_percent(self) -> int | None:
+        """Return the utilization of the busiest GPU in percent; None if none tells, as one in MIG mode does not."""
+        if shutil.which("nvidia-smi") is None:
+            return None
+        listing = run(["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"])
+        return max((int(line) for line in listing.split() if line.isdigit()), default=None)
+
+    def wall(self, sentence: str) -> None:
+        """Write a line to the terminals of all users."""
+        run(["wall", sentence])
+
     def make_key(self, file: Path, *, comment: str) -> None:
         """Write an ed25519 key pair without a passphrase to ``file`` and ``file.pub``."""
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(file)])

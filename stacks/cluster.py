@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Final
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
-from constructs import Construct, IConstruct
+from constructs import Construct
 
 from bootstrap import contract
 from bootstrap.config import NodeConfig
 from stacks.catalogue.deep_learning_ami import ROOT_DEVICE
-from stacks.expiry import Expiry
 from stacks.immutable_setting import ImmutableSetting
+from stacks.lifetime import limit_lifetime
 from stacks.network.existing_network import ExistingNetwork, existing_subnets
 from stacks.network.master_address import MasterAddress
 from stacks.network.network import Network
@@ -26,7 +26,6 @@ from stacks.nodes.secret_access import allow_secrets
 from stacks.nodes.setup_asset import SetupAsset
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import BilledParts, describe_rate, hourly_rate
-from stacks.settings.lifetime import DELETE
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import SPOT
 from stacks.settings.storage import NO_SHARED_STORAGE
@@ -98,10 +97,7 @@ class DeepLearningCluster(Construct):
             if props.private:
                 # An SSM agent that is denied at its first try waits for minutes before the next.
                 group.group.node.add_dependency(self.roles)
-        if props.expires_at is not None:
-            deletes = props.expiry_action == DELETE
-            expiry = Expiry(self, "Expiry", cluster_name=props.cluster_name, expires=props.expires_at, deletes=deletes)
-            self._delete_before(expiry)
+        limit_lifetime(self, props, self.roles.master, master=self.master, workers=self.workers, network=self.network)
         if props.missing_address is not None:
             # An annotation stops a deploy and, unlike an exception, no destroy.
             cdk.Annotations.of(self).add_error(props.missing_address)
@@ -110,14 +106,6 @@ class DeepLearningCluster(Construct):
         cdk.Annotations.of(self).add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")
         for warning_id, sentence in {**props.warnings(), **self._zone_warning()}.items():
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
-
-    def _delete_before(self, expiry: Expiry) -> None:
-        """Make CloudFormation delete what costs money first, so that a deletion that fails is tried again."""
-        costly: list[IConstruct] = [self.master.group, self.workers.group]
-        if isinstance(self.network, Network):
-            costly.append(self.network.nat_gateway)
-        for part in costly:
-            part.node.add_dependency(expiry)
 
     def _price(self) -> str:
         """Return what an hour costs, by the list prices of the region if it is known."""
@@ -225,14 +213,13 @@ class DeepLearningCluster(Construct):
             placement_group=self.placement_group.ref if self.props.uses_placement_group else None,
             capacity_reservation=self.props.capacity_reservation,
         )
-        master_template = self._master_template(template)
         sizes, setup_timeout = self.props.sizes, cdk.Duration.seconds(self.props.setup_timeout_s or 0)
         master = NodeGroup(
             self,
             "Master",
             node_type=contract.MASTER,
             size=sizes[contract.MASTER],
-            template=master_template,
+            template=self._master_template(template),
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.MASTER),
             security_groups=self.security.of_node(contract.MASTER),

@@ -15,6 +15,7 @@ from constructs import Construct
 
 from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import NODE_TYPES, group_name
+from stacks.pause_permission import allow_pause
 from stacks.settings.lifetime import DELETE_AFTER, iso
 
 EVERY: Final = "rate(5 minutes)"
@@ -35,7 +36,8 @@ class Expiry(Construct):
         self, scope: Construct, construct_id: str, *, cluster_name: str, expires: datetime, deletes: bool = False
     ) -> None:
         super().__init__(scope, construct_id)
-        role = self._pausing_role(cluster_name)
+        role = self._role("Role")
+        allow_pause(role, cluster_name)
         for node_type in NODE_TYPES:
             request = json.dumps(PAUSED.request(group_name(cluster_name, node_type)))
             self._schedule(node_type.capitalize(), expires, call=UPDATE_GROUP, request=request, role=role)
@@ -100,27 +102,6 @@ class Expiry(Construct):
         }
         principal = iam.ServicePrincipal("scheduler.amazonaws.com", conditions=conditions)
         return iam.Role(self, name, assumed_by=principal)
-
-    def _pausing_role(self, cluster_name: str) -> iam.Role:
-        role = self._role("Role")
-        groups = [f"autoScalingGroup:*:autoScalingGroupName/{group_name(cluster_name, t)}" for t in NODE_TYPES]
-        place = f"{cdk.Aws.REGION}:{cdk.Aws.ACCOUNT_ID}"
-        role.add_to_policy(
-            iam.PolicyStatement(
-                actions=["autoscaling:UpdateAutoScalingGroup"],
-                resources=[f"arn:{cdk.Aws.PARTITION}:autoscaling:{place}:{group}" for group in groups],
-                conditions={"NumericEquals": {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"}},
-            )
-        )
-        for group in groups:
-            arn = f"arn:<AWS::Partition>:autoscaling:<AWS::Region>:<AWS::AccountId>:{group}"
-            cdk.Validations.of(role).acknowledge(
-                cdk.Acknowledgment(
-                    id=f"AwsSolutions::AwsSolutions-IAM5[Resource::{arn}]",
-                    reason="the star is the ID that AWS gives the only group of this name",
-                )
-            )
-        return role
 
 
 def _execution_role(scope: Construct) -> str | None:

@@ -12,12 +12,14 @@ PACKAGES = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local", "bench
 CONTRACT = {"bootstrap.contract"}
 RECORDS = {"bootstrap.cluster.record_fields", "bootstrap.cluster.records"}
 """The code that checks records, which every reader of records uses."""
+PAUSES = {"bootstrap.idle.pause_record"}
+"""The code that checks the record of the pauses to come."""
 SIZES = {"bootstrap.aws.group_sizes"}
 """The one module that owns the groups' sizes, for every writer."""
 ALLOWED: dict[str, set[str]] = {
     "stacks": CONTRACT | SIZES | {"bootstrap.config"},
     "launcher": CONTRACT | RECORDS,
-    "cli": CONTRACT | RECORDS | SIZES | {"stacks.catalogue", "stacks.prices", "stacks.settings"},
+    "cli": CONTRACT | RECORDS | PAUSES | SIZES | {"stacks.catalogue", "stacks.prices", "stacks.settings"},
     "bootstrap": set(),
     "trainer": set(),
 }

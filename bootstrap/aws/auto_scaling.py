@@ -1,4 +1,4 @@
-"""Send this node's requests to its Auto Scaling group: delay or complete its termination, or replace the node."""
+"""Send this node's requests to its Auto Scaling group: delay or complete its termination, replace the node, pause."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
-from bootstrap.contract import DRAIN_HOOK
+from bootstrap.aws.group_sizes import PAUSED
+from bootstrap.contract import DRAIN_HOOK, NODE_TYPES, group_name
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -35,6 +36,11 @@ class GroupRequests:
         )
         log.warning("asked %s to replace this node: %s", self._group, why)
         self._replacement_requested = True
+
+    def pause_cluster(self, cluster_name: str) -> None:
+        """Set both groups to zero; the workers' first, as the end of this node must not leave them."""
+        for node_type in reversed(NODE_TYPES):
+            self._connect().update_auto_scaling_group(**PAUSED.request(group_name(cluster_name, node_type)))
 
     def extend_termination(self) -> bool:
         """Restart the timeout of the termination's lifecycle hook; return False if the group no longer waits."""

@@ -1,7 +1,7 @@
 """Compute the sizes of a cluster's two Auto Scaling groups, for every program that writes them.
 
-These are CloudFormation (a deploy, and a rollback), the schedule of ``expires``, and ``dlcluster`` (pause, resume,
-resize). docs/how/sizes.md describes what each does to a group in each state.
+These are CloudFormation (a deploy, and a rollback), the schedule of ``expires``, the master of an idle cluster, and
+``dlcluster`` (pause, resume, resize). docs/how/sizes.md describes what each does to a group in each state.
 """
 
 from collections.abc import Mapping

@@ -7,11 +7,11 @@ replacement) are harmless: the write is conditional, and the loser reads the tab
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from bootstrap.cluster.discovery import Instance, describe_groups
+from bootstrap.cluster.discovery import Group, Instance, describe_groups
 from bootstrap.cluster.ec2_cache import Ec2Cache
 from bootstrap.cluster.membership import EMPTY, Member, Membership, Node, generation_after, next_membership
 from bootstrap.cluster.rate_limit import RecordRateLimit
@@ -62,6 +62,10 @@ class Coordinator:
         self._rate_limit = RecordRateLimit(monotonic)
         self.arriving: frozenset[str] = frozenset()
         """Instances in the groups that were not members after the last pass."""
+        self.groups: Sequence[Group] = ()
+        """Both groups at the last pass."""
+        self.activities: Mapping[str, str] = {}
+        """Activity in each instance's own record, by instance ID."""
 
     def reconcile(self, stored: Stored) -> Membership:
         """Bring the membership up to date and return it."""
@@ -71,7 +75,7 @@ class Coordinator:
         return self._last
 
     def _reconcile(self, stored: Stored) -> Membership:
-        groups = describe_groups(self._autoscaling, cluster_name=self._config.cluster_name)
+        self.groups = groups = describe_groups(self._autoscaling, cluster_name=self._config.cluster_name)
         grouped = {
             instance_id: _Grouped(node_type=group.node_type, counted=counted)
             for group in groups
@@ -142,6 +146,7 @@ class Coordinator:
             for instance_id, each in grouped.items()
         }
         found = {ids[record_id]: record for record_id, record in self._table.read_nodes(sorted(ids)).items()}
+        self.activities = {ids[record_id]: text for record_id, text in self._table.activities.items()}
         return self._rate_limit.apply(found, instances=grouped)
 
 

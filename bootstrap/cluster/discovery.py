@@ -29,6 +29,8 @@ class Group:
     node_type: NodeType
     desired_capacity: int
     """Its DesiredCapacity; the deploy sets it (``desired_nodes`` of stacks/nodes/node_group.py)."""
+    tags: Mapping[str, str]
+    """Its tags, which a deploy changes while the nodes run."""
     instances: Mapping[str, bool]
     """Every instance of the group by ID, with False if the group does not count it: terminating or in standby."""
 
@@ -95,6 +97,7 @@ def _group(group: "AutoScalingGroupTypeDef", node_type: NodeType) -> Group:
     return Group(
         node_type=node_type,
         desired_capacity=group["DesiredCapacity"],
+        tags={tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])},
         instances={
             instance["InstanceId"]: instance["LifecycleState"].partition(":")[0] not in NOT_COUNTED
             for instance in group["Instances"]

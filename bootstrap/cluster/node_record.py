@@ -1,7 +1,7 @@
-"""Publish this node's own record in the cluster's table: its keys, and whether it drains."""
+"""Publish this node's own record in the cluster's table: its keys, whether it drains, its activity."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.records import NodeRecord
@@ -11,27 +11,43 @@ RETRY_S: Final = 60.0
 """Seconds between writes of the same record while the membership does not contain it."""
 
 
+class Report(Protocol):
+    """The node's activity (bootstrap.idle.report), which is no part of the membership."""
+
+    @property
+    def is_due(self) -> bool:
+        """Return True if the table must have it now."""
+
+    def text(self) -> str:
+        """Return what to write; empty for nothing."""
+
+    def written(self) -> None:
+        """Note that it is in the table."""
+
+
 class NodeRecordWriter:
     """Writes the record when it is new to the cluster."""
 
-    def __init__(self, *, monotonic: Callable[[], float]) -> None:
+    def __init__(self, *, report: Report, monotonic: Callable[[], float]) -> None:
+        self._report = report
         self._monotonic = monotonic
         self._published: NodeRecord | None = None
         self._not_before = 0.0
 
     def is_due(self, record: NodeRecord, membership: Membership) -> bool:
-        """Return True if the record is new, or the membership differs from it.
+        """Return True if the record is new, the membership differs from it, or the node's activity is due.
 
         The table may have lost the record, or another process with this node's role may have replaced it.
         """
-        if record != self._published:
+        if record != self._published or self._report.is_due:
             return True
         return not _agrees(record, membership) and self._monotonic() >= self._not_before
 
     def publish(self, table: Table, record: NodeRecord) -> None:
-        """Write the record."""
+        """Write the record, with the node's activity beside it."""
         now = self._monotonic()
-        table.write_node(record)
+        table.write_node(record, activity=self._report.text())
+        self._report.written()
         self._published = record
         self._not_before = now + RETRY_S
 

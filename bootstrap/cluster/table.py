@@ -19,6 +19,7 @@ from bootstrap.cluster.records import (
     usable_members,
 )
 from bootstrap.contract import (
+    ACTIVITY_FIELD,
     DESIRED_NODES_FIELD,
     DRAINING_FIELD,
     GENERATION_FIELD,
@@ -64,6 +65,7 @@ NODE_FIELDS: Final = {
             MOUNT_FIELD,
             SETUP_FIELD,
             RELEASE_FIELD,
+            ACTIVITY_FIELD,
         )
     )
 }
@@ -114,35 +116,34 @@ class Table:
         self._name = name
         self._networks = networks
         self._sleep = sleep
+        self.activities: dict[str, str] = {}
+        """Activity in each node's record at the last read, by record ID; bootstrap.idle parses it."""
 
-    def read_generation(self) -> int:
+    def read_generation(self, *, consistent: bool = False) -> int:
         """Return the membership's generation, eventually consistent: far cheaper than the membership."""
-        item = self._get(GENERATION_ID, consistent=False)
+        item = self.read_record(GENERATION_ID, consistent=consistent)
         return parse_generation(item) if item else EMPTY.generation
 
     def read_membership(self) -> Membership:
         """Return the current membership; EMPTY if there is none yet. Raises RecordError."""
-        item = self._get(MEMBERSHIP_ID, consistent=True)
+        item = self.read_record(MEMBERSHIP_ID, consistent=True)
         return _membership(item, self._networks) if item else EMPTY
 
     def read_stored(self) -> Stored:
         """Return the current membership for a replacement; a bad record is a result, not an error."""
-        item = self._get(MEMBERSHIP_ID, consistent=True)
+        item = self.read_record(MEMBERSHIP_ID, consistent=True)
         if item is None:
             return Stored(membership=EMPTY, condition=_if_absent())
         try:
             membership, reason = _membership(item, self._networks), None
-            if self._get_generation() != membership.generation:
+            if self.read_generation(consistent=True) != membership.generation:
                 reason = "generation record differs from the membership's generation"
         except RecordError as error:
             membership, reason = _usable(item, self._networks), str(error)
         return Stored(membership=membership, error=reason, condition=_if_unchanged(item.get(GENERATION_FIELD)))
 
-    def _get_generation(self) -> int:
-        item = self._get(GENERATION_ID, consistent=True)
-        return parse_generation(item) if item else EMPTY.generation
-
-    def _get(self, record_id: str, *, consistent: bool) -> Item | None:
+    def read_record(self, record_id: str, *, consistent: bool) -> Item | None:
+        """Return a record as it is in the table; None if there is none."""
         key = {TABLE_KEY: {"S": record_id}}
         return self._client.get_item(TableName=self._name, Key=key, ConsistentRead=consistent).get("Item")
 
@@ -182,10 +183,9 @@ class Table:
         item = {TABLE_KEY: {"S": record_id}, **fields}
         return cast("PutTypeDef", {"TableName": self._name, "Item": item, **(condition or {})})
 
-    def write_node(self, record: NodeRecord) -> None:
+    def write_node(self, record: NodeRecord, *, activity: str = "") -> None:
         """Write a node's own record."""
-        item: Item = {
-            TABLE_KEY: {"S": record.record_id},
+        fields: Item = {
             VERSION_FIELD: {"N": str(RECORD_VERSION)},
             INSTANCE_ID_FIELD: {"S": record.instance_id},
             NODE_TYPE_FIELD: {"S": record.node_type},
@@ -195,12 +195,17 @@ class Table:
             **_if_any(MOUNT_FIELD, record.mount),
             **_if_any(SETUP_FIELD, record.setup),
             **_if_any(RELEASE_FIELD, record.release),
+            **_if_any(ACTIVITY_FIELD, activity),
         }
-        self._write(lambda: self._client.put_item(TableName=self._name, Item=item))
+        self.write_record(record.record_id, fields)
+
+    def write_record(self, record_id: str, fields: Item) -> None:
+        """Write a record that has one writer."""
+        self._write(lambda: self._client.put_item(**self._put(record_id, fields)))
 
     def read_nodes(self, record_ids: Sequence[str]) -> dict[str, NodeRecord]:
         """Return the nodes' records by record ID, without missing and bad ones."""
-        records = {}
+        records, self.activities = {}, {}
         for item in self._items(record_ids):
             try:
                 record = parse_node(item)
@@ -208,6 +213,7 @@ class Table:
                 log.warning("passing over a node's record: %s", error)
             else:
                 records[record.record_id] = record
+                self.activities[record.record_id] = str(item.get(ACTIVITY_FIELD, {}).get("S", ""))
         return records
 
     def _items(self, record_ids: Sequence[str]) -> Iterator[Item]:

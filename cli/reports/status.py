@@ -17,6 +17,7 @@ from bootstrap.contract import (
     UNREACHABLE,
     VERSION,
 )
+from bootstrap.idle.pause_record import PauseRecord
 from cli.aws.nodes import RUNNING, Machine, Member, Membership, missing_count, running_count
 from cli.aws.scaling import Activity, distinct_failures
 from cli.reports.releases import release_lines
@@ -55,6 +56,8 @@ class Status:
     """True if AWS then deletes the stack too."""
     release: str = ""
     """Release that new nodes run (contract.RELEASE_FIELD)."""
+    pause: PauseRecord = field(default_factory=PauseRecord)
+    """What the master says of the pauses to come."""
 
     @property
     def running(self) -> int:
@@ -85,6 +88,26 @@ class Status:
             hours, minutes = divmod((self.expires - now) // timedelta(minutes=1), 60)
             outcome = "pauses it, then deletes its stack" if self.is_deleted else "pauses it"
             yield f"AWS {outcome} in {hours} h {minutes} min, at {iso(self.expires)}; dlcluster extend 8h puts that off"
+
+    def idle_lines(self, now: datetime) -> Iterator[str]:
+        """Yield since when a running cluster is idle and when it pauses, and which nodes do not report."""
+        if self.desired_nodes == 0:
+            return
+        since, pauses_at = self.pause.idle_since, self.idle_pauses_at
+        if since is not None and pauses_at is not None and now <= pauses_at + PAUSED_WITHIN:
+            minutes = max(now - since, timedelta()) // timedelta(minutes=1)
+            condition = "" if self.pause.pauses_at else " if it stays idle"
+            yield f"idle for {minutes} min; pauses at {pauses_at:%H:%M} UTC{condition}"
+        for member in self.membership.members:
+            if member.instance_id in self.pause.silent:
+                yield f"{member.short_name} is unhealthy: its agent reports nothing, so it no longer counts as busy"
+
+    @property
+    def idle_pauses_at(self) -> datetime | None:
+        """Return when an idle cluster pauses, as announced or as things stand; None for a busy one."""
+        if self.pause.idle_since is None:
+            return None
+        return self.pause.pauses_at or self.pause.idle_since + timedelta(seconds=self.pause.idle_stop_s)
 
     def warnings(self, now: datetime) -> Iterator[str]:
         """Yield what costs money although the cluster should be paused, a line each."""
@@ -122,6 +145,8 @@ class Status:
             "nodes": [self._node(member) for member in self.membership.members],
             "reasons": list(told),
             "expires": iso(self.expires) if self.expires else None,
+            "idle_since": iso(self.pause.idle_since) if self.pause.idle_since else None,
+            "idle_pauses_at": iso(self.idle_pauses_at) if self.idle_pauses_at else None,
             "warnings": [*self.warnings(datetime.now(timezone.utc))],
             "shared_storage": self.membership.shared_storage or None,
             "release": {"dlcluster": VERSION, "stack": self.release or None, "differences": self.release_lines()},

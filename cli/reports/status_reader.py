@@ -1,5 +1,8 @@
 """Read a cluster's nodes from EC2 and its groups, and the reasons for missing nodes."""
 
+from bootstrap.cluster.record_fields import RecordError
+from bootstrap.contract import PAUSE_ID, TABLE_KEY
+from bootstrap.idle.pause_record import PauseRecord, parse_pause
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.nodes import find_machines
 from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
@@ -24,8 +27,19 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         expires=context.cluster.expires,
         is_deleted=context.cluster.expiry_action == DELETE,
         release=context.cluster.release,
+        pause=_read_pause(clients, context.cluster.table),
     )
     return status, [*refusals, *_reasons(clients, groups)] if status.missing else []
+
+
+def _read_pause(clients: Clients, table: str) -> PauseRecord:
+    """Return what the master says of the pauses to come; nothing if its record is bad or the user may not read it."""
+    try:
+        with aws_errors(clients.region):
+            found = clients.dynamodb.get_item(TableName=table, Key={TABLE_KEY: {"S": PAUSE_ID}})
+        return parse_pause(found["Item"]) if "Item" in found else PauseRecord()
+    except (ClusterError, RecordError):
+        return PauseRecord()
 
 
 def _groups(clients: Clients, cluster_name: str) -> tuple[ScalingGroups, list[str]]:

@@ -7,7 +7,7 @@ in IAM policies" (AWS Systems Manager User Guide).
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bootstrap.contract import CLUSTER_TAG, MEMBERSHIP_ID
+from bootstrap.contract import CLUSTER_TAG, MEMBERSHIP_ID, PAUSE_ID
 from cli.aws.clusters import Cluster
 from cli.ssh.session_manager import DOCUMENT
 
@@ -46,7 +46,7 @@ def _look_up(cluster: Cluster, place: Place) -> list[Statement]:
             "ReadMembership",
             ["dynamodb:GetItem"],
             place.arn("dynamodb", f"table/{cluster.table}"),
-            {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [MEMBERSHIP_ID]}},
+            {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [MEMBERSHIP_ID, PAUSE_ID]}},
         ),
         # AWS defines no resource for these.
         _allow("SeeNodes", ["autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances"], "*"),

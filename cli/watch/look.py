@@ -53,7 +53,11 @@ class Look:
         jobs = [_job_line(job, now) for job in self.jobs]
         if not (jobs or self.trouble):
             jobs = ["no job runs"]
-        warnings = [*self.status.expiry_lines(now), *self.status.warnings(now)]
+        warnings = [
+            *self.status.expiry_lines(now),
+            *self.status.idle_lines(now),
+            *self.status.warnings(now),
+        ]
         missing = self.status.missing_lines(self.reasons) if self.status.missing else []
         trouble = [f"nodes and jobs are not known: {self.trouble}"] if self.trouble else []
         return [printable(line) for line in (*jobs, *warnings, *missing, *trouble)]

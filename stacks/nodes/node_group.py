@@ -108,6 +108,11 @@ class NodeGroup(Construct):
         )
         self._tag(template.cluster_name)
 
+    def tag_group(self, key: str, value: str) -> None:
+        """Tag the group and no instance: the master reads such a tag, and a deploy changes it while nodes run."""
+        kind = autoscaling.CfnAutoScalingGroup.CFN_RESOURCE_TYPE_NAME
+        cdk.Tags.of(self.group).add(key, value, apply_to_launched_instances=False, include_resource_types=[kind])
+
     def _add_drain_hook(self) -> None:
         """Let a node drain before AWS terminates it; without the node's heartbeats AWS does not wait."""
         # The L2 hook would be a separate resource, which comes too late for nodes that end while the stack is created.

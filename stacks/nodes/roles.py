@@ -23,7 +23,12 @@ CHANNEL_ACTIONS: Final = (
 resource for an instance's channels. The managed policy AmazonSSMManagedInstanceCore would also let each node read every
 parameter of the account."""
 
-SHARED_RECORDS: Final = (contract.MEMBERSHIP_ID, contract.GENERATION_ID, contract.ENGINES_RECORD_ID)
+SHARED_RECORDS: Final = (
+    contract.MEMBERSHIP_ID,
+    contract.GENERATION_ID,
+    contract.ENGINES_RECORD_ID,
+    contract.PAUSE_ID,
+)
 """Records that every node reads; only the master's role may write them."""
 RECORD_WRITES: Final = ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem")
 """Actions that change records of the table."""
@@ -54,7 +59,13 @@ class NodeRoles(Construct):
     """The role of the master and the role of the workers."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, cluster_name: str, resources: NodeResources, private: bool
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster_name: str,
+        resources: NodeResources,
+        private: bool,
     ) -> None:
         super().__init__(scope, construct_id)
         self._cluster_name = cluster_name

@@ -4,13 +4,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
-from stacks.settings.values import Settings, require
+from stacks.settings.values import Settings, duration, require
 
 PAUSE: Final = "pause"
 DELETE: Final = "delete"
 EXPIRY_ACTIONS: Final = (PAUSE, DELETE)
 DELETE_AFTER: Final = timedelta(minutes=15)
 """Time from the end to the first deletion: three tries of the pause, and time for the nodes to drain."""
+SHORTEST_IDLE_STOP: Final = timedelta(minutes=10)
+"""Shortest idle_stop: five minutes to see that a cluster is idle, and five for the announcement."""
+_IDLE_STOP_ALLOWED: Final = "a time like 30m, 2h or 1d, at least 10m"
 _ALLOWED: Final = "a time with its zone, like 2026-12-01T18:00:00+01:00"
 
 
@@ -24,6 +27,9 @@ class LifetimeSettings(Settings):
     expiry_action: str = PAUSE
     """What follows that time: ``pause``, or ``delete``, which pauses the cluster and deletes its stack 15 minutes
     later, as ``cdk destroy`` does."""
+    idle_stop: str | None = None
+    """Time like ``30m`` or ``2h``, at least ``10m``, after which an idle cluster pauses itself: no job, no input to a
+    terminal, and no load on any node. Left out: never."""
 
     def check(self) -> None:
         """Check the form; a time that has passed is for the deploy to refuse, as a destroy must work."""
@@ -33,6 +39,25 @@ class LifetimeSettings(Settings):
         require(self.expiry_action in EXPIRY_ACTIONS, "expiry_action", self.expiry_action, " or ".join(EXPIRY_ACTIONS))
         if self.expiry_action == DELETE:
             require(self.expires is not None, "expires", self.expires, f"set with expiry_action {DELETE}")
+        if self.idle_stop is not None:
+            found = duration(self.idle_stop)
+            require(found and found >= SHORTEST_IDLE_STOP, "idle_stop", self.idle_stop, _IDLE_STOP_ALLOWED)
+
+    def warnings(self) -> dict[str, str]:
+        """Warn if nothing pauses a cluster whose master is dead."""
+        found = super().warnings()
+        if self.idle_stop is not None and self.expires is None:
+            found["idle-stop-alone"] = (
+                "idle_stop is set without expires: the master pauses an idle cluster, and nothing pauses one whose "
+                "master is broken; set expires too"
+            )
+        return found
+
+    @property
+    def idle_stop_s(self) -> int:
+        """Return the seconds of idle_stop; 0 without it."""
+        found = None if self.idle_stop is None else duration(self.idle_stop)
+        return 0 if found is None else int(found.total_seconds())
 
     @property
     def expires_at(self) -> datetime | None:

@@ -5,6 +5,7 @@ import os
 import pwd
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ CLUSTER = "digits"
 TABLE = "digits-table"
 LOG_GROUP = "digits-logs"
 STACK = "digits-stack"
+START = datetime(2026, 12, 1, tzinfo=timezone.utc)
+"""Time in UTC at the clock's zero."""
 
 
 def config_values(node_type: str = "worker") -> dict[str, Any]:
@@ -261,6 +264,9 @@ class Cluster:
             "nvidia_smi": lambda: None,
             "resolve": lambda name: resolve(root, name),
             "answers_ssh": lambda _address: True,
+            "gpu_percent": lambda: None,
+            "wall": lambda sentence: actions.calls.append(f"wall {sentence}"),
+            "utc_now": lambda: START + timedelta(seconds=self.clock.now),
             "monotonic": self.clock,
             "jitter": lambda: 1.0,
             "chance": lambda: 0.5,

@@ -8,6 +8,7 @@ import pytest
 from bootstrap.cluster.node_record import NodeRecordWriter
 from bootstrap.cluster.record_fields import RecordError, check_release
 from bootstrap.contract import VERSION
+from bootstrap.idle.report import ActivityReport
 from bootstrap.service import own_release
 from tests.bootstrap.simulated_cluster import Cluster
 
@@ -48,7 +49,8 @@ def test_a_master_that_leaves_the_release_out_causes_no_writes(cluster: Cluster)
     membership = cluster.table.read_membership()
     earlier = replace(membership, members=tuple(replace(member, release="") for member in membership.members))
     [record] = cluster.table.read_nodes([f"{node.agent._config.master_role_id}:{node.instance_id}"]).values()
-    writer = NodeRecordWriter(monotonic=lambda: 1000.0)
+    report = ActivityReport(lambda: "", monotonic=cluster.clock, beat=lambda: 1)
+    writer = NodeRecordWriter(report=report, monotonic=lambda: 1000.0)
     writer._published = record
     assert record.release == NEW
     assert not writer.is_due(record, earlier)

@@ -43,13 +43,26 @@ def test_services_are_commanded(tmp_path: Path, ran: list[list[str]]) -> None:
     machine.enable("a.service")
     machine.restart("a.service")
     machine.enable_linger("ubuntu")
+    machine.wall("it ends")
     assert ran == [
         ["systemctl", "set-environment", "A=1", "B=two words"],
         ["systemctl", "daemon-reload"],
         ["systemctl", "enable", "--now", "a.service"],
         ["systemctl", "restart", "a.service"],
         ["loginctl", "enable-linger", "ubuntu"],
+        ["wall", "it ends"],
     ]
+
+
+@pytest.mark.parametrize(("listing", "percent"), [("0\n97\n3\n", 97), ("[N/A]\n[N/A]\n", None), ("", None)])
+def test_the_busiest_gpu_counts_and_one_that_cannot_tell_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listing: str, percent: int | None
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert system.System(tmp_path).gpu_percent() is None
+    (tmp_path / "nvidia-smi").touch(mode=0o755)
+    monkeypatch.setattr(system, "run", lambda _command: listing)
+    assert system.System(tmp_path).gpu_percent() == percent
 
 
 def test_nvidia_smi_is_asked_only_where_it_is(

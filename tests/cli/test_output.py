@@ -36,7 +36,7 @@ def test_status_as_json(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> N
         "cluster": "demo", "region": REGION, "generation": 7, "desired_nodes": 3, "running_nodes": 1,
         "missing_nodes": 2, "reasons": [], "expires": None, "warnings": [], "shared_storage": None,
         "release": {"dlcluster": VERSION, "stack": RELEASE, "differences": []},
-        "usd_per_hour": None, "usd_spent": None,
+        "usd_per_hour": None, "usd_spent": None, "idle_since": None, "idle_pauses_at": None,
     }  # fmt: skip
     zone = nodes[0]["zone"]
     same = {"instance_type": "c5.large", "zone": zone, "leaving": False, "shared_storage": None, "setup": None}

@@ -48,6 +48,7 @@ def deploy(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
             shared_storage="efs",
             secrets=("ssm:/team/wandb", "ssm:/team/other-key", "secretsmanager:team/hub"),
             secret_keys=(SECRET_KEY,),
+            idle_stop="30m",
         )
         env = cdk.Environment(account=ACCOUNT, region=REGION)
         ClusterStack(app, "ClusterStack", props=props, env=env)

@@ -15,7 +15,7 @@ from tests.security.cluster import ABUSED, BOTH, Cluster, Node, abuses, refused
 from tests.security.conftest import TOOLKIT_BUCKET, Deploy
 
 TABLE = "dynamodb:table/TABLE"
-SHARED = ("membership", "generation", "engines")
+SHARED = ("membership", "generation", "engines", "pause")
 """Records that all nodes read and only the master writes."""
 
 

@@ -1,5 +1,7 @@
 """Test what an intruder on a node can do to other nodes, of its group and of the other one."""
 
+from typing import Any
+
 from tests.local.aws.harness import Group, await_server, state
 from tests.security.cluster import BOTH, Cluster, Node, abuses, refused
 
@@ -57,3 +59,41 @@ def test_a_node_prolongs_and_ends_the_farewell_of_any_node_of_its_group(node: No
     autoscaling.complete_lifecycle_action(InstanceId=leavers[node.type], LifecycleActionResult="CONTINUE", **own)
     assert state(cluster.aws, leavers[node.type]) == "terminated"
     group(cluster, other_type(node)).complete(leavers[other_type(node)], HOOK)
+
+
+ZERO = {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0}
+PAUSE = "autoscaling:UpdateAutoScalingGroup on autoscaling:autoScalingGroup:*:autoScalingGroupName"
+
+
+@abuses(
+    ("master",),
+    *(f"{PAUSE}/{name}, autoscaling:MinSize 0, autoscaling:MaxSize 0" for name in ("OWN-GROUP", "deeplearning-worker")),
+)
+def test_a_master_pauses_the_cluster_and_sets_no_other_size(cluster: Cluster, master: Node) -> None:
+    autoscaling, worker = master.client("autoscaling"), cluster.node("worker")
+    for name in (cluster.group("master"), cluster.group("worker")):
+        refused(worker.client("autoscaling").update_auto_scaling_group, AutoScalingGroupName=name, **ZERO)
+        for sizes in (
+            {**ZERO, "MaxSize": 1},
+            {**ZERO, "MaxSize": 1, "MinSize": 1, "DesiredCapacity": 1},
+            {"MinSize": 0},
+            {"MaxSize": 0},
+            {"DesiredCapacity": 0},
+        ):
+            refused(autoscaling.update_auto_scaling_group, AutoScalingGroupName=name, **sizes)
+        refused(autoscaling.set_desired_capacity, AutoScalingGroupName=name, DesiredCapacity=0)
+        pause_and_resume(group(cluster, name.rpartition("-")[2]), autoscaling)
+
+
+def pause_and_resume(found: Group, autoscaling: Any) -> None:
+    """Set the group to zero with the intruder's client, and back as an administrator."""
+    members = found.in_service()
+    size = len(members)
+    autoscaling.update_auto_scaling_group(AutoScalingGroupName=found.name, **ZERO)
+    await_server(lambda: not found.in_service(), "the end of the group's nodes")
+    for member in members:
+        found.complete(member, HOOK)
+    found.aws.client("autoscaling").update_auto_scaling_group(
+        AutoScalingGroupName=found.name, MinSize=size, MaxSize=size, DesiredCapacity=size
+    )
+    await_server(lambda: len(found.in_service()) == size, "the group's new nodes")

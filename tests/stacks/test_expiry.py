@@ -20,6 +20,7 @@ from tests.stacks.template_parts import Template, resources
 
 Synthesize = Callable[..., Template]
 REPOSITORY = Path(__file__).parents[2]
+GROUP = "AWS::AutoScaling::AutoScalingGroup"
 FUTURE = "2999-12-01T18:00:00+01:00"
 
 
@@ -163,3 +164,46 @@ def test_fails_when_the_action_does_not_fit(settings: dict[str, Any], told: str)
 def test_fails_when_it_is_no_time_with_a_zone(expires: str) -> None:
     with pytest.raises(SettingsError, match="expires must be a time with its zone, like 2026-12-01T18:00:00"):
         ClusterProps(expires=expires)
+
+
+def statements_of(template: Template, role: str) -> list[dict[str, Any]]:
+    """Return what the policies of a role's construct allow."""
+    found = [p["Properties"] for n, p in template["Resources"].items() if p["Type"] == "AWS::IAM::Policy" and role in n]
+    return [statement for policy in found for statement in policy["PolicyDocument"]["Statement"]]
+
+
+def group_tags(template: Template, name: str) -> dict[str, tuple[str, bool]]:
+    [found] = [r for n, r in template["Resources"].items() if r["Type"] == GROUP and name in n]
+    return {tag["Key"]: (tag["Value"], tag["PropagateAtLaunch"]) for tag in found["Properties"]["Tags"]}
+
+
+def test_the_master_may_pause_an_idle_cluster_and_a_worker_may_not(synthesize: Synthesize, template: Template) -> None:
+    idle = synthesize(idle_stop="30m", expires=FUTURE)
+    action = "autoscaling:UpdateAutoScalingGroup"
+    [allowed] = [each for each in statements_of(idle, "RolesMaster") if each["Action"] == action]
+    assert allowed["Condition"] == {"NumericEquals": {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"}}
+    assert [json.dumps(each).count("deeplearning-") for each in allowed["Resource"]] == [1, 1]
+    assert action not in json.dumps(statements_of(idle, "RolesWorker"))
+    assert action not in json.dumps(statements_of(template, "Roles"))
+
+
+def test_a_new_time_reaches_running_nodes_in_a_tag_that_replaces_nothing(
+    synthesize: Synthesize, template: Template
+) -> None:
+    """User data would only reach new nodes, and a tag on the instances would make a new launch template."""
+    both = synthesize(worker_count=2, idle_stop="2h", expires=FUTURE)
+    told = {"deeplearning:expires": ("2999-12-01T17:00:00Z", False), "deeplearning:idle-stop": ("7200", False)}
+    assert told.items() <= group_tags(both, "Master").items()
+    assert not told.keys() & {*group_tags(both, "Workers"), *group_tags(template, "Master")}
+    assert "idle-stop" not in json.dumps(resources(both, "AWS::EC2::LaunchTemplate"))
+
+
+@pytest.mark.parametrize("idle_stop", ["9m", "30", "0m", "30s", "soon", ""])
+def test_fails_when_the_idle_time_is_none_or_too_short(idle_stop: str) -> None:
+    with pytest.raises(SettingsError, match="idle_stop must be a time like 30m, 2h or 1d, at least 10m, got"):
+        ClusterProps(idle_stop=idle_stop)
+
+
+def test_an_idle_stop_that_a_dead_master_would_prevent_is_warned_about() -> None:
+    assert "expires" in ClusterProps(idle_stop="10m").warnings()["idle-stop-alone"]
+    assert "idle-stop-alone" not in ClusterProps(idle_stop="10m", expires=FUTURE).warnings()

@@ -61,6 +61,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     now = datetime.now(timezone.utc)
     for line in (
         *status.expiry_lines(now),
+        *status.idle_lines(now),
         *status.warnings(now),
         *status.release_lines(),
         *status.setup_lines(),

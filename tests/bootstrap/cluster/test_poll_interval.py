@@ -232,7 +232,7 @@ def test_agent_of_a_large_cluster_waits_for_its_turn_to_read_a_change(cluster: C
     worker.agent.step()
     changed = Membership(generation=2, desired_nodes=LARGEST, members=())
     assert cluster.table.replace_membership(cluster.table.read_stored(), changed)
-    cluster.clock.now += 60.0
+    cluster.clock.now += 50.0
     calls.clear()
     wait = worker.agent.step()
     assert calls["GetItem"] == 1

@@ -1,7 +1,8 @@
 """Test the report on missing nodes."""
 
 import json
-from datetime import datetime, timezone
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import boto3
@@ -9,6 +10,7 @@ import pytest
 from botocore.stub import Stubber
 
 from bootstrap.contract import MOUNT_STATES, MOUNTED
+from bootstrap.idle.pause_record import PauseRecord, render_pause
 from cli.aws.clients import Clients
 from cli.main import main
 from cli.reports.status import MOUNT_REASONS
@@ -168,3 +170,23 @@ def test_which_setup_ran_where_and_where_it_failed(fleet: Fleet, capsys: pytest.
     nodes = json.loads(capsys.readouterr().out)["nodes"]
     assert [node["setup"]["outcome"] for node in nodes] == ["done", "failed", "done"]
     assert [node["leaving"] for node in nodes] == [False, False, False]
+
+
+def test_since_when_it_is_idle_and_when_it_pauses(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    table, now = boto3.client("dynamodb", region_name=REGION), datetime.now(timezone.utc)
+    idle_since = now.replace(microsecond=0) - timedelta(minutes=12, seconds=5)
+    pauses_at = idle_since + timedelta(minutes=30)
+    said = PauseRecord(idle_stop_s=1800, idle_since=idle_since, silent=(fleet.instance_ids[2],))
+    table.put_item(TableName=fleet.table, Item={"id": {"S": "pause"}, **render_pause(said)})
+    unhealthy = "worker3 is unhealthy: its agent reports nothing, so it no longer counts as busy"
+    assert below_the_table(capsys) == [
+        f"idle for 12 min; pauses at {pauses_at:%H:%M} UTC if it stays idle",
+        unhealthy,
+    ]
+    announced = replace(said, pauses_at=pauses_at)
+    table.put_item(TableName=fleet.table, Item={"id": {"S": "pause"}, **render_pause(announced)})
+    assert below_the_table(capsys) == [f"idle for 12 min; pauses at {pauses_at:%H:%M} UTC", unhealthy]
+    assert main(["status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["idle_pauses_at"] == f"{pauses_at:%Y-%m-%dT%H:%M:%SZ}"
+    table.put_item(TableName=fleet.table, Item={"id": {"S": "pause"}, "pause": {"S": "forged"}})
+    assert below_the_table(capsys) == []

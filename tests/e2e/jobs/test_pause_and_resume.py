@@ -4,8 +4,15 @@ A durable job goes on then, on machines that have nothing of it.
 """
 
 import json
+import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from typing import Any
 
+from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG, LOG_FILE
+from local.faults import Faults
 from local.faults.clients import client
 from tests.e2e.checkouts import deploy
 from tests.e2e.conftest import NODES, Cluster, aliases, group_instances, stack_outputs
@@ -74,6 +81,21 @@ def check_durable(cluster: Cluster, job: str) -> None:
     assert cluster.user.ssh(MASTER, f"launch logs {job}").endswith(f"[0] goes on, rate 0.1, of {NODES}\n")
 
 
+@contextmanager
+def group_tags(**tags: str) -> Iterator[None]:
+    """Tag the master's group as a deploy with these settings does, and nothing else: no schedule ends the cluster."""
+    name = stack_outputs()["MasterAutoScalingGroup"]
+    wanted: list[Any] = [
+        {"ResourceId": name, "ResourceType": "auto-scaling-group", "Key": k, "Value": v, "PropagateAtLaunch": False}
+        for k, v in tags.items()
+    ]
+    client("autoscaling").create_or_update_tags(Tags=wanted)
+    try:
+        yield
+    finally:
+        client("autoscaling").delete_tags(Tags=wanted)
+
+
 def test_a_paused_cluster_stays_paused_through_a_deploy_and_comes_back(cluster: Cluster) -> None:
     job = submit(cluster)
     before = members()
@@ -83,7 +105,13 @@ def test_a_paused_cluster_stays_paused_through_a_deploy_and_comes_back(cluster: 
     assert {i["State"]["Name"] for r in reservations for i in r["Instances"]} == {"terminated"}
     deploy(cluster, TAGS)
     assert (members(), sizes()) == (set(), [(0, 0, 0), (0, 0, 0)])
-    nodes = json.loads(dlcluster(cluster, "resume", "--json"))["nodes"]
+    end = datetime.now(timezone.utc) + timedelta(minutes=14)
+    with group_tags(**{EXPIRES_TAG: f"{end:%Y-%m-%dT%H:%M:%SZ}", IDLE_STOP_TAG: "3600"}):
+        nodes = json.loads(dlcluster(cluster, "resume", "--json"))["nodes"]
+        log = Faults.current().node("master").path(LOG_FILE)
+        # The agent follows the tags in each pass, so it has done so while the workers were starting.
+        await_true(lambda: f"pauses at {end:%H:%M} UTC" in log.read_text(), "the notice", timeout_s=30.0)
+        assert not re.findall(r"wall .*(?:failed|exited).*|load cannot be read.*", log.read_text())
     assert [node["index"] for node in nodes] == [*range(1, NODES + 1)]
     assert {node["instance_id"] for node in nodes} == members()
     assert sizes() == [(1, 1, 1), (NODES - 1, NODES - 1, NODES - 1)]

@@ -125,7 +125,12 @@ def test_a_worker_writes_only_its_own_record_and_reads_only_what_the_master_writ
     }
     assert keys == {
         "dynamodb:PutItem": ["${aws:userid}"],
-        "dynamodb:GetItem": [contract.MEMBERSHIP_ID, contract.GENERATION_ID, contract.ENGINES_RECORD_ID],
+        "dynamodb:GetItem": [
+            contract.MEMBERSHIP_ID,
+            contract.GENERATION_ID,
+            contract.ENGINES_RECORD_ID,
+            contract.PAUSE_ID,
+        ],
     }
 
 

@@ -1,0 +1,147 @@
+"""Follow the pauses to come in the agent's passes: the master decides and writes the record, every node reads it."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from bootstrap.cluster.discovery import Group
+from bootstrap.cluster.membership import Membership
+from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.table import Table
+from bootstrap.config import NodeConfig
+from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID
+from bootstrap.failures import RETRYABLE_ERRORS
+from bootstrap.idle.load import Load
+from bootstrap.idle.notice import Notices
+from bootstrap.idle.pause_record import PauseRecord, parse_pause, parse_seconds, parse_time, render_pause
+from bootstrap.idle.report import ActivityReport
+from bootstrap.idle.watch import IdleWatch, Verdict
+
+if TYPE_CHECKING:
+    from bootstrap.host_services import ClusterClients, HostServices
+
+log = logging.getLogger(__name__)
+
+READ_S: Final = 60.0
+"""Seconds between a worker's reads of the record: a fifth of the shortest announcement, and a tenth of its reads."""
+
+
+class PauseDuty:
+    """The agent's part in the pauses of its cluster: one step in each pass."""
+
+    def __init__(
+        self,
+        *,
+        cluster_name: str,
+        report: ActivityReport,
+        notices: Notices,
+        watch: IdleWatch,
+        monotonic: Callable[[], float],
+        utc_now: Callable[[], datetime],
+    ) -> None:
+        self.report = report
+        """This node's activity, for its own record."""
+        self._cluster_name = cluster_name
+        self._notices = notices
+        self._watch = watch
+        self._monotonic = monotonic
+        self._utc_now = utc_now
+        self._record = PauseRecord()
+        self._is_read = False
+        self._stored: PauseRecord | None = None
+        self._next_read = 0.0
+        self._times: dict[float, datetime] = {}
+
+    def step(self, cluster: "ClusterClients", membership: Membership) -> None:
+        """Write or read the record, announce what it holds, and pause the cluster when that is due."""
+        is_due = False
+        if cluster.coordinator is None:
+            self._read(cluster.table)
+        elif cluster.coordinator.groups:
+            is_due = self._judge(
+                cluster.table, membership, groups=cluster.coordinator.groups, reports=cluster.coordinator.activities
+            )
+        self.report.want(self._record.idle_stop_s > 0)
+        self._notices.follow(self._record, now=self._utc_now())
+        self.report.observe()
+        if is_due:
+            log.warning("pausing the cluster: idle since %s", self._record.idle_since)
+            cluster.group.pause_cluster(self._cluster_name)
+
+    def _read(self, table: Table) -> None:
+        """Read the record on a worker."""
+        now = self._monotonic()
+        if now >= self._next_read:
+            self._next_read = now + READ_S
+            item = table.read_record(PAUSE_ID, consistent=False)
+            self._record = parse_pause(item) if item else PauseRecord()
+
+    def _judge(
+        self, table: Table, membership: Membership, *, groups: Sequence[Group], reports: Mapping[str, str]
+    ) -> bool:
+        """Write what the groups' tags and the nodes' reports mean, on the master; return True if the pause is due."""
+        now = self._monotonic()
+        tags = {name: value for group in groups for name, value in group.tags.items()}
+        # A node in standby or protected from scale-in outlives a pause.
+        is_paused = not any(group.desired_capacity for group in groups)
+        idle_stop_s = 0 if is_paused else parse_seconds(tags.get(IDLE_STOP_TAG, "0"))
+        counted = [name for group in groups for name, is_counted in group.instances.items() if is_counted]
+        members = {member.instance_id for member in membership.members}
+        self._watch.observe(reports, instances=counted, now=now)
+        verdict = self._watch.decide(idle_stop_s=idle_stop_s, members=members, now=now)
+        expires = tags.get(EXPIRES_TAG)
+        self._record = self._recorded(
+            verdict, expires=parse_time(expires) if expires else None, idle_stop_s=idle_stop_s, now=now
+        )
+        self._write(table)
+        return verdict.is_due
+
+    def _recorded(self, verdict: Verdict, *, expires: datetime | None, idle_stop_s: int, now: float) -> PauseRecord:
+        # A moment keeps its time in UTC, so that the record changes only with the verdict.
+        moments = [moment for moment in (verdict.idle_since, verdict.pauses_at) if moment is not None]
+        known, utc = self._times, self._utc_now().replace(microsecond=0)
+        self._times = {each: known.get(each) or utc + timedelta(seconds=round(each - now)) for each in moments}
+        return PauseRecord(
+            expires=expires,
+            idle_stop_s=idle_stop_s,
+            idle_since=None if verdict.idle_since is None else self._times[verdict.idle_since],
+            pauses_at=None if verdict.pauses_at is None else self._times[verdict.pauses_at],
+            silent=verdict.silent if idle_stop_s else (),
+        )
+
+    def _write(self, table: Table) -> None:
+        """Write the record if it differs from the table's. A pause that could not be written is not announced."""
+        try:
+            if not self._is_read:
+                self._stored, self._is_read = _stored(table), True
+            if self._record != self._stored:
+                table.write_record(PAUSE_ID, render_pause(self._record))
+                if silent := set(self._record.silent) - set(self._stored.silent if self._stored else ()):
+                    log.warning("unhealthy: no report from %s", ", ".join(sorted(silent)))
+                self._stored = self._record
+        except RETRYABLE_ERRORS:
+            self._watch.withdraw()
+            raise
+
+
+def _stored(table: Table) -> PauseRecord | None:
+    """Return the table's record; None if there is none, or a bad one, which must be replaced."""
+    item = table.read_record(PAUSE_ID, consistent=False)
+    try:
+        return parse_pause(item) if item else None
+    except RecordError:
+        return None
+
+
+def pause_duty(config: NodeConfig, host: "HostServices") -> PauseDuty:
+    """Return the duty of one node."""
+    load = Load(root=host.root, user=config.default_user, gpu_percent=host.gpu_percent, monotonic=host.monotonic)
+    return PauseDuty(
+        cluster_name=config.cluster_name,
+        report=ActivityReport(load.busy_with, monotonic=host.monotonic, beat=lambda: int(host.utc_now().timestamp())),
+        notices=Notices(host.wall),
+        watch=IdleWatch(arrival_s=config.bootstrap_timeout_s),
+        monotonic=host.monotonic,
+        utc_now=host.utc_now,
+    )

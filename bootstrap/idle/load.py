@@ -1,0 +1,136 @@
+"""Look for signs of use on this node: jobs, terminals, CPU, network and GPUs.
+
+What runs outside ``launch`` counts by its load. The thresholds tell a node that works from one that only runs its
+daemons; those of CPU and network are averages since the last look (report.SAMPLE_S).
+"""
+
+import fcntl
+import os
+import pwd
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from bootstrap.errors import CommandError
+from bootstrap.idle.watch import UNKNOWN_S
+
+BUSY_CORES: Final = 0.5
+"""Cores in use of a busy node, on average. One single-threaded program fills a whole core of any machine, while the
+daemons of an idle one take some hundredths of one. A share of all cores would miss that program where there are 192."""
+BUSY_BYTES_PER_S: Final = 100_000
+"""Bytes per second, sent and received, of a busy node. The slowest download worth waiting for has more. The polling of
+the agents has less: the master of 501 nodes reads 20,000 (600 bytes of each record every 15 s), a worker 1,000."""
+BUSY_GPU_PERCENT: Final = 5
+"""Utilization of the busiest GPU of a busy node, in percent of the last second or less, as nvidia-smi shows it. An idle
+GPU shows 0."""
+INPUT_S: Final = 45.0
+"""Seconds since the last input to a terminal for which it counts as used: the time between two looks, and the 8 s to
+which the kernel rounds a terminal's times (tty_update_time)."""
+JOBS: Final = ".local/state/deeplearning/jobs"
+"""Directory of the jobs in a home directory: launcher.paths.JOBS_DIR. Each process of a job locks its directory."""
+CPU_STAT: Final = "sys/fs/cgroup/cpu.stat"
+"""CPU time of all processes, in microseconds (Control Group v2, "cpu.stat")."""
+NETWORK_STAT: Final = "proc/net/dev"
+TERMINALS: Final = "dev/pts"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Counters:
+    at: float
+    cpu_s: float
+    network_bytes: int
+
+
+@dataclass(kw_only=True)
+class Load:
+    """The use of one node; ``busy_with`` names the first sign of it."""
+
+    root: Path
+    user: str
+    """Login user, whose home directory has the jobs."""
+    gpu_percent: Callable[[], int | None]
+    """Function that returns the utilization of the busiest GPU; None without one. Raises CommandError."""
+    monotonic: Callable[[], float]
+    wall_clock: Callable[[], float] = time.time
+    _last: _Counters | None = field(default=None, init=False)
+    _gpus_answered: float | None = field(default=None, init=False)
+
+    def busy_with(self) -> str:
+        """Return what keeps the node busy; empty if nothing does. A node whose load cannot be read is busy."""
+        try:
+            return self._first_sign()
+        except (OSError, ValueError, IndexError) as error:
+            return f"load cannot be read: {error}"
+
+    def _first_sign(self) -> str:
+        load = self._load_since_last()
+        if self._has_job():
+            return "job"
+        if self._has_input():
+            return "terminal"
+        return load or ("gpu" if self._uses_gpu() else "")
+
+    def _has_job(self) -> bool:
+        jobs = self.root / pwd.getpwnam(self.user).pw_dir.lstrip("/") / JOBS
+        return any(_is_locked(directory) for directory in _entries(jobs))
+
+    def _has_input(self) -> bool:
+        now = self.wall_clock()
+        return any(
+            now - entry.stat().st_atime <= INPUT_S for entry in _entries(self.root / TERMINALS) if entry.name.isdigit()
+        )
+
+    def _load_since_last(self) -> str:
+        """Compare the counters with those of the last look; the first look finds nothing."""
+        last, self._last = self._last, self._read_counters()
+        if last is None or (elapsed := self._last.at - last.at) <= 0:
+            return ""
+        if (self._last.cpu_s - last.cpu_s) / elapsed >= BUSY_CORES:
+            return "cpu"
+        return "network" if (self._last.network_bytes - last.network_bytes) / elapsed >= BUSY_BYTES_PER_S else ""
+
+    def _read_counters(self) -> _Counters:
+        words = (self.root / CPU_STAT).read_text().split()
+        cpu_us = int(words[words.index("usage_usec") + 1])
+        rows = [line.partition(":") for line in (self.root / NETWORK_STAT).read_text().splitlines()[2:]]
+        # The first column after the name counts the bytes received, the ninth those sent: proc_net_dev(5).
+        counts = [row.split() for name, _, row in rows if name.strip() != "lo"]
+        sent_and_received = sum(int(row[0]) + int(row[8]) for row in counts)
+        return _Counters(at=self.monotonic(), cpu_s=cpu_us / 1e6, network_bytes=sent_and_received)
+
+    def _uses_gpu(self) -> bool:
+        """Return True for a GPU in use; one that cannot be asked counts as in use for UNKNOWN_S."""
+        now = self.monotonic()
+        if self._gpus_answered is None:
+            self._gpus_answered = now
+        try:
+            percent = self.gpu_percent()
+        except CommandError:
+            return now - self._gpus_answered <= UNKNOWN_S
+        self._gpus_answered = now
+        return percent is not None and percent >= BUSY_GPU_PERCENT
+
+
+def _entries(directory: Path) -> "Iterator[os.DirEntry[str]]":
+    try:
+        with os.scandir(directory) as entries:
+            yield from entries
+    except FileNotFoundError:
+        return
+
+
+def _is_locked(entry: "os.DirEntry[str]") -> bool:
+    """Return True if a process of the job runs on this machine; see launcher.job_directories.is_running."""
+    try:
+        fd = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (NotADirectoryError, FileNotFoundError):
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

@@ -1,0 +1,59 @@
+"""Announce the pauses to come on this node: on its terminals and in the agent's log."""
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from bootstrap.errors import CommandError
+from bootstrap.idle.pause_record import PauseRecord
+
+log = logging.getLogger(__name__)
+
+BEFORE_EXPIRY: Final = timedelta(minutes=15)
+"""Time before ``expires`` at which the announcement begins."""
+EXPIRES: Final = "expires"
+IDLE: Final = "idle"
+
+
+class Notices:
+    """Tells each pause once, and once that it has been put off."""
+
+    def __init__(self, wall: Callable[[str], None]) -> None:
+        self._wall = wall
+        self._told: dict[str, datetime] = {}
+
+    def follow(self, record: PauseRecord, *, now: datetime) -> None:
+        """Announce what the record holds."""
+        coming = dict(_coming(record, now))
+        for kind, time in coming.items():
+            if self._told.get(kind) != time:
+                self._tell(_SENTENCES[kind].format(time=f"{time:%H:%M}"))
+        for kind, time in self._told.items():
+            if kind not in coming and now < time:
+                self._tell(_WITHDRAWN[kind])
+        self._told = coming
+
+    def _tell(self, sentence: str) -> None:
+        log.warning("%s", sentence)
+        try:
+            self._wall(sentence)
+        except CommandError as error:
+            log.warning("%s", error)
+
+
+def _coming(record: PauseRecord, now: datetime) -> Iterator[tuple[str, datetime]]:
+    if record.expires is not None and now < record.expires <= now + BEFORE_EXPIRY:
+        yield EXPIRES, record.expires
+    if record.pauses_at is not None and now < record.pauses_at:
+        yield IDLE, record.pauses_at
+
+
+_SENTENCES: Final = {
+    EXPIRES: "this cluster pauses at {time} UTC (expires) and all its nodes end; dlcluster extend 8h puts that off",
+    IDLE: "this cluster is idle and pauses at {time} UTC: all its nodes end. Press a key or start a job to keep it",
+}
+_WITHDRAWN: Final = {
+    EXPIRES: "the end of this cluster has been put off",
+    IDLE: "this cluster is in use again and does not pause",
+}

@@ -1,0 +1,122 @@
+"""Render and parse the record of the pauses to come, and each node's activity.
+
+Both are hostile until checked here: any process on the master can write the first, and any on a node the second.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Final, cast
+
+from bootstrap.cluster.record_fields import RecordError, check_instance_id, parse_json, shown
+from bootstrap.contract import PAUSE_FIELD, RECORD_VERSION, VERSION_FIELD
+
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+_ACTIVITY: Final = re.compile(r"([0-9]{1,12}):([0-9]{1,9})")
+LONGEST_S: Final = 10**9 - 1
+"""Longest time of idleness that a record may name, in seconds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PauseRecord:
+    """What the master knows of the pauses to come; every node and ``dlcluster status`` read it."""
+
+    expires: datetime | None = None
+    """Time from which on AWS pauses the cluster."""
+    idle_stop_s: int = 0
+    """Seconds of idleness after which the master pauses the cluster; 0 for never."""
+    idle_since: datetime | None = None
+    """Time since when no node has been busy; None for a busy cluster."""
+    pauses_at: datetime | None = None
+    """Announced time of the pause of an idle cluster."""
+    silent: tuple[str, ...] = ()
+    """Instances that no longer report their activity, by ID."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeActivity:
+    """What a node says of itself."""
+
+    beat: int
+    """Number that differs in each report, so that the reader's own clock tells how old a report is."""
+    idle_s: int
+    """Seconds without activity at the time of the report."""
+
+
+def render_activity(activity: NodeActivity) -> str:
+    """Render a node's report for its record."""
+    return f"{activity.beat}:{activity.idle_s}"
+
+
+def parse_activity(text: str) -> NodeActivity | None:
+    """Return a node's report; None if it is none."""
+    match = _ACTIVITY.fullmatch(text)
+    return NodeActivity(beat=int(match[1]), idle_s=int(match[2])) if match else None
+
+
+def render_pause(record: PauseRecord) -> Mapping[str, Mapping[str, Any]]:
+    """Render the record as the fields of the table's item."""
+    values = {
+        "expires": _text(record.expires),
+        "idle_stop_s": record.idle_stop_s,
+        "idle_since": _text(record.idle_since),
+        "pauses_at": _text(record.pauses_at),
+        "silent": record.silent,
+    }
+    return {VERSION_FIELD: {"N": str(RECORD_VERSION)}, PAUSE_FIELD: {"S": json.dumps(values)}}
+
+
+def parse_pause(item: Mapping[str, Mapping[str, Any]]) -> PauseRecord:
+    """Parse the table's item; ignore keys of newer agents. Raises RecordError."""
+    text: object = item.get(PAUSE_FIELD, {}).get("S")
+    if not isinstance(text, str):
+        raise RecordError(f"{PAUSE_FIELD} must be text, got {shown(text)}")
+    found = parse_json(PAUSE_FIELD, text)
+    if not isinstance(found, dict):
+        raise RecordError(f"{PAUSE_FIELD} must be a JSON object, got {shown(found)}")
+    values = cast("dict[str, object]", found)
+    silent = values.get("silent", [])
+    if not isinstance(silent, list):
+        raise RecordError(f"silent must be a list, got {shown(silent)}")
+    return PauseRecord(
+        expires=_time("expires", values),
+        idle_stop_s=_seconds("idle_stop_s", values),
+        idle_since=_time("idle_since", values),
+        pauses_at=_time("pauses_at", values),
+        silent=tuple(map(check_instance_id, silent)),
+    )
+
+
+def parse_seconds(text: str) -> int:
+    """Parse a number of seconds, as tags have it. Raises RecordError."""
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise RecordError(f"seconds must be a whole number from 0 to {LONGEST_S}, got {shown(text)}")
+    return int(text)
+
+
+def parse_time(text: str) -> datetime:
+    """Parse a time in UTC, as tags and records have it. Raises RecordError."""
+    try:
+        return datetime.strptime(text, _TIME).replace(tzinfo=timezone.utc)
+    except ValueError:
+        raise RecordError(f"time must be like 2026-12-01T18:00:00Z, got {shown(text)}") from None
+
+
+def _text(time: datetime | None) -> str:
+    return "" if time is None else f"{time.astimezone(timezone.utc):{_TIME}}"
+
+
+def _time(name: str, values: Mapping[str, object]) -> datetime | None:
+    text = values.get(name, "")
+    if not isinstance(text, str):
+        raise RecordError(f"{name} must be text, got {shown(text)}")
+    return parse_time(text) if text else None
+
+
+def _seconds(name: str, values: Mapping[str, object]) -> int:
+    number = values.get(name, 0)
+    if type(number) is not int or not 0 <= number <= LONGEST_S:  # bool is a subclass of int
+        raise RecordError(f"{name} must be a whole number from 0 to {LONGEST_S}, got {shown(number)}")
+    return number

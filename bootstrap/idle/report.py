@@ -1,0 +1,70 @@
+"""Decide when this node reports how long it has been idle: as few writes as possible, but none too late."""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from bootstrap.idle.pause_record import NodeActivity, render_activity
+
+log = logging.getLogger(__name__)
+
+SAMPLE_S: Final = 30.0
+"""Seconds between two looks at the node's load; CPU and network are averages over them."""
+HEARTBEAT_S: Final = 120.0
+"""Seconds between two reports of a node in one state: two are written while one counts (watch.FRESH_S)."""
+
+
+class ActivityReport:
+    """The node's report: ``observe`` looks at the load, ``is_due`` says whether to write it."""
+
+    def __init__(
+        self, busy_with: Callable[[], str], *, monotonic: Callable[[], float], beat: Callable[[], int]
+    ) -> None:
+        self._busy_with = busy_with
+        self._monotonic = monotonic
+        self._beat = beat
+        self._active = monotonic()
+        self._next_sample = 0.0
+        self._next_report = 0.0
+        self._reported_active = self._active
+        self._busy = ""
+        self._is_wanted = False
+
+    def want(self, is_wanted: bool) -> None:
+        """Follow the load only on a cluster with ``idle_stop``; the moment when it gets one counts as activity."""
+        if is_wanted and not self._is_wanted:
+            self._active = self._monotonic()
+        self._is_wanted = is_wanted
+
+    def observe(self) -> None:
+        """Look at the load, unless the last look is recent."""
+        now = self._monotonic()
+        if not self._is_wanted or now < self._next_sample:
+            return
+        self._next_sample = now + SAMPLE_S
+        busy = self._busy_with()
+        if busy:
+            self._active = now
+        if busy != self._busy:
+            log.info("%s", f"busy: {busy}" if busy else "idle")
+            self._busy = busy
+
+    @property
+    def is_due(self) -> bool:
+        """Return True for a heartbeat, and as soon as the node is busy after a report that said idle."""
+        now = self._monotonic()
+        said_idle = self._next_report - HEARTBEAT_S - self._reported_active > SAMPLE_S
+        is_heartbeat = now >= self._next_report
+        return self._is_wanted and (is_heartbeat or (said_idle and self._active > self._reported_active))
+
+    def text(self) -> str:
+        """Return the report to write; empty if none is wanted."""
+        if not self._is_wanted:
+            return ""
+        idle_s = max(0.0, self._monotonic() - self._active)
+        return render_activity(NodeActivity(beat=self._beat(), idle_s=int(idle_s)))
+
+    def written(self) -> None:
+        """Note that the report is in the table."""
+        self._next_report = self._monotonic() + HEARTBEAT_S
+        self._reported_active = self._active

@@ -1,0 +1,38 @@
+"""Define what ends a cluster: the schedules of ``expires``, and what its nodes have to know."""
+
+from aws_cdk import aws_iam as iam
+from constructs import Construct, IConstruct
+
+from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG
+from stacks.expiry import Expiry
+from stacks.network.existing_network import ExistingNetwork
+from stacks.network.network import Network
+from stacks.nodes.node_group import NodeGroup
+from stacks.pause_permission import allow_pause
+from stacks.settings.lifetime import DELETE, iso
+from stacks.settings.props import ClusterProps
+
+
+def limit_lifetime(
+    scope: Construct,
+    props: ClusterProps,
+    master_role: iam.Role,
+    *,
+    master: NodeGroup,
+    workers: NodeGroup,
+    network: Network | ExistingNetwork,
+) -> None:
+    """Add the schedules, and tell the master in tags of its group, which a deploy changes while the nodes run."""
+    if props.expires_at is not None:
+        deletes = props.expiry_action == DELETE
+        expiry = Expiry(scope, "Expiry", cluster_name=props.cluster_name, expires=props.expires_at, deletes=deletes)
+        # CloudFormation deletes what costs money first, so that a deletion that fails is tried again.
+        costly: list[IConstruct] = [master.group, workers.group]
+        if isinstance(network, Network):
+            costly.append(network.nat_gateway)
+        for part in costly:
+            part.node.add_dependency(expiry)
+        master.tag_group(EXPIRES_TAG, iso(props.expires_at))
+    if props.idle_stop is not None:
+        allow_pause(master_role, props.cluster_name)
+        master.tag_group(IDLE_STOP_TAG, str(props.idle_stop_s))

@@ -1,0 +1,158 @@
+"""The agents of a cluster that is idle, is used again, or ends soon: AWS is moto, the clock is the test's."""
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID
+from bootstrap.files.paths import under_root
+from bootstrap.idle.load import CPU_STAT, NETWORK_STAT
+from bootstrap.idle.pause_record import PauseRecord, parse_pause
+from tests.bootstrap.simulated_cluster import CLUSTER, START, Cluster, TestNode
+
+HEADER = "Inter-|   Receive\n face |bytes\n"
+
+
+def set_load(node: TestNode, *, cpu_s: float = 0.0, network: int = 0) -> None:
+    """Write the counters of the node's kernel."""
+    columns = f"{network} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"
+    for path, text in (
+        (CPU_STAT, f"usage_usec {int(cpu_s * 1e6)}\n"),
+        (NETWORK_STAT, f"{HEADER}    lo: {10**12} 0 0 0 0 0 0 0 0\n  ens5: {columns}\n"),
+    ):
+        file = under_root(node.root, f"/{path}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def tag(cluster: Cluster, key: str, value: str) -> None:
+    """Do what a deploy does: change a tag of the master's group."""
+    cluster.clients.autoscaling.create_or_update_tags(
+        Tags=[
+            {
+                "ResourceId": f"{CLUSTER}-master",
+                "ResourceType": "auto-scaling-group",
+                "Key": key,
+                "Value": value,
+                "PropagateAtLaunch": False,
+            }
+        ]
+    )
+
+
+def run(cluster: Cluster, nodes: list[TestNode], *, seconds: float) -> None:
+    end = cluster.clock.now + seconds
+    while cluster.clock.now < end:
+        for node in nodes:
+            node.agent.step()
+        cluster.clock.now += 15.0
+
+
+def sizes(cluster: Cluster) -> dict[str, tuple[int, int, int]]:
+    groups = cluster.clients.autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+    return {g["AutoScalingGroupName"]: (g["MinSize"], g["DesiredCapacity"], g["MaxSize"]) for g in groups}
+
+
+def walls(node: TestNode) -> list[str]:
+    return [call.removeprefix("wall ") for call in node.actions.calls if call.startswith("wall ")]
+
+
+def record(cluster: Cluster) -> PauseRecord:
+    item = cluster.table.read_record(PAUSE_ID, consistent=True)
+    assert item is not None
+    return parse_pause(item)
+
+
+@pytest.fixture
+def nodes(cluster: Cluster) -> list[TestNode]:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=1)
+    found = [cluster.node("master"), cluster.node("worker")]
+    for node in found:
+        set_load(node)
+    return found
+
+
+def test_an_idle_cluster_is_announced_and_paused_unless_somebody_comes(
+    cluster: Cluster, nodes: list[TestNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = nodes[1]
+    requests: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        cluster.clients.autoscaling, "update_auto_scaling_group", lambda **request: requests.append(request)
+    )
+    tag(cluster, IDLE_STOP_TAG, "1200")
+    run(cluster, nodes, seconds=1000.0)
+    assert [len(walls(node)) for node in nodes] == [1, 1]
+    assert "is idle and pauses at 00:3" in walls(worker)[0]
+    set_load(worker, network=10**9)
+    run(cluster, nodes, seconds=300.0)
+    assert [walls(node)[1:] for node in nodes] == [["this cluster is in use again and does not pause"]] * 2
+    assert not requests
+    run(cluster, nodes, seconds=800.0)
+    assert [len(walls(node)) for node in nodes] == [3, 3]
+    assert not requests
+    run(cluster, nodes, seconds=240.0)
+    assert requests[:2] == [
+        {"AutoScalingGroupName": f"{CLUSTER}-{kind}", "MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0}
+        for kind in ("worker", "master")
+    ]
+
+
+def test_a_silent_node_is_busy_for_ten_minutes_and_then_unhealthy(cluster: Cluster, nodes: list[TestNode]) -> None:
+    master, worker = nodes
+    tag(cluster, IDLE_STOP_TAG, "600")
+    run(cluster, nodes, seconds=200.0)
+    run(cluster, [master], seconds=720.0)
+    assert record(cluster).pauses_at is None
+    assert not record(cluster).silent
+    run(cluster, [master], seconds=240.0)
+    assert record(cluster).silent == (worker.instance_id,)
+    assert record(cluster).pauses_at is not None
+
+
+def test_the_activity_wakes_no_membership_and_is_written_rarely(
+    cluster: Cluster, nodes: list[TestNode], calls: Counter[str]
+) -> None:
+    run(cluster, nodes, seconds=60.0)
+    calls.clear()
+    run(cluster, nodes, seconds=1200.0)
+    assert calls["PutItem"] == 0
+    tag(cluster, IDLE_STOP_TAG, "3600")
+    wanted = cluster.clock.now
+    run(cluster, nodes, seconds=30.0)
+    assert not record(cluster).silent
+    generation = cluster.table.read_generation()
+    calls.clear()
+    run(cluster, nodes, seconds=1200.0)
+    assert cluster.table.read_generation() == generation
+    # A report of each node every two minutes, and the record when the cluster turns idle.
+    assert calls["PutItem"] <= 2 * 1200 / 120 + 2
+    assert not record(cluster).silent
+    # What happened before the setting is not known.
+    idle_since = record(cluster).idle_since
+    assert idle_since is not None
+    assert idle_since >= START + timedelta(seconds=wanted)
+
+
+def test_an_end_is_announced_once_and_an_extension_reaches_running_nodes(
+    cluster: Cluster, nodes: list[TestNode]
+) -> None:
+    tag(cluster, EXPIRES_TAG, "2026-12-01T00:40:00Z")
+    run(cluster, nodes, seconds=480.0)
+    assert [walls(node) for node in nodes] == [[], []]
+    run(cluster, nodes, seconds=180.0)
+    assert [[text[:40] for text in walls(node)] for node in nodes] == [["this cluster pauses at 00:40 UTC (expire"]] * 2
+    tag(cluster, EXPIRES_TAG, "2026-12-01T08:40:00Z")
+    run(cluster, nodes, seconds=90.0)
+    assert [walls(node)[1:] for node in nodes] == [["the end of this cluster has been put off"]] * 2
+
+
+def test_a_forged_record_is_passed_over_and_replaced(cluster: Cluster, nodes: list[TestNode]) -> None:
+    tag(cluster, IDLE_STOP_TAG, "3600")
+    cluster.table.write_record(PAUSE_ID, {"pause": {"S": '{"pauses_at": "now; rm -rf"}'}, "version": {"N": "2"}})
+    run(cluster, nodes, seconds=150.0)
+    assert record(cluster).idle_stop_s == 3600
+    assert [walls(node) for node in nodes] == [[], []]
