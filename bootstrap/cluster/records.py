@@ -147,9 +147,6 @@ class EnvironmentRecord:
     sha256: str
 
 
-# ---- whole records ----
-
-
 def parse_generation(item: Item) -> int:
     """Parse the generation, from its own record or from the membership record."""
     _check_version(item)
@@ -265,9 +262,6 @@ def usable_members(item: Item, networks: Networks) -> tuple[MemberRecord, ...]:
 
 def _collide(one: MemberRecord, other: MemberRecord) -> bool:
     return one.node_index == other.node_index or one.instance_id == other.instance_id or one.address == other.address
-
-
-# ---- parts of records ----
 
 
 def _check_version(item: Item) -> None:
