@@ -13,6 +13,8 @@ from cli.errors import ClusterError, UsageError
 from cli.ssh.remote import Connection, Output, last_line
 
 ENDED: Final = ("SUCCEEDED", "FAILED", "CANCELLED")
+WAITING: Final = "WAITING"
+"""State of a durable job that waits for nodes: nothing of it runs."""
 LAUNCHER_USAGE_ERROR: Final = 2
 MAX_COMMAND: Final = 60
 
@@ -64,6 +66,11 @@ def read_jobs(connection: Connection, *, deadline_s: float | None = None) -> lis
     if not isinstance(found, list):
         raise ClusterError("the launcher on the master did not return a list of jobs")
     return [_job(each) for each in found]
+
+
+def running_jobs(connection: Connection) -> list[str]:
+    """Return the ids of the jobs that run now, newest last."""
+    return [job.id for job in read_jobs(connection) if job.state not in (*ENDED, WAITING)]
 
 
 def read_job(connection: Connection, job_id: str) -> Job:

@@ -93,7 +93,7 @@ def test_a_healthy_cluster_names_nobody(monkeypatch: pytest.MonkeyPatch, capsys:
         "no node stands out",
     ]
     assert shown.err == "dlcluster: nodes missing: 1; dlcluster status says why\n"
-    assert ["launch python /opt/deeplearning/trainer/check --json" in line for line in master.ran] == [True]
+    assert ["launch --force python /opt/deeplearning/trainer/check --json" in line for line in master.ran] == [True]
 
 
 def test_a_slow_node_is_named_with_what_to_do(

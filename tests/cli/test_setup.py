@@ -154,6 +154,12 @@ def test_a_node_that_does_not_let_the_master_in_yet_is_asked_again(
     assert run(Master(refusals=1000)) == EXIT_FAILED
 
 
+def test_a_durable_job_that_waits_for_a_setup_does_not_keep_it_from_running(run: Callable[..., int]) -> None:
+    master = Master(job_state="WAITING")
+    assert run(master) == 0
+    assert len(master.ran) == 2
+
+
 def test_fails_while_a_job_runs(run: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     master = Master(job_state="RUNNING")
     assert run(master) == EXIT_FAILED

@@ -5,7 +5,7 @@ from typing import Final
 
 from bootstrap.contract import TRAINER
 from cli.errors import EXIT_FAILED, ClusterError
-from cli.jobs.records import ENDED, read_jobs
+from cli.jobs.records import running_jobs
 from cli.output import json_option, print_json, print_table, printable
 from cli.reports.check import COLUMNS, parse_report
 from cli.shared_options import Selection
@@ -13,8 +13,8 @@ from cli.ssh.master import connect_to_master
 from cli.ssh.remote import Connection, Output, ending_with_connection, last_line
 from cli.verb import verb
 
-PROGRAM: Final = ("launch", "python", f"{TRAINER}/check", "--json")
-"""The job that measures; on the master it runs without this verb too."""
+PROGRAM: Final = ("launch", "--force", "python", f"{TRAINER}/check", "--json")
+"""The job that measures, also on nodes that differ, as it names those; on the master it runs without this verb too."""
 SAID: Final = "check: "
 """Beginning of that program's own errors."""
 NO_PYTHON: Final = 127
@@ -50,8 +50,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
 
 
 def _refuse_while_a_job_runs(connection: Connection) -> None:
-    running = [job.id for job in read_jobs(connection) if job.state not in ENDED]
-    if running:
+    if running := running_jobs(connection):
         name = printable(running[-1])
         raise ClusterError(f"job {name} runs, and a check would share its network: wait, or dlcluster stop {name}")
 

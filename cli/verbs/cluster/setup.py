@@ -13,7 +13,7 @@ from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE, MASTER, SETUP_
 from cli.aws.clusters import DeployedSetup, deployed_setup
 from cli.aws.nodes import Member
 from cli.errors import ClusterError
-from cli.jobs.records import ENDED, read_jobs
+from cli.jobs.records import running_jobs
 from cli.output import json_option, print_json, printable
 from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
@@ -64,8 +64,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
 
 
 def _refuse_while_a_job_runs(connection: Connection) -> None:
-    running = [job.id for job in read_jobs(connection) if job.state not in ENDED]
-    if running:
+    if running := running_jobs(connection):
         raise ClusterError(f"job {printable(running[-1])} runs, and a setup may change what it uses: dlcluster stop")
 
 

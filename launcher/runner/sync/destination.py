@@ -55,9 +55,12 @@ class Destination:
                 self._replaced.append(match)
         return found
 
-    def was_sent(self, path: str) -> bool:
-        """Return True if an earlier sync sent a file of this name."""
-        return path in self._sent_files()
+    def is_result(self, path: str) -> bool:
+        """Return True if a job wrote the file: there was a sync before, and none sent a file of this name.
+
+        Before the first sync any file may be source code that somebody copied there.
+        """
+        return bool(self._sent_files()) and path not in self._sent_files()
 
     def _sent_files(self) -> dict[str, list[Entry]]:
         if self._sent is None:

@@ -80,7 +80,7 @@ class SyncServer:
         destination = Destination(path, Manifest.unpack(manifest), ignore=Ignore(patterns), home=Path.home())
         self._resources.callback(destination.release)
         changed = destination.changed()
-        results = [] if on_changed == REFUSE else [file for file in changed if not destination.was_sent(file)]
+        results = [] if on_changed == REFUSE else [file for file in changed if destination.is_result(file)]
         if on_changed in {REFUSE, KEEP_RESULTS} and len(results) < len(changed):
             self._resources.close()
             return {"needed": [], "port": 0, "changed": sorted({*changed} - {*results})}

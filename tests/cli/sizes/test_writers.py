@@ -37,6 +37,12 @@ def expire(deployed: Deployed) -> None:
         deployed.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(NAME, node_type)))
 
 
+def pause_when_idle(deployed: Deployed) -> None:
+    """Make the master's two calls; tests/bootstrap/idle has the decision."""
+    for node_type in reversed(NODE_TYPES):
+        deployed.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(NAME, node_type)))
+
+
 def run(*words: str) -> Callable[[Deployed], None]:
     def run_verb(_deployed: Deployed) -> None:
         assert main([*words]) == 0
@@ -53,6 +59,7 @@ WRITERS: dict[str, Callable[[Deployed], None]] = {
     "`dlcluster resume`": run("resume"),
     "`dlcluster resize 3`": run("resize", "3", "--yes"),
     "the schedule of `expires`": expire,
+    "the master, with `idle_stop`": pause_when_idle,
 }
 CELL = re.compile(r"(?P<master>\d) \+ (?P<workers>\d)(?:, .*)?")
 

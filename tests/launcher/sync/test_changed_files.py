@@ -121,13 +121,20 @@ def test_each_node_keeps_its_own_results_of_a_job_that_runs_in_the_source(site: 
     source = site.homes[ADDRESSES[0]] / "code"
     source.mkdir()
     (source / "train.py").write_text("1")
-    job = "mkdir -p out; echo $RANK >> out/log; [ $RANK != 0 ] || cat out/log > out/best"
+    # Of another size on each rank: two files of one size and time would count as the same.
+    job = "mkdir -p out; seq 0 $RANK >> out/log; [ $RANK != 0 ] || cat out/log > out/best"
     for times in (1, 2, 3):
         started = site.run("-n", "3", "--sync-dst-dir", "code", job, cwd=source)
         assert started.code == 0, started.stderr
         logs = [(home / "code/out/log").read_text() for home in site.homes.values()]
-        assert logs == [f"{rank}\n" * times for rank in range(3)]
+        assert logs == ["".join(f"{line}\n" for line in range(rank + 1)) * times for rank in range(3)]
         assert (b"results of earlier jobs stay" in started.stderr) == (times > 1)
+    # Before the first sync it may be source code, which must not stay old.
+    for home in [*site.homes.values()][:2]:
+        (home / "copied").mkdir()
+        (home / "copied/train.py").write_text(f"of {home}")
+    first = site.run("-n", "2", "--sync-dst-dir", "copied", "true", cwd=source.with_name("copied"))
+    assert f"would overwrite files that were changed there: 'train.py' on {ADDRESSES[1]};" in first.reason
     # What the first node alone wrote is copied as any other file.
     assert (site.far[0] / "code/out/best").read_text() == "0\n" * 2
     for node in (source, site.far[0] / "code"):
