@@ -5,6 +5,7 @@ daemons; those of CPU and network are averages since the last look (report.SAMPL
 """
 
 import fcntl
+import json
 import os
 import pwd
 import time
@@ -13,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from bootstrap.contract import SETUP_RUNNING, SETUP_STATE
 from bootstrap.errors import CommandError
+from bootstrap.files.paths import under_root
 from bootstrap.idle.watch import UNKNOWN_S
 
 BUSY_CORES: Final = 0.5
@@ -68,6 +71,8 @@ class Load:
         load = self._load_since_last()
         if self._has_job():
             return "job"
+        if self._runs_setup():
+            return "setup"
         if self._has_input():
             return "terminal"
         return load or ("gpu" if self._uses_gpu() else "")
@@ -75,6 +80,14 @@ class Load:
     def _has_job(self) -> bool:
         jobs = self.root / pwd.getpwnam(self.user).pw_dir.lstrip("/") / JOBS
         return any(_is_locked(directory) for directory in _entries(jobs))
+
+    def _runs_setup(self) -> bool:
+        """Return True during ``dlcluster setup``, which may wait for minutes for a server."""
+        try:
+            state = json.loads(under_root(self.root, SETUP_STATE).read_text())
+        except FileNotFoundError:
+            return False
+        return bool(state["doing"] == SETUP_RUNNING)
 
     def _has_input(self) -> bool:
         now = self.wall_clock()

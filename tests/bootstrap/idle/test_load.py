@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.contract import SETUP_STATE
 from bootstrap.errors import CommandError
 from bootstrap.idle.load import CPU_STAT, JOBS, NETWORK_STAT, TERMINALS, Load
 from launcher.paths import JOBS_DIR
@@ -41,13 +42,13 @@ class Machine:
         """Return the sign of use after some seconds with this load."""
         self.clock.now += seconds
         self.cpu_s, self.network = self.cpu_s + cpu_s, self.network + network
-        self._write(CPU_STAT, f"usage_usec {int(self.cpu_s * 1e6)}\nuser_usec 1\n")
+        self.write(CPU_STAT, f"usage_usec {int(self.cpu_s * 1e6)}\nuser_usec 1\n")
         row = f"{self.network // 2} 0 0 0 0 0 0 0 {self.network // 2} 0 0 0 0 0 0 0"
         loopback = f"{int(self.clock.now) * 10**9} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"
-        self._write(NETWORK_STAT, f"Inter-|\n face |\n    lo: {loopback}\n  ens5: {row}\n")
+        self.write(NETWORK_STAT, f"Inter-|\n face |\n    lo: {loopback}\n  ens5: {row}\n")
         return self.load.busy_with()
 
-    def _write(self, path: str, text: str) -> None:
+    def write(self, path: str, text: str) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text)
 
@@ -106,3 +107,10 @@ def test_a_job_counts_while_it_runs_even_if_it_only_waits(machine: Machine, job:
 def test_a_node_whose_load_cannot_be_read_is_busy(machine: Machine) -> None:
     (machine.root / CPU_STAT).unlink()
     assert machine.load.busy_with().startswith("load cannot be read: [Errno 2]")
+
+
+def test_a_setup_that_waits_for_a_server_keeps_the_node_busy(machine: Machine) -> None:
+    machine.write(SETUP_STATE.lstrip("/"), '{"doing": "running", "sha256": "00", "failure": null}')
+    assert machine.busy_after(60) == "setup"
+    machine.write(SETUP_STATE.lstrip("/"), '{"doing": "done", "sha256": "00", "failure": null}')
+    assert machine.busy_after(60) == ""
