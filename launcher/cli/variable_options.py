@@ -12,7 +12,9 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Name of a variable in a shell (POSIX.1-2017, Base Definitions 3.235, Name)."""
 MOST_SECRETS = 20
 """Largest number of secrets: every node reads all of them at once."""
-SECRET = re.compile(r"(?:^|_)(?:SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|KEY)$", re.IGNORECASE)
+SECRET = re.compile(
+    r"(?:SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|(?:^|_|API)KEY|(?:^|_)PAT)$", re.IGNORECASE
+)
 """Matches the name of a variable that is likely to have a secret."""
 ASSIGNED = re.compile(r"(?:^|[\s;&|('\"`])([A-Za-z_]\w*)=")
 """Matches variables that a command sets."""

@@ -76,7 +76,10 @@ def unpack(archive: Path, directory: Path, *, sha256: str) -> None:
     found = sha256_of(archive)
     if found != sha256:
         raise LaunchError(f"archive of the job's files must have SHA-256 {sha256}, got {found}")
-    part = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".unpack-"))
+    try:
+        part = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".unpack-"))
+    except OSError as error:
+        raise LaunchError(f"cannot unpack the job's files: {error}") from error
     try:
         with tarfile.open(archive, "r|gz") as tar:
             for member in tar:

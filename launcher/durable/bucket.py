@@ -88,8 +88,7 @@ class JobBucket:
         return sha256
 
     def fetch_files(self, sha256: str, directory: Path) -> None:
-        """Unpack a stored archive as `directory`, which must not exist."""
-        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Unpack a stored archive as `directory`, which must not exist; its parent is gone if the job was stopped."""
         with tempfile.TemporaryDirectory(prefix="launch-durable-") as work:
             packed = Path(work, "files")
             with _reported("fetch the job's files"):

@@ -1,10 +1,12 @@
 """Keep the open durable jobs on the master's disk too, where ``launch list`` finds them without a call to AWS."""
 
+import fcntl
+import os
 import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +28,31 @@ def write(record: DurableRecord) -> None:
     write_atomically(directory / RECORD, record.to_bytes())
 
 
+@contextmanager
+def locked(job_id: str) -> Iterator[None]:
+    """Lock a job's directory: what one process ends, another must not write again. Raises LaunchError if it is gone."""
+    try:
+        directory = os.open(directory_of(job_id), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise LaunchError(f"job {job_id} is over or stopped") from error
+    try:
+        # No deadline: the holder makes one call to S3, which has its own.
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(directory)
+
+
+def update(record: DurableRecord, bucket: JobBucket | None = None) -> None:
+    """Store the changed record of an open job, in the bucket too if that is given. Raises LaunchError if it is over."""
+    with locked(record.job.id):
+        if not is_open(record.job.id):
+            raise LaunchError(f"job {record.job.id} is over or stopped")
+        if bucket is not None:
+            bucket.put(record)
+        write_atomically(directory_of(record.job.id) / RECORD, record.to_bytes())
+
+
 def end(job_id: str, bucket: JobBucket | None = None) -> None:
     """Close a job: no master starts it again. If the bucket cannot be reached, the service deletes the record later."""
     if not directory_of(job_id).exists():
@@ -33,11 +60,12 @@ def end(job_id: str, bucket: JobBucket | None = None) -> None:
     with suppress(OSError):  # On a full disk the bucket still has to forget the job.
         mark_ended(job_id)
     try:
-        (bucket or open_bucket()).remove(job_id)
+        # An attempt that was in time for the mark may be writing the record.
+        with locked(job_id):
+            (bucket or open_bucket()).remove(job_id)
+            remove(job_id)
     except LaunchError as error:
         print(f"launch: job {job_id} has ended; its record is deleted later: {error}", file=sys.stderr)
-        return
-    remove(job_id)
 
 
 def remove(job_id: str) -> None:

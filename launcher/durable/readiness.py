@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from bootstrap.cluster.records import parse_state
-from bootstrap.contract import MOUNTED, NODE_CONFIG, NODE_STATE, worker_host
+from bootstrap.contract import MOUNTED, NODE_CONFIG, NODE_STATE, SETUP_FAILED, worker_host
 
 
 def missing(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> str | None:
@@ -17,9 +17,12 @@ def missing(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) ->
         has_shared = json.loads(config.read_text()).get("shared_storage") is not None
     except (OSError, ValueError):
         return "this node has not joined the cluster"
-    if leaving := [worker_host(member.node_index) for member in known.members if member.draining]:
+    # A node whose setup has failed drains for good, and no list names it: jobs run on the others.
+    usable = [member for member in known.members if not member.setup.startswith(SETUP_FAILED)]
+    if leaving := [worker_host(member.node_index) for member in usable if member.draining]:
         return f"{', '.join(leaving)} leaves the cluster"
-    if len(known.members) != known.desired_nodes:
-        return f"{len(known.members)} of {known.desired_nodes} nodes are there"
-    without = [worker_host(member.node_index) for member in known.members if has_shared and member.mount != MOUNTED]
+    desired = known.desired_nodes - (len(known.members) - len(usable))
+    if len(usable) != desired:
+        return f"{len(usable)} of {desired} nodes are there"
+    without = [worker_host(member.node_index) for member in usable if has_shared and member.mount != MOUNTED]
     return f"the shared directory is not mounted on {', '.join(without)}" if without else None

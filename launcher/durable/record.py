@@ -29,6 +29,8 @@ class DurableRecord:
     umask: int
     files: str | None
     """SHA-256 of the archive of the job's directory; None if the job synced none."""
+    short_attempts: int = 0
+    """Attempts in a row, up to the last one, that have not run for long enough (launcher.durable.short_attempts)."""
 
     def next_attempt(self) -> "DurableRecord":
         """Return the record of a further attempt."""
@@ -48,6 +50,7 @@ class DurableRecord:
                 arguments=tuple(values["arguments"]),
                 umask=int(values["umask"]),
                 files=values["files"],
+                short_attempts=int(values.get("short_attempts", 0)),
             )
             if values["version"] != RECORD_VERSION:
                 raise LaunchError(f"durable job's record must have version {RECORD_VERSION}, got {values['version']!r}")

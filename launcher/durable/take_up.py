@@ -11,19 +11,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bootstrap.contract import BUCKET_VARIABLE
 from launcher.cli.options import parse_options
 from launcher.detached.detach import UNIT, detach, runtime_directory
 from launcher.detached.request import DurableStart
 from launcher.durable import mirror, readiness
-from launcher.durable.bucket import JobBucket, open_bucket
+from launcher.durable.bucket import JobBucket, open_bucket, read_place
 from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import login_environment
+from launcher.durable.short_attempts import ShortAttempts, save
 from launcher.durable.submit import UNIT_PROGRAM
 from launcher.durable_state import RECORD, directory_of, is_open
 from launcher.errors import LaunchError
 from launcher.history.journal import jobs_directory, user_name
 from launcher.history.lock import is_held
-from launcher.history.records import RECORD_FILE
+from launcher.history.records import RECORD_FILE, read_record
 
 log = logging.getLogger("launch")
 
@@ -34,8 +36,6 @@ READY_S = 1800.0
 """Seconds for which an attempt waits for the cluster to be complete."""
 START_S = 3600.0
 """Seconds for which the service waits for an attempt's start, its copies included."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
-"""Pauses after an attempt that did not start; each is twice the one before."""
 SYSTEMD_S = 10.0
 PROGRAM = Path(__file__).with_name("__main__.py")
 
@@ -50,13 +50,13 @@ class Service:
         is_running: Callable[[str], bool],
         missing: Callable[[], str | None] = readiness.missing,
         clock: Callable[[], float] = time.monotonic,
+        save: Callable[[DurableRecord], None] = save,
     ) -> None:
         self._start = start
         self._is_running = is_running
         self._missing = missing
         self._clock = clock
-        self._not_before: dict[str, float] = {}
-        self._failures: dict[str, int] = {}
+        self._short_attempts = ShortAttempts(clock=clock, save=save)
         self._waits_until: float | None = None
         self._said: str | None = None
 
@@ -68,6 +68,8 @@ class Service:
         for record in records:
             if record.job.user != user_name():
                 log.error("job %s is not taken up: it belongs to %s", record.job.id, record.job.user)
+            elif (known := read_record(jobs_directory() / record.job.id)) is not None and known.state.is_terminal:
+                log.info("job %s is not taken up: it has just ended: %s", record.job.id, known.state.value)
             elif not directory_of(record.job.id).exists():
                 mirror.write(record)
                 mirror.list_as_waiting(record, jobs_directory())
@@ -77,7 +79,8 @@ class Service:
 
     def step(self) -> None:
         """Start every open job that does not run, if the cluster is complete."""
-        jobs = [record for record in mirror.open_jobs() if self._is_idle(record)]
+        idle = [record for record in mirror.open_jobs() if self._is_idle(record)]
+        jobs = [record for record in idle if not self._short_attempts.gives_up(record)]
         if not jobs:
             self._waits_until = self._said = None
             return
@@ -89,8 +92,11 @@ class Service:
             self._attempt(record)
 
     def _is_idle(self, record: DurableRecord) -> bool:
-        is_due = self._clock() >= self._not_before.get(record.job.id, 0.0)
-        return is_due and self._has_begun(record) and not self._is_running(record.job.id)
+        if not self._has_begun(record):
+            return False
+        is_running = self._is_running(record.job.id)
+        self._short_attempts.observe(record, is_running=is_running)
+        return not is_running and self._short_attempts.is_due(record)
 
     def _has_begun(self, record: DurableRecord) -> bool:
         """Return False for a job that is just being submitted: its first attempt begins elsewhere."""
@@ -114,14 +120,16 @@ class Service:
     def _attempt(self, record: DurableRecord) -> None:
         job_id, number = record.job.id, record.job.attempt + 1
         log.info("job %s: attempt %d", job_id, number)
-        error = self._start(job_id)
+        try:
+            record = self._short_attempts.count(record)
+            error = self._start(job_id)
+        except (LaunchError, OSError) as reason:
+            error = str(reason)
         if error is None:
-            self._failures.pop(job_id, None)
+            self._short_attempts.has_started(record)
             log.info("job %s runs: attempt %d", job_id, number)
             return
-        failures = self._failures[job_id] = self._failures.get(job_id, 0) + 1
-        pause_s = min(FIRST_PAUSE_S * 2 ** (failures - 1), LONGEST_PAUSE_S)
-        self._not_before[job_id] = self._clock() + pause_s
+        pause_s = self._short_attempts.has_not_started(record, error)
         log.error("job %s: attempt %d has not started: %s; the next one in %g s", job_id, number, error, pause_s)
 
 
@@ -129,6 +137,8 @@ def serve() -> None:
     """Run the service until a signal ends it."""
     service = Service(start=start_in_login_environment, is_running=is_running)
     _fetch_when_possible(service)
+    # The record of a job that has failed here is uploaded.
+    os.environ.setdefault(BUCKET_VARIABLE, read_place().bucket)
     while True:
         delete_ended()
         service.step()
@@ -201,13 +211,19 @@ def attempt(job_id: str, *, bucket: JobBucket | None = None) -> int:
     """Start a further attempt of a job in this process's environment; return 0 once it runs."""
     bucket = bucket or open_bucket()
     directory = directory_of(job_id)
-    record = DurableRecord.from_bytes((directory / RECORD).read_bytes()).next_attempt()
     if not is_open(job_id):
         raise LaunchError(f"job {job_id} is over or stopped")
-    cwd = restore_directory(record, directory / mirror.FILES, bucket=bucket)
-    # Two attempts must not have one number, even if this master is lost now.
-    bucket.put(record)
-    mirror.write(record)
+    record = DurableRecord.from_bytes((directory / RECORD).read_bytes()).next_attempt()
+    # Two attempts must not have one number, even if this master is lost now. From here on nothing writes the record
+    # again, so a stop during the copy is final.
+    mirror.update(record, bucket)
+    try:
+        cwd = restore_directory(record, directory / mirror.FILES, bucket=bucket)
+    finally:
+        if not (directory / RECORD).exists():
+            mirror.remove(job_id)  # A stop cannot remove the files that are being unpacked.
+    if not is_open(job_id):
+        raise LaunchError(f"job {job_id} is over or stopped")
     os.umask(record.umask)
     os.chdir(cwd)
     job = parse_options(record.arguments, environ=os.environ)

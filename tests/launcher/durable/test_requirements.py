@@ -16,6 +16,9 @@ TRAINER = "/opt/deeplearning/trainer"
         (["--env", "LR", "true"], "stores no value that --env LR hides"),
         (["HF_TOKEN=x", "python", "train.py"], "stores no secret, and HF_TOKEN looks like one"),
         (["cd x && db_password='y z' ./run"], "stores no secret, and db_password looks like one"),
+        (["--env", "PGPASSWORD:x", "true"], "PGPASSWORD looks like one"),
+        (["OPENAI_APIKEY=x", "./run"], "OPENAI_APIKEY looks like one"),
+        (["GITHUB_PAT=x", "./run"], "GITHUB_PAT looks like one"),
         (["-H", "hosts", "true"], "-H is not for --durable"),
     ],
 )
@@ -25,7 +28,17 @@ def test_fails_when_a_new_master_must_not_have_it(words: list[str], reason: str)
 
 
 def test_other_variables_are_kept_and_the_job_is_detached() -> None:
-    words = ["--launcher", "local", "--durable", "--env", "TOKENIZERS_PARALLELISM:false", "LR=0.1", "python", "x.py"]
+    words = [
+        "--launcher",
+        "local",
+        "--durable",
+        "--env",
+        "TOKENIZERS_PARALLELISM:false",
+        "LR=0.1",
+        "MONKEY=1",
+        "python",
+        "x.py",
+    ]
     job = parse_options(words, environ={})
     assert (job.durable, job.detach, job.environment) == (True, True, {"TOKENIZERS_PARALLELISM": "false"})
 

@@ -14,12 +14,14 @@ from launcher.durable import mirror, take_up
 from launcher.durable.attempt import DurableAttempt
 from launcher.durable.bucket import JobBucket
 from launcher.durable.readiness import missing
-from launcher.durable.take_up import FIRST_PAUSE_S, READY_S, Service
+from launcher.durable.short_attempts import FIRST_PAUSE_S, LONG_S, LONGEST_PAUSE_S, MOST_SHORT
+from launcher.durable.take_up import READY_S, Service
 from launcher.durable_state import directory_of, mark_ended
+from launcher.errors import LaunchError
 from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
 from launcher.history.journal import jobs_directory
-from launcher.history.records import State
+from launcher.history.records import State, write_record
 from launcher.job.failure import Failure
 from launcher.job.node import clear_of_process_if_lost
 from tests.bootstrap.given import instance_id, public_key
@@ -40,6 +42,7 @@ class Master:
             is_running=self.running.__contains__,
             missing=lambda: self.lack,
             clock=lambda: self.now,
+            save=mirror.update,
         )
 
     def start(self, job_id: str) -> str | None:
@@ -132,6 +135,70 @@ def test_a_start_that_failed_is_tried_again_after_a_growing_pause(
     assert counts == [1, 1, 2, 2, 3]
 
 
+@pytest.mark.parametrize("error", ["-n must be at most 4", None])
+def test_a_job_fails_after_ten_short_attempts_in_a_row(
+    master: Master, bucket: JobBucket, submit: Submit, error: str | None
+) -> None:
+    record = submit("true")
+    lose_the_master(record)
+    master.service.fetch(bucket)
+    if error:
+        master.errors[record.job.id] = error
+    pauses, ended, at = [], 0.0, 0.0
+    while (state := all_jobs()[0].state) is State.WAITING:
+        before = len(master.started)
+        master.step(at=at)
+        if len(master.started) > before:
+            pauses.append(at - ended)
+            master.running.clear()  # The attempt has lost a node by the next step.
+            ended = at
+        at += 5
+    assert (state, len(master.started)) == (State.FAILED, MOST_SHORT)
+    assert pauses[1] < 2 * FIRST_PAUSE_S
+    assert LONGEST_PAUSE_S <= pauses[-1] <= LONGEST_PAUSE_S + 5
+    assert f"10 attempts in a row did not start or ran less than 600 s, the last: {error or ''}" in str(
+        all_jobs()[0].reason
+    )
+
+
+def test_a_long_attempt_begins_the_count_anew(master: Master, bucket: JobBucket, submit: Submit) -> None:
+    record = submit("true")
+    lose_the_master(record)
+    master.service.fetch(bucket)
+    counts = []
+    for at in (0, LONG_S - 1, LONG_S):
+        master.step(at=at)
+        counts += [stored.short_attempts for stored in mirror.open_jobs()]
+    assert counts == [1, 1, 0]
+    master.running.clear()
+    master.step(at=LONG_S + 5)
+    assert len(master.started) == 2
+
+
+def test_a_job_that_ends_while_the_service_starts_is_not_taken_up(
+    master: Master, bucket: JobBucket, submit: Submit
+) -> None:
+    record = submit("true")
+    mirror.list_as_waiting(record, jobs_directory())
+    write_record(jobs_directory() / record.job.id, replace(record.job, state=State.SUCCEEDED))
+    lose_the_master(record)  # as the job's end does, after the service has read the bucket
+    master.service.fetch(bucket)
+    assert mirror.open_jobs() == []
+
+
+def test_a_stop_while_an_attempt_copies_its_files_is_final(
+    home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "code").mkdir()
+    record = submit("--sync-dst-dir", "code", "true", cwd=home / "code")
+    monkeypatch.setattr(take_up, "detach", lambda *words, **values: pytest.fail("starts"))
+    monkeypatch.setattr(bucket, "fetch_files", lambda *words: mirror.end(record.job.id, bucket))
+    with pytest.raises(LaunchError, match="is over or stopped"):
+        take_up.attempt(record.job.id, bucket=bucket)
+    assert bucket.all() == ([], [])
+    assert not directory_of(record.job.id).exists()
+
+
 def test_an_attempt_starts_the_stored_line_in_the_stored_files(
     home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,7 +281,13 @@ def test_a_process_that_fails_beside_a_lost_node_is_not_the_jobs_own_end(*, sile
 
 
 def node_state(
-    tmp_path: Path, *, mounts: tuple[str, ...], desired: int = 2, draining: int = 0, shared: str | None = None
+    tmp_path: Path,
+    *,
+    mounts: tuple[str, ...],
+    desired: int = 2,
+    draining: int = 0,
+    shared: str | None = None,
+    setup: str = "",
 ) -> str | None:
     members = [
         {
@@ -225,6 +298,7 @@ def node_state(
             "host_key": public_key(index),
             "mount": mount,
             "draining": index == draining,
+            "setup": setup if index == draining else "",
         }
         for index, mount in enumerate(mounts, 1)
     ]
@@ -242,6 +316,9 @@ def test_a_cluster_is_complete_when_all_nodes_are_there_with_their_shared_direct
     assert node_state(tmp_path, mounts=("", "")) is None
     assert node_state(tmp_path, mounts=("", ""), desired=0) == "2 of 0 nodes are there"
     assert node_state(tmp_path, mounts=("", ""), draining=2) == "deeplearning-worker2 leaves the cluster"
+    failed = f"failed:{'0' * 12}"
+    assert node_state(tmp_path, mounts=("", ""), draining=2, setup=failed) is None
+    assert node_state(tmp_path, mounts=("", ""), desired=3, draining=2, setup=failed) == "1 of 2 nodes are there"
     lack = "the shared directory is not mounted on deeplearning-worker2"
     assert node_state(tmp_path, mounts=("mounted", "no-address"), shared="efs") == lack
     assert node_state(tmp_path, mounts=("mounted", "mounted"), shared="efs") is None

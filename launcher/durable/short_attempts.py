@@ -1,0 +1,98 @@
+"""Count a job's attempts in a row that did not run for long, pause after each, and end a job that has had too many.
+
+A job that hangs its nodes, and one whose line no longer fits the cluster, would otherwise be started for ever, and
+every node would be billed. The count is in the stored record, so that it survives the master.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from launcher.durable import mirror
+from launcher.durable.bucket import open_bucket
+from launcher.durable.record import DurableRecord
+from launcher.errors import LaunchError
+from launcher.history.journal import jobs_directory
+from launcher.history.record_upload import upload
+from launcher.history.records import State, now, read_record, write_record
+
+log = logging.getLogger("launch")
+
+LONG_S = 600.0
+"""Seconds after which an attempt is no short one."""
+MOST_SHORT = 10
+"""Short attempts in a row after which a job has failed."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
+"""Pauses after a short attempt; each is twice the one before."""
+
+
+class ShortAttempts:
+    """Follows the attempts of all open jobs."""
+
+    def __init__(self, *, clock: Callable[[], float], save: Callable[[DurableRecord], None]) -> None:
+        self._clock = clock
+        self._save = save
+        self._since: dict[str, float] = {}
+        self._not_before: dict[str, float] = {}
+        self._errors: dict[str, str] = {}
+
+    def observe(self, record: DurableRecord, *, is_running: bool) -> None:
+        """Forget the count of a job that has run for long; pause after a short attempt that has ended."""
+        if is_running:
+            since = self._since.setdefault(record.job.id, self._clock())
+            if record.short_attempts and self._clock() - since >= LONG_S:
+                self._save(replace(record, short_attempts=0))
+        elif self._since.pop(record.job.id, None) is not None and record.short_attempts:
+            self._pause(record)
+
+    def is_due(self, record: DurableRecord) -> bool:
+        """Return True if no pause keeps the job from its next attempt."""
+        return self._clock() >= self._not_before.get(record.job.id, 0.0)
+
+    def count(self, record: DurableRecord) -> DurableRecord:
+        """Count an attempt before it starts; return the changed record. Raises LaunchError if the job is over."""
+        counted = replace(record, short_attempts=record.short_attempts + 1)
+        mirror.update(counted)
+        return counted
+
+    def has_started(self, record: DurableRecord) -> None:
+        """Measure the attempt from now on."""
+        self._since[record.job.id] = self._clock()
+        self._errors.pop(record.job.id, None)
+
+    def has_not_started(self, record: DurableRecord, error: str) -> float:
+        """Pause after an attempt that did not start; return the pause in seconds."""
+        self._errors[record.job.id] = error
+        return self._pause(record)
+
+    def gives_up(self, record: DurableRecord) -> bool:
+        """End a job that has had too many short attempts; return False for any other."""
+        if record.short_attempts < MOST_SHORT:
+            return False
+        directory = jobs_directory() / record.job.id
+        known = read_record(directory) or record.job
+        last = self._errors.get(record.job.id) or known.reason or "it lost its nodes"
+        reason = (
+            f"{record.short_attempts} attempts in a row did not start or ran less than {LONG_S:g} s, the last: {last}"
+        )
+        log.error("job %s has failed: %s", record.job.id, reason)
+        with suppress(OSError):  # On a full disk the job still has to end.
+            write_record(directory, replace(known, state=State.FAILED, reason=reason, exit_code=1, end=now()))
+            upload(directory)
+        mirror.end(record.job.id)
+        return True
+
+    def _pause(self, record: DurableRecord) -> float:
+        pause_s = min(FIRST_PAUSE_S * 2.0 ** max(record.short_attempts - 1, 0), LONGEST_PAUSE_S)
+        self._not_before[record.job.id] = self._clock() + pause_s
+        return pause_s
+
+
+def save(record: DurableRecord) -> None:
+    """Store a changed record here and in the bucket; a later attempt stores it if the bucket does not answer."""
+    try:
+        mirror.update(record)
+        mirror.update(record, open_bucket())
+    except (LaunchError, OSError) as error:
+        log.warning("job %s: its count of short attempts is not stored: %s", record.job.id, error)
