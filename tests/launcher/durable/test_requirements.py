@@ -28,18 +28,8 @@ def test_fails_when_a_new_master_must_not_have_it(words: list[str], reason: str)
 
 
 def test_other_variables_are_kept_and_the_job_is_detached() -> None:
-    words = [
-        "--launcher",
-        "local",
-        "--durable",
-        "--env",
-        "TOKENIZERS_PARALLELISM:false",
-        "LR=0.1",
-        "MONKEY=1",
-        "python",
-        "x.py",
-    ]
-    job = parse_options(words, environ={})
+    kept = ["--env", "TOKENIZERS_PARALLELISM:false", "LR=0.1", "MONKEY=1", "python", "x.py"]
+    job = parse_options(["--launcher", "local", "--durable", *kept], environ={})
     assert (job.durable, job.detach, job.environment) == (True, True, {"TOKENIZERS_PARALLELISM": "false"})
 
 
