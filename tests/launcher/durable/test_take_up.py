@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from launcher.durable import mirror, take_up
 from launcher.durable.attempt import DurableAttempt
 from launcher.durable.bucket import JobBucket
 from launcher.durable.readiness import missing
+from launcher.durable.record import DurableRecord
 from launcher.durable.short_attempts import FIRST_PAUSE_S, LONG_S, LONGEST_PAUSE_S, MOST_SHORT
 from launcher.durable.take_up import READY_S, Service
 from launcher.durable_state import directory_of, mark_ended
@@ -195,6 +197,24 @@ def test_a_stop_while_an_attempt_copies_its_files_is_final(
     monkeypatch.setattr(bucket, "fetch_files", lambda *words: mirror.end(record.job.id, bucket))
     with pytest.raises(LaunchError, match="is over or stopped"):
         take_up.attempt(record.job.id, bucket=bucket)
+    assert bucket.all() == ([], [])
+    assert not directory_of(record.job.id).exists()
+
+
+def test_a_stop_while_an_attempt_is_stored_deletes_what_it_stores(
+    home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, put = submit("true"), bucket.put
+    stop = threading.Thread(target=mirror.end, args=(record.job.id, bucket))
+
+    def put_during_the_stop(changed: DurableRecord) -> None:
+        stop.start()
+        stop.join(0.1)  # long enough for a stop that does not wait for this attempt
+        put(changed)
+
+    monkeypatch.setattr(bucket, "put", put_during_the_stop)
+    mirror.update(record.next_attempt(), bucket)
+    stop.join()
     assert bucket.all() == ([], [])
     assert not directory_of(record.job.id).exists()
 
