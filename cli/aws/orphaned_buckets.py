@@ -54,7 +54,7 @@ def _bucket(found: Any) -> Bucket:
 
 
 def used_by_stacks(cloudformation: "CloudFormationClient") -> dict[str, str]:
-    """Return the stack for each value of a stack's outputs and parameters.
+    """Return the stack for each bucket that a stack of the region has, and for each value of outputs and parameters.
 
     A stack that was rolled back counts: its deploy may be tried again.
     """
@@ -63,25 +63,28 @@ def used_by_stacks(cloudformation: "CloudFormationClient") -> dict[str, str]:
         for stack in page["Stacks"]:
             values = [out["OutputValue"] for out in stack.get("Outputs", [])]
             values += [parameter["ParameterValue"] for parameter in stack.get("Parameters", [])]
+            # A cluster in somebody's own stack needs neither outputs nor parameters.
+            values += _own_buckets(cloudformation, stack["StackName"])
             used |= dict.fromkeys(values, stack["StackName"])
     return used
 
 
-def owner(cloudformation: "CloudFormationClient", bucket: Bucket) -> str:
-    """Return the stack that has the bucket as a resource, named like the cluster that made it; empty if none has."""
-    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=bucket.cluster)
+def _own_buckets(cloudformation: "CloudFormationClient", stack_name: str) -> list[str]:
+    """Return the buckets that a stack has as resources, without those that it left behind."""
+    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack_name)
     try:
-        kept = [
-            resource["ResourceStatus"] == KEPT
+        return [
+            resource["PhysicalResourceId"]
             for page in pages
             for resource in page["StackResourceSummaries"]
-            if resource.get("PhysicalResourceId") == bucket.name
+            if resource["ResourceType"] == "AWS::S3::Bucket"
+            and resource["ResourceStatus"] not in (KEPT, "DELETE_COMPLETE")
+            and resource.get("PhysicalResourceId")
         ]
     except ClientError as error:
         if error.response["Error"]["Code"] != "ValidationError":
             raise
-        return ""  # No such stack.
-    return bucket.cluster if kept and not all(kept) else ""
+        return []  # Deleted meanwhile.
 
 
 def delete_versions(s3: Any, bucket: str) -> Iterator[int]:

@@ -32,8 +32,14 @@ def left(s3: Any) -> list[str]:
     return sorted(found["Name"] for found in s3.list_buckets()["Buckets"])
 
 
-def stack(template: dict[str, Any]) -> None:
-    boto3.client("cloudformation", region_name=REGION).create_stack(StackName="demo", TemplateBody=json.dumps(template))
+def stack(template: dict[str, Any], *, name: str = "demo") -> None:
+    boto3.client("cloudformation", region_name=REGION).create_stack(StackName=name, TemplateBody=json.dumps(template))
+
+
+def bucket_of_a_stack(name: str) -> dict[str, Any]:
+    """Return a template without outputs and parameters."""
+    properties = {"BucketName": name, "Tags": [{"Key": CLUSTER_TAG, "Value": "demo"}]}
+    return {"Resources": {"B": {"Type": "AWS::S3::Bucket", "Properties": properties}}}
 
 
 def test_a_left_bucket_is_listed_and_deleted_with_every_version(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,8 +65,16 @@ def test_fails_while_a_stack_has_it(s3: Any, capsys: pytest.CaptureFixture[str],
         make(s3, "mine", **{CLUSTER_TAG: "demo"})
         stack({"Resources": {"Q": {"Type": "AWS::SQS::Queue"}}, "Outputs": {"ClusterBucket": {"Value": "mine"}}})
     else:
-        tags = [{"Key": CLUSTER_TAG, "Value": "demo"}]
-        stack({"Resources": {"B": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "mine", "Tags": tags}}}})
+        stack(bucket_of_a_stack("mine"))
     assert main(["delete-bucket", "mine", "--yes"]) == 1
     assert "mine is in use: stack demo has it" in capsys.readouterr().err
+    assert left(s3) == ["mine"]
+
+
+def test_fails_while_a_stack_of_another_name_has_it(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    stack(bucket_of_a_stack("mine"), name="our-app")
+    assert main(["delete-bucket"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[1:]] == [["mine", "demo", "our-app"]]
+    assert main(["delete-bucket", "mine", "--yes"]) == 1
+    assert "mine is in use: stack our-app has it" in capsys.readouterr().err
     assert left(s3) == ["mine"]

@@ -5,7 +5,7 @@ import sys
 import click
 
 from cli.aws.clients import Clients, connect
-from cli.aws.orphaned_buckets import Bucket, delete_versions, made_buckets, owner, used_by_stacks
+from cli.aws.orphaned_buckets import Bucket, delete_versions, made_buckets, used_by_stacks
 from cli.errors import ClusterError, UsageError
 from cli.output import is_terminal, print_table
 from cli.shared_options import Selection
@@ -20,15 +20,14 @@ COLUMNS = ("BUCKET", "CLUSTER", "USED BY")
 def command(selection: Selection, *, bucket: str | None, yes: bool) -> int:
     """Delete a bucket that a destroyed cluster left, with every version of every object; without one, list them.
 
-    It refuses one that a stack uses, and one that no cluster made. A call that was cut off may be repeated.
+    It refuses one that a stack uses, and one that no cluster made. It sees the stacks of this region and account only:
+    a bucket that a cluster elsewhere uses looks unused. A call that was cut off may be repeated.
     """
     clients = connect(selection.region)
     if bucket is None:
         return _list(clients, selection.cluster)
     found = _find(clients, bucket)
-    # A stack that is being created has no outputs yet.
-    used_by = used_by_stacks(clients.cloudformation).get(bucket) or owner(clients.cloudformation, found)
-    if used_by:
+    if used_by := used_by_stacks(clients.cloudformation).get(bucket):
         raise ClusterError(f"{bucket} is in use: stack {used_by} has it, cdk destroy that first")
     if not yes:
         _ask(found)
