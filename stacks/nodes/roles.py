@@ -32,6 +32,15 @@ SHARED_RECORDS: Final = (
 """Records that every node reads; only the master's role may write them."""
 RECORD_WRITES: Final = ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem")
 """Actions that change records of the table."""
+OBJECT_CHANGES: Final = ("s3:Put*", "s3:Delete*", "s3:RestoreObject")
+"""Actions that change objects, their versions and delete markers."""
+BUCKET_CHANGES: Final = (
+    "s3:PutLifecycleConfiguration",
+    "s3:PutBucketPolicy",
+    "s3:DeleteBucketPolicy",
+    "s3:PutBucketVersioning",
+)
+"""Actions that would let old versions go, or let others in."""
 OWN_RECORD: Final = "${aws:userid}"
 """IAM's variable for ``<role ID>:<instance ID>``, the key of a node's own record."""
 
@@ -171,7 +180,8 @@ def _common_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     return [
         iam.PolicyStatement(actions=["s3:GetObject"], resources=programs),
         # Every node runs them as root; a policy of policy_arns may allow all of S3.
-        iam.PolicyStatement(effect=iam.Effect.DENY, actions=["s3:PutObject", "s3:DeleteObject"], resources=programs),
+        iam.PolicyStatement(effect=iam.Effect.DENY, actions=list(OBJECT_CHANGES), resources=programs),
+        iam.PolicyStatement(effect=iam.Effect.DENY, actions=list(BUCKET_CHANGES), resources=[resources.bucket]),
         iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[resources.log_group]),
         iam.PolicyStatement(actions=["cloudformation:SignalResource"], resources=[cdk.Aws.STACK_ID]),
         _records(["dynamodb:PutItem"], resources.table, keys=[OWN_RECORD]),
@@ -188,13 +198,13 @@ def _worker_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
         # Every node runs the programs stored there as root.
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
-            actions=["s3:PutObject", "s3:DeleteObject"],
+            actions=list(OBJECT_CHANGES),
             resources=[f"{resources.bucket}/{contract.ENGINES_PREFIX}*"],
         ),
-        # The master runs the jobs stored there.
+        # The master runs the jobs stored there: without its delete marker, an ended job would run again.
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
-            actions=["s3:GetObject", "s3:PutObject", "s3:DeleteObject"],
+            actions=["s3:*"],
             resources=[f"{resources.bucket}/{contract.JOBS_PREFIX}*"],
         ),
         # A policy of policy_arns may allow all of DynamoDB.

@@ -1,5 +1,10 @@
 """Test what an intruder on a node can do to other nodes' checkpoints."""
 
+import json
+from collections.abc import Iterator
+
+import pytest
+
 from tests.security.cluster import BOTH, Node, abuses, refused
 from tests.security.conftest import TOOLKIT_BUCKET
 
@@ -43,3 +48,41 @@ def test_a_worker_can_neither_read_nor_write_what_the_next_master_runs(worker: N
     refused(s3.get_object, Bucket=bucket, Key=key)
     refused(s3.delete_object, Bucket=bucket, Key=key)
     assert master.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read() == b"mine"
+
+
+@pytest.fixture
+def with_all_of_s3(master: Node, worker: Node) -> Iterator[None]:
+    """Give both roles what AmazonS3FullAccess in policy_arns gives them."""
+    iam = worker.cluster.aws.client("iam")
+    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
+    for node in (master, worker):
+        iam.put_role_policy(RoleName=node.role["RoleName"], PolicyName="all", PolicyDocument=json.dumps(policy))
+    yield
+    for node in (master, worker):
+        iam.delete_role_policy(RoleName=node.role["RoleName"], PolicyName="all")
+
+
+@pytest.mark.usefixtures("with_all_of_s3")
+def test_all_of_s3_opens_no_version_of_what_others_run(worker: Node, master: Node) -> None:
+    bucket, s3, owner = worker.cluster.names["BUCKET"], worker.client("s3"), master.client("s3")
+    for key in ("jobs/deeplearning/durable/ended.json", "engines/ended.tar.gz"):
+        version = owner.put_object(Bucket=bucket, Key=key, Body=b"mine")["VersionId"]
+        marker = owner.delete_object(Bucket=bucket, Key=key)["VersionId"]
+        refused(s3.delete_object, Bucket=bucket, Key=key, VersionId=marker)
+        refused(s3.delete_object, Bucket=bucket, Key=key, VersionId=version)
+        refused(s3.put_object_tagging, Bucket=bucket, Key=key, Tagging={"TagSet": []})
+        if key.startswith("jobs/"):
+            refused(s3.get_object, Bucket=bucket, Key=key, VersionId=version)
+    for node in (master, worker):
+        refused(node.client("s3").delete_object, Bucket=TOOLKIT_BUCKET, Key=node.cluster.bundle, VersionId="1")
+
+
+@pytest.mark.usefixtures("with_all_of_s3")
+def test_all_of_s3_does_not_let_old_versions_go(worker: Node, master: Node) -> None:
+    bucket = worker.cluster.names["BUCKET"]
+    for node in (master, worker):
+        s3 = node.client("s3")
+        refused(s3.put_bucket_versioning, Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+        refused(s3.put_bucket_policy, Bucket=bucket, Policy="{}")
+        refused(s3.delete_bucket_policy, Bucket=bucket)
+        refused(s3.delete_bucket_lifecycle, Bucket=bucket)
