@@ -27,6 +27,9 @@ OTHER_IDENTITIES = (
 NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
 """Variables that hide the user's files, which may name another identity or turn on a history of all answers."""
 
+RETRIES = {"AWS_RETRY_MODE": "standard", "AWS_MAX_ATTEMPTS": "10"}
+"""Variables for more than the usual three tries: all nodes ask at once, and Parameter Store takes 40 calls a second."""
+
 
 def read_secrets(references: Mapping[str, str], *, deadline_s: float = DEADLINE_S) -> dict[str, str]:
     """Return each variable's value; LaunchError with the place that cannot be read, and why."""
@@ -104,7 +107,7 @@ def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in OTHER_IDENTITIES}
     # Images with PyTorch have the aws command line there, and not all of them elsewhere too.
     path = f"{os.environ.get('PATH', os.defpath)}:{Path(PYTORCH_PYTHON).parent}"
-    return {**kept, **NO_FILES, "PATH": path}
+    return {**kept, **NO_FILES, **RETRIES, "PATH": path}
 
 
 def _reason(reference: str, stderr: str) -> str:

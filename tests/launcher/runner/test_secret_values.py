@@ -79,6 +79,16 @@ def test_the_nodes_role_reads_and_not_the_users_keys(service: Service, monkeypat
     }
 
 
+def test_a_throttled_call_is_tried_more_often_than_the_user_says(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    read_secrets({"A": "ssm:wandb"})
+    environ = service.asked()[0]["environ"]
+    assert isinstance(environ, dict)
+    assert (environ["AWS_RETRY_MODE"], environ["AWS_MAX_ATTEMPTS"]) == ("standard", "10")
+
+
 def test_fails_with_the_place_and_what_to_do(service: Service) -> None:
     who = "User: arn:aws:sts::1:assumed-role/R/i-1 is not authorized to perform:"
     why = "because no identity-based policy allows it"
