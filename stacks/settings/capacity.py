@@ -51,8 +51,13 @@ class CapacitySettings(Settings):
             raise SettingsError("worker_count must be at least 1 with a master that does not train, got 0")
 
     def warnings(self) -> dict[str, str]:
-        """Warn of a type that is not in the catalogue, or that AWS no longer sells everywhere."""
+        """Warn of a type that is unknown or not sold everywhere, and of a deploy without a node to train on."""
         found = super().warnings()
+        if not (self.trains_on_master or self.needed_workers):
+            found["no-trainer"] = (
+                "min_workers 0 with a master that does not train: the deploy succeeds without a node to train on, "
+                "set min_workers to at least 1 unless workers may come later"
+            )
         if self.instance is None and not instance_types.is_arm(self.instance_type):
             near = instance_types.nearest(self.instance_type)
             found["unknown-type"] = (

@@ -45,6 +45,7 @@ def check(context: Context) -> None:
             "no-key",
             "unknown-type",
             "not-sold",
+            "no-trainer",
             "not-listed",
             "efa-image",
             "spot-needs-all",

@@ -240,6 +240,9 @@ def test_ssh_location_is_a_list_too(given: Any) -> None:
         ({"instance_type": "g5.8xlarge", "ami": "/a"}, {"no-ssh", "no-key", "efa-image"}),
         ({"instance_type": "gr6.4xlarge"}, {"no-ssh", "no-key"}),
         ({"instance_type": "c7i.large"}, {"no-ssh", "no-key"}),
+        ({"min_workers": 0, "master_trains": False}, {"no-ssh", "no-key", "no-trainer"}),
+        ({"min_workers": 0}, {"no-ssh", "no-key"}),
+        ({"min_workers": 1, "master_trains": False}, {"no-ssh", "no-key"}),
     ],
 )
 def test_warnings(settings: dict[str, Any], ids: set[str]) -> None:
