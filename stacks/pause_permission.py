@@ -1,4 +1,7 @@
-"""Allow a role to pause a cluster: to set the sizes of its two Auto Scaling groups to zero, and to nothing else."""
+"""Allow a role to pause a cluster: to set the sizes of its two Auto Scaling groups to zero.
+
+The same call may set other attributes of a group, which is at zero then (decision 088).
+"""
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
