@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
@@ -20,7 +21,7 @@ from stacks.settings.lifetime import iso
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
-    from mypy_boto3_ec2.type_defs import ManagedPrefixListTypeDef
+    from mypy_boto3_ec2.type_defs import ManagedPrefixListTypeDef, PrefixListEntryTypeDef
 
 UNTIL: Final = re.compile(r"until (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)Z")
 """Description of an entry with an end."""
@@ -73,12 +74,16 @@ class AllowList:
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the entries, in the order of their addresses."""
-        found = self._ec2.get_managed_prefix_list_entries(PrefixListId=self._id)["Entries"]
-        return tuple(sorted((_entry(each["Cidr"], each.get("Description", "")) for each in found), key=_order))
+        return _entries(self._ec2.get_managed_prefix_list_entries(PrefixListId=self._id)["Entries"])
 
     def remove_expired(self, now: datetime) -> tuple[Entry, ...]:
-        """Remove the entries whose time has passed, and return them."""
-        if not any(each.is_expired(now) for each in self.entries()):
+        """Remove the entries whose time has passed, and return them.
+
+        AWS's time counts, as a wrong clock here would take colleagues off the list; ``now`` only if AWS tells none.
+        """
+        found = self._ec2.get_managed_prefix_list_entries(PrefixListId=self._id)
+        now = _answered_at(found["ResponseMetadata"]["HTTPHeaders"].get("date", "")) or now
+        if not any(each.is_expired(now) for each in _entries(found["Entries"])):
             return ()
         # Chosen again with each version: a colleague may have prolonged one meanwhile.
         return self._change(lambda present: ([each for each in present if each.is_expired(now)], []))
@@ -153,6 +158,19 @@ class AllowList:
         if self._clock() > deadline:
             raise ClusterError(f"waited {CHANGE_TIMEOUT_S:.0f} s for changes of the list {self._id} to end")
         self._sleep(LOOK_EVERY_S)
+
+
+def _entries(found: "Sequence[PrefixListEntryTypeDef]") -> tuple[Entry, ...]:
+    return tuple(sorted((_entry(each["Cidr"], each.get("Description", "")) for each in found), key=_order))
+
+
+def _answered_at(header: str) -> datetime | None:
+    """Return the time of an HTTP Date header; None if it has none."""
+    try:
+        found = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
 
 
 def _entry(cidr: str, description: str) -> Entry:

@@ -116,7 +116,7 @@ def test_the_callers_own_work_goes_on_without_the_right_to_look(
     def refuse(*_: object) -> None:
         raise ClientError({"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}, "GetManagedPrefixListEntries")
 
-    monkeypatch.setattr(AllowList, "entries", refuse)
+    monkeypatch.setattr(AllowList, "remove_expired", refuse)
     remove_expired_addresses(connect(None), find_cluster(stacks.cloudformation, name="demo", region=REGION))
     told = "AWS refused GetManagedPrefixListEntries: UnauthorizedOperation: no"
     assert capsys.readouterr().err == f"dlcluster: cannot look for expired addresses: {told}\n"
@@ -128,6 +128,13 @@ def test_an_entry_made_elsewhere_stays(stacks: Stacks) -> None:
     ec2.modify_managed_prefix_list(PrefixListId=stacks.physical_id("Allowed", "demo"), AddEntries=odd)
     assert allow_list(stacks).entries() == (Entry(cidr=HOME), Entry(cidr=OFFICE))
     assert allow_list(stacks).remove_expired(datetime.now(timezone.utc)) == ()
+
+
+def test_awss_time_counts_and_not_this_machines(stacks: Stacks) -> None:
+    now = datetime.now(timezone.utc)
+    allow_list(stacks).add(Entry(cidr=HOME, until=now.replace(microsecond=0) + timedelta(hours=1)))
+    assert allow_list(stacks).remove_expired(now + timedelta(days=1)) == ()
+    assert [*entries(stacks)] == [HOME]
 
 
 def test_a_colleague_may_change_the_list_meanwhile(stacks: Stacks) -> None:
