@@ -11,6 +11,8 @@ from launcher.runner.idle import IDLE_S
 TOKEN = "FAULTS_TOKEN"  # noqa: S105  (marks the processes of one fault's jobs)
 LAUNCHER = b"deeplearning/current/launcher"
 """Part of the command line of the launcher's own processes on a node."""
+DURABLE_SERVICE = LAUNCHER + b"/durable/__main__.py\0serve"
+"""Part of the command line of the master's service that takes up durable jobs, which runs always."""
 POOL_DAEMON = LAUNCHER + b"/transport/pool/daemon.py"
 """Part of the command line of the connection pool's daemon (docs/decisions/018)."""
 IDLE = b"launch-idle"
@@ -46,11 +48,15 @@ def _line(process: Path) -> str:
 
 
 def _is_idle(process: Path, command: bytes, *, pool_pipes: set[str]) -> bool:
-    """Return True if a process belongs to no job: an idle runner, its reaper, the pool daemon, or a pooled connection.
+    """Return True if a process belongs to no job.
+
+    Such are an idle runner, its reaper, the pool daemon, a pooled connection, and the service for durable jobs.
 
     A runner's wait and the daemon's work begin when their process starts: an older one than MAX_IDLE_S is a leftover.
     """
     name = _read(process / "comm").strip()
+    if DURABLE_SERVICE in command:
+        return True
     if POOL_DAEMON in command or name == IDLE:
         return age_s(process) < MAX_IDLE_S
     if name == b"launch-reaper":

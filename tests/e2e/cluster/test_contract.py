@@ -94,5 +94,5 @@ def test_node_writes_to_and_reads_from_the_bucket(cluster: Cluster) -> None:
     read = f"AWS_DEFAULT_REGION=us-east-1 aws s3 cp {there} -"
     assert cluster.on("deeplearning-worker3", read) == "weights"
     cluster.on("deeplearning-worker3", f"AWS_DEFAULT_REGION=us-east-1 aws s3 rm {there}")
-    listing = 'AWS_DEFAULT_REGION=us-east-1 aws s3 ls "s3://$DEEPLEARNING_BUCKET" --recursive'
+    listing = 'AWS_DEFAULT_REGION=us-east-1 aws s3 ls "s3://$DEEPLEARNING_BUCKET/job/" --recursive'
     assert cluster.on("deeplearning-master", f"{listing} || true") == ""

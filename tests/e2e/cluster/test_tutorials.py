@@ -32,4 +32,6 @@ def test_tutorial_commands_run(cluster: Cluster, laptop: Path, page: str) -> Non
         else:
             printed = cluster.user.output("bash", "-c", f"cd {laptop}\n{lines}\n")
         for step, found in zip(session, outputs(printed), strict=True):
-            assert step.differences(found) == [], f"{step.command}\n" + "\n".join(found)
+            # Tests before this one have deployed other releases.
+            own = [line for line in found if not line.startswith("releases differ: ")]
+            assert step.differences(own) == [], f"{step.command}\n" + "\n".join(found)
