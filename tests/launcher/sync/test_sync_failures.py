@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,8 +95,7 @@ def test_fails_when_a_node_dies_while_it_receives(site: Site) -> None:
     options = ("--sync-dst-dir", "code", "echo started")
     with site.start(*options, cwd=site.source) as launcher:
         wait_for_part(site.homes[SECOND], launcher)
-        for pid in runners(site.homes[SECOND]):
-            os.kill(pid, signal.SIGKILL)
+        send_signal(runners(site.homes[SECOND]), signal.SIGKILL)
         stdout, stderr = launcher.communicate(timeout=60)
     assert (launcher.returncode, stdout) == (1, b"")
     assert stderr.decode().splitlines()[-1].startswith(f"launch: nothing started, 1 of 3 nodes: {SECOND}: connection")
@@ -112,12 +111,10 @@ def test_fails_when_a_node_hangs_while_it_receives(site: Site, short_timeout_lau
         wait_for_part(site.homes[SECOND], launcher)
         frozen = runners(site.homes[SECOND])
         try:
-            for pid in frozen:
-                os.kill(pid, signal.SIGSTOP)
+            send_signal(frozen, signal.SIGSTOP)
             stdout, stderr = launcher.communicate(timeout=60)
         finally:
-            for pid in frozen:
-                os.kill(pid, signal.SIGCONT)
+            send_signal(frozen, signal.SIGCONT)
     assert (launcher.returncode, stdout) == (1, b"")
     assert stderr.decode().splitlines()[-1] == f"launch: nothing started, 1 of 3 nodes: {SECOND}: silent for 2 s"
     wait_until_gone(frozen, seconds=30)
@@ -138,6 +135,13 @@ def test_a_launcher_killed_during_the_sync_leaves_no_process(site: Site) -> None
         launcher.kill()
     assert left
     wait_until_gone(left, seconds=30)
+
+
+def send_signal(pids: list[int], number: int) -> None:
+    """Signal processes; one may have ended since it was listed, as killing a runner ends its children."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def runners(home: Path) -> list[int]:
