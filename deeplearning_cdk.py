@@ -1,7 +1,7 @@
 """Import the constructs into a CDK app of your own: ``from deeplearning_cdk import ClusterProps, ClusterStack``.
 
 The constructs are packages named stacks and bootstrap at the top level. An app with a package of such a name hides
-ours: then this import says so in one line, and not that some module of ours is missing.
+ours: this import then names the conflict, instead of failing with a missing module.
 """
 
 from importlib.util import find_spec

@@ -1,7 +1,7 @@
 """Run the agent: make the instance a node, signal CloudFormation, and keep the node in the cluster.
 
-Level-triggered: each pass compares the present state with the desired one. A failure of AWS, the network or the disk
-only delays the next pass. `bootstrap.service` calls `Agent.step` in a loop.
+Each pass compares the present state with the desired one, so no event can be missed. A failure of AWS, the network or
+the disk only delays the node until a later pass. `bootstrap.service` calls `Agent.step` in a loop.
 """
 
 import logging
@@ -130,7 +130,7 @@ class Agent:
             return self._notice
 
     def _publish(self, cluster: ClusterClients) -> None:
-        """Write this node's record when it has changed; none before the setup has ended, as jobs run on members."""
+        """Write this node's record if it has changed, but not before the setup has ended: jobs run on every member."""
         instance_id = cluster.identity.instance_id
         member = self._membership.member(instance_id)
         setup = self._setup.outcome if member is None else self._setup.outcome or member.setup

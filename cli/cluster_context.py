@@ -24,7 +24,7 @@ def find_selected_cluster(selection: Selection) -> ClusterContext:
 
 
 def look_up(selection: Selection, clients: Clients) -> ClusterContext:
-    """Return the same with the given clients, which are slow to create. Raises ClusterError."""
+    """Return the selected cluster, found with existing clients, as creating them is slow. Raises ClusterError."""
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     membership = read_membership(
         clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name

@@ -69,7 +69,7 @@ def start_detached(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
 
 def run_attached(job: Job, *, cwd: str) -> int:
     """Run a job in this terminal; return its exit code."""
-    # Wake the runners that the last launch left idle. Without any, the job opens new connections.
+    # Wake the runners that an earlier launch left idle (launcher.transport.pool); a first launch has none.
     pool = open_pool(job.hosts, seconds=job.keep_s)
     import_asyncio()
     from launcher.session import run_in_terminal
@@ -104,9 +104,9 @@ def open_streams() -> None:
 
 
 def close_fds_on_exec() -> None:
-    """Keep descriptors that the caller left open out of child processes, as kept connections outlive this process.
+    """Close inherited descriptors in child processes, because kept connections outlive this process.
 
-    Child processes would hold flock(1) locks, and the write end of a pipe.
+    Otherwise those would keep holding the caller's flock(1) locks and the write ends of its pipes.
     """
     for entry in Path("/proc/self/fd").iterdir():
         fd = int(entry.name)

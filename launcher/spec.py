@@ -32,13 +32,13 @@ class Job:
     local: bool
     """True if the only node is this machine, reached without ssh."""
     engine: str
-    """A name of launcher.engines.ENGINES."""
+    """Name of the engine, one of launcher.engines.ENGINES."""
     servers: int
     """Number of parameter servers, for an engine that has them."""
     environment: Mapping[str, str]
     """Variables of every process, besides its node's."""
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """Variables of every process whose values each node reads, with their places; the launcher never has a value."""
+    """Place (in SSM or Secrets Manager) of each secret variable. Only the nodes read the values, not the launcher."""
     command: tuple[str, ...]
     """Argument list of each process."""
     host_source: HostSource | None = None
@@ -54,7 +54,7 @@ class Job:
     durable: bool = False
     """True if the job also outlives its nodes (launcher.durable)."""
     force: bool = False
-    """Start the job even on GPUs that are in use."""
+    """Start the job even on GPUs in use, or if the nodes differ in EFA or setup."""
     keep_s: float = 0.0
     """Seconds that a successful job's connections stay open for the next launch."""
     sync: SyncRequest | None = None

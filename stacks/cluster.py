@@ -99,7 +99,7 @@ class DeepLearningCluster(Construct):
                 group.group.node.add_dependency(self.roles)
         limit_lifetime(self, props, self.roles.master, master=self.master, workers=self.workers, network=self.network)
         if props.missing_address is not None:
-            # An annotation stops a deploy and, unlike an exception, no destroy.
+            # An annotation stops a deploy but, unlike an exception, not a destroy.
             cdk.Annotations.of(self).add_error(props.missing_address)
         self._pin_immutable_settings()
         self.price = self._price()
@@ -237,13 +237,13 @@ class DeepLearningCluster(Construct):
             security_groups=self.security.of_node(contract.WORKER),
             role=self.roles.worker,
             setup_timeout=setup_timeout,
-            # The master is never one: it holds the membership, and jobs end with it.
+            # The master is never a spot instance: it holds the membership, and jobs end with it.
             is_spot=self.props.purchase == SPOT,
         )
         return master, workers
 
     def _master_template(self, template: NodeTemplate) -> NodeTemplate:
-        """Return the properties of the master: one of its own type is in no placement group and no reservation."""
+        """Return the master's properties: the reservation only if it has the workers' type, the group only with EFA."""
         props = self.props
         if props.master_type == props.instance_type and props.trains_on_master:
             return template
@@ -295,6 +295,6 @@ class DeepLearningCluster(Construct):
             setup_sha256=self.setup.sha256 if self.setup else None,
             setup_timeout_s=props.setup_timeout_s,
             default_user=LOGIN_USER,
-            # Peers wait for the slowest setup.
+            # Each node also waits for the node with the slowest setup.
             bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S + (props.setup_timeout_s or 0),
         )

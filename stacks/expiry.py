@@ -1,6 +1,6 @@
 """Define the end of a cluster: from its time on, EventBridge Scheduler sets both groups to zero, again and again.
 
-A single call could be lost: to an update in progress that rolls back, to a resume. The schedules call AWS themselves,
+A single call could be undone by a resume, or by an update that rolls back. The schedules call AWS themselves,
 so nothing has to run, neither here nor on the cluster. If the stack is to go too, another schedule deletes it later.
 """
 
@@ -44,7 +44,7 @@ class Expiry(Construct):
         if deletes:
             self._delete_stack(expires + DELETE_AFTER)
         if expires <= datetime.now(timezone.utc):
-            # An annotation stops a deploy and, unlike an exception, no destroy.
+            # An annotation stops a deploy but, unlike an exception, not a destroy.
             cdk.Annotations.of(self).add_error(
                 f"expires has passed, {iso(expires)}: dlcluster extend 8h, or set a later one or none in cdk.json"
             )

@@ -1,6 +1,6 @@
 """Allow a role to pause a cluster: to set the sizes of its two Auto Scaling groups to zero.
 
-The same call may set other attributes of a group, which is at zero then (decision 088).
+The same call may also change other attributes of a group, but only by setting its size to zero (docs/decisions/088).
 """
 
 import aws_cdk as cdk

@@ -14,7 +14,7 @@ HANGUP: Final = set() if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else 
 """SIGHUP, unless the process ignores it, as under nohup. A closing terminal sends it, and systemd right after SIGTERM
 when it ends a session (systemd.kill(5))."""
 ENDING: Final = {signal.SIGTERM, signal.SIGINT} | HANGUP
-AT_ONCE: Final = {signal.SIGINT}
+END_AT_ONCE_IF_REPEATED: Final = {signal.SIGINT}
 """Signals that end the process at once when repeated: Ctrl-C, because a person sent it. Other signals often come in
 pairs, from systemd or from two programs that pass on the same one."""
 LAST_STEP_S: Final = 60.0
@@ -64,6 +64,6 @@ class Signals:
                 self.received = number
         if self.received is not None:
             log.warning("%s: will save a checkpoint after this step and exit; press Ctrl-C to exit now", number.name)
-            signal.sigtimedwait(AT_ONCE, LAST_STEP_S)
+            signal.sigtimedwait(END_AT_ONCE_IF_REPEATED, LAST_STEP_S)
         log.warning("ended by %s", number.name)
         os._exit(128 + number)

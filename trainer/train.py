@@ -146,7 +146,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
         if shard.is_first:
             path = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
             print(f"rank {world} {summarize(results)} checkpoint={path}", flush=True)
-        checkpoints.agree_on_end(backend)
+        checkpoints.wait_for_final(backend)
     backend.close()
     checkpoints.finish()
     # Repeat the warning of the start, which has scrolled away.

@@ -45,7 +45,7 @@ def main() -> int:
             for _ in range(rounds)
         ]
     ours, bare = (min(column) for column in zip(*times, strict=True))
-    print(f"ours {ours:.2f} s, bare {bare:.2f} s, least of {rounds} rounds", file=sys.stderr)
+    print(f"ours {ours:.2f} s, bare {bare:.2f} s, best of {rounds} rounds", file=sys.stderr)
     print(f"synth_default {ours / bare:.2f} ratio")
     return 0
 

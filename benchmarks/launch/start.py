@@ -60,7 +60,7 @@ def measure(rounds: int) -> None:
                 times[name].append(first_all_reduce(command))
         print(machine(), file=sys.stderr)
     for name, found in times.items():
-        print(f"{name}: least {min(found):.2f} s; rounds {' '.join(f'{one:.2f}' for one in found)}", file=sys.stderr)
+        print(f"{name}: best {min(found):.2f} s; rounds {' '.join(f'{one:.2f}' for one in found)}", file=sys.stderr)
     print(f"start_{NODES} {min(times['launch']) / min(times['by hand']):.2f} ratio")
 
 

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 RANDOM: Final = random.SystemRandom()
 LARGEST_STEP: Final = 1_000_000
-"""Largest random step of the generation, used because a forged record may have the next number."""
+"""Largest step of the generation after a forged record, random so that its author cannot have guessed the number."""
 
 
 class Coordinator:

@@ -20,7 +20,7 @@ class Node:
     ssh_key: str = ""
     """Public half of the cluster's key; empty on a worker."""
     draining: bool = False
-    """True if the node is about to end or in standby: no list names it, but it keeps its index until it is gone."""
+    """True if the node is about to end or in standby: the hosts and workers files omit it, but it keeps its index."""
     mount: str = ""
     """State of the shared directory; empty without shared storage."""
     setup: str = ""

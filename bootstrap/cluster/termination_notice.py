@@ -21,7 +21,7 @@ from bootstrap.aws.imds import ADDRESS, TIMEOUT_S, read_categories
 from bootstrap.cluster.membership import Membership
 
 DRAIN_GRACE_S: Final = 20.0
-"""Seconds after a membership that shows this node draining, for every other node to read it despite an error."""
+"""Seconds after the membership drops this node in which every other node reads it, even if one read fails."""
 MAX_DRAIN_S: Final = 45.0
 """Seconds from the notice after which the node ends in any case: there may be no coordinator to drop it."""
 HEARTBEAT_S: Final = 10.0
@@ -95,12 +95,12 @@ class TerminationHandler:
         """Request a replacement, or let the termination go on; ``membership`` is None if it could not be read."""
         if notice.at_risk and not notice.interrupted and not notice.ending:
             self._requests.request_replacement("spot recommends a replacement")
-        if notice.ending and not self._completed and self._others_know(membership):
+        if notice.ending and not self._completed and self._drain_is_over(membership):
             self._requests.complete_termination()
             self._completed = True
 
-    def _others_know(self, membership: Membership | None) -> bool:
-        """Return True if every other node has dropped this one, or has had the time to."""
+    def _drain_is_over(self, membership: Membership | None) -> bool:
+        """Return True if every other node has dropped this one or had time to; the first calls start both clocks."""
         now = self._monotonic()
         noticed_at = self._noticed_at = now if self._noticed_at is None else self._noticed_at
         if membership is None or membership.is_listed(self._instance_id):

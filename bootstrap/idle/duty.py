@@ -1,4 +1,4 @@
-"""Follow the pauses to come in the agent's passes: the master decides and writes the record, every node reads it."""
+"""Pause an idle cluster: the master decides and writes the pause record, every node reads and announces it."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 READ_S: Final = 60.0
-"""Seconds between a worker's reads of the record: a fifth of the shortest announcement, and a tenth of its reads."""
+"""Seconds between a worker's reads of the record: a fifth of the shortest announcement, to keep reads few."""
 
 
 class PauseDuty:
@@ -59,7 +59,7 @@ class PauseDuty:
         if cluster.coordinator is None:
             self._read(cluster.table)
         elif cluster.coordinator.groups:
-            is_due = self._judge(
+            is_due = self._decide_and_write(
                 cluster.table, membership, groups=cluster.coordinator.groups, reports=cluster.coordinator.activities
             )
         self.report.want(self._record.idle_stop_s > 0)
@@ -77,7 +77,7 @@ class PauseDuty:
             item = table.read_record(PAUSE_ID, consistent=False)
             self._record = parse_pause(item) if item else PauseRecord()
 
-    def _judge(
+    def _decide_and_write(
         self, table: Table, membership: Membership, *, groups: Sequence[Group], reports: Mapping[str, str]
     ) -> bool:
         """Write what the groups' tags and the nodes' reports mean, on the master; return True if the pause is due."""
@@ -98,7 +98,7 @@ class PauseDuty:
         return verdict.is_due
 
     def _recorded(self, verdict: Verdict, *, expires: datetime | None, idle_stop_s: int, now: float) -> PauseRecord:
-        # A moment keeps its time in UTC, so that the record changes only with the verdict.
+        # Convert each monotonic time to UTC only once, so that jitter of the clocks does not rewrite the record.
         moments = [moment for moment in (verdict.idle_since, verdict.pauses_at) if moment is not None]
         known, utc = self._times, self._utc_now().replace(microsecond=0)
         self._times = {each: known.get(each) or utc + timedelta(seconds=round(each - now)) for each in moments}

@@ -39,7 +39,7 @@ class Event:
 
     @property
     def is_failure(self) -> bool:
-        """True if it tells why something failed. A node's own reason comes before the status of its group."""
+        """Return True if the event gives a reason for a failure. A node's reason precedes its group's status."""
         told = self.status.endswith("_FAILED") or self.reason.startswith("Received FAILURE signal")
         return told and not self.reason.startswith(_CONSEQUENCES)
 

@@ -34,7 +34,7 @@ MOUNT_REASONS: Final = {
 }
 """Explanation of each state except mounted."""
 PAUSED_WITHIN: Final = timedelta(minutes=2)
-"""Time after its end within which a cluster is paused; the schedule is exact to a minute."""
+"""Time after ``expires`` in which a cluster may still run: the schedule is accurate to a minute."""
 COLUMNS = ("INDEX", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
 
 
@@ -83,7 +83,7 @@ class Status:
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
 
     def expiry_lines(self, now: datetime) -> Iterator[str]:
-        """Yield when a running cluster ends, if that is to come."""
+        """Yield a line with the time at which AWS pauses or deletes a running cluster, if it has one."""
         if self.desired_nodes and self.expires is not None and now < self.expires:
             hours, minutes = divmod((self.expires - now) // timedelta(minutes=1), 60)
             outcome = "pauses it, then deletes its stack" if self.is_deleted else "pauses it"

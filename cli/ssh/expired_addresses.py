@@ -1,4 +1,4 @@
-"""Remove the addresses whose time on the allow list has passed, on the way to something else."""
+"""Remove expired addresses from the allow list, as a side task of other verbs."""
 
 import sys
 from datetime import datetime, timezone

@@ -36,7 +36,7 @@ KEEP_S = 60
 MAX_SECONDS = 86400
 MAX_RESTARTS = 1000
 MAX_SERVERS = 1024
-"""Largest accepted number; more than any cluster has, so that a typing slip is refused."""
+"""Largest accepted number of parameter servers. No cluster needs more, so a larger number is a typing error."""
 DEFAULT_HELP_COLUMNS = 80
 SCRIPT = re.compile(r"[\w@%+=:,./-]+\.py", re.ASCII)
 """File name that a shell would not expand (as in shlex.quote)."""
@@ -117,7 +117,9 @@ def _parser() -> _Parser:
     parser.add_argument(
         "--durable", action="store_true", help="detach, and go on after the loss of all nodes, until over or stopped"
     )
-    parser.add_argument("--force", action="store_true", help="start even on GPUs in use, or if some nodes lack EFA")
+    parser.add_argument(
+        "--force", action="store_true", help="start even on GPUs in use, or if nodes differ in EFA or setup"
+    )
     add_torchrun_options(parser)
     parser.add_argument("-mca", "-map-by", action=_RejectMpirunOption, nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")
@@ -137,7 +139,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     if options.launcher not in LAUNCHERS:
         raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
     if options.durable:
-        check_storable(hostfile=options.hostfile, variables=options.env, command=_words(options))
+        check_storable(hostfile=options.hostfile, variables=options.env, command=_command_words(options))
     engine_name = _engine_name(options)
     engine = load_engine(engine_name)
     local = options.launcher == "local"
@@ -147,8 +149,8 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         if host_source is None
         else first_hosts(options, host_source.read(), engine=engine_name)
     )
-    # A command such as mpirun would start its own ranks; any other command passes.
-    refuse_nested_launchers(_words(options), options=_launch_words(arguments, options), hosts=hosts)
+    # Raises UsageError for commands such as mpirun, which would start ranks of their own.
+    refuse_nested_launchers(_command_words(options), options=_launch_words(arguments, options), hosts=hosts)
     passed_on = {name: environ[name] for name in engine.passed_on if name in environ}
     return Job(
         hosts=hosts,
@@ -176,7 +178,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
 def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options; UsageError names an unknown one. The options of a torchrun command count as launch's."""
     options, unknown = parser.parse_known_args(arguments)
-    nested = None if unknown else find_nested_launcher(_words(options))
+    nested = None if unknown else find_nested_launcher(_command_words(options))
     if nested is not None and nested.name == "torchrun" and nested.plain:
         options, unknown = parser.parse_known_args([*_launch_words(arguments, options), *nested.words])
         if options.command and not unknown:
@@ -244,21 +246,21 @@ def _launch_words(arguments: Sequence[str], options: argparse.Namespace) -> list
     return words[:-1] if words[-1:] == ["--"] else words
 
 
-def _words(options: argparse.Namespace) -> list[str]:
+def _command_words(options: argparse.Namespace) -> list[str]:
     return list(options.command[1:] if options.command[:1] == ["--"] else options.command)
 
 
 def _torchrun_command(nested: NestedLauncherCall, options: argparse.Namespace) -> list[str]:
     """Return the command of a torchrun line: the script, run by the Python that torchrun is installed in."""
     if options.no_python:
-        return [*nested.before, *_words(options)]
+        return [*nested.before, *_command_words(options)]
     python = [nested.python, "-u", *(["-m"] if options.module else [])]
     options.module = False
-    return [*nested.before, *python, *_words(options)]
+    return [*nested.before, *python, *_command_words(options)]
 
 
 def _command(options: argparse.Namespace) -> tuple[str, ...]:
-    words = tuple(_words(options))
+    words = tuple(_command_words(options))
     if not words or not words[0]:
         raise UsageError("no command given, as in: launch python train.py")
     # launch.py passes the command to a shell, which treats a leading NAME=value as a variable.

@@ -17,7 +17,7 @@ LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DurableStart:
-    """A start of a durable job, which has its id before."""
+    """One start of a durable job, whose id was chosen when it was submitted."""
 
     job_id: str
     program: tuple[str, ...]

@@ -30,7 +30,7 @@ def write(record: DurableRecord) -> None:
 
 @contextmanager
 def locked(job_id: str) -> Iterator[None]:
-    """Lock a job's directory: what one process ends, another must not write again. Raises LaunchError if it is gone."""
+    """Lock a job's directory, so that no process rewrites a record that another has removed. Raises LaunchError."""
     try:
         directory = os.open(directory_of(job_id), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

@@ -17,7 +17,7 @@ def missing(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) ->
         has_shared = json.loads(config.read_text()).get("shared_storage") is not None
     except (OSError, ValueError):
         return "this node has not joined the cluster"
-    # A node whose setup has failed drains for good, and no list names it: jobs run on the others.
+    # A node whose setup has failed never runs jobs, so do not wait for it.
     usable = [member for member in known.members if not member.setup.startswith(SETUP_FAILED)]
     if leaving := [worker_host(member.node_index) for member in usable if member.draining]:
         return f"{', '.join(leaving)} leaves the cluster"

@@ -1,7 +1,7 @@
 """Define what the bucket keeps of an open durable job.
 
-There is a record as long as the job is neither over nor stopped. Only the master's role can write it, as the next
-master runs it.
+A record exists until the job has ended or was stopped. Only the master's role may write it, because the next master
+runs the command that it contains.
 """
 
 import json

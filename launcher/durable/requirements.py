@@ -1,4 +1,4 @@
-"""Name what a durable job's later attempts will not have, and make the environment that they do have."""
+"""Warn about what a durable job's later attempts will lack, and build the environment that they get."""
 
 import os
 import pwd

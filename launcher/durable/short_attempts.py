@@ -20,7 +20,7 @@ from launcher.history.records import State, now, read_record, write_record
 log = logging.getLogger("launch")
 
 LONG_S = 600.0
-"""Seconds after which an attempt is no short one."""
+"""Seconds from which an attempt counts as long."""
 MOST_SHORT = 10
 """Short attempts in a row after which a job has failed."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0

@@ -31,7 +31,7 @@ log = logging.getLogger("launch")
 
 POLL_S = 5.0
 SUBMISSION_S = 60.0
-"""Seconds after which a stored job has no first attempt any more: its submission was killed."""
+"""Seconds after which a stored job without a job record is taken up: its submission was killed."""
 READY_S = 1800.0
 """Seconds for which an attempt waits for the cluster to be complete."""
 START_S = 3600.0

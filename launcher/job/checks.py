@@ -21,7 +21,7 @@ async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart
     check_first_host(job, connections)
     if not job.force:
         check_fabric([(one.host, one.efa_devices) for one in connections])
-    # A node that replaces another during the job may have a newer setup: going on is what its user wants.
+    # After a restart a replacement may have a newer setup. The user asked for restarts, so accept that.
     if not (job.force or is_restart):
         check_setup([(one.host, one.setup) for one in connections])
     # On a restart the failed attempt's processes may still hold the GPUs.
@@ -32,7 +32,7 @@ async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart
 def check_fabric(found: Sequence[tuple[Host, int | None]]) -> None:
     """Raise LaunchError if some nodes have Elastic Fabric Adapters and some have none: NCCL would hang.
 
-    A runner of an earlier release reports None: its node was launched without.
+    None means a runner of a release that did not report adapters; such a node was launched without EFA.
     """
     without = [host for host, devices in found if not devices]
     if without and any(devices for _, devices in found):

@@ -62,7 +62,7 @@ def is_permanent(error: BaseException) -> bool:
 def with_advice(error: BaseException) -> str:
     """Return the error's message, with advice if an option of launch or a habit from launch.py causes the failure.
 
-    The option is in launcher.transport.ssh.CLUSTER_OPTIONS; users of launch.py write localhost.
+    Covers the key exchange that CLUSTER_OPTIONS disables, and hosts files from launch.py, which contain localhost.
     """
     reason, kind = str(error), error.kind if isinstance(error, LaunchError) else ""
     if kind == UNKNOWN_HOST_KEY and reason.startswith(f"{LOCAL_HOST}:"):
@@ -73,7 +73,7 @@ def with_advice(error: BaseException) -> str:
 
 
 async def connect_all(hosts: Sequence[Host], *, local: bool, pool: ConnectionPool | None = None) -> list[Connection]:
-    """Connect to every host; if that fails raise an error with every host without a runner."""
+    """Connect to every host. Raises UnreachableError, which names every host that did not answer."""
     connections, errors = await connect_available(hosts, local=local, pool=pool)
     if not errors:
         return connections
@@ -104,7 +104,7 @@ async def connect_available(
             connection = resumed or await start_runner(host, command, deadline_s=deadline_s, environment=environment)
         if host is local_host:
             connection.is_local = True
-            # On this machine sshd's connection is another one, such as the user's.
+            # SSH_CONNECTION is that of the user's own login here, so its address means nothing to the other nodes.
             connection.address = None
         return connection
 

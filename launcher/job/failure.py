@@ -25,7 +25,7 @@ class Failure:
     preempted_host: Host | None = None
     """The preempted node."""
     of_process: bool = False
-    """True if a process of the job failed by itself, so that the job is over; the job's nodes are not the cause."""
+    """True if the cause is a process of the job and not a node: a durable job then ends and is not started again."""
     cancelled: bool = False
     """True if the user ended the job."""
 

@@ -52,7 +52,7 @@ class Node:
         self._running = set(range(len(spec.processes)))
         self.required_processes_ended = asyncio.Event()
         """Set once every process that the job waits for has ended."""
-        self._stop_requested = self._answered_since = False
+        self._stop_requested = self._answered_stop = False
         self._check_required_processes()
 
     async def start(self, failure: "asyncio.Future[Failure]") -> None:
@@ -83,13 +83,13 @@ class Node:
 
     @property
     def is_silent_after_stop(self) -> bool:
-        """True if processes still run, as far as known, and no heartbeat or exit has arrived since the stop request."""
-        return bool(self._running) and not self._answered_since
+        """Return True if processes may still run, but no heartbeat or exit has arrived since the stop request."""
+        return bool(self._running) and not self._answered_stop
 
     async def _on_frame(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
         # Frames with output may have been sent before the request, so they prove nothing.
         if self._stop_requested and frame.kind in (FrameType.ALIVE, FrameType.EXIT):
-            self._answered_since = True
+            self._answered_stop = True
         if frame.kind == FrameType.ALIVE:
             return
         if frame.kind == FrameType.NOTE:
@@ -135,7 +135,7 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
     first: set[asyncio.Future[Any]] = {failure, all_ended, required_ended}
     try:
         await asyncio.gather(*(node.start(failure) for node in nodes))
-        # Start the watches after the ranks, because the first look reads the cluster's state.
+        # Start the watches after the ranks: their first look reads the agent's state file, which would delay the start.
         watches += [
             asyncio.create_task(fail_without_reader(stdout, failure)),
             asyncio.create_task(watch_for_preemption(hosts, failure)),
@@ -153,13 +153,13 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
 
 
 def clear_of_process_if_lost(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
-    """Clear the mark of a process that failed by itself if a node is lost, as its peers fail before it is missed."""
+    """Clear `of_process` if a node was lost: ranks on other nodes fail before the launcher notices the loss."""
     lost = any(node.is_silent_after_stop for node in nodes)
     return replace(outcome, of_process=False) if outcome is not None and lost else outcome
 
 
 def clear_preempted_if_silent(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
-    """Clear the preemption mark if the node has been silent since.
+    """Clear `preempted` if the preempted host has not answered the stop request.
 
     A node with a notice lives, and reports the end of its processes. A silent one has crashed, possibly because of
     the job.

@@ -15,7 +15,7 @@ from launcher.runner.logs import JobLogs, ProcessLog
 from launcher.runner.port import claim_port
 from launcher.runner.process.environment import check_interfaces, process_environment, working_directory
 from launcher.runner.process.processes import adopt_orphans, rename
-from launcher.runner.process.reaper import AGAIN
+from launcher.runner.process.reaper import RUN_ANOTHER
 from launcher.runner.process.supervisor import Supervisor
 from launcher.runner.route import interface_to
 from launcher.runner.runner_channel import RunnerChannel
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EFA_DEVICES = "/sys/class/infiniband"
 """Directory with one entry for each Elastic Fabric Adapter and, on some types, for each NVSwitch's adapter."""
 EFA_DRIVER = "efa"
-"""Name of the driver that tells the two apart."""
+"""Driver of Elastic Fabric Adapters; other entries of EFA_DEVICES have another driver."""
 SETUP_STATE = "/run/deeplearning/setup.json"
 """As in bootstrap.contract, whose import would be slow."""
 BUSY_NAME = "launch-runner"
@@ -35,7 +35,7 @@ BUSY_NAME = "launch-runner"
 
 
 def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
-    """Run this node's part of a job; return AGAIN if another job may follow, else 0, whatever the ranks' exit codes.
+    """Run this node's part of a job; return RUN_ANOTHER if another job may follow, else 0, whatever ranks' exit codes.
 
     `at_login` is the session's fingerprint; `is_reused` means that this session has run a job before.
     """
@@ -51,7 +51,7 @@ def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
         return 0
     adopt_orphans()
     all_succeeded = run_ranks(spec, channel)
-    return AGAIN if spec.keep and all_succeeded else 0
+    return RUN_ANOTHER if spec.keep and all_succeeded else 0
 
 
 def await_next_job(channel: RunnerChannel, at_login: SessionFingerprint) -> bool:
@@ -127,7 +127,7 @@ def receive_spec(channel: RunnerChannel) -> "NodeSpec | None":
         for message in inbox.add(channel.receive()):
             if not isinstance(message, (bytes, dict)):
                 return message
-            # Imported late: slow, and most jobs send no files.
+            # Imported late: slow, and most jobs send no request (files, venv, engines, secrets) before the spec.
             from launcher.runner.sync.service import sync_before_spec
 
             return sync_before_spec(channel, inbox, first=message)

@@ -30,7 +30,7 @@ CANNOT_RUN, NOT_FOUND = 126, 127
 HEARTBEAT = b"\n"
 REQUEST = b"sync "
 DATA = b"data "
-"""Beginnings of the lines about files; see launcher.sync.messages."""
+"""Beginnings of the lines of requests and of their data; see launcher.sync.messages."""
 WAKE = b"again\n"
 """Line that wakes an idle runner, which then reports ready, or ends if its session is out of date."""
 
@@ -40,7 +40,7 @@ class FrameType:
 
     READY = 0
     """JSON object: {"port": a free port of the node, "address": where its sshd took the connection or null,
-    "efa": number of its Elastic Fabric Adapters, "gpus": what uses its GPUs
+    "efa": number of its Elastic Fabric Adapters, "setup": contents of contract.SETUP_STATE, "gpus": what uses its GPUs
     (launcher.transport.gpus_in_use.GpusInUse)}."""
     STDOUT = 1
     STDERR = 2
@@ -56,7 +56,7 @@ class FrameType:
     """Working directory of the processes, sent once before they start: empty for the spec's directory, or ``home`` if
     the node lacks it and they start in the home directory."""
     SYNC = 8
-    """The answer to a request about files (launcher.sync.messages)."""
+    """Answer to a request before the spec: files, engines, venv or secrets (launcher.sync.messages)."""
 
 
 FRAME_TYPES = frozenset(value for name, value in vars(FrameType).items() if name.isupper())

@@ -199,7 +199,7 @@ class DataPlane:
     def _update(self, instance: Instance) -> None:
         """Update what may change while an instance runs: its addresses, groups, role, and the state its group wants.
 
-        A look may find an instance in the moment between its launch and the association of its instance profile.
+        The role may be missing at first: the instance profile is associated a moment after the launch.
         """
         key = _address_key(instance)
         known = self._metadata[key]
@@ -262,7 +262,7 @@ class DataPlane:
             self._restart(node)
         ends_at = spot_notices.interruption_time(self._run_dir, instance_id)
         if ends_at is not None and ends_at <= datetime.now(timezone.utc):
-            log.info("%s is interrupted, as it was told", instance_id)
+            log.info("%s is interrupted, as announced", instance_id)
             self._ec2.terminate_instances(InstanceIds=[instance_id])
 
     def _check_status(self, node: Node) -> None:

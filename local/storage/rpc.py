@@ -13,7 +13,7 @@ NFS: Final = (100003, 4, 0)
 _LAST_FRAGMENT: Final = 0x80000000
 _CALL, _REPLY, _ACCEPTED, _SUCCESS, _RPC_VERSION = 0, 1, 0, 0, 2
 _NO_CREDENTIALS: Final = (0, 0, 0, 0)
-MOST_BYTES: Final = 4096
+MAX_BYTES: Final = 4096
 
 
 def call(xid: int) -> bytes:
@@ -40,7 +40,7 @@ def read_record(receive: Callable[[int], bytes]) -> bytes:
     """Read one record. Raises ConnectionError if the peer ends, or says what is no record."""
     (mark,) = struct.unpack(">I", _exactly(receive, 4))
     size = mark & ~_LAST_FRAGMENT
-    if not mark & _LAST_FRAGMENT or size > MOST_BYTES:
+    if not mark & _LAST_FRAGMENT or size > MAX_BYTES:
         raise ConnectionError("no record")
     return _exactly(receive, size)
 

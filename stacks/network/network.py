@@ -10,7 +10,7 @@ from bootstrap import contract
 class Network(Construct):
     """A VPC with one zone and one NAT gateway; S3 and DynamoDB are reached without it.
 
-    With ``private`` its public subnet holds the NAT gateway alone.
+    With ``private`` its public subnet holds only the NAT gateway.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ def _bucket_statements(bucket: DataBucket) -> Iterator[iam.PolicyStatement]:
 
 
 def _key_statement(settings: DataSettings) -> iam.PolicyStatement:
-    """Allow the keys to S3 alone: a node cannot decrypt anything with them by itself."""
+    """Allow the keys only through S3: a node cannot decrypt anything with them by itself."""
     regions = sorted({key.split(":")[3] for key in settings.data_keys})
     writes = any(bucket.is_writable for bucket in settings.buckets)
     return iam.PolicyStatement(

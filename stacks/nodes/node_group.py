@@ -29,7 +29,7 @@ price."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeTemplate:
-    """The properties that the nodes of both groups share."""
+    """The properties of one group's nodes; the master's may differ in type, EFA, placement and reservation."""
 
     cluster_name: str
     instance_type: str

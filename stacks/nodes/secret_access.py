@@ -28,7 +28,7 @@ def allow_secrets(role: iam.Role, settings: SecretsSettings) -> None:
 
 
 def _key_statement(keys: tuple[str, ...], services: list[str]) -> iam.PolicyStatement:
-    """Allow the keys to the two services alone: a node cannot decrypt anything with them by itself."""
+    """Allow the keys only through the two services: a node cannot decrypt anything with them by itself."""
     regions = sorted({key.split(":")[3] for key in keys})
     via = [f"{service}.{region}.{cdk.Aws.URL_SUFFIX}" for service in services for region in regions]
     return iam.PolicyStatement(

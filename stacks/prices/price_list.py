@@ -24,7 +24,7 @@ class PriceList:
     region: str
     """Region of the prices; FALLBACK_REGION if the file lacks the one that was asked for."""
     date: str
-    """Day of the instance prices, the newest of which changes most often."""
+    """Day on which cli.costs.refresh read these prices."""
     instances: Mapping[str, float]
     """Price of an hour by instance type."""
     nat_gateway_hour: float

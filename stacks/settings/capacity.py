@@ -11,7 +11,7 @@ from stacks.catalogue.gpu_types import InstanceType
 from stacks.settings.values import Settings, SettingsError, require, shown
 
 _TYPE: Final = re.compile(r"[a-z0-9-]{1,30}\.[a-z0-9-]{1,30}")
-_MOST_GPUS: Final = 16
+_MAX_GPUS: Final = 16
 _LONGEST_TYPE: Final = 60
 
 
@@ -123,7 +123,7 @@ class CapacitySettings(Settings):
         count, known = self.gpu_count, self.instance
         if count is None:
             return
-        require(0 <= count <= _MOST_GPUS, "gpu_count", count, f"0 to {_MOST_GPUS}")
+        require(0 <= count <= _MAX_GPUS, "gpu_count", count, f"0 to {_MAX_GPUS}")
         if known is not None:
             require(count == known.gpus, "gpu_count", count, f"{known.gpus} or left out for {known.name}")
 

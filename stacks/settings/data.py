@@ -12,20 +12,20 @@ from stacks.settings.values import PARSER, Settings, SettingsError, parse_list, 
 READS: Final = ("s3:GetObject",)
 """What nodes may do with the objects of a bucket."""
 WRITES: Final = ("s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
-"""What they may do besides with ``:rw``."""
+"""What they may also do with ``:rw``."""
 _WRITABLE: Final = ":rw"
 _PREFIX: Final = re.compile(r"[A-Za-z0-9!_.'()-][A-Za-z0-9!_.'()/=+@&,-]{0,500}")
 """A prefix without wildcards and variables of IAM."""
 _KEY: Final = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]{1,64}")
 _KEY_FORM: Final = "ARNs of KMS keys like arn:aws:kms:REGION:ACCOUNT:key/ID"
 _POLICY: Final = re.compile(r"arn:aws[a-z-]*:iam::(?:aws|[0-9]{12}):policy/[A-Za-z0-9+=,.@_/-]{1,512}")
-_MOST_POLICIES: Final = 10
+_MAX_POLICIES: Final = 10
 """Managed policies that a role takes by default (IAM User Guide, "IAM object quotas")."""
-_MOST_BUCKETS: Final = 20
+_MAX_BUCKETS: Final = 20
 """Buckets for which a role's inline policies have room: 10,240 characters ("IAM object quotas")."""
 _REFERENCE: Final = re.compile(SECRETS_PATTERN, re.ASCII)
-_MOST_SECRETS: Final = 20
-"""Secrets for which they have room besides."""
+_MAX_SECRETS: Final = 20
+"""Secrets for which the inline policies have room in addition to the buckets."""
 _ADMINISTRATORS: Final = ("AdministratorAccess", "IAMFullAccess", "PowerUserAccess")
 _FULL_ACCESS: Final = "FullAccess"
 """Part of the names of AWS's policies that allow everything in one service."""
@@ -70,8 +70,8 @@ class DataSettings(StorageSettings):
     def check(self) -> None:
         """Check the form of each; ``dlcluster preflight`` asks AWS whether they exist."""
         super().check()
-        if (count := len(self.data_buckets)) > _MOST_BUCKETS:
-            raise SettingsError(f"data_buckets must name at most {_MOST_BUCKETS} buckets, got {count}")
+        if (count := len(self.data_buckets)) > _MAX_BUCKETS:
+            raise SettingsError(f"data_buckets must name at most {_MAX_BUCKETS} buckets, got {count}")
         for text, bucket in zip(self.data_buckets, self.buckets, strict=True):
             check_bucket_name("data_buckets", bucket.name)
             allowed = "name or name/prefix, with :rw to write, and without * or ?"
@@ -83,7 +83,7 @@ class DataSettings(StorageSettings):
             require(
                 _POLICY.fullmatch(arn), "policy_arns", arn, "ARNs of managed policies like arn:aws:iam::aws:policy/X"
             )
-        most = _MOST_POLICIES
+        most = _MAX_POLICIES
         require(len(self.policy_arns) <= most, "policy_arns", len(self.policy_arns), f"at most {most} policies")
 
     def warnings(self) -> dict[str, str]:
@@ -118,7 +118,7 @@ class SecretsSettings(Settings):
         super().check()
         for text in self.secrets:
             require(_REFERENCE.fullmatch(text), "secrets", text, SECRETS_FORMS)
-        require(len(self.secrets) <= _MOST_SECRETS, "secrets", len(self.secrets), f"at most {_MOST_SECRETS} secrets")
+        require(len(self.secrets) <= _MAX_SECRETS, "secrets", len(self.secrets), f"at most {_MAX_SECRETS} secrets")
         for key in self.secret_keys:
             require(_KEY.fullmatch(key), "secret_keys", key, _KEY_FORM)
         require(bool(self.secrets) or not self.secret_keys, "secret_keys", self.secret_keys, "set with secrets")

@@ -11,7 +11,7 @@ from stacks.settings.values import PARSER, Settings, SettingsError, require, sho
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
 _TAG_TEXT: Final = re.compile(r"[\w +\-=.:/@]*")
 _RESERVED_TAG_PREFIXES: Final = ("aws:", "deeplearning:")
-_MOST_TAGS: Final = 40
+_MAX_TAGS: Final = 40
 """Largest number of the user's tags: AWS allows 50 per resource, and the product and CloudFormation add some."""
 
 
@@ -59,7 +59,7 @@ class NamingSettings(Settings):
         super().check()
         name = self.cluster_name
         require(_NAME.fullmatch(name), "cluster_name", name, "a letter, then letters, digits and hyphens, at most 63")
-        require(len(self.tags) <= _MOST_TAGS, "tags", len(self.tags), f"at most {_MOST_TAGS}")
+        require(len(self.tags) <= _MAX_TAGS, "tags", len(self.tags), f"at most {_MAX_TAGS}")
         for key, value in self.tags.items():
             _check_tag(key, value)
         _check_case(self.tags)

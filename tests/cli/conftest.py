@@ -17,7 +17,7 @@ RELEASE = f"{VERSION}:0123456789ab"
 REGION = "eu-west-1"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBwQ0Y3S4f0Yq4V8v0y1Q9jv8t5oQ8k8yq2hJm1m3X8k"
 NETWORKS = "10.0.0.0/8,127.0.0.0/8"
-"""The second for the servers of tests."""
+"""Networks of node addresses; 127.0.0.0/8 is for the tests' own SSH servers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ class Finding:
         )
 
 
-def fastest_pairs(nodes: int, pairs: Mapping[Pair, float]) -> list[float]:
+def fastest_figures(nodes: int, pairs: Mapping[Pair, float]) -> list[float]:
     """Return each node's figure, that of its fastest pair in GB/s."""
     return [max(figure for pair, figure in pairs.items() if node in pair) for node in range(nodes)]
 
@@ -52,7 +52,7 @@ def slow_nodes(nodes: int, pairs: Mapping[Pair, float]) -> list[int]:
     """Return the positions of the slow nodes. Of two nodes neither can be told from its only partner."""
     if not pairs:
         return []
-    figures = fastest_pairs(nodes, pairs)
+    figures = fastest_figures(nodes, pairs)
     return [node for node, figure in enumerate(figures) if figure < SLOW_BELOW * median(figures)]
 
 
@@ -65,7 +65,7 @@ def measure_confirmed(measure: Callable[[], Mapping[Pair, float]], nodes: int) -
     return {pair: max(figure, again[pair]) for pair, figure in pairs.items()}
 
 
-def find(facts: Sequence[NodeFacts], pairs: Mapping[Pair, float]) -> list[Finding]:
+def list_findings(facts: Sequence[NodeFacts], pairs: Mapping[Pair, float]) -> list[Finding]:
     """Return all findings: first the nodes that lack devices, then the slow ones."""
     counts = [
         (node.name, what, found, expected)
@@ -73,6 +73,6 @@ def find(facts: Sequence[NodeFacts], pairs: Mapping[Pair, float]) -> list[Findin
         for what, found, expected in (("gpus", node.gpus, node.expected_gpus), ("efa", node.efa, node.expected_efa))
         if expected is not None and found < expected
     ]
-    figures = fastest_pairs(len(facts), pairs) if pairs else []
+    figures = fastest_figures(len(facts), pairs) if pairs else []
     slow = [(facts[node].name, "slow", figures[node], median(figures)) for node in slow_nodes(len(facts), pairs)]
     return [Finding(node=node, what=what, found=n, expected=expected) for node, what, n, expected in [*counts, *slow]]

@@ -23,9 +23,9 @@ from trainer.distributed.rendezvous import join_ranks, report_lost_ranks
 from trainer.distributed.world import World, read_number
 from trainer.errors import TrainerError
 
-MEETING: Final = timedelta(seconds=120)
+CONNECT_TIMEOUT: Final = timedelta(seconds=120)
 """Longest wait for the other ranks: a new node loads PyTorch from its image block by block."""
-STAGE: Final = timedelta(seconds=2 * LIMIT_S)
+COLLECTIVE_TIMEOUT: Final = timedelta(seconds=2 * LIMIT_S)
 """Timeout of torch's operations; StageLimit comes first, with a better message."""
 Value = TypeVar("Value")
 
@@ -45,7 +45,7 @@ class Nodes:
     """The nodes of the job, as one rank sees them, and the groups of ranks that it measures with."""
 
     def __init__(self, ranks: Sequence[RankFacts], *, own: int, limit: StageLimit) -> None:
-        # A node that lacks a GPU has ranks without one: all nodes measure with as many as the poorest has.
+        # A node that lacks a GPU has ranks without one: all nodes use as many as the one with the fewest.
         gpus = min(rank.cuda_devices for rank in ranks)
         self.backend = "nccl" if gpus else "gloo"
         self._members = [
@@ -67,7 +67,7 @@ class Nodes:
                 if self._own in self._members[pausing]:
                     self._group(self._members[pausing])
             for a, b in pairs:
-                figure = self._figure([*self._members[a], *self._members[b]], f"round {number}, {self._names(a, b)},")
+                figure = self._figure([*self._members[a], *self._members[b]], f"round {number}, {self._names(a, b)}")
                 own |= {} if figure is None else {(a, b): figure}
             for measured in self._gather(own, f"round {number}"):
                 figures |= measured
@@ -96,7 +96,7 @@ class Nodes:
         key = tuple(ranks)
         if key not in self._groups:
             self._groups[key] = torch.distributed.new_group(
-                [*ranks], timeout=STAGE, backend=self.backend, use_local_synchronization=True
+                [*ranks], timeout=COLLECTIVE_TIMEOUT, backend=self.backend, use_local_synchronization=True
             )
         return self._groups[key]
 
@@ -119,13 +119,13 @@ def check(world: World, facts: NodeFacts, *, node_rank: int) -> Report:
     """Measure together with all ranks; return the report, the same on each."""
     if world.world_size == 1:
         return Report(facts=[facts], pairs={}, together=None, ranks=1, backend="gloo")
-    # The ranks meet without their GPUs: one that lacks its GPU must be able to say so.
-    join_ranks(torch.device("cpu"), world=world, timeout=MEETING)
+    # Connect over gloo first: a rank that lacks its GPU must be able to say so.
+    join_ranks(torch.device("cpu"), world=world, timeout=CONNECT_TIMEOUT)
     limit = StageLimit(facts.name)
     own = RankFacts(
         node_rank=node_rank, local_rank=world.local_rank, cuda_devices=torch.cuda.device_count(), node=facts
     )
-    with report_lost_ranks("measuring", timeout=STAGE):
+    with report_lost_ranks("measuring", timeout=COLLECTIVE_TIMEOUT):
         nodes = Nodes(all_gather(own), own=world.rank, limit=limit)
         pairs = measure_confirmed(nodes.measure_pairs, len(nodes.facts))
         together = nodes.measure_all()
@@ -136,7 +136,7 @@ def check(world: World, facts: NodeFacts, *, node_rank: int) -> Report:
 
 
 def main(arguments: Sequence[str], *, environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> int:
-    """Check the nodes; rank 0 prints the report. Return 1 if it names a node and is not JSON."""
+    """Check the nodes; rank 0 prints the report. Return 1 on an error, or if a text report names a node."""
     parser = argparse.ArgumentParser("check", description="Check the nodes' devices and the network between them.")
     parser.add_argument("--json", action="store_true", help="print one line of JSON, and exit with 0 whatever it says")
     options = parser.parse_args(arguments)

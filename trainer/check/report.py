@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from trainer.check.findings import Finding, fastest_pairs, find
+from trainer.check.findings import Finding, fastest_figures, list_findings
 from trainer.check.node_facts import NodeFacts
 from trainer.check.rounds import Pair
 
@@ -27,11 +27,11 @@ class Report:
     @property
     def findings(self) -> list[Finding]:
         """Return the nodes to look at."""
-        return find(self.facts, self.pairs)
+        return list_findings(self.facts, self.pairs)
 
     def json(self) -> str:
         """Return one line of JSON."""
-        fastest = fastest_pairs(len(self.facts), self.pairs) if self.pairs else None
+        fastest = fastest_figures(len(self.facts), self.pairs) if self.pairs else None
         nodes = [
             {
                 **asdict(facts),

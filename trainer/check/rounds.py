@@ -4,7 +4,7 @@ from typing import Final
 
 Pair = tuple[int, int]
 """Two nodes by their position in the job, the lower one first."""
-MEETINGS: Final = 3
+PARTNERS: Final = 3
 """Number of partners of each node, if there are as many: a good node counts as slow only if all of them are."""
 
 
@@ -18,7 +18,7 @@ def pair_rounds(nodes: int) -> list[list[Pair]]:
         return []
     circle: list[int | None] = [*range(nodes), *([None] if nodes % 2 else [])]
     rounds = []
-    for _ in range(min(len(circle) - 1, MEETINGS + nodes % 2)):
+    for _ in range(min(len(circle) - 1, PARTNERS + nodes % 2)):
         half = len(circle) // 2
         facing = zip(circle[:half], reversed(circle[half:]), strict=True)
         rounds.append([(min(a, b), max(a, b)) for a, b in facing if a is not None and b is not None])

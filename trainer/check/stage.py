@@ -1,4 +1,4 @@
-"""End the process when a stage of the check does not end: a collective operation may wait for a lost rank for ever."""
+"""End the process when the check takes too long: a collective operation may wait for a lost rank for ever."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ GRACE_S: Final = 3.0
 
 
 class StageLimit:
-    """Ends the process with one line that names the stage, unless `stop` is called in time."""
+    """Ends the process with one line that names the current stage, unless `stop` is called in time."""
 
     def __init__(self, name: str, *, limit_s: float = LIMIT_S) -> None:
         self._name = name
@@ -32,6 +32,6 @@ class StageLimit:
     def _watch(self) -> None:
         if self._stopped.wait(self._limit_s) or (self._waits and self._stopped.wait(GRACE_S)):
             return
-        print(f"check: {self._name}: no end of {self._stage} in {self._limit_s:.0f} s", file=sys.stderr, flush=True)
+        print(f"check: {self._name}: not done in {self._limit_s:.0f} s, in {self._stage}", file=sys.stderr, flush=True)
         # Not sys.exit(): the main thread is inside a collective operation.
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Save checkpoints and resume from them; this is the package's one entrance.
+"""Save checkpoints and resume from them. The trainer imports only these names.
 
 CheckpointManager decides when to save and where all ranks resume (manager, resume). CheckpointStore writes the files of
 one machine (store, format, best, completion_marker, prefix_lock, shared_dir) and copies them to S3 (s3_checkpoints).

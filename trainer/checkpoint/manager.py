@@ -70,7 +70,7 @@ class CheckpointManager:
         stop_requested: Callable[[], bool] = lambda: False,
         clock: Clock = time.monotonic,
     ) -> None:
-        """Load the newest checkpoint of this machine. ``store`` is None if another rank reads and writes for it."""
+        """Load this machine's newest checkpoint. ``store`` is None if another rank reads and writes for this one."""
         self._config = config
         self._shard = shard
         self._store = store
@@ -195,7 +195,7 @@ class CheckpointManager:
     def write_final(self, backend: Backend, *, validation_accuracy: float) -> str:
         """Write the final checkpoint, on rank 0; return its path or URL."""
         if self._store is None:
-            raise ValueError("rank 0 keeps checkpoints")
+            raise ValueError("only a rank with a checkpoint store writes the final checkpoint")
         path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
         progress = Progress(started=self._started, epoch=self._config.num_epochs)
         try:
@@ -209,7 +209,7 @@ class CheckpointManager:
         best = validation_accuracy if self._best is None else self._best
         return self._store.upload_final(path, best=Score(self._started, best))
 
-    def agree_on_end(self, backend: Backend) -> None:
+    def wait_for_final(self, backend: Backend) -> None:
         """Wait until rank 0 has written the final checkpoint; warn on rank 0 if another machine has the best one."""
         bests = self._gather_bests(backend)
         holder = bests.index(max(bests))

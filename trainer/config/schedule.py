@@ -18,12 +18,12 @@ MAX_DEFAULT_RATE: Final = 0.1
 """Highest default rate without warm-up; above it LeNet with momentum may diverge."""
 
 
-def first_rates(
+def warmup_rates(
     lr: float | None, lr_batch_size: int | None, *, global_batch_size: int, stale_for: int | None, warms_up: bool
 ) -> tuple[float, float]:
     """Return the rates at the start and at the end of the warm-up; None for ``lr`` means the default.
 
-    ``stale_for`` is a machine's batch size if machines update the weights independently.
+    ``stale_for``: a machine's batch size with dist_async, where the default is divided by the number of machines.
     """
     rate, batch = (lr, lr_batch_size) if lr is not None else DEFAULT_RATE
     peak = rate * global_batch_size / batch if batch else rate

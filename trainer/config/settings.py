@@ -19,7 +19,7 @@ from trainer.config.choices import (
 from trainer.config.data_sets import DATA_SETS, check_channels
 from trainer.config.paths import check_data_dir, check_local, check_prefix, folder_in_s3
 from trainer.config.rate_settings import RateSettings
-from trainer.config.schedule import Schedule, first_rates
+from trainer.config.schedule import Schedule, warmup_rates
 from trainer.config.speed_settings import SpeedSettings
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
@@ -202,7 +202,7 @@ class TrainConfig(RateSettings, SpeedSettings):
             )
         if self.num_examples is not None and (self.dataset != "synthetic" or self.num_examples < 1):
             raise UsageError(
-                "--num-examples must be at least 1 and is for --dataset synthetic alone, "
+                "--num-examples must be at least 1 and is only for --dataset synthetic, "
                 f"got {self.num_examples} with {self.dataset}"
             )
 
@@ -244,11 +244,11 @@ class TrainConfig(RateSettings, SpeedSettings):
 
     def schedule(self, *, global_batch_size: int) -> Schedule:
         """Return the learning rate schedule of the run."""
-        start, peak = first_rates(
+        start, peak = warmup_rates(
             self.lr,
             self.lr_batch_size,
             global_batch_size=global_batch_size,
-            # Divide by the machine count: asynchronous updates are that stale.
+            # With dist_async a machine's update is as many updates old as there are machines.
             stale_for=self.batch_size_per_machine if self.effective_kv_store == "dist_async" else None,
             warms_up=self.warmup_epochs > 0,
         )

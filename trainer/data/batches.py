@@ -21,7 +21,7 @@ PADDING: Final = 4
 AUGMENTATION: Final = 1
 """Random stream of augmentation, distinct from that of the sample order."""
 AHEAD: Final = 3
-"""Number of batches prepared ahead, so that a slow one, as of large images, delays no step."""
+"""Number of batches prepared ahead, so that a slow batch, such as one of large images, delays no step."""
 
 Item = TypeVar("Item")
 Ready = TypeVar("Ready")

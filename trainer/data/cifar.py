@@ -15,7 +15,7 @@ import numpy as np
 
 from trainer.config.data_sets import DATA_SETS
 from trainer.data.reading import exists, read
-from trainer.data.samples import DataSet, InMemory, in_memory
+from trainer.data.samples import DataSet, InMemory, make_data_set
 from trainer.errors import TrainerError
 
 CLASSES: Final = 10
@@ -54,7 +54,7 @@ def load_cifar10(directory: Path) -> DataSet:
 
 def _load(find: Read, parse: Callable[[object, bytes], InMemory], source: object) -> DataSet:
     train, validation = (_join([parse(*find(name)) for name in names]) for names in (TRAIN, VALIDATION))
-    return in_memory(train, validation, classes=CLASSES, source=source)
+    return make_data_set(train, validation, classes=CLASSES, source=source)
 
 
 def _join(parts: list[InMemory]) -> InMemory:

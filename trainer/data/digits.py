@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.idx import read_idx
-from trainer.data.samples import DataSet, InMemory, check_memory, in_memory
+from trainer.data.samples import DataSet, InMemory, check_memory, make_data_set
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
 
@@ -30,7 +30,7 @@ def load_digits(image_shape: ImageShape, *, directory: Path = DIRECTORY) -> Data
     channels, height, width = image_shape
     scaled = np.rint(scale(images.astype(np.float32), height=height, width=width)).astype(np.uint8)
     pixels = np.repeat(scaled[:, None], channels, axis=1)
-    return in_memory(
+    return make_data_set(
         InMemory(pixels=pixels[:FOR_TRAINING], labels=labels[:FOR_TRAINING]),
         InMemory(pixels=pixels[FOR_TRAINING:], labels=labels[FOR_TRAINING:]),
         classes=CLASSES,

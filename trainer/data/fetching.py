@@ -41,7 +41,7 @@ def local_directory(place: str) -> Path:
             made.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TrainerError(f"cannot keep {place} in {directory}, {error.strerror}") from error
-    with _alone(lock):
+    with _one_process_at_a_time(lock):
         # Another process of this job may have downloaded it while this one waited.
         if lock.stat().st_mtime < asked or not lock.stat().st_size:
             log.info("fetching %s to %s", place, directory)
@@ -59,7 +59,7 @@ def _cache() -> Path:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def _one_process_at_a_time(lock: Path) -> Iterator[None]:
     """Admit one process of the machine at a time; later ones find everything downloaded."""
     deadline = time.monotonic() + FETCH_S
     with lock.open("a") as file:

@@ -8,7 +8,7 @@ import numpy as np
 from trainer.config.data_sets import DATA_SETS
 from trainer.data.idx import read_idx
 from trainer.data.reading import exists
-from trainer.data.samples import DataSet, InMemory, in_memory
+from trainer.data.samples import DataSet, InMemory, make_data_set
 from trainer.errors import TrainerError
 
 CLASSES: Final = 10
@@ -19,7 +19,7 @@ def load_mnist(directory: Path, *, name: str) -> DataSet:
 
     Raises TrainerError if a file is damaged or missing; the message says where to get it.
     """
-    return in_memory(
+    return make_data_set(
         _read(directory, "train", name=name), _read(directory, "t10k", name=name), classes=CLASSES, source=directory
     )
 

@@ -78,7 +78,7 @@ def check_memory(image_shape: ImageShape, *, train: int, validation: int) -> Non
         )
 
 
-def in_memory(train: InMemory, validation: InMemory, *, classes: int, source: object) -> DataSet:
+def make_data_set(train: InMemory, validation: InMemory, *, classes: int, source: object) -> DataSet:
     """Return both as a data set, normalised by the training images' mean and standard deviation.
 
     Raises TrainerError with the ``source`` if images and labels do not match.

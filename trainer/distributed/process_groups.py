@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class NodePlace(NamedTuple):
-    """Position of a rank: its node and its local rank."""
+    """A rank's number on its node, and how many ranks the node has."""
 
     local_rank: int
     local_world_size: int

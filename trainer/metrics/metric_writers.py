@@ -40,7 +40,7 @@ class MetricWriters:
                 writer.write(metrics, epoch=epoch, samples=samples)
             except OSError as error:
                 # A full disk must not end the run.
-                log.warning("no more figures in %s: %s", writer, error.strerror)
+                log.warning("stopped writing metrics to %s: %s", writer, error.strerror)
                 self._writers.remove(writer)
                 with suppress(OSError):
                     writer.close()
@@ -55,7 +55,7 @@ class MetricWriters:
             try:
                 writer.close()
             except OSError as error_at_end:
-                log.warning("not all figures are in %s: %s", writer, error_at_end.strerror)
+                log.warning("some metrics are missing from %s: %s", writer, error_at_end.strerror)
 
 
 def open_writers(*, metrics: str | None, tensorboard: str | None) -> MetricWriters:

@@ -29,7 +29,7 @@ class StepTimer:
         self._at = clock()
 
     def start(self) -> None:
-        """Restart the clock; time since the last phase counts for none."""
+        """Restart the clock: the time since the last phase belongs to no phase."""
         self._at = self._clock()
 
     def end(self, phase: str) -> None:

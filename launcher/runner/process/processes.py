@@ -127,7 +127,7 @@ def find_program(name: str, *, environment: Mapping[str, str], cwd: str) -> str:
             candidate = candidate or path
     if candidate is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-    # It may not be executable, which the error then says.
+    # The file is not executable: execve fails, and the caller reports its error.
     return candidate
 
 

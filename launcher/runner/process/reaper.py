@@ -26,15 +26,15 @@ STOPPED_S = 20.0
 POLL_S = 0.5
 MAX_SESSION_S = 3600.0
 """Longest age in seconds of a session that accepts another job: a login certificate may have expired."""
-AGAIN = 75
+RUN_ANOTHER = 75
 """Exit code of a child whose job ended cleanly, so that another may follow (EX_TEMPFAIL of sysexits(3))."""
 
 
 def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool]) -> int:
-    """Run `work` in a child, and again in a fresh child while it exits with AGAIN; return the last result.
+    """Run `work` in a child, and again in a fresh child while it exits with RUN_ANOTHER; return the last result.
 
-    The argument of `work` is True if the session has run a job before. Between two jobs nothing of the last one is
-    left; `report_idle` reports that, and returns whether the launcher read it.
+    `work` gets True if this session has run a job before. Once a job's processes are gone, `report_idle` tells the
+    launcher that the session is free; if it returns False, nobody reads the report and the session ends.
     """
     adopt_orphans()
     reaper, is_reused, since = os.getpid(), False, time.monotonic()
@@ -56,7 +56,7 @@ def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool
         status = await_end(child)
         is_clean = end_orphans(deadline_s=ORPHANS_DEADLINE_S)
         code = exit_code(os.waitstatus_to_exitcode(status))
-        if code != AGAIN or not is_clean or time.monotonic() - since > MAX_SESSION_S:
+        if code != RUN_ANOTHER or not is_clean or time.monotonic() - since > MAX_SESSION_S:
             return code
         # Do it before the next child starts, so that the launcher need not wait for it.
         if not report_idle():

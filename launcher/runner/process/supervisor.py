@@ -43,7 +43,7 @@ class Supervisor:
         self._channel = channel
         self._grace_s = grace_s
         self._clock = clock
-        self._alive: list[_Process] = []
+        self._unfinished: list[_Process] = []
         self._paused = False
         self._all_succeeded = True
         self._poller = Poller()
@@ -68,7 +68,7 @@ class Supervisor:
             self.refuse(index, reason=f"{command[0]}: {reason}", code=NOT_FOUND if missing else CANNOT_RUN)
             return
         process = _Process(started, index=index, log=log)
-        self._alive.append(process)
+        self._unfinished.append(process)
         self._watch_process(process)
 
     def refuse(self, index: int, *, reason: str, code: int) -> None:
@@ -82,28 +82,28 @@ class Supervisor:
 
         Returns whether all succeeded without being stopped.
         """
-        while self._alive or self._channel.has_pending:
+        while self._unfinished or self._channel.has_pending:
             timeout = self._channel.keep_alive()
             if self._channel.stop_requested:
                 self._stop()
             self._throttle()
             self._poller.wait(min(timeout, self._poll_s()))
             self._channel.flush()
-            self._reap_ended()
+            self._kill_overdue_and_report()
         return self._all_succeeded and not self._channel.stop_requested
 
     def _poll_s(self) -> float:
         # The kernel reports the end of a group's leader, but not that the group is empty.
-        return POLL_S if any(process.kill_at is not None for process in self._alive) else float("inf")
+        return POLL_S if any(process.kill_at is not None for process in self._unfinished) else float("inf")
 
-    def _reap_ended(self) -> None:
-        for process in self._alive:
+    def _kill_overdue_and_report(self) -> None:
+        for process in self._unfinished:
             if process.kill_at is not None and self._clock() >= process.kill_at:
                 processes.signal_group(process.group, signal.SIGKILL)
             if not self._paused:
                 self._report_if_ended(process)
         if not self._paused:
-            self._alive = [process for process in self._alive if not self._is_over(process)]
+            self._unfinished = [process for process in self._unfinished if not self._is_over(process)]
 
     def _is_over(self, process: _Process) -> bool:
         if not (process.reported and processes.group_is_gone(process.group) and self._is_drained(process)):
@@ -122,7 +122,7 @@ class Supervisor:
         until = min(process.drain_until, process.kill_at or process.drain_until)
         return not process.streams or self._clock() >= until
 
-    # ---- callbacks of the poller ----
+    # ---- what the poller watches ----
 
     def _watch_signals(self) -> None:
         reader, writer = os.pipe()
@@ -159,7 +159,7 @@ class Supervisor:
         if self._channel.is_full == self._paused:
             return
         self._paused = self._channel.is_full
-        for process in self._alive:
+        for process in self._unfinished:
             # The process could not write meanwhile.
             process.drain_until = self._clock() + DRAIN_S
             if self._paused:
@@ -172,7 +172,7 @@ class Supervisor:
         if self._channel.sink not in self._poller:
             self._poller.add(self._channel.sink, self._channel.flush, events=select.POLLOUT)
 
-    # ---- events ----
+    # ---- callbacks of the poller ----
 
     def _receive(self) -> None:
         self._channel.receive()
@@ -209,7 +209,7 @@ class Supervisor:
 
     def _stop(self) -> None:
         self._all_succeeded = False
-        for process in self._alive:
+        for process in self._unfinished:
             self._end(process)
 
     def _end(self, process: _Process) -> None:

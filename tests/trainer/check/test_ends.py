@@ -9,7 +9,7 @@ STUCK = """\
 import sys, time
 from trainer.check.stage import StageLimit
 limit = StageLimit("worker2", limit_s=0.05)
-limit.enter("round 1, worker2 with worker3,", waits="waits" in sys.argv)
+limit.enter("round 1, worker2 with worker3", waits="waits" in sys.argv)
 time.sleep(0.5)
 limit.stop()
 """
@@ -33,7 +33,7 @@ def test_a_node_without_pytorch_is_named() -> None:
 
 
 def test_a_stage_that_does_not_end_is_named() -> None:
-    assert run("-c", STUCK) == (1, "check: worker2: no end of round 1, worker2 with worker3, in 0 s\n")
+    assert run("-c", STUCK) == (1, "check: worker2: not done in 0 s, in round 1, worker2 with worker3\n")
 
 
 def test_a_rank_that_waits_for_others_lets_them_speak_first() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.check.findings import find, measure_confirmed
+from trainer.check.findings import list_findings, measure_confirmed
 from trainer.check.node_facts import NodeFacts, count_efa_devices, count_gpus, read_facts
 from trainer.check.rounds import Pair, pair_rounds
 
@@ -30,7 +30,7 @@ def test_a_slow_node_and_one_that_lacks_a_gpu_are_named(seed: int) -> None:
     slow, poor = rng.sample(range(nodes), 2)
     found = facts(nodes)
     found[poor] = NodeFacts(name=found[poor].name, gpus=7, expected_gpus=8, efa=4, expected_efa=4)
-    named = find(found, figures(nodes, rng, {slow: rng.uniform(0.02, 0.5)}))
+    named = list_findings(found, figures(nodes, rng, {slow: rng.uniform(0.02, 0.5)}))
     assert [(each.node, each.what) for each in named] == [(found[poor].name, "gpus"), (found[slow].name, "slow")]
 
 
@@ -38,25 +38,25 @@ def test_a_slow_node_and_one_that_lacks_a_gpu_are_named(seed: int) -> None:
 def test_nobody_is_named_among_equal_nodes(seed: int) -> None:
     rng = random.Random(seed)
     nodes = rng.randint(1, 65)
-    assert find(facts(nodes), figures(nodes, rng, {})) == []
+    assert list_findings(facts(nodes), figures(nodes, rng, {})) == []
 
 
 def test_of_two_nodes_neither_is_named() -> None:
-    assert find(facts(2), {(0, 1): 0.001}) == []
+    assert list_findings(facts(2), {(0, 1): 0.001}) == []
 
 
 def test_a_disturbance_that_passes_names_nobody() -> None:
     rng = random.Random(1)
     passes = iter([figures(6, rng, {2: 0.1}), figures(6, rng, {})])
-    assert find(facts(6), measure_confirmed(lambda: next(passes), 6)) == []
+    assert list_findings(facts(6), measure_confirmed(lambda: next(passes), 6)) == []
     always = measure_confirmed(lambda: figures(6, rng, {2: 0.1}), 6)
-    assert [each.node for each in find(facts(6), always)] == ["worker3"]
+    assert [each.node for each in list_findings(facts(6), always)] == ["worker3"]
 
 
 def test_sentences_name_the_figure_and_the_median() -> None:
     found = facts(3)
     found[1] = NodeFacts(name="worker2", efa=3, expected_efa=4)
-    assert [each.sentence for each in find(found, {(0, 1): 1.0, (1, 2): 1.25, (0, 2): 40.0})] == [
+    assert [each.sentence for each in list_findings(found, {(0, 1): 1.0, (1, 2): 1.25, (0, 2): 40.0})] == [
         "worker2 has 3 EFA devices, it should have 4",
         "worker2 is slow: 1.25 GB/s with its fastest partner, below 67% of the nodes' median of 40 GB/s",
     ]

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from trainer.check.rounds import MEETINGS, pair_rounds
+from trainer.check.rounds import PARTNERS, pair_rounds
 
 
 def test_a_single_node_has_no_partner() -> None:
@@ -21,5 +21,5 @@ def test_every_node_meets_different_partners(nodes: int) -> None:
     assert len(pairs) == len(set(pairs))
     assert all(0 <= a < b < nodes for a, b in pairs)
     meetings = Counter(node for pair in pairs for node in pair)
-    assert min(meetings[node] for node in range(nodes)) == min(nodes - 1, MEETINGS)
-    assert len(rounds) <= MEETINGS + 1
+    assert min(meetings[node] for node in range(nodes)) == min(nodes - 1, PARTNERS)
+    assert len(rounds) <= PARTNERS + 1

@@ -86,7 +86,7 @@ def test_rank_0_names_the_machine_that_has_the_best_checkpoint(
     write_final(store, manager, backend, tmp_path, accuracy=accuracy)
     store.best_score = own
     path = "/there/net-best.npz"
-    manager.agree_on_end(cast(Backend, TwoRankBackend(from_rank_1(BestOfRank(1, 0.9)), message=path)))
+    manager.wait_for_final(cast(Backend, TwoRankBackend(from_rank_1(BestOfRank(1, 0.9)), message=path)))
     line = "the network of the best epoch, Validation-accuracy=0.900000, is not here but on rank 1's machine: "
     assert [record.getMessage() for record in caplog.records] == [f"{line}{path}"] * warns
 
@@ -96,7 +96,7 @@ def test_failed_write_of_the_best_is_not_counted(tmp_path: Path, caplog: pytest.
     manager, backend = resume_run(store, other=Score(5, 0.9))
     # It is better than the other rank's; the store has already warned that it could not be written.
     write_final(store, manager, backend, tmp_path, accuracy=0.95)
-    manager.agree_on_end(cast(Backend, TwoRankBackend(from_rank_1(BestOfRank(1, 0.9)), message="/")))
+    manager.wait_for_final(cast(Backend, TwoRankBackend(from_rank_1(BestOfRank(1, 0.9)), message="/")))
     assert not caplog.records
 
 
@@ -108,4 +108,4 @@ def test_rank_without_a_store_takes_part() -> None:
     manager.resume_from_newest(cast(Backend, TwoRankBackend(row, source, best)))
     backend = cast(Backend, TwoRankBackend([0], best))
     manager.save(backend, Progress(started=5, epoch=2), validation_accuracy=0.8)
-    manager.agree_on_end(backend)
+    manager.wait_for_final(backend)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from trainer.data.batches import AHEAD, Augmentation, Draws, prefetch, prepare
-from trainer.data.samples import DataSet, InMemory, in_memory
+from trainer.data.samples import DataSet, InMemory, make_data_set
 from trainer.errors import TrainerError
 
 COUNT = 40
@@ -16,7 +16,7 @@ BOTH = Augmentation(random_crop=True, random_mirror=True, seed=3)
 def data() -> DataSet:
     pixels = np.random.default_rng(0).integers(256, size=(COUNT, 3, 8, 8), dtype=np.uint8)
     samples = InMemory(pixels=pixels, labels=np.arange(COUNT))
-    return in_memory(samples, samples, classes=COUNT, source="test")
+    return make_data_set(samples, samples, classes=COUNT, source="test")
 
 
 def test_data_set_is_normalised_by_its_mean_and_deviation(data: DataSet) -> None:
@@ -29,7 +29,7 @@ def test_data_set_is_normalised_by_its_mean_and_deviation(data: DataSet) -> None
 
 def test_constant_channel_becomes_zero() -> None:
     samples = InMemory(pixels=np.full((2, 1, 4, 4), 9, np.uint8), labels=np.zeros(2, np.int64))
-    images, _ = prepare(in_memory(samples, samples, classes=1, source="test"), samples, np.arange(2))
+    images, _ = prepare(make_data_set(samples, samples, classes=1, source="test"), samples, np.arange(2))
     assert not images.any()
 
 

@@ -4,17 +4,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trainer.data.samples import DataSet, InMemory, in_memory
+from trainer.data.samples import DataSet, InMemory, make_data_set
 from trainer.data.sampling import Shard
 from trainer.distributed.check_same_data import check_same_data
 from trainer.errors import TrainerError
 
 
-def make_data_set(*labels: int) -> DataSet:
+def make_labelled(*labels: int) -> DataSet:
     train, validation = (
         InMemory(pixels=np.zeros((len(own), 1, 2, 2), np.uint8), labels=np.array(own)) for own in (labels, (0, 1))
     )
-    return in_memory(train, validation, classes=10, source="test")
+    return make_data_set(train, validation, classes=10, source="test")
 
 
 class OtherRanks:
@@ -49,7 +49,7 @@ def _checksums(data: DataSet) -> Sequence[float]:
 
 @pytest.mark.parametrize("ranks", [1, 3, 500])
 def test_ranks_with_the_same_data_pass(ranks: int) -> None:
-    own = make_data_set(*range(10))
+    own = make_labelled(*range(10))
     others = OtherRanks(*[own] * (ranks - 1))
     check_same_data(others, own, shard=Shard(count=ranks), source="folder")
 
@@ -57,8 +57,8 @@ def test_ranks_with_the_same_data_pass(ranks: int) -> None:
 @pytest.mark.parametrize("other", [(1, 2), (1, 2, 3, 4), (1, 2, 4)])
 @pytest.mark.parametrize("ranks", [2, 500])
 def test_other_samples_on_one_rank_are_reported(other: tuple[int, ...], ranks: int) -> None:
-    own = make_data_set(1, 2, 3)
-    others = OtherRanks(*[own] * (ranks - 2), make_data_set(*other))
+    own = make_labelled(1, 2, 3)
+    others = OtherRanks(*[own] * (ranks - 2), make_labelled(*other))
     with pytest.raises(
         TrainerError,
         match="folder is not the same on all ranks, here it has 3 training and 2 validation samples of 10 classes",
@@ -67,7 +67,7 @@ def test_other_samples_on_one_rank_are_reported(other: tuple[int, ...], ranks: i
 
 
 def test_other_class_name_on_one_rank_is_reported() -> None:
-    own = make_data_set(0, 1, 0)
+    own = make_labelled(0, 1, 0)
     others = OtherRanks(replace(own, names=("cat", "dog")))
     with pytest.raises(TrainerError, match="folder is not the same on all ranks"):
         check_same_data(others, replace(own, names=("cat", "fox")), shard=Shard(count=2), source="folder")

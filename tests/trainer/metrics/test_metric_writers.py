@@ -42,7 +42,9 @@ def test_full_disk_stops_metrics_but_not_training(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.WARNING), open_writers(metrics="/dev/full", tensorboard=None) as records:
         records.write({"train/loss": 0.5}, epoch=0, samples=64)
         records.write({"train/loss": 0.5}, epoch=0, samples=128)
-    assert [record.message for record in caplog.records] == ["no more figures in /dev/full: No space left on device"]
+    assert [record.message for record in caplog.records] == [
+        "stopped writing metrics to /dev/full: No space left on device"
+    ]
 
 
 def test_failing_close_of_metrics_does_not_stop_training(caplog: pytest.LogCaptureFixture) -> None:
@@ -60,4 +62,4 @@ def test_failing_close_of_metrics_does_not_stop_training(caplog: pytest.LogCaptu
 
     with caplog.at_level(logging.WARNING), MetricWriters([Full()]):
         pass
-    assert caplog.messages == ["not all figures are in events: No space left on device"]
+    assert caplog.messages == ["some metrics are missing from events: No space left on device"]

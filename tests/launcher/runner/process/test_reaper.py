@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runner.process.reaper import AGAIN, await_end
+from launcher.runner.process.reaper import RUN_ANOTHER, await_end
 
 AGAIN_ONCE = """
 import os
 from launcher.runner.process import reaper
 reaper.MAX_SESSION_S = {max_session_s}
-os._exit(reaper.run_under_reaper(lambda is_reused: 7 if is_reused else reaper.AGAIN, lambda: {heard}))
+os._exit(reaper.run_under_reaper(lambda is_reused: 7 if is_reused else reaper.RUN_ANOTHER, lambda: {heard}))
 """
 STOPS_ITSELF = "kill -STOP $$; exit 7"
 
@@ -46,7 +46,7 @@ def test_a_runner_continued_in_time_ends_by_itself() -> None:
 
 @pytest.mark.parametrize(
     ("max_session_s", "heard", "code"),
-    [(60, True, 7), (0, True, AGAIN), (60, False, AGAIN)],
+    [(60, True, 7), (0, True, RUN_ANOTHER), (60, False, RUN_ANOTHER)],
     ids=["young", "old", "alone"],
 )
 def test_an_old_session_or_one_without_a_reader_runs_no_other_job(max_session_s: int, heard: bool, code: int) -> None:
