@@ -151,6 +151,7 @@ def test_node_without_its_bundle_reports_it(user: User, checkout: Path) -> None:
     assert (failure.log, SILENT in failure.why) == ("", True)
 
 
+@pytest.mark.soak
 def test_agent_that_cannot_be_installed_is_reported(user: User, checkout: Path) -> None:
     (checkout / "bootstrap/__main__.py").write_text("raise SystemExit('broken on purpose')\n")
     failure = deploy_broken(user, checkout)
@@ -158,6 +159,7 @@ def test_agent_that_cannot_be_installed_is_reported(user: User, checkout: Path) 
     assert (failure.log, SILENT in failure.why) == ("", True)
 
 
+@pytest.mark.soak
 def test_node_without_its_table_reports_it(user: User, checkout: Path) -> None:
     # Its role allows only the cluster's table, so a call on another table is refused whether or not that exists.
     failure = deploy_broken(
@@ -221,7 +223,11 @@ NO_CREDENTIALS = Edit(
 
 
 @pytest.mark.parametrize(
-    "fault", [pytest.param(NEVER_ANSWERS, id="never answers"), pytest.param(NO_CREDENTIALS, id="no credentials")]
+    "fault",
+    [
+        pytest.param(NEVER_ANSWERS, id="never answers"),
+        pytest.param(NO_CREDENTIALS, id="no credentials", marks=pytest.mark.soak),
+    ],
 )
 def test_silent_node_times_out_and_is_named(user: User, checkout: Path, fault: Edit) -> None:
     failure = deploy_broken(user, checkout, SHORT_CREATION_TIMEOUT, fault)
