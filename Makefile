@@ -139,6 +139,7 @@ soak: root
 	@$(ENTER) python -m local run -- python -m local.chaos.cluster_chaos --faults $(FAULTS) --seed $(SEED)
 	@$(ENTER) python -m local run -- python -m local.chaos.job_chaos --cases $(ROUNDS) --seed $(SEED)
 	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/failing
+	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/cluster
 	@$(ENTER) CONTEXTS=10000 python -m pytest tests/stacks/settings/test_contexts.py
 	@$(ENTER) RACES=$(RACES) python -m pytest tests/bootstrap/cluster/test_race.py
 	@$(ENTER) KILLS=$(KILLS) python -m pytest tests/trainer/checkpoint/test_kills.py

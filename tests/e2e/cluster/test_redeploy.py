@@ -186,7 +186,10 @@ def shrunk(cluster: Cluster, led_by_newer: State, start: State) -> State:
     return state(cluster, start.instances)
 
 
-@pytest.mark.parametrize(("setting", "value"), [("vpc_cidr", "10.9.0.0/16"), ("availability_zone", "us-east-1b")])
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("vpc_cidr", "10.9.0.0/16"), pytest.param("availability_zone", "us-east-1b", marks=pytest.mark.soak)],
+)
 def test_fails_when_the_change_would_replace_the_network(
     cluster: Cluster, start: State, setting: str, value: str
 ) -> None:
