@@ -137,7 +137,8 @@ def _activity(found: "ActivityTypeDef") -> Activity:
     return Activity(
         time=found["StartTime"],
         group=found["AutoScalingGroupName"],
-        description=found.get("Description", "").removesuffix("."),
+        # A failed launch's description repeats its StatusMessage.
+        description=found.get("Description", "").partition(".  Status Reason:")[0].removesuffix("."),
         status=found["StatusCode"],
         reason=" ".join(found.get("StatusMessage", "").split()),
         end=found.get("EndTime"),

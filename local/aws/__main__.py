@@ -22,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
             region=options.region,
             request_log=options.request_log,
             api_faults=options.api_faults,
+            capacities=options.capacities,
             changes=options.changes,
         )
     except LocalAwsError as error:
@@ -44,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--region", default="us-east-1", help="where the machine images are known")
     parser.add_argument("--request-log", type=Path, metavar="PATH", help="append a line of JSON a request")
     parser.add_argument("--api-faults", type=Path, metavar="PATH", help="which requests of nodes fail, as JSON")
+    parser.add_argument("--capacities", type=Path, metavar="PATH", help="how many instances fit in a zone, as JSON")
     parser.add_argument("--changes", type=Path, metavar="PATH", help="append a byte when what exists may have changed")
     return parser
 

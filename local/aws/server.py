@@ -14,11 +14,20 @@ from werkzeug.wrappers import Response
 
 from local.aws import buckets, file_systems
 from local.aws.api_faults import ApiFaults
-from local.aws.autoscaling import activities, health, launch, lifecycle, lifecycle_hooks, size_limits
+from local.aws.autoscaling import (
+    activities,
+    health,
+    launch,
+    launch_instances,
+    lifecycle,
+    lifecycle_hooks,
+    size_limits,
+)
 from local.aws.calls import Call
 from local.aws.cloudformation import change_sets, resource_types, signals, stack_events, stacks, template_rules
 from local.aws.ec2 import (
     availability_zones,
+    capacity,
     capacity_reservations,
     elastic_ips,
     images,
@@ -54,6 +63,7 @@ _PARTS = (
     file_systems,
     launch,
     activities,
+    launch_instances,
     lifecycle,
     lifecycle_hooks,
     health,
@@ -61,6 +71,7 @@ _PARTS = (
     subnets,
     elastic_ips,
     instance_types,
+    capacity,
     launch_checks,
     capacity_reservations,
     reboots,
@@ -81,12 +92,14 @@ def serve(
     region: str,
     request_log: Path | None = None,
     api_faults: Path | None = None,
+    capacities: Path | None = None,
     changes: Path | None = None,
 ) -> BaseWSGIServer:
     """Return a server that already listens; the caller runs its ``serve_forever``."""
     if version("moto") != MOTO_VERSION:
         raise LocalAwsError(f"unsupported moto version {version('moto')}, must be {MOTO_VERSION}")
     _prepare(region)
+    capacity.read_from(capacities)
     try:
         log = RequestLog(request_log) if request_log else None
         if changes:

@@ -2,6 +2,8 @@
 
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -97,7 +99,7 @@ def _record(activity: Activity) -> None:
 
 def _record_launch(group: str, instance_id: str = "", failure: str = "") -> None:
     cause = f"At {_now()} an instance was started in response to a difference between desired and actual capacity."
-    description = _LAUNCHING + (f": {instance_id}" if instance_id else "")
+    description = _LAUNCHING + (f": {instance_id}" if instance_id else f".  Status Reason: {failure}")
     status = "Failed" if failure else "Successful"
     activity = Activity(
         group=group, instance_id=instance_id, description=description, cause=cause, status=status, message=failure
@@ -111,10 +113,17 @@ def _now() -> str:
 
 
 def _launch(original: Any, group: FakeAutoScalingGroup, count: int, tags: dict[str, str]) -> None:
+    with recording(group):
+        original(group, count, tags)
+
+
+@contextmanager
+def recording(group: FakeAutoScalingGroup) -> Iterator[None]:
+    """Record the launches of a group, and the error that ends them."""
     before = {state.instance_id for state in group.instance_states}
     failure = ""
     try:
-        original(group, count, tags)
+        yield
     except ServiceException as error:
         failure = f"{error.message.rstrip('.')}. Launching EC2 instance failed."
         raise

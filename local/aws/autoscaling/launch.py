@@ -5,6 +5,7 @@ profile, the metadata options and the network interface's settings. It also acce
 Auto Scaling checks it.
 """
 
+from collections import Counter
 from typing import Any
 
 from moto.autoscaling.exceptions import ValidationError
@@ -12,10 +13,11 @@ from moto.autoscaling.models import ASG_NAME_TAG, FakeAutoScalingGroup, Instance
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import EC2Backend
 from moto.ec2.models.instances import Instance
-from moto.ec2.models.launch_templates import LaunchTemplateVersion
+from moto.ec2.models.launch_templates import LaunchTemplate, LaunchTemplateVersion
 from moto.ec2.utils import convert_tag_spec
 
 from local.aws.ec2 import launch_checks
+from local.aws.ec2.capacity import SHORTAGES
 from local.aws.moto_patching import wrap
 
 _Data = dict[str, Any]
@@ -62,20 +64,45 @@ def _launch(original: Any, group: FakeAutoScalingGroup, count: int, propagated_t
     if template is None:
         original(group, count, propagated_tags)
         return
+    for _ in range(count):
+        _launch_anywhere(group, template)
+
+
+def _launch_anywhere(group: FakeAutoScalingGroup, template: LaunchTemplate) -> None:
+    """Launch a member where the group has the fewest; where EC2 has no room, try its other subnets."""
+    count = Counter(member.instance.subnet_id for member in group.instance_states)
+    subnets = sorted((group.vpc_zone_identifier or "").split(","), key=lambda subnet: count[subnet])
+    shortage = None
+    for subnet in subnets:
+        try:
+            launch_member(group, template, subnet_id=subnet)
+        except EC2ClientError as error:
+            if error.code not in SHORTAGES:
+                raise
+            shortage = shortage or error
+        else:
+            return
+    if shortage:
+        raise shortage
+
+
+def launch_member(group: FakeAutoScalingGroup, template: LaunchTemplate, *, subnet_id: str) -> Instance:
+    """Launch one member as the group's template says. Raises EC2ClientError if EC2 refuses."""
     version = template.get_version(group.launch_template_version)
     tags = convert_tag_spec(version.data.get("TagSpecifications", []))
-    members = tags.get("instance", {}) | propagated_tags | {ASG_NAME_TAG: group.name}
-    for _ in range(count):
-        instance = _run(group, version, {"instance": members, "volume": tags.get("volume", {})})
-        protected = group.new_instances_protected_from_scale_in
-        member = InstanceState(instance, protected_from_scale_in=protected, autoscaling_group=group)
-        group.instance_states.append(member)
+    own = tags.get("instance", {}) | group.get_propagated_tags() | {ASG_NAME_TAG: group.name}
+    instance = _run(group, version, {"instance": own, "volume": tags.get("volume", {})}, subnet_id)
+    protected = group.new_instances_protected_from_scale_in
+    group.instance_states.append(InstanceState(instance, protected_from_scale_in=protected, autoscaling_group=group))
+    return instance
 
 
-def _run(group: FakeAutoScalingGroup, version: LaunchTemplateVersion, tags: dict[str, dict[str, str]]) -> Instance:
+def _run(
+    group: FakeAutoScalingGroup, version: LaunchTemplateVersion, tags: dict[str, dict[str, str]], subnet_id: str
+) -> Instance:
     data = version.data
     interface = _primary_interface(data)
-    subnet = interface.get("SubnetId") or (group.vpc_zone_identifier or "").split(",")[0]
+    subnet = interface.get("SubnetId") or subnet_id
     volumes = [_with_defaults(mapping) for mapping in data.get("BlockDeviceMappings", [])]
     arguments: _Data = {
         "instance_type": data.get("InstanceType", "m1.small"),

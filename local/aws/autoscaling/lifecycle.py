@@ -22,9 +22,11 @@ from moto.autoscaling.models import (
 )
 from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.exceptions import ServiceException
+from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instances import InstanceBackend
 
 from local.aws.autoscaling import activities, suspended_processes, termination_policies
+from local.aws.ec2.capacity import SHORTAGES
 from local.aws.moto_patching import wrap
 from local.aws.request_lock import LOCK
 
@@ -58,6 +60,8 @@ _TERMINATIONS: dict[str, _Termination] = {}
 """Members in Terminating:Wait by instance ID."""
 _WHEN_EMPTY: dict[str, Callable[[], None]] = {}
 """Callbacks by the name of a group that is being deleted."""
+_RETRYING: set[FakeAutoScalingGroup] = set()
+"""Groups whose launches failed, until the next try."""
 
 
 def install() -> None:
@@ -187,7 +191,21 @@ def _fill(group: FakeAutoScalingGroup) -> None:
         group.set_desired_capacity(group.desired_capacity)
     except ServiceException:
         # the scaling activities say why
-        _timer(RETRY_S, lambda: _locked(_fill, group))
+        retry_launches(group)
+
+
+def retry_launches(group: FakeAutoScalingGroup) -> None:
+    """Launch the missing members later."""
+    if group in _RETRYING:
+        return
+    _RETRYING.add(group)
+
+    def retry() -> None:
+        with LOCK:
+            _RETRYING.discard(group)
+            _fill(group)
+
+    _timer(RETRY_S, retry)
 
 
 def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capacity: int | None) -> None:
@@ -195,7 +213,12 @@ def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capaci
     wanted = (group.min_size if new_capacity is None else new_capacity) or 0
     active, order = group.active_instances(), termination_policies.order(group)
     if len(active) <= wanted and suspended_processes.may_launch(group):
-        original(group, new_capacity)
+        try:
+            original(group, new_capacity)
+        except EC2ClientError as error:
+            if error.code not in SHORTAGES:
+                raise
+            retry_launches(group)
         return
     group.desired_capacity = wanted
     if not suspended_processes.may_terminate(group):
@@ -276,8 +299,3 @@ def _timer(seconds: float, act: Callable[[], None]) -> threading.Timer:
     timer.daemon = True
     timer.start()
     return timer
-
-
-def _locked(act: Callable[[FakeAutoScalingGroup], None], group: FakeAutoScalingGroup) -> None:
-    with LOCK:
-        act(group)

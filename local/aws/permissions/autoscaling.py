@@ -42,6 +42,17 @@ def _group_of_size(call: Call, caller: Caller) -> Iterator[Permission]:
         yield replace(permission, context={**permission.context, **sizes})
 
 
+def _group_and_fleet(call: Call, caller: Caller) -> Iterator[Permission]:
+    """Require the action on the group, and what it does in EC2.
+
+    AWS: "Launching instances with synchronous provisioning" in the Amazon EC2 Auto Scaling User Guide.
+    """
+    yield from _group(call, caller)
+    fleet = f"arn:{caller.partition}:ec2:{call.credential.region}:{caller.account}:fleet/*"
+    yield replace(caller.permission(call, fleet), action="ec2:CreateFleet")
+    yield replace(caller.permission(call), action="ec2:DescribeLaunchTemplateVersions")
+
+
 def _find(call: Call, caller: Caller) -> FakeAutoScalingGroup | None:
     """Return the named group, or the group of the named instance."""
     groups = autoscaling_backends[caller.account][call.credential.region].autoscaling_groups
@@ -61,6 +72,7 @@ CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Permission]]]] = {
     "DescribeAutoScalingInstances": _anything,
     "DescribeScalingActivities": _anything,
     "DetachInstances": _group,
+    "LaunchInstances": _group_and_fleet,
     "RecordLifecycleActionHeartbeat": _group,
     "ResumeProcesses": _group,
     "SetDesiredCapacity": _group,

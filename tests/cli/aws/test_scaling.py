@@ -21,7 +21,7 @@ def described(
         "ActivityId": f"{group}{minute}",
         "AutoScalingGroupName": group,
         "Cause": "a difference",
-        "Description": "Launching a new EC2 instance.",
+        "Description": f"Launching a new EC2 instance.  Status Reason: {NO_CAPACITY}",
         "StartTime": datetime(2026, 1, 1, 0, minute, tzinfo=timezone.utc),
         "StatusCode": "Failed",
         "StatusMessage": NO_CAPACITY,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.local.aws.harness import Aws, Role, Stacks, serving
+from tests.local.aws.harness import Aws, Places, Role, Stacks, serving
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +20,13 @@ def stacks(aws: Aws) -> Iterator[Stacks]:
     end_hooks(aws)
     for name in made.names:
         made.cloudformation.delete_stack(StackName=name)
+
+
+@pytest.fixture
+def places(aws: Aws) -> Iterator[Places]:
+    """Limit the places in zones during a test."""
+    yield Places(file=aws.capacities)
+    aws.capacities.unlink(missing_ok=True)
 
 
 @pytest.fixture

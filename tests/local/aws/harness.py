@@ -13,6 +13,7 @@ from typing import Any
 
 import boto3
 
+from local.aws.ec2.capacity import Capacity, write_capacities
 from tests.waiting import await_true
 
 REPOSITORY = Path(__file__).parents[3]
@@ -26,6 +27,8 @@ class Aws:
 
     url: str
     request_log: Path
+    capacities: Path = Path("/nonexistent")
+    """File with the finite places of zones."""
 
     def client(self, service: str, **credentials: str) -> Any:
         return _client(service, self.url, *sorted(credentials.items()))
@@ -106,9 +109,10 @@ def start_server(*arguments: str) -> tuple[subprocess.Popen[str], int]:
 @contextmanager
 def serving(log: Path) -> Iterator[Aws]:
     """Run a server with this request log, and check that it ends without a failure."""
-    server, port = start_server("--request-log", str(log))
+    capacities = log.with_name("capacity.json")
+    server, port = start_server("--request-log", str(log), "--capacities", str(capacities))
     try:
-        yield Aws(url=f"http://localhost:{port}", request_log=log)
+        yield Aws(url=f"http://localhost:{port}", request_log=log, capacities=capacities)
     finally:
         server.terminate()
         assert server.wait(timeout=20) == 0
@@ -159,6 +163,22 @@ class Stacks:
             for event in reversed(events)
             if event["LogicalResourceId"] == resource
         ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Places:
+    """Set how many instances fit in zones, by the zones' last letters."""
+
+    file: Path
+
+    def set(self, *, spot: bool = False, instance_type: str = "c5.large", **counts: int) -> None:
+        write_capacities(
+            self.file,
+            [
+                Capacity(instance_type=instance_type, zone=f"{REGION}{letter}", count=count, spot=spot)
+                for letter, count in counts.items()
+            ],
+        )
 
 
 def await_server(condition: Callable[[], bool], what: str) -> None:

@@ -74,6 +74,11 @@ def network() -> dict[str, Any]:
     }
 
 
+def second_subnet() -> dict[str, Any]:
+    """Return a private subnet in another zone."""
+    return resource("EC2::Subnet", VpcId=reference("Vpc"), AvailabilityZone=f"{REGION}b", CidrBlock="10.0.2.0/24")
+
+
 def ssh_from(cidr: str) -> dict[str, Any]:
     return {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "CidrIp": cidr}
 
@@ -139,20 +144,22 @@ def group(
     size: int, subnet: str = "Private", signals: int = 0, timeout: str = "PT15M", **properties: Any
 ) -> dict[str, Any]:
     """Return a group of nodes, launched from the template ``Template``."""
+    settings = {
+        "MinSize": str(size),
+        "MaxSize": str(size),
+        "DesiredCapacity": str(size),
+        "VPCZoneIdentifier": [reference(subnet)],
+        "LaunchTemplate": {
+            "LaunchTemplateId": reference("Template"),
+            "Version": attribute("LatestVersionNumber", "Template"),
+        },
+        "Tags": [{"Key": "cluster", "Value": "test", "PropagateAtLaunch": True}],
+    }
     made = resource(
         "AutoScaling::AutoScalingGroup",
         # The route comes first and goes last: the gateway cannot be detached while public addresses are in use.
         depends_on=["PublicRoute", "PublicAssociation"] if subnet == "Public" else None,
-        MinSize=str(size),
-        MaxSize=str(size),
-        DesiredCapacity=str(size),
-        VPCZoneIdentifier=[reference(subnet)],
-        LaunchTemplate={
-            "LaunchTemplateId": reference("Template"),
-            "Version": attribute("LatestVersionNumber", "Template"),
-        },
-        Tags=[{"Key": "cluster", "Value": "test", "PropagateAtLaunch": True}],
-        **properties,
+        **settings | properties,
     )
     policy = {"CreationPolicy": {"ResourceSignal": {"Count": signals, "Timeout": timeout}}}
     return made | policy if signals else made

@@ -72,7 +72,8 @@ def test_group_tries_again_when_it_cannot_launch_a_replacement(aws: Aws, stacks:
     ec2.delete_key_pair(KeyName="lost")
     members.autoscaling.set_instance_health(InstanceId=sick, HealthStatus="Unhealthy")
     assert members.members() == {}
-    assert members.activities()[0] == ("Failed", "Launching a new EC2 instance")
+    why = "The key pair 'lost' does not exist. Launching EC2 instance failed."
+    assert members.activities()[0] == ("Failed", f"Launching a new EC2 instance.  Status Reason: {why}")
     ec2.create_key_pair(KeyName="lost")
     await_server(lambda: len(members.in_service()) == 1, "the group to try again")
     ec2.delete_key_pair(KeyName="lost")

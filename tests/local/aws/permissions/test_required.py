@@ -276,6 +276,16 @@ def test_named_group_counts_and_not_the_instances(node: Node, groups: dict[str, 
         assert pairs(found) == [("autoscaling:CompleteLifecycleAction", expected)]
 
 
+def test_launch_instances_needs_the_group_and_a_fleet(node: Node, groups: dict[str, Group]) -> None:
+    workers = groups["Workers"]
+    call = methodcaller("launch_instances", AutoScalingGroupName=workers.name, RequestedCapacity=1)
+    assert pairs(node.required("autoscaling", call)) == [
+        ("autoscaling:LaunchInstances", workers.described()["AutoScalingGroupARN"]),
+        ("ec2:CreateFleet", f"{EC2}:fleet/*"),
+        ("ec2:DescribeLaunchTemplateVersions", "*"),
+    ]
+
+
 def test_associate_address_needs_permissions_for_address_and_instance(
     aws: Aws, node: Node, groups: dict[str, Group]
 ) -> None:

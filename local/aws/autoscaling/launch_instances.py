@@ -1,0 +1,187 @@
+"""Answer LaunchInstances, which moto lacks: launch members at once, in one zone, and say which EC2 refused.
+
+AWS: "Launch instances synchronously" (Amazon EC2 Auto Scaling User Guide) and "LaunchInstances" in the API Reference.
+Neither gives the words of a refused request; the words here are our own. The members of a launch that EC2 only partly
+fulfils stay, and the desired capacity grows by them.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moto.autoscaling.exceptions import AutoscalingClientError, ValidationError
+from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup
+from moto.autoscaling.responses import AutoScalingResponse
+from moto.core.responses import ActionResult
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models.instances import Instance
+from moto.ec2.models.launch_templates import LaunchTemplate
+from moto.ec2.models.subnets import Subnet
+from moto.ec2.utils import filter_dict_attribute_mapping
+
+from local.aws.autoscaling import activities, lifecycle
+from local.aws.autoscaling.launch import launch_member
+from local.aws.ec2.capacity import SHORTAGES
+from local.aws.moto_patching import add
+
+MAX_INSTANCES: Final = 100
+"""Instances that one call launches at most."""
+TOKEN_LIFETIME_S: Final = 8 * 3600.0
+RETRY: Final = "retry-with-group-configuration"
+_STRATEGIES: Final = ("none", RETRY)
+_PLACES: Final = ("AvailabilityZones", "AvailabilityZoneIds", "SubnetIds")
+
+
+class UnsupportedOperationError(AutoscalingClientError):
+    """Refuse a group with a warm pool."""
+
+    # moto takes an exception's service from its module
+    __module__ = "moto.autoscaling.exceptions"
+    code = "UnsupportedOperation"
+
+
+class IdempotentParameterMismatchError(AutoscalingClientError):
+    """Refuse a client token that stands for another request."""
+
+    __module__ = "moto.autoscaling.exceptions"
+    code = "IdempotentParameterMismatch"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Request:
+    """Hold what a call asks for."""
+
+    group: str
+    count: int
+    strategy: str
+    zone: str = ""
+    zone_id: str = ""
+    subnet: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Answered:
+    """Hold a request and its answer, which the same token gets again."""
+
+    request: _Request
+    answer: dict[str, Any]
+    time: float
+
+
+_ANSWERED: Final[dict[str, _Answered]] = {}
+
+
+def install() -> None:
+    """Add the call, and find instances by the token of the call that launched them."""
+    add(AutoScalingResponse, "launch_instances", _launch_instances)
+    filter_dict_attribute_mapping["client-token"] = "client_token"
+
+
+def _launch_instances(response: AutoScalingResponse) -> ActionResult:
+    token, request = response._get_param("ClientToken"), _read(response)
+    now = time.monotonic()
+    for old in [token for token, each in _ANSWERED.items() if now - each.time > TOKEN_LIFETIME_S]:
+        del _ANSWERED[old]
+    if known := _ANSWERED.get(token):
+        if known.request != request:
+            raise IdempotentParameterMismatchError(f"The client token {token} was used with other parameters")
+        return ActionResult(known.answer)
+    answer = _launch(response.autoscaling_backend, request, token)
+    _ANSWERED[token] = _Answered(request=request, answer=answer, time=now)
+    return ActionResult(answer)
+
+
+def _read(response: AutoScalingResponse) -> _Request:
+    places = {name: response._get_param(name, []) for name in _PLACES}
+    for name, values in places.items():
+        if len(values) > 1:
+            raise ValidationError(f"{name} must have length less than or equal to 1, got {len(values)}")
+    if places["AvailabilityZones"] and places["AvailabilityZoneIds"]:
+        raise ValidationError("You cannot specify both AvailabilityZones and AvailabilityZoneIds")
+    count, strategy = int(response._get_param("RequestedCapacity")), response._get_param("RetryStrategy", "none")
+    if not 1 <= count <= MAX_INSTANCES:
+        raise ValidationError(f"RequestedCapacity must be from 1 to {MAX_INSTANCES} instances, got {count}")
+    if strategy not in _STRATEGIES:
+        raise ValidationError(f"RetryStrategy must be one of {', '.join(_STRATEGIES)}, got {strategy}")
+    zone, zone_id, subnet = ("".join(places[name]) for name in _PLACES)
+    group = response._get_param("AutoScalingGroupName")
+    return _Request(group=group, count=count, strategy=strategy, zone=zone, zone_id=zone_id, subnet=subnet)
+
+
+def _launch(backend: AutoScalingBackend, request: _Request, token: str) -> dict[str, Any]:
+    group = backend.autoscaling_groups.get(request.group)
+    if group is None:
+        raise ValidationError(f"AutoScalingGroup name not found - {request.group}")
+    template, subnet = _template(group), _subnet(group, request)
+    wanted = (group.desired_capacity or 0) + request.count
+    if wanted > (group.max_size or 0):
+        word = f"would raise the desired capacity to {wanted}, above the max size {group.max_size}"
+        raise ValidationError(f"RequestedCapacity {request.count} {word} of {group.name}")
+    launched, error = _launch_members(group, template, subnet, request.count)
+    for instance in launched:
+        instance.client_token = token
+    if error and error.code in SHORTAGES and request.strategy == RETRY:
+        group.desired_capacity = wanted
+        lifecycle.retry_launches(group)
+    else:
+        group.desired_capacity = wanted - request.count + len(launched)
+    data = template.get_version(group.launch_template_version).data
+    market = data.get("InstanceMarketOptions", {}).get("MarketType")
+    place = {
+        "InstanceType": data.get("InstanceType"),
+        "MarketType": "Spot" if market == "spot" else "OnDemand",
+        "SubnetId": subnet.id,
+        "AvailabilityZone": subnet.availability_zone,
+        "AvailabilityZoneId": subnet.availability_zone_id,
+    }
+    return {
+        "AutoScalingGroupName": group.name,
+        "ClientToken": token,
+        "Instances": [place | {"InstanceIds": [instance.id for instance in launched]}] if launched else [],
+        "Errors": [place | {"ErrorCode": error.code, "ErrorMessage": error.message}] if error else [],
+    }
+
+
+def _template(group: FakeAutoScalingGroup) -> LaunchTemplate:
+    if group.warm_pool is not None:
+        raise UnsupportedOperationError(f"LaunchInstances does not support {group.name}, which has a warm pool")
+    if group.mixed_instances_policy:
+        raise ValidationError("the local AWS launches no instances of a mixed instances policy by LaunchInstances")
+    if group.ec2_launch_template is None:
+        raise ValidationError(f"LaunchInstances does not support {group.name}, which has a launch configuration")
+    return group.ec2_launch_template
+
+
+def _subnet(group: FakeAutoScalingGroup, request: _Request) -> Subnet:
+    """Return the group's one subnet that the request means. Raises ValidationError."""
+    own = _subnets(group)
+    found = [each for each in own if request.subnet in ("", each.id)]
+    found = [each for each in found if request.zone in ("", each.availability_zone)]
+    found = [each for each in found if request.zone_id in ("", each.availability_zone_id)]
+    if not found:
+        named = " in ".join(filter(None, (request.subnet, request.zone, request.zone_id)))
+        raise ValidationError(f"{named} is not a subnet or an Availability Zone of {group.name}")
+    if len({each.availability_zone for each in found}) > 1:
+        raise ValidationError(f"AvailabilityZones or SubnetIds must be specified: {group.name} has several zones")
+    return found[0]
+
+
+def _subnets(group: FakeAutoScalingGroup) -> list[Subnet]:
+    if group.vpc_zone_identifier:
+        return [group.ec2_backend.get_subnet(each) for each in group.vpc_zone_identifier.split(",")]
+    default = group.ec2_backend.get_default_subnets()
+    return [default[zone] for zone in group.availability_zones]
+
+
+def _launch_members(
+    group: FakeAutoScalingGroup, template: LaunchTemplate, subnet: Subnet, count: int
+) -> tuple[list[Instance], EC2ClientError | None]:
+    """Launch up to ``count`` members, and return them with the error that ended it."""
+    launched: list[Instance] = []
+    try:
+        with activities.recording(group):
+            for _ in range(count):
+                launched.append(launch_member(group, template, subnet_id=subnet.id))
+    except EC2ClientError as error:
+        return launched, error
+    return launched, None

@@ -1,0 +1,73 @@
+"""Grow groups where EC2 has few places: what does not fit is a failed activity, and is tried again."""
+
+import pytest
+
+from local.aws.autoscaling import lifecycle
+from tests.local.aws.harness import REGION, Aws, Group, Places, Stacks
+from tests.local.aws.templates import cluster, group, reference, second_subnet
+from tests.waiting import await_true
+
+SHORT = (
+    "We currently do not have sufficient c5.large capacity in the Availability Zone you requested (us-east-1a). "
+    "Our system will be working on provisioning additional capacity. You can currently get c5.large capacity by not "
+    "specifying an Availability Zone in your request or choosing us-east-1b, us-east-1c, us-east-1d, us-east-1f. "
+    "Launching EC2 instance failed."
+)
+
+
+def test_group_without_room_stays_short_and_says_why(aws: Aws, stacks: Stacks, places: Places) -> None:
+    places.set(a=1)
+    stacks.create(cluster(Group=group(3)))
+    members = Group(aws=aws, name=stacks.physical_id("Group"))
+    assert stacks.status() == "CREATE_COMPLETE"
+    assert len(members.in_service()) == 1
+    assert members.described()["DesiredCapacity"] == 3
+    answer = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=members.name)
+    failed, launched = answer["Activities"]
+    assert (failed["StatusCode"], failed["StatusMessage"]) == ("Failed", SHORT)
+    assert failed["Description"] == f"Launching a new EC2 instance.  Status Reason: {SHORT}"
+    assert launched["StatusCode"] == "Successful"
+
+
+def test_ended_node_frees_its_place_for_its_replacement(aws: Aws, stacks: Stacks, places: Places) -> None:
+    places.set(a=2)
+    stacks.create(cluster(Group=group(2)))
+    members = Group(aws=aws, name=stacks.physical_id("Group"))
+    before = members.in_service()
+    aws.client("ec2").terminate_instances(InstanceIds=[min(before)])
+    assert len(members.in_service()) == 2
+    assert members.in_service() - before
+
+
+def test_new_room_is_taken_at_the_next_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Group:
+        name = "workers"
+        desired_capacity = 2
+        tried: list[int]
+
+        def __init__(self) -> None:
+            self.tried = []
+            self.autoscaling_backend = self
+            self.autoscaling_groups = {self.name: self}
+
+        def set_desired_capacity(self, capacity: int) -> None:
+            self.tried.append(capacity)
+
+    monkeypatch.setattr(lifecycle, "RETRY_S", 0.01)
+    members = Group()
+    for _ in range(3):
+        lifecycle.retry_launches(members)  # type: ignore[arg-type]  # stands in for moto's
+    await_true(lambda: members.tried == [2], "one try again", timeout_s=5, every_s=0.01)
+
+
+def test_group_in_two_zones_balances_them_and_fills_up_the_one_with_room(
+    aws: Aws, stacks: Stacks, places: Places
+) -> None:
+    template = cluster(
+        Group=group(4, VPCZoneIdentifier=[reference("Private"), reference("Other")]), Other=second_subnet()
+    )
+    places.set(a=1)
+    stacks.create(template)
+    members = Group(aws=aws, name=stacks.physical_id("Group"))
+    zones = sorted(each["AvailabilityZone"] for each in members.described()["Instances"])
+    assert zones == [f"{REGION}a", *[f"{REGION}b"] * 3]
