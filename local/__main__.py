@@ -11,6 +11,8 @@ python -m local status [RUN]                 list the instances of every running
 Inside a local AWS:
 local-aws status                             list its instances
 local-aws fault FAULT ...                    break something in it
+local-aws capacity TYPE ZONE N               limit the instances of a type in a zone
+local-aws quota QUOTA N                      set a vCPU quota of the account
 """
 
 import argparse
@@ -24,7 +26,7 @@ from typing import NoReturn
 
 from local.demo import parse_nodes
 from local.errors import LocalError, UsageError
-from local.faults import Faults, command_line
+from local.faults import Faults, command_line, scarcity
 from local.node.cgroups import run_cgroup
 from local.node.image import image_layers
 from local.node.inotify_limit import inotify_shortage
@@ -32,7 +34,7 @@ from local.run import interactive
 from local.run.runs import all_runs, end_run, pick_run, run_inside
 from local.run.sandbox import run_directory, run_in_sandbox
 from local.run.status import print_status
-from local.run_dir import RUN_DIR_VARIABLE
+from local.run_dir import RUN_DIR_VARIABLE, current_run_dir
 
 OUTSIDE_ONLY = ("image", "run", "shell", "demo", "enter", "end")
 
@@ -48,6 +50,7 @@ def _parser_inside() -> _Parser:
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("status", help="list the instances of this local AWS")
     command_line.add_arguments(verbs.add_parser("fault", help="break something in it"))
+    scarcity.add_arguments(verbs.add_parser)
     return parser
 
 
@@ -78,8 +81,8 @@ def _parse(arguments: list[str], *, inside: str | None) -> argparse.Namespace:
     verb = next(iter(arguments), None)
     if inside and verb in OUTSIDE_ONLY:
         raise UsageError(f"{verb} works outside of a local AWS only, this is inside {inside}")
-    if not inside and verb == "fault":
-        raise UsageError("fault works inside a local AWS only: make enter, then local-aws fault")
+    if not inside and verb in ("fault", *scarcity.VERBS):
+        raise UsageError(f"{verb} works inside a local AWS only: make enter, then local-aws {verb}")
     parser = _parser_inside() if inside else _parser_outside()
     words, command = _split(arguments)
     options = parser.parse_args(words)
@@ -156,6 +159,14 @@ def _act(options: argparse.Namespace) -> int:
     return _status(options.run)
 
 
+def _act_inside(options: argparse.Namespace) -> int:
+    if options.verb == "status":
+        return print_status()
+    if options.verb in scarcity.VERBS:
+        return scarcity.act(current_run_dir(), options)
+    return command_line.act(Faults.current(), options)
+
+
 def _stop(signum: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + signum)
 
@@ -168,7 +179,7 @@ def main() -> int:
     try:
         options = _parse(sys.argv[1:], inside=os.environ.get(RUN_DIR_VARIABLE))
         if RUN_DIR_VARIABLE in os.environ:
-            return print_status() if options.verb == "status" else command_line.act(Faults.current(), options)
+            return _act_inside(options)
         if os.geteuid() != 0:
             raise LocalError("the local AWS makes network namespaces and containers: run as root")
         return _act(options)

@@ -27,7 +27,6 @@ from local.aws.calls import Call
 from local.aws.cloudformation import change_sets, resource_types, signals, stack_events, stacks, template_rules
 from local.aws.ec2 import (
     availability_zones,
-    capacity,
     capacity_reservations,
     elastic_ips,
     images,
@@ -42,6 +41,7 @@ from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
+from local.aws.scarcity import capacity, vcpu_quotas
 from local.aws.scheduler import schedules
 from local.aws.sessions import channels, start_session
 from local.aws.sessions.gateway import GATEWAY
@@ -72,6 +72,7 @@ _PARTS = (
     elastic_ips,
     instance_types,
     capacity,
+    vcpu_quotas,
     launch_checks,
     capacity_reservations,
     reboots,
@@ -93,6 +94,7 @@ def serve(
     request_log: Path | None = None,
     api_faults: Path | None = None,
     capacities: Path | None = None,
+    quotas: Path | None = None,
     changes: Path | None = None,
 ) -> BaseWSGIServer:
     """Return a server that already listens; the caller runs its ``serve_forever``."""
@@ -100,6 +102,7 @@ def serve(
         raise LocalAwsError(f"unsupported moto version {version('moto')}, must be {MOTO_VERSION}")
     _prepare(region)
     capacity.read_from(capacities)
+    vcpu_quotas.read_from(quotas)
     try:
         log = RequestLog(request_log) if request_log else None
         if changes:

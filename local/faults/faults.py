@@ -16,7 +16,7 @@ import boto3
 
 from local.aws.api_faults import ApiFault, ApiFaultKind
 from local.errors import LocalError
-from local.faults import api, disk, network, power
+from local.faults import api, disk, network, power, scarcity
 from local.faults.node_indexes import members_by_cluster, resolve
 from local.faults.nodes import NodeHandle, all_nodes, node_of
 from local.faults.targets import Target, find_target
@@ -192,6 +192,7 @@ class Faults:
         """Undo all that can be undone: dead and rebooted nodes stay so, and notices stand."""
         network.heal_all()
         api.heal_all(self._run_dir)
+        scarcity.heal_all(self._run_dir)
         self.storage_back()
         for node in all_nodes(self._run_dir):
             power.thaw(node)

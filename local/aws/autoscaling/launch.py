@@ -17,8 +17,8 @@ from moto.ec2.models.launch_templates import LaunchTemplate, LaunchTemplateVersi
 from moto.ec2.utils import convert_tag_spec
 
 from local.aws.ec2 import launch_checks
-from local.aws.ec2.capacity import SHORTAGES
 from local.aws.moto_patching import wrap
+from local.aws.scarcity.capacity import SHORTAGES, UNSUPPORTED, check_offering
 
 _Data = dict[str, Any]
 
@@ -44,17 +44,19 @@ def _set_launch_configuration(
         version = group.ec2_backend._get_template_from_args(template)
         current = group.ec2_launch_template
         if current is None or current.get_version(group.launch_template_version) is not version:
-            _verify(group.ec2_backend, version)
+            _verify(group.ec2_backend, version, group.availability_zones)
     original(group, configuration, template, *others, **named)
 
 
-def _verify(backend: EC2Backend, version: LaunchTemplateVersion) -> None:
+def _verify(backend: EC2Backend, version: LaunchTemplateVersion, zones: list[str]) -> None:
     key_name, instance_type = (version.data.get(key) for key in ("KeyName", "InstanceType"))
     try:
         if version.image_id:
             backend.describe_images(ami_ids=[version.image_id])
         interfaces = version.data.get("NetworkInterfaces", [])
         launch_checks.check_launch(backend, key_name=key_name, instance_type=instance_type, interfaces=interfaces)
+        if instance_type:
+            check_offering(backend.region_name, instance_type, zones)
     except EC2ClientError as error:
         raise ValidationError(f"You must use a valid fully-formed launch template. {error.message}") from error
 
@@ -77,7 +79,7 @@ def _launch_anywhere(group: FakeAutoScalingGroup, template: LaunchTemplate) -> N
         try:
             launch_member(group, template, subnet_id=subnet)
         except EC2ClientError as error:
-            if error.code not in SHORTAGES:
+            if error.code not in {*SHORTAGES, UNSUPPORTED}:
                 raise
             shortage = shortage or error
         else:

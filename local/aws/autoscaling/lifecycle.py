@@ -26,9 +26,9 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instances import InstanceBackend
 
 from local.aws.autoscaling import activities, suspended_processes, termination_policies
-from local.aws.ec2.capacity import SHORTAGES
 from local.aws.moto_patching import wrap
 from local.aws.request_lock import LOCK
+from local.aws.scarcity.capacity import SHORTAGES
 
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 RETRY_S = 5.0
@@ -184,8 +184,7 @@ def _call_when_empty(group: FakeAutoScalingGroup) -> None:
 
 def _fill(group: FakeAutoScalingGroup) -> None:
     """Launch the missing members; retry failed launches as long as the group exists."""
-    groups = group.autoscaling_backend.autoscaling_groups
-    if groups.get(group.name) is not group:
+    if group.autoscaling_backend.autoscaling_groups.get(group.name) is not group:
         return
     try:
         group.set_desired_capacity(group.desired_capacity)

@@ -24,9 +24,10 @@ def stacks(aws: Aws) -> Iterator[Stacks]:
 
 @pytest.fixture
 def places(aws: Aws) -> Iterator[Places]:
-    """Limit the places in zones during a test."""
-    yield Places(file=aws.capacities)
-    aws.capacities.unlink(missing_ok=True)
+    """Limit the places in zones and the vCPUs during a test."""
+    yield Places(file=aws.capacities, quotas=aws.quotas)
+    for file in (aws.capacities, aws.quotas):
+        file.unlink(missing_ok=True)
 
 
 @pytest.fixture

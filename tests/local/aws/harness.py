@@ -13,7 +13,7 @@ from typing import Any
 
 import boto3
 
-from local.aws.ec2.capacity import Capacity, write_capacities
+from local.aws.scarcity.limits import Capacity, write_capacities, write_quotas
 from tests.waiting import await_true
 
 REPOSITORY = Path(__file__).parents[3]
@@ -29,6 +29,8 @@ class Aws:
     request_log: Path
     capacities: Path = Path("/nonexistent")
     """File with the finite places of zones."""
+    quotas: Path = Path("/nonexistent")
+    """File with the vCPU quotas."""
 
     def client(self, service: str, **credentials: str) -> Any:
         return _client(service, self.url, *sorted(credentials.items()))
@@ -110,9 +112,12 @@ def start_server(*arguments: str) -> tuple[subprocess.Popen[str], int]:
 def serving(log: Path) -> Iterator[Aws]:
     """Run a server with this request log, and check that it ends without a failure."""
     capacities = log.with_name("capacity.json")
-    server, port = start_server("--request-log", str(log), "--capacities", str(capacities))
+    quotas = log.with_name("vcpu-quotas.json")
+    server, port = start_server(
+        "--request-log", str(log), "--capacities", str(capacities), "--vcpu-quotas", str(quotas)
+    )
     try:
-        yield Aws(url=f"http://localhost:{port}", request_log=log, capacities=capacities)
+        yield Aws(url=f"http://localhost:{port}", request_log=log, capacities=capacities, quotas=quotas)
     finally:
         server.terminate()
         assert server.wait(timeout=20) == 0
@@ -167,9 +172,10 @@ class Stacks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Places:
-    """Set how many instances fit in zones, by the zones' last letters."""
+    """Set how many instances fit in zones, by the zones' last letters, and how many vCPUs may run."""
 
     file: Path
+    quotas: Path = Path("/nonexistent")
 
     def set(self, *, spot: bool = False, instance_type: str = "c5.large", **counts: int) -> None:
         write_capacities(
@@ -179,6 +185,9 @@ class Places:
                 for letter, count in counts.items()
             ],
         )
+
+    def set_quotas(self, **vcpus: int) -> None:
+        write_quotas(self.quotas, {name.replace("_", "-"): count for name, count in vcpus.items()})
 
 
 def await_server(condition: Callable[[], bool], what: str) -> None:

@@ -1,11 +1,11 @@
 """Hold a finite number of places for a type in a zone, as a file says, and refuse launches beyond it in EC2's words.
 
-A type without an entry has room everywhere. Spot has places of its own; a reservation's instances take none.
+A zone has the types that EC2 offers there, as moto lists them. A type without an entry has room in all of them.
+Spot has places of its own; a reservation's instances take none.
 """
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,26 +15,14 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.ec2.models.instances import Instance
 
 from local.aws.moto_patching import wrap
+from local.aws.scarcity.limits import read_capacities
+from local.aws.scarcity.vcpu_quotas import check_quota
 
-FILE: Final = "capacity.json"
-SHORTAGES: Final = frozenset({"InsufficientInstanceCapacity"})
+UNSUPPORTED: Final = "Unsupported"
+SHORTAGES: Final = frozenset({"InsufficientInstanceCapacity", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"})
 """Codes of the launches that an Auto Scaling group tries again by itself, because they may succeed later."""
 _HOLDING: Final = ("pending", "running")
 _RESERVED: Final = ("capacity-block",)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Capacity:
-    """Say how many instances of a type a zone has room for, the running ones included."""
-
-    instance_type: str
-    zone: str
-    count: int
-    spot: bool = False
-
-    @property
-    def pool(self) -> tuple[str, str, bool]:
-        return self.instance_type, self.zone, self.spot
 
 
 @dataclass(kw_only=True, slots=True)
@@ -49,7 +37,7 @@ _SOURCE: Final = _Source(reserved=set())
 
 
 def install() -> None:
-    """Refuse launches for which there is no room."""
+    """Refuse launches where the type is not offered, beyond a quota, or without room."""
     wrap(EC2Backend, "run_instances", _run_instances)
 
 
@@ -58,25 +46,23 @@ def read_from(path: Path | None) -> None:
     _SOURCE.path = path
 
 
-def read_capacities(path: Path) -> tuple[Capacity, ...]:
-    """Return the limits; none when there is no file."""
-    try:
-        return tuple(Capacity(**each) for each in json.loads(path.read_text()))
-    except FileNotFoundError:
-        return ()
-
-
-def write_capacities(path: Path, capacities: Iterable[Capacity]) -> None:
-    """Replace all limits at once."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(json.dumps([asdict(each) for each in capacities]))
-    partial.rename(path)
-
-
 def zones_offering(region: str, instance_type: str) -> list[str]:
     """Return the zones of a region in which EC2 offers the type at all."""
     offered = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, [])
     return sorted(each["Location"] for each in offered if each["InstanceType"] == instance_type)
+
+
+def check_offering(region: str, instance_type: str, zones: Iterable[str]) -> None:
+    """Raise RunInstances' error if EC2 offers the type in none of the zones."""
+    offering = zones_offering(region, instance_type)
+    asked = [*zones]
+    if not offering:
+        word = "The requested configuration is currently not supported."
+        raise EC2ClientError(UNSUPPORTED, f"{word} Please check the documentation for supported configurations.")
+    if not set(offering) & set(asked):
+        word = f"Your requested instance type ({instance_type}) is not supported in your requested Availability Zone"
+        advice = "Please retry your request by not specifying an Availability Zone or choosing"
+        raise EC2ClientError(UNSUPPORTED, f"{word} ({', '.join(asked)}). {advice} {', '.join(offering)}.")
 
 
 def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int, *others: Any, **named: Any) -> Any:
@@ -89,8 +75,12 @@ def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int
         launched = original(backend, image_id, count, *others, **named)
         _SOURCE.reserved |= {instance.id for instance in launched.instances}
         return launched
-    instance_type = data.get("InstanceType") if named.get("is_instance_type_default") else named.get("instance_type")
-    _check(backend, (instance_type or "m1.small", _zone(backend, named), market_type == "spot"), count)
+    given = data.get("InstanceType") if named.get("is_instance_type_default") else named.get("instance_type")
+    instance_type, zone, spot = given or "m1.small", _zone(backend, named), market_type == "spot"
+    check_offering(backend.region_name, instance_type, [zone])
+    running = [each.instance_type for each in _holding(backend) if (each.lifecycle == "spot") == spot]
+    check_quota(instance_type, spot=spot, count=count, running=running)
+    _check(backend, (instance_type, zone, spot), count)
     return original(backend, image_id, count, *others, **named)
 
 
@@ -103,7 +93,7 @@ def _zone(backend: EC2Backend, named: Mapping[str, Any]) -> str:
 
 
 def _check(backend: EC2Backend, pool: tuple[str, str, bool], count: int) -> None:
-    capacities = {each.pool: each.count for each in read_capacities(_SOURCE.path)} if _SOURCE.path else {}
+    capacities = {each.pool: each.count for each in read_capacities(_SOURCE.path)}
     if _room(backend, capacities, pool) >= count:
         return
     instance_type, zone, spot = pool

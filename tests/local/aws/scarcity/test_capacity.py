@@ -4,7 +4,7 @@ import pytest
 
 from local.aws.autoscaling import lifecycle
 from tests.local.aws.harness import REGION, Aws, Group, Places, Stacks
-from tests.local.aws.templates import cluster, group, reference, second_subnet
+from tests.local.aws.templates import cluster, group, launch_template, reference, second_subnet
 from tests.waiting import await_true
 
 SHORT = (
@@ -71,3 +71,15 @@ def test_group_in_two_zones_balances_them_and_fills_up_the_one_with_room(
     members = Group(aws=aws, name=stacks.physical_id("Group"))
     zones = sorted(each["AvailabilityZone"] for each in members.described()["Instances"])
     assert zones == [f"{REGION}a", *[f"{REGION}b"] * 3]
+
+
+def test_type_is_refused_in_a_zone_that_does_not_offer_it(aws: Aws, stacks: Stacks) -> None:
+    template = cluster(Group=group(1))
+    template["Resources"]["Template"] = launch_template(InstanceType="p6-b200.48xlarge")
+    stacks.create(template)
+    (why,) = [reason for status, reason in stacks.events("Group") if status == "CREATE_FAILED"]
+    assert why == (
+        "You must use a valid fully-formed launch template. Your requested instance type (p6-b200.48xlarge) is not "
+        "supported in your requested Availability Zone (us-east-1a). Please retry your request by not specifying an "
+        "Availability Zone or choosing us-east-1c."
+    )

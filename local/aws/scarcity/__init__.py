@@ -1,0 +1,1 @@
+"""Make EC2 scarce: finite places in zones, and vCPU quotas."""

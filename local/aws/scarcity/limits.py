@@ -1,0 +1,93 @@
+"""Read and write what is scarce: places for instances in zones, and vCPU quotas.
+
+Files of the run directory hold both. The control plane reads them at each launch, so a change takes
+effect at once.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+CAPACITY_FILE: Final = "capacity.json"
+QUOTA_FILE: Final = "vcpu-quotas.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Capacity:
+    """Say how many instances of a type a zone has room for, the running ones included."""
+
+    instance_type: str
+    zone: str
+    count: int
+    spot: bool = False
+
+    @property
+    def pool(self) -> tuple[str, str, bool]:
+        return self.instance_type, self.zone, self.spot
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quota:
+    """Name one vCPU quota, and the families of types that it counts."""
+
+    code: str
+    title: str
+    families: tuple[str, ...]
+    spot: bool = False
+
+
+_STANDARD: Final = ("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z")
+_G: Final = ("g", "gr", "vt")
+QUOTAS: Final[Mapping[str, Quota]] = {
+    "standard": Quota(
+        code="L-1216C47A",
+        title="Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+        families=_STANDARD,
+    ),
+    "g": Quota(code="L-DB2E81BA", title="Running On-Demand G and VT instances", families=_G),
+    "p": Quota(code="L-417A185B", title="Running On-Demand P instances", families=("p",)),
+    "spot-standard": Quota(
+        code="L-34B43A08",
+        title="All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
+        families=_STANDARD,
+        spot=True,
+    ),
+    "spot-g": Quota(code="L-3819A6DF", title="All G and VT Spot Instance Requests", families=_G, spot=True),
+    "spot-p": Quota(code="L-7212CCBC", title="All P Spot Instance Requests", families=("p",), spot=True),
+}
+"""Quotas by the names that ``local-aws quota`` takes."""
+
+
+def read_capacities(path: Path | None) -> tuple[Capacity, ...]:
+    """Return the limits of zones; none when there is no file."""
+    try:
+        return tuple(Capacity(**each) for each in json.loads(path.read_text())) if path else ()
+    except FileNotFoundError:
+        return ()
+
+
+def write_capacities(path: Path, capacities: Iterable[Capacity]) -> None:
+    """Replace all limits of zones at once."""
+    _write(path, [asdict(each) for each in capacities])
+
+
+def read_quotas(path: Path | None) -> dict[str, int]:
+    """Return the numbers of vCPUs by quota name; none when there is no file."""
+    try:
+        found: dict[str, int] = json.loads(path.read_text()) if path else {}
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def write_quotas(path: Path, vcpus: Mapping[str, int]) -> None:
+    """Replace all quotas at once."""
+    _write(path, dict(vcpus))
+
+
+def _write(path: Path, document: object) -> None:
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(json.dumps(document))
+    partial.rename(path)

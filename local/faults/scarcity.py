@@ -1,0 +1,78 @@
+"""Make EC2 scarce by hand: ``local-aws capacity`` and ``local-aws quota``. See local.aws.scarcity.limits."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from local.aws.scarcity.limits import (
+    CAPACITY_FILE,
+    QUOTA_FILE,
+    QUOTAS,
+    Capacity,
+    read_capacities,
+    read_quotas,
+    write_capacities,
+    write_quotas,
+)
+
+ANY: Final = "any"
+VERBS: Final = ("capacity", "quota")
+
+
+def add_arguments(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add both verbs, with the ``add_parser`` of the command's subcommands."""
+    capacity = add("capacity", help="limit the instances of a type in a zone")
+    capacity.add_argument("instance_type", metavar="TYPE", help="p5.48xlarge, for example")
+    capacity.add_argument("zone", metavar="ZONE", help="us-east-1a, for example")
+    capacity.add_argument("count", metavar="N", type=_count, help="instances, running ones included, or any")
+    capacity.add_argument("--spot", action="store_true", help="limit spot instances instead of On-Demand ones")
+    quota = add("quota", help="set a vCPU quota of the account")
+    quota.add_argument("quota", metavar="QUOTA", choices=[*QUOTAS], help=", ".join(QUOTAS))
+    quota.add_argument("count", metavar="N", type=_count, help="vCPUs that may run, or any")
+
+
+def act(run_dir: Path, options: argparse.Namespace) -> int:
+    """Do what the command line says, and print what was done."""
+    if options.verb == "quota":
+        limit_vcpus(run_dir, options.quota, options.count)
+        print(f"set the quota {options.quota} to {_said(options.count)} vCPUs")
+        return 0
+    limit_capacity(run_dir, options.instance_type, options.zone, options.count, spot=options.spot)
+    market = "spot" if options.spot else "On-Demand"
+    print(f"{options.zone} has room for {_said(options.count)} {market} instances of {options.instance_type}")
+    return 0
+
+
+def limit_capacity(run_dir: Path, instance_type: str, zone: str, count: int | None, *, spot: bool = False) -> None:
+    """Limit how many instances of a type fit in a zone; None lifts the limit."""
+    file = run_dir / CAPACITY_FILE
+    pool = (instance_type, zone, spot)
+    kept = [each for each in read_capacities(file) if each.pool != pool]
+    made = [] if count is None else [Capacity(instance_type=instance_type, zone=zone, count=count, spot=spot)]
+    write_capacities(file, [*kept, *made])
+
+
+def limit_vcpus(run_dir: Path, quota: str, vcpus: int | None) -> None:
+    """Set a vCPU quota by its name in QUOTAS; None lifts it."""
+    file = run_dir / QUOTA_FILE
+    kept = {name: count for name, count in read_quotas(file).items() if name != quota}
+    write_quotas(file, kept if vcpus is None else kept | {quota: vcpus})
+
+
+def heal_all(run_dir: Path) -> None:
+    """Lift all limits."""
+    for name in (CAPACITY_FILE, QUOTA_FILE):
+        (run_dir / name).unlink(missing_ok=True)
+
+
+def _count(text: str) -> int | None:
+    if text == ANY:
+        return None
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 or {ANY}, got {text!r}")
+    return int(text)
+
+
+def _said(count: int | None) -> str:
+    return f"{ANY} number of" if count is None else str(count)
