@@ -1,6 +1,7 @@
 """Set limits by hand, and read them as the control plane does."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,9 @@ def test_limit_takes_the_place_of_its_like_and_can_be_lifted(
     for line in ("p5.48xlarge us-east-1a 4", "p5.48xlarge us-east-1a 8 --spot", "p5.48xlarge us-east-1a 2"):
         assert call(monkeypatch, f"capacity {line}") == 0
     assert capsys.readouterr().out.endswith("us-east-1a has room for 2 On-Demand instances of p5.48xlarge\n")
-    place = {"instance_type": "p5.48xlarge", "zone": "us-east-1a"}
-    spot = Capacity(**place, count=8, spot=True)
-    assert read_capacities(local_aws / CAPACITY_FILE) == (spot, Capacity(**place, count=2))
+    on_demand = Capacity(instance_type="p5.48xlarge", zone="us-east-1a", count=2)
+    spot = replace(on_demand, count=8, spot=True)
+    assert read_capacities(local_aws / CAPACITY_FILE) == (spot, on_demand)
     call(monkeypatch, "capacity p5.48xlarge us-east-1a any")
     assert read_capacities(local_aws / CAPACITY_FILE) == (spot,)
 
