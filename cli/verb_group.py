@@ -20,6 +20,7 @@ VERBS_BY_PACKAGE: Final = {
         "extend": "Postpone a cluster's automatic pause, and deploy.",
         "cost": "Show a cluster's cost per hour, and its cost so far.",
         "why": "Explain why a deploy failed or a node is missing.",
+        "up": "Start all nodes in the first zone that has room for them.",
         "pause": "Terminate all nodes, and keep the cluster.",
         "resume": "Bring the nodes of a paused cluster back.",
         "resize": "Change the number of workers, and deploy.",
@@ -54,7 +55,7 @@ VERBS_BY_PACKAGE: Final = {
 """The first line of each verb's help, by the package that holds the verb's module; the verb is its ``command``."""
 VERBS: Final = {name: text for verbs in VERBS_BY_PACKAGE.values() for name, text in verbs.items()}
 ELSEWHERE: Final = {
-    **dict.fromkeys(("up", "deploy", "create"), "cdk deploy creates or updates a cluster"),
+    **dict.fromkeys(("deploy", "create"), "cdk deploy creates or updates a cluster"),
     **dict.fromkeys(("down", "destroy", "delete"), "cdk destroy removes a cluster"),
     **dict.fromkeys(("price", "bill", "cost-report"), "dlcluster cost shows a cluster's cost per hour and so far"),
     **dict.fromkeys(("sleep", "hibernate", "suspend"), "dlcluster pause terminates all nodes and keeps the cluster"),

@@ -16,7 +16,7 @@ from stacks.network.existing_network import ExistingNetwork, existing_subnets
 from stacks.network.master_address import MasterAddress
 from stacks.network.network import Network
 from stacks.network.security_groups import SecurityGroups
-from stacks.network.zone import cluster_zone, zone_in_template
+from stacks.network.zone import cluster_zone, network_zones
 from stacks.nodes.bundle_asset import BundleAsset
 from stacks.nodes.data_access import allow_data
 from stacks.nodes.machine_image import LOGIN_USER, machine_image
@@ -104,6 +104,10 @@ class DeepLearningCluster(Construct):
         self._pin_immutable_settings()
         self.price = self._price()
         cdk.Annotations.of(self).add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")
+        if not props.is_placed:
+            cdk.Annotations.of(self).add_info(
+                f"no node starts: dlcluster up finds room in one of {', '.join(props.zones)}"
+            )
         for warning_id, sentence in {**props.warnings(), **self._zone_warning()}.items():
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
 
@@ -138,7 +142,8 @@ class DeepLearningCluster(Construct):
             "Network",
             cluster_name=self.props.cluster_name,
             cidr=self.props.vpc_cidr,
-            availability_zone=zone_in_template(self.zone),
+            zones=network_zones(self, self.props),
+            node_zone=self.zone,
             private=self.props.private,
         )
 
@@ -162,7 +167,7 @@ class DeepLearningCluster(Construct):
             cluster_name=props.cluster_name,
             file_system_id=props.existing_efs,
             vpc=self.network.vpc,
-            subnet=self.network.subnet_for(contract.WORKER),
+            subnets=self.network.worker_subnets,
             nodes=self.security,
         )
 
@@ -175,10 +180,12 @@ class DeepLearningCluster(Construct):
     def _pin_immutable_settings(self) -> None:
         """Add guards that reject a deploy which changes a setting of the running nodes' network."""
         replaces = "it would replace the network and every node"
-        zone = self.zone or UNPINNED_ZONE
+        zone = (self.zone or UNPINNED_ZONE) if self.props.is_placed else contract.NO_ZONE
         bucket = self.props.bucket or "one of its own"
         # One parameter for both, so that a cluster moves neither into an existing VPC nor out of it.
         name, value = ("vpc_id", vpc) if (vpc := self.props.vpc_id) else ("vpc_cidr", self.props.vpc_cidr)
+        if self.props.zones:
+            name, value = "zones", f"{','.join(self.props.candidate_zones)} in {value}"
         ImmutableSetting(self, "VpcCidr", name=name, value=value, why=replaces)
         for construct_id, name, subnet in (
             ("Subnet", "subnet_id", self.props.subnet_id),
@@ -189,7 +196,8 @@ class DeepLearningCluster(Construct):
                 ImmutableSetting(self, construct_id, name=name, value=subnet, why=reason)
         private, why = str(self.props.private).lower(), "running nodes keep their subnets and addresses"
         ImmutableSetting(self, "Private", name="private", value=private, why=why)
-        ImmutableSetting(self, "AvailabilityZone", name="availability_zone", value=zone, why=replaces)
+        moves = "dlcluster up moves the nodes, while there are none" if self.props.zones else replaces
+        ImmutableSetting(self, contract.ZONE_GUARD, name="availability_zone", value=zone, why=moves)
         ImmutableSetting(
             self, "Bucket", name="bucket", value=bucket, why="running nodes would lose their rights to the old one"
         )

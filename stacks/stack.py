@@ -7,7 +7,7 @@ from constructs import Construct
 
 from bootstrap import contract
 from stacks.cluster import DeepLearningCluster
-from stacks.network.zone import cluster_zone, zone_in_template
+from stacks.network.zone import network_zones
 from stacks.nodes.machine_image import LOGIN_USER
 from stacks.settings.lifetime import DELETE, iso
 from stacks.settings.props import ClusterProps
@@ -20,7 +20,7 @@ class ClusterStack(cdk.Stack):
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps, **options: Any) -> None:
         options = {"description": contract.STACK_DESCRIPTION, **options}
         super().__init__(scope, construct_id, stack_name=props.cluster_name, tags=dict(props.tags), **options)
-        self._zone = zone_in_template(cluster_zone(self, props))
+        self._zones = network_zones(self, props)
         self.cluster = DeepLearningCluster(self, "Cluster", props=props)
         for key, value in props.tags.items():
             cdk.Tags.of(self).add(key, value)
@@ -29,8 +29,8 @@ class ClusterStack(cdk.Stack):
 
     @property
     def availability_zones(self) -> list[str]:
-        """Return the cluster's one zone; the CDK's own list of zones would need credentials at synth."""
-        return [self._zone]
+        """Return the zones of the cluster's subnets; the CDK's own list of zones would need credentials at synth."""
+        return self._zones
 
     def _outputs(self) -> dict[str, str]:
         cluster = self.cluster

@@ -11,6 +11,9 @@ from cli.sizes.groups import read_groups, sizes_of
 
 def sizes(target: PreflightTarget) -> Iterator[Finding]:
     """Report the change of the groups' sizes; a cluster that is not deployed yet has none."""
+    if not target.props.is_placed:
+        yield ok("sizes", "cdk deploy starts no node: dlcluster up does, in a zone with room for all")
+        return
     if not is_deployed(target):
         return
     name = target.props.cluster_name

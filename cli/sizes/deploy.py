@@ -5,7 +5,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +16,14 @@ from cli.settings_file import write_setting
 CDK: Final = "cdk"
 
 
-def deploy_line(context: Sequence[str]) -> list[str]:
-    """Return the words of the command that deploys ./cdk.json."""
-    return [CDK, "deploy", *(word for pair in context for word in ("-c", pair))]
+def deploy_line(context: Sequence[str], parameters: Mapping[str, str] | None = None) -> list[str]:
+    """Return the words of the command that deploys ./cdk.json; parameters are those of the stack."""
+    pairs = [f"{name}={value}" for name, value in (parameters or {}).items()]
+    return [
+        *(CDK, "deploy"),
+        *(word for pair in context for word in ("-c", pair)),
+        *(word for pair in pairs for word in ("--parameters", pair)),
+    ]
 
 
 def require_cdk() -> None:
@@ -37,10 +42,14 @@ def set_and_deploy(name: str, value: object, *, context: Sequence[str], region: 
         print(f"dlcluster: {APP_FILE} has {name} {value} now; to apply it, run: {shlex.join(line)}", file=sys.stderr)
         return
     print(f"dlcluster: {APP_FILE} has {name} {value} now; running {shlex.join(line)}", file=sys.stderr)
-    # The CDK asks by itself, on this terminal, before it widens any permission.
-    done = subprocess.run(line, env={**os.environ, "AWS_REGION": region}, stdout=sys.stderr, check=False)
-    if done.returncode:
+    if status := run_deploy(line, region=region):
         raise ClusterError(
-            f"cdk deploy failed with exit code {done.returncode}; {APP_FILE} keeps {name} {value}: "
+            f"cdk deploy failed with exit code {status}; {APP_FILE} keeps {name} {value}: "
             "fix the error above and run the same command again (dlcluster why says more)"
         )
+
+
+def run_deploy(line: Sequence[str], *, region: str) -> int:
+    """Run a line of ``deploy_line``, and return its exit code."""
+    # The CDK asks by itself, on this terminal, before it widens any permission.
+    return subprocess.run(line, env={**os.environ, "AWS_REGION": region}, stdout=sys.stderr, check=False).returncode

@@ -28,6 +28,9 @@ class GroupState:
     """Lifecycle state by instance id."""
     held: Mapping[str, str] = field(default_factory=dict)
     """Instances that a size of zero does not end, with the reason."""
+    zones: frozenset[str] = frozenset()
+    """Zones of the instances."""
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 GroupStates = Mapping[NodeType, GroupState]
@@ -51,6 +54,8 @@ def _state(group: "AutoScalingGroupTypeDef") -> GroupState:
         size=GroupSize(least=group["MinSize"], desired=group["DesiredCapacity"], most=group["MaxSize"]),
         instances={each["InstanceId"]: each["LifecycleState"] for each in instances},
         held={each["InstanceId"]: reason for each in instances if (reason := holding_reason(each))},
+        zones=frozenset(each["AvailabilityZone"] for each in instances),
+        tags={tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])},
     )
 
 
@@ -97,8 +102,23 @@ def resume_groups(clients: Clients, cluster_name: str, declared: ClusterSizes) -
         )
 
 
+def open_groups(clients: Clients, groups: GroupStates, declared: ClusterSizes) -> None:
+    """Give paused groups the room for their nodes, and start none: LaunchInstances raises the desired size."""
+    for node_type, group in groups.items():
+        most = declared[node_type].most
+        if group.size.most < most:
+            size = GroupSize(least=0, desired=group.size.desired, most=most)
+            clients.autoscaling.update_auto_scaling_group(**size.request(group.name))
+
+
 def require_settled(cluster: Cluster) -> None:
     """Refuse to change sizes while CloudFormation changes the stack: it could undo the change. Raises ClusterError."""
     status = cluster.stack_status
     if status.endswith("_IN_PROGRESS") and "_CLEANUP_" not in status:
         raise ClusterError(f"stack {cluster.stack_name} is {status}: wait until CloudFormation has finished, try again")
+
+
+def require_placed(cluster: Cluster, declared: ClusterSizes) -> None:
+    """Refuse to start nodes of a template that declares none, as its zone is to be chosen. Raises ClusterError."""
+    if all(size.is_paused for size in declared.values()):
+        raise ClusterError(f"no zone is chosen yet for {cluster.name}: dlcluster up finds one with room")

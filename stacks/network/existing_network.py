@@ -63,6 +63,11 @@ class ExistingNetwork(Construct):
         """Return the subnet of the nodes of a type."""
         return self._subnets[node_type]
 
+    @property
+    def worker_subnets(self) -> list[ec2.ISubnet]:
+        """Return the subnets in which workers may be."""
+        return [self._subnets[contract.WORKER]]
+
 
 def _imported(scope: Construct, construct_id: str, subnet: ExistingSubnet) -> ec2.ISubnet:
     return ec2.Subnet.from_subnet_attributes(

@@ -1,4 +1,4 @@
-"""Define the network of a cluster: a VPC in one availability zone, with a public and a private subnet."""
+"""Define the network of a cluster: a VPC with a public and a private subnet in its zone, or in each candidate zone."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
@@ -8,9 +8,10 @@ from bootstrap import contract
 
 
 class Network(Construct):
-    """A VPC with one zone and one NAT gateway; S3 and DynamoDB are reached without it.
+    """A VPC with one NAT gateway, and nodes in one of its zones; S3 and DynamoDB are reached without the gateway.
 
-    With ``private`` its public subnet holds only the NAT gateway.
+    With ``private`` its public subnet holds only the NAT gateway. The gateway stays in the first zone by name wherever
+    the nodes are: another one would change the address from which they reach the internet.
     """
 
     def __init__(
@@ -20,7 +21,8 @@ class Network(Construct):
         *,
         cluster_name: str,
         cidr: str,
-        availability_zone: str,
+        zones: list[str],
+        node_zone: str | None,
         private: bool,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -30,7 +32,7 @@ class Network(Construct):
             "Vpc",
             vpc_name=cluster_name,
             ip_addresses=ec2.IpAddresses.cidr(cidr),
-            availability_zones=[availability_zone],
+            availability_zones=zones,
             nat_gateways=1,
             subnet_configuration=[
                 ec2.SubnetConfiguration(
@@ -55,21 +57,31 @@ class Network(Construct):
                 reason="the zone is pinned: one that moved would replace the network and every node",
             ),
         )
-        self.public_subnet: ec2.ISubnet = self.vpc.public_subnets[0]
-        self.private_subnet: ec2.ISubnet = self.vpc.private_subnets[0]
-        self.nat_gateway = self.public_subnet.node.find_child("NATGateway")
+        # A zone that CloudFormation chooses has no name yet; it is the only one.
+        place = zones.index(node_zone) if node_zone in zones else 0
+        self.public_subnet: ec2.ISubnet = self.vpc.public_subnets[place]
+        self.private_subnet: ec2.ISubnet = self.vpc.private_subnets[place]
+        self.nat_gateway = self.vpc.public_subnets[0].node.find_child("NATGateway")
         self.networks = cidr
         """The blocks that contain every node's address, with commas between them."""
-        self._name_parts(cluster_name)
+        self._name_parts(cluster_name, zones)
 
     def subnet_for(self, node_type: contract.NodeType) -> ec2.ISubnet:
         """Return the subnet of the nodes of a type: unless all are private, the master is reached from outside."""
         is_public = node_type == contract.MASTER and not self._private
         return self.public_subnet if is_public else self.private_subnet
 
-    def _name_parts(self, cluster_name: str) -> None:
+    @property
+    def worker_subnets(self) -> list[ec2.ISubnet]:
+        """Return the subnets in which workers may be, one for each candidate zone."""
+        return self.vpc.private_subnets
+
+    def _name_parts(self, cluster_name: str, zones: list[str]) -> None:
         """Name every part after the cluster: the CDK's own names are the same in all clusters."""
-        for subnet, name in ((self.public_subnet, "public"), (self.private_subnet, "private")):
-            cdk.Tags.of(subnet).add("Name", f"{cluster_name}-{name}")
+        for subnets, name in ((self.vpc.public_subnets, "public"), (self.vpc.private_subnets, "private")):
+            for subnet, zone in zip(subnets, zones, strict=True):
+                place = f"-{zone}" if len(zones) > 1 else ""
+                cdk.Tags.of(subnet).add("Name", f"{cluster_name}-{name}{place}")
         nat = ["AWS::EC2::EIP", "AWS::EC2::NatGateway"]
-        cdk.Tags.of(self.public_subnet).add("Name", f"{cluster_name}-nat", include_resource_types=nat, priority=200)
+        first = self.vpc.public_subnets[0]
+        cdk.Tags.of(first).add("Name", f"{cluster_name}-nat", include_resource_types=nat, priority=200)

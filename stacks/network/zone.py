@@ -12,6 +12,9 @@ def cluster_zone(scope: Construct, props: ClusterProps) -> str | None:
     """Return the zone of all nodes; None if only CloudFormation can choose it."""
     if props.vpc_id is not None:
         return existing_subnets(scope, props).worker.zone
+    if props.zones:
+        # Only a deploy that `dlcluster up` begins starts nodes in the first: the groups are empty until then.
+        return props.availability_zone or props.zones[0]
     return props.availability_zone or _default_zone(scope)
 
 
@@ -32,6 +35,11 @@ def _default_zone(scope: Construct) -> str | None:
         dummy_value=[f"{region}a"],
     )
     return first_zone(found.value, region)
+
+
+def network_zones(scope: Construct, props: ClusterProps) -> list[str]:
+    """Return the zones in which the network has subnets: the candidates by name, or the one zone of all nodes."""
+    return [*props.candidate_zones] or [zone_in_template(cluster_zone(scope, props))]
 
 
 def zone_in_template(zone: str | None) -> str:

@@ -115,8 +115,8 @@ class CapacitySettings(Settings):
         return self.worker_count if self.min_workers is None else self.min_workers
 
     @property
-    def sizes(self) -> ClusterSizes:
-        """Return the sizes of both Auto Scaling groups."""
+    def fleet_sizes(self) -> ClusterSizes:
+        """Return the sizes of both Auto Scaling groups when every node is there."""
         return declared_sizes(worker_count=self.worker_count, needed_workers=self.needed_workers)
 
     def _check_gpu_count(self) -> None:

@@ -3,11 +3,13 @@
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
+from bootstrap.contract import NODE_TYPES
 from stacks.settings.capacity import CapacitySettings
-from stacks.settings.values import SettingsError, ipv4_block, require, shown
+from stacks.settings.values import PARSER, SettingsError, ipv4_block, parse_list, require, shown
 
 TAKEN_BLOCKS: Final = {
     "0.0.0.0/8": "EC2 refuses it",
@@ -24,6 +26,10 @@ _HEX: Final = "and 8 or 17 hex digits"
 _OWN_VPC_CIDR: Final = "10.0.0.0/16"
 _RESERVED_ADDRESSES: Final = 5
 """Addresses that AWS keeps in each subnet."""
+_SMALLEST_SUBNET: Final = 28
+"""Length of the prefix of the smallest subnet that AWS makes."""
+MOST_ZONES: Final = 6
+"""Zones of the largest region."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +37,13 @@ class NetworkSettings(CapacitySettings):
     """The network, which needs an address for every node."""
 
     availability_zone: str | None = None
-    """Zone of all nodes; left out, the region's first. Cannot be changed after creation."""
+    """Zone of all nodes; left out, the region's first. Cannot be changed after creation, except by ``dlcluster up``."""
+    zones: tuple[str, ...] = field(default=(), metadata={PARSER: parse_list})
+    """Up to 6 candidate zones, the preferred first: ``dlcluster up`` starts all nodes in one of them and writes it down
+    as ``availability_zone``; until then a deploy starts none. Cannot be changed after creation."""
     vpc_cidr: str = _OWN_VPC_CIDR
-    """Addresses of the cluster's network, /16 to /27; halved into a public and a private subnet. Cannot be
-    changed after creation."""
+    """Addresses of the cluster's network, /16 to /27; halved into a public and a private subnet, or cut into a pair for
+    each of ``zones``. Cannot be changed after creation."""
     vpc_id: str | None = None
     """Existing VPC for the nodes, which the stack does not change; left out, the stack creates one. Cannot be
     changed after creation."""
@@ -49,6 +58,7 @@ class NetworkSettings(CapacitySettings):
         super().check()
         zone = self.availability_zone
         require(zone is None or _ZONE.fullmatch(zone), "availability_zone", zone, "like us-east-1a")
+        self._check_zones()
         self._check_own_vpc()
         self._check_existing_vpc()
 
@@ -56,6 +66,31 @@ class NetworkSettings(CapacitySettings):
     def master_subnet(self) -> str | None:
         """Return the existing subnet of the master, if it is in one."""
         return self.master_subnet_id or self.subnet_id
+
+    @property
+    def candidate_zones(self) -> tuple[str, ...]:
+        """Return the candidates by name: their order is no part of the network."""
+        return tuple(sorted(self.zones))
+
+    @property
+    def is_placed(self) -> bool:
+        """Return False while the nodes' zone is to be chosen among ``zones``."""
+        return not self.zones or self.availability_zone is not None
+
+    @property
+    def sizes(self) -> ClusterSizes:
+        """Return the sizes that a deploy gives both groups: empty ones while no zone is chosen."""
+        return self.fleet_sizes if self.is_placed else dict.fromkeys(NODE_TYPES, PAUSED)
+
+    def _check_zones(self) -> None:
+        zones, chosen = self.zones, self.availability_zone
+        require(len(zones) <= MOST_ZONES, "zones", zones, f"at most {MOST_ZONES} zones")
+        for zone in zones:
+            require(_ZONE.fullmatch(zone), "zones", zone, "zones like us-east-1a")
+        if zones and self.vpc_id is not None:
+            raise SettingsError("zones must not be set with vpc_id: the subnet determines the zone")
+        if zones and chosen is not None:
+            require(chosen in zones, "availability_zone", chosen, f"one of zones, {', '.join(zones)}")
 
     def _check_existing_vpc(self) -> None:
         vpc, subnet, master = self.vpc_id, self.subnet_id, self.master_subnet_id
@@ -80,8 +115,11 @@ class NetworkSettings(CapacitySettings):
         for taken, reason in TAKEN_BLOCKS.items():
             if block.overlaps(ipaddress.ip_network(taken)):
                 raise SettingsError(f"vpc_cidr must not overlap {taken}, got {shown(cidr)}: {reason}")
-        # The two subnets are the halves of the block.
-        room = block.num_addresses // 2 - _RESERVED_ADDRESSES
+        # Equal parts, whose number is a power of two: the halves of the block for one zone.
+        parts = 1 << (2 * max(1, len(self.zones)) - 1).bit_length()
+        longest = _SMALLEST_SUBNET - parts.bit_length() + 1
+        require(block.prefixlen <= longest, "vpc_cidr", cidr, f"at most /{longest} for {len(self.zones)} zones")
+        room = block.num_addresses // parts - _RESERVED_ADDRESSES
         fits = self.worker_count <= room or self.vpc_id is not None
         require(fits, "worker_count", self.worker_count, f"at most {room} in vpc_cidr {cidr}")
 
@@ -89,6 +127,8 @@ class NetworkSettings(CapacitySettings):
         """Refuse a zone of another region, once the region of the deploy is known."""
         zone = self.availability_zone
         require(zone is None or zone.startswith(region), "availability_zone", zone, f"a zone of {region}")
+        for candidate in self.zones:
+            require(candidate.startswith(region), "zones", candidate, f"zones of {region}")
 
 
 def first_zone(zones: Iterable[str], region: str) -> str | None:

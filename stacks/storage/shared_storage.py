@@ -1,9 +1,10 @@
-"""Define the file system that all nodes share, with its mount target and the group that lets the nodes in.
+"""Define the file system that all nodes share, with its mount targets and the group that lets the nodes in.
 
 Nothing of the nodes refers to it, so that they neither wait for it nor fail with it: the master's agent asks
 CloudFormation for its ID (bootstrap/shared_storage/lookup.py).
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import aws_cdk as cdk
@@ -19,7 +20,7 @@ _CLIENT_ACTIONS: Final = ("ClientMount", "ClientWrite", "ClientRootAccess")
 
 
 class SharedStorage(Construct):
-    """A mount target in the cluster's zone, for a file system that exists or for one that this makes.
+    """A mount target in each of the cluster's zones, for a file system that exists or for one that this makes.
 
     L1 constructs: the L2 file system makes no mount target for one that exists.
     """
@@ -32,7 +33,7 @@ class SharedStorage(Construct):
         cluster_name: str,
         file_system_id: str | None,
         vpc: ec2.IVpc,
-        subnet: ec2.ISubnet,
+        subnets: Sequence[ec2.ISubnet],
         nodes: SecurityGroups,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -41,14 +42,15 @@ class SharedStorage(Construct):
         """The file system that this makes, or None."""
         self.file_system_id = self.file_system.ref if self.file_system else str(file_system_id)
         group = self._group(vpc, nodes)
-        # One mount target, as a cluster has one zone: EFS takes one in each zone.
-        efs.CfnMountTarget(
-            self,
-            "MountTarget",
-            file_system_id=self.file_system_id,
-            subnet_id=subnet.subnet_id,
-            security_groups=[group.security_group_id],
-        )
+        # EFS takes one in each zone, and they cost nothing: nodes that move to another zone find theirs there.
+        for subnet in subnets:
+            efs.CfnMountTarget(
+                self,
+                "MountTarget" if len(subnets) == 1 else f"MountTarget-{subnet.availability_zone}",
+                file_system_id=self.file_system_id,
+                subnet_id=subnet.subnet_id,
+                security_groups=[group.security_group_id],
+            )
 
     @property
     def resource(self) -> str | None:

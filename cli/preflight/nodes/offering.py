@@ -10,13 +10,27 @@ from stacks.settings.network import first_zone, zones_context_key
 
 def offering(target: PreflightTarget) -> Iterator[Finding]:
     """Check that EC2 offers the type in the cluster's zone, which says nothing about free capacity."""
+    if not target.props.is_placed:
+        for name in target.props.node_counts:
+            yield _offering_in_candidates(target, name)
+        return
     zone = deploy_zone(target)
     for name in target.props.node_counts:
         yield from _offering_of(target, name, zone)
 
 
+def _offering_in_candidates(target: PreflightTarget, name: str) -> Finding:
+    """Return in which of the candidates ``dlcluster up`` can look for room."""
+    zones, having = target.props.zones, zones_with(target, name)
+    found = [zone for zone in zones if zone in having]
+    if found:
+        return ok("instance type", f"{name} is offered in {', '.join(found)} of the {len(zones)} zones to choose from")
+    fix = f"name others in zones: {', '.join(having)}" if having else "choose another instance_type, or another region"
+    return problem("instance type", f"{name} is offered in none of zones, {', '.join(zones)}", fix)
+
+
 def _offering_of(target: PreflightTarget, name: str, zone: str | None) -> Iterator[Finding]:
-    having = _zones_with(target, name)
+    having = zones_with(target, name)
     if zone in having:
         others = ", ".join(other for other in having if other != zone) or "no other zone"
         yield ok("instance type", f"{name} is offered in {zone}; also in {others}")
@@ -43,8 +57,8 @@ def deploy_zone(target: PreflightTarget) -> str | None:
             Filters=[{"Name": "subnet-id", "Values": [target.props.subnet_id]}]
         )["Subnets"]
         return found[0]["AvailabilityZone"] if found else None
-    if target.props.availability_zone is not None:
-        return target.props.availability_zone
+    if (chosen := target.props.availability_zone or next(iter(target.props.zones), None)) is not None:
+        return chosen
     return first_zone(
         target.context.get(zones_context_key(target.account, target.region)) or _all_zones(target), target.region
     )
@@ -55,7 +69,7 @@ def _all_zones(target: PreflightTarget) -> list[str]:
     return [zone["ZoneName"] for zone in found["AvailabilityZones"]]
 
 
-def _zones_with(target: PreflightTarget, instance_type: str) -> list[str]:
+def zones_with(target: PreflightTarget, instance_type: str) -> list[str]:
     """Return the region's own zones before Local Zones, not all of which have a NAT gateway for the workers."""
     pages = target.clients.ec2.get_paginator("describe_instance_type_offerings").paginate(
         LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": [instance_type]}]

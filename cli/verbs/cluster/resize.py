@@ -17,7 +17,7 @@ from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.sizes.changes import Change, describe, leaves_no_master
 from cli.sizes.deploy import set_and_deploy
-from cli.sizes.groups import read_groups, require_settled, resume_groups, sizes_of
+from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_of
 from cli.sizes.question import require_yes, warn_of_running_jobs
 from cli.sizes.waiting import await_ready
 from cli.verb import verb
@@ -50,6 +50,7 @@ def command(
     cluster = find_cluster(clients.cloudformation, name=props.cluster_name, region=clients.region)
     require_settled(cluster)
     template = read_template(clients.cloudformation, cluster.stack_name)
+    require_placed(cluster, template.sizes(cluster.name))
     groups = read_groups(clients.autoscaling, cluster.name)
     change = Change(now=sizes_of(groups), old=template.sizes(cluster.name), new=props.sizes)
     _tell(change, clients, cluster, template)

@@ -13,7 +13,7 @@ from cli.costs.read import read_parts
 from cli.errors import ClusterError
 from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
-from cli.sizes.groups import read_groups, require_settled, resume_groups, sizes_of
+from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_of
 from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
 from cli.verb import verb
 from stacks.prices.price_list import price_list
@@ -41,6 +41,7 @@ def command(selection: Selection, *, timeout: float, as_json: bool) -> int:
         )
     template = read_template(clients.cloudformation, cluster.stack_name)
     declared = template.sizes(cluster.name)
+    require_placed(cluster, declared)
     prices = price_list(clients.region)
     rate = hourly_rate(read_parts(clients, cluster, template, declared), prices)
     if sizes_of(read_groups(clients.autoscaling, cluster.name)) != declared:

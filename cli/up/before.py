@@ -1,0 +1,62 @@
+"""Check before anything is made that the zones offer the types and that the quota allows the nodes; tell the price."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cli.aws.clients import Clients
+from cli.errors import ClusterError
+from cli.preflight.nodes.offering import zones_with
+from cli.preflight.quotas.capacity import vcpus
+from cli.preflight.target import PreflightTarget
+from stacks.prices.price_list import PriceList
+from stacks.prices.rate import BilledParts, Rate, describe_rate, hourly_rate
+from stacks.settings.props import ClusterProps
+from stacks.settings.purchase import SPOT
+
+
+def preflight_target(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> PreflightTarget:
+    """Return the input of the checks."""
+    caller = clients.sts.get_caller_identity()
+    return PreflightTarget(
+        clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"]
+    )
+
+
+def zones_without_type(target: PreflightTarget, zones: Sequence[str]) -> dict[str, str]:
+    """Return the reason for each zone in which EC2 does not sell a type. Raises ClusterError if that is all of them."""
+    lacking: dict[str, list[str]] = {}
+    for name in target.props.node_counts:
+        having = zones_with(target, name)
+        for zone in zones:
+            if zone not in having:
+                lacking.setdefault(zone, []).append(name)
+    if lacking.keys() >= {*zones}:
+        types = " and ".join(target.props.node_counts)
+        raise ClusterError(f"none of zones offers {types}: {', '.join(zones)}; dlcluster preflight names others")
+    return {zone: f"EC2 offers no {' and '.join(names)} here" for zone, names in lacking.items()}
+
+
+def require_quota(target: PreflightTarget) -> None:
+    """Refuse more vCPUs than the account may start. Raises ClusterError."""
+    for finding in vcpus(target):
+        if finding.level == "problem":
+            raise ClusterError(f"{finding.sentence}: {finding.fix}")
+        print(f"dlcluster: {finding}", file=sys.stderr)
+
+
+def fleet_rate(props: ClusterProps, prices: PriceList) -> Rate:
+    """Return what an hour of the cluster costs with every node."""
+    parts = BilledParts(
+        node_counts=props.node_counts,
+        volume_gib=props.root_volume_gib,
+        nat_gateways=1,
+        addresses=1 if props.private else 2,
+    )
+    return hourly_rate(parts, prices)
+
+
+def price_line(props: ClusterProps, prices: PriceList) -> str:
+    """Return the price of the whole fleet, for people."""
+    rate = describe_rate(fleet_rate(props, prices), prices, is_spot=props.purchase == SPOT)
+    return f"{props.worker_count + 1} nodes will cost {rate}"

@@ -1,0 +1,90 @@
+"""Move both groups to a zone while they are empty, and write the zone down once the nodes are there: by deploys."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bootstrap.contract import NO_ZONE, ZONE_GUARD
+from cli.aws.clients import Clients
+from cli.aws.stack_history import describe_stack
+from cli.cdk_context import APP_FILE
+from cli.errors import ClusterError
+from cli.settings_file import write_setting
+from cli.sizes.deploy import deploy_line, require_cdk, run_deploy
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation.type_defs import StackTypeDef
+
+ZONE: Final = "availability_zone"
+SETTLE_TIMEOUT_S: Final = 2700.0
+"""Seconds that a deploy gets which an earlier call began."""
+SETTLE_PAUSE_S: Final = 5.0
+_ONLY_BEGUN: Final = "REVIEW_IN_PROGRESS"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """Deploy a cluster of ./cdk.json with its nodes in a zone."""
+
+    clients: Clients
+    name: str
+    zones: tuple[str, ...]
+    context: Sequence[str] = ()
+    """The -c options of the user's deploys."""
+
+    def settled_stack(self) -> "StackTypeDef | None":
+        """Wait for a deploy that an earlier call began, and return the stack. Raises ClusterError."""
+        end, told = time.monotonic() + SETTLE_TIMEOUT_S, ""
+        while True:
+            stack = describe_stack(self.clients.cloudformation, self.name)
+            status = stack["StackStatus"] if stack else ""
+            if not status.endswith("_IN_PROGRESS") or status == _ONLY_BEGUN:
+                return stack
+            if time.monotonic() > end:
+                raise ClusterError(f"waited {SETTLE_TIMEOUT_S:.0f} s for stack {self.name}, which is {status}")
+            if status != told:
+                print(f"dlcluster: waiting for stack {self.name}, which is {status}", file=sys.stderr)
+                told = status
+            time.sleep(SETTLE_PAUSE_S)
+
+    def move(self, zone: str) -> None:
+        """Deploy with empty groups in a zone: while none is chosen, they are in the first of ``zones``."""
+        others = [each for each in self.zones if each != zone]
+        words = [*self.context, f"zones={','.join((zone, *others))}", f"{ZONE}="]
+        self._deploy(words, self._guard(NO_ZONE))
+
+    def keep(self, zone: str) -> None:
+        """Write the zone into cdk.json, and deploy: the template then declares the nodes that run there."""
+        write_setting(Path.cwd() / APP_FILE, ZONE, zone)
+        self._deploy(self.context, self._guard(zone))
+
+    def free(self) -> None:
+        """Take the zone out of cdk.json: the nodes may come up in another."""
+        write_setting(Path.cwd() / APP_FILE, ZONE, None)
+
+    def _guard(self, value: str) -> Mapping[str, str]:
+        """Return the parameter that otherwise keeps the zone as it is; none before the stack is there."""
+        return dict.fromkeys(zone_parameters(describe_stack(self.clients.cloudformation, self.name)), value)
+
+    def _deploy(self, words: Sequence[str], parameters: Mapping[str, str]) -> None:
+        require_cdk()
+        if status := run_deploy(deploy_line(words, parameters), region=self.clients.region):
+            raise ClusterError(
+                f"cdk deploy failed with exit code {status}: fix the error above and run dlcluster up again "
+                "(dlcluster why says more)"
+            )
+
+
+def zone_parameters(stack: "StackTypeDef | None") -> dict[str, str]:
+    """Return the parameter of the stack that keeps the zone, with its value."""
+    found = stack.get("Parameters", []) if stack else []
+    values = {each.get("ParameterKey", ""): each.get("ParameterValue", "") for each in found}
+    return {key: value for key, value in values.items() if f"{ZONE_GUARD}CreatedWith" in key}
+
+
+def is_placed(stack: "StackTypeDef") -> bool:
+    """Return whether the deployed template says in which zone the nodes are."""
+    return NO_ZONE not in zone_parameters(stack).values()

@@ -1,0 +1,45 @@
+"""Say what a search did: each zone with EC2's own reason, and what it cost."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bootstrap.contract import MASTER, NodeType
+from cli.output import aligned, filled
+from cli.up.fleet import Outcome
+from stacks.prices.price_list import PriceList
+from stacks.settings.props import ClusterProps
+
+MINIMUM_S: Final = 60
+"""Seconds that AWS bills at least of each Linux instance (Amazon EC2 pricing, "per-second billing")."""
+COLUMNS: Final = ("ZONE", "TRIES", "CAME", "REASON")
+
+
+def minimum_charge(came: Mapping[NodeType, int], props: ClusterProps, prices: PriceList) -> float | None:
+    """Return the least that AWS bills for nodes that were ended at once; None if a price is not known."""
+    total = 0.0
+    for node_type, count in came.items():
+        price = prices.instances.get(props.master_type if node_type == MASTER else props.instance_type)
+        if count and price is None:
+            return None
+        total += count * (price or 0.0) * MINIMUM_S / 3600
+    return total
+
+
+def ended_line(outcome: Outcome, props: ClusterProps, prices: PriceList) -> str:
+    """Return what came of a try that failed, and what that costs at least."""
+    told = f"{outcome.zone} has no room for all {props.worker_count + 1} nodes: {outcome.reason}"
+    if not outcome.nodes:
+        return told
+    charge = minimum_charge(outcome.came, props, prices)
+    cost = "an unknown amount" if charge is None else f"{charge:.3f} USD"
+    return f"{told}; {outcome.nodes} came and were ended, for which AWS bills a minute each: {cost} or more"
+
+
+def table(tried: Sequence[Outcome], lacking: Mapping[str, str]) -> str:
+    """Return the table of reasons, a line a zone: EC2's newest, and the types that a zone never has."""
+    tries = Counter(outcome.zone for outcome in tried)
+    newest = {outcome.zone: outcome for outcome in tried}
+    rows = [(zone, str(tries[zone]), str(each.nodes), each.reason or "all nodes came") for zone, each in newest.items()]
+    rows += [(zone, "0", "0", reason) for zone, reason in lacking.items()]
+    return aligned([COLUMNS, *filled(rows)])

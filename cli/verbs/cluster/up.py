@@ -1,0 +1,82 @@
+"""``dlcluster up``: start the whole fleet in the first candidate zone that has room for it, or nothing."""
+
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from cli.aws.clients import connect
+from cli.cdk_context import read_context, read_props
+from cli.errors import UsageError
+from cli.output import json_option, print_json, print_table
+from cli.shared_options import Selection
+from cli.sizes.question import require_yes
+from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
+from cli.up import before
+from cli.up.placement import ZONE, Placement
+from cli.up.recovery import cluster_of
+from cli.up.room import find_room
+from cli.up.search import parse_until
+from cli.verb import verb
+from stacks.prices.price_list import price_list
+from stacks.settings.props import ClusterProps
+
+
+@verb("up", examples=("dlcluster up", "dlcluster up --until 18:00 --yes", "dlcluster up -c worker_count=7"))
+@click.option("--until", metavar="HH:MM", default="", help="Try all zones again until this time of the day.")
+@click.option(
+    "--timeout", metavar="S", type=click.FloatRange(0), default=READY_TIMEOUT_S, help="Seconds to wait for the nodes."
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask. The CDK still asks before it widens permissions.")
+@click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
+@json_option
+def command(
+    selection: Selection, *, until: str, timeout: float, yes: bool, context: tuple[str, ...], as_json: bool
+) -> int:
+    """Deploy, and start all nodes in the first zone of the setting zones that has room for the whole fleet.
+
+    A zone that gives fewer nodes keeps none. Once all are there, the zone is written to cdk.json as
+    availability_zone, and up waits until every node is ready. A second call is harmless, and completes one that was
+    interrupted; on a paused cluster it looks for room again. Run it in the directory of cdk deploy.
+    """
+    settings = read_context(Path.cwd(), context)
+    props = read_props(settings)
+    end = _end(until)
+    _require_zones(props, context, cluster=selection.cluster)
+    clients = connect(selection.region)
+    target, prices = before.preflight_target(clients, props, settings), price_list(clients.region)
+    lacking = before.zones_without_type(target, props.zones)
+    before.require_quota(target)
+    print(f"dlcluster: {before.price_line(props, prices)}", file=sys.stderr)
+    require_yes(f"go on with {' or '.join(props.zones)}?", yes=yes)
+    placement = Placement(clients=clients, name=props.cluster_name, zones=props.zones, context=context)
+    zone = find_room(placement, props, lacking, until=end, prices=prices)
+    cluster = cluster_of(placement)
+    members = await_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)
+    if as_json:
+        nodes = [{"index": each.node_index, "instance_id": each.instance_id} for each in members]
+        rate = before.fleet_rate(props, prices)
+        print_json(cluster=cluster.name, region=clients.region, zone=zone, nodes=nodes, usd_per_hour=rate.total)
+        return 0
+    print(f"{cluster.name} is running in {zone}: {len(members)} nodes")
+    print_table(("INDEX", "NODE", "INSTANCE"), [(str(m.node_index), m.short_name, m.instance_id) for m in members])
+    return 0
+
+
+def _end(until: str) -> datetime | None:
+    """Return the time until which to try; None for one round. Raises UsageError."""
+    found = parse_until(until, datetime.now().astimezone()) if until else None
+    if until and found is None:
+        raise UsageError(f"--until must be a time of the day like 18:00, got {until[:60]!r}")
+    return found
+
+
+def _require_zones(props: ClusterProps, context: tuple[str, ...], *, cluster: str | None) -> None:
+    """Refuse settings that leave nothing to choose. Raises UsageError."""
+    if any(pair.partition("=")[0] == ZONE for pair in context):
+        raise UsageError(f"-c {ZONE} contradicts up, which chooses it: leave it out")
+    if not props.zones:
+        raise UsageError('cdk.json has no zones to choose from: add "zones": ["us-east-1a", "us-east-1b"]')
+    if cluster not in (None, props.cluster_name):
+        raise UsageError(f"cdk.json is of cluster {props.cluster_name}, not of --cluster {cluster}")

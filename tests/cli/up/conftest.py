@@ -1,0 +1,166 @@
+"""A cluster with three candidate zones on the local control plane, and a stand-in for the CDK and for the agents."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from bootstrap.aws.group_sizes import GroupSize
+from bootstrap.contract import MASTER, NO_ZONE, NODE_TYPES, WORKER, ZONE_GUARD, group_name
+from cli.aws.clients import Clients
+from cli.cdk_context import read_context, read_props
+from cli.main import main
+from stacks.settings.props import ClusterProps
+from tests.cli.sizes.conftest import NAME, Deployed, Ended, clients, local_aws, template
+from tests.local.aws.harness import REGION, Aws, Places, Stacks
+from tests.local.aws.templates import reference, resource
+
+__all__ = ["clients", "local_aws"]
+
+ZONES = [f"{REGION}{letter}" for letter in "abc"]
+GUARD = f"Cluster{ZONE_GUARD}CreatedWith"
+_SETTINGS = {
+    "cluster_name": NAME,
+    "worker_count": 2,
+    "instance_type": "c5.large",
+    "gpu_count": 0,
+    "zones": ZONES,
+    "ami": "ami-01234567",
+}
+
+
+class KilledError(BaseException):
+    """The end of dlcluster at a point where nothing could be tidied up."""
+
+
+@dataclass(kw_only=True)
+class Cluster(Deployed):
+    """The cluster, and what was done to it."""
+
+    done: list[str] = field(default_factory=list)
+    """The deploys and the calls that change something, in order."""
+    killed_after: int = 0
+    """Number of those after which dlcluster is killed; 0 for never."""
+
+    def up(self, *words: str) -> int:
+        return main(["up", "--yes", *words])
+
+    def note(self, what: str) -> None:
+        self.done.append(what)
+        if len(self.done) == self.killed_after:
+            raise KilledError
+
+    def cdk(self, line: list[str], **_options: Any) -> Ended:
+        """Deploy as the CDK's command line does: parameters that are not given keep their values."""
+        self.lines.append(line)
+        pairs, given = ([word for name, word in pairwise(line) if name == option] for option in ("-c", "--parameters"))
+        props = read_props(read_context(Path.cwd(), pairs))
+        made = zoned_template(props)
+        if self.deployed:
+            changed = [dict(zip(("ParameterKey", "ParameterValue"), each.split("=", 1), strict=True)) for each in given]
+            parameters = changed or [{"ParameterKey": GUARD, "UsePreviousValue": True}]
+            try:
+                if made != self.deployed:
+                    self.stacks.update(made, name=NAME, Parameters=parameters)
+            except ClientError:
+                return Ended(1)
+        else:
+            self.stacks.create(made, name=NAME)
+        self.deployed = made
+        self.note(f"deploy {props.availability_zone or props.zones[0]}")
+        return Ended()
+
+    def zones(self) -> dict[str, list[str]]:
+        """Return the zones of the running instances of each group."""
+        return {kind: [i["AvailabilityZone"] for i in each["Instances"]] for kind, each in self.groups().items()}
+
+    def running(self) -> int:
+        """Return the number of instances that cost money, in whatever group or zone."""
+        pages = self.aws.client("ec2").describe_instances(
+            Filters=[{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
+        )
+        return sum(len(each["Instances"]) for each in pages["Reservations"])
+
+    def subnets(self) -> dict[str, str]:
+        """Return the subnets that each group names."""
+        return {kind: each["VPCZoneIdentifier"] for kind, each in self.groups().items()}
+
+    def cdk_json(self) -> dict[str, Any]:
+        return dict(json.loads(Path("cdk.json").read_text())["context"]["cluster"])
+
+
+def zoned_template(props: ClusterProps) -> dict[str, Any]:
+    """Return the parts of the real template that the zone decides (tests/stacks/network/test_candidate_zones.py)."""
+    made = template(props.sizes)
+    zone = props.availability_zone or props.zones[0]
+    for number, each in enumerate(props.candidate_zones):
+        made["Resources"][f"Subnet{each[-1]}"] = resource(
+            "EC2::Subnet", VpcId=reference("Vpc"), AvailabilityZone=each, CidrBlock=f"10.0.{10 + number}.0/24"
+        )
+    for node_type in NODE_TYPES:
+        group = made["Resources"][node_type.capitalize()]
+        group["Properties"]["VPCZoneIdentifier"] = [reference(f"Subnet{zone[-1]}")]
+    kept = props.availability_zone or NO_ZONE
+    same = {"Assert": {"Fn::Equals": [reference(GUARD), kept]}, "AssertDescription": "availability_zone cannot change"}
+    return made | {
+        "Parameters": {GUARD: {"Type": "String", "Default": kept}},
+        "Rules": {"ZoneUnchanged": {"Assertions": [same]}},
+    }
+
+
+@pytest.fixture
+def places(local_aws: Aws) -> Iterator[Places]:
+    yield Places(file=local_aws.capacities)
+    local_aws.capacities.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def cluster(
+    local_aws: Aws, clients: Clients, places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cluster]:
+    """A cluster that is not deployed yet; zones a and b have too little room."""
+    variables = {"AWS_ENDPOINT_URL": local_aws.url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    for name, value in {**variables, "AWS_REGION": REGION, "AWS_CONFIG_FILE": "/dev/null"}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("cdk.json").write_text(json.dumps({"context": {"cluster": _SETTINGS}}))
+    made = Cluster(aws=local_aws, stacks=Stacks(aws=local_aws))
+    monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.agents)
+    monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
+    monkeypatch.setattr("cli.up.placement.require_cdk", lambda: None)
+    monkeypatch.setattr("cli.up.before.require_quota", lambda _: None)
+    for verb in ("up", "pause", "resume", "resize"):
+        monkeypatch.setattr(f"cli.verbs.cluster.{verb}.connect", lambda _: clients)
+    places.set(a=1, b=2)
+    remove = _note_changes(clients, made)
+    yield made
+    remove()
+    for name in made.stacks.names:
+        made.stacks.cloudformation.delete_stack(StackName=name)
+
+
+def _note_changes(clients: Clients, made: Cluster) -> Callable[[], None]:
+    """Note each call to Auto Scaling that changes something, after AWS has done it."""
+    events, changing = clients.autoscaling.meta.events, ("Launch", "Update", "Create", "Delete")
+
+    def note(model: Any, **_: Any) -> None:
+        if model.name.startswith(changing):
+            made.note(model.name)
+
+    events.register("after-call.auto-scaling", note)
+    return lambda: events.unregister("after-call.auto-scaling", note)
+
+
+def full(zone: str) -> dict[str, list[str]]:
+    return {MASTER: [zone], WORKER: [zone, zone]}
+
+
+WHOLE = {MASTER: GroupSize(least=1, desired=1, most=1), WORKER: GroupSize(least=2, desired=2, most=2)}
+GROUPS = [group_name(NAME, node_type) for node_type in NODE_TYPES]

@@ -1,0 +1,72 @@
+"""The calls of LaunchInstances: batches, tokens that stay the same, and whose answer is still under way."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from bootstrap.aws.group_sizes import declared_sizes
+from bootstrap.contract import MASTER, WORKER
+from cli.up.attempt import Attempt
+from cli.up.launch import Launched, launch_fleet
+
+ATTEMPT = Attempt(token="0123456789abcdef", zone="us-east-1a", counts=(1, 101))
+DECLARED = declared_sizes(worker_count=101, needed_workers=101)
+
+
+def launched(count: int, **error: str) -> dict[str, Any]:
+    ids = [f"i-{number:017x}" for number in range(count)]
+    return {"Instances": [{"InstanceIds": ids}] if ids else [], "Errors": [error] if error else []}
+
+
+class AutoScaling:
+    """Answer LaunchInstances from a list, and keep the requests."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = [*answers]
+        self.requests: list[dict[str, Any]] = []
+
+    def launch_instances(self, **request: Any) -> Any:
+        self.requests.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def launch(autoscaling: AutoScaling) -> dict[Any, Launched]:
+    clients: Any = SimpleNamespace(autoscaling=autoscaling)
+    return launch_fleet(clients, "demo", ATTEMPT, DECLARED)
+
+
+def test_workers_come_first_and_a_hundred_at_a_time() -> None:
+    aws = AutoScaling(launched(100), launched(1), launched(1))
+    assert launch(aws) == {WORKER: Launched(count=101), MASTER: Launched(count=1)}
+    sent = [(r["AutoScalingGroupName"], r["RequestedCapacity"], r["ClientToken"]) for r in aws.requests]
+    assert sent == [
+        ("demo-worker", 100, "0123456789abcdef/worker/0"),
+        ("demo-worker", 1, "0123456789abcdef/worker/1"),
+        ("demo-master", 1, "0123456789abcdef/master/0"),
+    ]
+    assert all((r["AvailabilityZones"], r["RetryStrategy"]) == (["us-east-1a"], "none") for r in aws.requests)
+
+
+def test_nothing_is_asked_for_after_a_refusal() -> None:
+    aws = AutoScaling(launched(40, ErrorCode="InsufficientInstanceCapacity", ErrorMessage="too\n few"))
+    found = launch(aws)[WORKER]
+    assert (found.count, found.reason) == (40, "InsufficientInstanceCapacity: too few")
+    assert len(aws.requests) == 1
+
+
+def test_a_part_without_a_reason_is_not_the_whole() -> None:
+    assert launch(AutoScaling(launched(99)))[WORKER].code == "Unknown"
+
+
+def test_a_call_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("cli.up.launch.time.sleep", pauses.append)
+    busy = ClientError({"Error": {"Code": "IdempotentCallInProgress", "Message": ""}}, "LaunchInstances")
+    aws = AutoScaling(busy, launched(100), launched(1), launched(1))
+    assert launch(aws)[WORKER].count == 101
+    assert (len(pauses), aws.requests[0]) == (1, aws.requests[1])

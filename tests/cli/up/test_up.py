@@ -1,0 +1,130 @@
+"""``dlcluster up`` against finite capacity: the whole fleet in one zone, or nothing anywhere."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from bootstrap.aws.group_sizes import PAUSED
+from bootstrap.contract import WORKER
+from cli.main import main
+from cli.up.search import parse_until
+from tests.cli.up.conftest import WHOLE, ZONES, Cluster, KilledError, full
+from tests.local.aws.harness import Places
+
+
+def test_the_fleet_is_whole_in_the_first_zone_with_room(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cluster.up() == 0
+    assert (cluster.zones(), cluster.sizes(), cluster.running()) == (full(ZONES[2]), WHOLE, 3)
+    assert cluster.cdk_json()["availability_zone"] == ZONES[2]
+    shown = capsys.readouterr()
+    assert f"demo is running in {ZONES[2]}: 3 nodes" in shown.out
+    for told in (
+        "3 nodes will cost",
+        "us-east-1a has no room for all 3 nodes: InsufficientInstanceCapacity: We currently do not have sufficient",
+        "1 came and were ended, for which AWS bills a minute each",
+        "2 came and were ended",
+    ):
+        assert told in shown.err
+    # What is there is not launched again, and a lost node comes back in the one subnet of its group.
+    before = cluster.instances()
+    assert cluster.up() == 0
+    assert cluster.instances() == before
+    assert all("," not in subnets for subnets in cluster.subnets().values())
+    lost = before[WORKER][0]
+    cluster.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=lost, ShouldDecrementDesiredCapacity=False
+    )
+    assert lost not in cluster.instances()[WORKER]
+    assert cluster.zones() == full(ZONES[2])
+
+
+@pytest.mark.parametrize("point", [1, 2, 4, 5, 6, 14, 18, 22, 25, 26])
+def test_a_call_that_was_killed_is_completed_by_the_next(cluster: Cluster, point: int) -> None:
+    cluster.killed_after = point
+    with pytest.raises(KilledError):
+        cluster.up()
+    assert cluster.up() == 0
+    assert (cluster.zones(), cluster.sizes(), cluster.running()) == (full(ZONES[2]), WHOLE, 3)
+    assert cluster.cdk_json()["availability_zone"] == ZONES[2]
+
+
+def test_nothing_is_left_where_no_zone_has_room(
+    cluster: Cluster, places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places.set(a=1, b=2, c=0)
+    pauses: list[float] = []
+    monkeypatch.setattr("cli.up.search.time.sleep", pauses.append)
+    until = datetime.now(timezone.utc) + timedelta(seconds=60)
+    monkeypatch.setattr("cli.verbs.cluster.up.parse_until", lambda *_: until)
+    assert cluster.up("--until", "18:00") == 1
+    assert (cluster.running(), set(cluster.sizes().values())) == (0, {PAUSED})
+    assert pauses == [30]
+    told = capsys.readouterr().err
+    assert [line.split()[:3] for line in told.splitlines() if line.startswith("us-east-1")] == [
+        [ZONES[0], "2", "1"],
+        [ZONES[1], "2", "2"],
+        [ZONES[2], "2", "0"],
+    ]
+    assert "no zone had room for all 3 nodes until" in told
+    assert "has no nodes and still costs 0.055 USD an hour" in told
+    assert main(["resume"]) == 1
+    assert "no zone is chosen yet for demo: dlcluster up finds one" in capsys.readouterr().err
+
+
+def test_a_paused_cluster_comes_up_in_another_zone(cluster: Cluster, places: Places) -> None:
+    assert cluster.up() == 0
+    assert main(["pause", "--yes"]) == 0
+    places.set(a=0, b=3, c=0)
+    assert cluster.up() == 0
+    assert (cluster.zones(), cluster.running()) == (full(ZONES[1]), 3)
+    assert cluster.cdk_json()["availability_zone"] == ZONES[1]
+
+
+def test_a_refusal_that_no_zone_mends_ends_the_search(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.up.fleet.OF_THE_ZONE", frozenset())
+    assert cluster.up() == 1
+    assert cluster.running() == 0
+    assert [each for each in cluster.done if each.startswith("deploy")] == [f"deploy {ZONES[0]}"]
+    assert "no other zone would help: InsufficientInstanceCapacity" in capsys.readouterr().err
+
+
+def test_nodes_of_other_sizes_are_left_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cluster.up() == 0
+    assert cluster.up("-c", "worker_count=1") == 1
+    assert "dlcluster resize or resume changes them there" in capsys.readouterr().err
+    assert cluster.zones() == full(ZONES[2])
+
+
+def test_zones_without_the_type_are_not_tried(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cli.up.before.zones_with", lambda *_: ZONES[1:])
+    assert cluster.up() == 0
+    assert not [each for each in cluster.done if each == f"deploy {ZONES[0]}"]
+    monkeypatch.setattr("cli.up.before.zones_with", lambda *_: [])
+    assert cluster.up() == 1
+    assert "none of zones offers c5.large" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-c", "availability_zone=us-east-1a"), "-c availability_zone contradicts up"),
+        (("-c", "zones="), "cdk.json has no zones to choose from"),
+        (("--until", "noon"), "--until must be a time of the day like 18:00, got 'noon'"),
+    ],
+)
+def test_fails_when_there_is_nothing_to_choose(
+    cluster: Cluster, words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cluster.up(*words) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_time_that_has_passed_is_tomorrows() -> None:
+    now = datetime(2026, 11, 23, 17, 0, tzinfo=timezone.utc)
+    assert parse_until("18:00", now) == now + timedelta(hours=1)
+    assert parse_until("16:00", now) == now + timedelta(hours=23)
+    assert parse_until("25:00", now) is None
