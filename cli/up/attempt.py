@@ -52,7 +52,12 @@ def begin(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> Att
 
 
 def find(groups: GroupStates, declared: ClusterSizes) -> Attempt | None:
-    """Return the attempt that is recorded; None if there is none for that many nodes."""
+    """Return the attempt that goes on; None if there is none for that many nodes.
+
+    Groups that are closed again were emptied since: the attempt's tokens would only repeat what AWS answered then.
+    """
+    if any(groups[node_type].size.most < declared[node_type].most for node_type in NODE_TYPES):
+        return None
     match = _VALUE.fullmatch(groups[WORKER].tags.get(ATTEMPT_TAG, ""))
     if match is None:
         return None

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cli.aws.clients import Clients
+from cli.aws.clients import Clients, aws_errors
 from cli.errors import ClusterError
 from cli.preflight.nodes.offering import zones_with
 from cli.preflight.quotas.capacity import vcpus
@@ -38,11 +38,17 @@ def zones_without_type(target: PreflightTarget, zones: Sequence[str]) -> dict[st
 
 
 def require_quota(target: PreflightTarget) -> None:
-    """Refuse more vCPUs than the account may start. Raises ClusterError."""
-    for finding in vcpus(target):
+    """Refuse more vCPUs than the account may start, if the caller may ask. Raises ClusterError."""
+    try:
+        with aws_errors(target.clients.region):
+            findings = [*vcpus(target)]
+    except ClusterError as error:
+        print(f"dlcluster: could not check the vCPU quota: {error}", file=sys.stderr)
+        return
+    for finding in findings:
         if finding.level == "problem":
             raise ClusterError(f"{finding.sentence}: {finding.fix}")
-        print(f"dlcluster: {finding}", file=sys.stderr)
+        print(f"dlcluster: {finding.sentence}", file=sys.stderr)
 
 
 def fleet_rate(props: ClusterProps, prices: PriceList) -> Rate:

@@ -21,11 +21,14 @@ BUSY_TIMEOUT_S: Final = 120.0
 """Seconds that a call gets whose earlier copy is still being answered."""
 BUSY_PAUSE_S: Final = 5.0
 _BUSY: Final = ("IdempotentCallInProgress", "ResourceContention")
+NO_REASON: Final = "NoReason"
+"""Our own code for instances that did not come without an error of EC2's."""
 OF_THE_ZONE: Final = frozenset(
     (
         *("InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacity", "UnfulfillableCapacity"),
         *("InsufficientReservedInstanceCapacity", "InsufficientCapacityOnHost", "InsufficientFreeAddressesInSubnet"),
         *("MaxSpotInstanceCountExceeded", "SpotMaxPriceTooLow", "Unsupported"),
+        NO_REASON,
     )
 )
 """Codes with which another zone, or a later try, may do better."""
@@ -69,9 +72,9 @@ def _launch_group(clients: Clients, name: str, attempt: Attempt, node_type: Node
         )
         came += sum(len(each.get("InstanceIds", [])) for each in answer.get("Instances", []))
         for error in answer.get("Errors", [])[:1]:
-            return Launched(count=came, code=error.get("ErrorCode", "Unknown"), message=error.get("ErrorMessage", ""))
+            return Launched(count=came, code=error.get("ErrorCode", NO_REASON), message=error.get("ErrorMessage", ""))
         if came < first + min(BATCH, count - first):
-            return Launched(count=came, code="Unknown", message="fewer instances than asked for, without a reason")
+            return Launched(count=came, code=NO_REASON, message="fewer instances came than were asked for")
     return Launched(count=came)
 
 

@@ -33,10 +33,14 @@ def find_room(
         zones = [each for each in props.zones if each not in lacking]
         search = Search(placement=placement, declared=props.fleet_sizes, zones=zones, until=until)
         tried: list[Outcome] = []
-        for outcome in search.run(found.zone):
-            tried.append(outcome)
-            if not outcome.is_whole:
-                print(f"dlcluster: {printable(ended_line(outcome, props, prices))}", file=sys.stderr)
+        try:
+            for outcome in search.run(found.zone):
+                tried.append(outcome)
+                if not outcome.is_whole:
+                    print(f"dlcluster: {printable(ended_line(outcome, props, prices))}", file=sys.stderr)
+        except KeyboardInterrupt:
+            print("dlcluster: nodes may be left: dlcluster up goes on, dlcluster pause ends them", file=sys.stderr)
+            raise
         if not tried[-1].is_whole:
             _refuse(tried, lacking, props, prices, until=until)
         zone = tried[-1].zone

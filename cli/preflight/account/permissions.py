@@ -7,6 +7,7 @@ permissions of its own ("Bootstrap your environment for use with the AWS CDK", A
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from bootstrap.contract import WORKER, group_name
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget
 
@@ -26,6 +27,13 @@ MOUNT_TARGET_ACTIONS: Final = (
 )
 SCHEDULE_ACTIONS: Final = ("scheduler:CreateSchedule", "scheduler:GetSchedule", "scheduler:DeleteSchedule")
 """Work of CloudFormation for ``AWS::Scheduler::Schedule``; schedules have no tags, only their groups have."""
+UP_ACTIONS: Final = (
+    "autoscaling:CreateOrUpdateTags",
+    "autoscaling:DeleteTags",
+    "autoscaling:LaunchInstances",
+    "autoscaling:UpdateAutoScalingGroup",
+)
+"""Calls of ``dlcluster up`` that change the groups."""
 SCHEDULER: Final = "scheduler.amazonaws.com"
 
 
@@ -42,6 +50,20 @@ def deploy(target: PreflightTarget) -> Iterator[Finding]:
         yield warning("permissions", sentence, "allow it sts:AssumeRole there, or everything that the stack creates")
     else:
         yield ok("permissions", f"{caller} may deploy")
+
+
+def start_fleet(target: PreflightTarget) -> Iterator[Finding]:
+    """Check that the caller may launch the nodes of a cluster with candidate zones, which no deploy does."""
+    caller = _caller(target) if target.props.zones else None
+    if caller is None:
+        return
+    name = group_name(target.props.cluster_name, WORKER)
+    place = f"arn:{target.partition}:autoscaling:{target.region}:{target.account}"
+    if denied := denied_to(target, caller, UP_ACTIONS, f"{place}:autoScalingGroup:*:autoScalingGroupName/{name}"):
+        sentence = f"{caller} may not {' and '.join(denied)}, as dlcluster up does"
+        yield problem("permissions", sentence, "docs/use/capacity.md lists what up needs")
+    else:
+        yield ok("permissions", f"{caller} may change the groups as dlcluster up does")
 
 
 def create_roles(target: PreflightTarget) -> Iterator[Finding]:

@@ -45,6 +45,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("expiry", stack.deletion),
     ("sizes", sizes.sizes),
     ("permissions", permissions.deploy),
+    ("permissions", permissions.start_fleet),
     ("permissions", permissions.create_roles),
     ("permissions", permissions.create_storage),
     ("permissions", permissions.create_schedules),

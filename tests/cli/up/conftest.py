@@ -135,7 +135,9 @@ def cluster(
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.agents)
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
     monkeypatch.setattr("cli.up.placement.require_cdk", lambda: None)
+    # The local AWS knows no quotas, and the pauses of boto3's retries are those of the agents here.
     monkeypatch.setattr("cli.up.before.require_quota", lambda _: None)
+
     for verb in ("up", "pause", "resume", "resize"):
         monkeypatch.setattr(f"cli.verbs.cluster.{verb}.connect", lambda _: clients)
     places.set(a=1, b=2)

@@ -60,7 +60,7 @@ def test_nothing_is_asked_for_after_a_refusal() -> None:
 
 
 def test_a_part_without_a_reason_is_not_the_whole() -> None:
-    assert launch(AutoScaling(launched(99)))[WORKER].code == "Unknown"
+    assert launch(AutoScaling(launched(99)))[WORKER].code == "NoReason"
 
 
 def test_a_call_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,18 @@ def test_a_paused_cluster_comes_up_in_another_zone(cluster: Cluster, places: Pla
     assert cluster.cdk_json()["availability_zone"] == ZONES[1]
 
 
+def test_an_attempt_that_a_pause_ended_is_not_continued(cluster: Cluster, places: Places) -> None:
+    """A token that AWS knows would give the answer of then: instances that have ended."""
+    cluster.killed_after = 22
+    with pytest.raises(KilledError):
+        cluster.up()
+    assert cluster.zones()[WORKER] == [ZONES[2]] * 2
+    assert main(["pause", "--yes"]) == 0
+    places.set(a=0, b=3, c=0)
+    assert cluster.up("--timeout", "0") == 0
+    assert cluster.zones() == full(ZONES[1])
+
+
 def test_a_refusal_that_no_zone_mends_ends_the_search(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

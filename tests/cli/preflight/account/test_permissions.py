@@ -132,3 +132,12 @@ def test_storage_that_the_stack_does_not_make_needs_no_permissions(account: Acco
     account.settings |= {"shared_storage": setting, "vpc_id": "vpc-01234567", "subnet_id": "subnet-01234567"}
     del account.settings["availability_zone"]
     assert account.check(permissions.create_storage) == []
+
+
+@pytest.mark.parametrize(("decision", "level"), [("allowed", "ok"), ("implicitDeny", "problem")])
+def test_with_candidate_zones_the_caller_must_launch_the_nodes(account: Account, decision: str, level: str) -> None:
+    account.settings |= {"zones": ["eu-west-1a", "eu-west-1b"]}
+    group = f"arn:aws:autoscaling:eu-west-1:{ACCOUNT}:autoScalingGroup:*:autoScalingGroupName/demo-worker"
+    expected = {"PolicySourceArn": CALLER, "ActionNames": [*permissions.UP_ACTIONS], "ResourceArns": [group]}
+    simulates(account, expected, {"autoscaling:LaunchInstances": decision})
+    assert account.finds(permissions.start_fleet).level == level

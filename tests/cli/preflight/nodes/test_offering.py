@@ -76,3 +76,12 @@ def test_a_zone_that_an_earlier_synth_looked_up_is_the_one_to_check(account: Acc
     if level == "problem":
         new(account)
     assert account.finds(offering).level == level
+
+
+def test_one_of_the_candidates_must_have_the_type(account: Account) -> None:
+    account.settings |= {"zones": ["eu-west-1a", "eu-west-1b"], "availability_zone": None}
+    offer(account, ["eu-west-1b", "eu-west-1c"])
+    assert account.finds(offering).sentence == "g6.xlarge is offered in eu-west-1b of the 2 zones to choose from"
+    offer(account, ["eu-west-1c"])
+    found = account.finds(offering)
+    assert (found.level, found.fix) == ("problem", "name others in zones: eu-west-1c")

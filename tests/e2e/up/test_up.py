@@ -1,0 +1,156 @@
+"""``dlcluster up`` on real nodes: of three zones only the third has room for all, and there the cluster is whole.
+
+``make soak`` runs it: it deploys five times, and needs a local AWS of its own.
+"""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.contract import MASTER
+from local.aws.ec2 import capacity
+from local.faults import Faults
+from local.faults.clients import client
+from local.run.user import USER_SETTINGS, User
+from tests.e2e.checkouts import copy_checkout
+from tests.e2e.conftest import NODES, group_instances, stack_outputs
+from tests.e2e.leftovers import left_over
+from tests.waiting import await_true
+
+ZONES = ["us-east-1a", "us-east-1b", "us-east-1c"]
+ROOM = ZONES[2]
+PLACES = {ZONES[0]: 1, ZONES[1]: NODES - 1}
+"""Zone a has room for one worker, zone b for the workers without the master, the third for all."""
+UP_S = 600
+HEAL_S = 180.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Laptop:
+    """A user with a checkout whose cdk.json names three zones."""
+
+    user: User
+    checkout: Path
+
+    def start(self, *command: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            command,
+            cwd=self.checkout,
+            env=dict(self.user.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *command: str) -> str:
+        process = self.start(*command)
+        output, _ = process.communicate(timeout=UP_S)
+        assert process.returncode == 0, output
+        return output
+
+    def kill_up_at(self, line: str) -> None:
+        """Begin ``dlcluster up``, and kill it with everything that it started once it has printed a line."""
+        process = self.start("dlcluster", "up", "--yes")
+        assert process.stdout
+        end = time.monotonic() + UP_S
+        for told in process.stdout:
+            assert time.monotonic() < end, f"waited {UP_S} s for {line!r}"
+            if line in told:
+                break
+        os.killpg(process.pid, 9)
+        process.wait(timeout=10)
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
+    checkout = copy_checkout(tmp_path_factory.mktemp("up"))
+    file = checkout / "cdk.json"
+    settings = json.loads(file.read_text())
+    # There is no terminal on which the CDK could ask.
+    settings["requireApproval"] = "never"
+    settings["context"] |= {**USER_SETTINGS, "zones": ZONES, "worker_count": NODES - 1}
+    file.write_text(json.dumps(settings))
+    made = Laptop(user=user, checkout=checkout)
+    places = Path(os.environ["LOCAL_AWS_DIR"], capacity.FILE)
+    node_type = settings["context"].get("instance_type") or settings["context"]["cluster"]["instance_type"]
+    capacity.write_capacities(
+        places, [capacity.Capacity(instance_type=node_type, zone=zone, count=n) for zone, n in PLACES.items()]
+    )
+    yield made
+    places.unlink()
+
+
+def members() -> dict[str, dict[str, Any]]:
+    """Return the instances of both groups by ID."""
+    outputs = stack_outputs()
+    found = [group_instances(outputs[f"{kind}AutoScalingGroup"]) for kind in ("Master", "Worker")]
+    return {each["InstanceId"]: each for group in found for each in group}
+
+
+def costing() -> set[str]:
+    """Return every instance that costs money, of the cluster or not."""
+    wanted: Any = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
+    found = client("ec2").describe_instances(Filters=wanted)["Reservations"]
+    return {instance["InstanceId"] for each in found for instance in each["Instances"]}
+
+
+def test_a_killed_up_ends_whole_in_the_only_zone_with_room(laptop: Laptop) -> None:
+    laptop.kill_up_at(f"trying {ZONES[1]}")
+    said = laptop.run("dlcluster", "up", "--yes")
+    assert f"deeplearning is running in {ROOM}: {NODES} nodes" in said
+    nodes = members()
+    assert {each["Placement"]["AvailabilityZone"] for each in nodes.values()} == {ROOM}
+    assert (len(nodes), costing()) == (NODES, {*nodes})
+    addresses = client("ec2").describe_addresses()["Addresses"]
+    # The master's and the NAT gateway's, as for any cluster.
+    assert len(addresses) == 2
+    assert {each.get("InstanceId") for each in addresses} >= {each for each in nodes if _is_master(nodes[each])}
+    assert json.loads((laptop.checkout / "cdk.json").read_text())["context"]["cluster"]["availability_zone"] == ROOM
+    said = laptop.run("dlcluster", "run", "--no-sync", "--", "echo", "here")
+    assert len({line.split()[0] for line in said.splitlines() if " [0] " in line}) == NODES
+
+
+def _is_master(instance: dict[str, Any]) -> bool:
+    return any(tag["Value"] == MASTER for tag in instance["Tags"] if tag["Key"] == "deeplearning:node-type")
+
+
+def test_a_lost_node_comes_back_in_the_same_zone(laptop: Laptop) -> None:
+    before = {*members()}
+    faults = Faults.current()
+    lost = faults.instances("deeplearning")[2]
+    faults.terminate(lost)
+
+    def is_whole() -> bool:
+        status = json.loads(laptop.run("dlcluster", "status", "--json"))
+        ready = [each for each in status["nodes"] if each["state"] == "running"]
+        return lost not in members() and len(ready) == NODES == len(members())
+
+    await_true(is_whole, "the lost node's replacement", timeout_s=HEAL_S, every_s=2.0)
+    nodes = members()
+    assert {*nodes} - before
+    assert {each["Placement"]["AvailabilityZone"] for each in nodes.values()} == {ROOM}
+
+
+def test_a_deploy_keeps_the_nodes_where_they_are(laptop: Laptop) -> None:
+    before = {*members()}
+    laptop.run("cdk", "deploy", "-c", "tags=team=vision")
+    assert {*members()} == before
+    refused = laptop.start("cdk", "deploy", "-c", f"availability_zone={ZONES[0]}")
+    said, _ = refused.communicate(timeout=UP_S)
+    assert refused.returncode == 1
+    assert f"availability_zone of a running cluster cannot change, got {ZONES[0]}" in said
+
+
+def test_destroy_leaves_nothing_that_costs(laptop: Laptop) -> None:
+    laptop.run("cdk", "destroy", "--force")
+    assert {kind: found for kind, found in left_over().items() if found} == {}

@@ -1,0 +1,109 @@
+"""A cluster with candidate zones: subnets in each, nodes in one, and none before that one is chosen."""
+
+from ipaddress import IPv4Network
+from typing import Any
+
+import pytest
+
+from bootstrap.contract import NO_ZONE, ZONE_GUARD
+from stacks.settings.props import ClusterProps
+from stacks.settings.values import SettingsError
+from tests.stacks.conftest import Synthesize
+from tests.stacks.template_parts import resources
+
+ZONES = ("us-east-1c", "us-east-1a", "us-east-1b")
+GROUP, SUBNET = "AWS::AutoScaling::AutoScalingGroup", "AWS::EC2::Subnet"
+OPTIONS: dict[str, Any] = {"worker_count": 2, "shared_storage": "efs", "ami": "ami-01234567"}
+
+
+def zones_of(template: dict[str, Any], value: Any) -> list[str]:
+    """Return the zones of the subnets that a value names."""
+    return [template["Resources"][each["Ref"]]["Properties"]["AvailabilityZone"] for each in value]
+
+
+def groups(template: dict[str, Any]) -> list[tuple[list[str], tuple[int, ...], bool]]:
+    """Return each group's zones, its sizes, and whether a deploy waits for its nodes."""
+    found = resources(template, GROUP)
+    return [
+        (
+            zones_of(template, each["Properties"]["VPCZoneIdentifier"]),
+            tuple(int(each["Properties"][name]) for name in ("MinSize", "DesiredCapacity", "MaxSize")),
+            "CreationPolicy" in each,
+        )
+        for each in found
+    ]
+
+
+def guard(template: dict[str, Any]) -> str:
+    [value] = [each["Default"] for name, each in template["Parameters"].items() if ZONE_GUARD in name]
+    return str(value)
+
+
+@pytest.fixture(scope="module")
+def unplaced(synthesize: Synthesize) -> dict[str, Any]:
+    return synthesize(zones=ZONES, **OPTIONS)
+
+
+def test_every_candidate_has_subnets_and_a_mount_target(unplaced: dict[str, Any]) -> None:
+    subnets = [each["Properties"] for each in resources(unplaced, SUBNET)]
+    assert sorted(each["AvailabilityZone"] for each in subnets) == sorted(ZONES * 2)
+    blocks = [IPv4Network(each["CidrBlock"]) for each in subnets]
+    assert {block.prefixlen for block in blocks} == {19}
+    targets = [each["Properties"]["SubnetId"] for each in resources(unplaced, "AWS::EFS::MountTarget")]
+    assert zones_of(unplaced, targets) == sorted(ZONES)
+    [nat] = resources(unplaced, "AWS::EC2::NatGateway")
+    assert zones_of(unplaced, [nat["Properties"]["SubnetId"]]) == ["us-east-1a"]
+    # Each subnet has a way out: the gateway of the network or the one NAT gateway.
+    assert len(resources(unplaced, "AWS::EC2::Route")) == len(subnets)
+
+
+def test_no_node_starts_before_the_zone_is_chosen(unplaced: dict[str, Any], synthesize: Synthesize) -> None:
+    assert groups(unplaced) == [(["us-east-1c"], (0, 0, 0), False)] * 2
+    assert guard(unplaced) == NO_ZONE
+    placed = synthesize(zones=ZONES, availability_zone="us-east-1b", **OPTIONS)
+    assert groups(placed) == [(["us-east-1b"], (1, 1, 1), True), (["us-east-1b"], (2, 2, 2), True)]
+    assert guard(placed) == "us-east-1b"
+    same = [SUBNET, "AWS::EC2::NatGateway", "AWS::EC2::Route", "AWS::EFS::MountTarget", "AWS::EC2::VPC"]
+    assert [resources(placed, kind) for kind in same] == [resources(unplaced, kind) for kind in same]
+
+
+def test_another_order_moves_the_groups_alone(unplaced: dict[str, Any], synthesize: Synthesize) -> None:
+    moved = synthesize(zones=sorted(ZONES), **OPTIONS)
+    assert {zone for zones, _, _ in groups(moved) for zone in zones} == {"us-east-1a"}
+    changed = {each["Type"] for name, each in moved["Resources"].items() if each != unplaced["Resources"].get(name)}
+    # The master's address waits for the way out of its subnet.
+    assert changed == {GROUP, "AWS::EC2::EIP"}
+    assert moved["Parameters"] == unplaced["Parameters"]
+
+
+def test_six_zones_are_twelve_of_sixteen_parts(synthesize: Synthesize) -> None:
+    zones = tuple(f"us-east-1{letter}" for letter in "abcdef")
+    found = synthesize(zones=zones, vpc_cidr="10.9.0.0/24", worker_count=11, ami="ami-01234567")
+    assert {IPv4Network(each["Properties"]["CidrBlock"]).prefixlen for each in resources(found, SUBNET)} == {28}
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"zones": "us-east-1"}, "zones must be zones like us-east-1a, got 'us-east-1'"),
+        ({"zones": ",".join(f"us-east-1{each}" for each in "abcdefg")}, "zones must be at most 6 zones"),
+        (
+            {"zones": "us-east-1a,us-east-1b", "availability_zone": "us-east-1c"},
+            "availability_zone must be one of zones, us-east-1a, us-east-1b, got 'us-east-1c'",
+        ),
+        ({"zones": "us-east-1a", "vpc_id": "vpc-01234567", "subnet_id": "subnet-01234567"}, "zones must not be set"),
+        ({"zones": "us-east-1a,us-east-1b", "vpc_cidr": "10.0.0.0/27"}, "vpc_cidr must be at most /26 for 2 zones"),
+        (
+            {"zones": "us-east-1a,us-east-1b", "vpc_cidr": "10.0.0.0/26", "worker_count": 12},
+            "worker_count must be at most 11 in vpc_cidr 10.0.0.0/26",
+        ),
+    ],
+)
+def test_fails_when_the_candidates_cannot_be_used(given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(SettingsError, match=complaint):
+        ClusterProps.from_context({"cluster": given})
+
+
+def test_candidates_are_of_the_region() -> None:
+    with pytest.raises(SettingsError, match="zones must be zones of eu-west-1, got 'us-east-1c'"):
+        ClusterProps(zones=ZONES).check_region("eu-west-1")
