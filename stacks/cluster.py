@@ -10,7 +10,7 @@ from constructs import Construct
 from bootstrap import contract
 from bootstrap.config import NodeConfig
 from stacks.catalogue.deep_learning_ami import ROOT_DEVICE
-from stacks.immutable_setting import ImmutableSetting
+from stacks.fixed_settings import UNPINNED_ZONE, pin_settings
 from stacks.lifetime import limit_lifetime
 from stacks.network.existing_network import ExistingNetwork, existing_subnets
 from stacks.network.master_address import MasterAddress
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 BOOTSTRAP_TIMEOUT_S: Final = 1200
 """Seconds that an agent waits until its node is ready, besides a setup. Even after a slow boot and download this ends
 well before CREATION_TIMEOUT, so that the node reports what it waited for."""
-
-UNPINNED_ZONE: Final = "unpinned"
-"""Value of the stack's zone parameter if CloudFormation chooses the zone."""
 
 
 class DeepLearningCluster(Construct):
@@ -101,7 +98,7 @@ class DeepLearningCluster(Construct):
         if props.missing_address is not None:
             # An annotation stops a deploy but, unlike an exception, not a destroy.
             cdk.Annotations.of(self).add_error(props.missing_address)
-        self._pin_immutable_settings()
+        pin_settings(self, props, zone=self.zone)
         self.price = self._price()
         cdk.Annotations.of(self).add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")
         if not props.is_placed:
@@ -176,38 +173,6 @@ class DeepLearningCluster(Construct):
         if file_system is None:
             return None
         return cdk.Stack.of(self).format_arn(service="fsx", resource="file-system", resource_name=file_system)
-
-    def _pin_immutable_settings(self) -> None:
-        """Add guards that reject a deploy which changes a setting of the running nodes' network."""
-        replaces = "it would replace the network and every node"
-        zone = (self.zone or UNPINNED_ZONE) if self.props.is_placed else contract.NO_ZONE
-        bucket = self.props.bucket or "one of its own"
-        # One parameter for both, so that a cluster moves neither into an existing VPC nor out of it.
-        name, value = ("vpc_id", vpc) if (vpc := self.props.vpc_id) else ("vpc_cidr", self.props.vpc_cidr)
-        if self.props.zones:
-            name, value = "zones", f"{','.join(self.props.candidate_zones)} in {value}"
-        ImmutableSetting(self, "VpcCidr", name=name, value=value, why=replaces)
-        for construct_id, name, subnet in (
-            ("Subnet", "subnet_id", self.props.subnet_id),
-            ("MasterSubnet", "master_subnet_id", self.props.master_subnet),
-        ):
-            if subnet is not None:
-                reason = "running nodes reject addresses outside the original subnet"
-                ImmutableSetting(self, construct_id, name=name, value=subnet, why=reason)
-        private, why = str(self.props.private).lower(), "running nodes keep their subnets and addresses"
-        ImmutableSetting(self, "Private", name="private", value=private, why=why)
-        moves = "dlcluster up moves the nodes, while there are none" if self.props.zones else replaces
-        ImmutableSetting(self, contract.ZONE_GUARD, name="availability_zone", value=zone, why=moves)
-        ImmutableSetting(
-            self, "Bucket", name="bucket", value=bucket, why="running nodes would lose their rights to the old one"
-        )
-        ImmutableSetting(
-            self,
-            "SharedStorageSetting",
-            name="shared_storage",
-            value=self.props.shared_storage,
-            why="running nodes keep what they have mounted",
-        )
 
     def _node_groups(self) -> tuple[NodeGroup, NodeGroup]:
         template = NodeTemplate(
