@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bootstrap.contract import MASTER
-from local.aws.ec2 import capacity
+from local.aws.scarcity import limits
 from local.faults import Faults
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
@@ -81,10 +81,10 @@ def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lap
     settings["context"] |= {**USER_SETTINGS, "zones": ZONES, "worker_count": NODES - 1}
     file.write_text(json.dumps(settings))
     made = Laptop(user=user, checkout=checkout)
-    places = Path(os.environ["LOCAL_AWS_DIR"], capacity.FILE)
+    places = Path(os.environ["LOCAL_AWS_DIR"], limits.CAPACITY_FILE)
     node_type = settings["context"].get("instance_type") or settings["context"]["cluster"]["instance_type"]
-    capacity.write_capacities(
-        places, [capacity.Capacity(instance_type=node_type, zone=zone, count=n) for zone, n in PLACES.items()]
+    limits.write_capacities(
+        places, [limits.Capacity(instance_type=node_type, zone=zone, count=n) for zone, n in PLACES.items()]
     )
     yield made
     places.unlink()
