@@ -58,8 +58,12 @@ class Placement:
 
     def keep(self, zone: str) -> None:
         """Write the zone into cdk.json, and deploy: the template then declares the nodes that run there."""
-        write_setting(Path.cwd() / APP_FILE, ZONE, zone)
+        self.remember(zone)
         self._deploy(self.context, self._guard(zone))
+
+    def remember(self, zone: str) -> None:
+        """Write the zone into cdk.json, without which a later deploy would be refused."""
+        write_setting(Path.cwd() / APP_FILE, ZONE, zone)
 
     def free(self) -> None:
         """Take the zone out of cdk.json: the nodes may come up in another."""

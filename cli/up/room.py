@@ -27,6 +27,7 @@ def find_room(
     """
     found = recover(placement, props.fleet_sizes)
     if found.is_kept:
+        placement.remember(found.zone)
         return found.zone
     zone = found.zone
     if not found.is_whole:

@@ -24,7 +24,7 @@ __all__ = ["clients", "local_aws"]
 
 ZONES = [f"{REGION}{letter}" for letter in "abc"]
 GUARD = f"Cluster{ZONE_GUARD}CreatedWith"
-_SETTINGS = {
+SETTINGS = {
     "cluster_name": NAME,
     "worker_count": 2,
     "instance_type": "c5.large",
@@ -62,7 +62,8 @@ class Cluster(Deployed):
         props = read_props(read_context(Path.cwd(), pairs))
         made = zoned_template(props)
         if self.deployed:
-            changed = [dict(zip(("ParameterKey", "ParameterValue"), each.split("=", 1), strict=True)) for each in given]
+            values = [each.split("=", 1) for each in given]
+            changed: list[Any] = [{"ParameterKey": name, "ParameterValue": value} for name, value in values]
             parameters = changed or [{"ParameterKey": GUARD, "UsePreviousValue": True}]
             try:
                 if made != self.deployed:
@@ -130,7 +131,7 @@ def cluster(
     for name in ("AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    Path("cdk.json").write_text(json.dumps({"context": {"cluster": _SETTINGS}}))
+    Path("cdk.json").write_text(json.dumps({"context": {"cluster": SETTINGS}}))
     made = Cluster(aws=local_aws, stacks=Stacks(aws=local_aws))
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.agents)
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
