@@ -91,7 +91,7 @@ def test_an_attempt_that_a_pause_ended_is_not_continued(cluster: Cluster, places
     assert cluster.zones()[WORKER] == [ZONES[2]] * 2
     assert main(["pause", "--yes"]) == 0
     places.set(a=0, b=3, c=0)
-    assert cluster.up("--timeout", "0") == 0
+    assert cluster.up("--timeout", "5") == 0
     assert cluster.zones() == full(ZONES[1])
 
 
