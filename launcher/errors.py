@@ -30,6 +30,15 @@ class UnreachableError(LaunchError):
         """True if a retry cannot help: ssh is refused, and would be refused again."""
 
 
+class BusyError(LaunchError):
+    """The job's nodes are in use at this moment; nothing was started."""
+
+    def __init__(self, reason: str, *, detail: str) -> None:
+        super().__init__(reason)
+        self.detail = detail
+        """What uses them, without advice."""
+
+
 class UsageError(LaunchError):
     """The command line, the environment or the hosts file is wrong."""
 

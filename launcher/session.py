@@ -2,13 +2,14 @@
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from launcher.errors import LaunchError
-from launcher.history.journal import Journal
+from launcher.history.journal import Journal, jobs_directory
 from launcher.history.records import new_job_id
 from launcher.job.attempt import run_job
 from launcher.job.failure import Failure
+from launcher.job_queue.turn import Ticket, start_in_turn
 from launcher.output.output_stream import OutputStream
 from launcher.output.prefixes import Sink, Streams
 from launcher.spec import Job
@@ -39,12 +40,24 @@ def print_refusal(error: LaunchError) -> int:
 
 
 def run_and_record(
-    job: Job, *, journal: Journal, cwd: str, streams: Streams, pool: ConnectionPool | None = None
+    job: Job,
+    *,
+    journal: Journal,
+    cwd: str,
+    streams: Streams,
+    pool: ConnectionPool | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Run a job to its end; return the exit code of the first rank that failed, or 0."""
+    """Run a job to its end; return the exit code of the first rank that failed, or 0.
+
+    `is_stopped` is asked once the record is written: from then on a stop finds the launcher and signals it.
+    """
     journal.begin()
     try:
-        failure = asyncio.run(run_until_signal(job, journal=journal, cwd=cwd, streams=streams, pool=pool))
+        if is_stopped():
+            failure: Failure | None = stopped_by(signal.SIGTERM)
+        else:
+            failure = asyncio.run(run_until_signal(job, journal=journal, cwd=cwd, streams=streams, pool=pool))
     except LaunchError as error:
         failure = Failure(exit_code=error.exit_code, reason=str(error))
     except KeyboardInterrupt:  # The signal arrived before its handler was installed.
@@ -77,9 +90,15 @@ async def run_until_signal(
     job: Job, *, journal: Journal, cwd: str, streams: Streams, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job`; a signal ends its ranks on every node and counts as the job's failure."""
-    job_task = asyncio.ensure_future(
-        run_job(job, job_id=journal.job_id, cwd=cwd, streams=streams, observer=journal, pool=pool)
-    )
+    job_id = journal.job_id
+    ticket = Ticket(job_id=job_id, jobs=jobs_directory(), streams=streams, observer=journal)
+
+    async def run(job: Job, has_waited: bool) -> Failure | None:
+        return await run_job(
+            job, job_id=job_id, cwd=cwd, streams=streams, observer=journal, pool=pool, has_waited=has_waited
+        )
+
+    job_task = asyncio.ensure_future(start_in_turn(job, ticket, start=run))
     touching = asyncio.ensure_future(journal.touch_lock_forever())
     received: list[signal.Signals] = []
 

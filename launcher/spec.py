@@ -24,6 +24,18 @@ class Restarts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Wait:
+    """How a job stands in line for its nodes (launcher.job_queue)."""
+
+    timeout_s: float
+    """Longest time in line, in seconds."""
+    exclusive: bool
+    """True if no running job may have its GPUs, nor its nodes if they have none. False: only what the nodes report."""
+    nodes: tuple[int, int] | None = None
+    """Smallest and largest number of nodes; None: all that are there when its turn comes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
     """A job: command, nodes and options."""
 
@@ -55,6 +67,8 @@ class Job:
     """True if the job also outlives its nodes (launcher.durable)."""
     force: bool = False
     """Start the job even on GPUs in use, or if the nodes differ in EFA or setup."""
+    wait: Wait | None = None
+    """How the job waits for its nodes; None: it is refused while they are in use."""
     keep_s: float = 0.0
     """Seconds that a successful job's connections stay open for the next launch."""
     sync: SyncRequest | None = None

@@ -13,6 +13,7 @@ from bootstrap.config import NodeConfig
 from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID
 from bootstrap.failures import RETRYABLE_ERRORS
 from bootstrap.idle.load import Load
+from bootstrap.idle.local_checkpoints import jobs_with_local_checkpoints
 from bootstrap.idle.notice import Notices
 from bootstrap.idle.pause_record import PauseRecord, parse_pause, parse_seconds, parse_time, render_pause
 from bootstrap.idle.report import ActivityReport
@@ -140,7 +141,7 @@ def pause_duty(config: NodeConfig, host: "HostServices") -> PauseDuty:
     return PauseDuty(
         cluster_name=config.cluster_name,
         report=ActivityReport(load.busy_with, monotonic=host.monotonic, beat=lambda: int(host.utc_now().timestamp())),
-        notices=Notices(host.wall),
+        notices=Notices(host.wall, losing=lambda: jobs_with_local_checkpoints(host.root, config.default_user)),
         watch=IdleWatch(arrival_s=config.bootstrap_timeout_s),
         monotonic=host.monotonic,
         utc_now=host.utc_now,

@@ -79,7 +79,7 @@ class Load:
 
     def _has_job(self) -> bool:
         jobs = self.root / pwd.getpwnam(self.user).pw_dir.lstrip("/") / JOBS
-        return any(_is_locked(directory) for directory in _entries(jobs))
+        return any(is_locked(directory) for directory in entries(jobs))
 
     def _runs_setup(self) -> bool:
         """Return True during ``dlcluster setup``, which may wait for minutes for a server."""
@@ -92,7 +92,7 @@ class Load:
     def _has_input(self) -> bool:
         now = self.wall_clock()
         return any(
-            now - entry.stat().st_atime <= INPUT_S for entry in _entries(self.root / TERMINALS) if entry.name.isdigit()
+            now - entry.stat().st_atime <= INPUT_S for entry in entries(self.root / TERMINALS) if entry.name.isdigit()
         )
 
     def _load_since_last(self) -> str:
@@ -126,7 +126,8 @@ class Load:
         return percent is not None and percent >= BUSY_GPU_PERCENT
 
 
-def _entries(directory: Path) -> "Iterator[os.DirEntry[str]]":
+def entries(directory: Path) -> "Iterator[os.DirEntry[str]]":
+    """Yield what a directory holds; nothing if it is not there."""
     try:
         with os.scandir(directory) as entries:
             yield from entries
@@ -134,7 +135,7 @@ def _entries(directory: Path) -> "Iterator[os.DirEntry[str]]":
         return
 
 
-def _is_locked(entry: "os.DirEntry[str]") -> bool:
+def is_locked(entry: "os.DirEntry[str]") -> bool:
     """Return True if a process of the job runs on this machine; see launcher.job_directories.is_running."""
     try:
         fd = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

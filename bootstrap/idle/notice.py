@@ -12,6 +12,8 @@ log = logging.getLogger(__name__)
 
 BEFORE_EXPIRY: Final = timedelta(minutes=15)
 """Time before ``expires`` at which the announcement begins."""
+MOST_NAMED: Final = 5
+"""Largest number of jobs in an announcement."""
 EXPIRES: Final = "expires"
 IDLE: Final = "idle"
 
@@ -19,8 +21,10 @@ IDLE: Final = "idle"
 class Notices:
     """Tells each pause once, and once that it has been put off."""
 
-    def __init__(self, wall: Callable[[str], None]) -> None:
+    def __init__(self, wall: Callable[[str], None], *, losing: Callable[[], list[str]] = list) -> None:
+        """`losing` returns the jobs whose checkpoints go with the nodes."""
         self._wall = wall
+        self._losing = losing
         self._told: dict[str, datetime] = {}
 
     def follow(self, record: PauseRecord, *, now: datetime) -> None:
@@ -28,11 +32,19 @@ class Notices:
         coming = dict(_coming(record, now))
         for kind, time in coming.items():
             if self._told.get(kind) != time:
-                self._tell(_SENTENCES[kind].format(time=f"{time:%H:%M}"))
+                self._tell(_SENTENCES[kind].format(time=f"{time:%H:%M}") + self._losses())
         for kind, time in self._told.items():
             if kind not in coming and now < time:
                 self._tell(_WITHDRAWN[kind])
         self._told = coming
+
+    def _losses(self) -> str:
+        try:
+            jobs = self._losing()
+        except OSError as error:
+            log.warning("jobs cannot be read: %s", error)
+            return ""
+        return f". Lost with the nodes: the checkpoints of job {', '.join(jobs[:MOST_NAMED])}" if jobs else ""
 
     def _tell(self, sentence: str) -> None:
         log.warning("%s", sentence)

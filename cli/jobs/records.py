@@ -14,7 +14,7 @@ from cli.ssh.remote import Connection, Output, last_line
 
 ENDED: Final = ("SUCCEEDED", "FAILED", "CANCELLED")
 WAITING: Final = "WAITING"
-"""State of a durable job that waits for nodes: nothing of it runs."""
+"""State of a job that stands in line, and of a durable one whose nodes are gone: nothing of it runs on the nodes."""
 LAUNCHER_USAGE_ERROR: Final = 2
 MAX_COMMAND: Final = 60
 
@@ -32,6 +32,13 @@ class Job:
     exit_code: int | None
     reason: str | None
     restarts: int
+    place: int | None
+    """Place in line, from 1."""
+    waiting: str | None
+    """That place and what the job waits for, in words."""
+    durable: bool
+    local_checkpoints: bool
+    """True if its checkpoints go with the nodes' disks."""
     detached: bool
     directory: str
 
@@ -111,6 +118,10 @@ def _job(values: Any) -> Job:
             exit_code=None if values.get("exit_code") is None else int(values["exit_code"]),
             reason=_text(values.get("reason")),
             restarts=int(values.get("restarts", 0)),
+            place=None if values.get("place") is None else int(values["place"]),
+            waiting=_text(values.get("waiting")),
+            durable=bool(values.get("durable", False)),
+            local_checkpoints=bool(values.get("local_checkpoints", False)),
             detached=bool(values.get("detached", False)),
             directory=str(values["cwd"]),
         )

@@ -36,6 +36,9 @@ class LaunchOptions:
     nnodes: int | None = None
     nproc_per_node: str | None = None
     max_restarts: int | None = None
+    durable: bool = False
+    wait: bool = False
+    wait_timeout: str | None = None
     sync_overwrite: bool = False
     secret: tuple[str, ...] = ()
 
@@ -52,10 +55,12 @@ class LaunchOptions:
             "-n": self.nnodes,
             "--nproc-per-node": self.nproc_per_node,
             "--max-restarts": self.max_restarts,
+            "--wait-timeout": self.wait_timeout,
         }
+        flags = {"--durable": self.durable, "--wait": self.wait, OVERWRITE: self.sync_overwrite}
         words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
         words += [word for item in self.secret for word in ("--secret", item)]
-        return [*words, *([OVERWRITE] if self.sync_overwrite else [])]
+        return [*words, *(name for name, is_given in flags.items() if is_given)]
 
 
 def start_job(connection: Connection, command: Sequence[str], *, options: LaunchOptions, sent: Upload | None) -> str:

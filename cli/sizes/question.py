@@ -7,7 +7,7 @@ import click
 
 from cli.cluster_context import find_selected_cluster
 from cli.errors import ClusterError, UsageError
-from cli.jobs.records import ENDED, read_jobs
+from cli.jobs.records import ENDED, WAITING, Job, read_jobs
 from cli.output import printable
 from cli.shared_options import Selection
 from cli.ssh.master import ssh_target
@@ -27,7 +27,7 @@ def require_yes(question: str, *, yes: bool) -> None:
 
 
 def warn_of_running_jobs(selection: Selection) -> None:
-    """Name the jobs that run, on standard error; say so if the master cannot be asked."""
+    """Name the jobs that run and what they lose, on standard error; say so if the master cannot be asked."""
     try:
         with connect(ssh_target(find_selected_cluster(selection))) as connection:
             running = [job for job in read_jobs(connection) if job.state not in ENDED]
@@ -35,6 +35,13 @@ def warn_of_running_jobs(selection: Selection) -> None:
         print(f"dlcluster: cannot tell which jobs run: {printable(str(error))}", file=sys.stderr)
         return
     for job in running[:MOST_NAMED]:
-        print(f"dlcluster: job {printable(job.id)} runs and would end: {printable(job.line)}", file=sys.stderr)
+        print(f"dlcluster: job {printable(job.id)} {_fate(job)}: {printable(job.line)}", file=sys.stderr)
     if len(running) > MOST_NAMED:
         print(f"dlcluster: {len(running) - MOST_NAMED} more jobs run and would end", file=sys.stderr)
+
+
+def _fate(job: Job) -> str:
+    """Tell what becomes of an open job whose nodes end."""
+    is_doing = "waits" if job.state == WAITING else "runs"
+    loses = ", and its checkpoints are on the nodes' disks alone" if job.local_checkpoints else ""
+    return f"{is_doing} and would {'be interrupted until nodes are back' if job.durable else 'end'}{loses}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, WORKERS_FILE, WORKERS_PATH_VARIABLE
 from launcher.cli.torchrun_options import AUTO_COUNTS, Nodes, auto_ranks, parse_nnodes
+from launcher.cli.wait_options import declared_nodes, stands_in_line
 from launcher.engines import LAUNCHED_BY_MPI, load_engine
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import LOCAL_HOST, MAX_SLOTS, Host, HostSource
@@ -42,7 +43,11 @@ def _node_count(options: argparse.Namespace, available: int) -> int:
         wanted = available if options.num_workers is None else whole_number(options.num_workers, name="-n")
         name, nodes = "-n", Nodes(min=wanted, max=wanted)
     if nodes.min > available:
-        raise UsageError(f"{name} must be at most {available}, the nodes that are there now, got {nodes.min}")
+        declared = declared_nodes() if stands_in_line(options) and options.hostfile is None else None
+        if declared is None:
+            raise UsageError(f"{name} must be at most {available}, the nodes that are there now, got {nodes.min}")
+        if nodes.min > declared:
+            raise UsageError(f"{name} must be at most {declared}, the nodes that the cluster declares, got {nodes.min}")
     return min(nodes.max, available)
 
 

@@ -20,6 +20,7 @@ from launcher.cli.torchrun_options import (
     spellings,
 )
 from launcher.cli.variable_options import add_variable_options, check_storable, requested_variables, secret_references
+from launcher.cli.wait_options import add_wait_options, wait_request
 from launcher.engines import ENGINES, LAUNCHED_BY_MPI, load_engine
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import FORMS
@@ -117,6 +118,7 @@ def _parser() -> _Parser:
     parser.add_argument(
         "--durable", action="store_true", help="detach, and go on after the loss of all nodes, until over or stopped"
     )
+    add_wait_options(parser)
     parser.add_argument(
         "--force", action="store_true", help="start even on GPUs in use, or if nodes differ in EFA or setup"
     )
@@ -149,6 +151,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         if host_source is None
         else first_hosts(options, host_source.read(), engine=engine_name)
     )
+    wait = wait_request(options, environ, hosts)
     # Raises UsageError for commands such as mpirun, which would start ranks of their own.
     refuse_nested_launchers(_command_words(options), options=_launch_words(arguments, options), hosts=hosts)
     passed_on = {name: environ[name] for name in engine.passed_on if name in environ}
@@ -162,12 +165,14 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         command=_command(options),
         host_source=host_source,
         servers_match_workers=options.num_servers is None and engine.has_servers,
-        restarts=_restarts(options, nodes=len(hosts)),
+        restarts=_restarts(options, nodes=max(len(hosts), wait.nodes[0] if wait and wait.nodes else 0)),
         grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=MAX_SECONDS),
         detach=options.detach or options.durable,
         durable=options.durable,
         force=options.force,
-        keep_s=0 if local or options.detach or options.durable else _keep_seconds(environ),
+        wait=wait,
+        # A kept connection must not wait in line with its job.
+        keep_s=0 if local or options.detach or options.durable or options.wait else _keep_seconds(environ),
         sync=sync_request(options),
         venv=venv_directory(options),
         shown=shown_ranks(options, engine=engine_name),

@@ -145,6 +145,9 @@ def _report(job_id: str, error: str) -> int:
     """Print how to follow the job, or why it did not start."""
     if not error:
         print(job_id)
+        record = read_record(jobs_directory() / job_id)
+        if record is not None and record.waiting is not None:
+            print(f"launch: waiting, {record.waiting}", file=sys.stderr)
         print(f"launch: follow it with: launch logs -f {job_id}", file=sys.stderr)
         return 0
     record = read_record(jobs_directory() / job_id)

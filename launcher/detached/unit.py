@@ -31,6 +31,9 @@ class AttemptHooks(Protocol):
     def prepare(self, job: Job) -> Job:
         """Return the job of this attempt."""
 
+    def is_stopped(self) -> bool:
+        """Return True if somebody has stopped the job."""
+
     def stays_open(self, failure: Failure, state: State) -> bool:
         """Return True if the job goes on after this failure, as another attempt."""
 
@@ -65,7 +68,13 @@ def main(job_file: Path, *, hooks: Callable[[str, int], AttemptHooks] | None = N
         start=request.submitted,
         stays_open=durable.stays_open if durable else lambda failure, state: False,
     )
-    code = run_and_record(job, journal=journal, cwd=request.cwd, streams={FrameType.STDOUT: log, FrameType.STDERR: log})
+    code = run_and_record(
+        job,
+        journal=journal,
+        cwd=request.cwd,
+        streams={FrameType.STDOUT: log, FrameType.STDERR: log},
+        is_stopped=durable.is_stopped if durable else lambda: False,
+    )
     if durable is not None:
         durable.finish(journal.state)
     return code

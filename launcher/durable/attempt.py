@@ -26,13 +26,17 @@ class DurableAttempt:
         # The nodes that stayed have what the job has changed there.
         return replace(job, sync=replace(job.sync, keeps=True))
 
+    def is_stopped(self) -> bool:
+        """Return True if ``launch stop`` came before the launcher could be signalled."""
+        return not is_open(self.job_id)
+
     def stays_open(self, failure: Failure, state: State) -> bool:
         """Return True if the failure is the nodes', not the job's own, and nobody has stopped the job.
 
-        A first attempt that never ran is refused, as any other job would be.
+        A first attempt that neither ran nor stood in line is refused, as any other job would be.
         """
-        has_run = self.number > 1 or state is State.RUNNING
-        return has_run and not failure.of_process and is_open(self.job_id)
+        has_begun = self.number > 1 or state in (State.RUNNING, State.WAITING)
+        return has_begun and not failure.of_process and is_open(self.job_id)
 
     def finish(self, state: State) -> None:
         """Close the job if it is over."""

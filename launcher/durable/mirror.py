@@ -15,7 +15,8 @@ from launcher.durable.bucket import JobBucket, open_bucket
 from launcher.durable.record import DurableRecord
 from launcher.durable_state import DIRECTORY, ENDED, RECORD, directory_of, is_open, mark_ended
 from launcher.errors import LaunchError
-from launcher.history.records import RECORD_FILE, State, write_record
+from launcher.history.journal import jobs_directory
+from launcher.history.records import RECORD_FILE, State, read_record, write_record
 
 FILES = "files"
 """Directory with the job's files, in the job's directory."""
@@ -93,6 +94,12 @@ def _records() -> Iterator[DurableRecord]:
 def is_older(job_id: str, seconds: float) -> bool:
     """Return True if the job's record was stored longer ago than that."""
     return time.time() - (directory_of(job_id) / RECORD).stat().st_mtime > seconds
+
+
+def stands_in_line(job_id: str) -> bool:
+    """Return True if the job's launcher waits for nodes that other jobs have."""
+    record = read_record(jobs_directory() / job_id)
+    return record is not None and record.waiting is not None
 
 
 def list_as_waiting(record: DurableRecord, jobs: Path) -> None:

@@ -10,6 +10,18 @@ from bootstrap.cluster.records import parse_state
 from bootstrap.contract import MOUNTED, NODE_CONFIG, NODE_STATE, SETUP_FAILED, worker_host
 
 
+def has_minimum(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> bool:
+    """Return True if the cluster may be smaller than declared (min_workers) and has that many nodes, all usable."""
+    try:
+        members = [member for member in parse_state(state.read_text(), networks=None).members if not member.draining]
+        settings = json.loads(config.read_text())
+    except (OSError, ValueError):
+        return False
+    has_shared, least = settings.get("shared_storage") is not None, settings.get("min_nodes")
+    is_mounted = all(member.mount == MOUNTED for member in members) or not has_shared
+    return least is not None and len(members) >= least and is_mounted
+
+
 def missing(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> str | None:
     """Return what the cluster lacks for a job, in a few words; None if it is complete."""
     try:

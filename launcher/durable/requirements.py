@@ -7,7 +7,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bootstrap.contract import ENVIRONMENT_FILE, SHARED_DIR, TRAINER
+from bootstrap.contract import ENVIRONMENT_FILE
+from launcher.history.checkpoints import MODEL_PREFIX, is_shared, saves_locally
 
 SESSION = re.compile(
     r"_|PWD|OLDPWD|SHLVL|TERM|COLORTERM|COLUMNS|LINES|HOSTNAME|MAIL|EDITOR|PAGER|LESS\w*|LS_COLORS|DISPLAY|TMUX\w*|STY"
@@ -18,8 +19,6 @@ LOGIN_S = 10.0
 """Deadline of a login shell that prints its environment, in seconds."""
 MAX_NAMED = 12
 """Largest number of variables named in one line."""
-TRAINER_MODULE = re.compile(rf"(?:{re.escape(TRAINER)}|/opt/deeplearning/current/trainer)(?:/__main__\.py)?/?")
-MODEL_PREFIX = "--model-prefix"
 
 
 def notes(*, command: Sequence[str], is_synced: bool, cwd: str, environ: Mapping[str, str]) -> list[str]:
@@ -44,21 +43,6 @@ def notes(*, command: Sequence[str], is_synced: bool, cwd: str, environ: Mapping
 def variables_not_kept(environ: Mapping[str, str], fresh: Mapping[str, str]) -> list[str]:
     """Return the names of the shell's variables that a new login shell does not have."""
     return sorted(name for name in environ if name not in fresh and not SESSION.fullmatch(name))
-
-
-def saves_locally(command: Sequence[str]) -> bool:
-    """Return True if the command is the bundled trainer, with checkpoints that only the nodes have."""
-    words = [part for word in command for part in word.split()]
-    if not any(TRAINER_MODULE.fullmatch(word) for word in words):
-        return False
-    prefixes = [after for word, after in zip(words, [*words[1:], ""], strict=True) if word == MODEL_PREFIX]
-    prefixes += [word.partition("=")[2] for word in words if word.startswith(f"{MODEL_PREFIX}=")]
-    return not any(prefix.startswith(("s3://", "$")) or is_shared(prefix) for prefix in prefixes)
-
-
-def is_shared(path: str) -> bool:
-    """Return True if a path is in the directory that all nodes share."""
-    return f"{path}/".startswith(f"{SHARED_DIR}/")
 
 
 def login_environment() -> dict[str, str]:

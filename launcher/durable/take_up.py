@@ -49,12 +49,14 @@ class Service:
         start: Callable[[str], str | None],
         is_running: Callable[[str], bool],
         missing: Callable[[], str | None] = readiness.missing,
+        has_minimum: Callable[[], bool] = readiness.has_minimum,
         clock: Callable[[], float] = time.monotonic,
         save: Callable[[DurableRecord], None] = save,
     ) -> None:
         self._start = start
         self._is_running = is_running
         self._missing = missing
+        self._has_minimum = has_minimum
         self._clock = clock
         self._short_attempts = ShortAttempts(clock=clock, save=save)
         self._waits_until: float | None = None
@@ -84,8 +86,7 @@ class Service:
         if not jobs:
             self._waits_until = self._said = None
             return
-        if (lack := self._missing()) is not None:
-            self._wait(jobs, lack)
+        if (lack := self._missing()) is not None and not self._goes_without(jobs, lack):
             return
         self._waits_until = self._said = None
         for record in jobs:
@@ -95,6 +96,9 @@ class Service:
         if not self._has_begun(record):
             return False
         is_running = self._is_running(record.job.id)
+        if is_running and mirror.stands_in_line(record.job.id):
+            self._short_attempts.has_started(record)
+            return False
         self._short_attempts.observe(record, is_running=is_running)
         return not is_running and self._short_attempts.is_due(record)
 
@@ -106,16 +110,21 @@ class Service:
             mirror.list_as_waiting(record, jobs_directory())
         return True
 
-    def _wait(self, jobs: list[DurableRecord], lack: str) -> None:
+    def _goes_without(self, jobs: list[DurableRecord], lack: str) -> bool:
+        """Wait for an incomplete cluster; return True if its minimum is there once that has taken too long."""
         ids = ", ".join(record.job.id for record in jobs)
         if self._waits_until is None:
             self._waits_until = self._clock() + READY_S
         if self._clock() >= self._waits_until:
-            log.error("not started within %g s: %s: %s", READY_S, ids, lack)
             self._waits_until = self._said = None
+            if self._has_minimum():
+                log.warning("starting after %g s with the nodes that are there: %s: %s", READY_S, ids, lack)
+                return True
+            log.error("not started within %g s: %s: %s", READY_S, ids, lack)
         elif lack != self._said:
             log.info("waiting at most %g s for the nodes of %s: %s", self._waits_until - self._clock(), ids, lack)
             self._said = lack
+        return False
 
     def _attempt(self, record: DurableRecord) -> None:
         job_id, number = record.job.id, record.job.attempt + 1

@@ -16,7 +16,7 @@ from launcher.durable_state import mark_ended
 from launcher.errors import LaunchError, UsageError
 from launcher.history import job_lookup
 from launcher.history import log_command as logs
-from launcher.history.lock import is_held, signal_launcher
+from launcher.history.lock import is_alive, is_held, signal_launcher
 from launcher.history.record_upload import UPLOADS_S, upload
 from launcher.history.records import JobRecord, State, now, read_record, write_record
 from launcher.subcommands import SUBCOMMANDS
@@ -24,6 +24,8 @@ from launcher.transport.pool.client import fetch_idle
 from launcher.transport.protocol import AFTER_GRACE_S
 
 KILL_DEADLINE_S = 5.0
+RECORD_DEADLINE_S = 5.0
+"""Seconds within which a launcher that holds its job's lock has written the record."""
 POLL_S = 0.05
 MAX_COMMAND = 60
 COLUMNS = "{:23} {:9} {:20} {:>8} {:>5}  {}"
@@ -71,12 +73,15 @@ def list_jobs(options: argparse.Namespace) -> int:
         return 0
     print(COLUMNS.format("JOB", "STATE", "START", "TIME", "NODES", "COMMAND"))
     for job in jobs:
-        print(
-            COLUMNS.format(
-                job.id, LABELS.get(job.state, job.state.value), job.start, duration(job), len(job.hosts), _short(job)
-            )
-        )
+        print(COLUMNS.format(job.id, state_label(job), job.start, duration(job), len(job.hosts), _short(job)))
+        if job.waiting is not None:
+            print(f"  waiting, {_printable(job.waiting)}")
     return 0
+
+
+def state_label(job: JobRecord) -> str:
+    """Return the state as `launch list` shows it: a job in line has another line for what it waits for."""
+    return job.state.value if job.waiting is not None else LABELS.get(job.state, job.state.value)
 
 
 def show_status(options: argparse.Namespace) -> int:
@@ -90,6 +95,7 @@ def show_status(options: argparse.Namespace) -> int:
     fields = {
         "job": job.id,
         "state": job.state.value,
+        "waiting": job.waiting,
         "reason": job.reason,
         "exit code": job.exit_code,
         "command": _printable(shlex.join(job.command)),
@@ -119,9 +125,14 @@ def stop(options: argparse.Namespace) -> int:
         raise UsageError(f"job {job.id} has already ended: {job.state.value}")
     if job.durable:
         options.end_durable(job.id)
-    if job.state is State.WAITING:
-        return _cancel_waiting(job)
-    signal_launcher(directory, job, signal.SIGTERM)
+    if job.state is State.WAITING and job.waiting is None:
+        # A launcher that has begun meanwhile looks for the mark after it has written its record.
+        begun = _await_record(job)
+        if not is_alive(directory, job):
+            return _cancel_waiting(job)
+        job = begun or job
+    if job.pid:
+        signal_launcher(directory, job, signal.SIGTERM)
     # Longer than a launcher takes to end its job, even with a node that does not answer.
     ended = _wait_for_end(job, 2 * (job.grace_s + AFTER_GRACE_S))
     if not ended and _latest_record(job).state.is_terminal:
@@ -134,10 +145,22 @@ def stop(options: argparse.Namespace) -> int:
     return 0
 
 
+def _await_record(job: JobRecord) -> JobRecord | None:
+    """Return the record that a launcher, if there is one, has just begun; None if it writes none in time."""
+    directory, until = job_lookup.directory_of(job.id), time.monotonic() + RECORD_DEADLINE_S
+    while is_held(directory) and time.monotonic() < until:
+        record = read_record(directory)
+        if record is not None and (record.attempt, record.pid) != (job.attempt, job.pid):
+            return record
+        time.sleep(POLL_S)
+    return None
+
+
 def _cancel_waiting(job: JobRecord) -> int:
     """Record the end of a durable job that no launcher runs."""
     directory = job_lookup.directory_of(job.id)
     try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_record(directory, replace(job, state=State.CANCELLED, reason="stopped while it waited", end=now()))
     except OSError as error:
         raise LaunchError(f"job {job.id} is stopped, but its record cannot be written: {error.strerror}") from error

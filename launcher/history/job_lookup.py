@@ -1,10 +1,11 @@
 """Look up this user's jobs on this machine, with their actual states."""
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.durable_state import is_open
+from launcher.durable_state import DIRECTORY, RECORD, is_open
 from launcher.errors import LaunchError, UsageError
 from launcher.history.journal import jobs_directory
 from launcher.history.lock import is_alive
@@ -25,10 +26,13 @@ def directory_of(job_id: str) -> Path:
 def all_jobs() -> list[JobRecord]:
     """Return all known jobs, the oldest first."""
     try:
-        names = sorted(entry.name for entry in jobs_directory().iterdir())
+        names = {entry.name for entry in jobs_directory().iterdir()}
     except OSError:
-        return []
-    return [record for name in names if (record := current(directory_of(name))) is not None]
+        names = set()
+    submitted = _submitted()
+    found = ((name, current(directory_of(name))) for name in sorted(names | submitted.keys()))
+    # A durable job has no record of its own until its unit has written it.
+    return [job for name, record in found if (job := record or submitted.get(name)) is not None]
 
 
 def current(directory: Path) -> JobRecord | None:
@@ -42,15 +46,27 @@ def current(directory: Path) -> JobRecord | None:
     # Read again: the job may have ended in the meantime and released its lock.
     record = record if lives else read_record(directory)
     if record is not None and not lives and record.durable and not record.state.is_terminal and is_open(record.id):
-        return replace(record, state=State.WAITING)
+        return replace(record, state=State.WAITING, place=None, waiting=None)
     if record is None or lives or record.state.is_terminal:
         return record
-    closed = replace(record, state=State.FAILED, reason=DIED)
+    closed = replace(record, state=State.FAILED, reason=DIED, place=None, waiting=None)
     # Report the state even if it cannot be saved, as on a full or read-only disk.
     with suppress(OSError):
         write_record(directory, closed)
         upload(directory)
     return closed
+
+
+def _submitted() -> dict[str, JobRecord]:
+    """Return the open durable jobs as they were submitted, by id; skip unreadable ones."""
+    found = {}
+    for path in (Path.home() / DIRECTORY).glob(f"*/{RECORD}"):
+        if is_open(path.parent.name):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                found[path.parent.name] = JobRecord.from_bytes(
+                    json.dumps(json.loads(path.read_bytes())["job"]).encode()
+                )
+    return found
 
 
 def find(job_id: str | None) -> JobRecord:

@@ -11,11 +11,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from launcher.history.checkpoints import saves_locally
 from launcher.history.git import RevisionQuery
 from launcher.history.lock import TOUCH_INTERVAL_S, acquire_lock, boot_id, mark_lock_stale, touch_lock
 from launcher.history.record_upload import Upload, start_upload, upload
 from launcher.history.records import JobRecord, Revision, State, now, without_values, write_record
 from launcher.job.failure import Failure
+from launcher.job.gpu_check import claimed_gpus
 from launcher.job_directories import KEPT_JOBS, remove_old_jobs
 from launcher.paths import JOBS_DIR
 from launcher.spec import Job
@@ -59,10 +61,13 @@ class Journal:
             boot_id=boot_id(),
             start=start or now(),
             detached=detached,
+            gpus=claimed_gpus(job),
+            waits=job.wait is not None,
+            local_checkpoints=saves_locally(job.command),
             durable=job.durable,
             attempt=attempt,
         )
-        self._on_start = on_start
+        self._on_start: Callable[[], None] | None = on_start
         self._systemd_is_stopping = systemd_is_stopping
         self._stays_open = stays_open
         self._directory = jobs_directory() / job_id
@@ -100,17 +105,33 @@ class Journal:
             with suppress(OSError):
                 touch_lock(self._directory)
 
-    def on_running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
-        """Record that the processes start, after `restart` restarts; `logs` lists each host's logs."""
+    def on_waiting(self, text: str, *, place: int) -> None:
+        """Record the job's place in line."""
+        self._change(state=State.WAITING, place=place, waiting=text)
+        self._report_start()
+
+    def _report_start(self) -> None:
+        """Report once that the job runs or stands in line."""
+        on_start, self._on_start = self._on_start, None
+        if on_start is not None:
+            on_start()
+
+    def on_running(
+        self, logs: Mapping[str, Sequence[str]], *, restart: int, gpus: Mapping[str, Sequence[str] | None]
+    ) -> None:
+        """Record that the processes start, after `restart` restarts, with each host's logs and GPUs."""
         is_restart = self._record.state is State.RUNNING
         self._change(
             state=State.RUNNING,
             hosts=tuple(logs),
             logs={host: list(names) for host, names in logs.items()},
+            gpus={host: None if taken is None else list(taken) for host, taken in gpus.items()},
+            place=None,
+            waiting=None,
             restarts=restart,
         )
         if not is_restart:
-            self._on_start()
+            self._report_start()
             asyncio.get_running_loop().call_later(UPLOAD_AFTER_S, self._begin_upload)
 
     def on_synced(self, digest: str) -> None:
@@ -120,7 +141,9 @@ class Journal:
     def on_end(self, failure: Failure | None) -> None:
         """Record the end of the job."""
         if failure is not None and self._stays_open(failure, self._record.state):
-            self._change(state=State.WAITING, reason=failure.reason, revision=self._revision())
+            self._change(
+                state=State.WAITING, reason=failure.reason, place=None, waiting=None, revision=self._revision()
+            )
             return
         if failure is not None and failure.cancelled and self._systemd_is_stopping():
             # Nobody requested the end.
@@ -131,6 +154,8 @@ class Journal:
             end=now(),
             exit_code=0 if failure is None else failure.exit_code,
             reason=None if failure is None else failure.reason,
+            place=None,
+            waiting=None,
             revision=self._revision(),
         )
 

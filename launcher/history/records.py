@@ -40,7 +40,7 @@ class State(str, enum.Enum):
     """The launcher is connecting to its nodes."""
     RUNNING = "RUNNING"
     WAITING = "WAITING"
-    """A durable job waits for its nodes."""
+    """It stands in line for its nodes, or no launcher runs it, as it is durable and its nodes are gone."""
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
@@ -96,6 +96,16 @@ class JobRecord:
     reason: str | None = None
     """Reason of the failure, in one line."""
     restarts: int = 0
+    gpus: dict[str, list[str] | None] = field(default_factory=dict)
+    """GPUs that the job takes of each host; None for all."""
+    waits: bool = False
+    """True if the job waits for nodes that are in use; false if it is refused then."""
+    place: int | None = None
+    """Its place in line, from 1; None unless it stands there."""
+    waiting: str | None = None
+    """That place and what the job waits for, in words."""
+    local_checkpoints: bool = False
+    """True if its checkpoints are on the nodes' disks alone, as far as the command tells."""
     durable: bool = False
     attempt: int = 1
     """Number of times that a master has started the job, if it is durable."""

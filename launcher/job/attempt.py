@@ -13,13 +13,14 @@ from typing import Protocol
 
 from bootstrap.contract import ENGINES, PYTORCH_PYTHON
 from launcher.engines import Engine, JobTopology, load_engine
-from launcher.errors import LaunchError, UnreachableError, UsageError
+from launcher.errors import BusyError, LaunchError, UnreachableError, UsageError
 from launcher.job.checks import check_nodes, read_secrets_on_nodes
 from launcher.job.connect import close_connections, connect_all, peer_addresses
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import gpus_of
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node import Node, output_failure, run_nodes
+from launcher.job.preemption import excuse_lost_node, instances_of
 from launcher.job.restarts import reconnect
 from launcher.output.prefixes import Streams
 from launcher.spec import Job, NodeSpec
@@ -38,8 +39,10 @@ class Observer(Protocol):
     def on_synced(self, digest: str) -> None:
         """Handle the end of a sync; `digest` identifies the files."""
 
-    def on_running(self, logs: Mapping[str, Sequence[str]], *, restart: int) -> None:
-        """Handle the start of the processes, after `restart` restarts; `logs` lists each host's logs."""
+    def on_running(
+        self, logs: Mapping[str, Sequence[str]], *, restart: int, gpus: Mapping[str, Sequence[str] | None]
+    ) -> None:
+        """Handle the start of the processes, after `restart` restarts, with each host's logs and GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,11 +58,21 @@ class Attempt:
 
 
 async def run_job(
-    job: Job, *, job_id: str, cwd: str, streams: Streams, observer: Observer, pool: ConnectionPool | None = None
+    job: Job,
+    *,
+    job_id: str,
+    cwd: str,
+    streams: Streams,
+    observer: Observer,
+    pool: ConnectionPool | None = None,
+    has_waited: bool = False,
 ) -> Failure | None:
-    """Run `job` until it succeeds or fails for good. Cancelling ends its processes."""
+    """Run `job` until it succeeds or fails for good. Cancelling ends its processes.
+
+    Raises BusyError, before anything has started, if its nodes are in use; if it `has_waited`, also without an answer.
+    """
     attempt = Attempt(job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer)
-    failure, counted = await first_attempt(job, attempt, pool), 0
+    failure, counted = await first_attempt(job, attempt, pool, has_waited=has_waited), 0
     while failure is not None and not failure.final and job.restarts.max_restarts:
         # A preemption is not the job's fault and may happen any number of times: do not count it.
         counted += not failure.preempted
@@ -68,14 +81,19 @@ async def run_job(
         attempt = replace(attempt, restart=attempt.restart + 1)
         which = "restart (not counted)" if failure.preempted else f"restart {counted} of {job.restarts.max_restarts}"
         failure = await restart_job(job, attempt, failure, which=which)
+    # Only a durable job goes on after a lost node.
+    if failure is not None and job.durable:
+        return await excuse_lost_node(failure, streams[FrameType.STDERR])
     return failure
 
 
-async def first_attempt(job: Job, attempt: Attempt, pool: ConnectionPool | None) -> Failure | None:
+async def first_attempt(job: Job, attempt: Attempt, pool: ConnectionPool | None, *, has_waited: bool) -> Failure | None:
     """Run `job` on the requested nodes; all of them must answer."""
     try:
         connections = await connect_all(job.hosts, local=job.local, pool=pool)
     except UnreachableError as error:
+        if has_waited and not error.final:
+            raise BusyError(str(error), detail=str(error)) from error
         return Failure(exit_code=error.exit_code, reason=str(error), final=error.final)
     return await run_attempt(job, connections, attempt, pool)
 
@@ -103,13 +121,16 @@ async def run_attempt(
     """
     clock = asyncio.get_running_loop().time
     began = clock()
+    instances = instances_of(job.hosts) if job.durable else {}
     try:
         failure = await start_and_follow(job, connections, attempt, keep=pool is not None)
         if failure is None and pool is not None:
             pool.keep(connections)
     finally:  # after a signal too
         await close_connections(connections)
-    return failure if failure is None or clock() - began >= SHORT_S else replace(failure, preempted=False)
+    if failure is None:
+        return None
+    return replace(failure, instances=instances, preempted=failure.preempted and clock() - began >= SHORT_S)
 
 
 async def start_and_follow(
@@ -135,7 +156,9 @@ async def start_and_follow(
             engine, job, topology, cwd=cwd, keep=[keep and not connection.is_local for connection in connections]
         )
         attempt.observer.on_running(
-            {spec.host: [process.log for process in spec.processes] for spec in specs}, restart=attempt.restart
+            {spec.host: [process.log for process in spec.processes] for spec in specs},
+            restart=attempt.restart,
+            gpus={spec.host: spec.gpus for spec in specs},
         )
         missing_cwd = MissingCwd(job.hosts, wanted=cwd, stderr=attempt.streams[FrameType.STDERR])
         nodes = [

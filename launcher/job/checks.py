@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bootstrap.contract import SETUP_HASH_LENGTH, SETUP_RUNNING, WORKER_HOST_PREFIX
 from launcher.engines import LAUNCHED_BY_MPI
-from launcher.errors import LaunchError, UsageError
+from launcher.errors import BusyError, LaunchError, UsageError
 from launcher.hosts.hostfile import Host, first_and_others, merge_reasons
 from launcher.job.engine_check import check_engine, check_venv
 from launcher.job.gpu_check import check_gpus
@@ -50,7 +50,8 @@ def check_setup(found: Sequence[tuple[Host, str]]) -> None:
     states = [(host, json.loads(state) if state else {}) for host, state in found]
     running = [host for host, state in states if state.get("doing") == SETUP_RUNNING]
     if running:
-        raise LaunchError(f"nothing started, the setup runs on {first_and_others(running)}: wait until it is done")
+        detail = f"the setup runs on {first_and_others(running)}"
+        raise BusyError(f"nothing started, {detail}: wait until it is done", detail=detail)
     hosts: dict[str, list[Host]] = {}
     for host, state in states:
         hosts.setdefault(str(state.get("sha256", ""))[:SETUP_HASH_LENGTH] or "none", []).append(host)

@@ -1,7 +1,8 @@
 """Describe why a job failed, and keep the first of several failures."""
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from launcher.hosts.hostfile import Host
 
@@ -24,6 +25,8 @@ class Failure:
     """True if AWS took a node after a notice (launcher.job.preemption), which is not the job's fault."""
     preempted_host: Host | None = None
     """The preempted node."""
+    instances: Mapping[Host, str | None] = field(default_factory=dict)
+    """Instances of the attempt's nodes at its start; empty outside a cluster, and for a job that is not durable."""
     of_process: bool = False
     """True if the cause is a process of the job and not a node: a durable job then ends and is not started again."""
     cancelled: bool = False

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from launcher.engines import load_engine
-from launcher.errors import LaunchError
+from launcher.errors import BusyError
 from launcher.hosts.hostfile import Host
 from launcher.spec import Job
 from launcher.transport.gpus_in_use import Gpus, GpusInUse
@@ -25,6 +25,11 @@ def gpus_of(job: Job, host: Host) -> Gpus:
     return None if takes_all else tuple(map(str, range(host.slots)))
 
 
+def claimed_gpus(job: Job) -> dict[str, list[str] | None]:
+    """Return the GPUs that the job takes of each host, by the host's name."""
+    return {str(host): None if (gpus := gpus_of(job, host)) is None else list(gpus) for host in job.hosts}
+
+
 def _visible(job: Job) -> str | None:
     words = job.command[1:] if job.command[:1] == ("env",) else ()
     values = (word.partition("=")[2] for word in words if word.startswith(f"{VISIBLE}="))
@@ -33,24 +38,27 @@ def _visible(job: Job) -> str | None:
 
 
 def check_gpus(job: Job, in_use: Sequence[GpusInUse]) -> None:
-    """Raise LaunchError if the job would use GPUs in use; `in_use` holds its hosts' reports."""
+    """Raise BusyError if the job would use GPUs in use; `in_use` holds its hosts' reports."""
     pairs = zip(job.hosts, in_use, strict=True)
     conflicts = [
         f"{host}: {'; '.join(users)}" for host, report in pairs if (users := _conflicts(gpus_of(job, host), report))
     ]
     if conflicts:
-        raise LaunchError(f"nothing started, GPUs are in use (--force starts anyway): {', '.join(conflicts)}")
+        detail = ", ".join(conflicts)
+        advice = "--wait stands in line, --force starts anyway"
+        raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail)
 
 
 def _conflicts(wanted: Gpus, report: GpusInUse) -> list[str]:
     """Return the jobs, or else the processes, that use the wanted GPUs."""
-    jobs = [f"job {job}" for job, gpus in report.jobs.items() if _overlap(wanted, gpus)]
+    jobs = [f"job {job}" for job, gpus in report.jobs.items() if overlap(wanted, gpus)]
     if jobs:
         return jobs
     return [f"GPU {index} by {user}" for index, uuid, user in report.processes if _includes(wanted, index, uuid)]
 
 
-def _overlap(one: Gpus, other: Gpus) -> bool:
+def overlap(one: Gpus, other: Gpus) -> bool:
+    """Return True if two selections of a node's GPUs have one in common."""
     if one is None or other is None:
         # An empty selection overlaps nothing.
         return one != () and other != ()

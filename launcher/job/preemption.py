@@ -5,16 +5,22 @@ crashed node leaves it too. Nodes that join do not matter here.
 """
 
 import asyncio
+import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bootstrap.contract import MASTER_HOST, NODE_STATE, WORKER_HOST_PREFIX, worker_host
 from launcher.hosts.hostfile import Host
 from launcher.job.failure import NODE_LOST, Failure, set_first_failure
+from launcher.output.prefixes import Sink
 
 POLL_S = 1.0
 """Seconds between reads of the file."""
+LOSS_S = 60.0
+"""Seconds after a process's failure within which its node may leave the cluster: the master polls EC2 every 45 s."""
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code of a process that SIGTERM has ended."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,6 +94,37 @@ def departure_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
                 exit_code=NODE_LOST, reason=f"{host}: leaves the cluster", preempted=preempted, preempted_host=host
             )
     return None
+
+
+def instances_of(hosts: Sequence[Host], *, reader: NodeStateReader | None = None) -> dict[Host, str | None]:
+    """Return the instance of each host; nothing outside a cluster."""
+    view = (reader or NodeStateReader()).read()
+    return {} if view is None else {host: view.instances.get(host.name) for host in hosts}
+
+
+async def excuse_lost_node(failure: Failure, stderr: Sink, *, reader: NodeStateReader | None = None) -> Failure:
+    """Clear the mark of a process that failed by itself if one of the attempt's nodes leaves the cluster soon after.
+
+    A node that ends kills ranks while its runner still answers, and leaves the membership only then. It ends them with
+    SIGTERM, which nobody else sends a rank: a stopped job has another failure.
+    """
+    if not failure.of_process or failure.final:
+        return failure
+    if failure.exit_code == TERMINATED:
+        return replace(failure, of_process=False)
+    reader = reader or NodeStateReader()
+    clock = asyncio.get_running_loop().time
+    until = clock() + LOSS_S
+    if failure.instances:
+        text = f"launch: {failure.reason}; waiting at most {LOSS_S:g} s to see whether a node is lost\n"
+        await stderr.send(text.encode(errors="surrogateescape"))
+    while failure.instances and (view := reader.read()) is not None:
+        if (lost := departure_failure(failure.instances, view)) is not None:
+            return replace(failure, of_process=False, reason=f"{failure.reason}; {lost.reason}")
+        if clock() >= until:
+            break
+        await asyncio.sleep(POLL_S)
+    return failure
 
 
 async def watch_for_preemption(

@@ -1,7 +1,7 @@
 """``dlcluster jobs``: list the jobs that were started on the master."""
 
 from cli.jobs.records import read_jobs, utc_now
-from cli.output import json_option, print_json, print_table
+from cli.output import json_option, print_json, print_table, printable
 from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
 from cli.verb import verb
@@ -20,4 +20,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
     else:
         now = utc_now()
         print_table(COLUMNS, [job.row(now) for job in jobs])
+        for job in jobs:
+            if job.waiting is not None:
+                print(f"{printable(job.id)} is waiting, {printable(job.waiting)}")
     return 0

@@ -28,6 +28,7 @@ SCRIPT: Final = ".py"
 EXAMPLES: Final = (
     "dlcluster run -- train.py --lr 0.1",
     "dlcluster run --detach --max-restarts 3 -- python -m my.train",
+    "dlcluster run --durable --wait --detach -- train.py",
     "dlcluster run -- launch list          a command of launch's own, on the master",
 )
 
@@ -48,6 +49,9 @@ EXAMPLES: Final = (
 )
 @click.option("--nproc-per-node", metavar="K", help="Processes per node; also gpu, cpu, auto (one per GPU, else 1).")
 @click.option("--max-restarts", metavar="R", type=click.IntRange(0), help="Restart a failed job up to R times (0).")
+@click.option("--durable", is_flag=True, help="Keep the job in the bucket: it goes on after a pause or a lost master.")
+@click.option("--wait", is_flag=True, help="Stand in line while nodes or their GPUs are in use; see dlcluster jobs.")
+@click.option("--wait-timeout", metavar="T", help="Longest time in line, such as 90m, 24h or 7d (24h).")
 @click.option(
     "--secret", metavar="KEY=PLACE", multiple=True, help=f"Variable that each node reads from {SECRETS_FORMS}."
 )
@@ -91,7 +95,8 @@ def command(
         sent = _send(connection, to=to) if sync else None
         job_id = start_job(connection, command, options=launch_options, sent=sent)
         if not detach:
-            print(f"dlcluster: job {job_id} runs", file=sys.stderr)
+            may_wait = launch_options.durable or launch_options.wait
+            print(f"dlcluster: job {job_id} {'is submitted' if may_wait else 'runs'}", file=sys.stderr)
             return follow_to_end(connection, job_id)
     if as_json:
         print_json(cluster=context.cluster.name, job=job_id, directory=f"~/{sent.name}" if sent else None)

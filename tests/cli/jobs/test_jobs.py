@@ -5,7 +5,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +16,8 @@ from cli.cluster_context import ClusterContext
 from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
 from cli.files.upload import Upload
 from cli.main import main
+from cli.shared_options import Selection
+from cli.sizes import question
 from cli.ssh.remote import Connection, Output, ending_with_connection
 from cli.verbs.jobs import run
 from tests.cli.conftest import complaint
@@ -85,9 +87,39 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
     assert found["jobs"][0] == {
         "id": JOB, "state": "SUCCEEDED", "command": ["python", "-u", "train.py"], "nodes": ["w1", "w2"],
         "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
-        "restarts": 0, "detached": True, "directory": "/home/ubuntu/my-job",
+        "restarts": 0, "place": None, "waiting": None, "durable": False, "local_checkpoints": False,
+        "detached": True, "directory": "/home/ubuntu/my-job",
     }  # fmt: skip
     assert (found["jobs"][1]["exit_code"], found["jobs"][1]["reason"]) == (3, "why")
+
+
+def test_a_waiting_job_shows_its_place_and_what_it_waits_for(
+    master: Master, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "2nd in line, for 2 nodes (job 1 of ann\x1b has them)"
+    master.says("launch list --json", json.dumps([record("WAITING", place=2, waiting=text)]))
+    assert main(["jobs"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{JOB} is waiting, {text.replace(chr(27), ' ')}"
+    assert main(["jobs", "--json"]) == 0
+    job = json.loads(capsys.readouterr().out)["jobs"][0]
+    assert (job["state"], job["place"], job["waiting"]) == ("WAITING", 2, text)
+
+
+def test_jobs_that_would_end_are_named_with_what_they_lose(
+    master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [record(local_checkpoints=True), record(durable=True), record("WAITING"), record("FAILED")]
+    master.says("launch list --json", json.dumps(records))
+    monkeypatch.setattr(question, "find_selected_cluster", lambda selection: None)
+    monkeypatch.setattr(question, "ssh_target", lambda context: None)
+    monkeypatch.setattr(question, "connect", lambda target: nullcontext(master))
+    question.warn_of_running_jobs(Selection())
+    fates = [line.removeprefix(f"dlcluster: job {JOB} ") for line in capsys.readouterr().err.splitlines()]
+    assert fates == [
+        "runs and would end, and its checkpoints are on the nodes' disks alone: python -u train.py",
+        "runs and would be interrupted until nodes are back: python -u train.py",
+        "waits and would end: python -u train.py",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -184,6 +216,14 @@ def test_run_returns_the_jobs_exit_code(
     started(master, end=record("FAILED", reason="w1: rank 0 ended\x1b", **end))
     assert main(["run", "--", "x"]) == code
     assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} FAILED: w1: rank 0 ended \n")
+
+
+def test_a_durable_job_and_one_that_waits_are_submitted(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
+    started(master, end=record("SUCCEEDED"))
+    assert main(["run", "--durable", "--wait", "--wait-timeout", "7d", "--", "x"]) == 0
+    start = next(line for line in master.ran if "launch --detach" in line)
+    assert "launch --detach --sync-dst-dir my-job --wait-timeout 7d --durable --wait -- x" in start
+    assert f"dlcluster: job {JOB} is submitted\n" in capfd.readouterr().err
 
 
 def test_run_detached_prints_the_id_alone(master: Master, capsys: pytest.CaptureFixture[str]) -> None:

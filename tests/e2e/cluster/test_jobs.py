@@ -76,6 +76,19 @@ def test_a_detached_job_outlives_its_session_and_is_stopped(cluster: Cluster) ->
     assert "hunter2" not in json.dumps(kept)
 
 
+def test_a_job_waits_in_line_until_another_has_ended(cluster: Cluster) -> None:
+    first = start(cluster)
+    waiting, hint, job = cluster.user.ssh(MASTER, "launch --detach --wait -n 1 echo two 2>&1").splitlines()
+    user = status(cluster, first)["user"]
+    assert waiting == f"launch: waiting, 1st in line, for 1 node (job {first} of {user} has them)"
+    assert hint == f"launch: follow it with: launch logs -f {job}"
+    assert (status(cluster, job)["state"], status(cluster, job)["place"]) == ("WAITING", 1)
+    assert f"  {waiting.removeprefix('launch: ')}\n" in cluster.on(MASTER, "launch list") + "\n"
+    assert cluster.on(MASTER, f"launch stop {first}") == f"{first} CANCELLED"
+    assert follow(cluster, job).splitlines()[-1] == f"{aliases()[0]} [0] two"
+    assert (status(cluster, job)["state"], status(cluster, job)["waiting"]) == ("SUCCEEDED", None)
+
+
 def test_a_job_that_failed_is_in_the_bucket_with_its_reason(cluster: Cluster) -> None:
     with pytest.raises(subprocess.CalledProcessError) as failure:
         cluster.on(MASTER, "launch -n 1 'exit 3'")

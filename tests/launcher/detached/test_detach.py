@@ -18,7 +18,7 @@ from launcher.errors import LaunchError
 from launcher.history.journal import user_name
 from launcher.history.records import JobRecord, State
 from launcher.paths import JOBS_DIR
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, wait_until_gone
+from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, read_lines, wait_until_gone
 
 FIRST, SECOND, _ = ADDRESSES
 SYSTEMD_RUN = f"""#!{sys.executable}
@@ -115,6 +115,21 @@ def test_a_detached_job_goes_on_when_its_launch_has_ended(
         wait_until_gone(ranks, seconds=10)
         assert b"launch: stopped by SIGTERM\n" in reader.stdout.read()
         assert reader.wait(20) == 0
+
+
+def test_a_job_in_line_lets_its_launch_return(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
+    with shell.cluster.start("-n", "1", "echo up; sleep 1000", hosts=[FIRST]) as holder:
+        read_lines(holder.stdout, 1)
+        assert shell.launch("--wait", "-n", "1", "echo mine") == 0
+        said = capfd.readouterr()
+        job = said.out.strip()
+        assert said.err.startswith("launch: waiting, 1st in line, for 1 node (job ")
+        assert JobRecord.from_bytes(shell.run_subcommand("status", "--json", job)).state is State.WAITING
+        holder.terminate()
+        holder.communicate(timeout=20)
+    said_by_job = shell.run_subcommand("logs", "-f", job).decode().splitlines()
+    assert said_by_job[0].startswith("launch: waiting, 1st in line")
+    assert said_by_job[-1] == f"{FIRST} [0] mine"
 
 
 def test_the_shells_variables_reach_the_job_and_no_process_list_or_disk(shell: Shell, tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 import pytest
 
 from launcher.cli.options import parse_options
-from launcher.durable.requirements import saves_locally, variables_not_kept
+from launcher.durable.requirements import variables_not_kept
 from launcher.errors import UsageError
+from launcher.history.checkpoints import saves_locally
 
 TRAINER = "/opt/deeplearning/trainer"
 

@@ -1,8 +1,11 @@
 """Test how a master takes up the open jobs."""
 
+import fcntl
 import json
 import logging
 import os
+import signal
+import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from launcher.detached.unit import LogSink
 from launcher.durable import mirror, take_up
 from launcher.durable.attempt import DurableAttempt
 from launcher.durable.bucket import JobBucket
-from launcher.durable.readiness import missing
+from launcher.durable.readiness import has_minimum, missing
 from launcher.durable.record import DurableRecord
 from launcher.durable.short_attempts import FIRST_PAUSE_S, LONG_S, LONGEST_PAUSE_S, MOST_SHORT
 from launcher.durable.take_up import READY_S, Service
@@ -22,10 +26,13 @@ from launcher.durable_state import directory_of, mark_ended
 from launcher.errors import LaunchError
 from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
-from launcher.history.journal import jobs_directory
+from launcher.history.journal import Journal, jobs_directory
 from launcher.history.records import State, write_record
 from launcher.job.failure import Failure
 from launcher.job.node import clear_of_process_if_lost
+from launcher.paths import LOCK_FILE
+from launcher.session import run_and_record
+from launcher.transport.protocol import FrameType
 from tests.bootstrap.given import instance_id, public_key
 from tests.launcher.durable.conftest import Submit, durable_job
 
@@ -36,6 +43,7 @@ class Master:
     def __init__(self) -> None:
         self.now = 0.0
         self.lack: str | None = None
+        self.has_minimum = False
         self.errors: dict[str, str] = {}
         self.started: list[str] = []
         self.running: set[str] = set()
@@ -43,6 +51,7 @@ class Master:
             start=self.start,
             is_running=self.running.__contains__,
             missing=lambda: self.lack,
+            has_minimum=lambda: self.has_minimum,
             clock=lambda: self.now,
             save=mirror.update,
         )
@@ -120,6 +129,35 @@ def test_jobs_wait_until_the_cluster_is_complete(
     master.lack = None
     master.step(at=READY_S + 5)
     assert master.started == [record.job.id]
+
+
+def test_jobs_start_with_the_minimum_once_the_rest_has_not_come(
+    master: Master, bucket: JobBucket, submit: Submit
+) -> None:
+    record = submit("true")
+    lose_the_master(record)
+    master.service.fetch(bucket)
+    master.lack, master.has_minimum = "2 of 3 nodes are there", True
+    master.step(at=0)
+    master.step(at=READY_S - 1)
+    assert master.started == []
+    master.step(at=READY_S)
+    assert master.started == [record.job.id]
+
+
+def test_time_in_line_is_no_time_that_a_job_runs(master: Master, bucket: JobBucket, submit: Submit) -> None:
+    record = submit("true")
+    lose_the_master(record)
+    master.service.fetch(bucket)
+    master.step(at=0)
+    directory = jobs_directory() / record.job.id
+    write_record(directory, replace(record.job, state=State.WAITING, waiting="1st in line, for 2 nodes (x)"))
+    counts = []
+    for at, waiting in ((LONG_S, "1st in line"), (LONG_S + 5, None), (2 * LONG_S - 1, None), (2 * LONG_S + 5, None)):
+        write_record(directory, replace(record.job, state=State.RUNNING, waiting=waiting))
+        master.step(at=at)
+        counts += [stored.short_attempts for stored in mirror.open_jobs()]
+    assert counts == [1, 1, 1, 0]
 
 
 def test_a_start_that_failed_is_tried_again_after_a_growing_pause(
@@ -247,6 +285,7 @@ def test_an_attempt_starts_the_stored_line_in_the_stored_files(
         (Failure(exit_code=3, reason="rank 0 ended", of_process=True), State.RUNNING, 1, False),
         (Failure(exit_code=1, reason="cannot reach"), State.PENDING, 1, False),
         (Failure(exit_code=1, reason="cannot reach"), State.PENDING, 2, True),
+        (Failure(exit_code=1, reason="not started within 24 h"), State.WAITING, 1, True),
     ],
 )
 def test_a_job_stays_open_unless_it_failed_by_itself(
@@ -300,6 +339,67 @@ def test_a_process_that_fails_beside_a_lost_node_is_not_the_jobs_own_end(*, sile
     assert ended.of_process is not silent
 
 
+def test_a_stop_before_the_first_record_ends_the_job(
+    home: Path, bucket: JobBucket, submit: Submit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    record = submit("true")
+    attempt = DurableAttempt(record.job.id, 1)
+    assert not attempt.is_stopped()
+    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.end(job_id, bucket)) == 0
+    assert capsys.readouterr().out == f"{record.job.id} CANCELLED\n"
+    assert attempt.is_stopped()
+    assert [job.state for job in all_jobs()] == [State.CANCELLED]
+
+
+def test_a_stop_finds_the_launcher_that_has_just_begun(
+    home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job waits for nodes when the stop looks, and its launcher begins before the stop's mark."""
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    record = submit("true")
+    mirror.list_as_waiting(record, jobs_directory())
+    directory = jobs_directory() / record.job.id
+    lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT)
+    with subprocess.Popen(["sleep", "1000"]) as launcher:
+
+        def run() -> None:
+            begun = replace(record.job, state=State.PENDING, attempt=2, pid=launcher.pid)
+            write_record(directory, begun)
+            launcher.wait(10)
+            write_record(directory, replace(begun, state=State.CANCELLED))
+            os.close(lock)
+
+        def end_durable(job_id: str) -> None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            mirror.end(job_id, bucket)
+            threading.Timer(0.1, run).start()
+
+        try:
+            assert commands.main(["stop", record.job.id], end_durable=end_durable) == 0
+            assert launcher.returncode == -signal.SIGTERM
+        finally:
+            launcher.kill()
+
+
+def test_a_stop_between_the_start_of_the_unit_and_its_record_ends_the_job(
+    home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop sees no launcher yet, and the launcher has already looked whether the job is open."""
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    monkeypatch.setattr("launcher.session.run_until_signal", lambda *words, **values: pytest.fail("runs"))
+    record = submit("true")
+    job, _ = durable_job("true", home=home)
+    attempt = DurableAttempt(record.job.id, 1)
+    assert attempt.prepare(job) is job
+    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.end(job_id, bucket)) == 0
+    journal = Journal(job, job_id=record.job.id, cwd="/", stays_open=attempt.stays_open)
+    log = LogSink(jobs_directory() / record.job.id)
+    streams = {FrameType.STDOUT: log, FrameType.STDERR: log}
+    assert run_and_record(job, journal=journal, cwd="/", streams=streams, is_stopped=attempt.is_stopped) == 143
+    assert journal.state is State.CANCELLED
+
+
 def node_state(
     tmp_path: Path,
     *,
@@ -328,6 +428,19 @@ def node_state(
     )
     config.write_text(json.dumps({"shared_storage": shared}))
     return missing(state, config)
+
+
+def test_the_minimum_is_there_only_with_a_setting_and_the_shared_directory(tmp_path: Path) -> None:
+    node_state(tmp_path, mounts=("mounted", "no-address"), desired=3)
+    for settings, enough in (
+        ({}, False),
+        ({"min_nodes": 2}, True),
+        ({"min_nodes": 3}, False),
+        ({"min_nodes": 2, "shared_storage": "efs"}, False),
+    ):
+        (tmp_path / "config").write_text(json.dumps(settings))
+        assert has_minimum(tmp_path / "state", tmp_path / "config") is enough
+    assert not has_minimum(tmp_path / "none", tmp_path / "config")
 
 
 def test_a_cluster_is_complete_when_all_nodes_are_there_with_their_shared_directory(tmp_path: Path) -> None:

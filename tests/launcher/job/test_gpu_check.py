@@ -36,7 +36,8 @@ def test_fails_when_a_gpu_of_the_job_is_in_use_and_starts_nothing(cluster: Clust
     )
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason == (
-        f"launch: nothing started, GPUs are in use (--force starts anyway): {FIRST}: GPU 1 by process 4711 (python3)"
+        "launch: nothing started, GPUs are in use (--wait stands in line, --force starts anyway): "
+        f"{FIRST}: GPU 1 by process 4711 (python3)"
     )
 
 
@@ -68,7 +69,7 @@ def test_fails_when_another_job_has_claimed_the_gpus(cluster: Cluster) -> None:
         (directory,) = (cluster.directory / JOBS_DIR).iterdir()
         refused = cluster.run("-n", "1", "true", environment=environment)
         assert refused.code == 1
-        assert refused.reason.endswith(f"(--force starts anyway): {FIRST}: job {directory.name}")
+        assert refused.reason.endswith(f"--force starts anyway): {FIRST}: job {directory.name}")
         other = ("-n", "1", "--env", "CUDA_VISIBLE_DEVICES:1", "true")
         assert cluster.run(*other, environment=environment).code == 0
         first.terminate()

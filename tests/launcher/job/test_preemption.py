@@ -1,5 +1,6 @@
 """Test nodes that leave the cluster during a job: every rank may save, and the job restarts without them."""
 
+import asyncio
 import dataclasses
 import json
 import shutil
@@ -9,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from bootstrap.contract import NODE_STATE
+from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
-from launcher.job.preemption import NodeStateReader, departure_failure, parse_cluster_view
+from launcher.job import preemption
+from launcher.job.failure import Failure
+from launcher.job.preemption import NodeStateReader, departure_failure, excuse_lost_node, parse_cluster_view
 from tests.bootstrap.given import instance_id, public_key
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, change_constant, launcher_lines, read_lines
 
@@ -166,3 +170,33 @@ def test_a_notice_for_the_launchers_own_node_ends_the_job(cluster_with_state_fil
         stdout, stderr = launcher.communicate(timeout=20)
     assert stdout.count(b"saved") == 3
     assert (launcher.returncode, launcher_lines(stderr)) == (1, [f"launch: {OWN_END}"])
+
+
+@pytest.mark.parametrize(
+    ("code", "after", "of_process"),
+    [
+        (1, state(node_indexes=[1, 2]), False),
+        (1, state(draining=[1]), False),
+        (1, state(), True),
+        (143, state(), False),
+    ],
+)
+def test_a_process_that_fails_on_a_node_that_then_leaves_is_not_the_jobs_own_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, code: int, after: str, of_process: bool
+) -> None:
+    """The runner of a node that is being lost still answers, and reports the rank's end."""
+    monkeypatch.setattr(preemption, "LOSS_S", 0.2)
+    monkeypatch.setattr(preemption, "POLL_S", 0.01)
+    file = tmp_path / "node.json"
+    file.write_text(state())
+    failure = Failure(exit_code=code, reason="rank 2 ended", of_process=True, instances=HOSTS)
+
+    async def watch() -> Failure:
+        log = LogSink(tmp_path)
+        watching = asyncio.ensure_future(excuse_lost_node(failure, log, reader=NodeStateReader(file)))
+        await asyncio.sleep(0.05)
+        (tmp_path / "new").write_text(after)
+        (tmp_path / "new").replace(file)
+        return await watching
+
+    assert asyncio.run(watch()).of_process is of_process

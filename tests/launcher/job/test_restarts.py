@@ -197,7 +197,9 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
     taken, failed = (Failure(exit_code=1, reason="r", preempted=preempted) for preempted in (True, False))
     ends, said = [taken, taken, failed, taken, failed, failed], []
 
-    async def attempt(_job: Job, attempt: Attempt, *_: object, which: str = "start") -> Failure:
+    async def attempt(
+        _job: Job, attempt: Attempt, *_: object, which: str = "start", has_waited: bool = False
+    ) -> Failure:
         said.append((attempt.restart, which))
         return ends[len(said) - 1]
 

@@ -1,0 +1,87 @@
+"""Parse ``--wait`` and ``--wait-timeout``, and refuse a job that could wait for ever."""
+
+import argparse
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from bootstrap.contract import GPU_COUNT_VARIABLE, NODE_CONFIG, NODE_STATE
+from launcher.cli.torchrun_options import parse_nnodes
+from launcher.errors import UsageError
+from launcher.hosts.hostfile import Host
+from launcher.spec import Wait
+from launcher.validate import whole_number
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+"""Seconds of each unit."""
+TIMEOUT = "24h"
+LONGEST = "30d"
+DURATION = re.compile(r"([0-9]{1,7})([smhd])?")
+
+
+def add_wait_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--wait`` and ``--wait-timeout``."""
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="stand in line while the nodes or their GPUs are in use; see launch list",
+    )
+    parser.add_argument(
+        "--wait-timeout", metavar="T", help=f"longest time in line, such as 90m, 24h or 7d (default: {TIMEOUT})"
+    )
+
+
+def stands_in_line(options: argparse.Namespace) -> bool:
+    """Return True if the job waits for nodes that are in use: on request, and if it is durable."""
+    return bool(options.wait or options.durable) and not options.force
+
+
+def wait_request(options: argparse.Namespace, environ: Mapping[str, str], hosts: tuple[Host, ...]) -> Wait | None:
+    """Return how the job waits, if it does. Raises UsageError if it can never start."""
+    if options.wait and options.force:
+        raise UsageError("--wait waits for GPUs in use, --force takes them: give one of them")
+    if options.wait_timeout is not None and not (options.wait or options.durable):
+        raise UsageError("--wait-timeout is for a job that stands in line: give --wait too")
+    timeout_s = seconds(TIMEOUT if options.wait_timeout is None else options.wait_timeout)
+    if not stands_in_line(options):
+        return None
+    gpus = whole_number(environ.get(GPU_COUNT_VARIABLE) or "0", name=f"${GPU_COUNT_VARIABLE}", least=0)
+    most = max(host.slots for host in hosts)
+    if options.wait and 0 < gpus < most:
+        raise UsageError(f"--wait needs at most {gpus} ranks per node, the GPUs of a node, got {most}")
+    return Wait(timeout_s=timeout_s, exclusive=options.wait or gpus > 0, nodes=_node_range(options, len(hosts)))
+
+
+def _node_range(options: argparse.Namespace, count: int) -> tuple[int, int] | None:
+    """Return the smallest and the largest number of nodes that the command line asks for."""
+    if options.launcher == "local":
+        return None
+    if (nodes := parse_nnodes(options)) is not None:
+        return nodes.min, nodes.max
+    if options.num_workers is not None:
+        asked = whole_number(options.num_workers, name="-n")
+        return asked, asked
+    return None if options.num_proc is None else (count, count)
+
+
+def declared_nodes(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> int | None:
+    """Return the number of nodes that train when all are there; None if this machine is in no cluster."""
+    # Imported late: most command lines do not ask.
+    from bootstrap.cluster.records import parse_state
+
+    try:
+        desired = parse_state(state.read_text(), networks=None).desired_nodes
+        master_trains = json.loads(config.read_text()).get("master_trains", True)
+    except (OSError, ValueError):
+        return None
+    return desired if master_trains else desired - 1
+
+
+def seconds(text: str) -> int:
+    """Parse a duration such as 90m; a bare number is in seconds. Raises UsageError."""
+    match = DURATION.fullmatch(text)
+    number = int(match[1]) * UNITS[match[2] or "s"] if match else 0
+    if not 0 < number <= int(LONGEST[:-1]) * UNITS["d"]:
+        raise UsageError(f"--wait-timeout must be a duration such as 90m, 24h or 7d, at most {LONGEST}, got {text!r}")
+    return number

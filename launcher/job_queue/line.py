@@ -1,0 +1,77 @@
+"""Order the jobs that wait on this machine: first come, first served.
+
+There is no list. A job's place is its record, which counts while its launcher holds the job's lock: a dead one has lost
+its place. Durable and other jobs stand in one line, in the order of their submission.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from launcher.errors import LaunchError
+from launcher.history.lock import is_alive
+from launcher.history.records import JobRecord, State, read_record
+from launcher.hosts.hostfile import LOCAL_HOST, Host
+from launcher.job.connect import is_this_machine
+from launcher.job.gpu_check import overlap
+
+
+def living_jobs(jobs: Path) -> list[JobRecord]:
+    """Return the records of all jobs whose launcher lives."""
+    records = (read_record(directory) for directory in sorted(jobs.glob("*")))
+    return [record for record in records if record is not None and _lives(jobs / record.id, record)]
+
+
+def _lives(directory: Path, record: JobRecord) -> bool:
+    if record.state.is_terminal:
+        return False
+    with suppress(LaunchError):  # The file system cannot tell: keep the place.
+        return is_alive(directory, record)
+    return True
+
+
+def ahead_of(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+    """Return the jobs in front of this one: those that wait or start, submitted earlier.
+
+    A job that does not wait counts only if it starts on the same nodes.
+    """
+    earlier = [other for other in others if other.state in (State.PENDING, State.WAITING) and _came_first(other, me)]
+    return sorted((other for other in earlier if other.waits or share_nodes(me, other)), key=_submission)
+
+
+def holders(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+    """Return the running jobs that have nodes of this one, also those that restart at this moment."""
+    return [other for other in others if other.state is State.RUNNING and share_nodes(me, other)]
+
+
+def passed_over(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+    """Return the waiting jobs that would wait longer if this one, which came later, started now."""
+    return [other for other in ahead_of(me, others) if other.waits and share_nodes(me, other)]
+
+
+def share_nodes(one: JobRecord, other: JobRecord) -> bool:
+    """Return True if two jobs take the same GPUs of a node; of a node without GPUs, if both have ranks there."""
+    mine, others = _claims(one), _claims(other)
+    return any(overlap(gpus, others[host]) for host, gpus in mine.items() if host in others)
+
+
+def _claims(record: JobRecord) -> dict[str, tuple[str, ...] | None]:
+    # A record of an earlier release does not name the GPUs: all of them.
+    found = ((_canonical(host), record.gpus.get(host)) for host in record.hosts)
+    return {host: None if gpus is None else tuple(gpus) for host, gpus in found}
+
+
+@cache
+def _canonical(host: str) -> str:
+    """Return one name for this machine: a job of --launcher local has another than the hosts file."""
+    return LOCAL_HOST if host == LOCAL_HOST or (":" not in host and is_this_machine(Host(name=host))) else host
+
+
+def _came_first(one: JobRecord, other: JobRecord) -> bool:
+    return _submission(one) < _submission(other)
+
+
+def _submission(record: JobRecord) -> tuple[str, str]:
+    # Times have whole seconds; ids have milliseconds, in local time.
+    return record.start, record.id

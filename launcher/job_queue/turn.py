@@ -1,0 +1,163 @@
+"""Wait until it is a job's turn: no earlier job waits, its nodes are there, and no other job has them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from launcher.errors import BusyError, LaunchError, UsageError
+from launcher.history.records import JobRecord
+from launcher.job.failure import Failure
+from launcher.job.gpu_check import claimed_gpus
+from launcher.job.restarts import count_nodes
+from launcher.job_queue.line import ahead_of, holders, living_jobs, passed_over
+from launcher.output.prefixes import Streams
+from launcher.spec import Job, Wait
+from launcher.transport.protocol import FrameType
+
+POLL_S = 1.0
+"""Seconds between looks at the line."""
+RETRY_S = 15.0
+"""Seconds after which nodes that were in use are asked again: unlike a job's end, that of another process shows only
+there."""
+
+
+class Observer(Protocol):
+    """Records the job's place (launcher.history.journal)."""
+
+    def on_waiting(self, text: str, *, place: int) -> None:
+        """Handle a changed place in line, from 1; `text` says it to people."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ticket:
+    """What a job needs to stand in line."""
+
+    job_id: str
+    jobs: Path
+    """Directory of this machine's jobs."""
+    streams: Streams
+    observer: Observer
+
+
+def refuse_to_overtake(job: Job, job_id: str, *, jobs: Path) -> None:
+    """Raise LaunchError if an earlier job waits for nodes of this one, which does not wait itself."""
+    living = living_jobs(jobs)
+    me = next((record for record in living if record.id == job_id), None)
+    if me is not None and (first := passed_over(me, living)):
+        raise LaunchError(
+            f"nothing started, {name_job(first[0])} waits for these nodes (--wait stands in line behind it, "
+            "--force starts anyway)"
+        )
+
+
+async def start_in_turn(
+    job: Job, ticket: Ticket, *, start: Callable[[Job, bool], Awaitable[Failure | None]]
+) -> Failure | None:
+    """Run a job with `start` when its turn comes, again if its nodes turn out to be in use.
+
+    `start` gets the job with the nodes of that time, and True if the job has waited.
+    """
+    if job.wait is None:
+        if not job.force:
+            refuse_to_overtake(job, ticket.job_id, jobs=ticket.jobs)
+        return await start(job, False)
+    turn = Turn(job, job.wait, ticket)
+    while True:
+        try:
+            return await start(await turn.come(), turn.has_waited)
+        except BusyError as error:
+            turn.try_later(error.detail)
+
+
+class Turn:
+    """A job's wait for its turn."""
+
+    def __init__(self, job: Job, wait: Wait, ticket: Ticket) -> None:
+        self._job = job
+        self._wait = wait
+        self._ticket = ticket
+        self._clock = asyncio.get_running_loop().time
+        self._deadline = self._clock() + wait.timeout_s
+        self._busy = ""
+        self._busy_until = 0.0
+        self._said = ""
+
+    @property
+    def has_waited(self) -> bool:
+        """Return True if the job has stood in line."""
+        return bool(self._said)
+
+    def try_later(self, reason: str) -> None:
+        """Let the job wait for a while: its nodes, asked themselves, are in use."""
+        self._busy, self._busy_until = reason, self._clock() + RETRY_S
+
+    async def come(self) -> Job:
+        """Return the job with the nodes that are there now, when it is its turn. Raises LaunchError at the deadline."""
+        while True:
+            job, lack = with_current_hosts(self._job, self._wait)
+            place, reason = self._obstacle(job, lack)
+            if not reason:
+                return job
+            text = f"{ordinal(place)} in line, for {count_nodes(self._node_count(job))} ({reason})"
+            await self._tell(text, place)
+            left = self._deadline - self._clock()
+            if left <= 0:
+                raise LaunchError(f"not started within {self._wait.timeout_s:g} s (--wait-timeout): {text}")
+            await asyncio.sleep(min(POLL_S, left))
+
+    def _obstacle(self, job: Job, lack: str) -> tuple[int, str]:
+        """Return the job's place and what it waits for; nothing if it is its turn."""
+        living = living_jobs(self._ticket.jobs)
+        me = next((record for record in living if record.id == self._ticket.job_id), None)
+        if me is None:
+            raise LaunchError("--wait needs a record of the job, and none can be written")
+        others = [record for record in living if record is not me]
+        me = replace(me, hosts=tuple(map(str, job.hosts)), gpus=claimed_gpus(job))
+        ahead = ahead_of(me, others)
+        has_them = holders(me, others) if self._wait.exclusive else []
+        busy = self._busy if self._clock() < self._busy_until else ""
+        reasons = [f"{name_job(has_them[0])} has them"] if has_them else []
+        reasons += [f"after {name_job(ahead[-1])}"] if ahead else []
+        return len(ahead) + 1, next(iter([*reasons, *filter(None, (lack, busy))]), "")
+
+    def _node_count(self, job: Job) -> int:
+        return max(len(job.hosts), self._wait.nodes[0] if self._wait.nodes else 0)
+
+    async def _tell(self, text: str, place: int) -> None:
+        if self._ticket.streams[FrameType.STDOUT].reader_has_gone():
+            raise LaunchError("left the line: nobody reads the job's output any more")
+        if text != self._said:
+            self._ticket.observer.on_waiting(text, place=place)
+            await self._ticket.streams[FrameType.STDERR].send(f"launch: waiting, {text}\n".encode(errors="replace"))
+        self._said = text
+
+
+def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:
+    """Return the job on the nodes that are there now, and what is missing for its start, if anything is."""
+    if job.host_source is None:
+        return job, ""
+    try:
+        listed = job.host_source.read()
+    except UsageError as error:
+        return job, str(error)
+    least, most = wait.nodes or (1, len(listed))
+    if len(listed) < least:
+        return job, f"{len(listed)} of {least} nodes are there"
+    hosts = listed[:most]
+    if hosts == job.hosts:
+        return job, ""
+    restarts = replace(job.restarts, min_nodes=min(job.restarts.min_nodes, len(hosts)))
+    return replace(job.with_hosts(hosts), restarts=restarts), ""
+
+
+def name_job(record: JobRecord) -> str:
+    """Name a job and its owner."""
+    return f"job {record.id} of {record.user}"
+
+
+def ordinal(number: int) -> str:
+    """Return 1st, 2nd, 3rd, 4th and so on."""
+    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"

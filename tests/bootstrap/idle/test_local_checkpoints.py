@@ -1,0 +1,52 @@
+"""Test which jobs an announced end names, from records that any process of the login user can write."""
+
+import fcntl
+import json
+import os
+import pwd
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bootstrap.idle.load import JOBS
+from bootstrap.idle.local_checkpoints import RECORD, jobs_with_local_checkpoints
+from bootstrap.idle.notice import Notices
+from bootstrap.idle.pause_record import PauseRecord
+from launcher.history import records
+
+USER = pwd.getpwuid(os.getuid())
+LOCAL = json.dumps({"local_checkpoints": True})
+
+
+def test_running_jobs_are_named_whose_record_says_so(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    jobs = tmp_path / USER.pw_dir.lstrip("/") / JOBS
+    given = {
+        "20261123-100000-000aaaa": LOCAL,
+        "20261123-100001-000aaaa": json.dumps({"local_checkpoints": False}),
+        "20261123-100002-000aaaa": "[" * 100_000,
+        "20261123-100003-000aaaa": LOCAL,  # over
+        "20261123-100004-000aaaa": "",  # a pipe
+        "\x1b[2J": LOCAL,
+    }
+    assert jobs_with_local_checkpoints(tmp_path, USER.pw_name) == []
+    for name, text in given.items():
+        (jobs / name).mkdir(parents=True)
+        (jobs / name / RECORD).write_text(text) if text else os.mkfifo(jobs / name / RECORD)
+        if "-100003-" not in name:
+            lock = os.open(jobs / name, os.O_RDONLY)
+            request.addfinalizer(partial(os.close, lock))
+            fcntl.flock(lock, fcntl.LOCK_SH)
+    assert jobs_with_local_checkpoints(tmp_path, USER.pw_name) == ["20261123-100000-000aaaa"]
+    assert jobs_with_local_checkpoints(tmp_path, "nobody-of-this-name") == []
+    assert records.RECORD_FILE == RECORD
+
+
+def test_the_end_of_a_cluster_names_what_goes_with_it() -> None:
+    told: list[str] = []
+    now = datetime(2026, 11, 23, 10, tzinfo=timezone.utc)
+    record = PauseRecord(expires=now + timedelta(minutes=10))
+    Notices(told.append, losing=lambda: ["one", "two"]).follow(record, now=now)
+    Notices(told.append).follow(record, now=now)
+    assert told[0] == f"{told[1]}. Lost with the nodes: the checkpoints of job one, two"

@@ -1,0 +1,95 @@
+"""Test which jobs stand in line, for how long, and which can never start."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from launcher.cli import host_options
+from launcher.cli.options import parse_options
+from launcher.cli.wait_options import declared_nodes
+from launcher.errors import UsageError
+from launcher.spec import Job, Wait
+from tests.bootstrap.given import instance_id, public_key
+
+DAY_S = 86400
+DURATION = "--wait-timeout must be a duration such as 90m, 24h or 7d, at most 30d, got"
+
+
+@pytest.fixture
+def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return the variables of a master whose cluster declares four nodes, of which two are there."""
+    monkeypatch.setattr(host_options, "declared_nodes", lambda: 4)
+    (tmp_path / "workers").write_text("one\ntwo\n")
+    return {"DEEPLEARNING_WORKERS_PATH": str(tmp_path / "workers"), "DEEPLEARNING_WORKER_GPU_COUNT": "2"}
+
+
+def parse(line: str, environ: dict[str, str]) -> Job:
+    return parse_options([*line.split(), "python", "x"], environ=environ)
+
+
+@pytest.mark.parametrize(
+    ("line", "wait"),
+    [
+        ("", None),
+        ("--wait", Wait(timeout_s=DAY_S, exclusive=True)),
+        ("--wait --wait-timeout 90m -n 4", Wait(timeout_s=5400, exclusive=True, nodes=(4, 4))),
+        ("--durable --wait-timeout 7d", Wait(timeout_s=7 * DAY_S, exclusive=True)),
+        ("--durable --nnodes 1:4", Wait(timeout_s=DAY_S, exclusive=True, nodes=(1, 4))),
+        ("--durable --force", None),
+        ("--wait -np 2", Wait(timeout_s=DAY_S, exclusive=True, nodes=(1, 1))),
+        ("--wait --launcher local -n 2", Wait(timeout_s=DAY_S, exclusive=True)),
+    ],
+)
+def test_jobs_wait_on_request_and_durable_ones_always(line: str, wait: Wait | None, environ: dict[str, str]) -> None:
+    assert parse(line, environ).wait == wait
+
+
+def test_without_gpus_only_wait_gives_a_job_its_nodes_alone(environ: dict[str, str]) -> None:
+    environ |= {"DEEPLEARNING_WORKER_GPU_COUNT": "0"}
+    found = [parse(line, environ).wait for line in ("--durable", "--wait", "--durable --wait")]
+    assert [wait.exclusive for wait in found if wait is not None] == [False, True, True]
+
+
+def test_a_job_that_waits_for_nodes_restarts_only_on_as_many(environ: dict[str, str]) -> None:
+    job = parse("--wait -n 3 --max-restarts 1", environ)
+    assert (len(job.hosts), job.restarts.min_nodes) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("-n 3", "-n must be at most 2, the nodes that are there now, got 3"),
+        ("--wait -n 5", "-n must be at most 4, the nodes that the cluster declares, got 5"),
+        ("--durable -n 5", "-n must be at most 4, the nodes that the cluster declares, got 5"),
+        ("--wait --nproc-per-node 3", "--wait needs at most 2 ranks per node, the GPUs of a node, got 3"),
+        ("--wait --force", "--wait waits for GPUs in use, --force takes them: give one of them"),
+        ("--wait-timeout 1h", "--wait-timeout is for a job that stands in line: give --wait too"),
+        ("--wait --wait-timeout 31d", f"{DURATION} '31d'"),
+        ("--wait --wait-timeout soon", f"{DURATION} 'soon'"),
+    ],
+)
+def test_fails_when_a_job_can_never_start(line: str, reason: str, environ: dict[str, str]) -> None:
+    with pytest.raises(UsageError) as failure:
+        parse(line, environ)
+    assert str(failure.value) == reason
+
+
+@pytest.mark.parametrize(("trains", "declared"), [(True, 3), (False, 2)])
+def test_a_master_that_does_not_train_is_no_declared_node(tmp_path: Path, *, trains: bool, declared: int) -> None:
+    state, config = tmp_path / "state", tmp_path / "config"
+    member = {
+        "node_index": 1,
+        "instance_id": instance_id(1),
+        "address": "10.0.0.1",
+        "node_type": "master",
+        "host_key": public_key(1),
+        "mount": "",
+        "draining": False,
+        "setup": "",
+    }
+    values = {"instance_id": instance_id(1), "generation": 4, "desired_nodes": 3, "members": [member]}
+    state.write_text(json.dumps(values))
+    config.write_text(json.dumps({"master_trains": trains}))
+    assert declared_nodes(state, config) == declared
+    assert declared_nodes(tmp_path / "none", config) is None

@@ -1,0 +1,86 @@
+"""Test who stands in front of whom, and who has whose nodes."""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.history.records import JobRecord, State, write_record
+from launcher.job_queue.line import ahead_of, holders, living_jobs, passed_over
+from tests.launcher.job_records import RECORD
+
+Given = Callable[..., JobRecord]
+
+
+def job(number: int, state: State = State.WAITING, *, waits: bool = True, **values: Any) -> JobRecord:
+    """Return the record of a job that was submitted in this second."""
+    start = f"2026-11-23T10:00:{number:02}Z"
+    return replace(RECORD, id=f"20261123-1000{number:02}-000aaaa", start=start, state=state, waits=waits, **values)
+
+
+def ids(jobs: list[JobRecord]) -> list[str]:
+    return [each.id[13:15] for each in jobs]
+
+
+def test_earlier_jobs_that_wait_or_start_are_ahead_also_on_other_nodes() -> None:
+    others = [job(1, hosts=("three",)), job(2, State.RUNNING), job(3, State.PENDING), job(7), job(6, State.PENDING)]
+    assert ids(ahead_of(job(5), others)) == ["01", "03"]
+
+
+def test_a_durable_job_that_is_taken_up_again_has_its_old_place() -> None:
+    taken_up = replace(job(1), id=job(9).id)
+    assert (ids(ahead_of(job(5), [taken_up])), ahead_of(taken_up, [job(5)])) == (["09"], [])
+
+
+def test_a_starting_job_that_does_not_wait_is_ahead_only_on_the_same_nodes() -> None:
+    others = [job(1, State.PENDING, waits=False), job(2, State.PENDING, waits=False, hosts=("three",))]
+    assert ids(ahead_of(job(5), others)) == ["01"]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "shares"),
+    [({}, True), ({"two": None}, True), ({"two": ["1"]}, True), ({"two": ["2", "3"]}, False), ({"two": []}, False)],
+)
+def test_a_running_job_has_the_nodes_on_which_it_takes_the_same_gpus(
+    gpus: dict[str, list[str] | None], *, shares: bool
+) -> None:
+    me = job(5, hosts=("one", "two"), gpus={"one": ["0"], "two": ["0", "1"]})
+    other = job(7, State.RUNNING, hosts=("two", "three"), gpus=gpus)
+    assert bool(holders(me, [other])) is shares
+    assert not holders(me, [replace(other, state=State.PENDING), replace(other, hosts=("three",))])
+
+
+def test_a_job_that_does_not_wait_passes_nobody_who_wants_its_nodes() -> None:
+    me = job(5, State.PENDING, waits=False)
+    others = [job(4), job(6), job(3, hosts=("three",)), job(2, State.PENDING, waits=False)]
+    assert ids(passed_over(me, others)) == ["04"]
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> Iterator[Given]:
+    """Write a record; hold the job's lock, as its launcher does, if it lives."""
+    with ExitStack() as stack:
+
+        def write(record: JobRecord, *, lives: bool) -> JobRecord:
+            directory = tmp_path / record.id
+            directory.mkdir()
+            write_record(directory, record)
+            lock = os.open(directory / "job.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            stack.callback(os.close, lock)
+            if lives:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            return record
+
+        yield write
+
+
+def test_a_dead_waiter_has_lost_its_place(given: Given, tmp_path: Path) -> None:
+    given(job(1), lives=False)
+    given(job(2, State.SUCCEEDED), lives=True)  # it uploads its record
+    alive = given(job(3), lives=True)
+    assert living_jobs(tmp_path) == [alive]

@@ -1,0 +1,124 @@
+"""Test jobs that stand in line; nodes are sshd on loopback, nvidia-smi is a stand-in."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, copy_launcher, read_lines
+
+FIRST, SECOND, _ = ADDRESSES
+SLEEP = "echo up; sleep 1000"
+
+
+def jobs(cluster: Cluster) -> list[dict[str, Any]]:
+    return list(json.loads(subcommand(cluster, "list", "--json")))
+
+
+def subcommand(cluster: Cluster, *words: str) -> str:
+    command = [sys.executable, str(LAUNCHER), *words]
+    return subprocess.run(command, env=cluster.environment, capture_output=True, timeout=30, check=True).stdout.decode()
+
+
+def await_job(cluster: Cluster, index: int, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Return a job, by its index in the list, once it is as required."""
+    until = time.monotonic() + 20
+    while True:
+        found = jobs(cluster)
+        if len(found) > index and condition(found[index]):
+            return found[index]
+        assert time.monotonic() < until, found
+        time.sleep(0.1)
+
+
+def waits(job: dict[str, Any]) -> bool:
+    return bool(job["state"] == "WAITING")
+
+
+def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Cluster) -> None:
+    go, order = cluster.directory / "go", cluster.directory / "order"
+    line = f"echo up; until [ -e {go} ]; do sleep 0.05; done"
+    with cluster.start("-n", "2", line) as holder:
+        read_lines(holder.stdout, 2)
+        with cluster.start("--wait", "-n", "2", f"[ $RANK = 1 ] || echo large >> {order}; sleep 1") as large:
+            await_job(cluster, 1, waits)
+            # It would fit on a node that the large one does not have yet, or only shares.
+            with cluster.start("--wait", "-n", "1", f"echo small >> {order}") as small:
+                third = await_job(cluster, 2, waits)
+                first, second = (job["id"] for job in jobs(cluster)[:2])
+                user = third["user"]
+                assert (third["place"], third["waiting"]) == (
+                    2,
+                    f"2nd in line, for 1 node (job {first} of {user} has them)",
+                )
+                listed = subcommand(cluster, "list").splitlines()
+                assert [text.split()[1] for text in listed if not text.startswith(" ")][1:] == [
+                    "RUNNING",
+                    "WAITING",
+                    "WAITING",
+                ]
+                assert listed[3] == f"  waiting, 1st in line, for 2 nodes (job {first} of {user} has them)"
+                refused = cluster.run("-n", "1", "true")
+                assert (refused.code, refused.reason) == (
+                    1,
+                    f"launch: nothing started, job {second} of {user} waits for these nodes "
+                    "(--wait stands in line behind it, --force starts anyway)",
+                )
+                go.touch()
+                codes = [launcher.wait(30) for launcher in (holder, large, small)]
+                assert codes == [0, 0, 0]
+                assert small.stderr is not None
+                said = small.stderr.read().decode()
+    assert order.read_text() == "large\nsmall\n"
+    assert said.startswith(f"launch: waiting, 2nd in line, for 1 node (job {first} of {user} has them)\n")
+    ended = [(job["state"], job["place"], job["waiting"]) for job in jobs(cluster)[:3]]
+    assert ended == [("SUCCEEDED", None, None)] * 3
+
+
+def test_a_waiting_job_leaves_the_line_at_ctrl_c_and_stop_and_its_death(cluster: Cluster) -> None:
+    with cluster.start("-n", "1", SLEEP) as holder:
+        read_lines(holder.stdout, 1)
+        wait = ("--wait", "-n", "1", "true")
+        with cluster.start(*wait) as one, cluster.start(*wait) as two, cluster.start(*wait) as three:
+            first = await_job(cluster, 3, waits)
+            assert first["place"] == 3
+            places = sorted(jobs(cluster)[1:], key=lambda job: int(job["place"]))
+            by_pid = {launcher.pid: launcher for launcher in (one, two, three)}
+            by_pid[places[0]["pid"]].send_signal(signal.SIGINT)
+            assert by_pid[places[0]["pid"]].wait(10) == 130
+            by_pid[places[1]["pid"]].kill()
+            by_pid[places[1]["pid"]].wait(10)
+            await_job(cluster, 3, lambda job: job["place"] == 1)
+            assert subcommand(cluster, "stop", places[2]["id"]) == f"{places[2]['id']} CANCELLED\n"
+            assert by_pid[places[2]["pid"]].wait(10) == 143
+            assert [job["state"] for job in jobs(cluster)] == ["RUNNING", "CANCELLED", "FAILED", "CANCELLED"]
+        holder.terminate()
+        holder.communicate(timeout=20)
+
+
+def test_a_job_waits_for_another_users_process_and_ends_at_its_deadline(cluster: Cluster, tmp_path: Path) -> None:
+    busy = tmp_path / "busy"
+    busy.touch()
+    smi = f"""[ -e {busy} ] || exit 0
+case "$1" in --query-compute-apps=*) echo "GPU-a, 47, /bin/x" ;; *) echo "GPU-a, 0" ;; esac"""
+    launcher = copy_launcher(tmp_path / "copy")
+    turn = launcher / "job_queue" / "turn.py"
+    turn.write_text(turn.read_text().replace("RETRY_S = 15.0", "RETRY_S = 0.5"))
+    environment = {"PATH": f"{cluster.program('nvidia-smi', smi).parent}:{cluster.environment['PATH']}"}
+    short = Cluster(directory=cluster.directory, environment=cluster.environment | environment, launcher=launcher)
+    ended = short.run("--wait", "--wait-timeout", "1", "-n", "1", "true")
+    text = f"1st in line, for 1 node ({FIRST}: GPU 0 by process 47 (x))"
+    assert (ended.code, ended.reason) == (1, f"launch: not started within 1 s (--wait-timeout): {text}")
+    with short.start("--wait", "-n", "1", "echo up") as waiting:
+        await_job(cluster, 1, waits)
+        busy.unlink()
+        stdout, stderr = waiting.communicate(timeout=20)
+    assert (waiting.returncode, stdout, stderr) == (
+        0,
+        f"{FIRST} [0] up\n".encode(),
+        f"launch: waiting, {text}\n".encode(),
+    )
