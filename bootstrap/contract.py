@@ -186,6 +186,10 @@ PRICE_OUTPUT: Final = "PricePerHour"
 
 RELEASE_OUTPUT: Final = "ClusterRelease"
 """Release that new nodes run, in the form of RELEASE_FIELD; absent from the stacks of earlier releases."""
+KMS_KEY_OUTPUT: Final = "ClusterKey"
+"""ARN of the user's KMS key; only a cluster with one has it."""
+ROLE_PREFIX_OUTPUT: Final = "ClusterRolePrefix"
+"""Start of the names of the roles; only a cluster with the setting has it."""
 SETUP_OUTPUT: Final = "ClusterSetup"
 """URL, SHA-256 and timeout in seconds of the user's setup, separated by spaces; absent without one."""
 

@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING, Final
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from bootstrap import contract
 from bootstrap.config import NodeConfig
 from stacks.catalogue.deep_learning_ami import ROOT_DEVICE
+from stacks.cluster_role import RoleRules, limit_roles
 from stacks.fixed_settings import UNPINNED_ZONE, pin_settings
+from stacks.flow_logs import FlowLogs
+from stacks.hardening import acknowledge_rules
 from stacks.lifetime import limit_lifetime
 from stacks.network.existing_network import ExistingNetwork, existing_subnets
 from stacks.network.master_address import MasterAddress
@@ -59,17 +63,20 @@ class DeepLearningCluster(Construct):
         )
         if props.existing_lustre is not None and isinstance(self.network, ExistingNetwork):
             self.security.let_lustre_in(self.network.vpc_blocks)
-        self.table = ClusterTable(self, "Storage").table
-        self.bucket = cluster_bucket(self, cluster_name=props.cluster_name, adopted=props.bucket)
+        self.key = kms.Key.from_key_arn(self, "Key", props.kms_key) if props.kms_key else None
+        self.table = ClusterTable(self, "Storage", key=self.key, point_in_time_recovery=props.hardened).table
+        self.bucket = cluster_bucket(self, cluster_name=props.cluster_name, adopted=props.bucket, key=self.key)
         self.shared_storage = self._shared_storage()
-        self.log_group = ClusterLogs(self, "Logs").log_group
+        self.log_group = ClusterLogs(self, "Logs", key=self.key).log_group
+        rules = RoleRules.of(props)
+        if props.flow_logs:
+            FlowLogs(self, "FlowLogs", vpc=self.network.vpc, key=self.key, rules=rules)
         self.address = self._master_address()
         self.bundle = BundleAsset.publish(cdk.Stack.of(self))
         self.setup = SetupAsset.publish(cdk.Stack.of(self), props)
         self.roles = NodeRoles(
             self,
             "Roles",
-            cluster_name=props.cluster_name,
             resources=NodeResources(
                 table=self.table.table_arn,
                 log_group=self.log_group.log_group_arn,
@@ -79,8 +86,10 @@ class DeepLearningCluster(Construct):
                 makes_file_system=self.props.makes_file_system,
                 lustre=self._lustre_arn(),
                 setup=self.setup.arn if self.setup else None,
+                kms_key=props.kms_key,
             ),
             private=props.private,
+            rules=rules,
         )
         for role in (self.roles.master, self.roles.worker):
             allow_data(role, props)
@@ -99,6 +108,10 @@ class DeepLearningCluster(Construct):
             # An annotation stops a deploy but, unlike an exception, not a destroy.
             cdk.Annotations.of(self).add_error(props.missing_address)
         pin_settings(self, props, zone=self.zone)
+        if props.permissions_boundary is not None:
+            limit_roles(self, props.permissions_boundary)
+        if props.hardened:
+            acknowledge_rules(self)
         self.price = self._price()
         cdk.Annotations.of(self).add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")
         if not props.is_placed:
@@ -142,6 +155,7 @@ class DeepLearningCluster(Construct):
             zones=network_zones(self, self.props),
             node_zone=self.zone,
             private=self.props.private,
+            flow_logs=self.props.flow_logs,
         )
 
     def _master_address(self) -> MasterAddress | None:
@@ -163,6 +177,7 @@ class DeepLearningCluster(Construct):
             "SharedStorage",
             cluster_name=props.cluster_name,
             file_system_id=props.existing_efs,
+            kms_key=props.kms_key,
             vpc=self.network.vpc,
             subnets=self.network.worker_subnets,
             nodes=self.security,
@@ -182,6 +197,7 @@ class DeepLearningCluster(Construct):
             key_name=self.props.key_name,
             root_device=ROOT_DEVICE,
             root_volume_gib=self.props.root_volume_gib,
+            volume_key=self.key,
             efa=self.props.instance if self.props.efa_interfaces else None,
             placement_group=self.placement_group.ref if self.props.uses_placement_group else None,
             capacity_reservation=self.props.capacity_reservation,
@@ -196,7 +212,7 @@ class DeepLearningCluster(Construct):
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.MASTER),
             security_groups=self.security.of_node(contract.MASTER),
-            role=self.roles.master,
+            role=self.roles.master.of_instances,
             setup_timeout=setup_timeout,
         )
         workers = NodeGroup(
@@ -208,7 +224,7 @@ class DeepLearningCluster(Construct):
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.WORKER),
             security_groups=self.security.of_node(contract.WORKER),
-            role=self.roles.worker,
+            role=self.roles.worker.of_instances,
             setup_timeout=setup_timeout,
             # The master is never a spot instance: it holds the membership, and jobs end with it.
             is_spot=self.props.purchase == SPOT,

@@ -15,6 +15,7 @@ from constructs import Construct
 
 from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import NODE_TYPES, group_name
+from stacks.cluster_role import ClusterRole, RoleRules
 from stacks.pause_permission import allow_pause
 from stacks.settings.lifetime import DELETE_AFTER, iso
 
@@ -33,13 +34,20 @@ class Expiry(Construct):
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, cluster_name: str, expires: datetime, deletes: bool = False
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        expires: datetime,
+        role_rules: RoleRules,
+        deletes: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
-        role = self._role("Role")
-        allow_pause(role, cluster_name)
+        self._role_rules = role_rules
+        role = self._role("Role", "expiry")
+        allow_pause(role, role_rules.cluster_name)
         for node_type in NODE_TYPES:
-            request = json.dumps(PAUSED.request(group_name(cluster_name, node_type)))
+            request = json.dumps(PAUSED.request(group_name(role_rules.cluster_name, node_type)))
             self._schedule(node_type.capitalize(), expires, call=UPDATE_GROUP, request=request, role=role)
         if deletes:
             self._delete_stack(expires + DELETE_AFTER)
@@ -76,22 +84,23 @@ class Expiry(Construct):
                 "the execution role of cdk bootstrap, which deletes the stack's parts"
             )
             return
-        role = self._role("DeletionRole")
+        role = self._role("DeletionRole", "deletion")
         # The stack's ID, not its name: a later stack of the name is another.
-        role.add_to_policy(iam.PolicyStatement(actions=["cloudformation:DeleteStack"], resources=[stack.stack_id]))
-        # CloudFormation deletes as the role with which the stack was deployed. AWS's pages disagree whether the caller
-        # must be allowed to pass it.
-        role.add_to_policy(
+        role.allow(
+            "Deletion",
+            iam.PolicyStatement(actions=["cloudformation:DeleteStack"], resources=[stack.stack_id]),
+            # CloudFormation deletes as the role with which the stack was deployed. AWS's pages disagree whether the
+            # caller must be allowed to pass it.
             iam.PolicyStatement(
                 actions=["iam:PassRole"],
                 resources=[executor],
                 conditions={"StringEquals": {"iam:PassedToService": "cloudformation.amazonaws.com"}},
-            )
+            ),
         )
         request = stack.to_json_string({"StackName": stack.stack_id})
         self._schedule("Stack", start, call=DELETE_STACK, request=request, role=role)
 
-    def _role(self, name: str) -> iam.Role:
+    def _role(self, construct_id: str, name: str) -> ClusterRole:
         """Return a role that only the schedules of this account may take."""
         group_of_schedules = cdk.Stack.of(self).format_arn(
             service="scheduler", resource="schedule-group", resource_name="default"
@@ -101,7 +110,7 @@ class Expiry(Construct):
             "ArnEquals": {"aws:SourceArn": group_of_schedules},
         }
         principal = iam.ServicePrincipal("scheduler.amazonaws.com", conditions=conditions)
-        return iam.Role(self, name, assumed_by=principal)
+        return ClusterRole(self, construct_id, principal=principal, name=name, rules=self._role_rules)
 
 
 def _execution_role(scope: Construct) -> str | None:

@@ -38,6 +38,11 @@ def pin_settings(scope: Construct, props: ClusterProps, *, zone: str | None) -> 
         value=props.shared_storage,
         why="running nodes keep what they have mounted",
     )
+    if props.makes_file_system:
+        why = "a new file system, without the data, would take the place of the old"
+        ImmutableSetting(scope, "FileSystemKey", name="kms_key", value=props.kms_key or "AWS's own", why=why)
+    prefix, why = props.role_name_prefix or "none", "running nodes would lose their roles"
+    ImmutableSetting(scope, "RoleNamePrefix", name="role_name_prefix", value=prefix, why=why)
 
 
 def _pin_network(scope: Construct, props: ClusterProps) -> None:

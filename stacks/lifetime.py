@@ -1,9 +1,9 @@
 """Define what ends a cluster: the schedules of ``expires``, and what its nodes have to know."""
 
-from aws_cdk import aws_iam as iam
 from constructs import Construct, IConstruct
 
 from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG
+from stacks.cluster_role import ClusterRole, RoleRules
 from stacks.expiry import Expiry
 from stacks.network.existing_network import ExistingNetwork
 from stacks.network.network import Network
@@ -16,7 +16,7 @@ from stacks.settings.props import ClusterProps
 def limit_lifetime(
     scope: Construct,
     props: ClusterProps,
-    master_role: iam.Role,
+    master_role: ClusterRole,
     *,
     master: NodeGroup,
     workers: NodeGroup,
@@ -25,7 +25,13 @@ def limit_lifetime(
     """Add the schedules, and tell the master in tags of its group, which a deploy changes while the nodes run."""
     if props.expires_at is not None:
         deletes = props.expiry_action == DELETE
-        expiry = Expiry(scope, "Expiry", cluster_name=props.cluster_name, expires=props.expires_at, deletes=deletes)
+        expiry = Expiry(
+            scope,
+            "Expiry",
+            expires=props.expires_at,
+            role_rules=RoleRules.of(props),
+            deletes=deletes,
+        )
         # CloudFormation deletes what costs money first, so that a deletion that fails is tried again.
         costly: list[IConstruct] = [master.group, workers.group]
         if isinstance(network, Network):

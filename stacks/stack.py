@@ -52,6 +52,7 @@ class ClusterStack(cdk.Stack):
             **self._expiry_outputs(),
             **self._shared_storage_output(),
             **self._setup_output(),
+            **self._security_outputs(),
         }
 
     def _allow_list_output(self) -> dict[str, str]:
@@ -72,6 +73,12 @@ class ClusterStack(cdk.Stack):
         if setting == NO_SHARED_STORAGE:
             return {}
         return {contract.SHARED_STORAGE_OUTPUT: made.file_system_id if made else setting.partition(":")[2]}
+
+    def _security_outputs(self) -> dict[str, str]:
+        """Name what `dlcluster preflight` compares, and the key that `dlcluster policy` names."""
+        props = self.cluster.props
+        named = {contract.KMS_KEY_OUTPUT: props.kms_key, contract.ROLE_PREFIX_OUTPUT: props.role_name_prefix}
+        return {output: value for output, value in named.items() if value is not None}
 
     def _setup_output(self) -> dict[str, str]:
         """Name the user's setup, which ``dlcluster setup`` brings to nodes that run already."""

@@ -19,7 +19,8 @@ MAX_MODULES: Final = 12
 MAX_LINES: Final = 300
 MIN_LINES: Final = 25
 MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
-    "stacks/settings": (15, "one concern a file"),
+    "local/aws/permissions": (13, "one service a file"),
+    "stacks/settings": (16, "one concern a file"),
     "trainer/data": (13, "one data set a file"),
 }
 """Packages that may have more modules: how many, and the reason."""

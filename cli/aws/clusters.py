@@ -12,6 +12,7 @@ from bootstrap.contract import (
     CLUSTER_NAME_OUTPUT,
     EXPIRES_OUTPUT,
     EXPIRY_ACTION_OUTPUT,
+    KMS_KEY_OUTPUT,
     LOGIN_USER_OUTPUT,
     NETWORKS_OUTPUT,
     PRIVATE_OUTPUT,
@@ -67,6 +68,8 @@ class Cluster:
     """Release that new nodes run (contract.RELEASE_FIELD); empty if the stack does not say."""
     allow_list: str | None = None
     """Output ALLOW_LIST_OUTPUT; None on a private cluster, and if the stack is older than this output."""
+    kms_key: str | None = None
+    """Output KMS_KEY_OUTPUT; None without a key of the user's own."""
 
     @property
     def networks(self) -> Networks:
@@ -129,6 +132,7 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         setup=outputs.get(SETUP_OUTPUT),
         release=found if RELEASE.fullmatch(found := outputs.get(RELEASE_OUTPUT, "")) else "",
         allow_list=outputs.get(ALLOW_LIST_OUTPUT),
+        kms_key=outputs.get(KMS_KEY_OUTPUT),
     )
 
 

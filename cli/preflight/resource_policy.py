@@ -13,7 +13,7 @@ class Caller:
     """Someone who uses the resource."""
 
     arn: str | None
-    """None for a caller without credentials, whom only the star names."""
+    """Or a service's name; None for a caller without credentials, whom only the star names."""
     keys: Mapping[str, str]
     """Condition keys of its requests, in lower case, with their values; it has no others."""
 
@@ -44,7 +44,8 @@ def _names_caller(statement: Statement, caller: Caller) -> bool:
 
 
 def _is_among(principal: Any, caller: Caller) -> bool:
-    named = _listed(principal.get("AWS", [])) if isinstance(principal, Mapping) else _listed(principal)
+    kinds = principal if isinstance(principal, Mapping) else {"AWS": principal}
+    named = [name for kind in ("AWS", "Service") for name in _listed(kinds.get(kind, []))]
     return "*" in named or caller.arn in named
 
 

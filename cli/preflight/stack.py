@@ -3,7 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from bootstrap.contract import CLUSTER_NAME_OUTPUT, PRIVATE_OUTPUT, SHARED_STORAGE_OUTPUT
+from bootstrap.contract import (
+    CLUSTER_NAME_OUTPUT,
+    KMS_KEY_OUTPUT,
+    PRIVATE_OUTPUT,
+    ROLE_PREFIX_OUTPUT,
+    SHARED_STORAGE_OUTPUT,
+)
 from cli.preflight.account.permissions import execution_role
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, find_current_stack
@@ -47,9 +53,14 @@ def stack(target: PreflightTarget) -> Iterator[Finding]:
 def _fixed_settings(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator[Finding]:
     """Find a change of settings that are younger than some stacks (stacks/immutable_setting.py): those had them off."""
     props = target.props
+    none = NO_SHARED_STORAGE
+    made = props.makes_file_system and SHARED_STORAGE_OUTPUT in outputs
     for setting, value, was in (
         ("private", str(props.private).lower(), outputs.get(PRIVATE_OUTPUT, "false")),
-        ("shared_storage", props.shared_storage, None if SHARED_STORAGE_OUTPUT in outputs else NO_SHARED_STORAGE),
+        ("shared_storage", props.shared_storage, None if SHARED_STORAGE_OUTPUT in outputs else none),
+        ("role_name_prefix", props.role_name_prefix or none, outputs.get(ROLE_PREFIX_OUTPUT, none)),
+        # The key of a file system that the stack made.
+        ("kms_key", props.kms_key or none, outputs.get(KMS_KEY_OUTPUT, none) if made else None),
     ):
         if was is not None and was != value:
             sentence = f"{setting} of a running cluster cannot change, got {value}, the cluster has {was}"

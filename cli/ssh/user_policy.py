@@ -48,9 +48,19 @@ def _look_up(cluster: Cluster, place: Place) -> list[Statement]:
             place.arn("dynamodb", f"table/{cluster.table}"),
             {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [MEMBERSHIP_ID, PAUSE_ID]}},
         ),
+        *_key(cluster, place),
         # AWS defines no resource for these.
         _allow("SeeNodes", ["autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances"], "*"),
     ]
+
+
+def _key(cluster: Cluster, place: Place) -> list[Statement]:
+    """Allow what DynamoDB does with the user's own key to read the table."""
+    if cluster.kms_key is None:
+        return []
+    suffix = "amazonaws.com.cn" if place.partition == "aws-cn" else "amazonaws.com"
+    through = {"StringEquals": {"kms:ViaService": f"dynamodb.{place.region}.{suffix}"}}
+    return [_allow("DecryptMembership", ["kms:Decrypt", "kms:DescribeKey"], cluster.kms_key, through)]
 
 
 def _sessions(cluster: Cluster, place: Place) -> list[Statement]:

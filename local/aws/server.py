@@ -24,7 +24,15 @@ from local.aws.autoscaling import (
     size_limits,
 )
 from local.aws.calls import Call
-from local.aws.cloudformation import change_sets, resource_types, signals, stack_events, stacks, template_rules
+from local.aws.cloudformation import (
+    change_sets,
+    encryption,
+    resource_types,
+    signals,
+    stack_events,
+    stacks,
+    template_rules,
+)
 from local.aws.ec2 import (
     availability_zones,
     capacity_reservations,
@@ -58,6 +66,7 @@ _PARTS = (
     signals,
     security_groups,
     prefix_lists,
+    encryption,
     resource_types,
     buckets,
     file_systems,

@@ -24,6 +24,7 @@ class Network(Construct):
         zones: list[str],
         node_zone: str | None,
         private: bool,
+        flow_logs: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         self._private = private
@@ -47,11 +48,12 @@ class Network(Construct):
             # Emptying the default group takes a Lambda function with a role of its own; no node is in the group.
             restrict_default_security_group=False,
         )
+        if not flow_logs:
+            reason = "flow logs cost by the gigabyte; the setting flow_logs adds one"
+            cdk.Validations.of(self.vpc).acknowledge(
+                cdk.Acknowledgment(id="AwsSolutions::AwsSolutions-VPC7", reason=reason)
+            )
         cdk.Validations.of(self.vpc).acknowledge(
-            cdk.Acknowledgment(
-                id="AwsSolutions::AwsSolutions-VPC7",
-                reason="flow logs cost by the gigabyte of training traffic; a user adds one to the VPC",
-            ),
             cdk.Acknowledgment(
                 id="CloudFormation-Validate::W3010",
                 reason="the zone is pinned: one that moved would replace the network and every node",

@@ -5,18 +5,17 @@ from collections.abc import Iterator
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 
+from stacks.cluster_role import ClusterRole
 from stacks.settings.data import READS, WRITES, DataBucket, DataSettings
 
 
-def allow_data(role: iam.Role, settings: DataSettings) -> None:
+def allow_data(role: ClusterRole, settings: DataSettings) -> None:
     """Let a role reach the buckets that the user names, each no further than its prefix, and nothing else."""
+    statements = [statement for bucket in settings.buckets for statement in _bucket_statements(bucket)]
+    role.allow("Data", *statements, *([_key_statement(settings)] if settings.data_keys else []))
     for bucket in settings.buckets:
-        for statement in _bucket_statements(bucket):
-            role.add_to_policy(statement)
         resource = f"arn:<AWS::Partition>:s3:::{bucket.objects}"
         _acknowledge(role, f"IAM5[Resource::{resource}]", "data sets have names that only the user's jobs know")
-    if settings.data_keys:
-        role.add_to_policy(_key_statement(settings))
     for number, arn in enumerate(settings.policy_arns):
         role.add_managed_policy(iam.ManagedPolicy.from_managed_policy_arn(role, f"Policy{number}", arn))
         named = arn.replace("arn:aws:", "arn:<AWS::Partition>:", 1)
@@ -43,6 +42,6 @@ def _key_statement(settings: DataSettings) -> iam.PolicyStatement:
     )
 
 
-def _acknowledge(role: iam.Role, rule: str, reason: str) -> None:
+def _acknowledge(role: ClusterRole, rule: str, reason: str) -> None:
     identifier = f"AwsSolutions::AwsSolutions-{rule}"
     cdk.Validations.of(role).acknowledge(cdk.Acknowledgment(id=identifier, reason=reason))

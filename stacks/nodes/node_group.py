@@ -7,6 +7,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from bootstrap import contract
@@ -41,6 +42,8 @@ class NodeTemplate:
     """The instance type if its nodes use the Elastic Fabric Adapter."""
     placement_group: str | None = None
     """Name of the placement group, if there is one."""
+    volume_key: kms.IKey | None = None
+    """Key of the root volume; without one, the account's default key for volumes."""
     capacity_reservation: str | None = None
     """Reservation from which every node comes, if there is one."""
 
@@ -203,6 +206,7 @@ def _root_volume(template: NodeTemplate) -> ec2.BlockDevice:
             template.root_volume_gib,
             volume_type=ec2.EbsDeviceVolumeType.GP3,
             encrypted=True,
+            kms_key=template.volume_key,
             delete_on_termination=True,
         ),
     )

@@ -1,5 +1,6 @@
 """Define the IAM roles of the nodes. Every process on a node has its role's permissions, so these are few."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +9,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from bootstrap import contract
+from stacks.cluster_role import ClusterRole, RoleRules
 
 UNSCOPED_ACTIONS: Final = ("autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances")
 """The only actions allowed on ``*``: AWS defines no resource type for them (Service Authorization Reference, Auto
@@ -41,6 +43,18 @@ BUCKET_CHANGES: Final = (
     "s3:PutBucketVersioning",
 )
 """Actions that would let old versions go, or let others in."""
+KEY_ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "s3": ("kms:Decrypt", "kms:GenerateDataKey"),
+    "dynamodb": (
+        "kms:Decrypt",
+        "kms:DescribeKey",
+        "kms:Encrypt",
+        "kms:GenerateDataKey",
+        "kms:ReEncryptFrom",
+        "kms:ReEncryptTo",
+    ),
+}
+"""What the services do with the user's key in a node's name."""
 OWN_RECORD: Final = "${aws:userid}"
 """IAM's variable for ``<role ID>:<instance ID>``, the key of a node's own record."""
 
@@ -62,6 +76,8 @@ class NodeResources:
     """ARN of the user's Lustre file system, if the cluster has one."""
     setup: str | None = None
     """S3 object of the user's setup, if there is one."""
+    kms_key: str | None = None
+    """The user's key for the table and the bucket, if there is one."""
 
 
 class NodeRoles(Construct):
@@ -72,26 +88,38 @@ class NodeRoles(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        cluster_name: str,
         resources: NodeResources,
         private: bool,
+        rules: RoleRules,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._cluster_name = cluster_name
-        self.master = self._role("Master", [*_common_statements(resources), *self._own_group(contract.MASTER)])
-        for statement in (
-            *_master_statements(resources),
-            *_shared_storage(resources),
-            *self._own_address(resources.address),
-        ):
-            self.master.add_to_policy(statement)
+        self._cluster_name = rules.cluster_name
+        sessions = self._session_statements() if private else []
+        self.master = self._role(
+            "Master",
+            rules,
+            [
+                *_common_statements(resources),
+                *self._own_group(contract.MASTER),
+                *_master_statements(resources),
+                *_shared_storage(resources),
+                *self._own_address(resources.address),
+                *sessions,
+            ],
+        )
         _acknowledge(self.master, "*", "AWS defines no resource for the Describe calls of UNSCOPED_ACTIONS")
         self.worker = self._role(
             "Worker",
-            [*_common_statements(resources), *self._own_group(contract.WORKER), *_worker_statements(resources)],
+            rules,
+            [
+                *_common_statements(resources),
+                *self._own_group(contract.WORKER),
+                *_worker_statements(resources),
+                *sessions,
+            ],
         )
         if private:
-            self._serve_sessions()
+            self._acknowledge_sessions()
         self._acknowledge_groups()
         _acknowledge(
             self,
@@ -99,12 +127,15 @@ class NodeRoles(Construct):
             "checkpoints have names that only the user's jobs know",
         )
 
-    def _serve_sessions(self) -> None:
+    def _session_statements(self) -> list[iam.PolicyStatement]:
         """Allow the SSM agent of each node to serve the sessions that reach a private cluster."""
         instances = self._arn("ec2", "instance/*")
-        for role in (self.master, self.worker):
-            role.add_to_policy(iam.PolicyStatement(actions=["ssm:UpdateInstanceInformation"], resources=[instances]))
-            role.add_to_policy(iam.PolicyStatement(actions=list(CHANNEL_ACTIONS), resources=["*"]))
+        return [
+            iam.PolicyStatement(actions=["ssm:UpdateInstanceInformation"], resources=[instances]),
+            iam.PolicyStatement(actions=list(CHANNEL_ACTIONS), resources=["*"]),
+        ]
+
+    def _acknowledge_sessions(self) -> None:
         nag_arn = "arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:instance/*"
         _acknowledge(self.worker, nag_arn, "IAM cannot name the instance that a role's session belongs to")
         _acknowledge(self.worker, "*", "AWS defines no resource for the actions of CHANNEL_ACTIONS")
@@ -162,10 +193,10 @@ class NodeRoles(Construct):
     def _arn(self, service: str, resource: str) -> str:
         return f"arn:{cdk.Aws.PARTITION}:{service}:{cdk.Aws.REGION}:{cdk.Aws.ACCOUNT_ID}:{resource}"
 
-    def _role(self, construct_id: str, statements: list[iam.PolicyStatement]) -> iam.Role:
-        role = iam.Role(self, construct_id, assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))
-        for statement in statements:
-            role.add_to_policy(statement)
+    def _role(self, construct_id: str, rules: RoleRules, statements: list[iam.PolicyStatement]) -> ClusterRole:
+        principal = iam.ServicePrincipal("ec2.amazonaws.com")
+        role = ClusterRole(self, construct_id, principal=principal, name=construct_id.lower(), rules=rules)
+        role.allow("Node", *statements)
         return role
 
 
@@ -189,6 +220,21 @@ def _common_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
         iam.PolicyStatement(
             actions=["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], resources=[f"{resources.bucket}/*"]
         ),
+        *(_key_statements(resources.kms_key) if resources.kms_key else []),
+    ]
+
+
+def _key_statements(key: str) -> list[iam.PolicyStatement]:
+    """Allow the key to the two services alone: a node cannot decrypt anything with it by itself.
+
+    For a table the CDK's own grants name the same actions (aws-dynamodb, ``grantReadWriteData``).
+    """
+    via = {service: f"{service}.{cdk.Aws.REGION}.{cdk.Aws.URL_SUFFIX}" for service in KEY_ACTIONS}
+    return [
+        iam.PolicyStatement(
+            actions=list(actions), resources=[key], conditions={"StringEquals": {"kms:ViaService": via[service]}}
+        )
+        for service, actions in KEY_ACTIONS.items()
     ]
 
 

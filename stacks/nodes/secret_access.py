@@ -1,30 +1,36 @@
 """Say which secrets the nodes' roles may read (settings secrets, secret_keys)."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 
+from stacks.cluster_role import ClusterRole
 from stacks.settings.data import SecretsSettings
 
 _RANDOM: Final = "-??????"
 """Six characters at the end of a secret's ARN that only AWS knows (Secrets Manager User Guide, policy examples)."""
 
 
-def allow_secrets(role: iam.Role, settings: SecretsSettings) -> None:
+def allow_secrets(role: ClusterRole, settings: SecretsSettings) -> None:
     """Let a role read exactly the secrets that the user names."""
+    role.allow("Secrets", *_statements(settings))
+
+
+def _statements(settings: SecretsSettings) -> Iterator[iam.PolicyStatement]:
     parameters, secrets = settings.secret_parameters, settings.managed_secrets
     if parameters:
         arns = [_arn("ssm", f"parameter/{name.removeprefix('/')}") for name in parameters]
-        role.add_to_policy(iam.PolicyStatement(actions=["ssm:GetParameter"], resources=arns))
+        yield iam.PolicyStatement(actions=["ssm:GetParameter"], resources=arns)
     if secrets:
         arns = [
             text if text.startswith("arn:") else _arn("secretsmanager", f"secret:{text}{_RANDOM}") for text in secrets
         ]
-        role.add_to_policy(iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=arns))
+        yield iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=arns)
     if settings.secret_keys:
         services = [*(["ssm"] if parameters else []), *(["secretsmanager"] if secrets else [])]
-        role.add_to_policy(_key_statement(settings.secret_keys, services))
+        yield _key_statement(settings.secret_keys, services)
 
 
 def _key_statement(keys: tuple[str, ...], services: list[str]) -> iam.PolicyStatement:

@@ -21,6 +21,7 @@ from stacks.settings.lifetime import LifetimeSettings
 from stacks.settings.naming import NamingSettings
 from stacks.settings.network import NetworkSettings
 from stacks.settings.purchase import PurchaseSettings
+from stacks.settings.security import SecuritySettings, hardened_defaults
 from stacks.settings.values import parse
 
 
@@ -31,6 +32,7 @@ class ClusterProps(
     LifetimeSettings,
     EnvironmentSettings,
     SecretsSettings,
+    SecuritySettings,
     DataSettings,
     EngineSettings,
     NetworkSettings,
@@ -52,7 +54,8 @@ class ClusterProps(
         """Read the settings from the CDK's context."""
         given = settings_in(context, SETTINGS)
         fields = {field.name: field for field in dataclasses.fields(cls)}
-        return cls(**{name: parse(fields[name], value) for name, value in given.items()})
+        parsed = {name: parse(fields[name], value) for name, value in given.items()}
+        return cls(**{**(hardened_defaults(parsed) if parsed.get("hardened") else {}), **parsed})
 
 
 SETTINGS: Final = tuple(field.name for field in dataclasses.fields(ClusterProps))

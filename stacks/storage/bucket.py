@@ -3,6 +3,7 @@
 from typing import Final
 
 import aws_cdk as cdk
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -15,11 +16,11 @@ UPLOADS_KEPT: Final = cdk.Duration.days(7)
 """How long the parts of an interrupted multipart upload stay: nodes may not abort one."""
 
 
-def cluster_bucket(scope: Construct, *, cluster_name: str, adopted: str | None) -> s3.IBucket:
+def cluster_bucket(scope: Construct, *, cluster_name: str, adopted: str | None, key: kms.IKey | None) -> s3.IBucket:
     """Return the bucket that the user names, which the stack does not change, or create one."""
     if adopted is not None:
         return s3.Bucket.from_bucket_name(scope, "AdoptedCheckpoints", adopted)
-    return ClusterBucket(scope, "Checkpoints", cluster_name=cluster_name).bucket
+    return ClusterBucket(scope, "Checkpoints", cluster_name=cluster_name, key=key).bucket
 
 
 class ClusterBucket(Construct):
@@ -28,12 +29,15 @@ class ClusterBucket(Construct):
     CloudFormation generates its name, so that the next deploy makes another.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, cluster_name: str) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, cluster_name: str, key: kms.IKey | None) -> None:
         super().__init__(scope, construct_id)
         self.bucket = s3.Bucket(
             self,
             "Bucket",
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            # S3 then asks KMS once in a while, and not for each object.
+            bucket_key_enabled=True if key else None,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             enforce_ssl=True,
             # No node may delete a version (stacks/nodes/roles.py): an overwritten or deleted object comes back.

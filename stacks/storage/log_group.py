@@ -1,6 +1,7 @@
 """Define the log group of the nodes, which outlives the stack: it shows why a deploy was rolled back."""
 
 import aws_cdk as cdk
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -8,11 +9,12 @@ from constructs import Construct
 class ClusterLogs(Construct):
     """A log group that is kept on rollback and destroy; its name is generated, so that a new deploy makes another."""
 
-    def __init__(self, scope: Construct, construct_id: str) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey | None) -> None:
         super().__init__(scope, construct_id)
         self.log_group = logs.LogGroup(
             self,
             "LogGroup",
             retention=logs.RetentionDays.TWO_WEEKS,
+            encryption_key=key,
             removal_policy=cdk.RemovalPolicy.RETAIN,
         )

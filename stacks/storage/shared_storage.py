@@ -32,13 +32,14 @@ class SharedStorage(Construct):
         *,
         cluster_name: str,
         file_system_id: str | None,
+        kms_key: str | None,
         vpc: ec2.IVpc,
         subnets: Sequence[ec2.ISubnet],
         nodes: SecurityGroups,
     ) -> None:
         super().__init__(scope, construct_id)
         self._cluster_name = cluster_name
-        self.file_system = None if file_system_id else self._file_system()
+        self.file_system = None if file_system_id else self._file_system(kms_key)
         """The file system that this makes, or None."""
         self.file_system_id = self.file_system.ref if self.file_system else str(file_system_id)
         group = self._group(vpc, nodes)
@@ -57,12 +58,13 @@ class SharedStorage(Construct):
         """Return the logical ID of the file system that this makes, as text: a reference would make the nodes wait."""
         return None if self.file_system is None else cdk.Stack.of(self).get_logical_id(self.file_system)
 
-    def _file_system(self) -> efs.CfnFileSystem:
+    def _file_system(self, kms_key: str | None) -> efs.CfnFileSystem:
         """Make an encrypted file system that stays when the cluster is destroyed; an empty one costs nothing."""
         made = efs.CfnFileSystem(
             self,
             "FileSystem",
             encrypted=True,
+            kms_key_id=kms_key,
             performance_mode="generalPurpose",
             # With "bursting" a file system of 10 GiB would be held to half a MiB a second.
             throughput_mode="elastic",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import aws_cdk as cdk
 import pytest
@@ -17,7 +18,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLKIT_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 SECRET_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0123abcd"
 """Key of the user's own, with which the secrets are encrypted."""
-Deploy = Callable[[str], Cluster]
+KMS_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/12345678-1234-1234-1234-123456789012"
+"""Key of the user's own, with which the cluster encrypts what it keeps."""
+Deploy = Callable[..., Cluster]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,19 +40,21 @@ def deploy(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
     aws.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
     aws.client("s3").create_bucket(Bucket=TOOLKIT_BUCKET)
 
-    def run(name: str) -> Cluster:
+    def run(name: str, **more: Any) -> Cluster:
         outdir = tmp_path_factory.mktemp("cdk.out")
         app = cdk.App(context=context, outdir=str(outdir), builtin_cloud_formation_validation=False)
-        props = ClusterProps(
-            cluster_name=name,
-            worker_count=2,
-            instance_type="c5.large",
-            ami=image_id(FAMILIES[0]),
-            shared_storage="efs",
-            secrets=("ssm:/team/wandb", "ssm:/team/other-key", "secretsmanager:team/hub"),
-            secret_keys=(SECRET_KEY,),
-            idle_stop="30m",
-        )
+        settings: dict[str, Any] = {
+            "cluster_name": name,
+            "worker_count": 2,
+            "instance_type": "c5.large",
+            "ami": image_id(FAMILIES[0]),
+            "shared_storage": "efs",
+            "secrets": ("ssm:/team/wandb", "ssm:/team/other-key", "secretsmanager:team/hub"),
+            "secret_keys": (SECRET_KEY,),
+            "kms_key": KMS_KEY,
+            "idle_stop": "30m",
+        }
+        props = ClusterProps(**settings | more)
         env = cdk.Environment(account=ACCOUNT, region=REGION)
         ClusterStack(app, "ClusterStack", props=props, env=env)
         app.synth()

@@ -13,6 +13,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Annotations, Match
 
+from stacks.cluster_role import RoleRules
 from stacks.expiry import Expiry
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
@@ -110,7 +111,8 @@ def test_a_stack_that_no_schedule_could_delete_is_not_deployed(protected: bool) 
     else:
         # As the caller, not as a role that cdk bootstrap made.
         stack = cdk.Stack(app, "Ends", synthesizer=cdk.CliCredentialsStackSynthesizer())
-    Expiry(stack, "Expiry", cluster_name="ends", expires=datetime(2999, 1, 1, tzinfo=timezone.utc), deletes=True)
+    expires, rules = datetime(2999, 1, 1, tzinfo=timezone.utc), RoleRules(cluster_name="ends")
+    Expiry(stack, "Expiry", expires=expires, role_rules=rules, deletes=True)
     [found] = Annotations.from_stack(stack).find_error("*", Match.any_value())
     assert str(found.entry.data).startswith("expiry_action delete needs a stack of its own without termination")
 

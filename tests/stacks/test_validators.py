@@ -13,36 +13,13 @@ from cdk_nag import AwsSolutionsChecks
 
 from stacks.settings.props import ClusterProps
 from stacks.stack import ClusterStack
-from tests.stacks import existing_vpc
 
 SETTINGS: list[dict[str, Any]] = [
     {"worker_count": 4, "min_workers": 1, "key_name": "mine", "ssh_location": "203.0.113.0/24"},
-    {"worker_count": 2, "engines": ("mxnet", "horovod"), "tags": {"team": "vision"}},
-    {"expires": "2999-12-01T18:00:00Z", "expiry_action": "delete"},
-    {
-        "worker_count": 0,
-        "ami": "ami-0123456789abcdef0",
-        "instance_type": "c5.large",
-        "shared_storage": "efs:fs-01234567",
-    },
-    {
-        "bucket": "kept.by-an-earlier.cluster",
-        "shared_storage": "efs",
-        "data_buckets": ("images", "team/results:rw"),
-        "data_keys": ("arn:aws:kms:us-east-1:123456789012:key/0123",),
-        "policy_arns": ("arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly",),
-        "secrets": ("ssm:/team/wandb", "secretsmanager:team/hub"),
-        "secret_keys": ("arn:aws:kms:us-east-1:123456789012:key/0123",),
-    },
     {"availability_zone": "us-east-1b", "ssh_location": "0.0.0.0/0", "ami": "/team/ami"},
-    {**existing_vpc.SETTINGS, "ami": "ami-0123456789abcdef0", "ssh_location": "203.0.113.0/24"},
-    {"private": True, "key_name": "mine", "setup": __file__.replace("test_validators.py", "setup.sh")},
-    {"vpc_id": existing_vpc.VPC, "subnet_id": existing_vpc.WORKERS, "ami": "ami-0123456789abcdef0", "private": True},
-    {"instance_type": "g5.8xlarge", "key_name": "mine", "ssh_location": "203.0.113.0/24"},
     {"instance_type": "p6-b300.48xlarge", "private": True, "purchase": "spot"},
-    {"purchase": "reservation", "capacity_reservation": "cr-0123456789abcdef0"},
-    {**existing_vpc.SETTINGS, "ami": "ami-0123456789abcdef0", "shared_storage": "lustre:fs-0123456789abcdef0"},
 ]
+"""Settings besides those of test_pairwise.py."""
 IGNORED = {
     "W3005": "the CDK adds a dependency on the role to each launch template, needed or not",
     "W3010": "the zone is written out only where the user chose it",
@@ -50,9 +27,8 @@ IGNORED = {
 
 
 def cluster(context: dict[str, Any], outdir: Path, **settings: Any) -> tuple[cdk.App, ClusterStack]:
-    app = cdk.App(context=context | existing_vpc.LOOKED_UP, outdir=str(outdir))
-    env = cdk.Environment(account=existing_vpc.ACCOUNT, region=existing_vpc.REGION) if "vpc_id" in settings else None
-    return app, ClusterStack(app, "ClusterStack", props=ClusterProps(**settings), env=env)
+    app = cdk.App(context=context, outdir=str(outdir))
+    return app, ClusterStack(app, "ClusterStack", props=ClusterProps(**settings))
 
 
 def violations(outdir: Path) -> list[tuple[str, str]]:

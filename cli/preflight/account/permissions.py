@@ -12,6 +12,7 @@ from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget
 
 ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:PutRolePolicy")
+HARDENED_ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:AttachRolePolicy")
 FILE_SYSTEM_ACTIONS: Final = (
     "elasticfilesystem:CreateFileSystem",
     "elasticfilesystem:DeleteFileSystem",
@@ -34,6 +35,8 @@ UP_ACTIONS: Final = (
     "autoscaling:UpdateAutoScalingGroup",
 )
 """Calls of ``dlcluster up`` that change the groups."""
+KEY_ACTIONS: Final = ("kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey")
+"""Work of DynamoDB and EFS with the user's key, in the name of CloudFormation, which makes table and file system."""
 SCHEDULER: Final = "scheduler.amazonaws.com"
 
 
@@ -68,8 +71,11 @@ def start_fleet(target: PreflightTarget) -> Iterator[Finding]:
 
 def create_roles(target: PreflightTarget) -> Iterator[Finding]:
     """Check that CloudFormation's role can create the roles of the nodes."""
-    example = f"arn:{target.partition}:iam::{target.account}:role/{target.props.cluster_name}-ClusterRoles"
-    yield from _for_cloudformation(target, ROLE_ACTIONS, example, "create the roles of the nodes")
+    props = target.props
+    name = f"{props.role_name_prefix or ''}{props.cluster_name}-ClusterRoles"
+    example = f"arn:{target.partition}:iam::{target.account}:role/{name}"
+    actions = HARDENED_ROLE_ACTIONS if props.hardened else ROLE_ACTIONS
+    yield from _for_cloudformation(target, actions, example, "create the roles of the nodes")
 
 
 def create_storage(target: PreflightTarget) -> Iterator[Finding]:
@@ -92,6 +98,25 @@ def create_schedules(target: PreflightTarget) -> Iterator[Finding]:
     yield from _for_cloudformation(target, SCHEDULE_ACTIONS, schedule, "schedule the cluster's end")
     role = f"arn:{target.partition}:iam::{target.account}:role/{name}Role"
     yield from _for_cloudformation(target, ["iam:PassRole"], role, "give the schedules their role", passed_to=SCHEDULER)
+
+
+def use_key(target: PreflightTarget, key: str) -> Iterator[Finding]:
+    """Check that CloudFormation's role can encrypt with the user's key what it creates."""
+    yield from _for_cloudformation(target, KEY_ACTIONS, key, "encrypt with the key")
+
+
+def boundary(target: PreflightTarget) -> Iterator[Finding]:
+    """Check that the policy exists which limits the stack's roles."""
+    name, iam = target.props.permissions_boundary, target.clients.iam
+    if name is None:
+        return
+    arn = name if name.startswith("arn:") else f"arn:{target.partition}:iam::{target.account}:policy/{name}"
+    try:
+        iam.get_policy(PolicyArn=arn)
+    except iam.exceptions.NoSuchEntityException:
+        yield problem("permissions", f"there is no policy {arn}", "choose another permissions_boundary")
+    else:
+        yield ok("permissions", f"{arn} limits the stack's roles")
 
 
 def _for_cloudformation(

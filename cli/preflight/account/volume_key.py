@@ -5,8 +5,8 @@ Without that, instances end at their launch with ``Client.InternalError``, and t
 """
 
 import json
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from cli.preflight.account.service_role import AUTO_SCALING
 from cli.preflight.finding import Finding, ok, problem
@@ -21,18 +21,24 @@ ACTIONS: Final = ("kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:Gene
 
 
 def volume_key(target: PreflightTarget) -> Iterator[Finding]:
-    """Check that the key is enabled, and that its policy or a grant lets Auto Scaling's role use it."""
+    """Check that the key is enabled, and that its policy or a grant lets Auto Scaling's role use it.
+
+    With ``kms_key`` the disks have that one (cli/preflight/account/kms_key.py).
+    """
+    if target.props.kms_key is not None:
+        return
     key = target.clients.ec2.get_ebs_default_kms_key_id()["KmsKeyId"]
     if key.endswith(AWS_KEY):
         yield ok(SUBJECT, f"the nodes' disks are encrypted with {AWS_KEY}")
         return
     described = target.clients.kms.describe_key(KeyId=key)["KeyMetadata"]
-    role, service = AUTO_SCALING
-    arn = f"arn:{target.partition}:iam::{target.account}:role/aws-service-role/{service}/{role}"
+    role, arn = AUTO_SCALING[0], auto_scaling_role(target)
     if (state := described.get("KeyState", "Enabled")) != "Enabled":
         sentence = f"{key}, the account's default key for volumes, is {state}: no instance can start"
         yield problem(SUBJECT, sentence, f"aws ec2 reset-ebs-default-kms-key-id --region {target.region}")
-    elif described.get("KeyManager") == "AWS" or not (denied := _denied(target, described["Arn"], arn)):
+    elif described.get("KeyManager") == "AWS" or not (
+        denied := denied_to_auto_scaling(target, described["Arn"], _policy(target, described["Arn"]))
+    ):
         yield ok(SUBJECT, f"Auto Scaling may encrypt the nodes' disks with {key}")
     else:
         sentence = f"{key}, the account's default key for volumes, does not let {role} {' and '.join(denied)}"
@@ -40,9 +46,20 @@ def volume_key(target: PreflightTarget) -> Iterator[Finding]:
         yield problem(SUBJECT, f"{sentence}: every instance would end at its launch", fix)
 
 
-def _denied(target: PreflightTarget, key: str, role: str) -> list[str]:
+def auto_scaling_role(target: PreflightTarget) -> str:
+    """Return the ARN of the role with which Auto Scaling starts instances."""
+    role, service = AUTO_SCALING
+    return f"arn:{target.partition}:iam::{target.account}:role/aws-service-role/{service}/{role}"
+
+
+def _policy(target: PreflightTarget, key: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(target.clients.kms.get_key_policy(KeyId=key, PolicyName="default")["Policy"])
+    return found
+
+
+def denied_to_auto_scaling(target: PreflightTarget, key: str, policy: Mapping[str, Any]) -> list[str]:
     """Return what neither the policy nor a grant allows; the role's own policy, AWS's, says nothing of KMS."""
-    kms = target.clients.kms
+    kms, role = target.clients.kms, auto_scaling_role(target)
     caller = Caller(
         arn=role,
         keys={
@@ -53,7 +70,6 @@ def _denied(target: PreflightTarget, key: str, role: str) -> list[str]:
             "kms:viaservice": f"ec2.{target.region}.amazonaws.com",
         },
     )
-    policy = json.loads(kms.get_key_policy(KeyId=key, PolicyName="default")["Policy"])
     denied = [action for action in ACTIONS if not allows(policy, action, caller)]
     if not denied:
         return []

@@ -36,19 +36,22 @@ def bucket(target: PreflightTarget) -> Iterator[Finding]:
             SUBJECT, f"{name} is in {region}", f"choose one in {target.region}: traffic to another region costs money"
         )
         return
-    found = [*_shortcomings(target.clients.s3, name)]
+    found = [*_shortcomings(target.clients.s3, name, target.props.kms_key or "")]
     yield from found or [ok(SUBJECT, f"{name} is here and keeps old versions for a while")]
 
 
-def _shortcomings(s3: Any, name: str) -> Iterator[Finding]:
+def _shortcomings(s3: Any, name: str, key: str) -> Iterator[Finding]:
     if s3.get_bucket_versioning(Bucket=name).get("Status") != "Enabled":
         fix = f"aws s3api put-bucket-versioning --bucket {name} --versioning-configuration Status=Enabled"
         yield warning(SUBJECT, f"{name} is not versioned: what a job overwrites or deletes is lost", fix)
     elif not any("NoncurrentVersionExpiration" in rule for rule in _rules(s3, name)):
         yield warning(SUBJECT, f"old versions in {name} never expire", "add a lifecycle rule that ends them")
     rules = s3.get_bucket_encryption(Bucket=name)["ServerSideEncryptionConfiguration"]["Rules"]
-    if any("KMSMasterKeyID" in rule.get("ApplyServerSideEncryptionByDefault", {}) for rule in rules):
-        yield problem(SUBJECT, f"{name} is encrypted with a KMS key, which the nodes may not use", "choose another")
+    keys = [rule.get("ApplyServerSideEncryptionByDefault", {}).get("KMSMasterKeyID") for rule in rules]
+    # S3 shows a key as it was given: its ARN or its ID.
+    if any(used not in (key, key.rpartition("/")[2]) for used in keys if used):
+        sentence = f"{name} is encrypted with a KMS key, which the nodes may not use"
+        yield problem(SUBJECT, sentence, "choose another, or name that key as kms_key")
 
 
 def _rules(s3: Any, name: str) -> list[Any]:

@@ -13,7 +13,7 @@ from cli.cdk_context import read_context, read_props
 from cli.errors import EXIT_FAILED, ClusterError, CredentialsError, NoAnswerError, UsageError
 from cli.output import STYLES, json_option, print_json
 from cli.preflight import existing_network, sizes, stack
-from cli.preflight.account import permissions, service_role, session_manager, setup, volume_key
+from cli.preflight.account import kms_key, permissions, service_role, session_manager, setup, volume_key
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.nodes import efa, image, offering, reservation
 from cli.preflight.quotas import capacity, network, volumes
@@ -33,6 +33,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("vCPU quota", capacity.vcpus),
     ("EBS quota", volumes.root_volumes),
     ("EBS key", volume_key.volume_key),
+    (kms_key.SUBJECT, kms_key.kms_key),
     ("AMI", image.image),
     ("Elastic IP", network.elastic_ip),
     ("VPC", network.vpc),
@@ -48,6 +49,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("permissions", permissions.start_fleet),
     ("permissions", permissions.create_roles),
     ("permissions", permissions.create_storage),
+    ("permissions", permissions.boundary),
     ("permissions", permissions.create_schedules),
     ("service role", service_role.auto_scaling),
     ("service role", service_role.shared_storage),

@@ -78,6 +78,7 @@ def _delete_endpoint(backend: EC2Backend, endpoint: Any) -> None:
 
 _EC2_DELETIONS: dict[str, _Deletion] = {
     "AWS::EC2::EIP": lambda backend, address: backend.release_address(address=address.public_ip),
+    "AWS::EC2::FlowLog": lambda backend, log: backend.delete_flow_logs([log.id]),
     "AWS::EC2::InternetGateway": lambda backend, gateway: backend.delete_internet_gateway(gateway.id),
     # Delete by ID: given an unknown name, moto claims that the call names no template.
     "AWS::EC2::LaunchTemplate": lambda backend, template: backend.delete_launch_template("", template.id),

@@ -8,13 +8,26 @@ from moto.dynamodb.models import dynamodb_backends
 
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller
+from local.aws.permissions.keys import through_service
 from local.aws.permissions.policies import LEADING_KEYS, Permission
 
+_READING: Final = ("Decrypt", "DescribeKey")
+_WRITING: Final = ("Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
+"""Uses of a table's key. AWS publishes none by call: these are what the CDK grants with the table."""
+_WRITES: Final = ("BatchWriteItem", "DeleteItem", "PutItem", "UpdateItem")
 _EQUALS: Final = re.compile(r"([#\w.-]+)\s*=\s*(:\w+)")
 
 
 def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
     yield caller.permission(call)
+
+
+def _key_of(call: Call, caller: Caller, table: str) -> Iterator[Permission]:
+    """Require the key that the user named for the table, which DynamoDB uses in the caller's name."""
+    found = dynamodb_backends[caller.account][call.credential.region].tables.get(table.rsplit("/", 1)[-1])
+    encryption = (found.sse_specification or {}) if found else {}
+    for use in (*_READING, *(_WRITING if call.action in _WRITES else ())):
+        yield from through_service(call, caller, encryption.get("KMSMasterKeyId", ""), use)
 
 
 def _table(call: Call, caller: Caller) -> Iterator[Permission]:
@@ -23,12 +36,15 @@ def _table(call: Call, caller: Caller) -> Iterator[Permission]:
 
 
 def _item(call: Call, caller: Caller) -> Iterator[Permission]:
-    yield _on_items(call, caller, call.parameters["TableName"], [_key(call.parameters)])
+    table = call.parameters["TableName"]
+    yield _on_items(call, caller, table, [_key(call.parameters)])
+    yield from _key_of(call, caller, table)
 
 
 def _batch_read(call: Call, caller: Caller) -> Iterator[Permission]:
     for table, wanted in call.parameters["RequestItems"].items():
         yield _on_items(call, caller, table, wanted["Keys"])
+        yield from _key_of(call, caller, table)
 
 
 def _batch_write(call: Call, caller: Caller) -> Iterator[Permission]:

@@ -6,8 +6,11 @@ from typing import Final
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
+from moto.s3.models import s3_backends
+
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller, UnknownCallError
+from local.aws.permissions.keys import through_service
 from local.aws.permissions.policies import Permission
 
 _LISTING: Final = frozenset({
@@ -47,6 +50,13 @@ _CALLS: Final = (
     (("DELETE",), "", "bucket", "DeleteBucket"),
 )
 """Methods, the name in the query that selects the action, the kind of resource, the action; the first match counts."""
+_USES_OF_KEY: Final = {
+    "GetObject": ("Decrypt",),
+    "GetObjectVersion": ("Decrypt",),
+    # The parts of an upload are decrypted when it completes.
+    "PutObject": ("Decrypt", "GenerateDataKey"),
+}
+"""What S3 does with the key of a bucket, in the caller's name."""
 _ORDINARY: Final = (
     _LISTING | {"partNumber", "x-id"} | {f"response-{name}" for name in ("content-type", "cache-control")}
 )
@@ -65,9 +75,19 @@ def required_permissions(call: Call, caller: Caller) -> Iterator[Permission]:
     if call.method == "POST" and "delete" in call.query and not key:
         yield from _deletions(call, caller, bucket)
         return
-    yield _on(call, caller, bucket, key, action=_action(call, "object" if key else "bucket"))
+    action = _action(call, "object" if key else "bucket")
+    yield _on(call, caller, bucket, key, action=action)
+    for use in _USES_OF_KEY.get(action, ()):
+        yield from through_service(call, caller, _key_of(caller, bucket), use)
     if source := call.header("x-amz-copy-source"):
         yield _source(call, caller, source)
+
+
+def _key_of(caller: Caller, bucket: str) -> str:
+    """Return the key with which the bucket encrypts new objects; empty if that is S3's own."""
+    found = s3_backends[caller.account][caller.partition].buckets.get(bucket)
+    rule = (found.encryption or {}).get("Rule", {}) if found else {}
+    return str(rule.get("ApplyServerSideEncryptionByDefault", {}).get("KMSMasterKeyID", ""))
 
 
 def _action(call: Call, about: str) -> str:

@@ -5,6 +5,7 @@ import pytest
 from cli.preflight.stack import deletion, stack
 from tests.cli.preflight.conftest import NEW_STACK, Account
 
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 CLUSTER = [{"OutputKey": "ClusterName", "OutputValue": "demo"}]
 
 
@@ -57,6 +58,12 @@ def test_fails_when_the_stack_is_something_else(account: Account) -> None:
         ({}, {"private": True, "key_name": "mine"}, "private of a running cluster cannot change, got true"),
         ({"ClusterPrivate": "true"}, {}, "private of a running cluster cannot change, got false"),
         ({}, {"shared_storage": "efs"}, "shared_storage of a running cluster cannot change, got efs"),
+        ({}, {"role_name_prefix": "t-"}, "role_name_prefix of a running cluster cannot change, got t-"),
+        (
+            {"SharedStorage": "fs-1", "ClusterKey": KEY.replace("1234", "4321")},
+            {"shared_storage": "efs", "kms_key": KEY},
+            f"kms_key of a running cluster cannot change, got {KEY}",
+        ),
     ],
 )  # fmt: skip
 def test_a_stack_that_is_older_than_a_setting_has_it_off(

@@ -7,6 +7,7 @@ import shlex
 import stat
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,19 @@ def test_the_policy_reaches_this_clusters_nodes_over_ssh_alone() -> None:
     own = [each for each in policy["Statement"] if "ssm:TerminateSession" in each["Action"]]
     assert [each["Resource"] for each in own] == ["arn:aws:ssm:eu-west-1:1:session/${aws:userid}-*"]
     assert not any("*" in action for each in policy["Statement"] for action in each["Action"])
+
+
+def test_the_policy_lets_the_table_be_read_with_the_users_own_key() -> None:
+    place = Place(partition="aws", region="eu-west-1", account="1")
+    assert "kms:" not in str(user_policy(CLUSTER, place))
+    key = "arn:aws:kms:eu-west-1:1:key/1"
+    [found] = [
+        s for s in user_policy(replace(CLUSTER, kms_key=key), place)["Statement"] if "kms:Decrypt" in s["Action"]
+    ]
+    assert (found["Resource"], found["Condition"]) == (
+        key,
+        {"StringEquals": {"kms:ViaService": "dynamodb.eu-west-1.amazonaws.com"}},
+    )
 
 
 def test_the_policy_verb_names_account_table_and_cluster(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,9 +1,9 @@
-"""Test a private cluster in an existing VPC: only sessions lead to its nodes, and destroying it changes no subnet.
+"""Test a hardened cluster in an existing VPC: only sessions lead to its nodes, and destroying it changes no subnet.
 
 It needs a cluster of its own, after those that fail: that part of the gate is the shortest.
 
 No node has a public address, and no port is open: logins, copies and forwarded ports go through Session Manager, with
-permissions enforced.
+permissions enforced, those of the user's KMS key too.
 """
 
 import json
@@ -30,6 +30,7 @@ from tests.e2e.port_scan import listening, open_ports, open_ports_from_node
 
 NAME = "existing"
 NODES = 2
+BOUNDARY = "limit-of-the-team"
 VPC_BLOCK, SECONDARY_BLOCK = "10.8.0.0/16", "100.64.0.0/16"
 PUBLIC_BLOCK, PRIVATE_BLOCK = "10.8.1.0/24", "100.64.8.0/24"
 SETUP = {
@@ -46,10 +47,16 @@ class ExistingVpc:
     vpc_id: str
     public: str
     private: str
+    key: str
+    """ARN of the user's KMS key."""
+
+    @property
+    def hardened(self) -> dict[str, str]:
+        return {"hardened": "true", "kms_key": self.key, "role_name_prefix": "team-", "permissions_boundary": BOUNDARY}
 
     @property
     def context(self) -> list[str]:
-        settings = {"vpc_id": self.vpc_id, "subnet_id": self.private, "private": "true", "ssh_location": ""}
+        settings = {"vpc_id": self.vpc_id, "subnet_id": self.private, "ssh_location": "", **self.hardened}
         given = {"cluster_name": NAME, **settings}
         return [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
 
@@ -79,12 +86,18 @@ def vpc() -> Iterator[ExistingVpc]:
     ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc_id)
     [main] = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc_id]}])["RouteTables"]
     ec2.create_route(RouteTableId=main["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    key = client("kms").create_key()["KeyMetadata"]["Arn"]
+    everything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+    policy = client("iam").create_policy(PolicyName=BOUNDARY, PolicyDocument=json.dumps(everything))
+    boundary = policy["Policy"]["Arn"]
     address = ec2.allocate_address(Domain="vpc")["AllocationId"]
     nat = ec2.create_nat_gateway(SubnetId=public, AllocationId=address)["NatGateway"]["NatGatewayId"]
     table = ec2.create_route_table(VpcId=vpc_id)["RouteTable"]["RouteTableId"]
     ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
     association = ec2.associate_route_table(RouteTableId=table, SubnetId=private)["AssociationId"]
-    yield ExistingVpc(vpc_id=vpc_id, public=public, private=private)
+    yield ExistingVpc(vpc_id=vpc_id, public=public, private=private, key=key)
+    client("iam").delete_policy(PolicyArn=boundary)
+    client("kms").schedule_key_deletion(KeyId=key.rpartition("/")[2], PendingWindowInDays=7)
     ec2.disassociate_route_table(AssociationId=association)
     ec2.delete_route_table(RouteTableId=table)
     ec2.delete_nat_gateway(NatGatewayId=nat)
@@ -145,6 +158,7 @@ def cluster(user: User, vpc: ExistingVpc, tmp_path_factory: pytest.TempPathFacto
     # The local AWS answers not all of preflight's questions.
     said = made.try_in_checkout("dlcluster", "preflight", *deploy[deploy.index("-c") :]).stdout
     assert f"{vpc.vpc_id} has room, routes and name servers for the nodes" in said
+    assert f"the policy of {vpc.key} does not let logs.us-east-1.amazonaws.com use it: add to its policy: " in said
     try:
         made.in_checkout(*deploy)
         made.user.ssh_config.write_text(made.in_checkout("dlcluster", "ssh-config", "--cluster", NAME))
@@ -161,6 +175,22 @@ def test_the_nodes_are_in_the_subnet_and_have_no_public_address(cluster: Private
         assert "PublicIpAddress" not in instance
     used = {address.get("InstanceId") for address in client("ec2").describe_addresses()["Addresses"]}
     assert not used & {instance["InstanceId"] for instance in cluster.instances}
+
+
+def test_the_users_key_encrypts_what_the_nodes_store(cluster: PrivateCluster, vpc: ExistingVpc) -> None:
+    """The local AWS refuses each read and write of a node whose role may not use the key."""
+    bucket = cluster.user.ssh(f"{NAME}-master", "echo $DEEPLEARNING_BUCKET").strip()
+    cluster.user.ssh(f"{NAME}-worker2", f"echo kept | aws s3 cp - s3://{bucket}/checkpoint")
+    assert cluster.user.ssh(f"{NAME}-master", f"aws s3 cp s3://{bucket}/checkpoint -").strip() == "kept"
+    stored = client("s3").head_object(Bucket=bucket, Key="checkpoint")
+    assert (stored["ServerSideEncryption"], stored["SSEKMSKeyId"]) == ("aws:kms", vpc.key)
+    disks = client("ec2").describe_volumes(
+        Filters=[{"Name": "attachment.instance-id", "Values": [each["InstanceId"] for each in cluster.instances]}]
+    )["Volumes"]
+    assert [disk["KmsKeyId"] for disk in disks] == [vpc.key] * NODES
+    for node_type in ("master", "worker"):
+        role = client("iam").get_role(RoleName=f"team-{NAME}-us-east-1-{node_type}")["Role"]
+        assert role["PermissionsBoundary"]["PermissionsBoundaryArn"].endswith(f":policy/{BOUNDARY}")
 
 
 def test_each_node_has_run_the_setup_before_it_joined(cluster: PrivateCluster) -> None:

@@ -14,6 +14,16 @@ OWN_KEY: dict[str, Any] = {
 }
 
 
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+
+@pytest.mark.parametrize("shown", [KEY, KEY.rpartition("/")[2]])
+def test_the_clusters_own_key_may_encrypt_it(adopting: Account, shown: str) -> None:
+    adopting.settings["kms_key"] = KEY
+    give(adopting, key={"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": shown}})
+    assert adopting.finds(bucket.bucket).level == "ok"
+
+
 @pytest.fixture
 def adopting(account: Account) -> Account:
     account.settings["bucket"] = "kept"

@@ -13,6 +13,7 @@ from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import NODE_TYPES, group_name
 from local.aws.scheduler import schedules
 from local.aws.scheduler.schedules import Schedule, ScheduleError
+from stacks.cluster_role import RoleRules
 from stacks.expiry import Expiry
 from stacks.settings.lifetime import DELETE_AFTER
 from tests.local.aws.harness import REGION, Aws, Group, Stacks, session_keys
@@ -28,7 +29,7 @@ def template(*, after_s: float, deletes: bool = False) -> dict[str, Any]:
     app = cdk.App(analytics_reporting=False, builtin_cloud_formation_validation=False)
     stack = cdk.Stack(app, "Ends")
     expires = datetime.now(timezone.utc) + timedelta(seconds=after_s)
-    Expiry(stack, "Expiry", cluster_name=NAME, expires=expires, deletes=deletes)
+    Expiry(stack, "Expiry", expires=expires, role_rules=RoleRules(cluster_name=NAME), deletes=deletes)
     resources: dict[str, Any] = app.synth().get_stack_by_name("Ends").template["Resources"]
     for each in resources.values():
         if each["Type"] == "AWS::Scheduler::Schedule":

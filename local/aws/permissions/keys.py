@@ -1,0 +1,29 @@
+"""Require the KMS key with which a service encrypts what a call reads or writes, unless that key is AWS's own.
+
+The service uses the key in the caller's name, who needs the permission too ("kms:ViaService", AWS KMS Developer Guide).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from moto.kms.models import kms_backends
+
+from local.aws.calls import Call
+from local.aws.permissions.callers import Caller
+from local.aws.permissions.policies import Permission
+
+_OF_AWS: Final = "alias/aws/"
+"""Start of the names of AWS's own keys, which every caller of the account may use through their services."""
+
+
+def through_service(call: Call, caller: Caller, key: str, action: str) -> Iterator[Permission]:
+    """Require an action on the key, through the call's service; ``key`` is an ARN, an ID, an alias or empty."""
+    if not key or _OF_AWS in key:
+        return
+    region = call.credential.region
+    if key.startswith("alias/"):
+        key = kms_backends[caller.account][region].get_key_id_from_alias(key) or key
+    arn = key if key.startswith("arn:") else f"arn:{caller.partition}:kms:{region}:{caller.account}:key/{key}"
+    through = {"kms:ViaService": (f"{call.service}.{region}.amazonaws.com",)}
+    yield replace(caller.permission(call, arn, context=through), action=f"kms:{action}")

@@ -1,0 +1,113 @@
+import json
+from typing import Any
+
+import pytest
+
+from cli.preflight.account import permissions
+from cli.preflight.account.kms_key import kms_key
+from cli.preflight.account.volume_key import volume_key
+from tests.cli.preflight.account.test_permissions import EXECUTOR, simulates
+from tests.cli.preflight.account.test_volume_key import GRANT, OWNER, ROLE, USE, has_policy
+from tests.cli.preflight.conftest import ACCOUNT, Account
+
+KEY = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+GROUPS = f"arn:aws:logs:eu-west-1:{ACCOUNT}:log-group:demo-*"
+LOGS: dict[str, Any] = {
+    "Effect": "Allow", "Principal": {"Service": "logs.eu-west-1.amazonaws.com"}, "Resource": "*",
+    "Action": ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
+    "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": GROUPS}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def with_key(account: Account) -> Account:
+    account.settings["kms_key"] = KEY
+    return account
+
+
+def has_key(account: Account, *statements: dict[str, Any], **described: str) -> None:
+    account.answers("kms", "describe_key", {"KeyMetadata": {"KeyId": KEY, "Arn": KEY, **described}}, {"KeyId": KEY})
+    if statements:
+        has_policy(account, *statements)
+
+
+def cloudformation_may(account: Account, decision: str = "allowed") -> None:
+    asked = {"PolicySourceArn": EXECUTOR, "ActionNames": [*permissions.KEY_ACTIONS], "ResourceArns": [KEY]}
+    simulates(account, asked, dict.fromkeys(permissions.KEY_ACTIONS, decision))
+
+
+def test_a_key_with_the_statements_of_awss_guides_is_fine(with_key: Account) -> None:
+    has_key(with_key, OWNER, USE, GRANT, LOGS)
+    cloudformation_may(with_key)
+    assert [found.level for found in with_key.check(kms_key)] == ["ok", "ok"]
+
+
+def test_without_the_setting_nothing_is_asked_and_with_it_not_for_the_default_key(account: Account) -> None:
+    assert account.check(kms_key) == []
+    account.settings["kms_key"] = KEY
+    assert account.check(volume_key) == []
+
+
+@pytest.mark.parametrize(
+    ("lacking", "told", "missing"),
+    [
+        (USE, f"does not let {ROLE} use it", {**USE, "Principal": {"AWS": ROLE}}),
+        (LOGS, "does not let logs.eu-west-1.amazonaws.com use it", LOGS),
+        (OWNER, "does not let the account's roles", {**OWNER, "Action": ["kms:*"]}),
+    ],
+)
+def test_fails_when_a_statement_is_missing_which_is_printed(
+    with_key: Account, lacking: dict[str, Any], told: str, missing: dict[str, Any]
+) -> None:
+    has_key(with_key, *(each for each in (OWNER, USE, GRANT, LOGS) if each is not lacking))
+    if lacking is USE:
+        asked = {"KeyId": KEY, "GranteePrincipal": ROLE}
+        with_key.answers("kms", "list_grants", {"Grants": []}, asked)
+    cloudformation_may(with_key)
+    found, allowed = with_key.check(kms_key)
+    assert (found.level, allowed.level) == ("problem", "ok")
+    assert told in found.sentence
+    assert json.loads(found.fix.removeprefix("add to its policy: ")) == missing
+
+
+def test_fails_when_logs_of_another_cluster_alone_may_use_it(with_key: Account) -> None:
+    other = json.loads(json.dumps(LOGS).replace("log-group:demo-", "log-group:other-"))
+    has_key(with_key, OWNER, USE, GRANT, other)
+    cloudformation_may(with_key)
+    assert with_key.check(kms_key)[0].level == "problem"
+
+
+@pytest.mark.parametrize(
+    ("described", "told"),
+    [
+        ({"KeyState": "PendingDeletion"}, f"{KEY} is PendingDeletion"),
+        ({"KeySpec": "RSA_2048"}, f"{KEY} is RSA_2048: disks and logs take symmetric keys alone"),
+    ],
+)
+def test_fails_when_nothing_can_be_encrypted_with_it(with_key: Account, described: dict[str, str], told: str) -> None:
+    has_key(with_key, **described)
+    found = with_key.finds(kms_key)
+    assert (found.level, found.sentence) == ("problem", told)
+
+
+def test_fails_when_the_key_is_not_there_or_not_the_accounts(with_key: Account) -> None:
+    with_key.refuses("kms", "describe_key", "NotFoundException")
+    assert with_key.finds(kms_key).sentence == f"there is no {KEY}"
+    with_key.settings["kms_key"] = KEY.replace(ACCOUNT, "210987654321")
+    found = with_key.finds(kms_key)
+    assert (found.level, found.fix) == ("problem", f"choose a key of account {ACCOUNT}")
+
+
+def test_fails_when_cloudformation_may_not_encrypt(with_key: Account) -> None:
+    has_key(with_key, OWNER, USE, GRANT, LOGS)
+    cloudformation_may(with_key, "implicitDeny")
+    assert with_key.check(kms_key)[1].level == "problem"
+
+
+def test_fails_when_there_is_no_boundary(account: Account) -> None:
+    account.settings["permissions_boundary"] = "limit"
+    arn = f"arn:aws:iam::{ACCOUNT}:policy/limit"
+    account.answers("iam", "get_policy", {"Policy": {"Arn": arn}}, {"PolicyArn": arn})
+    assert account.finds(permissions.boundary).level == "ok"
+    account.refuses("iam", "get_policy", "NoSuchEntity", {"PolicyArn": arn})
+    assert account.finds(permissions.boundary).sentence == f"there is no policy {arn}"

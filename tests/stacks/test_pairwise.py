@@ -1,0 +1,68 @@
+"""Check rows of settings, in which all pairs of values occur, with cfn-lint, cdk-nag and the CDK's own validator.
+
+``make test`` takes the first dozen rows, ``make soak`` sixty and more, until every possible pair has been in one.
+"""
+
+import os
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from cdk_nag import AwsSolutionsChecks
+
+from stacks.settings.values import SettingsError
+from stacks.stack import ClusterStack
+from tests.stacks import existing_vpc
+from tests.stacks.pairwise import PARAMETERS, pairs, possible_pairs, props_of, rows
+from tests.stacks.test_validators import IGNORED, violations
+
+ROWS = int(os.environ.get("ROWS", "12"))
+AMI = "ami-0123456789abcdef0"
+SEED = int(os.environ.get("SEED", "1"))
+
+
+@pytest.fixture(scope="module")
+def chosen() -> list[dict[str, int]]:
+    return [*islice(rows(SEED), ROWS)]
+
+
+def test_the_rows_contain_every_possible_pair(chosen: list[dict[str, int]]) -> None:
+    wanted = possible_pairs().keys()
+    found = wanted & set().union(*map(pairs, chosen))
+    # A dozen rows cannot have them all; the rest is for the soak.
+    assert len(found) >= len(wanted) * (1 if ROWS >= 60 else 0.85)
+    # Many more pairs are possible than not, or the values would be too odd to tell anything.
+    assert len(wanted) > 1500
+
+
+def test_two_settings_that_exclude_each_other_are_one_line() -> None:
+    network = next(number for number, each in enumerate(PARAMETERS["network"]) if each.get("private"))
+    with pytest.raises(SettingsError, match="ssh_location must be left out with private"):
+        props_of({"log in": 1, "network": network})
+
+
+def test_no_validator_finds_anything_in_any_row(
+    context: dict[str, Any], tmp_path: Path, chosen: list[dict[str, int]]
+) -> None:
+    settings = [*map(props_of, chosen)]
+    looked_up = existing_vpc.LOOKED_UP | {
+        f"ssm:account={existing_vpc.ACCOUNT}:parameterName={props.ami_source}:region={existing_vpc.REGION}": AMI
+        for props in settings
+    }
+    app = cdk.App(context=context | looked_up, outdir=str(tmp_path))
+    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    env = cdk.Environment(account=existing_vpc.ACCOUNT, region=existing_vpc.REGION)
+    for number, props in enumerate(settings):
+        ClusterStack(app, f"Row{number}", props=props, env=env if props.vpc_id else None)
+    app.synth()
+    assert violations(tmp_path) == []
+    cfn_lint = str(Path(sys.executable).with_name("cfn-lint"))
+    command = [cfn_lint, "--ignore-checks", *IGNORED, "--regions", existing_vpc.REGION, "--"]
+    templates = [str(tmp_path / f"Row{number}.template.json") for number in range(ROWS)]
+    # All at once: it takes longer to start than to read a template.
+    result = subprocess.run([*command, *templates], capture_output=True, text=True, timeout=300, check=False)
+    assert (result.returncode, result.stdout + result.stderr) == (0, "")
