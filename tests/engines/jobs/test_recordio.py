@@ -7,7 +7,8 @@ from tests.engines.training import PYTHON, PYTORCH
 IM2REC = f"""
 set -e
 mkdir -p ~/rec/stub; cd ~/rec; touch stub/cv2.py
-for name in a b c d; do mkdir -p folder/$name; for i in 1 2 3; do head -c 3001 /dev/urandom >folder/$name/$i.jpg; done; done
+mkdir -p folder/a folder/b folder/c folder/d
+for path in folder/?/; do for i in 1 2 3; do head -c 3001 /dev/urandom >$path/$i.jpg; done; done
 printf '12345678\\n\\x23\\xd7\\xce34' >folder/a/4.jpg
 tool=$(dirname $({PYTHON} -c 'import mxnet; print(mxnet.__file__)'))/tools/im2rec.py
 PYTHONPATH=stub {PYTHON} $tool theirs folder --list --recursive
