@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from trainer.atomic_file import atomic_write
+from trainer.atomic_file import atomic_write, temporary_path
 from trainer.data.images.folder import list_classes, list_images
 from trainer.data.images.records import pack_image, write_record
 from trainer.errors import TrainerError
@@ -52,11 +52,16 @@ def convert(prefix: Path, folder: Path, *, shuffle: bool = True) -> tuple[int, i
     if shuffle:
         random.Random(SHUFFLE_SEED).shuffle(images)  # noqa: S311  # an order, no secret
     index, listing = [], []
-    with atomic_write(_with_suffix(prefix, ".rec"), what="records") as file:
-        for key, label, path in images:
-            index.append(f"{key}\t{file.tell()}\n")
-            listing.append(f"{key}\t{label:f}\t{path.relative_to(folder)}\n")
-            write_record(file, pack_image(key=key, label=label, image=_read(path)))
+    records = _with_suffix(prefix, ".rec")
+    try:
+        with atomic_write(records, what="records") as file:
+            for key, label, path in images:
+                index.append(f"{key}\t{file.tell()}\n")
+                listing.append(f"{key}\t{label:f}\t{path.relative_to(folder)}\n")
+                write_record(file, pack_image(key=key, label=label, image=_read(path)))
+    finally:
+        # An image that cannot be read, and Ctrl-C, leave the unfinished file.
+        temporary_path(records).unlink(missing_ok=True)
     for suffix, lines in ((".idx", index), (".lst", listing)):
         with atomic_write(_with_suffix(prefix, suffix), what="the list of records") as file:
             file.write("".join(lines).encode())

@@ -48,16 +48,15 @@ def test_training_reads_the_images_of_both_files(record_paths: dict[str, Path], 
         assert np.allclose(image.mean(axis=(1, 2)) * std + mean, list(COLOURS.values())[label], atol=6)
 
 
-def test_file_equals_dmlc_cores_own(tmp_path: Path) -> None:
-    # Written by hand from dmlc-core's src/recordio.cc: a magic number at a multiple of 4 splits, another does not.
+def test_record_is_split_as_by_dmlc_core() -> None:
+    # src/recordio.cc: a magic number at a multiple of 4 splits, another does not.
     record = b"abcd" + MAGIC + b"x" + MAGIC + b"yz"
-    parts = [(1, b"abcd"), (3, b"x" + MAGIC + b"yz\0")]
-    expected = b"".join(MAGIC + struct.pack("<I", kind << 29 | length) for kind, length in [(1, 4)]) + parts[0][1]
-    expected += MAGIC + struct.pack("<I", 3 << 29 | 7) + parts[1][1]
+    first = MAGIC + struct.pack("<I", 1 << 29 | 4) + b"abcd"
+    last = MAGIC + struct.pack("<I", 3 << 29 | 7) + b"x" + MAGIC + b"yz\0"
     file = io.BytesIO()
     write_record(file, record)
-    assert file.getvalue() == expected
-    assert parse_record(expected, place="a.rec") == record
+    assert file.getvalue() == first + last
+    assert parse_record(first + last, place="a.rec") == record
 
 
 def test_split_records_are_found_and_read(tmp_path: Path) -> None:
@@ -102,7 +101,7 @@ def test_index_and_list_are_im2recs(record_paths: dict[str, Path]) -> None:
     assert [line.split("\t")[0] for line in index] == [line[0] for line in lines]
 
 
-def damage(path: Path, message: str) -> None:
+def assert_damaged(path: Path, message: str) -> None:
     with pytest.raises(TrainerError, match=f"^{message}") as caught:
         load_recordio(RecordPaths(path), RecordPaths(path), SHAPE).train.read(np.arange(6))
     assert "\n" not in str(caught.value)
@@ -113,21 +112,21 @@ def test_damage_is_one_line_with_its_place(record_paths: dict[str, Path]) -> Non
     index, whole = path.with_suffix(".idx"), path.read_bytes()
     lines = index.read_text()
     size, name = len(whole), re.escape(str(path))
-    damage(path.with_name("none.rec"), f"cannot read {path.parent}/none.rec, No such file or directory$")
+    assert_damaged(path.with_name("none.rec"), f"cannot read {path.parent}/none.rec, No such file or directory$")
     index.write_text(lines + f"9\t{size}\n")
-    damage(path, f"{re.escape(str(index))} is not the index of {name}, byte {size} is after its end at {size}$")
+    assert_damaged(path, f"{re.escape(str(index))} is not the index of {name}, byte {size} is after its end at {size}$")
     index.write_text("3 4 5\n")
-    damage(path, rf"{re.escape(str(index))} is damaged, line 1 must be a key and an offset, got '3 4 5'$")
+    assert_damaged(path, rf"{re.escape(str(index))} is damaged, line 1 must be a key and an offset, got '3 4 5'$")
     index.write_text("3\t4\n")
-    damage(path, f"{name} has no record at byte 4, .* is there instead of 0a23d7ce$")
+    assert_damaged(path, f"{name} has no record at byte 4, .* is there instead of 0a23d7ce$")
     index.write_text(lines)
     path.write_bytes(whole[:-8])
     last = int(lines.splitlines()[-1].split()[1])
-    damage(path, f"{name} is truncated or damaged, the record at byte {last} does not end where it should$")
+    assert_damaged(path, f"{name} is truncated or damaged, the record at byte {last} does not end where it should$")
     index.unlink()
-    damage(path, f"{name} is truncated, its last record ends at byte {size}, the file at {size - 8}$")
+    assert_damaged(path, f"{name} is truncated, its last record ends at byte {size}, the file at {size - 8}$")
     path.write_bytes(b"")
-    damage(path, f"{name} holds no records$")
+    assert_damaged(path, f"{name} holds no records$")
 
 
 @pytest.mark.parametrize(
@@ -142,9 +141,9 @@ def test_damage_is_one_line_with_its_place(record_paths: dict[str, Path]) -> Non
 def test_record_without_an_image_of_one_class_is_named(tmp_path: Path, record: bytes, message: str) -> None:
     with (tmp_path / "a.rec").open("wb") as file:
         write_record(file, record)
-    damage_of_one = RecordPaths(tmp_path / "a.rec")
+    paths = RecordPaths(tmp_path / "a.rec")
     with pytest.raises(TrainerError, match=f"^{message}") as caught:
-        load_recordio(damage_of_one, damage_of_one, SHAPE).train.read(np.array([0]))
+        load_recordio(paths, paths, SHAPE).train.read(np.array([0]))
     assert "0x" not in str(caught.value)
 
 
@@ -153,3 +152,12 @@ def test_converter_reports_a_missing_folder_in_one_line(tmp_path: Path, capsys: 
     reason = "No such file or directory: it must have a folder for each class"
     assert capsys.readouterr().err == f"im2rec: cannot read {tmp_path}/none, {reason}\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_failed_conversion_leaves_no_file(tmp_path: Path) -> None:
+    image = tmp_path / "folder/blue/a.jpg"
+    image.parent.mkdir(parents=True)
+    image.symlink_to("nowhere")
+    with pytest.raises(TrainerError, match=f"^cannot read {image}, No such file or directory$"):
+        convert(tmp_path / "a", tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -34,22 +35,32 @@ MARGIN: Final = 8 / 7
 """Ratio of the decoded images' size to the network's; the crop is taken from them."""
 
 
+def decode_threads(environment: Mapping[str, str]) -> int:
+    """Return this process's share of the machine's cores."""
+    processes = environment.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, len(os.sched_getaffinity(0)) // int(processes) if processes.isdecimal() and int(processes) else 1)
+
+
+def _start_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(decode_threads(os.environ), thread_name_prefix="decode")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EncodedSamples:
+class EncodedSamples(ABC):
     """Samples that threads decode when they are read; a subclass opens their images."""
 
     labels: Labels = field(repr=False)
     image_shape: ImageShape
     """Input shape of the network; without random parts the decoded images are larger by MARGIN."""
-    threads: ThreadPoolExecutor = field(default_factory=lambda: _start_threads(), repr=False)
+    threads: ThreadPoolExecutor = field(default_factory=_start_threads, repr=False)
 
+    @abstractmethod
     def open(self, sample: int) -> Path | BinaryIO:
         """Return the encoded image of a sample."""
-        raise NotImplementedError
 
+    @abstractmethod
     def describe(self, sample: int) -> str:
         """Return the place of a sample's image, for error messages."""
-        raise NotImplementedError
 
     def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
         """Decode these images; TrainerError names a damaged one."""
@@ -93,16 +104,6 @@ def make_data_set_of_images(
         mean=MEAN if colour else (sum(MEAN) / len(MEAN),),
         std=STD if colour else (sum(STD) / len(STD),),
     )
-
-
-def _start_threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(decode_threads(os.environ), thread_name_prefix="decode")
-
-
-def decode_threads(environment: Mapping[str, str]) -> int:
-    """Return this process's share of the machine's cores."""
-    processes = environment.get("LOCAL_WORLD_SIZE", "1")
-    return max(1, len(os.sched_getaffinity(0)) // int(processes) if processes.isdecimal() and int(processes) else 1)
 
 
 def _decode_whole(image: Any, mode: str, size: tuple[int, int]) -> Any:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.data.images.records import HEAD_BYTES, HEADER, LAST, WHOLE, parse_image, parse_part, parse_record
+from trainer.data.images.records import HEAD_BYTES, HEADER, LAST, PREFIX, WHOLE, parse_image, parse_part, parse_record
 from trainer.data.reading import exists, read
 from trainer.errors import TrainerError
 
@@ -87,8 +87,8 @@ def _scan(descriptor: int, size: int, *, path: Path) -> NDArray[np.int64]:
     """Return the offsets of all records, from one header to the next."""
     begins, offset, inside = [], 0, False
     while offset < size:
-        head = _read_range(descriptor, offset, HEAD_BYTES, path=path)
-        part = parse_part(head, place=str(path), at=offset)
+        prefix = _read_range(descriptor, offset, PREFIX.size, path=path)
+        part = parse_part(prefix, place=str(path), at=offset)
         if not inside:
             begins.append(offset)
         inside = part.kind not in (WHOLE, LAST)
