@@ -129,7 +129,7 @@ def test_empty_gpus_option_selects_no_gpus(arguments: list[str]) -> None:
         ("--dataset mnist --num-classes 9", "--num-classes must be at least 10 with mnist, got 9"),
         (
             "--num-examples 9",
-            "--num-examples must be at least 1 and is for --dataset synthetic alone, got 9 with",
+            "--num-examples must be at least 1 and is only for --dataset synthetic, got 9 with",
         ),
         ("--random-crop 2", "--random-crop must be 0 or 1, got '2'"),
         ("--augment all", "unknown --augment 'all', must be one of: auto, none, standard\n"),
