@@ -22,7 +22,8 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from trainer.data.batches import Augmentation, epoch_batches, prepare
-from trainer.data.folder import MEAN, STD, load_folder
+from trainer.data.images.decoding import MEAN, STD
+from trainer.data.images.folder import load_folder
 from trainer.data.resized_crop import ResizedCrops
 from trainer.data.sampling import Shard
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from trainer.config.choices import format_value
+from trainer.config.choices import format_value, option_name
 from trainer.errors import UsageError
 from trainer.models import ImageShape
+from trainer.s3 import SCHEME
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,8 +20,10 @@ class DataSetInfo:
     """True if --image-shape may change it."""
     channels: tuple[int, ...] = ()
     """Numbers of channels that --image-shape may have; empty for any."""
+    encoded: bool = False
+    """True for encoded images of any size, which are decoded when they are read."""
     classes: int | None = None
-    """Default: --num-classes, or the network's number, or the number of directories."""
+    """Default: --num-classes, or the network's number, or the number in the files."""
     page: str = ""
     """Web page of the download."""
 
@@ -36,7 +39,8 @@ DATA_SETS: Final[Mapping[str, DataSetInfo]] = {
         image_shape=(1, 28, 28), classes=10, page="https://github.com/zalandoresearch/fashion-mnist#get-the-data"
     ),
     "cifar10": DataSetInfo(image_shape=(3, 32, 32), classes=10, page="https://www.cs.toronto.edu/~kriz/cifar.html"),
-    "folder": DataSetInfo(resizable=True, channels=(1, 3)),
+    "folder": DataSetInfo(resizable=True, channels=(1, 3), encoded=True),
+    "recordio": DataSetInfo(resizable=True, channels=(1, 3), encoded=True),
     "synthetic": DataSetInfo(resizable=True),
 }
 
@@ -47,3 +51,19 @@ def check_channels(dataset: str, image_shape: ImageShape) -> None:
     if channels and image_shape[0] not in channels:
         allowed = " or ".join(map(str, channels))
         raise UsageError(f"--image-shape of {dataset} must have {allowed} channels, got {format_value(image_shape)}")
+
+
+def check_record_files(dataset: str, files: Mapping[str, str | None]) -> None:
+    """Raise UsageError unless recordio, and no other data set, has its files; ``files`` maps settings to paths."""
+    given = [name for name, path in files.items() if path is not None]
+    if dataset != "recordio":
+        if given:
+            raise UsageError(f"{option_name(given[0])} is for --dataset recordio, got --dataset {dataset}")
+        return
+    for name, path in files.items():
+        if path is None and not name.endswith("_idx"):
+            raise UsageError(f"{option_name(name)} must be given with --dataset recordio, such as FILE.rec")
+        if path is not None and path.startswith(SCHEME):
+            raise UsageError(
+                f"{option_name(name)} must be a file on every node, got {path}: launch --sync-s3 copies it"
+            )

@@ -3,16 +3,16 @@
 import argparse
 import difflib
 import re
-from collections.abc import Callable, Sequence
-from typing import Final, NoReturn, TypeVar
+from collections.abc import Sequence
+from typing import Final, NoReturn
 
 from trainer.config.choices import DTYPES, ENGINES, GC_TYPES, KV_STORES_OF
 from trainer.config.data_sets import DATA_SETS
+from trainer.config.option_types import number, parse_epochs, parse_gpus, parse_shape, parse_steps, parse_switch
 from trainer.config.settings import TrainConfig
 from trainer.errors import UsageError
 from trainer.models import NETWORKS
 
-Number = TypeVar("Number", int, float)
 COUNT: Final = "a whole number of at least 1"
 
 
@@ -29,6 +29,9 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
     # Likewise for --benchmark 1.
     if values.pop("benchmark", False) and values.setdefault("dataset", "synthetic") != "synthetic":
         raise UsageError(f"--benchmark 1 trains on made-up images, got --dataset {values['dataset']} as well")
+    # MXNet's example has no --dataset: its files say it.
+    if "data_train" in values:
+        values.setdefault("dataset", "recordio")
     return TrainConfig(**values)
 
 
@@ -54,7 +57,7 @@ def _build_parser() -> _Parser:
     add("--network", help=f"one of {', '.join(NETWORKS)}; or your own, as module:function (default {default.network})")
     add(
         "--num-layers",
-        type=_number(int, COUNT),
+        type=number(int, COUNT),
         metavar="N",
         help="the number in a network's name: resnet and 20 are resnet20",
     )
@@ -62,22 +65,22 @@ def _build_parser() -> _Parser:
         "--gpus",
         nargs="?",
         const=(),
-        type=_parse_gpus,
+        type=parse_gpus,
         metavar="0,1,...",
         help="GPUs of each machine; empty or left out: a GPU for each process where there are any, or else the CPU",
     )
     add(
         "--batch-size",
         dest="batch_size_per_machine",
-        type=_number(int, COUNT),
+        type=number(int, COUNT),
         metavar="N",
         help=f"samples per step on each machine (default {default.batch_size_per_machine})",
     )
-    add("--num-epochs", type=_number(int, COUNT), metavar="N", help=f"number of epochs (default {default.num_epochs})")
+    add("--num-epochs", type=number(int, COUNT), metavar="N", help=f"number of epochs (default {default.num_epochs})")
     _add_rate_options(parser)
-    add("--mom", type=_number(float, "a number of at least 0 and below 1"), help=f"momentum (default {default.mom})")
-    add("--wd", type=_number(float, "a number of at least 0"), help=f"weight decay (default {default.wd})")
-    add("--wd-all", type=_parse_switch, metavar="0|1", help="1: biases and BatchNorm's factors decay too (default 0)")
+    add("--mom", type=number(float, "a number of at least 0 and below 1"), help=f"momentum (default {default.mom})")
+    add("--wd", type=number(float, "a number of at least 0"), help=f"weight decay (default {default.wd})")
+    add("--wd-all", type=parse_switch, metavar="0|1", help="1: biases and BatchNorm's factors decay too (default 0)")
     add(
         "--last-batch",
         metavar="drop|keep",
@@ -85,7 +88,7 @@ def _build_parser() -> _Parser:
     )
     add(
         "--label-smoothing",
-        type=_number(float, "a number of at least 0 and below 1"),
+        type=number(float, "a number of at least 0 and below 1"),
         metavar="E",
         help=f"fraction of a label that is spread over all classes (default {default.label_smoothing:g})",
     )
@@ -105,7 +108,7 @@ def _build_parser() -> _Parser:
     _add_speed_options(parser)
     add(
         "--seed",
-        type=_number(int, f"a whole number of at least 0 and below {2**32}"),
+        type=number(int, f"a whole number of at least 0 and below {2**32}"),
         help=f"random seed for weights and sample order (default {default.seed})",
     )
     add(
@@ -121,14 +124,14 @@ def _build_parser() -> _Parser:
     )
     add(
         "--checkpoint-seconds",
-        type=_number(float, "a number above 0"),
+        type=number(float, "a number above 0"),
         metavar="S",
         help="seconds between checkpoints; one is also saved at the end of each epoch "
         f"(default {default.checkpoint_seconds:g})",
     )
     add(
         "--disp-batches",
-        type=_number(int, COUNT),
+        type=number(int, COUNT),
         metavar="N",
         help=f"batches between two lines of progress (default {default.disp_batches})",
     )
@@ -136,7 +139,7 @@ def _build_parser() -> _Parser:
     add("--tensorboard", metavar="DIR", help="write metrics for TensorBoard, on rank 0's machine")
     add(
         "--profile-steps",
-        type=_parse_steps,
+        type=parse_steps,
         metavar="A-B",
         help="trace these steps of this run, counted from 1, on every rank (engine torch)",
     )
@@ -151,7 +154,7 @@ def _add_speed_options(parser: _Parser) -> None:
     add("--dtype", help=f"compute data type, one of {', '.join(DTYPES)} (default float32, on GPUs with TF32)")
     add(
         "--gradient-accumulation",
-        type=_number(int, COUNT),
+        type=number(int, COUNT),
         metavar="N",
         help=f"batches per step: the same as a batch N times as large (default {default.gradient_accumulation})",
     )
@@ -180,31 +183,31 @@ def _add_rate_options(parser: _Parser) -> None:
     default = TrainConfig()
     add(
         "--lr",
-        type=_number(float, "a number above 0"),
+        type=number(float, "a number above 0"),
         help="learning rate (default: 0.05 at global batch 64, scaled linearly, capped at 0.1 without warm-up)",
     )
     add(
         "--lr-batch-size",
-        type=_number(int, COUNT),
+        type=number(int, COUNT),
         metavar="N",
         help="the global batch size that --lr is for; the rate scales with the actual one (default: no scaling)",
     )
     add(
         "--warmup-epochs",
-        type=_number(float, "a number of at least 0"),
+        type=number(float, "a number of at least 0"),
         metavar="N",
         help=f"warm-up length in epochs (default {default.warmup_epochs:g})",
     )
     add(
         "--lr-step-epochs",
-        type=_parse_epochs,
+        type=parse_epochs,
         metavar="30,60",
         help="epochs at which the rate is multiplied by --lr-factor (default none)",
     )
     add("--lr-schedule", metavar="step|cosine", help=f"how the rate decays (default {default.lr_schedule})")
     add(
         "--lr-factor",
-        type=_number(float, "a number above 0 and at most 1"),
+        type=number(float, "a number above 0 and at most 1"),
         help=f"decay factor (default {default.lr_factor})",
     )
 
@@ -214,80 +217,48 @@ def _add_data_options(parser: _Parser) -> None:
     default = TrainConfig()
     add("--dataset", help=f"one of {', '.join(DATA_SETS)} (default {default.dataset})")
     add("--data-dir", metavar="DIR", help=f"folder of its files, or s3://BUCKET/FOLDER (default {default.data_dir})")
-    add("--benchmark", type=_parse_switch, metavar="0|1", help="1: --dataset synthetic, made-up images (default 0)")
+    add("--data-train", metavar="FILE.rec", help="RecordIO file for training; means --dataset recordio")
+    add("--data-val", metavar="FILE.rec", help="RecordIO file for validation")
+    for part, option in (("training", "--data-train-idx"), ("validation", "--data-val-idx")):
+        add(
+            option,
+            metavar="FILE.idx",
+            help=f"index of the file for {part} (default: the name with .idx; without one, a pass over the file)",
+        )
+    add("--benchmark", type=parse_switch, metavar="0|1", help="1: --dataset synthetic, made-up images (default 0)")
     add(
         "--image-shape",
-        type=_parse_shape,
+        type=parse_shape,
         metavar="C,H,W",
-        help="image shape of digits, folder and synthetic (default: 1,28,28 for digits, otherwise the network's own)",
+        help="image shape of digits, folder, recordio and synthetic (default: 1,28,28 for digits, otherwise the "
+        "network's own)",
     )
-    add("--num-classes", type=_number(int, COUNT), metavar="N", help="number of classes (default: the data set's)")
+    add("--num-classes", type=number(int, COUNT), metavar="N", help="number of classes (default: the data set's)")
     add(
         "--num-examples",
-        type=_number(int, COUNT),
+        type=number(int, COUNT),
         metavar="N",
         help="made-up images to train on (default 2000, or 128 MiB of them)",
     )
     add(
         "--augment",
         metavar="none|standard",
-        help="training images: standard takes a random part of a folder's, in the network's size, and of other data "
-        "sets a random crop, and mirrors every second one (default standard for folder, none for others)",
+        help="training images: standard takes a random part of a folder's and of RecordIO's, in the network's size, "
+        "and of other data sets a random crop, and mirrors every second one (default standard for folder and recordio, "
+        "none for others)",
     )
     add(
         "--random-crop",
-        type=_parse_switch,
+        type=parse_switch,
         metavar="0|1",
         help="1: crop at random, after 4 pixels of padding where needed (default 0)",
     )
-    add("--random-mirror", type=_parse_switch, metavar="0|1", help="1: mirror every second image (default 0)")
-
-
-def _parse_gpus(text: str) -> tuple[int, ...]:
-    words = text.split(",") if text.strip() else []
-    if not all(word.strip().isdecimal() for word in words):
-        raise argparse.ArgumentTypeError(f"must be numbers such as 0,1, got {text!r}")
-    return tuple(int(word) for word in words)
-
-
-def _number(kind: type[Number], allowed: str) -> Callable[[str], Number]:
-    def parse_number(text: str) -> Number:
-        try:
-            return kind(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"must be {allowed}, got {text!r}") from None
-
-    return parse_number
-
-
-def _parse_switch(text: str) -> bool:
-    if text not in ("0", "1"):
-        raise argparse.ArgumentTypeError(f"must be 0 or 1, got {text!r}")
-    return text == "1"
-
-
-def _parse_epochs(text: str) -> tuple[int, ...]:
-    words = text.split(",") if text.strip() else []
-    if not all(word.strip().isdecimal() for word in words):
-        raise argparse.ArgumentTypeError(f"must be numbers such as 30,60, got {text!r}")
-    return tuple(int(word) for word in words)
-
-
-def _parse_steps(text: str) -> tuple[int, int]:
-    first, _, last = text.partition("-")
-    if not (first.isdecimal() and last.isdecimal()):
-        raise argparse.ArgumentTypeError(f"must be the first and the last step such as 10-12, got {text!r}")
-    return int(first), int(last)
-
-
-def _parse_shape(text: str) -> tuple[int, ...]:
-    words = text.split(",")
-    if len(words) != 3 or not all(word.strip().isdecimal() for word in words):
-        raise argparse.ArgumentTypeError(f"must be channels, height and width such as 3,32,32, got {text!r}")
-    return tuple(int(word) for word in words)
+    add("--random-mirror", type=parse_switch, metavar="0|1", help="1: mirror every second image (default 0)")
 
 
 def _describe_unknown(word: str, *, known: Sequence[str]) -> str:
+    if word.partition("=")[0].replace("_", "-") == "--work-load-list":
+        return f"{word} is not supported: every process takes an equal share of the batch, as all GPUs are of one kind"
     near = difflib.get_close_matches(word.partition("=")[0], known, n=1)
     hint = f", did you mean {near[0]}" if near else ", see --help"
     return f"unknown argument {word!r}{hint}"

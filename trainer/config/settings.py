@@ -16,7 +16,7 @@ from trainer.config.choices import (
     format_value,
     option_name,
 )
-from trainer.config.data_sets import DATA_SETS, check_channels
+from trainer.config.data_sets import DATA_SETS, check_channels, check_record_files
 from trainer.config.paths import check_data_dir, check_local, check_prefix, folder_in_s3
 from trainer.config.rate_settings import RateSettings
 from trainer.config.schedule import Schedule, warmup_rates
@@ -72,6 +72,14 @@ class TrainConfig(RateSettings, SpeedSettings):
     """One of DATA_SETS. Default: the digits, which come with the trainer."""
     data_dir: str = "data"
     """Directory of the data set's files, local or s3://BUCKET/FOLDER; digits and synthetic need none."""
+    data_train: str | None = None
+    """RecordIO file for training."""
+    data_train_idx: str | None = None
+    """Index of data_train. Default: its name with .idx; without such a file, a pass over the records."""
+    data_val: str | None = None
+    """RecordIO file for validation."""
+    data_val_idx: str | None = None
+    """Index of data_val. Default: its name with .idx; without such a file, a pass over the records."""
     image_shape: ImageShape | None = None
     """Channels, height and width. Default: the data set's, or the network's; see input_shape."""
     num_classes: int | None = None
@@ -79,7 +87,7 @@ class TrainConfig(RateSettings, SpeedSettings):
     num_examples: int | None = None
     """Number of synthetic images. Default: 2,000, or as many as fit into 128 MiB."""
     augment: str = "auto"
-    """Augmentation of training images, one of AUGMENTATIONS. Default: standard for folders, none for others."""
+    """Augmentation of training images, one of AUGMENTATIONS. Default: standard for encoded images, none for others."""
     label_smoothing: float = 0.0
     """Share of a label that is spread over all classes (Szegedy et al. 2016, section 7)."""
     random_crop: bool = False
@@ -120,6 +128,8 @@ class TrainConfig(RateSettings, SpeedSettings):
             raise UsageError(f"--checkpoint-seconds must be a number above 0, got {self.checkpoint_seconds}")
         check_prefix(self.model_prefix)
         check_data_dir(self.data_dir)
+        files = ("data_train", "data_val", "data_train_idx", "data_val_idx")
+        check_record_files(self.dataset, {name: getattr(self, name) for name in files})
         for name in ("metrics", "tensorboard"):
             check_local(name, getattr(self, name))
         if not 0 <= self.mom < 1:
@@ -163,7 +173,7 @@ class TrainConfig(RateSettings, SpeedSettings):
 
     @property
     def classes(self) -> int:
-        """Return the number of classes; for a folder, num_classes must be set first."""
+        """Return the number of classes; for encoded images, num_classes must be set first."""
         made_for = NETWORKS[self.network].classes if self.network in NETWORKS else NETWORKS["lenet"].classes
         return self.num_classes or DATA_SETS[self.dataset].classes or made_for
 
@@ -210,9 +220,9 @@ class TrainConfig(RateSettings, SpeedSettings):
     def augmented(self) -> tuple[str, ...]:
         """Return the augmentation of training images: resized-crop, crop, mirror."""
         given = (*("crop",) * self.random_crop, *("mirror",) * self.random_mirror)
-        is_folder = self.dataset == "folder"
-        if self.augment == "standard" or (self.augment == "auto" and is_folder and not given):
-            return ("resized-crop" if is_folder else "crop", "mirror")
+        encoded = DATA_SETS[self.dataset].encoded
+        if self.augment == "standard" or (self.augment == "auto" and encoded and not given):
+            return ("resized-crop" if encoded else "crop", "mirror")
         return given
 
     def _check_augmentation(self) -> None:

@@ -9,7 +9,8 @@ from trainer.config.settings import TrainConfig
 from trainer.data.cifar import load_cifar10
 from trainer.data.digits import load_digits
 from trainer.data.fetching import local_directory
-from trainer.data.folder import load_folder
+from trainer.data.images.folder import load_folder
+from trainer.data.images.recordio import RecordPaths, load_recordio
 from trainer.data.mnist import load_mnist
 from trainer.data.samples import DataSet
 from trainer.data.synthetic import make_synthetic
@@ -21,6 +22,7 @@ OPEN: Final[Mapping[str, Callable[[TrainConfig, Path], DataSet]]] = {
     "fashion-mnist": lambda _, directory: load_mnist(directory, name="fashion-mnist"),
     "cifar10": lambda _, directory: load_cifar10(directory),
     "folder": lambda config, directory: load_folder(directory, config.input_shape),
+    "recordio": lambda config, _: _open_recordio(config),
     "synthetic": lambda config, _: make_synthetic(
         config.input_shape, classes=config.classes, samples=config.num_examples
     ),
@@ -46,3 +48,14 @@ def open_data(config: TrainConfig) -> DataSet:
             f"--num-classes must be at least the {data.classes} of {config.dataset}, got {config.num_classes}"
         )
     return data
+
+
+def _open_recordio(config: TrainConfig) -> DataSet:
+    def paths(records: str | None, index: str | None) -> RecordPaths:
+        return RecordPaths(Path(records or "").expanduser(), Path(index).expanduser() if index else None)
+
+    return load_recordio(
+        paths(config.data_train, config.data_train_idx),
+        paths(config.data_val, config.data_val_idx),
+        config.input_shape,
+    )

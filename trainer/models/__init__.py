@@ -47,6 +47,8 @@ NETWORKS: Final[Mapping[str, Network]] = {
     "resnet50": Network(
         reference="trainer.models.resnet50:build", image_shape=(3, 224, 224), classes=1000, smallest=64
     ),
+    "alexnet": Network(reference="trainer.models.alexnet:build", image_shape=(3, 224, 224), classes=1000, smallest=63),
+    "vgg16": Network(reference="trainer.models.vgg16:build", image_shape=(3, 224, 224), classes=1000, smallest=32),
 }
 
 

@@ -77,8 +77,15 @@ def test_empty_gpus_option_selects_no_gpus(arguments: list[str]) -> None:
         ("--batch 3", "unknown argument '--batch'"),
         ("lenet", "unknown argument 'lenet'"),
         (
-            "--network alexnet",
-            "unknown --network 'alexnet', must be one of: lenet, resnet20, resnet110, resnext110, resnet50",
+            "--network inception",
+            "unknown --network 'inception', must be one of: lenet, resnet20, resnet110, resnext110, resnet50, alexnet",
+        ),
+        ("--work_load_list=3,1", "--work_load_list=3,1 is not supported: every process takes an equal share of the b"),
+        ("--data-train a.rec --data-val b.rec --dataset cifar10", "--data-train is for --dataset recordio, got "),
+        ("--data-train a.rec --network resnet20", "--data-val must be given with --dataset recordio, such as FILE.rec"),
+        (
+            "--data-train s3://b/a.rec --data-val b.rec --network resnet20",
+            "--data-train must be a file on every node, got s3://b/a.rec: launch --sync-s3 copies it",
         ),
         ("--network resnet --num-layers 34", "unknown --network 'resnet34', must be one of: lenet, resnet20"),
         ("--network my-net:build", "unknown --network 'my-net:build', must be one of: lenet"),
@@ -122,7 +129,7 @@ def test_empty_gpus_option_selects_no_gpus(arguments: list[str]) -> None:
         ("--dataset mnist --num-classes 9", "--num-classes must be at least 10 with mnist, got 9"),
         (
             "--num-examples 9",
-            "--num-examples must be at least 1 and is for --dataset synthetic alone, got 9 with",
+            "--num-examples must be at least 1 and is only for --dataset synthetic, got 9 with",
         ),
         ("--random-crop 2", "--random-crop must be 0 or 1, got '2'"),
         ("--augment all", "unknown --augment 'all', must be one of: auto, none, standard\n"),

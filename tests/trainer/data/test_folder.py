@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from trainer.data.batches import Augmentation, prepare
-from trainer.data.folder import decode_threads, load_folder
+from trainer.data.images.decoding import decode_threads
+from trainer.data.images.folder import load_folder
 from trainer.errors import TrainerError
 
 COLOURS = {"blue": (0, 0, 255), "red": (255, 0, 0)}
@@ -105,7 +106,7 @@ def test_class_only_in_validation_is_reported(directory: Path) -> None:
 
 def test_missing_pillow_is_one_line(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
-    with pytest.raises(TrainerError, match=r"image folders need Pillow, .* -m pip install pillow"):
+    with pytest.raises(TrainerError, match=r"image folders and RecordIO files need Pillow, .* -m pip install pillow"):
         load_folder(directory, SHAPE)
 
 

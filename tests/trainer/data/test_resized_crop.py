@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from trainer.data.batches import Augmentation, prepare
-from trainer.data.folder import load_folder
+from trainer.data.images.folder import load_folder
 from trainer.data.resized_crop import RATIOS, SCALES, ResizedCrops
 
 WIDTH, HEIGHT = 200, 160

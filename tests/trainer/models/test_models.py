@@ -24,6 +24,10 @@ WEIGHTS = {
         "4": 14_964_736,
         "7": 2_049_000,
     },
+    # torchvision's alexnet and vgg16, "Models and pre-trained weights": 61100840 and 138357544; Simonyan and Zisserman
+    # (2014), table 2: 138 M.
+    "alexnet": {"whole": 61_100_840},
+    "vgg16": {"whole": 138_357_544},
 }
 IMAGE = (1, 12, 12)
 

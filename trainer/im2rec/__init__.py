@@ -1,0 +1,1 @@
+"""Write image folders as RecordIO files, as MXNet's tools/im2rec.py does."""
