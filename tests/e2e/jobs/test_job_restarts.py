@@ -10,13 +10,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from local.chaos.job_chaos import RECOVERY_TIMEOUT_S, run_cases
 from local.chaos.observer import Observer
 from local.faults import Faults
-from tests.e2e.conftest import NODES, STACK, Cluster
+from tests.e2e.conftest import NODES, SHARED_CONNECTION, STACK, Cluster
 
 SEED, CASES = 26, 7
 """Seed that draws: one worker freezes, another is cut off, and the launcher's node restarts."""
@@ -25,6 +27,11 @@ TIMEOUT_S = 900
 TRAINING = (
     "cd && launch --max-restarts 1 --min-nodes 2 --rejoin-timeout 0"
     " python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 10000 2>&1"
+)
+GPT2 = (
+    "cd gpt2 && launch --max-restarts 1 --rejoin-timeout 300 --sync-dst-dir gpt2 gpt2.py --data . --layers 2 --heads 2"
+    " --width 64 --length 32 --vocabulary 64 --batch-size 4 --total-batch 24 --warmup 5 --lr 0.01 --steps 400"
+    " --save-every 20"
 )
 SILENT = "launch --detach -n 2 'sleep 60; echo spoke'"
 """Job that prints nothing for a minute; start it before any fault, so that no node is replaced meanwhile."""
@@ -89,3 +96,26 @@ def test_jobs_end_or_restart_as_configured_after_node_faults(cluster: Cluster) -
     assert len(cluster.instances) == NODES
     errors = run_cases(STACK, user=cluster.user, seed=SEED, cases=CASES, say=lambda text: print(text, file=sys.stderr))
     assert errors == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(TIMEOUT_S)
+def test_gpt2_reaches_the_same_loss_after_a_node_is_lost(cluster: Cluster, tmp_path: Path) -> None:
+    observer = Observer.current(STACK, environment=cluster.user.environment)
+    observer.await_agreement(RECOVERY_TIMEOUT_S)
+    tokens = np.cumsum(np.random.default_rng(0).integers(1, 4, 10_000)) % 64
+    tokens.astype(np.uint16).tofile(tmp_path / "train.bin")
+    script = Path(__file__).parents[3] / "examples/gpt2.py"
+    shell = " ".join(cluster.user.ssh_command("", options=SHARED_CONNECTION)[:-1])
+    cluster.user.run("rsync", "-a", "-e", shell, str(script), f"{tmp_path}/train.bin", "deeplearning-master:gpt2/")
+    last = r"step 400 loss \S+"
+    undisturbed = re.findall(last, cluster.on("deeplearning-master", f"{GPT2} --out ~/undisturbed 2>&1"))
+    with session(cluster, f"{GPT2} --out ~/disturbed 2>&1") as lines:
+        lines_until(lines, r" step 100 ")
+        Faults.current().kill("worker3")
+        seen = "".join(lines_until(lines, r" done: 400 steps"))
+    assert f"launch: restart 1 of 1 on {NODES} nodes" in seen
+    # The replacement has no file; the others have one after every 20 steps.
+    assert int(re.findall(r"resuming after step (\d+) ", seen)[0]) >= 80
+    assert re.findall(last, seen) == undisturbed
+    observer.await_agreement(RECOVERY_TIMEOUT_S)

@@ -1,0 +1,395 @@
+"""Train GPT-2 (124 million weights) on files of tokens, on any number of GPUs and nodes; one file, made to be changed.
+
+torchrun --nproc-per-node 8 gpt2.py --data data             one machine
+launch --max-restarts 5 gpt2.py --data data                 every node of the cluster, a process for each GPU
+launch --max-restarts 5 gpt2.py --data data --fsdp          weights and AdamW's state are split over all GPUs
+
+--data is a directory with train.bin and, if you like, val.bin, on every node. They hold token numbers as uint16 and
+nothing else, as the files of nanoGPT's prepare.py do. Where tiktoken is installed, this makes one of your own text:
+
+    tokens = tiktoken.get_encoding("gpt2").encode_ordinary(text)
+    np.array(tokens, dtype=np.uint16).tofile("data/train.bin")
+
+The sequences of a step depend only on --seed and the step's number, and their count only on --total-batch. So a
+restarted run continues with the batches that it would have had, on fewer nodes too.
+
+--out keeps the newest two checkpoints. If all nodes share that directory, one process writes them. Otherwise one
+process of each node does, and a node that has none (a replacement) gets the weights from another. With --fsdp each
+process saves its part of the weights, so several nodes need a shared directory.
+"""
+
+import argparse
+import math
+import os
+import shutil
+import signal
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+VOCABULARY = 50304  # GPT-2's 50,257, rounded up to a multiple of 64, which matrix units like
+KEPT_CHECKPOINTS = 2
+# Peak bfloat16 speed without sparsity, in 10^12 operations a second, from NVIDIA's datasheets; the first match counts.
+PEAK_TFLOPS = {"A100": 312, "A10G": 70, "L40S": 362, "L4": 121, "H100": 989, "H200": 989, "B200": 2250}
+
+
+class Block(nn.Module):
+    """Attend to earlier tokens, then transform each token by itself."""
+
+    def __init__(self, width, heads, layers):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.attention_out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        for linear in (self.qkv, self.attention_out, self.up, self.down):
+            # GPT-2 shrinks what it adds to the residual stream by the number of additions.
+            scale = 1 if linear in (self.qkv, self.up) else 1 / math.sqrt(2 * layers)
+            nn.init.normal_(linear.weight, std=0.02 * scale)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.attention_out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class GPT(nn.Module):
+    """Predict each token from those before it, with GPT-2's layers."""
+
+    def __init__(self, layers, heads, width, length, vocabulary):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.blocks = nn.ModuleList(Block(width, heads, layers) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        nn.init.normal_(self.tokens.weight, std=0.02)
+        nn.init.normal_(self.positions.weight, std=0.02)
+
+    def forward(self, inputs, targets):
+        """Return the sum of the losses of all tokens."""
+        x = self.tokens(inputs) + self.positions(torch.arange(inputs.shape[1], device=inputs.device))
+        for block in self.blocks:
+            x = block(x)
+        logits = functional.linear(self.norm(x), self.tokens.weight)  # the same matrix as the embedding
+        return functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
+
+
+class Tokens:
+    """Draw sequences from a file of tokens, by the number of the step."""
+
+    def __init__(self, path, length, vocabulary):
+        if not path.is_file():
+            sys.exit(f"gpt2.py: no such file: {path} (how to make one: the first lines of gpt2.py)")
+        if path.stat().st_size % 2 or path.stat().st_size < 2 * (length + 1):
+            least = f"at least {length + 1} uint16 tokens, 2 bytes each"
+            sys.exit(f"gpt2.py: {path} must have {least}, got {path.stat().st_size} bytes")
+        self.path, self.length, self.vocabulary = path, length, vocabulary
+        self.data = np.memmap(path, dtype=np.uint16, mode="r")
+
+    def starts(self, count, *seed):
+        return np.random.default_rng(seed).integers(len(self.data) - self.length, size=count)
+
+    def batch(self, starts, device):
+        rows = np.stack([self.data[start : start + self.length + 1] for start in starts]).astype(np.int64)
+        if rows.max() >= self.vocabulary:
+            sys.exit(f"gpt2.py: {self.path} has the token {rows.max()}, --vocabulary has {self.vocabulary}")
+        rows = torch.from_numpy(rows)
+        if device.type == "cuda":
+            rows = rows.pin_memory().to(device, non_blocking=True)
+        return rows[:, :-1], rows[:, 1:]
+
+
+def step_of(path):
+    return int(path.stem.removeprefix("step-"))
+
+
+class Checkpoints:
+    """Keep the newest checkpoints in a directory: files of DistributedDataParallel, directories of FSDP."""
+
+    def __init__(self, out, shape, fsdp):
+        self.out, self.shape, self.fsdp, self.saving = out, shape, fsdp, None
+        out.mkdir(parents=True, exist_ok=True)
+        # If every process sees a file of rank 0, all nodes share the directory.
+        marker = [f".{uuid.uuid4().hex}"]
+        if dist.get_rank() == 0:
+            (out / marker[0]).touch()
+        dist.broadcast_object_list(marker)
+        seen = [None] * dist.get_world_size()
+        dist.all_gather_object(seen, (out / marker[0]).exists())
+        if dist.get_rank() == 0:
+            (out / marker[0]).unlink()
+        if fsdp and not all(seen):
+            sys.exit(f"gpt2.py: --fsdp on several nodes needs a directory in --out that they share, got {out}")
+        self.writes = dist.get_rank() == 0 if all(seen) else int(os.environ.get("LOCAL_RANK", "0")) == 0
+        # The saves run beside the training, so they need a group of their own.
+        self.group = dist.new_group(backend="gloo") if fsdp else None
+
+    def found(self):
+        """Return the steps of this node's complete checkpoints; DCP writes .metadata last."""
+        paths = [path.parent for path in self.out.glob("step-*/.metadata")] if self.fsdp else self.out.glob("step-*.pt")
+        return {step_of(path) for path in paths}
+
+    def save(self, step, model, optimizer):
+        weights, moments = get_state_dict(model, optimizer)
+        state = {"step": step, "shape": self.shape, "model": weights, "optimizer": moments}
+        if self.fsdp:
+            self.finish()
+            path = self.out / f"step-{step:08}"
+            self.saving = dcp.async_save(state, checkpoint_id=path, process_group=self.group)
+        elif self.writes:
+            # A kill at any moment leaves the previous file.
+            with (self.out / ".saving").open("wb") as file:
+                torch.save(state, file)
+                os.fsync(file.fileno())
+            (self.out / ".saving").replace(self.out / f"step-{step:08}.pt")
+            self.prune()
+
+    def finish(self):
+        """Wait for the save that is under way."""
+        if self.saving is not None:
+            self.saving.result()
+            self.saving = None
+            self.prune()
+
+    def prune(self):
+        if self.writes:
+            oldest = sorted(self.found())[-KEPT_CHECKPOINTS:][0]
+            for path in self.out.glob("step-*[0-9]" if self.fsdp else "step-*.pt"):
+                if step_of(path) < oldest:  # this includes directories that a kill left incomplete
+                    shutil.rmtree(path) if self.fsdp else path.unlink()
+
+    def load(self, model, optimizer):
+        """Load the newest checkpoint that any node has; return the number of steps done."""
+        newest = [None] * dist.get_world_size()
+        dist.all_gather_object(newest, max(self.found(), default=0))
+        step = max(newest)
+        if step == 0:
+            return 0
+        path = self.out / (f"step-{step:08}" if self.fsdp else f"step-{step:08}.pt")
+        if self.fsdp:
+            saved = {"shape": dict(self.shape)}
+            dcp.load(saved, checkpoint_id=path)
+            self.check(path, saved["shape"])
+            weights, moments = get_state_dict(model, optimizer)
+            saved = {"model": weights, "optimizer": moments}
+            dcp.load(saved, checkpoint_id=path)
+        else:
+            owner = newest.index(step)
+            loaded = [torch.load(path, map_location="cpu") if dist.get_rank() == owner else None]
+            dist.broadcast_object_list(loaded, src=owner)
+            saved = loaded[0]
+            self.check(path, saved["shape"])
+        set_state_dict(model, optimizer, model_state_dict=saved["model"], optim_state_dict=saved["optimizer"])
+        return step
+
+    def check(self, path, shape):
+        if shape != self.shape:
+            sys.exit(f"gpt2.py: {path} is of another network: {shape}, this one has {self.shape}; choose another --out")
+
+
+def options():
+    parser = argparse.ArgumentParser(description="Train GPT-2 on files of tokens.")
+    shared = os.environ.get("DEEPLEARNING_SHARED")
+    parser.error = lambda text: parser.exit(2, f"gpt2.py: {text}\n")  # one line, without the usage
+    add = parser.add_argument
+    add("--data", type=Path, default=Path("data"), help="directory of train.bin and val.bin (%(default)s)")
+    add("--out", type=Path, default=Path(shared, "gpt2") if shared else Path.home() / "gpt2-out",
+        help="directory of the checkpoints ($DEEPLEARNING_SHARED/gpt2 if that is set, or else ~/gpt2-out)")  # fmt: skip
+    add("--fsdp", action="store_true", help="split weights with FSDP2 instead of DistributedDataParallel")
+    add("--compile", action="store_true", help="compile each block; needs a C++ compiler on the nodes")
+    for name, default, text in [
+        ("layers", 12, "blocks"), ("heads", 12, "attention heads of a block"), ("width", 768, "channels"),
+        ("length", 1024, "tokens of a sequence"), ("vocabulary", VOCABULARY, "size of the vocabulary"),
+        ("batch-size", 12, "sequences that a process computes at once"),
+        ("total-batch", 480, "sequences of a step, over all processes; the rest is gradient accumulation"),
+        ("steps", 600_000, "steps in all"), ("warmup", 2000, "steps in which the learning rate rises"),
+        ("log-every", 10, "steps between two lines"), ("eval-every", 1000, "steps between two losses of val.bin"),
+        ("eval-batch", 480, "sequences of val.bin for its loss"), ("save-every", 500, "steps between checkpoints"),
+    ]:  # fmt: skip
+        add(f"--{name}", type=positive, default=default, help=f"{text} (%(default)s)")
+    add("--lr", type=number, default=6e-4, help="highest learning rate; it ends at a tenth (%(default)s)")
+    add("--weight-decay", type=number, default=0.1, help="of matrices; vectors have none (%(default)s)")
+    add("--clip", type=number, default=1.0, help="largest norm of the gradient; 0: any (%(default)s)")
+    add("--seed", type=positive, default=1337, help="of weights and batches (%(default)s)")
+    chosen = parser.parse_args()
+    if chosen.width % chosen.heads:
+        parser.error(f"--width must be a multiple of --heads, got {chosen.width} and {chosen.heads}")
+    if "RANK" not in os.environ:
+        parser.error("start it with launch or torchrun: the variable RANK is not set")
+    return chosen
+
+
+def positive(text):
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"must be a whole number above 0, got {text}")
+    return int(text)
+
+
+def number(text):
+    try:
+        if 0 <= float(text) < math.inf:
+            return float(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"must be a number of 0 or more, got {text}")
+
+
+def learning_rate(step, args):
+    if step < args.warmup:
+        return args.lr * (step + 1) / (args.warmup + 1)
+    done = min(1, (step - args.warmup) / max(1, args.steps - args.warmup))
+    return args.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
+
+
+def peak_flops(device, dtype):
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" and dtype == torch.bfloat16 else ""
+    if "MIG" in name:  # a part of a GPU
+        return None
+    return next((tera * 1e12 for part, tera in PEAK_TFLOPS.items() if part in name), None)
+
+
+def parts(starts, batch_size, rank, ranks):
+    """Split a step's sequences into this process's micro-batches; all processes have the same number of these."""
+    count = math.ceil(math.ceil(len(starts) / ranks) / batch_size)
+    if len(starts) // ranks < count:
+        sys.exit(f"gpt2.py: {len(starts)} sequences cannot be split over {ranks} processes, {batch_size} at once")
+    return np.array_split(starts[rank::ranks], count)
+
+
+def main():
+    args = options()
+    on_gpu = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
+    shape = {name: getattr(args, name) for name in ("layers", "heads", "width", "length", "vocabulary")}
+    train = Tokens(args.data / "train.bin", args.length, args.vocabulary)
+    held_out = Tokens(args.data / "val.bin", args.length, args.vocabulary) if (args.data / "val.bin").exists() else None
+    # Flags and checkpoints go over gloo, so that they never wait for the GPU.
+    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    sizes = [None] * ranks
+    dist.all_gather_object(sizes, (len(train.data), held_out and len(held_out.data)))
+    if len(set(sizes)) > 1:
+        sys.exit(f"gpt2.py: the nodes have different token files in {args.data}: lengths {sorted(set(sizes), key=str)}")
+
+    for count in (args.total_batch, args.eval_batch):  # refused now, not at the first evaluation
+        parts(np.arange(count), args.batch_size, rank, ranks)
+
+    torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision("high")
+    half = torch.bfloat16 if on_gpu and torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
+    gpt = GPT(**shape).to(device)
+    weights = sum(p.numel() for p in gpt.parameters()) - gpt.positions.weight.numel()
+    # PaLM (Chowdhery et al., 2022), appendix B, as in nanoGPT: 6 for each weight, 12 T for each channel of each layer.
+    flops_per_token = 6 * weights + 12 * args.layers * args.width * args.length
+    peak = peak_flops(device, half)
+    if args.compile:
+        for block in gpt.blocks:
+            block.compile()
+    if args.fsdp:
+        policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32)
+        mesh = dist.init_device_mesh(device.type, (ranks,))
+        for module in (*gpt.blocks, gpt):
+            fully_shard(module, mesh=mesh, mp_policy=policy)
+        model = gpt
+    else:
+        model = DistributedDataParallel(gpt, device_ids=[device.index] if on_gpu else None)
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    vectors = [p for p in model.parameters() if p.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": args.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.95), fused=on_gpu)
+
+    def loss_of(data, starts):
+        with torch.autocast(device.type, half, enabled=half != torch.float32 and not args.fsdp):
+            return model(*data.batch(starts, device))
+
+    def validation_loss():
+        model.eval()
+        total = torch.zeros((), device=device)
+        with torch.no_grad():
+            for part in parts(held_out.starts(args.eval_batch, args.seed), args.batch_size, rank, ranks):
+                total += loss_of(held_out, part)
+        model.train()
+        dist.all_reduce(total)
+        return total.item() / (args.eval_batch * args.length)
+
+    def say(text):
+        if rank == 0:
+            print(text, flush=True)
+
+    checkpoints = Checkpoints(args.out, shape, args.fsdp)
+    first = checkpoints.load(model, optimizer)
+    say(f"{weights / 1e6:.1f} M weights, {ranks} processes, {half}, {'FSDP2' if args.fsdp else 'DDP'}")
+    say(f"resuming after step {first} from {args.out}" if first else f"starting; checkpoints in {args.out}")
+    # A node that leaves, Ctrl-C in launch and a job that is stopped: first TERM, then time to save.
+    stop = torch.zeros(1)
+    signal.signal(signal.SIGTERM, lambda *_: stop.fill_(1))
+    began, timed_from = time.perf_counter(), first
+    for step in range(first + 1, args.steps + 1):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step - 1, args)
+        batches = parts(train.starts(args.total_batch, args.seed, step), args.batch_size, rank, ranks)
+        total = torch.zeros((), device=device)
+        for index, starts in enumerate(batches):
+            is_last = index == len(batches) - 1
+            # Gradients are summed over all processes once a step.
+            if args.fsdp:
+                model.set_requires_gradient_sync(is_last)
+            else:
+                model.require_backward_grad_sync = is_last
+            loss = loss_of(train, starts)
+            # Both kinds of model average over the processes; the sum counts each token once.
+            (loss * ranks / (args.total_batch * args.length)).backward()
+            total += loss.detach()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), args.clip or math.inf)
+        optimizer.step()
+        optimizer.zero_grad()
+
+        asked = stop.clone()
+        dist.all_reduce(asked, op=dist.ReduceOp.MAX)
+        is_end = step == args.steps or bool(asked)
+        if step % args.log_every == 0 or is_end:
+            dist.all_reduce(total)
+            mean, norm = (
+                total.item() / (args.total_batch * args.length),
+                (norm.full_tensor() if args.fsdp else norm).item(),
+            )
+            speed = (step - timed_from) * args.total_batch * args.length / (time.perf_counter() - began)
+            used = f"{speed * flops_per_token / (peak * ranks):.1%}" if peak else "unknown"
+            say(f"step {step} loss {mean:.6f} norm {norm:.3f} lr {learning_rate(step - 1, args):.2e} "
+                f"tokens/s {speed:.0f} MFU {used}")  # fmt: skip
+            began, timed_from = time.perf_counter(), step
+        if held_out and (step % args.eval_every == 0 or step == args.steps):
+            say(f"step {step} validation loss {validation_loss():.6f}")
+        if step % args.save_every == 0 or is_end:
+            checkpoints.save(step, model, optimizer)
+        if is_end:
+            break
+    checkpoints.finish()
+    dist.destroy_process_group()
+    if first < args.steps and step < args.steps:
+        say(f"stopped by SIGTERM after step {step}, with a checkpoint")
+        # 0 would tell launch that the run is complete.
+        sys.exit(128 + signal.SIGTERM)
+    say(f"done: {args.steps} steps, checkpoint in {args.out}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except OSError as error:
+        sys.exit(f"gpt2.py: {error}")

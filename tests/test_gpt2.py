@@ -1,0 +1,137 @@
+"""Test examples/gpt2.py as its users run it, with a tiny network: it survives lost ranks and refuses bad input."""
+
+import re
+import runpy
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.trainer.programs.processes import Rank, running
+from tests.waiting import await_true
+
+SCRIPT = Path(__file__).parents[1] / "examples/gpt2.py"
+STEPS = 40
+TOKENS, TOKEN_COUNT = 64, 4000
+SMALL = (
+    *("--layers", "2", "--heads", "2", "--width", "32", "--length", "16", "--vocabulary", str(TOKENS)),
+    # Two ranks have five sequences each, in micro-batches of three and two.
+    *("--batch-size", "3", "--total-batch", "10", "--eval-batch", "7", "--lr", "0.01", "--warmup", "5"),
+    *("--steps", str(STEPS), "--log-every", "5", "--save-every", "5"),
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write files of tokens that a network can learn: each follows from the one before, with some noise."""
+    directory = tmp_path_factory.mktemp("tokens")
+    random = np.random.default_rng(0)
+    for name in ("train.bin", "val.bin"):
+        tokens = np.cumsum(random.integers(1, 4, TOKEN_COUNT)) % TOKENS
+        tokens.astype(np.uint16).tofile(directory / name)
+    return directory
+
+
+@contextmanager
+def training(data: Path, *more: str, nodes: tuple[Path, ...], count: int = 2) -> Iterator[list[Rank]]:
+    """Run ranks that each have a node, and a directory of its own or one that they share."""
+    for node in nodes:
+        node.mkdir(exist_ok=True)
+    options = ("--data", str(data), *SMALL, *more)
+    with running(*options, directory=nodes[0].parent, directories=nodes, count=count, program=(str(SCRIPT),)) as ranks:
+        yield ranks
+
+
+def finish(ranks: list[Rank]) -> tuple[float, float]:
+    """Wait for a successful end; return the last loss of training and of val.bin."""
+    for rank in ranks:
+        assert rank.wait() == 0, rank.log.read_text()
+    printed = ranks[0].out.read_text()
+    [loss] = re.findall(rf"^step {STEPS} loss (\S+) norm \S+ lr \S+ tokens/s \d+ MFU unknown$", printed, re.MULTILINE)
+    [validation_loss] = re.findall(rf"^step {STEPS} validation loss (\S+)$", printed, re.MULTILINE)
+    return float(loss), float(validation_loss)
+
+
+def await_step(rank: Rank, step: int) -> None:
+    def is_there() -> bool:
+        assert rank.process.poll() is None, rank.log.read_text()
+        return f"\nstep {step} " in rank.out.read_text()
+
+    await_true(is_there, f"step {step} in {rank.out}", timeout_s=60, every_s=0.01)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[float, float]:
+    node = tmp_path_factory.mktemp("undisturbed") / "shared"
+    with training(data, nodes=(node, node)) as ranks:
+        losses = finish(ranks)
+    assert losses[0] < 2.5
+    assert sorted(path.name for path in (node / "gpt2-out").iterdir()) == [
+        f"step-{s:08}.pt" for s in (STEPS - 5, STEPS)
+    ]
+    return losses
+
+
+def test_lost_first_node_does_not_change_the_loss(data: Path, undisturbed: tuple[float, float], tmp_path: Path) -> None:
+    nodes = (tmp_path / "node0", tmp_path / "node1")
+    with training(data, nodes=nodes) as ranks:
+        await_step(ranks[0], 10)
+        ranks[0].process.kill()
+        # Its peer notices by itself.
+        assert [ranks[0].wait(), ranks[1].wait() != 0] == [-signal.SIGKILL, True]
+    with training(data, nodes=(tmp_path / "replacement", nodes[1])) as ranks:
+        assert finish(ranks) == undisturbed
+    assert re.search(r"^resuming after step \d+ from \S+/gpt2-out$", ranks[0].out.read_text(), re.MULTILINE)
+
+
+def test_fsdp_saves_on_sigterm_and_resumes(data: Path, undisturbed: tuple[float, float], tmp_path: Path) -> None:
+    shared = (tmp_path / "shared",) * 2
+    with training(data, "--fsdp", "--save-every", "7", nodes=shared) as ranks:
+        await_step(ranks[0], 10)
+        ranks[1].process.terminate()
+        assert [rank.wait() for rank in ranks] == [128 + signal.SIGTERM] * 2, ranks[0].log.read_text()
+    [step] = re.findall(r"^stopped by SIGTERM after step (\d+), with a checkpoint$", ranks[0].out.read_text(), re.M)
+    assert 10 <= int(step) < STEPS
+    with training(data, "--fsdp", "--save-every", "7", nodes=shared) as ranks:
+        assert finish(ranks) == pytest.approx(undisturbed, abs=1e-3)
+    assert f"\nresuming after step {step} from {shared[0]}/gpt2-out\n" in ranks[0].out.read_text()
+    kept = sorted(path.name for path in (shared[0] / "gpt2-out").iterdir())
+    assert kept == [f"step-{s:08}" for s in (STEPS - STEPS % 7, STEPS)]
+
+
+def test_fsdp_needs_a_shared_directory(data: Path, tmp_path: Path) -> None:
+    with training(data, "--fsdp", nodes=(tmp_path / "node0", tmp_path / "node1")) as ranks:
+        assert [rank.wait() for rank in ranks] == [1, 1]
+    message = "gpt2.py: --fsdp on several nodes needs a directory in --out that they share, got "
+    assert ranks[0].log.read_text() == f"{message}{tmp_path}/node0/gpt2-out\n"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (None, "no such file: {path} (how to make one: the first lines of gpt2.py)"),
+        (np.zeros(16), "{path} must have at least 17 uint16 tokens, 2 bytes each, got 32 bytes"),
+        (np.full(100, TOKENS), "{path} has the token 64, --vocabulary has 64"),
+    ],
+)
+def test_bad_token_files_are_refused(tmp_path: Path, tokens: np.ndarray | None, message: str) -> None:
+    path = tmp_path / "train.bin"
+    if tokens is not None:
+        tokens.astype(np.uint16).tofile(path)
+    with training(tmp_path, nodes=(tmp_path / "node",), count=1) as [rank]:
+        assert rank.wait() == 1
+    assert rank.log.read_text() == f"gpt2.py: {message.format(path=path)}\n"
+
+
+def test_any_number_of_ranks_shares_all_sequences_of_a_step() -> None:
+    split = runpy.run_path(str(SCRIPT))["parts"]
+    starts = np.arange(50)
+    for ranks in range(1, 8):
+        parts = [split(starts, 4, rank, ranks) for rank in range(ranks)]
+        assert len({len(each) for each in parts}) == 1
+        sizes = [len(part) for each in parts for part in each]
+        assert (min(sizes) > 0, max(sizes) <= 4) == (True, True)
+        assert sorted(np.concatenate([part for each in parts for part in each])) == [*starts]
