@@ -3,7 +3,6 @@
 import io
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from trainer.data.images.decoding import EncodedSamples, import_pillow, make_data_set_of_images
 from trainer.data.images.record_files import RecordFile, open_records
@@ -13,7 +12,8 @@ from trainer.errors import TrainerError
 from trainer.models import ImageShape
 
 
-class RecordPaths(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RecordPaths:
     """A file and its index."""
 
     records: Path
