@@ -26,6 +26,9 @@ SPOT_OPTIONS: Final = {
 """Market of spot instances; the group replaces one that EC2 takes back. Without a price the limit is the on-demand
 price."""
 
+BLOCK_OPTIONS: Final = {"MarketType": "capacity-block"}
+"""Market of instances in a Capacity Block, without which EC2 launches none there."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeTemplate:
@@ -43,6 +46,8 @@ class NodeTemplate:
     """Name of the placement group, if there is one."""
     capacity_reservation: str | None = None
     """Reservation from which every node comes, if there is one."""
+    is_block: bool = False
+    """Whether the reservation is a Capacity Block."""
 
 
 class NodeGroup(Construct):
@@ -181,6 +186,8 @@ class NodeGroup(Construct):
             # With a target EC2 launches nowhere else; it refuses a preference beside it.
             target = {"CapacityReservationTarget": {"CapacityReservationId": template.capacity_reservation}}
             resource.add_property_override("LaunchTemplateData.CapacityReservationSpecification", target)
+            if template.is_block:
+                resource.add_property_override("LaunchTemplateData.InstanceMarketOptions", BLOCK_OPTIONS)
 
     def _tag(self, cluster_name: str) -> None:
         for part in (self.launch_template, self.group):
