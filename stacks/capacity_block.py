@@ -73,5 +73,5 @@ def _placeholder(props: ClusterProps, zone: str | None) -> dict[str, Any]:
         "InstanceType": props.instance_type,
         "ReservationType": CAPACITY_BLOCK,
         "StartDate": "2999-01-01T11:30:00Z",
-        "TotalInstanceCount": props.node_counts[props.instance_type],
+        "TotalInstanceCount": props.node_counts.get(props.instance_type, 0),
     }

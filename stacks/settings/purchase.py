@@ -116,7 +116,7 @@ def require_fit(block: CapacityBlock, props: PurchaseSettings, *, zone: str | No
         raise SettingsError(f"{name} is a block of {block.instance_type}, and instance_type is {props.instance_type}")
     if zone is not None and block.zone != zone:
         raise SettingsError(f"{name} is in {block.zone}, and the cluster in {zone}: set availability_zone={block.zone}")
-    needed = props.node_counts[props.instance_type]
+    needed = props.node_counts.get(props.instance_type, 0)
     if needed > block.count:
         among = ", the master among them" if props.master_type == props.instance_type else ""
         raise SettingsError(f"{name} has {block.count} instances for {needed} nodes{among}: lower worker_count")

@@ -1,6 +1,9 @@
 """A cluster in a Capacity Block: nothing runs before its start, and its nodes are gone before EC2 terminates them."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -16,6 +19,7 @@ from stacks.settings.values import SettingsError
 from stacks.stack import ClusterStack
 from tests.stacks.template_parts import Template, logical_id, resources
 
+REPOSITORY = Path(__file__).parents[2]
 ACCOUNT, REGION = "111111111111", "us-west-2"
 BLOCK, NEXT = "cr-0123456789abcdef0", "cr-0fedcba9876543210"
 FACTS = {
@@ -50,15 +54,15 @@ def make(context: dict[str, Any], tmp_path: Path) -> Make:
     def run(facts: dict[str, Any] | None = None, **settings: Any) -> tuple[ClusterStack, Template]:
         used = {**SETTINGS, **settings}
         looked_up = pinned(used["capacity_reservation"], {**FACTS, **(facts or {})})
-        app = cdk.App(
+        made = cdk.App(
             context=context | looked_up,
             post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False},
             outdir=str(tmp_path),
             builtin_cloud_formation_validation=False,
         )
         env = cdk.Environment(account=ACCOUNT, region=REGION)
-        stack = ClusterStack(app, "ClusterStack", props=ClusterProps(**used), env=env)
-        app.synth()
+        stack = ClusterStack(made, "ClusterStack", props=ClusterProps(**used), env=env)
+        made.synth()
         return stack, dict(json.loads((tmp_path / "ClusterStack.template.json").read_text()))
 
     return run
@@ -157,6 +161,26 @@ def test_a_block_that_is_over_stops_a_deploy_and_no_synth(make: Make) -> None:
     stack, _ = make(facts={"StartDate": "2020-01-01T11:30:00Z", "EndDate": f"{ends:%Y-%m-%dT%H:%M:%SZ}"})
     [found] = Annotations.from_stack(stack).find_error("*", Match.any_value())
     assert str(found.entry.data).startswith(f"Capacity Block {BLOCK} is over, its nodes went at ")
+
+
+def test_the_app_synthesizes_a_block_that_is_over_so_that_destroy_works(
+    context: dict[str, Any], tmp_path: Path
+) -> None:
+    """An error in the CDK's validation report would end the synth itself."""
+    facts = FACTS | {"StartDate": "2020-01-01T11:30:00Z", "EndDate": "2020-01-02T11:30:00Z"}
+    variables = {
+        "CDK_CONTEXT_JSON": json.dumps(context | pinned(BLOCK, facts) | {"cluster": SETTINGS}),
+        "CDK_OUTDIR": str(tmp_path),
+        "CDK_VALIDATION": "false",
+        "CDK_DEFAULT_ACCOUNT": ACCOUNT,
+        "CDK_DEFAULT_REGION": REGION,
+    }
+    done = subprocess.run(
+        [sys.executable, "app.py"], cwd=REPOSITORY, env={**os.environ, **variables}, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told = "".join(path.read_text() for path in tmp_path.glob("*.json"))
+    assert told.count(f"Capacity Block {BLOCK} is over") == 1
 
 
 @pytest.mark.parametrize(
