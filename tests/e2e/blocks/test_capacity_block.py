@@ -9,6 +9,8 @@ import re
 import subprocess
 from datetime import datetime, timedelta, timezone
 
+import pytest
+
 from local.blocks import buy_block
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User, deploy_arguments
@@ -18,7 +20,7 @@ from tests.waiting import await_true
 MASTER = "deeplearning-master"
 BEFORE_END = timedelta(minutes=40)
 """Time before a block's end at which its nodes go."""
-DEPLOY = timedelta(seconds=150)
+DEPLOY = timedelta(seconds=90)
 """Time that a deploy without nodes may take."""
 IN_BLOCK = timedelta(minutes=4)
 """Time that the first block's nodes have: to boot, and to train for a while."""
@@ -126,6 +128,7 @@ def logs(user: User, job: str) -> str:
         return ""
 
 
+@pytest.mark.timeout(1200)
 def test_a_durable_training_goes_on_in_the_next_block_with_the_same_bits(user: User) -> None:
     block, starts, goes = buy(after=DEPLOY, usable=IN_BLOCK)
     deploy(user, block)
