@@ -22,7 +22,7 @@ def main() -> int:
     env = _environment(os.environ)
     try:
         props = ClusterProps.from_context(app.node.get_all_context())
-        if props.has_expired or props.missing_address:
+        if props.has_expired or props.missing_address or props.is_block:
             # The error is then in the stack's metadata alone: it stops a deploy. In the report it would stop every
             # synth, and with it cdk destroy.
             app = cdk.App(post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False})
@@ -33,7 +33,8 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     messages = app.synth().get_stack_artifact(stack.artifact_id).messages
-    if any(message.level == SynthesisMessageLevel.WARNING for message in messages) and not props.has_expired:
+    is_reported = not (props.has_expired or props.is_block)
+    if is_reported and any(message.level == SynthesisMessageLevel.WARNING for message in messages):
         # The report of warnings takes the place of all other messages.
         print("\n".join(str(m.entry.data) for m in messages if m.level == SynthesisMessageLevel.INFO), file=sys.stderr)
     return 0

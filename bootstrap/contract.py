@@ -142,6 +142,8 @@ def group_name(cluster_name: str, node_type: NodeType) -> str:
 
 EXPIRES_TAG: Final = "deeplearning:expires"
 """Tag of the master's group: time from which on AWS pauses the cluster, ISO 8601 in UTC; absent from one that stays."""
+BLOCK_PAUSES_TAG: Final = "deeplearning:block-pauses"
+"""Tag of the master's group: time at which AWS pauses the cluster, as its Capacity Block ends; absent without one."""
 IDLE_STOP_TAG: Final = "deeplearning:idle-stop"
 """Tag of the master's group: seconds of idleness after which the master pauses the cluster; absent if it never does."""
 GROUP_TAG: Final = "aws:autoscaling:groupName"
@@ -181,6 +183,9 @@ EXPIRES_OUTPUT: Final = "ClusterExpires"
 """Time at which the cluster pauses itself, ISO 8601 in UTC; absent from a cluster that never does."""
 EXPIRY_ACTION_OUTPUT: Final = "ClusterExpiryAction"
 """``delete`` if the stack is deleted after the pause; absent otherwise."""
+BLOCK_OUTPUT: Final = "CapacityBlock"
+"""ID of the Capacity Block, its start, the time at which its nodes go, and its end, separated by spaces; absent without
+one."""
 PRICE_OUTPUT: Final = "PricePerHour"
 """Price per hour of all deployed nodes and their network, as a sentence."""
 

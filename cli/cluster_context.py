@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.nodes import Membership, read_membership
+from cli.errors import NoMembersError
 from cli.shared_options import Selection
 
 
@@ -26,7 +27,13 @@ def find_selected_cluster(selection: Selection) -> ClusterContext:
 def look_up(selection: Selection, clients: Clients) -> ClusterContext:
     """Return the selected cluster, found with existing clients, as creating them is slow. Raises ClusterError."""
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
-    membership = read_membership(
-        clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
-    )
+    try:
+        membership = read_membership(
+            clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
+        )
+    except NoMembersError:
+        if cluster.block is None:
+            raise
+        # Its first nodes start with the Capacity Block.
+        membership = Membership(generation=0, desired_nodes=0, members=())
     return ClusterContext(selection=selection, clients=clients, cluster=cluster, membership=membership)

@@ -31,6 +31,10 @@ class NoClusterError(ClusterError):
     exit_code = EXIT_NO_CLUSTER
 
 
+class NoMembersError(ClusterError):
+    """The cluster's master has not started yet."""
+
+
 class CredentialsError(ClusterError):
     """AWS does not know the caller, or no longer does."""
 

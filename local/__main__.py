@@ -13,6 +13,7 @@ local-aws status                             list its instances
 local-aws fault FAULT ...                    break something in it
 local-aws capacity TYPE ZONE N               limit the instances of a type in a zone
 local-aws quota QUOTA N                      set a vCPU quota of the account
+local-aws block                              buy a Capacity Block in it
 """
 
 import argparse
@@ -24,6 +25,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
+from local import blocks
 from local.demo import parse_nodes
 from local.errors import LocalError, UsageError
 from local.faults import Faults, command_line, scarcity
@@ -37,6 +39,7 @@ from local.run.status import print_status
 from local.run_dir import RUN_DIR_VARIABLE, current_run_dir
 
 OUTSIDE_ONLY = ("image", "run", "shell", "demo", "enter", "end")
+INSIDE_ONLY = ("fault", "block", *scarcity.VERBS)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -51,6 +54,7 @@ def _parser_inside() -> _Parser:
     verbs.add_parser("status", help="list the instances of this local AWS")
     command_line.add_arguments(verbs.add_parser("fault", help="break something in it"))
     scarcity.add_arguments(verbs.add_parser)
+    blocks.add_arguments(verbs.add_parser("block", help="buy a Capacity Block in it"))
     return parser
 
 
@@ -81,7 +85,7 @@ def _parse(arguments: list[str], *, inside: str | None) -> argparse.Namespace:
     verb = next(iter(arguments), None)
     if inside and verb in OUTSIDE_ONLY:
         raise UsageError(f"{verb} works outside of a local AWS only, this is inside {inside}")
-    if not inside and verb in ("fault", *scarcity.VERBS):
+    if not inside and verb in INSIDE_ONLY:
         raise UsageError(f"{verb} works inside a local AWS only: make enter, then local-aws {verb}")
     parser = _parser_inside() if inside else _parser_outside()
     words, command = _split(arguments)
@@ -162,6 +166,8 @@ def _act(options: argparse.Namespace) -> int:
 def _act_inside(options: argparse.Namespace) -> int:
     if options.verb == "status":
         return print_status()
+    if options.verb == "block":
+        return blocks.act(options)
     if options.verb in scarcity.VERBS:
         return scarcity.act(current_run_dir(), options)
     return command_line.act(Faults.current(), options)

@@ -95,15 +95,15 @@ class DeepLearningCluster(Construct):
             allow_data(role, props)
             allow_secrets(role, props)
         self.placement_group = self._placement_group()
-        self.master, self.workers = self._node_groups()
-        for group in (self.master, self.workers):
+        groups = self.master, self.workers = self._node_groups()
+        for group in groups:
             group.set_user_data(self._node_config(group), self.bundle.source)
             # Nodes of an earlier deploy may use both, even if the launch template names them no longer.
             group.group.node.add_dependency(self.security.efa, self.placement_group)
             if props.private:
                 # An SSM agent that is denied at its first try waits for minutes before the next.
                 group.group.node.add_dependency(self.roles)
-        limit_lifetime(self, props, self.roles.master, master=self.master, workers=self.workers, network=self.network)
+        self.block = limit_lifetime(self, props, self.roles.master, groups=groups, network=self.network)
         if props.missing_address is not None:
             # An annotation stops a deploy but, unlike an exception, not a destroy.
             cdk.Annotations.of(self).add_error(props.missing_address)
@@ -131,8 +131,9 @@ class DeepLearningCluster(Construct):
             volume_gib=self.props.root_volume_gib,
             nat_gateways=nat_gateways,
             addresses=nat_gateways + (0 if self.props.private else 1),
+            prepaid_type=self.props.instance_type if self.props.is_block else None,
         )
-        return describe_rate(hourly_rate(parts, prices), prices, is_spot=self.props.purchase == SPOT)
+        return describe_rate(hourly_rate(parts, prices), prices, purchase=self.props.purchase)
 
     def _zone_warning(self) -> dict[str, str]:
         """Warn if CloudFormation chooses the zone: nothing records its name."""
@@ -201,6 +202,7 @@ class DeepLearningCluster(Construct):
             efa=self.props.instance if self.props.efa_interfaces else None,
             placement_group=self.placement_group.ref if self.props.uses_placement_group else None,
             capacity_reservation=self.props.capacity_reservation,
+            is_block=self.props.is_block,
         )
         sizes, setup_timeout = self.props.sizes, cdk.Duration.seconds(self.props.setup_timeout_s or 0)
         master = NodeGroup(

@@ -1,8 +1,9 @@
-"""Define what ends a cluster: the schedules of ``expires``, and what its nodes have to know."""
+"""Define what ends a cluster: the schedules of ``expires`` and of a Capacity Block, and what its nodes have to know."""
 
 from constructs import Construct, IConstruct
 
-from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG
+from bootstrap.contract import BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG
+from stacks.capacity_block import BlockSchedules, capacity_block
 from stacks.cluster_role import ClusterRole, RoleRules
 from stacks.expiry import Expiry
 from stacks.network.existing_network import ExistingNetwork
@@ -11,6 +12,7 @@ from stacks.nodes.node_group import NodeGroup
 from stacks.pause_permission import allow_pause
 from stacks.settings.lifetime import DELETE, iso
 from stacks.settings.props import ClusterProps
+from stacks.settings.purchase import CapacityBlock
 
 
 def limit_lifetime(
@@ -18,11 +20,14 @@ def limit_lifetime(
     props: ClusterProps,
     master_role: ClusterRole,
     *,
-    master: NodeGroup,
-    workers: NodeGroup,
+    groups: tuple[NodeGroup, NodeGroup],
     network: Network | ExistingNetwork,
-) -> None:
-    """Add the schedules, and tell the master in tags of its group, which a deploy changes while the nodes run."""
+) -> CapacityBlock | None:
+    """Add the schedules, and tell the master in tags of its group, which a deploy changes while the nodes run.
+
+    Return the Capacity Block in which the nodes live, if they do. The master's group is the first.
+    """
+    master, workers = groups
     if props.expires_at is not None:
         deletes = props.expiry_action == DELETE
         expiry = Expiry(
@@ -39,6 +44,11 @@ def limit_lifetime(
         for part in costly:
             part.node.add_dependency(expiry)
         master.tag_group(EXPIRES_TAG, iso(props.expires_at))
+    block = capacity_block(scope, props)
+    if block is not None:
+        BlockSchedules(scope, "CapacityBlock", props=props, block=block)
+        master.tag_group(BLOCK_PAUSES_TAG, iso(block.pauses))
     if props.idle_stop is not None:
         allow_pause(master_role, props.cluster_name)
         master.tag_group(IDLE_STOP_TAG, str(props.idle_stop_s))
+    return block

@@ -1,25 +1,44 @@
-"""Allow a role to pause a cluster: to set the sizes of its two Auto Scaling groups to zero.
+"""Allow a role to set the sizes of a cluster's two Auto Scaling groups: to zero, or to what the settings declare.
 
-The same call may also change other attributes of a group, but only by setting its size to zero (docs/decisions/088).
+The same call may also change other attributes of a group, but only by setting such a size (docs/decisions/088).
 """
+
+from collections.abc import Mapping
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 
-from bootstrap.contract import NODE_TYPES, group_name
+from bootstrap.aws.group_sizes import ClusterSizes
+from bootstrap.contract import NODE_TYPES, NodeType, group_name
 from stacks.cluster_role import ClusterRole
 
 
 def allow_pause(role: ClusterRole, cluster_name: str) -> None:
     """Add the permission, whose conditions refuse a call with another MinSize or MaxSize, or without one of them."""
-    groups = [f"autoScalingGroup:*:autoScalingGroupName/{group_name(cluster_name, t)}" for t in NODE_TYPES]
+    groups = _groups(cluster_name)
+    _allow(role, "Pause", [*groups.values()], least=0, most=0)
+
+
+def allow_sizes(role: ClusterRole, cluster_name: str, sizes: ClusterSizes) -> None:
+    """Add the permission to give each group its own size, on the same conditions."""
+    for node_type, group in _groups(cluster_name).items():
+        _allow(
+            role, f"Start{node_type.capitalize()}", [group], least=sizes[node_type].least, most=sizes[node_type].most
+        )
+
+
+def _groups(cluster_name: str) -> Mapping[NodeType, str]:
+    return {each: f"autoScalingGroup:*:autoScalingGroupName/{group_name(cluster_name, each)}" for each in NODE_TYPES}
+
+
+def _allow(role: ClusterRole, purpose: str, groups: list[str], *, least: int, most: int) -> None:
     place = f"{cdk.Aws.REGION}:{cdk.Aws.ACCOUNT_ID}"
     role.allow(
-        "Pause",
+        purpose,
         iam.PolicyStatement(
             actions=["autoscaling:UpdateAutoScalingGroup"],
             resources=[f"arn:{cdk.Aws.PARTITION}:autoscaling:{place}:{group}" for group in groups],
-            conditions={"NumericEquals": {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"}},
+            conditions={"NumericEquals": {"autoscaling:MinSize": str(least), "autoscaling:MaxSize": str(most)}},
         ),
     )
     for group in groups:

@@ -50,6 +50,7 @@ class ClusterStack(cdk.Stack):
             contract.RELEASE_OUTPUT: contract.release_name(cluster.bundle.source.hash),
             **self._allow_list_output(),
             **self._expiry_outputs(),
+            **self._block_output(),
             **self._shared_storage_output(),
             **self._setup_output(),
             **self._security_outputs(),
@@ -66,6 +67,13 @@ class ClusterStack(cdk.Stack):
             return {}
         deletes = {contract.EXPIRY_ACTION_OUTPUT: DELETE} if props.expiry_action == DELETE else {}
         return {contract.EXPIRES_OUTPUT: iso(props.expires_at), **deletes}
+
+    def _block_output(self) -> dict[str, str]:
+        """Name the Capacity Block, its start, the time at which its nodes go, and its end."""
+        block = self.cluster.block
+        if block is None:
+            return {}
+        return {contract.BLOCK_OUTPUT: " ".join((block.block_id, *map(iso, (block.starts, block.pauses, block.ends))))}
 
     def _shared_storage_output(self) -> dict[str, str]:
         """Name the file system that the nodes share, which ``cdk destroy`` keeps."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.record_fields import RecordError
 from bootstrap.cluster.table import Table
 from bootstrap.config import NodeConfig
-from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID
+from bootstrap.contract import BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID
 from bootstrap.failures import RETRYABLE_ERRORS
 from bootstrap.idle.load import Load
 from bootstrap.idle.local_checkpoints import jobs_with_local_checkpoints
@@ -91,20 +92,20 @@ class PauseDuty:
         members = {member.instance_id for member in membership.members}
         self._watch.observe(reports, instances=counted, now=now)
         verdict = self._watch.decide(idle_stop_s=idle_stop_s, members=members, now=now)
-        expires = tags.get(EXPIRES_TAG)
-        self._record = self._recorded(
-            verdict, expires=parse_time(expires) if expires else None, idle_stop_s=idle_stop_s, now=now
+        self._record = replace(
+            self._recorded(verdict, idle_stop_s=idle_stop_s, now=now),
+            expires=_tagged_time(tags, EXPIRES_TAG),
+            block_pauses=_tagged_time(tags, BLOCK_PAUSES_TAG),
         )
         self._write(table)
         return verdict.is_due
 
-    def _recorded(self, verdict: Verdict, *, expires: datetime | None, idle_stop_s: int, now: float) -> PauseRecord:
+    def _recorded(self, verdict: Verdict, *, idle_stop_s: int, now: float) -> PauseRecord:
         # Convert each monotonic time to UTC only once, so that jitter of the clocks does not rewrite the record.
         moments = [moment for moment in (verdict.idle_since, verdict.pauses_at) if moment is not None]
         known, utc = self._times, self._utc_now().replace(microsecond=0)
         self._times = {each: known.get(each) or utc + timedelta(seconds=round(each - now)) for each in moments}
         return PauseRecord(
-            expires=expires,
             idle_stop_s=idle_stop_s,
             idle_since=None if verdict.idle_since is None else self._times[verdict.idle_since],
             pauses_at=None if verdict.pauses_at is None else self._times[verdict.pauses_at],
@@ -124,6 +125,10 @@ class PauseDuty:
         except RETRYABLE_ERRORS:
             self._watch.withdraw()
             raise
+
+
+def _tagged_time(tags: Mapping[str, str], name: str) -> datetime | None:
+    return parse_time(tags[name]) if tags.get(name) else None
 
 
 def _stored(table: Table) -> PauseRecord | None:

@@ -11,10 +11,11 @@ from bootstrap.idle.pause_record import PauseRecord
 log = logging.getLogger(__name__)
 
 BEFORE_EXPIRY: Final = timedelta(minutes=15)
-"""Time before ``expires`` at which the announcement begins."""
+"""Time before ``expires``, and before the nodes of a Capacity Block go, at which the announcement begins."""
 MOST_NAMED: Final = 5
 """Largest number of jobs in an announcement."""
 EXPIRES: Final = "expires"
+BLOCK: Final = "block"
 IDLE: Final = "idle"
 
 
@@ -57,15 +58,20 @@ class Notices:
 def _coming(record: PauseRecord, now: datetime) -> Iterator[tuple[str, datetime]]:
     if record.expires is not None and now < record.expires <= now + BEFORE_EXPIRY:
         yield EXPIRES, record.expires
+    if record.block_pauses is not None and now < record.block_pauses <= now + BEFORE_EXPIRY:
+        yield BLOCK, record.block_pauses
     if record.pauses_at is not None and now < record.pauses_at:
         yield IDLE, record.pauses_at
 
 
 _SENTENCES: Final = {
     EXPIRES: "this cluster pauses at {time} UTC (expires) and all its nodes end; dlcluster extend 8h puts that off",
+    BLOCK: "this cluster pauses at {time} UTC, before its Capacity Block ends, and all its nodes end: durable jobs "
+    "go on in the next block",
     IDLE: "this cluster is idle and pauses at {time} UTC: all its nodes end. Press a key or start a job to keep it",
 }
 _WITHDRAWN: Final = {
     EXPIRES: "the end of this cluster has been put off",
+    BLOCK: "this cluster has another Capacity Block",
     IDLE: "this cluster is in use again and does not pause",
 }

@@ -25,6 +25,8 @@ class PauseRecord:
 
     expires: datetime | None = None
     """Time from which on AWS pauses the cluster."""
+    block_pauses: datetime | None = None
+    """Time from which on AWS pauses the cluster, because its Capacity Block ends."""
     idle_stop_s: int = 0
     """Seconds of idleness after which the master pauses the cluster; 0 for never."""
     idle_since: datetime | None = None
@@ -60,6 +62,7 @@ def render_pause(record: PauseRecord) -> Mapping[str, Mapping[str, Any]]:
     """Render the record as the fields of the table's item."""
     values = {
         "expires": _text(record.expires),
+        **({"block_pauses": _text(record.block_pauses)} if record.block_pauses else {}),
         "idle_stop_s": record.idle_stop_s,
         "idle_since": _text(record.idle_since),
         "pauses_at": _text(record.pauses_at),
@@ -82,6 +85,7 @@ def parse_pause(item: Mapping[str, Mapping[str, Any]]) -> PauseRecord:
         raise RecordError(f"silent must be a list, got {shown(silent)}")
     return PauseRecord(
         expires=_time("expires", values),
+        block_pauses=_time("block_pauses", values),
         idle_stop_s=_seconds("idle_stop_s", values),
         idle_since=_time("idle_since", values),
         pauses_at=_time("pauses_at", values),

@@ -1,5 +1,6 @@
 """Read the template of a deployed cluster: what its groups' sizes should be, and which of its parts cost money."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
 
 GROUP_TYPE: Final = "AWS::AutoScaling::AutoScalingGroup"
+SCHEDULE_TYPE: Final = "AWS::Scheduler::Schedule"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +26,17 @@ class DeployedTemplate:
     def sizes(self, cluster_name: str) -> ClusterSizes:
         """Return the sizes that the template declares for both groups. Raises ClusterError."""
         return {node_type: self._size(group) for node_type, group in self.groups(cluster_name).items()}
+
+    def declared_sizes(self, cluster_name: str) -> ClusterSizes:
+        """Return the sizes of a running cluster: those that a Capacity Block's start sets, or the groups'."""
+        return {**self.sizes(cluster_name), **self._sizes_at_start(cluster_name)}
+
+    def _sizes_at_start(self, cluster_name: str) -> ClusterSizes:
+        """Return the sizes other than zero that the template's schedules set."""
+        requests = [json.loads(text) for text in map(_input, self.properties(SCHEDULE_TYPE)) if text]
+        by_group = {str(found.get("AutoScalingGroupName")): found for found in requests if found.get("MaxSize")}
+        names = {node_type: group_name(cluster_name, node_type) for node_type in NODE_TYPES}
+        return {node_type: self._size(by_group[name]) for node_type, name in names.items() if name in by_group}
 
     def groups(self, cluster_name: str) -> Mapping[NodeType, Mapping[str, Any]]:
         """Return the properties of both groups. Raises ClusterError."""
@@ -50,6 +63,12 @@ class DeployedTemplate:
         except (KeyError, TypeError, ValueError) as error:
             raise ClusterError(f"the template of stack {self.stack_name} has no usable sizes: {error!r}") from error
         return GroupSize(least=least, desired=desired, most=most)
+
+
+def _input(schedule: Mapping[str, Any]) -> str | None:
+    """Return the parameters of a schedule's call; None if they contain references."""
+    found = schedule.get("Target", {}).get("Input")
+    return found if isinstance(found, str) else None
 
 
 def _references(value: Any) -> Iterator[str]:

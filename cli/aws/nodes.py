@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from bootstrap.cluster.record_fields import Networks, RecordError, check_address, shown
 from bootstrap.cluster.records import MemberRecord, parse_membership
 from bootstrap.contract import CLUSTER_TAG, MASTER, MASTER_HOST, MEMBERSHIP_ID, SETUP_FAILED, TABLE_KEY, worker_host
-from cli.errors import ClusterError, UsageError
+from cli.errors import ClusterError, NoMembersError, UsageError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -110,7 +110,7 @@ def read_membership(
         ) from error
     item = found.get("Item")
     if item is None:
-        raise ClusterError(f"{cluster} has no members yet: its master has not started")
+        raise NoMembersError(f"{cluster} has no members yet: its master has not started")
     try:
         record = parse_membership(item, networks)
     except RecordError as error:

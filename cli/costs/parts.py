@@ -16,6 +16,7 @@ from stacks.prices.rate import BilledParts, Rate
 
 _LAUNCH_TEMPLATE: Final = "AWS::EC2::LaunchTemplate"
 _ADDRESS: Final = "AWS::EC2::EIP"
+_BLOCK_OPTIONS: Final = {"MarketType": "capacity-block"}
 _ROUTE_TABLE: Final = "AWS::EC2::RouteTable"
 
 
@@ -25,12 +26,16 @@ def billed_parts(template: DeployedTemplate, cluster_name: str, sizes: ClusterSi
     nodes = template.named([group.get("LaunchTemplate") for group in groups.values()], _LAUNCH_TEMPLATE)
     nat_gateways = _nat_gateways(template, [group.get("VPCZoneIdentifier") for group in groups.values()])
     counts: Counter[str] = Counter()
+    prepaid = None
     try:
         for node_type, group in groups.items():
             node = _launch_template_data(template, group)
+            if node.get("InstanceMarketOptions") == _BLOCK_OPTIONS:
+                prepaid = str(node["InstanceType"])
             counts[str(node["InstanceType"])] += sizes[node_type].desired
         return BilledParts(
             node_counts=counts,
+            prepaid_type=prepaid,
             volume_gib=_volume(node),
             nat_gateways=len(nat_gateways),
             # The master's user data names its address.

@@ -76,7 +76,8 @@ def spent(
     `types` has the type of each instance that EC2 still knows; the others are taken for the template's type.
     """
     hours = {life.instance_id: life.hours(now) for life in found}
-    node_prices = [prices.instances.get(types.get(name, parts.usual_type)) for name in hours]
+    node_types = [types.get(name, parts.usual_type) for name in hours]
+    node_prices = [0.0 if kind == parts.prepaid_type else prices.instances.get(kind) for kind in node_types]
     known = [price for price in node_prices if price is not None]
     stack_hours = (now - since) / timedelta(hours=1)
     costs: dict[str, float | None] = {

@@ -22,6 +22,10 @@ def sizes(target: PreflightTarget) -> Iterator[Finding]:
         old=read_template(target.clients.cloudformation, name).sizes(name),
         new=target.props.sizes,
     )
+    if target.props.is_block:
+        ended = f"the deploy ends {change.ended} nodes" if change.ended else "the deploy starts and ends no node"
+        yield ok("sizes", f"{ended}; the nodes start and end with the Capacity Block")
+        return
     told = "; ".join(describe(change))
     if change.is_refused:
         yield problem("sizes", told, "dlcluster resume")

@@ -20,6 +20,7 @@ from bootstrap.contract import (
 from bootstrap.idle.pause_record import PauseRecord
 from cli.aws.nodes import RUNNING, Machine, Member, Membership, missing_count, running_count
 from cli.aws.scaling import Activity, distinct_failures
+from cli.reports.block import DeployedBlock
 from cli.reports.releases import release_lines
 from stacks.settings.lifetime import iso
 
@@ -52,6 +53,8 @@ class Status:
     """Instances that a size of zero does not end, with the reason."""
     expires: datetime | None = None
     """Time from which on AWS pauses the cluster."""
+    block: DeployedBlock | None = None
+    """Capacity Block in which its nodes live."""
     is_deleted: bool = False
     """True if AWS then deletes the stack too."""
     release: str = ""
@@ -76,14 +79,19 @@ class Status:
             held = sum(member.instance_id in self.held for member in self.membership.members if not member.draining)
             leaving = self.running - held
             left = f", nodes still shutting down: {leaving}" if leaving > 0 else ""
-            return f"{self.cluster_name}: paused{left}; dlcluster resume brings its nodes back"
+            hint = "" if self.block else "; dlcluster resume brings its nodes back"
+            return f"{self.cluster_name}: paused{left}{hint}"
         counts = f"{self.running} of {self.desired_nodes} nodes"
         if self.running > self.desired_nodes:
             counts = f"{self.running} nodes, {self.desired_nodes} wanted: the others are leaving"
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
 
     def expiry_lines(self, now: datetime) -> Iterator[str]:
-        """Yield a line with the time at which AWS pauses or deletes a running cluster, if it has one."""
+        """Yield when AWS pauses or deletes a running cluster, and the times of its Capacity Block, if it has them."""
+        if self.block is not None:
+            yield self.block.line(now)
+            if not self.desired_nodes and self.block.starts <= now < self.block.pauses:
+                yield "dlcluster resume starts its nodes in the block"
         if self.desired_nodes and self.expires is not None and now < self.expires:
             hours, minutes = divmod((self.expires - now) // timedelta(minutes=1), 60)
             outcome = "pauses it, then deletes its stack" if self.is_deleted else "pauses it"
@@ -111,6 +119,8 @@ class Status:
 
     def warnings(self, now: datetime) -> Iterator[str]:
         """Yield what costs money although the cluster should be paused, a line each."""
+        if self.desired_nodes and self.block is not None and now > self.block.pauses + PAUSED_WITHIN:
+            yield f"{self.cluster_name} is not paused though its Capacity Block ends: dlcluster pause ends its nodes"
         if self.desired_nodes and self.expires is not None and now > self.expires + PAUSED_WITHIN:
             yield (
                 f"{self.cluster_name} expired at {iso(self.expires)} and is not paused: most likely the role of its "
@@ -145,6 +155,7 @@ class Status:
             "nodes": [self._node(member) for member in self.membership.members],
             "reasons": list(told),
             "expires": iso(self.expires) if self.expires else None,
+            "capacity_block": self.block.document() if self.block else None,
             "idle_since": iso(self.pause.idle_since) if self.pause.idle_since else None,
             "idle_pauses_at": iso(self.idle_pauses_at) if self.idle_pauses_at else None,
             "warnings": [*self.warnings(datetime.now(timezone.utc))],

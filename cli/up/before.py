@@ -12,7 +12,6 @@ from cli.preflight.target import PreflightTarget
 from stacks.prices.price_list import PriceList
 from stacks.prices.rate import BilledParts, Rate, describe_rate, hourly_rate
 from stacks.settings.props import ClusterProps
-from stacks.settings.purchase import SPOT
 
 
 def preflight_target(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> PreflightTarget:
@@ -64,5 +63,5 @@ def fleet_rate(props: ClusterProps, prices: PriceList) -> Rate:
 
 def price_line(props: ClusterProps, prices: PriceList) -> str:
     """Return the price of the whole fleet, for people."""
-    rate = describe_rate(fleet_rate(props, prices), prices, is_spot=props.purchase == SPOT)
+    rate = describe_rate(fleet_rate(props, prices), prices, purchase=props.purchase)
     return f"{props.worker_count + 1} nodes will cost {rate}"

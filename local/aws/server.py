@@ -6,13 +6,13 @@ import socket
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
-from local.aws import buckets, file_systems
+from local.aws import buckets, cloud_control, file_systems
 from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import (
     activities,
@@ -35,6 +35,7 @@ from local.aws.cloudformation import (
 )
 from local.aws.ec2 import (
     availability_zones,
+    capacity_blocks,
     capacity_reservations,
     elastic_ips,
     images,
@@ -84,11 +85,16 @@ _PARTS = (
     vcpu_quotas,
     launch_checks,
     capacity_reservations,
+    capacity_blocks,
     reboots,
     availability_zones,
     start_session,
 )
 """Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one."""
+
+
+_ANSWERED_HERE: Final = {channels.SERVICE: channels.answer, cloud_control.SERVICE: cloud_control.answer}
+"""Services that moto lacks."""
 
 
 class LocalAwsError(Exception):
@@ -159,8 +165,8 @@ class Application:
             if self._log:
                 self._log.write(call, authorization)
             answer = self._injected_error(call) or authorization.answer
-            if answer is None and call.service == channels.SERVICE:
-                answer = channels.answer(call)
+            if answer is None and call.service in _ANSWERED_HERE:
+                answer = _ANSWERED_HERE[call.service](call)
             response: Iterable[bytes] = (answer or self._moto)(environ, start_response)
             return response
 

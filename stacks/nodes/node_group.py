@@ -27,6 +27,9 @@ SPOT_OPTIONS: Final = {
 """Market of spot instances; the group replaces one that EC2 takes back. Without a price the limit is the on-demand
 price."""
 
+BLOCK_OPTIONS: Final = {"MarketType": "capacity-block"}
+"""Market of instances in a Capacity Block, without which EC2 launches none there."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeTemplate:
@@ -46,6 +49,8 @@ class NodeTemplate:
     """Key of the root volume; without one, the account's default key for volumes."""
     capacity_reservation: str | None = None
     """Reservation from which every node comes, if there is one."""
+    is_block: bool = False
+    """Whether the reservation is a Capacity Block."""
 
 
 class NodeGroup(Construct):
@@ -184,6 +189,8 @@ class NodeGroup(Construct):
             # With a target EC2 launches nowhere else; it refuses a preference beside it.
             target = {"CapacityReservationTarget": {"CapacityReservationId": template.capacity_reservation}}
             resource.add_property_override("LaunchTemplateData.CapacityReservationSpecification", target)
+            if template.is_block:
+                resource.add_property_override("LaunchTemplateData.InstanceMarketOptions", BLOCK_OPTIONS)
 
     def _tag(self, cluster_name: str) -> None:
         for part in (self.launch_template, self.group):

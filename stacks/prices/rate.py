@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stacks.prices.price_list import HOURS_PER_MONTH, PriceList
+from stacks.settings.purchase import CAPACITY_BLOCK, ON_DEMAND, SPOT
 
 STORAGE: Final = "shared_storage"
 KINDS: Final = ("nodes", "volumes", "nat", "addresses", STORAGE)
@@ -25,6 +26,8 @@ class BilledParts:
     nat_gateways: int
     addresses: int
     """Public addresses: of the master, and of each NAT gateway."""
+    prepaid_type: str | None = None
+    """Instance type whose nodes cost nothing by the hour, as a Capacity Block is paid at its purchase."""
     shared_gb: float | None = None
     """Metered size of the file system that the cluster made; None without one, or if it is not known."""
 
@@ -67,15 +70,17 @@ class Rate:
         return self.nat + self.addresses + (self.shared_storage or 0.0)
 
 
-def describe_rate(rate: Rate, prices: PriceList, *, is_spot: bool = False) -> str:
+def describe_rate(rate: Rate, prices: PriceList, *, purchase: str = ON_DEMAND) -> str:
     """Return what a cluster costs an hour, for people; a spot instance never costs more than one on demand."""
-    total = "an unknown price" if rate.total is None else f"{'at most ' if is_spot else ''}{rate.total:.2f} USD"
-    return f"{total} an hour ({prices.describe()}{'; spot prices vary' if is_spot else ''})"
+    most = "at most " if purchase == SPOT else ""
+    total = "an unknown price" if rate.total is None else f"{most}{rate.total:.2f} USD"
+    notes = {SPOT: "; spot prices vary", CAPACITY_BLOCK: "; the Capacity Block is paid at its purchase"}
+    return f"{total} an hour ({prices.describe()}{notes.get(purchase, '')})"
 
 
 def hourly_rate(parts: BilledParts, prices: PriceList) -> Rate:
     """Return what the parts cost an hour."""
-    running = {name: count for name, count in parts.node_counts.items() if count}
+    running = {name: count for name, count in parts.node_counts.items() if count and name != parts.prepaid_type}
     known = [count * prices.instances[name] for name, count in running.items() if name in prices.instances]
     return Rate(
         nodes=sum(known) if len(known) == len(running) else None,

@@ -115,6 +115,11 @@ class CapacitySettings(Settings):
         return self.worker_count if self.min_workers is None else self.min_workers
 
     @property
+    def starts_nodes(self) -> bool:
+        """Return whether a deploy starts nodes at all."""
+        return True
+
+    @property
     def fleet_sizes(self) -> ClusterSizes:
         """Return the sizes of both Auto Scaling groups when every node is there."""
         return declared_sizes(worker_count=self.worker_count, needed_workers=self.needed_workers)

@@ -35,7 +35,7 @@ class LifetimeSettings(Settings):
         """Check the form; a time that has passed is for the deploy to refuse, as a destroy must work."""
         super().check()
         if self.expires is not None:
-            require(_parse(self.expires) is not None, "expires", self.expires, _ALLOWED)
+            require(parse_time(self.expires) is not None, "expires", self.expires, _ALLOWED)
         require(self.expiry_action in EXPIRY_ACTIONS, "expiry_action", self.expiry_action, " or ".join(EXPIRY_ACTIONS))
         if self.expiry_action == DELETE:
             require(self.expires is not None, "expires", self.expires, f"set with expiry_action {DELETE}")
@@ -62,7 +62,7 @@ class LifetimeSettings(Settings):
     @property
     def expires_at(self) -> datetime | None:
         """Return the time in UTC, to the second."""
-        return None if self.expires is None else _parse(self.expires)
+        return None if self.expires is None else parse_time(self.expires)
 
     @property
     def has_expired(self) -> bool:
@@ -75,7 +75,7 @@ def iso(time: datetime) -> str:
     return f"{time.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _parse(text: str) -> datetime | None:
+def parse_time(text: str) -> datetime | None:
     """Return the time; None if it is not one, or has no zone."""
     try:
         # Python 3.10 takes no Z.

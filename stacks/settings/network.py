@@ -79,8 +79,8 @@ class NetworkSettings(CapacitySettings):
 
     @property
     def sizes(self) -> ClusterSizes:
-        """Return the sizes that a deploy gives both groups: empty ones while no zone is chosen."""
-        return self.fleet_sizes if self.is_placed else dict.fromkeys(NODE_TYPES, PAUSED)
+        """Return the sizes that a deploy gives both groups: zero while no zone is chosen, or in a Capacity Block."""
+        return self.fleet_sizes if self.is_placed and self.starts_nodes else dict.fromkeys(NODE_TYPES, PAUSED)
 
     def _check_zones(self) -> None:
         zones, chosen = self.zones, self.availability_zone

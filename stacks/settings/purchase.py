@@ -1,17 +1,27 @@
-"""Define the settings for how EC2 sells the nodes: on demand, as spot instances, or from a reservation."""
+"""Define the settings for how EC2 sells the nodes: on demand, as spot instances, from a reservation or as a block."""
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from stacks.settings.fabric import FabricSettings
+from stacks.settings.lifetime import parse_time
 from stacks.settings.values import SettingsError, require
 
 ON_DEMAND: Final = "on-demand"
 SPOT: Final = "spot"
 RESERVATION: Final = "reservation"
-PURCHASES: Final = (ON_DEMAND, SPOT, RESERVATION)
+CAPACITY_BLOCK: Final = "capacity-block"
+PURCHASES: Final = (ON_DEMAND, SPOT, RESERVATION, CAPACITY_BLOCK)
 _RESERVATION_ID: Final = re.compile(r"cr-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+TERMINATED_BEFORE: Final = timedelta(minutes=30)
+"""Time before a block's end at which EC2 begins to terminate its instances (EC2 User Guide, "Capacity Blocks")."""
+ULTRASERVER_TERMINATED_BEFORE: Final = timedelta(minutes=60)
+"""The same for UltraServers."""
+ULTRASERVERS: Final = "p6e-"
+SAVING: Final = timedelta(minutes=10)
+"""Time that jobs and nodes get to save and end before EC2 terminates them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,10 +29,12 @@ class PurchaseSettings(FabricSettings):
     """The way in which EC2 sells the nodes."""
 
     purchase: str = ON_DEMAND
-    """``on-demand``; ``spot`` for the workers, which EC2 may take back with two minutes' notice; or ``reservation``
-    for all nodes. A change applies to nodes launched after the deploy."""
+    """``on-demand``; ``spot`` for the workers, which EC2 may take back with two minutes' notice; ``reservation`` for
+    all nodes; or ``capacity-block``, with which all nodes start and end. A change applies to nodes launched after the
+    deploy."""
     capacity_reservation: str | None = None
-    """On-Demand Capacity Reservation that holds every node of ``instance_type``; needed with ``reservation``."""
+    """On-Demand Capacity Reservation or Capacity Block that holds every node of ``instance_type``; needed with
+    ``reservation`` and ``capacity-block``."""
 
     def check(self) -> None:
         """Check the word, and that there is a reservation if and only if it is used."""
@@ -31,8 +43,9 @@ class PurchaseSettings(FabricSettings):
         require(purchase in PURCHASES, "purchase", purchase, " or ".join((", ".join(PURCHASES[:-1]), PURCHASES[-1])))
         is_id = reservation is None or _RESERVATION_ID.fullmatch(reservation)
         require(is_id, "capacity_reservation", reservation, "cr- and 8 or 17 hex digits")
-        if (purchase == RESERVATION) != (reservation is not None):
-            raise SettingsError("purchase=reservation and capacity_reservation must be set together")
+        if (purchase in (RESERVATION, CAPACITY_BLOCK)) != (reservation is not None):
+            word = CAPACITY_BLOCK if purchase == CAPACITY_BLOCK else RESERVATION
+            raise SettingsError(f"purchase={word} and capacity_reservation must be set together")
 
     def warnings(self) -> dict[str, str]:
         """Warn that every node is needed though EC2 may take workers back."""
@@ -44,9 +57,66 @@ class PurchaseSettings(FabricSettings):
         return found
 
     @property
+    def is_block(self) -> bool:
+        """Return whether the nodes live in a Capacity Block, which has a start and an end."""
+        return self.purchase == CAPACITY_BLOCK
+
+    @property
+    def starts_nodes(self) -> bool:
+        """Return whether a deploy starts nodes: not in a Capacity Block, whose schedules do."""
+        return super().starts_nodes and not self.is_block
+
+    @property
     def uses_placement_group(self) -> bool:
         """Return whether the nodes are in a cluster placement group: with neither spot nor a reservation.
 
         A reservation outside of the group would not fit, and EC2 has the least spot capacity within one.
         """
         return super().uses_placement_group and self.purchase == ON_DEMAND
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CapacityBlock:
+    """A Capacity Block for ML, as AWS describes it."""
+
+    block_id: str
+    instance_type: str
+    zone: str
+    count: int
+    """Instances that it holds."""
+    starts: datetime
+    ends: datetime
+
+    @property
+    def pauses(self) -> datetime:
+        """Return the time at which the nodes have to go, so that jobs save before EC2 terminates them."""
+        is_ultraserver = self.instance_type.startswith(ULTRASERVERS)
+        return self.ends - SAVING - (ULTRASERVER_TERMINATED_BEFORE if is_ultraserver else TERMINATED_BEFORE)
+
+
+def parse_block(block_id: str, found: dict[str, Any]) -> CapacityBlock:
+    """Return the block that the CDK's look-up found. Raises SettingsError if it is none."""
+    starts, ends = (parse_time(str(found.get(name, ""))) for name in ("StartDate", "EndDate"))
+    if found.get("ReservationType", CAPACITY_BLOCK) != CAPACITY_BLOCK or starts is None or ends is None:
+        raise SettingsError(f"capacity_reservation {block_id} is no Capacity Block with a start and an end")
+    return CapacityBlock(
+        block_id=block_id,
+        instance_type=str(found.get("InstanceType", "")),
+        zone=str(found.get("AvailabilityZone", "")),
+        count=int(found.get("TotalInstanceCount", 0)),
+        starts=starts,
+        ends=ends,
+    )
+
+
+def require_fit(block: CapacityBlock, props: PurchaseSettings, *, zone: str | None) -> None:
+    """Raise SettingsError if EC2 would launch none of the nodes into the block, or not all."""
+    name = f"capacity_reservation {block.block_id}"
+    if block.instance_type != props.instance_type:
+        raise SettingsError(f"{name} is a block of {block.instance_type}, and instance_type is {props.instance_type}")
+    if zone is not None and block.zone != zone:
+        raise SettingsError(f"{name} is in {block.zone}, and the cluster in {zone}: set availability_zone={block.zone}")
+    needed = props.node_counts.get(props.instance_type, 0)
+    if needed > block.count:
+        among = ", the master among them" if props.master_type == props.instance_type else ""
+        raise SettingsError(f"{name} has {block.count} instances for {needed} nodes{among}: lower worker_count")

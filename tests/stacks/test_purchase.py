@@ -43,8 +43,9 @@ def test_every_node_comes_from_the_reservation_and_from_nowhere_else(synthesize:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"purchase": "cheap"}, "purchase must be on-demand, spot or reservation, got 'cheap'"),
+        ({"purchase": "cheap"}, "purchase must be on-demand, spot, reservation or capacity-block, got 'cheap'"),
         ({"purchase": "reservation"}, "purchase=reservation and capacity_reservation must be set together"),
+        ({"purchase": "capacity-block"}, "purchase=capacity-block and capacity_reservation must be set together"),
         ({"capacity_reservation": RESERVATION}, "purchase=reservation and capacity_reservation must be set together"),
         (
             {"purchase": "reservation", "capacity_reservation": "mine"},

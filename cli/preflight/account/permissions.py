@@ -91,7 +91,7 @@ def create_storage(target: PreflightTarget) -> Iterator[Finding]:
 
 def create_schedules(target: PreflightTarget) -> Iterator[Finding]:
     """Check that CloudFormation's role can create and delete the schedules of ``expires``, and give them their role."""
-    if target.props.expires_at is None:
+    if target.props.expires_at is None and not target.props.is_block:
         return
     name = f"{target.props.cluster_name}-ClusterExpiry"
     schedule = f"arn:{target.partition}:scheduler:{target.region}:{target.account}:schedule/default/{name}"

@@ -1,21 +1,23 @@
-"""Check that the Capacity Reservation of the settings holds every node."""
+"""Check that the Capacity Reservation or the Capacity Block of the settings holds every node."""
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
-from bootstrap.contract import CLUSTER_TAG
+from bootstrap.contract import BLOCK_OUTPUT, CLUSTER_TAG
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.nodes.offering import deploy_zone
-from cli.preflight.target import PreflightTarget
+from cli.preflight.target import PreflightTarget, find_current_stack
+from cli.reports.block import DeployedBlock, parse_deployed_block
 from stacks.settings.lifetime import iso
+from stacks.settings.purchase import CAPACITY_BLOCK, RESERVATION, CapacityBlock
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import CapacityReservationTypeDef
 
 SUBJECT: Final = "reservation"
-CAPACITY_BLOCK: Final = "capacity-block"
 PLATFORM: Final = "Linux/UNIX"
 """Platform of the nodes' images, as EC2 calls it."""
 TENANCY: Final = "default"
@@ -36,22 +38,25 @@ def reservation(target: PreflightTarget) -> Iterator[Finding]:
         listing = f"list yours with: aws ec2 describe-capacity-reservations --region {target.region}"
         yield problem(SUBJECT, f"there is no {name} in {target.region}", listing)
         return
-    if found.get("ReservationType") == CAPACITY_BLOCK:
-        fix = "choose an On-Demand Capacity Reservation"
-        yield problem(SUBJECT, f"{name} is a Capacity Block, and Capacity Blocks are not supported yet", fix)
+    if (is_block := found.get("ReservationType") == CAPACITY_BLOCK) != target.props.is_block:
+        kind, word = ("a", CAPACITY_BLOCK) if is_block else ("no", RESERVATION)
+        yield problem(SUBJECT, f"{name} is {kind} Capacity Block", f"set purchase to {word}")
         return
     faults = [*_faults(target, name, found), *_misfits(name, found)]
     kind = target.props.instance_type
     yield from faults or [ok(SUBJECT, f"{name} holds {target.props.node_counts[kind]} x {kind}")]
-    if (end := found.get("EndDate")) is not None:
+    if is_block:
+        yield from _block_times(target, name, found)
+    elif (end := found.get("EndDate")) is not None:
         sentence = f"{name} ends at {iso(end)}, and nodes launched after that fail"
         yield warning(SUBJECT, sentence, "set expires before that, or give the reservation no end")
 
 
 def _faults(target: PreflightTarget, name: str, found: "CapacityReservationTypeDef") -> Iterator[Finding]:
     props = target.props
-    if (state := found.get("State")) != "active":
-        yield problem(SUBJECT, f"{name} is {state}", "choose one that is active")
+    state, usable = found.get("State", ""), ("scheduled", "active") if props.is_block else ("active",)
+    if state not in usable:
+        yield problem(SUBJECT, f"{name} is {state}", f"choose one that is {' or '.join(usable)}")
     if (reserved := found.get("InstanceType")) != props.instance_type:
         yield problem(
             SUBJECT, f"{name} is for {reserved}, the nodes are {props.instance_type}", "choose another of them"
@@ -59,12 +64,43 @@ def _faults(target: PreflightTarget, name: str, found: "CapacityReservationTypeD
     zone = deploy_zone(target)
     if (its := found.get("AvailabilityZone")) != zone:
         yield problem(SUBJECT, f"{name} is in {its}, the cluster in {zone}", f"put the cluster in {its}")
-    free = found.get("AvailableInstanceCount", 0) + _own_instances(target, name)
+    # A block that has not started has nothing available yet.
+    total, available = (found.get("TotalInstanceCount", 0), found.get("AvailableInstanceCount", 0))
+    free = (total if state == "scheduled" else available) + _own_instances(target, name)
     needed = props.node_counts.get(props.instance_type, 0)
     if free < needed:
         among = ", the master among them" if props.master_type == props.instance_type else ""
         sentence = f"{name} has room for {free} of {needed} nodes{among}"
         yield problem(SUBJECT, sentence, "make it larger, or lower worker_count")
+
+
+def _block_times(target: PreflightTarget, name: str, found: "CapacityReservationTypeDef") -> Iterator[Finding]:
+    """Tell when the nodes start and end, and whether the deploy takes away the end of another block's nodes."""
+    now = datetime.now(timezone.utc)
+    starts, ends = found.get("StartDate"), found.get("EndDate")
+    if starts is None or ends is None:
+        yield problem(SUBJECT, f"{name} has no start and end", "choose another")
+        return
+    kind = target.props.instance_type
+    block = CapacityBlock(block_id=name, instance_type=kind, zone="", count=0, starts=starts, ends=ends)
+    if block.pauses <= now:
+        yield problem(SUBJECT, f"{name} is over, its nodes go at {iso(block.pauses)}", "choose the next one")
+    else:
+        yield ok(
+            SUBJECT, f"the nodes start at {iso(starts)} and go at {iso(block.pauses)}, as {name} ends at {iso(ends)}"
+        )
+    deployed = _deployed_block(target)
+    if deployed is not None and deployed.block_id != name and deployed.starts <= now < deployed.pauses:
+        sentence = (
+            f"{deployed.block_id} holds the cluster until {iso(deployed.pauses)}, and this deploy removes that pause"
+        )
+        yield warning(SUBJECT, sentence, "deploy after it, or dlcluster pause before")
+
+
+def _deployed_block(target: PreflightTarget) -> DeployedBlock | None:
+    stack = find_current_stack(target)
+    outputs = stack.get("Outputs", []) if stack else []
+    return parse_deployed_block({out.get("OutputKey"): out.get("OutputValue") for out in outputs}.get(BLOCK_OUTPUT))
 
 
 def _misfits(name: str, found: "CapacityReservationTypeDef") -> Iterator[Finding]:

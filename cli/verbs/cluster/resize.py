@@ -44,6 +44,8 @@ def command(
     if any(pair.partition("=")[0] == SETTING for pair in context):
         raise UsageError(f"-c {SETTING} contradicts the argument: leave it out")
     props = read_props(read_context(Path.cwd(), [*context, f"{SETTING}={workers}"]))
+    if props.is_block:
+        raise UsageError("resize is not for a Capacity Block: change worker_count in cdk.json, cdk deploy, then resume")
     if selection.cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is of cluster {props.cluster_name}, not of --cluster {selection.cluster}")
     clients = connect(selection.region)

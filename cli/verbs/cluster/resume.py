@@ -7,11 +7,12 @@ import click
 
 from bootstrap.contract import NODE_TYPES
 from cli.aws.clients import connect
-from cli.aws.clusters import find_cluster
+from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.deployed_template import read_template
 from cli.costs.read import read_parts
 from cli.errors import ClusterError
 from cli.output import json_option, print_json, print_table
+from cli.reports.block import parse_deployed_block
 from cli.shared_options import Selection
 from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_of
 from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
@@ -39,8 +40,9 @@ def command(selection: Selection, *, timeout: float, as_json: bool) -> int:
         raise ClusterError(
             f"{cluster.name} expired at {iso(cluster.expires)} and would be paused again: dlcluster extend 8h"
         )
+    _require_block(cluster)
     template = read_template(clients.cloudformation, cluster.stack_name)
-    declared = template.sizes(cluster.name)
+    declared = template.declared_sizes(cluster.name)
     require_placed(cluster, declared)
     prices = price_list(clients.region)
     rate = hourly_rate(read_parts(clients, cluster, template, declared), prices)
@@ -58,3 +60,10 @@ def command(selection: Selection, *, timeout: float, as_json: bool) -> int:
     print(f"{cluster.name} is running: {len(members)} nodes")
     print_table(("INDEX", "NODE", "INSTANCE"), [(str(m.node_index), m.short_name, m.instance_id) for m in members])
     return 0
+
+
+def _require_block(cluster: Cluster) -> None:
+    """Refuse outside of the time of the cluster's Capacity Block: EC2 launches nothing there. Raises ClusterError."""
+    block, now = parse_deployed_block(cluster.block), datetime.now(timezone.utc)
+    if block is not None and not block.starts <= now < block.pauses:
+        raise ClusterError(f"{cluster.name} has no capacity now: {block.line(now)}")

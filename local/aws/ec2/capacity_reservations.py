@@ -5,6 +5,7 @@ An instance of another type or zone does not fit in a reservation, and EC2 has t
 
 import secrets
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 from moto.core.responses import ActionResult
@@ -15,19 +16,43 @@ from moto.ec2.responses.instances import InstanceResponse
 
 from local.aws.moto_patching import add, wrap
 
+TERMINATED_BEFORE: Final = timedelta(minutes=30)
+"""Time before a block's end at which EC2 terminates its instances ("Capacity Blocks", EC2 User Guide)."""
 _RUNNING: Final = ("pending", "running")
 
 
 @dataclass(kw_only=True, slots=True)
-class _Reservation:
+class Reservation:
     """One reservation and the instances that were launched into it."""
 
     reservation_id: str
     instance_type: str
     zone: str
     count: int
-    state: str = "active"
+    cancelled: bool = False
+    starts: datetime | None = None
+    """Start of a Capacity Block; None for an On-Demand Capacity Reservation."""
+    ends: datetime | None = None
+    """End of a Capacity Block."""
     instances: list[Instance] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        now = datetime.now(timezone.utc)
+        if self.starts is not None and now < self.starts:
+            return "scheduled"
+        if self.ends is not None and now >= self.ends:
+            return "expired"
+        return "cancelled" if self.cancelled else "active"
+
+    @property
+    def is_ending(self) -> bool:
+        """Return whether EC2 already terminates the block's instances."""
+        return self.ends is not None and datetime.now(timezone.utc) >= self.ends - TERMINATED_BEFORE
+
+    @property
+    def is_block(self) -> bool:
+        return self.starts is not None
 
     @property
     def available(self) -> int:
@@ -43,12 +68,13 @@ class _Reservation:
             "TotalInstanceCount": self.count,
             "AvailableInstanceCount": self.available,
             "InstanceMatchCriteria": "targeted",
-            "ReservationType": "default",
+            "ReservationType": "capacity-block" if self.is_block else "default",
             "State": self.state,
+            **({"StartDate": self.starts, "EndDate": self.ends, "EndDateType": "limited"} if self.is_block else {}),
         }
 
 
-_RESERVATIONS: Final[dict[str, _Reservation]] = {}
+RESERVATIONS: Final[dict[str, Reservation]] = {}
 
 
 def install() -> None:
@@ -60,31 +86,41 @@ def install() -> None:
 
 
 def _create(response: Any) -> ActionResult:
-    made = _Reservation(
+    made = Reservation(
         reservation_id=f"cr-{secrets.token_hex(9)[:17]}",
         instance_type=response._get_param("InstanceType"),
         zone=response._get_param("AvailabilityZone"),
         count=int(response._get_param("InstanceCount")),
     )
-    _RESERVATIONS[made.reservation_id] = made
+    RESERVATIONS[made.reservation_id] = made
     return ActionResult({"CapacityReservation": made.described()})
 
 
 def _describe(response: Any) -> ActionResult:
-    wanted = response._get_param("CapacityReservationIds", []) or list(_RESERVATIONS)
-    return ActionResult({"CapacityReservations": [_find(each).described() for each in wanted]})
+    wanted = response._get_param("CapacityReservationIds", []) or list(RESERVATIONS)
+    return ActionResult({"CapacityReservations": [find(each).described() for each in wanted]})
 
 
 def _cancel(response: Any) -> ActionResult:
-    _find(response._get_param("CapacityReservationId")).state = "cancelled"
+    find(response._get_param("CapacityReservationId")).cancelled = True
     return ActionResult({"Return": True})
 
 
-def _find(reservation_id: str) -> _Reservation:
-    if reservation_id not in _RESERVATIONS:
+def find(reservation_id: str) -> Reservation:
+    if reservation_id not in RESERVATIONS:
         message = f"The capacity reservation ID '{reservation_id}' does not exist"
         raise EC2ClientError("InvalidCapacityReservationId.NotFound", message)
-    return _RESERVATIONS[reservation_id]
+    return RESERVATIONS[reservation_id]
+
+
+def check_block(found: Reservation, *, market: str | None) -> None:
+    """Refuse a launch outside of a block's time or without its market, in EC2's words ("Error codes", EC2 API)."""
+    if market != "capacity-block":
+        word = "The market type (purchasing) option is not valid. Choose a different market type and try again."
+        raise EC2ClientError("InvalidParameterValue", word)
+    if found.state == "scheduled":
+        word = f"Your Capacity Block reservation {found.reservation_id} is not active yet."
+        raise EC2ClientError("InvalidCapacityReservationState.PendingActivation", word)
 
 
 def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int, *others: Any, **named: Any) -> Any:
@@ -93,13 +129,18 @@ def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int
     target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
     if not (reservation_id := target.get("CapacityReservationId")):
         return original(backend, image_id, count, *others, **named)
-    found = _find(reservation_id)
+    found = find(reservation_id)
     instance_type = data.get("InstanceType") if named.get("is_instance_type_default") else named.get("instance_type")
     zone = backend.get_subnet(named["subnet_id"]).availability_zone if named.get("subnet_id") else found.zone
+    if found.is_block:
+        check_block(found, market=data.get("InstanceMarketOptions", {}).get("MarketType"))
     fits = (instance_type, zone) == (found.instance_type, found.zone)
-    if not fits or found.state != "active" or found.available < count:
+    if not fits or found.state != "active" or found.is_ending or found.available < count:
         word = "The requested reservation does not have sufficient compatible and available capacity"
         raise EC2ClientError("ReservationCapacityExceeded", f"{word} for this request.")
     launched = original(backend, image_id, count, *others, **named)
+    if found.is_block:
+        for instance in launched.instances:
+            instance.lifecycle = "capacity-block"  # moto calls each market spot
     found.instances += launched.instances
     return launched

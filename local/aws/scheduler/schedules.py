@@ -1,11 +1,13 @@
 """Run the schedules of stacks: call their target as their role, at their start and then at their rate.
 
 The call goes through this server as any other, so that the role's policy is evaluated. Only what the product uses is
-here: rates with a start, and targets that call an API ("Using universal targets", EventBridge Scheduler User Guide).
+here: rates with a start, times of the year with an end, and targets that call an API ("Using universal targets",
+EventBridge Scheduler User Guide).
 """
 
 import json
 import logging
+import math
 import re
 import threading
 from collections.abc import Mapping
@@ -20,6 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 log = logging.getLogger(__name__)
 
 _RATE: Final = re.compile(r"rate\((?P<count>[1-9][0-9]*) (?P<unit>minute|hour|day)s?\)")
+_YEARLY: Final = re.compile(r"cron\((?P<minute>\d+) (?P<hour>\d+) (?P<day>\d+) (?P<month>\d+) \? \*\)")
 _TARGET: Final = re.compile(r"arn:[^:]+:scheduler:::aws-sdk:(?P<service>[a-z0-9]+):(?P<action>[A-Za-z0-9]+)")
 _UNIT_S: Final = {"minute": 60, "hour": 3600, "day": 86400}
 LATEST_START: Final = timedelta(minutes=5)
@@ -61,25 +64,45 @@ class Target:
         getattr(client, xform_name(self.action))(**self.parameters)
 
 
+def _times(properties: Mapping[str, Any], now: datetime) -> tuple[datetime, float] | None:
+    """Return the first time and the seconds between two; None for an expression that is not known here."""
+    expression = properties["ScheduleExpression"]
+    if rate := _RATE.fullmatch(expression):
+        start = _time(properties["StartDate"])
+        if start < now - LATEST_START:
+            raise ScheduleError("The StartDate you specify cannot be earlier than 5 minutes ago.")
+        return start, float(rate["count"]) * _UNIT_S[rate["unit"]]
+    if (yearly := _YEARLY.fullmatch(expression)) and "EndDate" in properties:
+        end = _time(properties["EndDate"])
+        if end < now:
+            raise ScheduleError("The EndDate you specify must come after the current time.")
+        month, day, hour, minute = (int(yearly[name]) for name in ("month", "day", "hour", "minute"))
+        this_year = datetime(now.year, month, day, hour, minute, tzinfo=timezone.utc)
+        start = this_year if this_year >= now else this_year.replace(year=now.year + 1)
+        return (start if start < end else datetime.max.replace(tzinfo=timezone.utc)), math.inf
+    return None
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
 class Schedule:
     """A schedule that acts until it is deleted."""
 
     def __init__(self, properties: Mapping[str, Any], region: str, *, now: datetime | None = None) -> None:
-        rate, target = _RATE.fullmatch(properties["ScheduleExpression"]), _TARGET.fullmatch(properties["Target"]["Arn"])
-        if rate is None or target is None or properties["FlexibleTimeWindow"]["Mode"] != "OFF":
-            raise ScheduleError(f"the local AWS runs only rates that call an API, got {json.dumps(properties)}")
+        target, now = _TARGET.fullmatch(properties["Target"]["Arn"]), now or datetime.now(timezone.utc)
+        times = _times(properties, now)
+        if times is None or target is None or properties["FlexibleTimeWindow"]["Mode"] != "OFF":
+            raise ScheduleError(f"the local AWS has no such schedule: {json.dumps(properties)}")
         self._region = region
-        self._period_s = float(rate["count"]) * _UNIT_S[rate["unit"]]
+        start, self._period_s = times
         self._target = Target(
             service=target["service"],
             action=target["action"],
             role=properties["Target"]["RoleArn"],
             parameters=json.loads(properties["Target"]["Input"]),
         )
-        now = now or datetime.now(timezone.utc)
-        start = datetime.fromisoformat(properties["StartDate"].replace("Z", "+00:00"))
-        if start < now - LATEST_START:
-            raise ScheduleError("The StartDate you specify cannot be earlier than 5 minutes ago.")
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._act, args=(max((start - now).total_seconds(), 0.0),), daemon=True)
         self._thread.start()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID
+from bootstrap.contract import BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID
 from bootstrap.files.paths import under_root
 from bootstrap.idle.load import CPU_STAT, NETWORK_STAT
 from bootstrap.idle.pause_record import PauseRecord, parse_pause
@@ -148,6 +148,13 @@ def test_an_end_is_announced_once_and_an_extension_reaches_running_nodes(
     tag(cluster, EXPIRES_TAG, "2026-12-01T08:40:00Z")
     run(cluster, nodes, seconds=90.0)
     assert [walls(node)[1:] for node in nodes] == [["the end of this cluster has been put off"]] * 2
+
+
+def test_the_end_of_a_capacity_block_is_announced_on_every_node(cluster: Cluster, nodes: list[TestNode]) -> None:
+    tag(cluster, BLOCK_PAUSES_TAG, "2026-12-01T00:40:00Z")
+    run(cluster, nodes, seconds=660.0)
+    word = "this cluster pauses at 00:40 UTC, before its Capacity Block ends"
+    assert [[text[: len(word)] for text in walls(node)] for node in nodes] == [[word]] * 2
 
 
 def test_a_forged_record_is_passed_over_and_replaced(cluster: Cluster, nodes: list[TestNode]) -> None:

@@ -37,6 +37,12 @@ def expire(deployed: Deployed) -> None:
         deployed.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(NAME, node_type)))
 
 
+def start_block(deployed: Deployed) -> None:
+    """Make the schedule's two calls, with the sizes that the settings declare."""
+    for node_type in NODE_TYPES:
+        deployed.autoscaling.update_auto_scaling_group(**DECLARED[node_type].request(group_name(NAME, node_type)))
+
+
 def pause_when_idle(deployed: Deployed) -> None:
     """Make the master's two calls; tests/bootstrap/idle has the decision."""
     for node_type in reversed(NODE_TYPES):
@@ -60,6 +66,8 @@ WRITERS: dict[str, Callable[[Deployed], None]] = {
     "`dlcluster resize 3`": run("resize", "3", "--yes"),
     "the schedule of `expires`": expire,
     "the master, with `idle_stop`": pause_when_idle,
+    "the schedule at a Capacity Block's start": start_block,
+    "the schedule before a Capacity Block's end": expire,
 }
 CELL = re.compile(r"(?P<master>\d) \+ (?P<workers>\d)(?:, .*)?")
 

@@ -58,12 +58,74 @@ def test_the_reservation_must_hold_every_node(account: Account, change: dict[str
     assert (found.level, found.sentence) == ("problem" if change else "ok", f"{RESERVATION} {sentence}")
 
 
-def test_a_capacity_block_is_refused_by_name(account: Account) -> None:
-    block = FITS | {"ReservationType": "capacity-block"}
-    account.answers("ec2", "describe_capacity_reservations", {"CapacityReservations": [block]}, EXPECTED)
+BLOCK = {
+    "ReservationType": "capacity-block",
+    "State": "scheduled",
+    "AvailableInstanceCount": 0,
+    "StartDate": datetime(2998, 12, 1, 11, 30, tzinfo=timezone.utc),
+    "EndDate": datetime(2999, 1, 15, 11, 30, tzinfo=timezone.utc),
+}
+
+
+def describe(account: Account, change: dict[str, Any]) -> None:
+    account.answers("ec2", "describe_capacity_reservations", {"CapacityReservations": [FITS | change]}, EXPECTED)
+
+
+@pytest.mark.parametrize(("purchase", "told"), [("reservation", "a Capacity Block"), ("capacity-block", "no Capacity")])
+def test_the_wrong_kind_is_refused_by_name(account: Account, purchase: str, told: str) -> None:
+    account.settings |= {"purchase": purchase}
+    describe(account, BLOCK if purchase == "reservation" else {})
     found = account.finds(reservation)
     assert found.level == "problem"
-    assert found.sentence == f"{RESERVATION} is a Capacity Block, and Capacity Blocks are not supported yet"
+    assert found.sentence.startswith(f"{RESERVATION} is {told}")
+
+
+def stack(block: str) -> dict[str, Any]:
+    times = "2020-01-01T11:30:00Z 2999-01-01T10:50:00Z 2999-01-01T11:30:00Z"
+    outputs = [{"OutputKey": "CapacityBlock", "OutputValue": f"{block} {times}"}]
+    made = {"StackName": "demo", "StackStatus": "CREATE_COMPLETE", "CreationTime": datetime(2026, 1, 1)}
+    return {"Stacks": [made | {"Outputs": outputs}]}
+
+
+@pytest.mark.parametrize(
+    ("deployed", "levels"), [(RESERVATION, ["ok", "ok"]), ("cr-01234567", ["ok", "ok", "warning"])]
+)
+def test_a_blocks_times_are_told_and_what_a_change_of_blocks_takes_away(
+    account: Account, deployed: str, levels: list[str]
+) -> None:
+    account.settings |= {"purchase": "capacity-block"}
+    holds(account, BLOCK)
+    account.answers("cloudformation", "describe_stacks", stack(deployed))
+    found = account.check(reservation)
+    assert [each.level for each in found] == levels
+    assert found[1].sentence == (
+        f"the nodes start at 2998-12-01T11:30:00Z and go at 2999-01-15T10:50:00Z, as {RESERVATION} ends at "
+        "2999-01-15T11:30:00Z"
+    )
+    if levels[-1] == "warning":
+        told = f"{deployed} holds the cluster until 2999-01-01T10:50:00Z, and this deploy removes that pause"
+        assert found[-1].sentence == told
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"State": "payment-failed", "AvailableInstanceCount": 2}, "is payment-failed"),
+        ({"TotalInstanceCount": 1}, "has room for 1 of 2 nodes, the master among them"),
+        (
+            {"EndDate": datetime(2020, 1, 1, 11, 30, tzinfo=timezone.utc)},
+            "is over, its nodes go at 2020-01-01T10:50:00Z",
+        ),
+    ],
+)
+def test_a_block_that_cannot_hold_the_cluster_is_a_problem(
+    account: Account, change: dict[str, Any], sentence: str
+) -> None:
+    account.settings |= {"purchase": "capacity-block"}
+    holds(account, BLOCK | change)
+    account.answers("cloudformation", "describe_stacks", stack(RESERVATION))
+    found = [each for each in account.check(reservation) if each.level == "problem"]
+    assert [each.sentence for each in found] == [f"{RESERVATION} {sentence}"]
 
 
 @pytest.mark.parametrize(("holder", "level"), [(RESERVATION, "ok"), ("cr-1", "problem"), (None, "problem")])

@@ -124,3 +124,18 @@ def test_a_schedule_acts_again_also_after_a_refusal(monkeypatch: pytest.MonkeyPa
 def test_fails_when_the_start_is_long_past() -> None:
     with pytest.raises(ScheduleError, match="cannot be earlier than 5 minutes ago"):
         Schedule(properties(after_s=-400), REGION)
+
+
+@pytest.mark.parametrize("in_s", [2.0, -2.0])
+def test_a_time_of_the_year_with_an_end_comes_once_and_not_if_it_has_passed(
+    in_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Capacity Block's start: a deploy in the block makes the schedule too, and changes no size."""
+    calls: list[object] = []
+    monkeypatch.setattr(schedules.Target, "call", lambda target, _region: calls.append(target.parameters))
+    now = datetime(2026, 11, 23, 11, 30, tzinfo=timezone.utc) - timedelta(seconds=in_s)
+    made = properties(after_s=0) | {"ScheduleExpression": "cron(30 11 23 11 ? *)", "EndDate": "2027-05-01T10:50:00Z"}
+    schedule = Schedule(made, REGION, now=now)
+    time.sleep(2.5)
+    schedule.end()
+    assert len(calls) == (1 if in_s > 0 else 0)

@@ -1,0 +1,39 @@
+"""Answer Cloud Control API's GetResource for reservations, which the CDK's look-ups call and moto lacks."""
+
+import json
+from datetime import datetime
+from typing import Any, Final
+
+from moto.ec2.exceptions import EC2ClientError
+from werkzeug.wrappers import Response
+
+from local.aws.calls import Call
+from local.aws.ec2 import capacity_reservations
+
+SERVICE: Final = "cloudcontrolapi"
+RESERVATION: Final = "AWS::EC2::CapacityReservation"
+
+
+def answer(call: Call) -> Response:
+    """Answer an authorized call."""
+    kind, name = call.parameters.get("TypeName"), str(call.parameters.get("Identifier"))
+    if call.action != "GetResource" or kind != RESERVATION:
+        return _refused("UnsupportedActionException", f"the local AWS has no {call.action} of {kind}")
+    try:
+        found = capacity_reservations.find(name).described()
+    except EC2ClientError as error:
+        return _refused("ResourceNotFoundException", error.message)
+    properties = json.dumps({key: _plain(value) for key, value in found.items()})
+    return _json({"TypeName": kind, "ResourceDescription": {"Identifier": name, "Properties": properties}})
+
+
+def _plain(value: Any) -> Any:
+    return f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value
+
+
+def _json(found: dict[str, Any], *, status: int = 200) -> Response:
+    return Response(json.dumps(found), status=status, content_type="application/x-amz-json-1.0")
+
+
+def _refused(code: str, message: str) -> Response:
+    return _json({"__type": f"com.amazonaws.cloudcontrol#{code}", "message": message}, status=400)

@@ -1,0 +1,91 @@
+"""Sell Capacity Blocks for ML, which moto lacks: offer and purchase them, and terminate their instances in time.
+
+Any instance type is offered, so that a rehearsal needs no large one, for a price of zero. A StartDateRange in the past
+makes a block that has started, and an EndDateRange any end: AWS sells whole days that start at 11:30 UTC.
+"""
+
+import logging
+import secrets
+import threading
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final
+
+from moto.autoscaling.models import AutoScalingBackend, autoscaling_backends
+from moto.core.responses import ActionResult
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models import EC2Backend
+from moto.ec2.responses.instances import InstanceResponse
+
+from local.aws.ec2.capacity_reservations import RESERVATIONS, TERMINATED_BEFORE, Reservation
+from local.aws.moto_patching import add
+from local.aws.request_lock import LOCK
+
+log = logging.getLogger(__name__)
+
+_OFFERS: Final[dict[str, Reservation]] = {}
+_RUNNING: Final = ("pending", "running")
+
+
+def install() -> None:
+    """Add the calls to moto."""
+    add(InstanceResponse, "describe_capacity_block_offerings", _describe_offerings)
+    add(InstanceResponse, "purchase_capacity_block", _purchase)
+
+
+def _describe_offerings(response: Any) -> ActionResult:
+    now = datetime.now(timezone.utc)
+    hours = int(response._get_param("CapacityDurationHours"))
+    starts = _time(response._get_param("StartDateRange")) or now + timedelta(minutes=30)
+    offer = Reservation(
+        reservation_id=f"cr-{secrets.token_hex(9)[:17]}",
+        instance_type=response._get_param("InstanceType"),
+        zone=f"{response.region}a",
+        count=int(response._get_param("InstanceCount") or 1),
+        starts=starts,
+        ends=_time(response._get_param("EndDateRange")) or starts + timedelta(hours=hours),
+    )
+    offer_id = f"cbo-{secrets.token_hex(9)[:17]}"
+    _OFFERS[offer_id] = offer
+    described = {
+        "CapacityBlockOfferingId": offer_id,
+        "InstanceType": offer.instance_type,
+        "AvailabilityZone": offer.zone,
+        "InstanceCount": offer.count,
+        "StartDate": offer.starts,
+        "EndDate": offer.ends,
+        "CapacityBlockDurationHours": hours,
+        "UpfrontFee": "0.00",
+        "CurrencyCode": "USD",
+        "Tenancy": "default",
+    }
+    return ActionResult({"CapacityBlockOfferings": [described]})
+
+
+def _purchase(response: Any) -> ActionResult:
+    offer_id = response._get_param("CapacityBlockOfferingId")
+    if offer_id not in _OFFERS:
+        word = "The Capacity Block offering ID cannot be found for this account."
+        raise EC2ClientError("InvalidCapacityBlockOfferingIdNotFound", word)
+    bought = _OFFERS.pop(offer_id)
+    RESERVATIONS[bought.reservation_id] = bought
+    autoscaling = autoscaling_backends[response.current_account][response.region]
+    threading.Thread(target=_end, args=(bought, response.ec2_backend, autoscaling), daemon=True).start()
+    return ActionResult({"CapacityReservation": bought.described()})
+
+
+def _end(block: Reservation, backend: EC2Backend, autoscaling: AutoScalingBackend) -> None:
+    """Terminate what still runs in the block, half an hour before its end."""
+    assert block.ends is not None
+    delay = (block.ends - TERMINATED_BEFORE - datetime.now(timezone.utc)).total_seconds()
+    threading.Event().wait(min(max(delay, 0), threading.TIMEOUT_MAX / 2))
+    with LOCK:
+        left = [each.id for each in block.instances if each.state in _RUNNING]
+        if left:
+            log.warning("Capacity Block %s ends: terminating %s", block.reservation_id, ", ".join(left))
+            backend.terminate_instances(left)
+            autoscaling.notify_terminate_instances(left)
+
+
+def _time(found: datetime | None) -> datetime | None:
+    """Return a time with its zone: moto leaves that out."""
+    return found if found is None or found.tzinfo else found.replace(tzinfo=timezone.utc)

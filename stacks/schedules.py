@@ -1,0 +1,110 @@
+"""Define schedules of EventBridge Scheduler that call AWS themselves, each as a role of its own."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_scheduler as scheduler
+from constructs import Construct
+
+from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
+from bootstrap.contract import NODE_TYPES, group_name
+from stacks.cluster_role import ClusterRole, RoleRules
+from stacks.pause_permission import allow_pause, allow_sizes
+from stacks.settings.lifetime import iso
+
+EVERY: Final = "rate(5 minutes)"
+RETRIES: Final = 3
+RETRY_FOR_S: Final = 240
+"""Seconds after which a repeated call is given up: the next is due."""
+START_RETRIES: Final = 60
+START_RETRY_FOR_S: Final = 3600
+"""Seconds after which the call that starts the nodes is given up: it comes only once."""
+UPDATE_GROUP: Final = "autoscaling:updateAutoScalingGroup"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """A call of AWS's API, and the role that makes it."""
+
+    action: str
+    request: str
+    """Parameters, as JSON."""
+    role: iam.IRole
+    retries: int = RETRIES
+    retry_for_s: int = RETRY_FOR_S
+
+
+def pause_from(scope: Construct, start: datetime, *, rules: RoleRules, name: str, role_id: str = "Role") -> None:
+    """Set both groups to zero from a time on, again and again, in a role of this name."""
+    role, cluster_name = scheduler_role(scope, role_id, name=name, rules=rules), rules.cluster_name
+    allow_pause(role, cluster_name)
+    for node_type in NODE_TYPES:
+        request = json.dumps(PAUSED.request(group_name(cluster_name, node_type)))
+        repeat_from(scope, node_type.capitalize(), start, Call(action=UPDATE_GROUP, request=request, role=role))
+
+
+def start_at(scope: Construct, start: datetime, *, before: datetime, rules: RoleRules, sizes: ClusterSizes) -> None:
+    """Give both groups these sizes at a time, once; never from ``before`` on, nor if the time has passed already."""
+    role, cluster_name = scheduler_role(scope, "StartRole", name="block-start", rules=rules), rules.cluster_name
+    allow_sizes(role, cluster_name, sizes)
+    for node_type in NODE_TYPES:
+        request = json.dumps(sizes[node_type].request(group_name(cluster_name, node_type)))
+        call = Call(
+            action=UPDATE_GROUP, request=request, role=role, retries=START_RETRIES, retry_for_s=START_RETRY_FOR_S
+        )
+        # EventBridge refuses a StartDate that has passed, and cdk deploy must work during a block. A time of the year
+        # with an EndDate comes once at most: a block is sold eight weeks ahead and lasts half a year.
+        expression = f"cron({start.minute} {start.hour} {start.day} {start.month} ? *)"
+        name = f"Start{node_type.capitalize()}{start:%Y%m%dT%H%M%S}"
+        _schedule(scope, name, expression, call, end_date=iso(before))
+
+
+def repeat_from(scope: Construct, name: str, start: datetime, call: Call) -> None:
+    """Make a call from a time on, every five minutes."""
+    # The time is part of the ID, so that a new time makes a new schedule: EventBridge refuses a start that has
+    # passed, and an update that is rolled back would have to set one.
+    _schedule(scope, f"{name}{start:%Y%m%dT%H%M%S}", EVERY, call, start_date=iso(start))
+
+
+def _schedule(
+    scope: Construct,
+    construct_id: str,
+    expression: str,
+    call: Call,
+    *,
+    start_date: str | None = None,
+    end_date: str | None = None,
+) -> None:
+    scheduler.CfnSchedule(
+        scope,
+        construct_id,
+        schedule_expression=expression,
+        start_date=start_date,
+        end_date=end_date,
+        flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+        target=scheduler.CfnSchedule.TargetProperty(
+            arn=f"arn:{cdk.Aws.PARTITION}:scheduler:::aws-sdk:{call.action}",
+            role_arn=call.role.role_arn,
+            input=call.request,
+            retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                maximum_retry_attempts=call.retries, maximum_event_age_in_seconds=call.retry_for_s
+            ),
+        ),
+    )
+
+
+def scheduler_role(scope: Construct, construct_id: str, *, name: str, rules: RoleRules) -> ClusterRole:
+    """Return a role that only the schedules of this account may take."""
+    group_of_schedules = cdk.Stack.of(scope).format_arn(
+        service="scheduler", resource="schedule-group", resource_name="default"
+    )
+    conditions = {
+        "StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID},
+        "ArnEquals": {"aws:SourceArn": group_of_schedules},
+    }
+    principal = iam.ServicePrincipal("scheduler.amazonaws.com", conditions=conditions)
+    return ClusterRole(scope, construct_id, principal=principal, name=name, rules=rules)

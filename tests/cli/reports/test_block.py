@@ -1,0 +1,37 @@
+"""Tell the times of a Capacity Block, as the output of its stack names them."""
+
+from datetime import datetime, timezone
+
+import pytest
+
+from cli.reports.block import parse_deployed_block
+
+OUTPUT = "cr-0123456789abcdef0 2026-12-01T11:30:00Z 2026-12-02T10:50:00Z 2026-12-02T11:30:00Z"
+NAME = "Capacity Block cr-0123456789abcdef0"
+
+
+@pytest.mark.parametrize(
+    ("now", "line"),
+    [
+        ((1, 10, 0), f"{NAME} starts in 1 h 30 min, at 2026-12-01T11:30:00Z; AWS starts the nodes then"),
+        (
+            (2, 9, 50),
+            f"{NAME}: AWS pauses the cluster in 1 h 0 min, at 2026-12-02T10:50:00Z, and the block ends at "
+            "2026-12-02T11:30:00Z",
+        ),
+        (
+            (2, 10, 50),
+            f"{NAME} is over for this cluster since 2026-12-02T10:50:00Z: set capacity_reservation to the next one in "
+            "cdk.json, then cdk deploy",
+        ),
+    ],
+)
+def test_the_line_says_what_comes_next(now: tuple[int, int, int], line: str) -> None:
+    block = parse_deployed_block(OUTPUT)
+    assert block is not None
+    assert block.line(datetime(2026, 12, *now, tzinfo=timezone.utc)) == line
+
+
+@pytest.mark.parametrize("text", [None, "", "cr-0123456789abcdef0 now later never", "x"])
+def test_a_bad_output_is_no_block(text: str | None) -> None:
+    assert parse_deployed_block(text) is None

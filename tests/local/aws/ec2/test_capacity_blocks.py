@@ -1,0 +1,95 @@
+"""Launch a group's nodes into a Capacity Block: within its time and market only; EC2 terminates them before its end."""
+
+import json
+import math
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.aws.ec2.capacity_reservations import TERMINATED_BEFORE
+from tests.local.aws.harness import REGION, Aws, Group, Stacks
+from tests.local.aws.templates import cluster, group, launch_template
+from tests.waiting import await_true
+
+MARKET = {"MarketType": "capacity-block"}
+HOUR = timedelta(hours=1)
+
+
+def buy(aws: Aws, *, starts: timedelta, ends: timedelta) -> str:
+    """Buy a block of two c5.large, by its times from now on."""
+    now, ec2 = datetime.now(timezone.utc), aws.client("ec2")
+    [offer] = ec2.describe_capacity_block_offerings(
+        InstanceType="c5.large", InstanceCount=2, CapacityDurationHours=math.ceil((ends - starts) / HOUR),
+        StartDateRange=now + starts, EndDateRange=now + ends,
+    )["CapacityBlockOfferings"]  # fmt: skip
+    bought = ec2.purchase_capacity_block(
+        CapacityBlockOfferingId=offer["CapacityBlockOfferingId"], InstancePlatform="Linux/UNIX"
+    )
+    return str(bought["CapacityReservation"]["CapacityReservationId"])
+
+
+def described(aws: Aws, block: str) -> dict[str, Any]:
+    [found] = aws.client("ec2").describe_capacity_reservations(CapacityReservationIds=[block])["CapacityReservations"]
+    return dict(found)
+
+
+def nodes(size: int, block: str, market: dict[str, str] | None = MARKET) -> dict[str, Any]:
+    template = cluster(Group=group(size))
+    target = {"CapacityReservationTarget": {"CapacityReservationId": block}}
+    options = {"InstanceMarketOptions": market} if market else {}
+    template["Resources"]["Template"] = launch_template(CapacityReservationSpecification=target, **options)
+    return template
+
+
+def test_its_instances_are_terminated_half_an_hour_before_its_end(aws: Aws, stacks: Stacks) -> None:
+    block = buy(aws, starts=-HOUR, ends=TERMINATED_BEFORE + timedelta(seconds=4))
+    stacks.create(nodes(2, block))
+    name = stacks.physical_id("Group")
+    [first, second] = Group(aws=aws, name=name).members()
+    found = described(aws, block)
+    assert (found["State"], found["ReservationType"], found["AvailableInstanceCount"]) == (
+        "active",
+        "capacity-block",
+        0,
+    )
+
+    def states() -> set[str]:
+        instances = aws.client("ec2").describe_instances(InstanceIds=[first, second])["Reservations"]
+        return {i["State"]["Name"] for r in instances for i in r["Instances"]}
+
+    assert states() == {"running"}
+    await_true(lambda: states() == {"terminated"}, "EC2's termination", timeout_s=20)
+    # The group wants others, and the block takes none in its last half hour.
+    assert described(aws, block)["AvailableInstanceCount"] == 2
+
+
+@pytest.mark.parametrize(
+    ("starts", "market", "word"),
+    [
+        (HOUR, MARKET, "is not active yet"),
+        (-HOUR, None, "The market type (purchasing) option is not valid"),
+        (-2 * HOUR, MARKET, "does not have sufficient compatible and available capacity"),
+    ],
+)
+def test_a_launch_outside_of_its_time_or_market_is_refused(
+    aws: Aws, stacks: Stacks, starts: timedelta, market: dict[str, str] | None, word: str
+) -> None:
+    is_ending = starts == -2 * HOUR
+    block = buy(aws, starts=starts, ends=TERMINATED_BEFORE - timedelta(minutes=1) if is_ending else 3 * HOUR)
+    assert described(aws, block)["State"] == ("scheduled" if starts > timedelta() else "active")
+    stacks.create(nodes(1, block, market))
+    assert stacks.status() == "ROLLBACK_COMPLETE"
+    assert any(word in reason for _, reason in stacks.events("Group"))
+
+
+def test_the_cdks_look_up_finds_it(aws: Aws) -> None:
+    block = buy(aws, starts=HOUR, ends=25 * HOUR)
+    control = aws.client("cloudcontrol")
+    kind = "AWS::EC2::CapacityReservation"
+    found = json.loads(control.get_resource(TypeName=kind, Identifier=block)["ResourceDescription"]["Properties"])
+    assert (found["InstanceType"], found["AvailabilityZone"]) == ("c5.large", f"{REGION}a")
+    assert datetime.fromisoformat(found["EndDate"].replace("Z", "+00:00")) - datetime.now(timezone.utc) > 24 * HOUR
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        control.get_resource(TypeName=kind, Identifier="cr-00000000000000000")
