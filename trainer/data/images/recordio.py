@@ -53,5 +53,5 @@ def load_recordio(train: RecordPaths, validation: RecordPaths, image_shape: Imag
 
 
 def _open(paths: RecordPaths, image_shape: ImageShape) -> Records:
-    file = open_records(*paths)
+    file = open_records(paths.records, paths.index)
     return Records(file=file, labels=file.labels(), image_shape=image_shape)
