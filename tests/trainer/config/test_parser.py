@@ -280,6 +280,7 @@ FREE_ON_RESUME: Mapping[str, object] = (
     | {"model_prefix": "net", "disp_batches": 1, "data_dir": "there", "resume": "never", "checkpoint_seconds": 1.0}
     | {"metrics": "file", "tensorboard": "events", "profile_steps": (1, 2), "profile_dir": "traces"}
     | {"reduction": "buckets"}
+    | {"data_train": "c.rec", "data_train_idx": "c.idx", "data_val": "d.rec", "data_val_idx": "d.idx"}
 )
 """Other values of the settings that may change when a run resumes."""
 
@@ -291,6 +292,8 @@ def test_identity_holds_every_setting_that_changes_the_result(name: str) -> None
         lr=0.2 if name == "lr_batch_size" else None,
         dataset="synthetic" if name in ("image_shape", "num_examples") else "digits",
     )
+    if name.startswith(("data_train", "data_val")):
+        base = replace(base, dataset="recordio", data_train="a.rec", data_val="b.rec")
     other = replace(base, **{name: changed})
     assert (other.identity != base.identity) is (name in FIXED_ON_RESUME)
 
