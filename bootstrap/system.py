@@ -3,11 +3,12 @@
 import logging
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from bootstrap.errors import CommandError
+from bootstrap.team_keys.logins import JOURNAL, end_logins
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +94,10 @@ class System:
     def make_key(self, file: Path, *, comment: str) -> None:
         """Write an ed25519 key pair without a passphrase to ``file`` and ``file.pub``."""
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(file)])
+
+    def end_logins(self, fingerprints: Collection[str]) -> None:
+        """End the SSH connections that were accepted with these keys. Raises CommandError."""
+        end_logins(fingerprints, journal=run(JOURNAL))
 
     def _ssh_unit(self) -> str:
         for unit in SSH_UNITS:

@@ -1,11 +1,13 @@
 """Run one job in a terminal or as a systemd unit: keep its record, handle signals, report its end."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Sequence
 
 from launcher.errors import LaunchError
-from launcher.history.journal import Journal, jobs_directory
+from launcher.history.journal import Journal, jobs_directory, user_name
+from launcher.history.key_name import key_name
 from launcher.history.records import new_job_id
 from launcher.job.attempt import run_job
 from launcher.job.failure import Failure
@@ -25,7 +27,8 @@ def run_in_terminal(job: Job, *, cwd: str, pool: ConnectionPool | None) -> int:
     """Run a job for this terminal; return its exit code."""
     print_notes(job.notes)
     streams = {FrameType.STDOUT: OutputStream(STDOUT_FD), FrameType.STDERR: OutputStream(STDERR_FD)}
-    return run_and_record(job, journal=Journal(job, job_id=new_job_id(), cwd=cwd), cwd=cwd, streams=streams, pool=pool)
+    journal = Journal(job, job_id=new_job_id(), cwd=cwd, started_by=key_name(os.environ, user=user_name()))
+    return run_and_record(job, journal=journal, cwd=cwd, streams=streams, pool=pool)
 
 
 def print_notes(notes: Sequence[str]) -> None:

@@ -103,6 +103,7 @@ class DeepLearningCluster(Construct):
             if props.private:
                 # An SSM agent that is denied at its first try waits for minutes before the next.
                 group.group.node.add_dependency(self.roles)
+        self.master.tag_keys(props.team_keys)
         self.block = limit_lifetime(self, props, self.roles.master, groups=groups, network=self.network)
         if props.missing_address is not None:
             # An annotation stops a deploy but, unlike an exception, not a destroy.
@@ -185,8 +186,7 @@ class DeepLearningCluster(Construct):
         )
 
     def _lustre_arn(self) -> str | None:
-        file_system = self.props.existing_lustre
-        if file_system is None:
+        if (file_system := self.props.existing_lustre) is None:
             return None
         return cdk.Stack.of(self).format_arn(service="fsx", resource="file-system", resource_name=file_system)
 

@@ -14,10 +14,12 @@ RECORDS = {"bootstrap.cluster.record_fields", "bootstrap.cluster.records"}
 """The code that checks records, which every reader of records uses."""
 PAUSES = {"bootstrap.idle.pause_record"}
 """The code that checks the record of the pauses to come."""
+TEAM_KEYS = {"bootstrap.team_keys.keys"}
+"""The code that checks SSH keys, which settings and nodes use."""
 SIZES = {"bootstrap.aws.group_sizes"}
 """The one module that owns the groups' sizes, for every writer."""
 ALLOWED: dict[str, set[str]] = {
-    "stacks": CONTRACT | SIZES | {"bootstrap.config"},
+    "stacks": CONTRACT | SIZES | TEAM_KEYS | {"bootstrap.config"},
     "launcher": CONTRACT | RECORDS,
     "cli": CONTRACT | RECORDS | PAUSES | SIZES | {"stacks.catalogue", "stacks.prices", "stacks.settings"},
     "bootstrap": set(),
@@ -90,11 +92,11 @@ def test_only_stacks_and_the_app_import_the_cdk(package: str) -> None:
     assert [(str(p), n) for p, n in all_imports(package) if n.partition(".")[0] in cdk] == []
 
 
-@pytest.mark.parametrize("name", ["record_fields", "records"])
+@pytest.mark.parametrize("name", ["cluster/record_fields", "cluster/records", "team_keys/keys"])
 def test_records_are_checked_by_code_that_stands_alone(name: str) -> None:
-    seen = set(imports(REPOSITORY / "bootstrap/cluster" / f"{name}.py"))
+    seen = set(imports(REPOSITORY / "bootstrap" / f"{name}.py"))
     ours = {n for n in seen if n.startswith("bootstrap")}
-    assert ours <= {"bootstrap.contract", "bootstrap.cluster.record_fields"}
+    assert ours <= {"bootstrap.contract", "bootstrap.cluster.record_fields", *TEAM_KEYS}
     assert {n.partition(".")[0] for n in seen - ours} <= sys.stdlib_module_names
 
 
@@ -103,7 +105,7 @@ def test_settings_are_read_without_the_cdk() -> None:
     files = [REPOSITORY / "stacks" / "__init__.py", *(f for name in packages for f in modules(name.replace(".", "/")))]
     seen = {name for path in files for name in imports(path)}
     foreign = {n for n in seen if n.partition(".")[0] not in sys.stdlib_module_names}
-    assert {n for n in foreign if not n.startswith((*packages, "bootstrap.contract", *SIZES))} == set()
+    assert {n for n in foreign if not n.startswith((*packages, "bootstrap.contract", *SIZES, *TEAM_KEYS))} == set()
 
 
 def test_nothing_of_the_product_imports_local() -> None:

@@ -20,6 +20,7 @@ from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Stored, Table
 from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER, NodeType, node_record_id
+from bootstrap.team_keys.keys import KeyListError, from_tags, parse
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -92,6 +93,7 @@ class Coordinator:
             | {member.instance_id for member in strays if self._ec2_cache.gone(member.instance_id)},
             shared_storage=self._shared_storage(),
             master_trains=self._config.master_trains,
+            team_keys=self._team_keys(known=current.team_keys),
         )
         self.arriving = frozenset(grouped.keys() - {member.instance_id for member in wanted.members})
         if stored.error is None and replace(wanted, generation=current.generation) == current and current.generation:
@@ -104,6 +106,18 @@ class Coordinator:
             return self._after_lost_race(grouped)
         log.info("generation %d: %d of %d nodes", wanted.generation, len(wanted.active_members), wanted.desired_nodes)
         return wanted
+
+    def _team_keys(self, *, known: str) -> str:
+        """Return the keys in the tags of the master's group; those of the membership while the tags are bad."""
+        tags = next(group.tags for group in self.groups if group.node_type == MASTER)
+        try:
+            found = from_tags(tags)
+        except KeyListError as error:
+            log.warning("keeping the team's SSH keys: %s", error)
+            return known
+        if found != known:
+            log.info("SSH keys of the team: %s", ", ".join(key.name for key in parse(found)) or "none")
+        return found
 
     def _starting_membership(self, stored: Stored, grouped: "Mapping[str, _Grouped]") -> Membership:
         """Return the membership to start from: indexes stay, even if the table was emptied or forged."""

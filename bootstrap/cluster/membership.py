@@ -68,6 +68,8 @@ class Membership:
     """File system to mount on every node; empty while there is none."""
     master_trains: bool = True
     """True if jobs run on the master too."""
+    team_keys: str = ""
+    """The team's SSH keys (contract.TEAM_KEYS_FIELD)."""
 
     @property
     def training_members(self) -> tuple[Member, ...]:
@@ -109,6 +111,7 @@ def next_membership(
     gone: Collection[str],
     shared_storage: str = "",
     master_trains: bool = True,
+    team_keys: str = "",
 ) -> Membership:
     """Return the next membership, or ``current`` itself if nothing changes."""
     desired_nodes = min(desired_nodes, MAX_NODES)
@@ -119,6 +122,7 @@ def next_membership(
         members=members,
         shared_storage=shared_storage or current.shared_storage,
         master_trains=master_trains,
+        team_keys=team_keys,
     )
     if wanted == current and current.generation > 0:
         return current

@@ -33,8 +33,10 @@ from bootstrap.contract import (
     SETUP_HASH_LENGTH,
     SHA256_FIELD,
     SHARED_STORAGE_FIELD,
+    TEAM_KEYS_FIELD,
     NodeType,
 )
+from bootstrap.team_keys.keys import KeyListError, parse, render
 
 MAX_GENERATION: Final = 10**15
 MAX_NODES: Final = 1 + MOST_WORKERS
@@ -170,6 +172,16 @@ def check_release(value: object) -> str:
     if value != "" and not (isinstance(value, str) and RELEASE.fullmatch(value)):
         raise RecordError(f"{RELEASE_FIELD} must be VERSION:HASH, got {shown(value)}")
     return str(value)
+
+
+def check_team_keys(value: object) -> str:
+    """Return the team's SSH keys, or nothing."""
+    if not isinstance(value, str):
+        raise RecordError(f"{TEAM_KEYS_FIELD} must be text, got {shown(value)}")
+    try:
+        return render(parse(value))
+    except KeyListError as error:
+        raise RecordError(f"{TEAM_KEYS_FIELD}: {error}") from None
 
 
 def check_unique(name: str, values: Iterable[Hashable]) -> None:

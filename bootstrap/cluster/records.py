@@ -31,6 +31,7 @@ from bootstrap.cluster.record_fields import (
     check_setup,
     check_sha256,
     check_shared_storage,
+    check_team_keys,
     check_unique,
     parse_json,
     shown,
@@ -56,6 +57,7 @@ from bootstrap.contract import (
     SHARED_STORAGE_FIELD,
     SSH_KEY_FIELD,
     TABLE_KEY,
+    TEAM_KEYS_FIELD,
     VERSION_FIELD,
     NodeType,
 )
@@ -78,8 +80,7 @@ class MemberRecord:
     draining: bool
     mount: str = ""
     """State of the shared directory; empty without shared storage."""
-    setup: str = ""
-    """Outcome of the setup (contract.SETUP_FIELD); empty without one."""
+    setup: str = ""  # contract.SETUP_FIELD
     release: str = ""  # contract.RELEASE_FIELD
 
 
@@ -92,8 +93,8 @@ class MembershipRecord:
     members: tuple[MemberRecord, ...]
     shared_storage: str = ""
     """File system to mount on every node; empty while there is none."""
-    master_trains: bool = True
-    """True if jobs run on the master too."""
+    master_trains: bool = True  # contract.MASTER_TRAINS_FIELD
+    team_keys: str = ""  # contract.TEAM_KEYS_FIELD
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,6 +162,7 @@ def parse_membership(item: Item, networks: Networks) -> MembershipRecord:
         members=parse_members(_rows(item), networks),
         shared_storage=check_shared_storage(_optional(item, SHARED_STORAGE_FIELD)),
         master_trains=_attribute(item, MASTER_TRAINS_FIELD, "BOOL") if MASTER_TRAINS_FIELD in item else True,
+        team_keys=check_team_keys(_optional(item, TEAM_KEYS_FIELD)),
     )
 
 

@@ -37,6 +37,7 @@ from bootstrap.contract import (
     SHARED_STORAGE_FIELD,
     SSH_KEY_FIELD,
     TABLE_KEY,
+    TEAM_KEYS_FIELD,
     VERSION_FIELD,
 )
 from bootstrap.errors import TableBusyError
@@ -155,6 +156,7 @@ class Table:
             DESIRED_NODES_FIELD: {"N": str(new.desired_nodes)},
             MEMBERS_FIELD: {"S": members_to_json(new.members)},
             **_if_any(SHARED_STORAGE_FIELD, new.shared_storage),
+            **_if_any(TEAM_KEYS_FIELD, new.team_keys),
             **({} if new.master_trains else {MASTER_TRAINS_FIELD: {"BOOL": False}}),
         }
         puts = [self._put(MEMBERSHIP_ID, membership, old.condition), self._put(GENERATION_ID, generation)]
@@ -284,6 +286,7 @@ def _membership(item: Item, networks: Networks) -> Membership:
         members=tuple(map(Member.of, record.members)),
         shared_storage=record.shared_storage,
         master_trains=record.master_trains,
+        team_keys=record.team_keys,
     )
 
 

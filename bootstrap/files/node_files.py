@@ -2,7 +2,7 @@
 
 import json
 import pwd
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -13,9 +13,11 @@ from bootstrap.cluster.record_fields import Networks, RecordError
 from bootstrap.cluster.records import parse_state
 from bootstrap.errors import ConfigError
 from bootstrap.files import environment, hosts, ssh
-from bootstrap.files.paths import pending_file, under_root
+from bootstrap.files.paths import pending_file, run_file, under_root
 from bootstrap.files.scratch import scratch_directory
 from bootstrap.files.workers import workers_file
+from bootstrap.team_keys.keys import parse
+from bootstrap.team_keys.logins import replace_team_keys
 
 
 class Actions(Protocol):
@@ -29,6 +31,9 @@ class Actions(Protocol):
 
     def make_key(self, file: Path, *, comment: str) -> None:
         """Write an ed25519 key pair without a passphrase to ``file`` and ``file.pub``."""
+
+    def end_logins(self, fingerprints: Collection[str]) -> None:
+        """End the SSH connections that were accepted with these keys. Raises CommandError."""
 
 
 def user_permissions(user: str) -> Permissions:
@@ -115,8 +120,16 @@ class NodeFiles:
     def _write_ssh(self, membership: Membership, *, member: Member) -> dict[str, bool]:
         is_master = member.node_type == contract.MASTER
         authorized_keys = f"{contract.AUTHORIZED_KEYS_DIR}/{self._user_name}"
+        team_keys, keys = f"{contract.TEAM_KEYS_DIR}/{self._user_name}", parse(membership.team_keys)
         return {
             authorized_keys: write_file(self._path(authorized_keys), ssh.authorized_keys(membership.master)),
+            team_keys: replace_team_keys(
+                self._path(team_keys),
+                keys,
+                ssh.team_keys(keys),
+                removed=run_file(self._root, "removed-keys"),
+                end_logins=self._actions.end_logins,
+            ),
             contract.KNOWN_HOSTS_FILE: write_block(
                 self._path(contract.KNOWN_HOSTS_FILE), ssh.known_hosts_lines(membership.active_members)
             ),

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from bootstrap.cluster.membership import Member
-from bootstrap.contract import AUTHORIZED_KEYS_DIR, CLUSTER_KEY_FILE
+from bootstrap.contract import AUTHORIZED_KEYS_DIR, CLUSTER_KEY_FILE, TEAM_KEYS_DIR
 from bootstrap.files.hosts import host_names, in_index_order
+from bootstrap.team_keys.keys import TeamKey
 
 SSH_CLIENT: Final = """\
 Host deeplearning-*
@@ -22,7 +23,11 @@ SSH_CLIENT_WITH_KEY: Final = f"""\
 """
 """Configuration on the master. Naming one identity file disables the defaults, so they are named too. IdentitiesOnly:
 an agent with many keys would use up the attempts that sshd allows."""
-_SSHD: Final = f"AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 {AUTHORIZED_KEYS_DIR}/%u\n"
+_SSHD: Final = (
+    f"AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 {AUTHORIZED_KEYS_DIR}/%u {TEAM_KEYS_DIR}/%u\n"
+    "ExposeAuthInfo yes\n"
+)
+"""ExposeAuthInfo: ``launch`` records whose key started a job."""
 SSHD_MASTER: Final = f"AllowAgentForwarding yes\n{_SSHD}"
 SSHD_WORKER: Final = f"AllowAgentForwarding no\n{_SSHD}"
 
@@ -33,6 +38,11 @@ def known_hosts_lines(members: Iterable[Member]) -> str:
         f"{','.join([*host_names(member.node_index), member.address])} {member.host_key}\n"
         for member in in_index_order(members)
     )
+
+
+def team_keys(keys: Iterable[TeamKey]) -> str:
+    """Render the team's keys, which are valid from anywhere."""
+    return "".join(f"{key.line}\n" for key in keys)
 
 
 def authorized_keys(master: Member | None) -> str:

@@ -41,6 +41,8 @@ class Job:
     """True if its checkpoints go with the nodes' disks."""
     detached: bool
     directory: str
+    started_by: str | None
+    """Name of the SSH key with which the job was started; None if unknown."""
 
     @property
     def line(self) -> str:
@@ -50,7 +52,15 @@ class Job:
     def row(self, now: datetime) -> tuple[str, ...]:
         """Return the job's table cells."""
         line = self.line if len(self.line) <= MAX_COMMAND else f"{self.line[: MAX_COMMAND - 3]}..."
-        return (self.id, self.state, self.start, self._duration(now), str(len(self.nodes)), line)
+        return (
+            self.id,
+            self.state,
+            self.start,
+            self._duration(now),
+            str(len(self.nodes)),
+            self.started_by or "-",
+            line,
+        )
 
     def _duration(self, now: datetime) -> str:
         if self.end is None and self.state in ENDED:
@@ -124,6 +134,7 @@ def _job(values: Any) -> Job:
             local_checkpoints=bool(values.get("local_checkpoints", False)),
             detached=bool(values.get("detached", False)),
             directory=str(values["cwd"]),
+            started_by=_text(values.get("started_by")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ClusterError(f"the master has a job record that cannot be used: {error!r}") from error

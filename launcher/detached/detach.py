@@ -15,6 +15,7 @@ from typing import NoReturn
 from launcher.detached.request import DetachedJob, DurableStart
 from launcher.errors import LaunchError
 from launcher.history.journal import jobs_directory, user_name
+from launcher.history.key_name import key_name
 from launcher.history.record_upload import UPLOADS_S
 from launcher.history.records import new_job_id, read_record
 from launcher.transport.protocol import AFTER_GRACE_S
@@ -47,7 +48,10 @@ def detach(arguments: Sequence[str], *, grace_s: float, cwd: str, durable: Durab
     runtime = runtime_directory()
     job_id = durable.job_id if durable else new_job_id()
     job_file = runtime / f"deeplearning-job-{job_id}.json"
-    DetachedJob.of_this_process(arguments, job_id=job_id, cwd=cwd, durable=durable).write(job_file)
+    started_by = key_name(os.environ, user=user_name())
+    DetachedJob.of_this_process(arguments, job_id=job_id, cwd=cwd, durable=durable, started_by=started_by).write(
+        job_file
+    )
     program = [sys.executable or "python3", *(durable.program if durable else (str(UNIT_PROGRAM),)), str(job_file)]
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
     stop_s = stop_timeout_s(grace_s)

@@ -26,6 +26,8 @@ class DurableStart:
     """Number of starts, this one included."""
     submitted: str | None = None
     """Time of the submission; None for now."""
+    started_by: str | None = None
+    """Name of the submitter's SSH key."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,10 +45,18 @@ class DetachedJob:
     attempt: int = 1
     submitted: str | None = None
     """As in DurableStart."""
+    started_by: str | None = None
+    """Name of the user's SSH key."""
 
     @classmethod
     def of_this_process(
-        cls, arguments: Sequence[str], *, job_id: str, cwd: str, durable: DurableStart | None = None
+        cls,
+        arguments: Sequence[str],
+        *,
+        job_id: str,
+        cwd: str,
+        durable: DurableStart | None = None,
+        started_by: str | None = None,
     ) -> "DetachedJob":
         """Capture the request from this process and what it inherited from its shell."""
         umask = os.umask(0o077)
@@ -60,6 +70,7 @@ class DetachedJob:
             umask=umask,
             attempt=durable.attempt if durable else 1,
             submitted=durable.submitted if durable else None,
+            started_by=durable.started_by if durable else started_by,
             limits={name: resource.getrlimit(getattr(resource, name))[0] for name in LIMITS},
         )
 

@@ -66,6 +66,7 @@ def main(job_file: Path, *, hooks: Callable[[str, int], AttemptHooks] | None = N
         systemd_is_stopping=systemd_is_stopping,
         attempt=request.attempt,
         start=request.submitted,
+        started_by=request.started_by,
         stays_open=durable.stays_open if durable else lambda failure, state: False,
     )
     code = run_and_record(

@@ -13,6 +13,7 @@ from launcher.durable.bucket import JobBucket, open_bucket
 from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import notes
 from launcher.history.journal import jobs_directory, user_name
+from launcher.history.key_name import key_name
 from launcher.history.records import JobRecord, State, new_job_id, now, without_values
 from launcher.session import print_notes
 from launcher.spec import Job
@@ -32,7 +33,7 @@ def submit(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket | 
     record = store(job, arguments, cwd=cwd, bucket=bucket)
     code = 1
     try:
-        start = DurableStart(job_id=record.job.id, program=UNIT_PROGRAM)
+        start = DurableStart(job_id=record.job.id, program=UNIT_PROGRAM, started_by=record.job.started_by)
         code = detach(arguments, grace_s=job.grace_s, cwd=cwd, durable=start)
     finally:
         if code not in (0, STARTS_ANYWAY):
@@ -56,6 +57,7 @@ def store(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket) ->
             engine=job.engine,
             cwd=cwd,
             user=user_name(),
+            started_by=key_name(os.environ, user=user_name()),
             pid=0,
             start=now(),
             detached=True,

@@ -241,7 +241,11 @@ def attempt(job_id: str, *, bucket: JobBucket | None = None) -> int:
         grace_s=job.grace_s,
         cwd=str(cwd),
         durable=DurableStart(
-            job_id=job_id, program=UNIT_PROGRAM, attempt=record.job.attempt, submitted=record.job.start
+            job_id=job_id,
+            program=UNIT_PROGRAM,
+            attempt=record.job.attempt,
+            submitted=record.job.start,
+            started_by=record.job.started_by,
         ),
     )
 

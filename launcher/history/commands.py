@@ -28,7 +28,7 @@ RECORD_DEADLINE_S = 5.0
 """Seconds within which a launcher that holds its job's lock has written the record."""
 POLL_S = 0.05
 MAX_COMMAND = 60
-COLUMNS = "{:23} {:9} {:20} {:>8} {:>5}  {}"
+COLUMNS = "{:23} {:9} {:20} {:>8} {:>5}  {:12} {}"
 LABELS = {State.WAITING: "WAITING for nodes"}
 """States that `launch list` shows in more words."""
 BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -71,9 +71,10 @@ def list_jobs(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([json.loads(job.to_bytes()) for job in jobs], indent=2))
         return 0
-    print(COLUMNS.format("JOB", "STATE", "START", "TIME", "NODES", "COMMAND"))
+    print(COLUMNS.format("JOB", "STATE", "START", "TIME", "NODES", "BY", "COMMAND"))
     for job in jobs:
-        print(COLUMNS.format(job.id, state_label(job), job.start, duration(job), len(job.hosts), _short(job)))
+        by = _printable(job.started_by or "-")
+        print(COLUMNS.format(job.id, state_label(job), job.start, duration(job), len(job.hosts), by, _short(job)))
         if job.waiting is not None:
             print(f"  waiting, {_printable(job.waiting)}")
     return 0
@@ -105,6 +106,7 @@ def show_status(options: argparse.Namespace) -> int:
         "hosts": ", ".join(job.hosts),
         "engine": job.engine,
         "user": job.user,
+        "started by": _printable(job.started_by) if job.started_by else None,
         "machine": job.machine,
         "start": job.start,
         "end": job.end,

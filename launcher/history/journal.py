@@ -45,6 +45,7 @@ class Journal:
         systemd_is_stopping: Callable[[], bool] = lambda: False,
         attempt: int = 1,
         start: str | None = None,
+        started_by: str | None = None,
         stays_open: Callable[[Failure, State], bool] = lambda failure, state: False,
     ) -> None:
         self._record = JobRecord(
@@ -56,6 +57,7 @@ class Journal:
             grace_s=job.grace_s,
             cwd=cwd,
             user=user_name(),
+            started_by=started_by,
             pid=os.getpid(),
             machine=os.uname().nodename,
             boot_id=boot_id(),

@@ -76,6 +76,8 @@ class JobRecord:
     engine: str
     cwd: str
     user: str
+    started_by: str | None = None
+    """Name of the SSH key with which the user had logged in; None if unknown."""
     pid: int
     """Process id of the launcher; valid only while it holds the job's lock (launcher.history.lock)."""
     machine: str | None = None

@@ -1,5 +1,6 @@
 """Define a group of nodes of one type: a launch template and an Auto Scaling group. The master is a group of one."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +14,7 @@ from constructs import Construct
 from bootstrap import contract
 from bootstrap.aws.group_sizes import GroupSize
 from bootstrap.config import NodeConfig
+from bootstrap.team_keys.keys import TeamKey, to_tags
 from stacks.catalogue.gpu_types import InstanceType
 from stacks.nodes import user_data
 from stacks.nodes.network_interfaces import network_interfaces
@@ -120,6 +122,11 @@ class NodeGroup(Construct):
         """Tag the group and no instance: the master reads such a tag, and a deploy changes it while nodes run."""
         kind = autoscaling.CfnAutoScalingGroup.CFN_RESOURCE_TYPE_NAME
         cdk.Tags.of(self.group).add(key, value, apply_to_launched_instances=False, include_resource_types=[kind])
+
+    def tag_keys(self, keys: Sequence[TeamKey]) -> None:
+        """Tag the group with the team's SSH keys, which the master brings to all nodes."""
+        for key, value in to_tags(keys).items():
+            self.tag_group(key, value)
 
     def _add_drain_hook(self) -> None:
         """Let a node drain before AWS terminates it; without the node's heartbeats AWS does not wait."""

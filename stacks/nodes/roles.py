@@ -55,6 +55,8 @@ KEY_ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 """What the services do with the user's key in a node's name."""
+TAG_CHANGES: Final = ("autoscaling:CreateOrUpdateTags", "autoscaling:DeleteTags")
+"""Actions that change the tags of a group: the master's has the team's SSH keys."""
 OWN_RECORD: Final = "${aws:userid}"
 """IAM's variable for ``<role ID>:<instance ID>``, the key of a node's own record."""
 
@@ -100,6 +102,7 @@ class NodeRoles(Construct):
             rules,
             [
                 *_common_statements(resources),
+                self._keep_tags(),
                 *self._own_group(contract.MASTER),
                 *_master_statements(resources),
                 *_shared_storage(resources),
@@ -113,6 +116,7 @@ class NodeRoles(Construct):
             rules,
             [
                 *_common_statements(resources),
+                self._keep_tags(),
                 *self._own_group(contract.WORKER),
                 *_worker_statements(resources),
                 *sessions,
@@ -126,6 +130,12 @@ class NodeRoles(Construct):
             f"{self._nag_arn(resources.bucket)}/*",
             "checkpoints have names that only the user's jobs know",
         )
+
+    def _keep_tags(self) -> iam.PolicyStatement:
+        """Deny changes of the tags by which the team's SSH keys reach the nodes; policy_arns may allow all groups."""
+        group = contract.group_name(self._cluster_name, contract.MASTER)
+        groups = self._arn("autoscaling", f"autoScalingGroup:*:autoScalingGroupName/{group}")
+        return iam.PolicyStatement(effect=iam.Effect.DENY, actions=list(TAG_CHANGES), resources=[groups])
 
     def _session_statements(self) -> list[iam.PolicyStatement]:
         """Allow the SSM agent of each node to serve the sessions that reach a private cluster."""

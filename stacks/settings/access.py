@@ -1,13 +1,19 @@
 """Define the settings for logging in to a cluster."""
 
+import os
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from bootstrap.team_keys.keys import NAME, TYPES, KeyListError, TeamKey, check_key, check_team_keys
 from stacks.settings.values import PARSER, Settings, SettingsError, ipv4_block, parse_list, require, shown
 
 _KEY_FILE: Final = re.compile(r"~|\.{0,2}/|.*\.pub\Z")
+_NAMED: Final = re.compile(rf"(?P<name>{NAME.pattern})=(?P<rest>.+)", re.DOTALL)
+_PRIVATE: Final = "PRIVATE KEY-----"
+_LARGEST_KEY_FILE: Final = 64 * 1024
 WIDEST_SSH_PREFIX: Final = 8
 """Shortest prefix of a block that is not much of the internet."""
 MAX_SSH_LOCATIONS: Final = 20
@@ -19,7 +25,11 @@ class AccessSettings(Settings):
     """The SSH key, and the way to the nodes: the master's SSH port, or Session Manager."""
 
     key_name: str | None = None
-    """EC2 key pair for logging in; left out, nobody can log in over SSH."""
+    """EC2 key pair for logging in; left out, only ``ssh_keys`` let somebody log in over SSH."""
+    ssh_keys: tuple[str, ...] | None = field(default=None, metadata={PARSER: parse_list})
+    """Public SSH keys of the team: files, as paths relative to cdk.json, or the keys themselves, each as it is or as
+    ``NAME=KEY``; left out, ``key_name`` alone counts. A key's comment is its name unless one is given, which jobs and
+    logs carry. A deploy adds and removes keys on all nodes that run."""
     ssh_location: str | tuple[str, ...] | None = field(default=None, metadata={PARSER: parse_list})
     """IPv4 block that may reach the master's SSH port, or a list of at most 20; left out, none may until
     ``dlcluster allow-ip``."""
@@ -32,6 +42,10 @@ class AccessSettings(Settings):
         super().check()
         if self.key_name is not None:
             _check_key_name(self.key_name)
+        try:
+            check_team_keys(self.team_keys)
+        except KeyListError as error:
+            raise SettingsError(f"ssh_keys: {error}") from None
         for block in self.ssh_locations:
             ipv4_block("ssh_location", block)
         if (count := len(self.ssh_locations)) > MAX_SSH_LOCATIONS:
@@ -39,6 +53,11 @@ class AccessSettings(Settings):
         if self.ssh_locations:
             allowed = "left out with private: logins go through Session Manager, so no address reaches an SSH port"
             require(not self.private, "ssh_location", ",".join(self.ssh_locations), allowed)
+
+    @property
+    def team_keys(self) -> tuple[TeamKey, ...]:
+        """Return the keys of ``ssh_keys``, read from their files. Raises SettingsError."""
+        return tuple(key for entry in self.ssh_keys or () for key in _read_keys(entry))
 
     @property
     def ssh_locations(self) -> tuple[str, ...]:
@@ -57,7 +76,7 @@ class AccessSettings(Settings):
             )
         else:
             found |= _warn_of_wide_blocks(self.ssh_locations)
-        if self.key_name is None:
+        if self.key_name is None and not self.ssh_keys:
             found["no-key"] = "key_name is not set: nobody can log in over SSH"
         return found
 
@@ -69,6 +88,49 @@ def _warn_of_wide_blocks(blocks: tuple[str, ...]) -> dict[str, str]:
     whole = "the whole internet" if "0.0.0.0/0" in wide else "much of the internet"
     named = "0.0.0.0/0" if "0.0.0.0/0" in wide else ",".join(wide)
     return {"open-ssh": f"ssh_location {named} lets {whole} reach the master's SSH port"}
+
+
+def _read_keys(entry: str) -> Iterator[TeamKey]:
+    """Yield the keys of one entry of the setting."""
+    match = _NAMED.fullmatch(entry)
+    name, given = (match["name"], match["rest"]) if match else (None, entry)
+    is_line = any(word in TYPES for word in given.split())
+    text = given if is_line or _PRIVATE in given else _read_key_file(given)
+    where = "a key" if is_line else given
+    if _PRIVATE in text:
+        found = "" if text is given else f" in {shown(given)}"
+        raise SettingsError(f"ssh_keys must be public keys, got a private key{found}")
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if not lines or (name and len(lines) > 1):
+        allowed = "exactly one key" if name else "at least one key"
+        raise SettingsError(f"ssh_keys: {shown(where)} must have {allowed}, got {len(lines)}")
+    for line in lines:
+        yield _parse_key(line, name=name, where=where)
+
+
+def _read_key_file(file: str) -> str:
+    path = os.path.expanduser(file)  # noqa: PTH111  (a Path raises OSError for a name that is too long)
+    require(os.path.isfile(path), "ssh_keys", file, "a file with public keys or a public key")  # noqa: PTH113
+    try:
+        with open(path, encoding="utf-8", errors="replace") as content:  # noqa: PTH123
+            return content.read(_LARGEST_KEY_FILE)
+    except OSError as error:
+        raise SettingsError(f"ssh_keys must be readable, got {shown(file)}: {error.strerror}") from None
+
+
+def _parse_key(line: str, *, name: str | None, where: str) -> TeamKey:
+    """Parse a line as authorized_keys has it, which may have no options."""
+    kind, _, rest = line.partition(" ")
+    if kind not in TYPES and any(word in TYPES for word in rest.split()):
+        raise SettingsError(f"ssh_keys: {shown(where)} must have keys without options, got {shown(kind)}")
+    body, _, comment = rest.strip().partition(" ")
+    if not name and not comment.strip():
+        raise SettingsError(f"ssh_keys: {shown(where)} must have a name, as a comment after the key or as NAME= before")
+    try:
+        return check_key(TeamKey(type=kind, body=body, name=name or comment.strip()))
+    except KeyListError as error:
+        hint = "" if name or NAME.fullmatch(comment.strip()) else "; write NAME= before it"
+        raise SettingsError(f"ssh_keys: {error}{hint}") from None
 
 
 def _check_key_name(name: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bootstrap.team_keys.keys import TAG_LENGTH, to_tags
 from stacks.settings.access import AccessSettings
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.context import settings_in
@@ -22,7 +23,10 @@ from stacks.settings.naming import NamingSettings
 from stacks.settings.network import NetworkSettings
 from stacks.settings.purchase import PurchaseSettings
 from stacks.settings.security import SecuritySettings, hardened_defaults
-from stacks.settings.values import parse
+from stacks.settings.values import SettingsError, parse
+
+_MOST_TAGS_OF_A_GROUP: Final = 45
+"""Tags of the user's and of ``ssh_keys``: AWS allows 50, and the product adds 5."""
 
 
 # Dataclasses collect fields from the last base to the first. Checks run in the same order, as each calls super() first.
@@ -48,6 +52,11 @@ class ClusterProps(
     def __post_init__(self) -> None:
         """Check every setting; see ``Settings.check``."""
         self.check()
+        if (count := len(self.tags) + len(to_tags(self.team_keys))) > _MOST_TAGS_OF_A_GROUP:
+            raise SettingsError(
+                f"tags and ssh_keys must take at most {_MOST_TAGS_OF_A_GROUP} tags of the master's group, got {count}: "
+                f"each tag takes one, and {TAG_LENGTH} characters of keys take one"
+            )
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> "ClusterProps":

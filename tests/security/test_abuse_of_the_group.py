@@ -1,7 +1,12 @@
 """Test what an intruder on a node can do to other nodes, of its group and of the other one."""
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
+from bootstrap.team_keys.keys import TAG
 from tests.local.aws.harness import Group, await_server, state
 from tests.security.cluster import BOTH, Cluster, Node, abuses, refused
 
@@ -59,6 +64,30 @@ def test_a_node_prolongs_and_ends_the_farewell_of_any_node_of_its_group(node: No
     autoscaling.complete_lifecycle_action(InstanceId=leavers[node.type], LifecycleActionResult="CONTINUE", **own)
     assert state(cluster.aws, leavers[node.type]) == "terminated"
     group(cluster, other_type(node)).complete(leavers[other_type(node)], HOOK)
+
+
+@pytest.fixture
+def with_all_of_autoscaling(cluster: Cluster) -> Iterator[None]:
+    """Give both roles what AutoScalingFullAccess in policy_arns gives them."""
+    iam, nodes = cluster.aws.client("iam"), [cluster.node(node_type) for node_type in BOTH]
+    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "autoscaling:*", "Resource": "*"}]}
+    for node in nodes:
+        iam.put_role_policy(RoleName=node.role["RoleName"], PolicyName="all", PolicyDocument=json.dumps(policy))
+    yield
+    for node in nodes:
+        iam.delete_role_policy(RoleName=node.role["RoleName"], PolicyName="all")
+
+
+@pytest.mark.usefixtures("with_all_of_autoscaling")
+def test_no_node_adds_an_ssh_key_to_the_teams(cluster: Cluster, node: Node) -> None:
+    autoscaling = node.client("autoscaling")
+    keys = {"ResourceType": "auto-scaling-group", "Key": TAG, "Value": "x", "PropagateAtLaunch": False}
+    ours = keys | {"ResourceId": cluster.group("master")}
+    refused(autoscaling.create_or_update_tags, Tags=[ours])
+    refused(autoscaling.delete_tags, Tags=[ours])
+    # The policy allows what holds no keys.
+    autoscaling.create_or_update_tags(Tags=[keys | {"ResourceId": cluster.group("worker")}])
+    autoscaling.delete_tags(Tags=[keys | {"ResourceId": cluster.group("worker")}])
 
 
 ZERO = {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0}

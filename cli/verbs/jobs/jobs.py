@@ -6,7 +6,7 @@ from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
 from cli.verb import verb
 
-COLUMNS = ("JOB", "STATE", "START", "TIME", "NODES", "COMMAND")
+COLUMNS = ("JOB", "STATE", "START", "TIME", "NODES", "BY", "COMMAND")
 
 
 @verb("jobs", examples=("dlcluster jobs", "dlcluster jobs --json | jq '.jobs[] | select(.state == \"RUNNING\") | .id'"))

@@ -1,5 +1,6 @@
 """List what calls to EC2 Auto Scaling require: a permission on the named group or on the instance's group."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -9,6 +10,9 @@ from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller
 from local.aws.permissions.policies import Permission
+
+_TAGGED: Final = re.compile(r"Tags\.member\.[0-9]+\.ResourceId")
+"""Matches the parameter with the name of a group that a call tags."""
 
 
 def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
@@ -53,6 +57,13 @@ def _group_and_fleet(call: Call, caller: Caller) -> Iterator[Permission]:
     yield replace(caller.permission(call), action="ec2:DescribeLaunchTemplateVersions")
 
 
+def _tagged_groups(call: Call, caller: Caller) -> Iterator[Permission]:
+    """Require the action on each group whose tags the call changes."""
+    names = {value for key, value in call.parameters.items() if _TAGGED.fullmatch(key)}
+    for name in sorted(names):
+        yield caller.permission(call, caller.arn(call, f"autoScalingGroup:*:autoScalingGroupName/{name}"))
+
+
 def _find(call: Call, caller: Caller) -> FakeAutoScalingGroup | None:
     """Return the named group, or the group of the named instance."""
     groups = autoscaling_backends[caller.account][call.credential.region].autoscaling_groups
@@ -67,7 +78,9 @@ def _find(call: Call, caller: Caller) -> FakeAutoScalingGroup | None:
 
 CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Permission]]]] = {
     "CompleteLifecycleAction": _group,
+    "CreateOrUpdateTags": _tagged_groups,
     "DeleteAutoScalingGroup": _group,
+    "DeleteTags": _tagged_groups,
     "DescribeAutoScalingGroups": _anything,
     "DescribeAutoScalingInstances": _anything,
     "DescribeScalingActivities": _anything,

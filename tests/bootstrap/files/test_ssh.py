@@ -34,12 +34,16 @@ def test_known_hosts_know_every_name_and_the_address() -> None:
         (
             ssh.SSHD_MASTER,
             "AllowAgentForwarding yes\n"
-            "AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 /etc/deeplearning/authorized_keys/%u\n",
+            "AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 /etc/deeplearning/authorized_keys/%u "
+            "/etc/deeplearning/team_keys/%u\n"
+            "ExposeAuthInfo yes\n",
         ),
         (
             ssh.SSHD_WORKER,
             "AllowAgentForwarding no\n"
-            "AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 /etc/deeplearning/authorized_keys/%u\n",
+            "AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 /etc/deeplearning/authorized_keys/%u "
+            "/etc/deeplearning/team_keys/%u\n"
+            "ExposeAuthInfo yes\n",
         ),
     ],
 )

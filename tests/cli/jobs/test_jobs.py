@@ -77,9 +77,9 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
     master.says("launch list --json", json.dumps([record("SUCCEEDED"), long]))
     assert main(["jobs"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "JOB                      STATE      START                 TIME     NODES  COMMAND",
-        f"{JOB}  SUCCEEDED  2026-01-01T00:00:00Z  1:02:03  2      python -u train.py",
-        f"2                        FAILED     2026-01-01T00:00:00Z  1:02:03  2      {'x' * 57}...",
+        "JOB                      STATE      START                 TIME     NODES  BY  COMMAND",
+        f"{JOB}  SUCCEEDED  2026-01-01T00:00:00Z  1:02:03  2      -   python -u train.py",
+        f"2                        FAILED     2026-01-01T00:00:00Z  1:02:03  2      -   {'x' * 57}...",
     ]
     assert main(["jobs", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -88,7 +88,7 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
         "id": JOB, "state": "SUCCEEDED", "command": ["python", "-u", "train.py"], "nodes": ["w1", "w2"],
         "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
         "restarts": 0, "place": None, "waiting": None, "durable": False, "local_checkpoints": False,
-        "detached": True, "directory": "/home/ubuntu/my-job",
+        "detached": True, "directory": "/home/ubuntu/my-job", "started_by": None,
     }  # fmt: skip
     assert (found["jobs"][1]["exit_code"], found["jobs"][1]["reason"]) == (3, "why")
 

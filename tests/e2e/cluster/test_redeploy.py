@@ -5,8 +5,10 @@ one goes back to the first settings, with the first nodes.
 """
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator, Set
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import pytest
 from local.aws.ec2.images import FAMILIES, image_id
 from local.faults.clients import client
 from tests.e2e.checkouts import Edit, copy_checkout, deploy, try_deploy
+from tests.e2e.colleague import KEYS_S, SSH_FAILED, Colleague, new_colleague
 from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
 from tests.e2e.node_views import (
     AGREE_TIMEOUT_S,
@@ -31,6 +34,7 @@ from tests.e2e.node_views import (
 
 FIRST = aliases()[0]
 """Name of the master as a worker."""
+WORKER = aliases()[1]
 TAKE_OVER_S = 60
 AGENT_LOG = "sudo cat /var/log/deeplearning/agent.log"
 TAGS = {"tags": "team=vision"}
@@ -142,14 +146,28 @@ def start(cluster: Cluster) -> Iterator[State]:
 
 
 @pytest.fixture(scope="module")
-def remodelled(cluster: Cluster, start: State) -> State:
-    """Change tags, instance type and image in one deploy, because each takes many seconds."""
-    deploy(cluster, TAGS | MODEL)
+def colleague(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Colleague:
+    return new_colleague(cluster, tmp_path_factory.mktemp("anna"), name="anna")
+
+
+@pytest.fixture(scope="module")
+def remodelled(cluster: Cluster, start: State, colleague: Colleague) -> State:
+    """Change tags, instance type, image and SSH keys in one deploy, because each takes many seconds."""
+    deploy(cluster, TAGS | MODEL | {"ssh_keys": f"anna={colleague.key}.pub"})
     return state(cluster, start.instances)
 
 
 @pytest.fixture(scope="module")
+def sessions(remodelled: State, colleague: Colleague) -> Iterator[list[subprocess.Popen[str]]]:
+    """Hold sessions of the colleague open, on the master and on a worker, until something ends them."""
+    assert remodelled.instances
+    with ExitStack() as stack:
+        yield [stack.enter_context(colleague.session(alias)) for alias in (MASTER, WORKER)]
+
+
+@pytest.fixture(scope="module")
 def grown(cluster: Cluster, remodelled: State) -> State:
+    """Add a worker, and remove the colleague's key."""
     deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES)})
     instances = with_newcomer(remodelled.instances)
     await_agreement(cluster, instances)
@@ -214,6 +232,24 @@ def test_changed_tags_reach_the_network_and_the_groups(cluster: Cluster) -> None
     assert team in vpc["Tags"]
     for group in groups():
         assert team in [{key: tag[key] for key in team} for tag in group["Tags"]]
+
+
+@pytest.mark.usefixtures("sessions")
+def test_an_added_key_opens_the_nodes_that_run_and_names_its_jobs(colleague: Colleague) -> None:
+    assert colleague.output(WORKER, "cat $SSH_USER_AUTH").startswith("publickey ssh-ed25519 ")
+    colleague.output(MASTER, "launch -n 1 true && launch -n 1 --detach true")
+    by_hand, detached = json.loads(colleague.output(MASTER, "launch list --json"))[-2:]
+    assert (by_hand["started_by"], detached["started_by"], detached["detached"]) == ("anna", "anna", True)
+
+
+@pytest.mark.usefixtures("grown")
+def test_a_removed_key_opens_no_node_and_its_sessions_end(
+    colleague: Colleague, sessions: list[subprocess.Popen[str]]
+) -> None:
+    for session, alias in zip(sessions, (MASTER, WORKER), strict=True):
+        assert session.wait(KEYS_S) == SSH_FAILED
+        refused = colleague.log_in(alias, "true")
+        assert (refused.returncode, "Permission denied (publickey)" in refused.stderr) == (SSH_FAILED, True)
 
 
 def test_one_more_worker_joins_and_the_others_stay(cluster: Cluster, remodelled: State, grown: State) -> None:

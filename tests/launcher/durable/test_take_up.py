@@ -263,7 +263,12 @@ def test_an_attempt_starts_the_stored_line_in_the_stored_files(
     source = home / "code"
     source.mkdir()
     (source / "train.py").write_text("print(1)")
+    (home / ".ssh").mkdir()
+    (home / ".ssh/authorized_keys").write_text("ssh-rsa AAAA anna\n")
+    (home / "login").write_text("publickey ssh-rsa AAAA\n")
+    monkeypatch.setenv("SSH_USER_AUTH", str(home / "login"))
     record = submit("--sync-dst-dir", "code", "--env", "LR:0.1", "train.py", cwd=source)
+    monkeypatch.delenv("SSH_USER_AUTH")
     lose_the_master(record)
     (source / "train.py").write_text("print(2)")
     mirror.write(record)
@@ -273,6 +278,7 @@ def test_an_attempt_starts_the_stored_line_in_the_stored_files(
     monkeypatch.setenv("DEEPLEARNING_WORKERS_PATH", str(home / "hosts"))
     assert take_up.attempt(record.job.id, bucket=bucket) == 0
     assert (seen["arguments"], seen["durable"].job_id, seen["durable"].attempt) == (record.arguments, record.job.id, 2)
+    assert seen["durable"].started_by == "anna"
     assert (Path(seen["cwd"]) / "train.py").read_text() == "print(1)"
     assert [stored.job.attempt for stored in bucket.all()[0]] == [2]
 

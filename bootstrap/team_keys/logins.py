@@ -1,0 +1,98 @@
+"""Replace the file with the team's keys, and end the logins that were made with the keys removed."""
+
+import json
+import logging
+import os
+import signal
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from bootstrap.atomic_file import write_file
+from bootstrap.errors import CommandError
+from bootstrap.team_keys.keys import KeyListError, TeamKey, check_key
+
+log = logging.getLogger(__name__)
+
+SERVERS: Final = ("sshd", "sshd-session")
+"""Names of the processes that serve one connection; the second is OpenSSH's from 9.8 on."""
+JOURNAL: Final = (
+    *("journalctl", "--boot", "--quiet", "--output=json", "--output-fields=MESSAGE,_PID", "_UID=0"),
+    *(f"_COMM={name}" for name in SERVERS),
+)
+"""Command that prints what sshd's processes logged: fields with an underscore are journald's own, not a sender's."""
+ACCEPTED: Final = "Accepted publickey for "
+
+
+def replace_team_keys(
+    path: Path,
+    keys: Collection[TeamKey],
+    text: str,
+    *,
+    removed: Path,
+    end_logins: Callable[[Collection[str]], None],
+) -> bool:
+    """Make the file contain the text, then end the logins of keys that it no longer has; return True if it changed.
+
+    The file ``removed`` has the fingerprints of removed keys until their logins have ended, even if the agent is killed
+    in between. Logins that cannot be ended now are tried again with the next call.
+    """
+    gone = {*_words(removed), *_fingerprints(path)} - {key.fingerprint for key in keys}
+    if gone:
+        write_file(removed, "".join(f"{each}\n" for each in sorted(gone)))
+    changed = write_file(path, text)
+    if gone:
+        try:
+            end_logins(gone)
+        except CommandError as error:
+            log.warning("cannot end the logins of removed SSH keys: %s", error)
+            return changed
+    removed.unlink(missing_ok=True)
+    return changed
+
+
+def end_logins(fingerprints: Collection[str], *, journal: str, processes: Path = Path("/proc")) -> None:
+    """End the connections that sshd accepted with these keys, by its lines in the journal."""
+    accepted: dict[int, str] = {}
+    for pid, message in _lines(journal):
+        # A process id may come again: its last login counts.
+        accepted[pid] = message.split()[-1]
+    for pid, fingerprint in accepted.items():
+        if fingerprint in fingerprints and _serves(processes / str(pid)):
+            log.info("ending the login of removed SSH key %s", fingerprint)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+
+def _lines(journal: str) -> Iterator[tuple[int, str]]:
+    for line in journal.splitlines():
+        entry = json.loads(line)
+        message = entry.get("MESSAGE")
+        if isinstance(message, str) and message.startswith(ACCEPTED):
+            yield int(entry["_PID"]), message
+
+
+def _serves(process: Path) -> bool:
+    """Return True if the process is still one of sshd's."""
+    try:
+        return (process / "comm").read_text().strip() in SERVERS
+    except OSError:
+        return False
+
+
+def _fingerprints(path: Path) -> Iterator[str]:
+    """Yield the fingerprints of the keys in the file that was written before."""
+    words = _words(path)
+    for start in range(0, len(words) - 2, 3):
+        kind, body, name = words[start : start + 3]
+        # A user's edit must not stop the agent.
+        with suppress(KeyListError):
+            yield check_key(TeamKey(type=kind, body=body, name=name)).fingerprint
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text(errors="replace").split()
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,63 @@
+"""Check that removed keys' logins end, and no others."""
+
+import json
+import os
+import signal
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import CommandError
+from bootstrap.files.ssh import team_keys
+from bootstrap.team_keys.keys import TeamKey, parse
+from bootstrap.team_keys.logins import end_logins, replace_team_keys
+from tests.bootstrap.team_keys.team_public_keys import ED25519, ED25519_FINGERPRINT, RSA
+
+ANNA, BOB = parse(f"{ED25519} anna {RSA} bob")
+
+
+def line(pid: int, message: object) -> str:
+    return json.dumps({"_PID": str(pid), "MESSAGE": message})
+
+
+def accepted(pid: int, fingerprint: str) -> str:
+    return line(pid, f"Accepted publickey for ubuntu from 10.0.0.9 port 1 ssh2: ED25519 {fingerprint}")
+
+
+def test_only_processes_of_sshd_with_that_key_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for pid, name in {1: "sshd", 2: "sshd", 3: "sshd-session", 4: "bash", 5: "sshd"}.items():
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "comm").write_text(f"{name}\n")
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *call: killed.append(call))
+    journal = [
+        *(accepted(pid, ED25519_FINGERPRINT) for pid in (2, 3, 4, 5, 6)),
+        accepted(1, BOB.fingerprint),
+        accepted(5, BOB.fingerprint),  # the process id came again
+        line(1, f"Failed publickey for {ED25519_FINGERPRINT}"),
+        line(1, [255, 0]),
+    ]
+    end_logins({ED25519_FINGERPRINT}, journal="\n".join(journal), processes=tmp_path)
+    assert killed == [(2, signal.SIGTERM), (3, signal.SIGTERM)]
+
+
+def replace(tmp_path: Path, *keys: TeamKey, ended: list[Collection[str]], fails: bool = False) -> None:
+    def end(fingerprints: Collection[str]) -> None:
+        if fails:
+            raise CommandError("journalctl failed")
+        ended.append(fingerprints)
+
+    file, removed = tmp_path / "team_keys/ubuntu", tmp_path / "run/removed"
+    replace_team_keys(file, keys, team_keys(keys), removed=removed, end_logins=end)
+    assert file.read_text() == "".join(f"{key.line}\n" for key in keys)
+
+
+def test_logins_of_removed_keys_end_once_even_if_that_fails_at_first(tmp_path: Path) -> None:
+    ended: list[Collection[str]] = []
+    replace(tmp_path, ANNA, BOB, ended=ended)
+    replace(tmp_path, BOB, ended=ended, fails=True)
+    assert ended == []
+    for _ in range(2):
+        replace(tmp_path, BOB, ended=ended)
+    assert ended == [{ANNA.fingerprint}]
