@@ -29,7 +29,7 @@ class BlockSchedules(Construct):
         super().__init__(scope, construct_id)
         rules = RoleRules.of(props)
         start_at(self, block.starts, before=block.pauses, rules=rules, sizes=props.fleet_sizes)
-        pause_from(self, block.pauses, rules=rules, name="block-pause", role_id="PauseRole")
+        pause_from(self, block.pauses, rules=rules, name="pause", role_id="PauseRole")
         if block.pauses <= datetime.now(timezone.utc):
             # An annotation stops a deploy but, unlike an exception, not a destroy.
             cdk.Annotations.of(self).add_error(

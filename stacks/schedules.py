@@ -49,7 +49,7 @@ def pause_from(scope: Construct, start: datetime, *, rules: RoleRules, name: str
 
 def start_at(scope: Construct, start: datetime, *, before: datetime, rules: RoleRules, sizes: ClusterSizes) -> None:
     """Give both groups these sizes at a time, once; never from ``before`` on, nor if the time has passed already."""
-    role, cluster_name = scheduler_role(scope, "StartRole", name="block-start", rules=rules), rules.cluster_name
+    role, cluster_name = scheduler_role(scope, "StartRole", name="start", rules=rules), rules.cluster_name
     allow_sizes(role, cluster_name, sizes)
     for node_type in NODE_TYPES:
         request = json.dumps(sizes[node_type].request(group_name(cluster_name, node_type)))
