@@ -39,7 +39,15 @@ class BusyError(LaunchError):
         """What uses them, without advice."""
 
 
-class UsageError(LaunchError):
+class OverdueError(LaunchError):
+    """The job has stood in line for as long as it may."""
+
+
+class RefusedError(LaunchError):
+    """The job's nodes cannot run it, and a retry would be refused again; nothing was started."""
+
+
+class UsageError(RefusedError):
     """The command line, the environment or the hosts file is wrong."""
 
     exit_code = 2

@@ -62,7 +62,7 @@ def run_and_record(
         else:
             failure = asyncio.run(run_until_signal(job, journal=journal, cwd=cwd, streams=streams, pool=pool))
     except LaunchError as error:
-        failure = Failure(exit_code=error.exit_code, reason=str(error))
+        failure = Failure.of_error(error)
     except KeyboardInterrupt:  # The signal arrived before its handler was installed.
         failure = stopped_by(signal.SIGINT)
     journal.on_end(failure)

@@ -23,9 +23,10 @@ def host_source_from(options: argparse.Namespace, environ: Mapping[str, str], *,
             "-H names a file of other hosts, --launcher local runs on this machine alone"
         )
     ranks = _ranks_per_node(options, environ)
+    of_cluster = options.hostfile is None
     if load_engine(engine).has_servers:
-        return HostSource(path=path, slots=_one_worker(ranks), default_slots=1)
-    return HostSource(path=path, slots=ranks, default_slots=max(1, _gpus(environ)))
+        return HostSource(path=path, slots=_one_worker(ranks), default_slots=1, of_cluster=of_cluster)
+    return HostSource(path=path, slots=ranks, default_slots=max(1, _gpus(environ)), of_cluster=of_cluster)
 
 
 def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, engine: str) -> tuple[Host, ...]:

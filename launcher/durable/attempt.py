@@ -33,10 +33,11 @@ class DurableAttempt:
     def stays_open(self, failure: Failure, state: State) -> bool:
         """Return True if the failure is the nodes', not the job's own, and nobody has stopped the job.
 
-        A first attempt that neither ran nor stood in line is refused, as any other job would be.
+        A first attempt that neither ran nor stood in line is refused, as any other job would be; so is one whose nodes
+        cannot run it, however long it stood there.
         """
-        has_begun = self.number > 1 or state in (State.RUNNING, State.WAITING)
-        return has_begun and not failure.of_process and is_open(self.job_id)
+        has_begun = self.number > 1 or state is State.RUNNING or (state is State.WAITING and not failure.refused)
+        return has_begun and not (failure.of_process or failure.overdue) and is_open(self.job_id)
 
     def finish(self, state: State) -> None:
         """Close the job if it is over."""

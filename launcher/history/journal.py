@@ -112,6 +112,14 @@ class Journal:
         self._change(state=State.WAITING, place=place, waiting=text)
         self._report_start()
 
+    def on_turn(self, job: Job) -> None:
+        """Record that the job starts on these nodes, before it asks them."""
+        self._change(starting=True, hosts=tuple(map(str, job.hosts)), gpus=claimed_gpus(job))
+
+    def on_turn_lost(self) -> None:
+        """Record that the job has to wait again."""
+        self._change(starting=False)
+
     def _report_start(self) -> None:
         """Report once that the job runs or stands in line."""
         on_start, self._on_start = self._on_start, None
@@ -130,6 +138,7 @@ class Journal:
             gpus={host: None if taken is None else list(taken) for host, taken in gpus.items()},
             place=None,
             waiting=None,
+            starting=False,
             restarts=restart,
         )
         if not is_restart:
@@ -144,7 +153,12 @@ class Journal:
         """Record the end of the job."""
         if failure is not None and self._stays_open(failure, self._record.state):
             self._change(
-                state=State.WAITING, reason=failure.reason, place=None, waiting=None, revision=self._revision()
+                state=State.WAITING,
+                reason=failure.reason,
+                place=None,
+                waiting=None,
+                starting=False,
+                revision=self._revision(),
             )
             return
         if failure is not None and failure.cancelled and self._systemd_is_stopping():
@@ -158,6 +172,7 @@ class Journal:
             reason=None if failure is None else failure.reason,
             place=None,
             waiting=None,
+            starting=False,
             revision=self._revision(),
         )
 

@@ -106,6 +106,8 @@ class JobRecord:
     """Its place in line, from 1; None unless it stands there."""
     waiting: str | None = None
     """That place and what the job waits for, in words."""
+    starting: bool = False
+    """True while the job, whose turn has come, connects to its nodes and copies files: it has its GPUs already."""
     local_checkpoints: bool = False
     """True if its checkpoints are on the nodes' disks alone, as far as the command tells."""
     durable: bool = False

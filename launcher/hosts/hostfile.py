@@ -95,6 +95,8 @@ class HostSource:
     """Ranks on each host, overriding the file. None: as in the file."""
     default_slots: int
     """Ranks on a host if neither the file nor `slots` gives a number."""
+    of_cluster: bool = False
+    """True if the cluster writes the file; false if the user does (``-H``)."""
 
     def read(self) -> tuple[Host, ...]:
         """Read all hosts, in order; UsageError if the file cannot be used."""

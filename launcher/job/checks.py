@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bootstrap.contract import SETUP_HASH_LENGTH, SETUP_RUNNING, WORKER_HOST_PREFIX
 from launcher.engines import LAUNCHED_BY_MPI
-from launcher.errors import BusyError, LaunchError, UsageError
+from launcher.errors import BusyError, LaunchError, RefusedError, UsageError
 from launcher.hosts.hostfile import Host, first_and_others, merge_reasons
 from launcher.job.engine_check import check_engine, check_venv
 from launcher.job.gpu_check import check_gpus
@@ -15,7 +15,7 @@ from launcher.transport.connection import Connection
 
 
 async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart: bool) -> None:
-    """Raise LaunchError if a node cannot run its part of the job; skip the GPUs on a restart."""
+    """Raise RefusedError if a node cannot run its part of the job; skip the GPUs on a restart."""
     await check_engine(job, connections)
     await check_venv(job, connections)
     check_first_host(job, connections)
@@ -30,20 +30,20 @@ async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart
 
 
 def check_fabric(found: Sequence[tuple[Host, int | None]]) -> None:
-    """Raise LaunchError if some nodes have Elastic Fabric Adapters and some have none: NCCL would hang.
+    """Raise RefusedError if some nodes have Elastic Fabric Adapters and some have none: NCCL would hang.
 
     None means a runner of a release that did not report adapters; such a node was launched without EFA.
     """
     without = [host for host, devices in found if not devices]
     if without and any(devices for _, devices in found):
-        raise LaunchError(
+        raise RefusedError(
             f"nothing started, no EFA on {first_and_others(without)} but on the other nodes: replace the nodes that "
             "were launched before efa or instance_type changed (--force starts anyway)"
         )
 
 
 def check_setup(found: Sequence[tuple[Host, str]]) -> None:
-    """Raise LaunchError if a setup runs on a node, or if nodes have run different ones: ranks would import other code.
+    """Raise BusyError if a setup runs on a node, RefusedError if nodes have run different ones: ranks would differ.
 
     Each state is the JSON of contract.SETUP_STATE, or empty.
     """
@@ -57,7 +57,7 @@ def check_setup(found: Sequence[tuple[Host, str]]) -> None:
         hosts.setdefault(str(state.get("sha256", ""))[:SETUP_HASH_LENGTH] or "none", []).append(host)
     if len(hosts) > 1:
         each = ", ".join(f"{setup} on {first_and_others(names)}" for setup, names in sorted(hosts.items()))
-        raise LaunchError(
+        raise RefusedError(
             f"nothing started, the nodes have run different setups, {each}: bring all along with dlcluster setup "
             "(--force starts anyway)"
         )
@@ -75,11 +75,11 @@ def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
 
 
 async def read_secrets_on_nodes(job: Job, connections: Sequence[Connection]) -> None:
-    """Have each runner read the job's secrets for its own ranks; LaunchError if a node cannot."""
+    """Have each runner read the job's secrets for its own ranks; RefusedError if a node cannot."""
     if not job.secrets:
         return
     # Imported late: most jobs have no secrets.
-    from launcher.sync.rpc import call
+    from launcher.sync.rpc import RemoteError, call
 
     calls = (call(one, operation="secrets", references=dict(job.secrets)) for one in connections)
     answers = await asyncio.gather(*calls, return_exceptions=True)
@@ -88,4 +88,6 @@ async def read_secrets_on_nodes(job: Job, connections: Sequence[Connection]) -> 
         if not isinstance(error, LaunchError):
             raise error
     if errors:
-        raise LaunchError(f"nothing started, {merge_reasons(map(str, errors))}")
+        # A connection that was lost is no refusal.
+        kind = RefusedError if all(isinstance(error, RemoteError) for error in errors) else LaunchError
+        raise kind(f"nothing started, {merge_reasons(map(str, errors))}")

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 
 from launcher.engines import LAUNCHED_BY_MPI, load_engine
-from launcher.errors import LaunchError
+from launcher.errors import RefusedError
 from launcher.hosts.hostfile import first_and_others
 from launcher.spec import Job
 from launcher.transport.connection import Connection
@@ -18,18 +18,18 @@ PYTHONS = ("python", "python3")
 
 
 async def check_engine(job: Job, connections: Sequence[Connection]) -> None:
-    """Raise LaunchError if a node of a cluster lacks the job's engine."""
+    """Raise RefusedError if a node of a cluster lacks the job's engine."""
     engine, lacking = await nodes_lacking_engine(job, connections)
     if lacking:
         where = first_and_others([connection.host for connection in lacking])
-        raise LaunchError(
+        raise RefusedError(
             f"nothing started, no {engine} on {where}: nodes get it from the setting engines={engine} "
             "when they are made; or name your own Python by its path"
         )
 
 
 async def check_venv(job: Job, connections: Sequence[Connection]) -> None:
-    """Raise LaunchError if a node lacks the Python environment that the user names."""
+    """Raise RefusedError if a node lacks the Python environment that the user names."""
     if job.venv is None:
         return
     # Import only now: most jobs name none.
@@ -39,7 +39,7 @@ async def check_venv(job: Job, connections: Sequence[Connection]) -> None:
     lacking = [one.host for one, answer in zip(connections, answers, strict=True) if not answer["has_python"]]
     if lacking:
         where = first_and_others(lacking)
-        raise LaunchError(f"nothing started, no {job.venv}/bin/python on {where}: make it on every node (setup)")
+        raise RefusedError(f"nothing started, no {job.venv}/bin/python on {where}: make it on every node (setup)")
 
 
 async def nodes_lacking_engine(job: Job, connections: Sequence[Connection]) -> tuple[str | None, list[Connection]]:

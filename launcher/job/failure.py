@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from launcher.errors import LaunchError, OverdueError, RefusedError
 from launcher.hosts.hostfile import Host
 
 NODE_LOST = 1
@@ -29,8 +30,22 @@ class Failure:
     """Instances of the attempt's nodes at its start; empty outside a cluster, and for a job that is not durable."""
     of_process: bool = False
     """True if the cause is a process of the job and not a node: a durable job then ends and is not started again."""
+    refused: bool = False
+    """True if the nodes cannot run the job: a durable job then ends, unless it has run before."""
+    overdue: bool = False
+    """True if the job stood in line for as long as it may: a durable job then ends."""
     cancelled: bool = False
     """True if the user ended the job."""
+
+    @classmethod
+    def of_error(cls, error: LaunchError) -> "Failure":
+        """Return the failure of a job that could not start."""
+        return cls(
+            exit_code=error.exit_code,
+            reason=str(error),
+            refused=isinstance(error, RefusedError),
+            overdue=isinstance(error, OverdueError),
+        )
 
 
 def set_first_failure(failure: "asyncio.Future[Failure]", value: Failure) -> None:

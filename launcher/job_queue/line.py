@@ -41,13 +41,15 @@ def ahead_of(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
 
 
 def holders(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
-    """Return the running jobs that have nodes of this one, also those that restart at this moment."""
-    return [other for other in others if other.state is State.RUNNING and share_nodes(me, other)]
+    """Return the jobs that have nodes of this one: those that run or restart, and those whose turn has come."""
+    return [other for other in others if (other.state is State.RUNNING or other.starting) and share_nodes(me, other)]
 
 
 def passed_over(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
-    """Return the waiting jobs that would wait longer if this one, which came later, started now."""
-    return [other for other in ahead_of(me, others) if other.waits and share_nodes(me, other)]
+    """Return the waiting jobs whose nodes this one would take: those that came earlier, or whose turn has come."""
+    first = ahead_of(me, others)
+    first += [other for other in others if other.starting and other not in first]
+    return [other for other in first if other.waits and share_nodes(me, other)]
 
 
 def share_nodes(one: JobRecord, other: JobRecord) -> bool:

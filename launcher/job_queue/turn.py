@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from launcher.errors import BusyError, LaunchError, UsageError
+from launcher.cli.wait_options import declared_nodes
+from launcher.errors import BusyError, LaunchError, OverdueError, UsageError
 from launcher.history.records import JobRecord
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import claimed_gpus
 from launcher.job.restarts import count_nodes
 from launcher.job_queue.line import ahead_of, holders, living_jobs, passed_over
+from launcher.job_queue.line_lock import locked_line
 from launcher.output.prefixes import Streams
 from launcher.spec import Job, Wait
 from launcher.transport.protocol import FrameType
@@ -21,6 +24,8 @@ POLL_S = 1.0
 RETRY_S = 15.0
 """Seconds after which nodes that were in use are asked again: unlike a job's end, that of another process shows only
 there."""
+TELL_S = 10.0
+"""Deadline for a terminal to take a line, in seconds: a blocked one (Ctrl-S) must not hold up the line."""
 
 
 class Observer(Protocol):
@@ -28,6 +33,12 @@ class Observer(Protocol):
 
     def on_waiting(self, text: str, *, place: int) -> None:
         """Handle a changed place in line, from 1; `text` says it to people."""
+
+    def on_turn(self, job: Job) -> None:
+        """Handle the job's turn: from now on the nodes of `job` are its own."""
+
+    def on_turn_lost(self) -> None:
+        """Handle that the job has to wait again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,8 +71,10 @@ async def start_in_turn(
     `start` gets the job with the nodes of that time, and True if the job has waited.
     """
     if job.wait is None:
-        if not job.force:
-            refuse_to_overtake(job, ticket.job_id, jobs=ticket.jobs)
+        async with locked_line(ticket.jobs):
+            if not job.force:
+                refuse_to_overtake(job, ticket.job_id, jobs=ticket.jobs)
+            ticket.observer.on_turn(job)
         return await start(job, False)
     turn = Turn(job, job.wait, ticket)
     while True:
@@ -92,19 +105,25 @@ class Turn:
     def try_later(self, reason: str) -> None:
         """Let the job wait for a while: its nodes, asked themselves, are in use."""
         self._busy, self._busy_until = reason, self._clock() + RETRY_S
+        self._ticket.observer.on_turn_lost()
 
     async def come(self) -> Job:
-        """Return the job with the nodes that are there now, when it is its turn. Raises LaunchError at the deadline."""
+        """Return the job with the nodes that are there now, when it has taken its turn.
+
+        Raises OverdueError at the deadline.
+        """
         while True:
             job, lack = with_current_hosts(self._job, self._wait)
-            place, reason = self._obstacle(job, lack)
-            if not reason:
-                return job
+            async with locked_line(self._ticket.jobs):
+                place, reason = self._obstacle(job, lack)
+                if not reason:
+                    self._ticket.observer.on_turn(job)
+                    return job
             text = f"{ordinal(place)} in line, for {count_nodes(self._node_count(job))} ({reason})"
-            await self._tell(text, place)
             left = self._deadline - self._clock()
             if left <= 0:
-                raise LaunchError(f"not started within {self._wait.timeout_s:g} s (--wait-timeout): {text}")
+                raise OverdueError(f"not started within {self._wait.timeout_s:g} s (--wait-timeout): {text}")
+            await self._tell(text, place)
             await asyncio.sleep(min(POLL_S, left))
 
     def _obstacle(self, job: Job, lack: str) -> tuple[int, str]:
@@ -130,12 +149,17 @@ class Turn:
             raise LaunchError("left the line: nobody reads the job's output any more")
         if text != self._said:
             self._ticket.observer.on_waiting(text, place=place)
-            await self._ticket.streams[FrameType.STDERR].send(f"launch: waiting, {text}\n".encode(errors="replace"))
-        self._said = text
+            self._said = text
+            line = f"launch: waiting, {text}\n".encode(errors="replace")
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._ticket.streams[FrameType.STDERR].send(line), TELL_S)
 
 
 def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:
-    """Return the job on the nodes that are there now, and what is missing for its start, if anything is."""
+    """Return the job on the nodes that are there now, and what is missing for its start, if anything is.
+
+    Raises LaunchError if the cluster has become too small for the job, which would hold up the line.
+    """
     if job.host_source is None:
         return job, ""
     try:
@@ -144,6 +168,9 @@ def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:
         return job, str(error)
     least, most = wait.nodes or (1, len(listed))
     if len(listed) < least:
+        declared = declared_nodes() if job.host_source.of_cluster else None
+        if declared is not None and declared < least:
+            raise LaunchError(f"the cluster declares {count_nodes(declared)} now, the job needs {least}")
         return job, f"{len(listed)} of {least} nodes are there"
     hosts = listed[:most]
     if hosts == job.hosts:

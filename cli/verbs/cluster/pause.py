@@ -47,7 +47,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
     if held or not is_paused(groups):
         for name, reason in held.items():
             print(f"dlcluster: {name} is {reason}, and ends too", file=sys.stderr)
-        if ended and not yes:
+        if ended:
             warn_of_running_jobs(selection)
         require_yes(f"end all nodes of {cluster.name} ({len(ended)}) and erase their disks?", yes=yes)
         pause_groups(clients, cluster.name)

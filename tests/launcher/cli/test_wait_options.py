@@ -56,6 +56,11 @@ def test_a_job_that_waits_for_nodes_restarts_only_on_as_many(environ: dict[str, 
     assert (len(job.hosts), job.restarts.min_nodes) == (2, 3)
 
 
+def test_only_hosts_of_the_clusters_file_are_the_clusters(environ: dict[str, str]) -> None:
+    sources = [parse(line, environ).host_source for line in ("", f"-H {environ['DEEPLEARNING_WORKERS_PATH']}")]
+    assert [source.of_cluster for source in sources if source is not None] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

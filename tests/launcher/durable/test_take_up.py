@@ -23,7 +23,7 @@ from launcher.durable.record import DurableRecord
 from launcher.durable.short_attempts import FIRST_PAUSE_S, LONG_S, LONGEST_PAUSE_S, MOST_SHORT
 from launcher.durable.take_up import READY_S, Service
 from launcher.durable_state import directory_of, mark_ended
-from launcher.errors import LaunchError
+from launcher.errors import LaunchError, OverdueError, RefusedError, UsageError
 from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
 from launcher.history.journal import Journal, jobs_directory
@@ -291,7 +291,12 @@ def test_an_attempt_starts_the_stored_line_in_the_stored_files(
         (Failure(exit_code=3, reason="rank 0 ended", of_process=True), State.RUNNING, 1, False),
         (Failure(exit_code=1, reason="cannot reach"), State.PENDING, 1, False),
         (Failure(exit_code=1, reason="cannot reach"), State.PENDING, 2, True),
-        (Failure(exit_code=1, reason="not started within 24 h"), State.WAITING, 1, True),
+        (Failure(exit_code=1, reason="lost while it received files"), State.WAITING, 1, True),
+        (Failure.of_error(RefusedError("no engine")), State.WAITING, 1, False),
+        (Failure.of_error(UsageError("no such directory")), State.WAITING, 1, False),
+        (Failure.of_error(RefusedError("no engine")), State.WAITING, 2, True),
+        (Failure.of_error(RefusedError("different setups")), State.RUNNING, 1, True),
+        (Failure.of_error(OverdueError("not started within 24 h")), State.WAITING, 2, False),
     ],
 )
 def test_a_job_stays_open_unless_it_failed_by_itself(

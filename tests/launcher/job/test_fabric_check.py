@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import LaunchError
+from launcher.errors import RefusedError
 from launcher.hosts.hostfile import Host
 from launcher.job.checks import check_fabric
 from launcher.runner.main import count_efa_devices
@@ -14,7 +14,7 @@ HOSTS = [Host(name=f"deeplearning-worker{number}", slots=1) for number in (1, 2,
 
 @pytest.mark.parametrize("count", [0, None], ids=["without", "runner of an earlier release"])
 def test_fails_when_only_some_nodes_have_efa(count: int | None) -> None:
-    with pytest.raises(LaunchError, match="nothing started, no EFA on deeplearning-worker2 but on the other nodes"):
+    with pytest.raises(RefusedError, match="nothing started, no EFA on deeplearning-worker2 but on the other nodes"):
         check_fabric([*zip(HOSTS, (4, count, 4), strict=True)])
 
 

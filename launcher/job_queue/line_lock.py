@@ -1,0 +1,48 @@
+"""Lock the line, so that no two jobs find the same nodes free: each looks and takes them under this lock."""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from launcher.errors import LaunchError
+
+LOCK = "line.lock"
+"""Name of the lock file beside the directory of jobs, where only jobs' own directories are removed."""
+LOCK_S = 60.0
+"""Deadline for the lock, in seconds; its holder writes one record."""
+POLL_S = 0.05
+
+
+@asynccontextmanager
+async def locked_line(jobs: Path) -> AsyncIterator[None]:
+    """Hold the lock of the line of these jobs. Raises LaunchError at the deadline."""
+    path = jobs.with_name(LOCK)
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        # Nothing can be written here, so no record either: this job stands in no line.
+        yield
+        return
+    try:
+        await _acquire(lock, path)
+        yield
+    finally:
+        os.close(lock)
+
+
+async def _acquire(lock: int, path: Path) -> None:
+    clock = asyncio.get_running_loop().time
+    until = clock() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if clock() > until:
+                raise LaunchError(f"{path}: another launch holds it for more than {LOCK_S:g} s") from None
+        except OSError:
+            return  # The file system has no locks.
+        await asyncio.sleep(POLL_S)

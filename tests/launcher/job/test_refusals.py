@@ -1,0 +1,53 @@
+"""Test which failed checks are refusals, after which a durable job is not started again."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from launcher.errors import LaunchError
+from launcher.hosts.hostfile import Host
+from launcher.job import engine_check
+from launcher.job.checks import read_secrets_on_nodes
+from launcher.job.failure import Failure
+from launcher.sync import rpc
+from launcher.transport.connection import Connection
+from tests.launcher.job_records import JOB
+
+HOST = Host(name="a")
+NODE: Any = type("Node", (), {"host": HOST})()
+
+
+def failure_of(check: Any) -> Failure:
+    with pytest.raises(LaunchError) as caught:
+        asyncio.run(check)
+    return Failure.of_error(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [(rpc.RemoteError("a: ssm:/x: is not there", neighbour=False), True), (LaunchError("a: connection lost"), False)],
+)
+def test_a_secret_that_a_node_cannot_read_is_a_refusal_and_a_lost_node_is_not(
+    monkeypatch: pytest.MonkeyPatch, error: LaunchError, *, refused: bool
+) -> None:
+    async def call(_connection: Connection, **_values: object) -> None:
+        raise error
+
+    monkeypatch.setattr(rpc, "call", call)
+    job = replace(JOB, secrets={"KEY": "ssm:/x"})
+    assert failure_of(read_secrets_on_nodes(job, [NODE])).refused is refused
+
+
+def test_a_missing_engine_or_environment_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lacking(*_words: object) -> tuple[str, list[Any]]:
+        return "horovod", [NODE]
+
+    async def call(_connection: Connection, **_values: object) -> dict[str, bool]:
+        return {"has_python": False}
+
+    monkeypatch.setattr(engine_check, "nodes_lacking_engine", lacking)
+    monkeypatch.setattr(rpc, "call", call)
+    assert failure_of(engine_check.check_engine(JOB, [NODE])).refused
+    assert failure_of(engine_check.check_venv(replace(JOB, venv="/venv"), [NODE])).refused

@@ -1,0 +1,172 @@
+"""Test how jobs take their turn and leave the line, with launchers in this process."""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.errors import BusyError, LaunchError, OverdueError
+from launcher.history.journal import Journal, jobs_directory
+from launcher.history.records import read_record
+from launcher.hosts.hostfile import Host, HostSource
+from launcher.job.failure import Failure
+from launcher.job_queue import turn
+from launcher.job_queue.turn import Ticket, start_in_turn, with_current_hosts
+from launcher.spec import Wait
+from launcher.transport.protocol import FrameType
+from tests.launcher.job_records import JOB
+
+WAITING = replace(JOB, hosts=(Host(name="a", slots=1),), wait=Wait(timeout_s=10, exclusive=True))
+LIMIT_S = 5.0
+
+
+class Terminal:
+    """A terminal that takes every line, or that is blocked."""
+
+    def __init__(self, *, is_blocked: bool = False) -> None:
+        self._is_blocked = is_blocked
+
+    async def send(self, _data: bytes) -> None:
+        if self._is_blocked:
+            await asyncio.Event().wait()
+
+    def reader_has_gone(self) -> bool:
+        return False
+
+
+Begin = Callable[..., tuple[Journal, Ticket]]
+
+
+@pytest.fixture
+def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(turn, "POLL_S", 0.01)
+
+    def run(name: str, *, start: str, terminal: Any = Terminal()) -> tuple[Journal, Ticket]:  # noqa: B008  # no state
+        journal = Journal(WAITING, job_id=name, cwd="/", start=start)
+        journal.begin()
+        streams: dict[int, Any] = {FrameType.STDOUT: terminal, FrameType.STDERR: terminal}
+        return journal, Ticket(job_id=name, jobs=jobs_directory(), streams=streams, observer=journal)
+
+    return run
+
+
+def waiting(name: str) -> str:
+    record = read_record(jobs_directory() / name)
+    assert record is not None
+    return record.waiting or ""
+
+
+def test_an_earlier_job_that_comes_while_a_later_one_starts_waits_for_it(begin: Begin) -> None:
+    """A durable job that is taken up again, a clock that was set back, and two requests in one instant."""
+    events: list[str] = []
+
+    async def run() -> None:
+        later, ticket = begin("later", start="2026-11-23T10:00:09Z")
+        starts, may_end = asyncio.Event(), asyncio.Event()
+
+        async def start_later(_job: object, _has_waited: object) -> None:
+            starts.set()
+            await may_end.wait()
+            events.append("later has started")
+            later.on_end(None)
+
+        async def start_earlier(_job: object, _has_waited: object) -> None:
+            events.append("earlier starts")
+
+        tasks = [asyncio.ensure_future(start_in_turn(WAITING, ticket, start=start_later))]
+        await starts.wait()
+        _, ticket = begin("earlier", start="2026-11-23T10:00:01Z")
+        tasks.append(asyncio.ensure_future(start_in_turn(WAITING, ticket, start=start_earlier)))
+        while not events and "has them" not in waiting("earlier"):
+            await asyncio.sleep(0.01)
+        may_end.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(asyncio.wait_for(run(), LIMIT_S))
+    assert events == ["later has started", "earlier starts"]
+
+
+@pytest.mark.parametrize("job", [WAITING, JOB], ids=["waits", "does not wait"])
+def test_jobs_look_at_the_line_and_take_their_turn_one_at_a_time(begin: Begin, job: Any) -> None:
+    started: list[bool] = []
+
+    async def start(_job: object, _has_waited: object) -> None:
+        record = read_record(jobs_directory() / "one")
+        assert record is not None
+        started.append(record.starting)
+
+    async def run() -> None:
+        _, ticket = begin("one", start="2026-11-23T10:00:01Z")
+        other = os.open(jobs_directory().with_name("line.lock"), os.O_RDWR | os.O_CREAT)
+        fcntl.flock(other, fcntl.LOCK_EX)
+        task = asyncio.ensure_future(start_in_turn(job, ticket, start=start))
+        await asyncio.sleep(0.05)
+        assert started == []
+        os.close(other)
+        await asyncio.wait_for(task, LIMIT_S)
+
+    asyncio.run(run())
+    assert started == [True]
+
+
+def test_a_job_whose_nodes_turn_out_to_be_in_use_gives_its_turn_back(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "RETRY_S", 0.05)
+    found: list[bool] = []
+
+    async def start(_job: object, _has_waited: object) -> Failure | None:
+        if not found:
+            asyncio.get_running_loop().call_later(0.02, look)
+            raise BusyError("busy", detail="busy")
+        return None
+
+    def look() -> None:
+        record = read_record(jobs_directory() / "one")
+        assert record is not None
+        found.append(record.starting)
+
+    async def run() -> None:
+        _, ticket = begin("one", start="2026-11-23T10:00:01Z")
+        await asyncio.wait_for(start_in_turn(WAITING, ticket, start=start), LIMIT_S)
+
+    asyncio.run(run())
+    assert found == [False]
+
+
+def test_a_blocked_terminal_does_not_keep_a_job_in_line_past_its_deadline(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "TELL_S", 0.01)
+
+    async def start(_job: object, _has_waited: object) -> None:
+        pytest.fail("it is not its turn")
+
+    async def run() -> None:
+        holder, _ = begin("holder", start="2026-11-23T10:00:01Z")
+        holder.on_turn(WAITING)
+        _, ticket = begin("blocked", start="2026-11-23T10:00:02Z", terminal=Terminal(is_blocked=True))
+        job = replace(WAITING, wait=Wait(timeout_s=0.05, exclusive=True))
+        await asyncio.wait_for(start_in_turn(job, ticket, start=start), LIMIT_S)
+
+    with pytest.raises(OverdueError, match=r"^not started within 0\.05 s "):
+        asyncio.run(run())
+
+
+def test_a_job_for_which_the_cluster_has_become_too_small_leaves_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "declared_nodes", lambda: 4)
+    (tmp_path / "hosts").write_text("one\n")
+    source = HostSource(path=tmp_path / "hosts", slots=1, default_slots=1, of_cluster=True)
+    for number, its_source in ((4, source), (8, replace(source, of_cluster=False))):
+        wait = Wait(timeout_s=1, exclusive=True, nodes=(number, number))
+        assert with_current_hosts(replace(JOB, host_source=its_source), wait)[1] == f"1 of {number} nodes are there"
+    with pytest.raises(LaunchError, match=r"^the cluster declares 4 nodes now, the job needs 8$"):
+        with_current_hosts(replace(JOB, host_source=source), Wait(timeout_s=1, exclusive=True, nodes=(8, 8)))
