@@ -23,6 +23,7 @@ from stacks.network.security_groups import SecurityGroups
 from stacks.network.zone import cluster_zone, network_zones
 from stacks.nodes.bundle_asset import BundleAsset
 from stacks.nodes.data_access import allow_data
+from stacks.nodes.key_access import allow_key
 from stacks.nodes.machine_image import LOGIN_USER, machine_image
 from stacks.nodes.node_group import NodeGroup, NodeTemplate
 from stacks.nodes.roles import NodeResources, NodeRoles
@@ -86,7 +87,6 @@ class DeepLearningCluster(Construct):
                 makes_file_system=self.props.makes_file_system,
                 lustre=self._lustre_arn(),
                 setup=self.setup.arn if self.setup else None,
-                kms_key=props.kms_key,
             ),
             private=props.private,
             rules=rules,
@@ -94,6 +94,8 @@ class DeepLearningCluster(Construct):
         for role in (self.roles.master, self.roles.worker):
             allow_data(role, props)
             allow_secrets(role, props)
+            if props.kms_key is not None:
+                allow_key(role, props.kms_key, before=(self.table, self.bucket))
         self.placement_group = self._placement_group()
         groups = self.master, self.workers = self._node_groups()
         for group in groups:

@@ -1,12 +1,30 @@
 """Define the roles of a cluster: their names, and where their permissions stand."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.settings.props import ClusterProps
+from stacks.settings.values import SettingsError
+
+POLICY_SIZE: Final = 6144
+"""Characters of a managed policy, without white space ("IAM and AWS STS quotas", IAM User Guide)."""
+_ENVELOPE: Final = len('{"Version":"2012-10-17","Statement":}')
+_SETTINGS: Final[Mapping[str, str]] = {"Data": "data_buckets and data_keys", "Secrets": "secrets and secret_keys"}
+"""Settings by the purpose of the policy that they fill."""
+_LONGEST: Final[Mapping[str, str]] = {
+    "AWS::Partition": "aws-us-gov",
+    "AWS::Region": "ap-southeast-1",
+    "AWS::AccountId": "123456789012",
+    "AWS::URLSuffix": "amazonaws.com.cn",
+}
+_LONG_NAME: Final = "x" * 100
+"""Stands for a name or an ARN that CloudFormation makes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,9 +71,35 @@ class ClusterRole(iam.Role):
             for statement in statements:
                 self.add_to_policy(statement)
         elif statements:
-            # What is denied comes last: cdk-nag reads from "s3:*" in a Deny to the next Allow, and reports full access.
-            ordered = sorted(statements, key=lambda each: each.effect == iam.Effect.DENY)
-            iam.ManagedPolicy(self, f"{purpose}Policy", roles=[self], statements=ordered)
+            self.allow_apart(purpose, *statements)
+
+    def allow_apart(self, purpose: str, *statements: iam.PolicyStatement) -> iam.Policy | iam.ManagedPolicy:
+        """Add permissions in a policy of their own, for which other resources can wait."""
+        name = f"{purpose}Policy"
+        if not self._has_managed_policies:
+            return iam.Policy(self, name, roles=[self], statements=list(statements))
+        document = cdk.Stack.of(self).resolve([statement.to_statement_json() for statement in statements])
+        if (size := len(json.dumps(_shown(document), separators=(",", ":"))) + _ENVELOPE) > POLICY_SIZE:
+            told = f"must need permissions of at most {POLICY_SIZE} characters with hardened, got {size}"
+            raise SettingsError(f"{_SETTINGS.get(purpose, 'the settings')} {told}: name fewer or shorter ones")
+        # What is denied comes last: cdk-nag reads from "s3:*" in a Deny to the next Allow, and reports full access.
+        ordered = sorted(statements, key=lambda each: each.effect == iam.Effect.DENY)
+        return iam.ManagedPolicy(self, name, roles=[self], statements=ordered)
+
+
+def _shown(value: Any) -> Any:
+    """Return a part of a policy with text as long as AWS's in place of the template's references."""
+    if isinstance(value, list):
+        return [_shown(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if "Fn::Join" in value:
+        return "".join(_shown(part) for part in value["Fn::Join"][1])
+    if "Ref" in value:
+        return _LONGEST.get(value["Ref"], _LONG_NAME)
+    if any(key.startswith("Fn::") for key in value):
+        return _LONG_NAME
+    return {key: _shown(each) for key, each in value.items()}
 
 
 def limit_roles(scope: Construct, boundary: str) -> None:

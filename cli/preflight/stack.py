@@ -47,7 +47,10 @@ def stack(target: PreflightTarget) -> Iterator[Finding]:
     elif CLUSTER_NAME_OUTPUT not in outputs:
         yield problem("stack", f"stack {name} exists but is not a cluster", "choose another cluster_name")
     else:
-        yield from [*_fixed_settings(target, outputs)] or [ok("stack", f"{now}: cdk deploy changes it")]
+        yield from [*_fixed_settings(target, outputs)] or [
+            ok("stack", f"{now}: cdk deploy changes it"),
+            *_former_key(target, outputs),
+        ]
 
 
 def _fixed_settings(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator[Finding]:
@@ -65,6 +68,14 @@ def _fixed_settings(target: PreflightTarget, outputs: Mapping[str, str]) -> Iter
         if was is not None and was != value:
             sentence = f"{setting} of a running cluster cannot change, got {value}, the cluster has {was}"
             yield problem("stack", sentence, "go back to the old one, or cdk destroy first")
+
+
+def _former_key(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator[Finding]:
+    """Name the key that the cluster has now, if nodes could no longer use it."""
+    props, key = target.props, outputs.get(KMS_KEY_OUTPUT)
+    if key is not None and key not in (props.kms_key, *props.data_keys):
+        sentence = f"nodes can no longer read what {key}, the kms_key until now, encrypted in the bucket"
+        yield warning("stack", sentence, "add it to data_keys")
 
 
 def deletion(target: PreflightTarget) -> Iterator[Finding]:

@@ -69,12 +69,22 @@ class JobBucket:
                 Bucket=self._place.bucket, Prefix=f"{self._place.prefix}durable/"
             )
             for key in [found["Key"] for page in pages for found in page.get("Contents", ())]:
-                body = self._client.get_object(Bucket=self._place.bucket, Key=key)["Body"].read()
                 try:
-                    records.append(DurableRecord.from_bytes(body))
+                    records.append(DurableRecord.from_bytes(self._read(key)))
                 except LaunchError as error:
                     reasons.append(f"s3://{self._place.bucket}/{key}: {error}")
         return records, reasons
+
+    def _read(self, key: str) -> bytes:
+        """Return an object. Raises LaunchError if S3 denies this one: the key that encrypts it may be another."""
+        from botocore.exceptions import ClientError
+
+        try:
+            return bytes(self._client.get_object(Bucket=self._place.bucket, Key=key)["Body"].read())
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "AccessDenied":
+                raise
+            raise LaunchError(" ".join(str(error).split())) from error
 
     def put_files(self, source: Path, manifest: Manifest) -> str:
         """Store a directory's files, unless the bucket has them; return the SHA-256 of their archive."""

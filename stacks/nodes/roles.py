@@ -1,6 +1,5 @@
 """Define the IAM roles of the nodes. Every process on a node has its role's permissions, so these are few."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,18 +42,6 @@ BUCKET_CHANGES: Final = (
     "s3:PutBucketVersioning",
 )
 """Actions that would let old versions go, or let others in."""
-KEY_ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "s3": ("kms:Decrypt", "kms:GenerateDataKey"),
-    "dynamodb": (
-        "kms:Decrypt",
-        "kms:DescribeKey",
-        "kms:Encrypt",
-        "kms:GenerateDataKey",
-        "kms:ReEncryptFrom",
-        "kms:ReEncryptTo",
-    ),
-}
-"""What the services do with the user's key in a node's name."""
 TAG_CHANGES: Final = ("autoscaling:CreateOrUpdateTags", "autoscaling:DeleteTags")
 """Actions that change the tags of a group: the master's has the team's SSH keys."""
 OWN_RECORD: Final = "${aws:userid}"
@@ -78,8 +65,6 @@ class NodeResources:
     """ARN of the user's Lustre file system, if the cluster has one."""
     setup: str | None = None
     """S3 object of the user's setup, if there is one."""
-    kms_key: str | None = None
-    """The user's key for the table and the bucket, if there is one."""
 
 
 class NodeRoles(Construct):
@@ -230,21 +215,6 @@ def _common_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
         iam.PolicyStatement(
             actions=["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], resources=[f"{resources.bucket}/*"]
         ),
-        *(_key_statements(resources.kms_key) if resources.kms_key else []),
-    ]
-
-
-def _key_statements(key: str) -> list[iam.PolicyStatement]:
-    """Allow the key to the two services alone: a node cannot decrypt anything with it by itself.
-
-    For a table the CDK's own grants name the same actions (aws-dynamodb, ``grantReadWriteData``).
-    """
-    via = {service: f"{service}.{cdk.Aws.REGION}.{cdk.Aws.URL_SUFFIX}" for service in KEY_ACTIONS}
-    return [
-        iam.PolicyStatement(
-            actions=list(actions), resources=[key], conditions={"StringEquals": {"kms:ViaService": via[service]}}
-        )
-        for service, actions in KEY_ACTIONS.items()
     ]
 
 

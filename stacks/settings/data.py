@@ -63,7 +63,7 @@ class DataSettings(StorageSettings):
     data_buckets: tuple[str, ...] = field(default=(), metadata={PARSER: parse_list})
     """S3 buckets that nodes may read: ``name`` or ``name/prefix``, and with ``:rw`` at the end also write."""
     data_keys: tuple[str, ...] = field(default=(), metadata={PARSER: parse_list})
-    """ARNs of the KMS keys with which ``data_buckets`` are encrypted."""
+    """ARNs of KMS keys that nodes may use through S3: those of ``data_buckets``, and former ones of ``kms_key``."""
     policy_arns: tuple[str, ...] = field(default=(), metadata={PARSER: parse_list})
     """ARNs of managed policies to attach to the nodes' roles, for what else jobs need of AWS."""
 
@@ -78,7 +78,6 @@ class DataSettings(StorageSettings):
             require(not bucket.prefix or _PREFIX.fullmatch(bucket.prefix), "data_buckets", text, allowed)
         for key in self.data_keys:
             require(_KEY.fullmatch(key), "data_keys", key, _KEY_FORM)
-        require(bool(self.data_buckets) or not self.data_keys, "data_keys", self.data_keys, "set with data_buckets")
         for arn in self.policy_arns:
             require(
                 _POLICY.fullmatch(arn), "policy_arns", arn, "ARNs of managed policies like arn:aws:iam::aws:policy/X"

@@ -22,10 +22,11 @@ _ROLE_NAME: Final = 64
 """Characters of a role's name ("IAM and AWS STS quotas", IAM User Guide)."""
 _ROLE_NAME_END: Final = len("-ap-southeast-1-flow-logs")
 """Characters after the cluster's name in the longest name of a role."""
-_HARDENED_POLICIES: Final = 6
-"""Policies of the user's that a role has room for beside the four that hold its own permissions."""
+_HARDENED_POLICIES: Final = 4
+"""Policies of the user's that a role has room for beside the five that hold its own permissions, and a sixth while
+``kms_key`` changes."""
 _HARDENED_BUCKETS: Final = 10
-"""Buckets for which a managed policy has room: 6,144 characters ("IAM and AWS STS quotas")."""
+"""Buckets for which a managed policy has room, unless their names are long (stacks/cluster_role.py)."""
 
 
 @dataclass(frozen=True, kw_only=True)

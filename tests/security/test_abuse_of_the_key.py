@@ -1,6 +1,6 @@
 """Abuse what each role may do with the user's KMS key: nothing by itself, and through two services what they need."""
 
-from stacks.nodes.roles import KEY_ACTIONS
+from stacks.nodes.key_access import KEY_ACTIONS
 from tests.local.aws.harness import REGION
 from tests.security.cluster import BOTH, Node, abuses, refused
 from tests.security.conftest import KMS_KEY

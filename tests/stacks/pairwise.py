@@ -38,6 +38,7 @@ PARAMETERS: Final[dict[str, list[dict[str, Any]]]] = {
         {"private": True},
         {**_OWN_VPC, "private": True},
     ],
+    "zones": [{}, {"zones": ("us-west-2b", "us-west-2c")}],
     "hardened": [{}, {"hardened": True, "kms_key": _KEY}],
     "key": [{}, {"kms_key": _KEY}],
     "flow logs": [{}, {"flow_logs": True}],

@@ -80,6 +80,13 @@ def test_the_key_serves_s3_alone(given: Template) -> None:
         assert plain(key["Condition"]) == {"StringEquals": {"kms:ViaService": ["s3.eu-west-1.amazonaws.com"]}}
 
 
+def test_a_former_key_of_the_cluster_is_readable_through_s3(synthesize: Synthesize) -> None:
+    template = synthesize(data_keys=(KEY,))
+    for role in ("RolesMaster", "RolesWorker"):
+        [key] = [s for s in statements(template, role) if "kms:Decrypt" in actions(s)]
+        assert (actions(key), key["Resource"]) == (["kms:Decrypt"], KEY)
+
+
 def test_both_roles_get_the_policies(given: Template, template: Template) -> None:
     ours = [r["Properties"] for r in resources(given, "AWS::IAM::Role")]
     named = ["arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"]
@@ -128,7 +135,6 @@ def test_full_access_to_dynamodb_writes_no_other_nodes_record(given: Template, a
             {"data_buckets": ("images",), "data_keys": ("alias/mine",)},
             "data_keys must be ARNs of KMS keys like arn:aws",
         ),
-        ({"data_keys": (KEY,)}, "data_keys must be set with data_buckets"),
         (
             {"data_buckets": tuple(f"bucket-{n}" for n in range(21))},
             "^data_buckets must name at most 20 buckets, got 21$",

@@ -106,6 +106,31 @@ def test_nodes_use_the_key_through_two_services_alone(hardened: Template) -> Non
     assert all(len(re.sub(r"\s", "", json.dumps(policy))) < 5000 for policy in policies)
 
 
+def test_a_key_is_allowed_before_anything_is_encrypted_with_it(synthesize: Synthesize, hardened: Template) -> None:
+    policies = []
+    for template in (hardened, synthesize(kms_key=KEY), synthesize(kms_key=KEY.replace("1234", "5678"))):
+        parts = template["Resources"]
+        kinds = ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
+        ours = {name for name, part in parts.items() if part["Type"] in kinds and "kms:" in json.dumps(part)}
+        assert len(ours) == 2
+        assert not any("Fn::GetAtt" in json.dumps(parts[name]) for name in ours)
+        for kind in ("AWS::DynamoDB::Table", "AWS::S3::Bucket"):
+            [waiting] = resources(template, kind)
+            assert ours <= {*waiting["DependsOn"]}
+        policies.append(ours)
+    # Another key has other policies, which CloudFormation creates before it deletes these.
+    assert not policies[1] & policies[2]
+
+
+def test_fails_when_names_are_too_long_for_a_managed_policy(synthesize: Synthesize) -> None:
+    long = tuple(f"{'b' * 62}{n}/{'p' * 300}:rw" for n in range(10))
+    settings: Template = {"hardened": True, "private": True, "flow_logs": True, "kms_key": KEY}
+    told = "^data_buckets and data_keys must need permissions of at most 6144 characters with hardened, got [0-9]{5}: "
+    with pytest.raises(SettingsError, match=told):
+        synthesize(data_buckets=long, **settings)
+    assert synthesize(data_buckets=[name[:63] for name in long], **settings)
+
+
 def test_the_flow_log_fills_a_group_of_its_own_and_may_do_nothing_else(hardened: Template) -> None:
     [log] = resources(hardened, "AWS::EC2::FlowLog")
     groups = {name for name, part in hardened["Resources"].items() if part["Type"] == "AWS::Logs::LogGroup"}
@@ -149,6 +174,7 @@ def test_every_role_has_the_boundary_and_the_prefix(synthesize: Synthesize) -> N
         ({**IN_EXISTING_VPC, "flow_logs": "true"}, "flow_logs must be left out with vpc_id: the VPC is not the "),
         ({"permissions_boundary": "a b"}, "permissions_boundary must be the name or the ARN of a managed policy"),
         ({"role_name_prefix": "x" * 29}, "role_name_prefix must be a letter, .* at most 27 beside cluster_name"),
+        ({"policy_arns": [f"arn:aws:iam::aws:policy/P{n}" for n in range(5)]}, "policy_arns must be at most 4 with"),
         ({"data_buckets": [f"bucket{n}" for n in range(11)]}, "data_buckets must be at most 10 with hardened, got 11"),
     ],
 )  # fmt: skip

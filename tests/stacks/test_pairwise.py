@@ -6,7 +6,8 @@
 import os
 import subprocess
 import sys
-from itertools import islice
+from collections import Counter
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,24 @@ from tests.stacks.test_validators import IGNORED, violations
 
 ROWS = int(os.environ.get("ROWS", "12"))
 AMI = "ami-0123456789abcdef0"
+EXCLUDED = {
+    ("workers", "master"): 2,  # no workers: the master has their type, and trains
+    ("type", "master"): 1,  # processors of two kinds
+    ("type", "image"): 1,  # both name an ami
+    ("type", "engines"): 1,  # engines are not built for ARM
+    ("master", "engines"): 2,  # engines start on a master that trains
+    ("log in", "network"): 2,  # nothing outside reaches a private cluster
+    ("log in", "hardened"): 1,  # which is private
+    ("network", "hardened"): 1,  # and has no public subnet
+    ("network", "zones"): 2,  # the stack does not choose zones in a VPC that exists,
+    ("network", "flow logs"): 2,  # nor log its traffic
+    ("network", "shared storage"): 3,  # Lustre is only reachable in a VPC that exists,
+    ("flow logs", "shared storage"): 1,  # which the stack does not log
+    ("zones", "shared storage"): 1,  # or choose a zone for
+    ("hardened", "key"): 1,  # both name the key
+    ("hardened", "shared storage"): 1,  # a file system of the stack's is in no backup plan
+}
+"""Parameters of which some values exclude each other, how many pairs of them, and why: add no line without a reason."""
 SEED = int(os.environ.get("SEED", "1"))
 
 
@@ -37,6 +56,15 @@ def test_the_rows_contain_every_possible_pair(chosen: list[dict[str, int]]) -> N
     assert len(found) >= len(wanted) * (1 if ROWS >= 60 else 0.85)
     # Many more pairs are possible than not, or the values would be too odd to tell anything.
     assert len(wanted) > 1500
+
+
+def test_no_other_settings_exclude_each_other() -> None:
+    possible = possible_pairs()
+    choices = [(parameter, number) for parameter, values in PARAMETERS.items() for number in range(len(values))]
+    impossible = [
+        pair for pair in combinations(choices, 2) if pair[0][0] != pair[1][0] and frozenset(pair) not in possible
+    ]
+    assert Counter((one, other) for (one, _), (other, _) in impossible) == EXCLUDED
 
 
 def test_two_settings_that_exclude_each_other_are_one_line() -> None:

@@ -4,7 +4,8 @@
 permissions of its own ("Bootstrap your environment for use with the AWS CDK", AWS CDK developer guide).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from bootstrap.contract import WORKER, group_name
@@ -13,6 +14,8 @@ from cli.preflight.target import PreflightTarget
 
 ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:PutRolePolicy")
 HARDENED_ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:AttachRolePolicy")
+POLICY_ACTIONS: Final = ("iam:CreatePolicy", "iam:CreatePolicyVersion", "iam:DeletePolicy")
+"""Work of CloudFormation for ``AWS::IAM::ManagedPolicy``, which a hardened cluster has."""
 FILE_SYSTEM_ACTIONS: Final = (
     "elasticfilesystem:CreateFileSystem",
     "elasticfilesystem:DeleteFileSystem",
@@ -38,6 +41,7 @@ UP_ACTIONS: Final = (
 KEY_ACTIONS: Final = ("kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey")
 """Work of DynamoDB and EFS with the user's key, in the name of CloudFormation, which makes table and file system."""
 SCHEDULER: Final = "scheduler.amazonaws.com"
+NO_CONTEXT: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def deploy(target: PreflightTarget) -> Iterator[Finding]:
@@ -75,7 +79,13 @@ def create_roles(target: PreflightTarget) -> Iterator[Finding]:
     name = f"{props.role_name_prefix or ''}{props.cluster_name}-ClusterRoles"
     example = f"arn:{target.partition}:iam::{target.account}:role/{name}"
     actions = HARDENED_ROLE_ACTIONS if props.hardened else ROLE_ACTIONS
-    yield from _for_cloudformation(target, actions, example, "create the roles of the nodes")
+    # Where roles must have a boundary, their creation is allowed on this condition alone.
+    limit = _boundary_arn(target)
+    context = {"iam:PermissionsBoundary": limit} if limit is not None else {}
+    yield from _for_cloudformation(target, actions, example, "create the roles of the nodes", context=context)
+    if props.hardened:
+        policy = f"arn:{target.partition}:iam::{target.account}:policy/{props.cluster_name}-ClusterRoles"
+        yield from _for_cloudformation(target, POLICY_ACTIONS, policy, "create their policies")
 
 
 def create_storage(target: PreflightTarget) -> Iterator[Finding]:
@@ -97,7 +107,8 @@ def create_schedules(target: PreflightTarget) -> Iterator[Finding]:
     schedule = f"arn:{target.partition}:scheduler:{target.region}:{target.account}:schedule/default/{name}"
     yield from _for_cloudformation(target, SCHEDULE_ACTIONS, schedule, "schedule the cluster's end")
     role = f"arn:{target.partition}:iam::{target.account}:role/{name}Role"
-    yield from _for_cloudformation(target, ["iam:PassRole"], role, "give the schedules their role", passed_to=SCHEDULER)
+    passed = {"iam:PassedToService": SCHEDULER}
+    yield from _for_cloudformation(target, ["iam:PassRole"], role, "give the schedules their role", context=passed)
 
 
 def use_key(target: PreflightTarget, key: str) -> Iterator[Finding]:
@@ -107,10 +118,9 @@ def use_key(target: PreflightTarget, key: str) -> Iterator[Finding]:
 
 def boundary(target: PreflightTarget) -> Iterator[Finding]:
     """Check that the policy exists which limits the stack's roles."""
-    name, iam = target.props.permissions_boundary, target.clients.iam
-    if name is None:
+    arn, iam = _boundary_arn(target), target.clients.iam
+    if arn is None:
         return
-    arn = name if name.startswith("arn:") else f"arn:{target.partition}:iam::{target.account}:policy/{name}"
     try:
         iam.get_policy(PolicyArn=arn)
     except iam.exceptions.NoSuchEntityException:
@@ -119,11 +129,23 @@ def boundary(target: PreflightTarget) -> Iterator[Finding]:
         yield ok("permissions", f"{arn} limits the stack's roles")
 
 
+def _boundary_arn(target: PreflightTarget) -> str | None:
+    name = target.props.permissions_boundary
+    if name is None or name.startswith("arn:"):
+        return name
+    return f"arn:{target.partition}:iam::{target.account}:policy/{name}"
+
+
 def _for_cloudformation(
-    target: PreflightTarget, actions: Sequence[str], resource: str, purpose: str, *, passed_to: str = ""
+    target: PreflightTarget,
+    actions: Sequence[str],
+    resource: str,
+    purpose: str,
+    *,
+    context: Mapping[str, str] = NO_CONTEXT,
 ) -> Iterator[Finding]:
     executor = execution_role(target)
-    denied = denied_to(target, executor, actions, resource, passed_to=passed_to)
+    denied = denied_to(target, executor, actions, resource, context=context)
     if denied:
         sentence = f"CloudFormation, as {executor}, may not {' and '.join(denied)}"
         policy = f"arn:{target.partition}:iam::aws:policy/AdministratorAccess"
@@ -159,15 +181,23 @@ def _caller(target: PreflightTarget) -> str | None:
 
 
 def denied_to(
-    target: PreflightTarget, principal: str, actions: Sequence[str], resource: str, *, passed_to: str = ""
+    target: PreflightTarget,
+    principal: str,
+    actions: Sequence[str],
+    resource: str,
+    *,
+    context: Mapping[str, str] = NO_CONTEXT,
 ) -> list[str]:
-    """Return the actions on the resource that the user or role may not do; a role is passed to a service."""
-    key = {"ContextKeyName": "iam:PassedToService", "ContextKeyType": "string", "ContextKeyValues": [passed_to]}
+    """Return the actions on the resource that the user or role may not do with these condition keys."""
+    entries = [
+        {"ContextKeyName": name, "ContextKeyType": "string", "ContextKeyValues": [value]}
+        for name, value in context.items()
+    ]
     pages = target.clients.iam.get_paginator("simulate_principal_policy").paginate(
         PolicySourceArn=principal,
         ActionNames=list(actions),
         ResourceArns=[resource],
-        **({"ContextEntries": [key]} if passed_to else {}),
+        **({"ContextEntries": entries} if entries else {}),
     )
     results = (result for page in pages for result in page["EvaluationResults"])
     return [result["EvalActionName"] for result in results if result["EvalDecision"] != "allowed"]

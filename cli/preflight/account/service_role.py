@@ -22,8 +22,22 @@ ACTION: Final = "iam:CreateServiceLinkedRole"
 
 def auto_scaling(target: PreflightTarget) -> Iterator[Finding]:
     """Check that the role exists with which instances start, or else that the deploy may create it."""
+    if target.props.kms_key is not None:
+        yield _role_of_key(target)
+        return
     # IAM takes some seconds to know a new role everywhere; Auto Scaling tries again a minute later.
     yield from _service_role(target, *AUTO_SCALING, doubt=", and the first launches may fail once")
+
+
+def _role_of_key(target: PreflightTarget) -> Finding:
+    """Check that the role exists before the policy of ``kms_key`` names it: KMS refuses a principal that does not."""
+    iam, (role, service) = target.clients.iam, AUTO_SCALING
+    try:
+        iam.get_role(RoleName=role)
+    except iam.exceptions.NoSuchEntityException:
+        sentence = f"there is no {role}, and the policy of kms_key cannot name it before"
+        return problem("service role", sentence, f"aws iam create-service-linked-role --aws-service-name {service}")
+    return ok("service role", f"{role} is there")
 
 
 def shared_storage(target: PreflightTarget) -> Iterator[Finding]:

@@ -33,6 +33,8 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("vCPU quota", capacity.vcpus),
     ("EBS quota", volumes.root_volumes),
     ("EBS key", volume_key.volume_key),
+    # The role before the key, whose policy has to name it.
+    ("service role", service_role.auto_scaling),
     (kms_key.SUBJECT, kms_key.kms_key),
     ("AMI", image.image),
     ("Elastic IP", network.elastic_ip),
@@ -51,7 +53,6 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("permissions", permissions.create_storage),
     ("permissions", permissions.boundary),
     ("permissions", permissions.create_schedules),
-    ("service role", service_role.auto_scaling),
     ("service role", service_role.shared_storage),
     ("service role", service_role.spot),
     ("log-in", session_manager.preferences),

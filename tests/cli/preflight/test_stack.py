@@ -114,3 +114,16 @@ def test_fails_when_there_is_no_role_that_could_delete_the_stack(account: Accoun
 def test_a_pause_deletes_no_stack(account: Account) -> None:
     account.settings |= {"expires": "2999-12-01T18:00:00Z"}
     assert account.check(deletion) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_named"),
+    [({}, True), ({"kms_key": KEY[:-1] + "c"}, True), ({"data_keys": (KEY,)}, False), ({"kms_key": KEY}, False)],
+)
+def test_a_former_key_that_nodes_would_lose_is_named(
+    account: Account, settings: dict[str, Any], *, is_named: bool
+) -> None:
+    account.settings.update(settings)
+    is_in(account, "UPDATE_COMPLETE", [*CLUSTER, {"OutputKey": "ClusterKey", "OutputValue": KEY}])
+    warned = [found for found in account.check(stack) if found.level != "ok"]
+    assert [(KEY in found.sentence, found.fix) for found in warned] == [(True, "add it to data_keys")] * is_named

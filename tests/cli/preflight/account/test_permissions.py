@@ -60,6 +60,29 @@ def test_cloudformation_may_create_roles(account: Account) -> None:
     assert account.finds(permissions.create_roles).level == "ok"
 
 
+def test_roles_are_asked_about_with_their_boundary_and_managed_policies(account: Account) -> None:
+    key = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+    account.settings.update(hardened=True, private=True, flow_logs=True, kms_key=key, permissions_boundary="limit")
+    boundary = {"ContextKeyName": "iam:PermissionsBoundary", "ContextKeyType": "string"}
+    on_role = {
+        "PolicySourceArn": EXECUTOR,
+        "ActionNames": ["iam:CreateRole", "iam:AttachRolePolicy"],
+        "ResourceArns": [f"arn:aws:iam::{ACCOUNT}:role/demo-ClusterRoles"],
+        "ContextEntries": [{**boundary, "ContextKeyValues": [f"arn:aws:iam::{ACCOUNT}:policy/limit"]}],
+    }
+    actions = ["iam:CreatePolicy", "iam:CreatePolicyVersion", "iam:DeletePolicy"]
+    on_policy = {
+        "PolicySourceArn": EXECUTOR,
+        "ActionNames": actions,
+        "ResourceArns": [f"arn:aws:iam::{ACCOUNT}:policy/demo-ClusterRoles"],
+    }
+    simulates(account, on_role, dict.fromkeys(["iam:CreateRole", "iam:AttachRolePolicy"], "allowed"))
+    simulates(account, on_policy, {**dict.fromkeys(actions, "allowed"), "iam:DeletePolicy": "implicitDeny"})
+    roles, policies = account.check(permissions.create_roles)
+    assert (roles.level, policies.level) == ("ok", "problem")
+    assert policies.sentence.endswith("may not iam:DeletePolicy")
+
+
 SCHEDULES = ("scheduler:CreateSchedule", "scheduler:GetSchedule", "scheduler:DeleteSchedule")
 
 

@@ -1,6 +1,8 @@
 import pytest
 
+from cli.preflight.account.kms_key import kms_key
 from cli.preflight.account.service_role import auto_scaling, shared_storage, spot
+from cli.verbs.cluster.preflight import CHECKS
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
 ROLE = "AWSServiceRoleForAutoScaling"
@@ -28,6 +30,15 @@ def test_an_account_without_it_is_told_the_command(account: Account, decision: s
     found = account.check(auto_scaling)
     assert [each.level for each in found] == levels
     assert all(each.fix.endswith(FIX) for each in found)
+
+
+def test_a_key_of_ones_own_needs_the_role_first(account: Account) -> None:
+    account.settings["kms_key"] = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+    account.refuses("iam", "get_role", "NoSuchEntity", {"RoleName": ROLE})
+    found = account.finds(auto_scaling)
+    assert (found.level, found.fix) == ("problem", FIX)
+    checks = [check for _, check in CHECKS]
+    assert checks.index(auto_scaling) < checks.index(kms_key)
 
 
 def test_the_first_mount_target_needs_the_role_of_efs(account: Account) -> None:
