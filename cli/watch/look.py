@@ -72,7 +72,7 @@ class Look:
 
 
 def _job_line(job: Job, now: datetime) -> str:
-    job_id, state, _, duration, nodes, command = job.row(now)
+    job_id, state, _start, duration, nodes, _owner, command = job.row(now)
     return f"job {job_id} {state} for {duration} on {nodes} nodes: {command}"
 
 

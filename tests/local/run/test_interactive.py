@@ -241,7 +241,7 @@ def test_fails_with_one_line_inside(tmp_path: Path, line: str, error: str) -> No
 
 def test_the_help_inside_knows_what_works_inside(tmp_path: Path) -> None:
     helped = inside(tmp_path, "--help").stdout
-    assert helped.startswith("usage: local-aws [-h] {status,fault}")
+    assert helped.startswith("usage: local-aws [-h] {status,fault,capacity,quota,block}")
     assert "demo" not in helped
 
 
