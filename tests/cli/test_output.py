@@ -34,7 +34,8 @@ def test_status_as_json(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> N
     nodes = found.pop("nodes")
     assert found == {
         "cluster": "demo", "region": REGION, "generation": 7, "desired_nodes": 3, "running_nodes": 1,
-        "missing_nodes": 2, "reasons": [], "expires": None, "capacity_block": None, "warnings": [], "shared_storage": None,
+        "missing_nodes": 2, "reasons": [], "expires": None, "capacity_block": None,
+        "warnings": [], "shared_storage": None,
         "release": {"dlcluster": VERSION, "stack": RELEASE, "differences": []},
         "usd_per_hour": None, "usd_spent": None, "idle_since": None, "idle_pauses_at": None,
     }  # fmt: skip
