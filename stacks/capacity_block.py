@@ -48,8 +48,6 @@ def capacity_block(scope: Construct, props: ClusterProps) -> CapacityBlock | Non
         return None
     if cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(stack.region):
         raise SettingsError(f"capacity_reservation {block_id} needs credentials, as the block's dates are looked up")
-    if props.zones:
-        raise SettingsError("zones must not be set with purchase=capacity-block: set availability_zone to the block's")
     zone = cluster_zone(scope, props)
     found = cdk.ContextProvider.get_value(
         scope,

@@ -30,6 +30,8 @@ class GroupState:
     """Instances that a size of zero does not end, with the reason."""
     zones: frozenset[str] = frozenset()
     """Zones of the instances."""
+    places: frozenset[str] = frozenset()
+    """Zones in which the group launches."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -55,6 +57,7 @@ def _state(group: "AutoScalingGroupTypeDef") -> GroupState:
         instances={each["InstanceId"]: each["LifecycleState"] for each in instances},
         held={each["InstanceId"]: reason for each in instances if (reason := holding_reason(each))},
         zones=frozenset(each["AvailabilityZone"] for each in instances),
+        places=frozenset(group.get("AvailabilityZones", [])),
         tags={tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])},
     )
 
@@ -62,6 +65,16 @@ def _state(group: "AutoScalingGroupTypeDef") -> GroupState:
 def sizes_of(groups: GroupStates) -> ClusterSizes:
     """Return the present sizes of both groups."""
     return {node_type: group.size for node_type, group in groups.items()}
+
+
+def zones_of(groups: GroupStates) -> frozenset[str]:
+    """Return the zones in which the groups have instances."""
+    return frozenset[str]().union(*(group.zones for group in groups.values()))
+
+
+def places_of(groups: GroupStates) -> frozenset[str]:
+    """Return the zones in which the groups launch."""
+    return frozenset[str]().union(*(group.places for group in groups.values()))
 
 
 def instance_ids(groups: GroupStates) -> list[str]:

@@ -5,6 +5,7 @@ The token in it makes each LaunchInstances of the attempt one launch however oft
 
 import re
 import secrets
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,11 @@ from cli.aws.clients import Clients
 from cli.sizes.groups import GroupStates
 
 ATTEMPT_TAG: Final = "deeplearning:up-attempt"
-_VALUE: Final = re.compile(r"([0-9a-f]{16}) ([a-z0-9-]{1,40}) ([0-9]{1,4}) ([0-9]{1,4})")
+_VALUE: Final = re.compile(r"([0-9a-f]{16}) ([a-z0-9-]{1,40}) ([0-9]{1,4}) ([0-9]{1,4}) ([0-9]{1,12})")
+TOKEN_LIFETIME_S: Final = 3 * 3600.0
+"""Age in seconds from which a token launches nothing: AWS does not say for how long it knows one."""
+BATCH: Final = 100
+"""Instances of one call (Amazon EC2 Auto Scaling API Reference, "LaunchInstances")."""
 _GROUP: Final = "auto-scaling-group"
 
 
@@ -26,16 +31,29 @@ class Attempt:
     zone: str
     counts: tuple[int, ...]
     """Nodes to launch, in the order of NODE_TYPES: another number of nodes is another attempt."""
+    begun: int = 0
+    """Seconds since the epoch."""
+
+    @property
+    def is_old(self) -> bool:
+        """Return whether AWS may have forgotten the token."""
+        return time.time() - self.begun > TOKEN_LIFETIME_S
 
     def client_token(self, node_type: NodeType, batch: int) -> str:
         """Return the token of one call, which makes AWS answer a repetition with the same instances."""
         return f"{self.token}/{node_type}/{batch}"
 
+    @property
+    def client_tokens(self) -> list[str]:
+        """Return the tokens of all calls."""
+        counted = zip(NODE_TYPES, self.counts, strict=True)
+        return [self.client_token(each, batch) for each, count in counted for batch in range(-(-count // BATCH))]
+
 
 def begin(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> Attempt:
     """Record a new attempt."""
-    attempt = Attempt(token=secrets.token_hex(8), zone=zone, counts=_counts(declared))
-    value = " ".join((attempt.token, zone, *map(str, attempt.counts)))
+    attempt = Attempt(token=secrets.token_hex(8), zone=zone, counts=_counts(declared), begun=int(time.time()))
+    value = " ".join((attempt.token, zone, *map(str, (*attempt.counts, attempt.begun))))
     group = group_name(name, WORKER)
     clients.autoscaling.create_or_update_tags(
         Tags=[
@@ -58,11 +76,16 @@ def find(groups: GroupStates, declared: ClusterSizes) -> Attempt | None:
     """
     if any(groups[node_type].size.most < declared[node_type].most for node_type in NODE_TYPES):
         return None
+    attempt = recorded(groups)
+    return attempt if attempt is not None and attempt.counts == _counts(declared) else None
+
+
+def recorded(groups: GroupStates) -> Attempt | None:
+    """Return the attempt in the tag, whether or not it can go on."""
     match = _VALUE.fullmatch(groups[WORKER].tags.get(ATTEMPT_TAG, ""))
     if match is None:
         return None
-    attempt = Attempt(token=match[1], zone=match[2], counts=(int(match[3]), int(match[4])))
-    return attempt if attempt.counts == _counts(declared) else None
+    return Attempt(token=match[1], zone=match[2], counts=(int(match[3]), int(match[4])), begun=int(match[5]))
 
 
 def forget(clients: Clients, name: str) -> None:

@@ -3,8 +3,9 @@
 Each step looks at the groups first, so that a call that was killed anywhere is completed by the next.
 """
 
-import sys
 from dataclasses import dataclass
+
+from botocore.exceptions import ClientError
 
 from bootstrap.aws.group_sizes import ClusterSizes
 from bootstrap.contract import NODE_TYPES, NodeType
@@ -13,17 +14,18 @@ from cli.aws.clusters import Cluster
 from cli.errors import ClusterError
 from cli.sizes.groups import (
     GroupStates,
-    held_instances,
     instance_ids,
-    is_paused,
     open_groups,
-    pause_groups,
+    places_of,
     read_groups,
     resume_groups,
+    zones_of,
 )
-from cli.sizes.waiting import await_gone
 from cli.up import attempt as attempts
-from cli.up.launch import OF_THE_ZONE, Launched, launch_fleet
+from cli.up.attempt import Attempt
+from cli.up.ending import end_fleet
+from cli.up.launch import OF_THE_ZONE, Launch, Launched
+from cli.up.lock import Lock, TakenError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +57,7 @@ class Fleet:
     clients: Clients
     cluster: Cluster
     declared: ClusterSizes
+    lock: Lock
 
     def read(self) -> GroupStates:
         """Return the groups as they are now."""
@@ -62,14 +65,27 @@ class Fleet:
 
     def start(self, zone: str) -> Outcome:
         """Launch every node in the zone of the groups; end what came if it is not all. Raises ClusterError."""
-        groups, name = self.read(), self.cluster.name
-        attempt = attempts.find(groups, self.declared) or attempts.begin(self.clients, name, zone, self.declared)
+        self.lock.hold()
+        name, groups = self.cluster.name, self.read()
+        if (places := places_of(groups)) != {zone}:
+            raise ClusterError(f"the groups of {name} are in {' and '.join(sorted(places))}, not in {zone}: up again")
+        attempt = attempts.find(groups, self.declared)
+        if attempt is None or not self.continues(attempt, groups):
+            if attempts.recorded(groups) or instance_ids(groups):
+                self.end(unanswered=True)
+                groups = self.read()
+            attempt = attempts.begin(self.clients, name, zone, self.declared)
         open_groups(self.clients, groups, self.declared)
+        launch = Launch(
+            clients=self.clients, name=name, attempt=attempt, declared=self.declared, before_call=self.lock.hold
+        )
         try:
-            launched = {} if self._has_all(groups) else launch_fleet(self.clients, name, attempt, self.declared)
-        except Exception:
+            launched = launch.run(groups)
+        except TakenError:
+            raise
+        except Exception as error:
             # Whatever AWS refused: nothing may go on costing. A killed call is continued instead.
-            self.end()
+            self.end(unanswered=not isinstance(error, ClientError))
             raise
         failed = next((each for each in launched.values() if each.code), None)
         if failed is not None:
@@ -79,17 +95,18 @@ class Fleet:
         attempts.forget(self.clients, name)
         return Outcome(zone=zone, came={each: self.declared[each].desired for each in NODE_TYPES})
 
-    def end(self) -> None:
-        """End every node, and wait until all are gone."""
-        groups = self.read()
-        if instance_ids(groups):
-            print(f"dlcluster: ending {', '.join(instance_ids(groups))}", file=sys.stderr)
-        if not is_paused(groups):
-            pause_groups(self.clients, self.cluster.name)
-        if held := held_instances(groups):
-            raise ClusterError(f"{', '.join(held)} would stay: dlcluster pause ends what is held, then dlcluster up")
-        await_gone(self.clients, self.cluster)
-        attempts.forget(self.clients, self.cluster.name)
+    def continues(self, attempt: Attempt, groups: GroupStates) -> bool:
+        """Return whether the attempt can go on: groups and nodes are in its zone, and AWS knows its tokens.
+
+        A deploy in between may have moved the groups away from their nodes.
+        """
+        is_there = places_of(groups) == {attempt.zone} and zones_of(groups) <= {attempt.zone}
+        return is_there and (not attempt.is_old or self._has_all(groups))
+
+    def end(self, *, unanswered: bool = False) -> None:
+        """End every node, and wait until all are gone. Raises ClusterError."""
+        self.lock.hold()
+        end_fleet(self.clients, self.cluster, unanswered=unanswered)
 
     def _has_all(self, groups: GroupStates) -> bool:
         return all(len(groups[each].instances) >= self.declared[each].desired for each in NODE_TYPES)

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bootstrap.contract import NO_ZONE, ZONE_GUARD
+from bootstrap.contract import CLUSTER_NAME_OUTPUT, NO_ZONE, ZONE_GUARD
 from cli.aws.clients import Clients
 from cli.aws.stack_history import describe_stack
 from cli.cdk_context import APP_FILE
 from cli.errors import ClusterError
 from cli.settings_file import write_setting
 from cli.sizes.deploy import deploy_line, require_cdk, run_deploy
+from cli.sizes.groups import instance_ids, is_paused, read_groups
+from cli.up.lock import Lock
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef
@@ -32,6 +34,7 @@ class Placement:
     clients: Clients
     name: str
     zones: tuple[str, ...]
+    lock: Lock
     context: Sequence[str] = ()
     """The -c options of the user's deploys."""
 
@@ -41,6 +44,8 @@ class Placement:
         while True:
             stack = describe_stack(self.clients.cloudformation, self.name)
             status = stack["StackStatus"] if stack else ""
+            if status.startswith("DELETE_"):
+                raise ClusterError(f"stack {self.name} is {status}: wait until it is gone, dlcluster up makes it anew")
             if not status.endswith("_IN_PROGRESS") or status == _ONLY_BEGUN:
                 return stack
             if time.monotonic() > end:
@@ -52,12 +57,18 @@ class Placement:
 
     def move(self, zone: str) -> None:
         """Deploy with empty groups in a zone: while none is chosen, they are in the first of ``zones``."""
+        if has_groups(describe_stack(self.clients.cloudformation, self.name)):
+            self.lock.hold()
+            groups = read_groups(self.clients.autoscaling, self.name)
+            if instance_ids(groups) or not is_paused(groups):
+                raise ClusterError(f"{self.name} got nodes meanwhile, which no deploy moves: dlcluster up goes on")
         others = [each for each in self.zones if each != zone]
         words = [*self.context, f"zones={','.join((zone, *others))}", f"{ZONE}="]
         self._deploy(words, self._guard(NO_ZONE))
 
     def keep(self, zone: str) -> None:
         """Write the zone into cdk.json, and deploy: the template then declares the nodes that run there."""
+        self.lock.hold()
         self.remember(zone)
         self._deploy(self.context, self._guard(zone))
 
@@ -80,6 +91,11 @@ class Placement:
                 f"cdk deploy failed with exit code {status}: fix the error above and run dlcluster up again "
                 "(dlcluster why says more)"
             )
+
+
+def has_groups(stack: "StackTypeDef | None") -> bool:
+    """Return whether the stack was created whole."""
+    return stack is not None and CLUSTER_NAME_OUTPUT in {each.get("OutputKey") for each in stack.get("Outputs", [])}
 
 
 def zone_parameters(stack: "StackTypeDef | None") -> dict[str, str]:

@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 
 from bootstrap.aws.group_sizes import ClusterSizes
-from bootstrap.contract import CLUSTER_NAME_OUTPUT
 from cli.aws.clusters import Cluster, find_cluster
 from cli.errors import ClusterError
-from cli.sizes.groups import GroupStates, is_paused, sizes_of
+from cli.sizes.groups import GroupStates, is_paused, read_groups, sizes_of, zones_of
 from cli.up import attempt as attempts
 from cli.up.fleet import Fleet
-from cli.up.placement import Placement, is_placed, zone_parameters
+from cli.up.placement import Placement, has_groups, is_placed, zone_parameters
+
+
+class OtherSizesError(ClusterError):
+    """The cluster runs, and is not for this call to change."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,25 +30,42 @@ class Found:
 def recover(placement: Placement, declared: ClusterSizes) -> Found:
     """Return where to go on; end nodes that belong to no attempt. Raises ClusterError."""
     stack = placement.settled_stack()
-    outputs = {each.get("OutputKey", "") for each in stack.get("Outputs", [])} if stack else set()
-    if stack is None or CLUSTER_NAME_OUTPUT not in outputs:
+    if stack is None or not has_groups(stack):
         return Found()
-    fleet = Fleet(clients=placement.clients, cluster=cluster_of(placement), declared=declared)
+    fleet = fleet_of(placement, declared)
     groups = fleet.read()
     if is_placed(stack):
         zone = next(iter(zone_parameters(stack).values()), "")
         if sizes_of(groups) == declared:
             return Found(zone=zone, is_whole=True, is_kept=True)
         if not is_paused(groups):
-            raise ClusterError(
+            raise OtherSizesError(
                 f"{placement.name} runs in {zone} with other sizes than cdk.json has: dlcluster resize or resume "
                 "changes them there, dlcluster pause ends the nodes, so that up can look for room"
             )
+        placement.lock.acquire()
         placement.free()
-    elif found := _unfinished(placement, groups, declared):
-        return found
-    fleet.end()
+    else:
+        placement.lock.acquire()
+        groups = fleet.read()
+        if found := _unfinished(placement, fleet, groups):
+            return found
+    fleet.end(unanswered=attempts.recorded(groups) is not None)
     return Found()
+
+
+def running_zone(placement: Placement, declared: ClusterSizes) -> str:
+    """Return the zone in which every node was started before; empty if something is to do. Raises ClusterError."""
+    stack = placement.settled_stack()
+    if stack is None or not has_groups(stack) or not is_placed(stack):
+        return ""
+    groups = read_groups(placement.clients.autoscaling, placement.name)
+    return next(iter(zone_parameters(stack).values()), "") if sizes_of(groups) == declared else ""
+
+
+def fleet_of(placement: Placement, declared: ClusterSizes) -> Fleet:
+    """Return the fleet of the stack. Raises ClusterError."""
+    return Fleet(clients=placement.clients, cluster=cluster_of(placement), declared=declared, lock=placement.lock)
 
 
 def cluster_of(placement: Placement) -> Cluster:
@@ -54,12 +74,13 @@ def cluster_of(placement: Placement) -> Cluster:
     return find_cluster(clients.cloudformation, name=placement.name, region=clients.region)
 
 
-def _unfinished(placement: Placement, groups: GroupStates, declared: ClusterSizes) -> Found | None:
+def _unfinished(placement: Placement, fleet: Fleet, groups: GroupStates) -> Found | None:
     """Return the attempt that can be continued, or the fleet that is whole and only lacks the deploy that keeps it."""
-    attempt = attempts.find(groups, declared)
+    attempt = attempts.find(groups, fleet.declared)
     if attempt is not None:
-        return Found(zone=attempt.zone) if attempt.zone in placement.zones else None
-    zones = frozenset[str]().union(*(group.zones for group in groups.values()))
-    if sizes_of(groups) == declared and len(zones) == 1 and zones <= {*placement.zones}:
+        goes_on = attempt.zone in placement.zones and fleet.continues(attempt, groups)
+        return Found(zone=attempt.zone) if goes_on else None
+    zones = zones_of(groups)
+    if sizes_of(groups) == fleet.declared and len(zones) == 1 and zones <= {*placement.zones}:
         return Found(zone=next(iter(zones)), is_whole=True)
     return None

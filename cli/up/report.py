@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bootstrap.contract import MASTER, NodeType
+from bootstrap.contract import MASTER, WORKER, NodeType
 from cli.output import aligned, filled
 from cli.up.fleet import Outcome
 from stacks.prices.price_list import PriceList
@@ -26,9 +26,24 @@ def minimum_charge(came: Mapping[NodeType, int], props: ClusterProps, prices: Pr
     return total
 
 
+def tries_charge(tried: Sequence[Outcome], props: ClusterProps, prices: PriceList) -> str:
+    """Return what all tries that failed cost at least, for the last line."""
+    charges = [minimum_charge(outcome.came, props, prices) for outcome in tried if outcome.nodes]
+    known = [charge for charge in charges if charge is not None]
+    cost = f"{sum(known):.3f} USD" if len(known) == len(charges) else "an unknown amount"
+    return f"; the nodes that came cost {cost} or more" if charges else ""
+
+
+def most_a_try(props: ClusterProps, prices: PriceList) -> str:
+    """Return the price of a minute of the fleet, which a zone costs that has room for all nodes but one."""
+    charge = minimum_charge({MASTER: 1, WORKER: props.worker_count}, props, prices)
+    return "an unknown amount" if charge is None else f"{charge:.3f} USD"
+
+
 def ended_line(outcome: Outcome, props: ClusterProps, prices: PriceList) -> str:
     """Return what came of a try that failed, and what that costs at least."""
-    told = f"{outcome.zone} has no room for all {props.worker_count + 1} nodes: {outcome.reason}"
+    verdict = "refused" if outcome.is_final else "has no room for"
+    told = f"{outcome.zone} {verdict} all {props.worker_count + 1} nodes: {outcome.reason}"
     if not outcome.nodes:
         return told
     charge = minimum_charge(outcome.came, props, prices)

@@ -2,17 +2,21 @@
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import NoReturn
 
 from cli.costs.parts import paused_line
 from cli.errors import ClusterError
 from cli.output import printable
+from cli.sizes.groups import instance_ids, is_paused, read_groups
+from cli.up.attempt import recorded
 from cli.up.before import fleet_rate
 from cli.up.fleet import Outcome
+from cli.up.lock import TakenError
 from cli.up.placement import Placement
-from cli.up.recovery import recover
-from cli.up.report import ended_line, table
+from cli.up.recovery import OtherSizesError, recover
+from cli.up.report import ended_line, table, tries_charge
 from cli.up.search import Search
 from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
@@ -23,8 +27,24 @@ def find_room(
 ) -> str:
     """Return the zone in which every node was launched; ``lacking`` are the zones without the type.
 
-    Raises ClusterError if no zone has room. No node is left then, and neither is one after any other error.
+    Raises ClusterError if no zone has room; no node is left then. After any other error nodes may be left, and a line
+    says so.
     """
+    try:
+        zone = _find(placement, props, lacking, until=until, prices=prices)
+    except BaseException as error:
+        if not isinstance(error, (TakenError, OtherSizesError)):
+            _tell_left(placement, props, prices)
+        if isinstance(error, (Exception, KeyboardInterrupt)):
+            placement.lock.release()
+        raise
+    placement.lock.release()
+    return zone
+
+
+def _find(
+    placement: Placement, props: ClusterProps, lacking: Mapping[str, str], *, until: datetime | None, prices: PriceList
+) -> str:
     found = recover(placement, props.fleet_sizes)
     if found.is_kept:
         placement.remember(found.zone)
@@ -34,20 +54,34 @@ def find_room(
         zones = [each for each in props.zones if each not in lacking]
         search = Search(placement=placement, declared=props.fleet_sizes, zones=zones, until=until)
         tried: list[Outcome] = []
-        try:
-            for outcome in search.run(found.zone):
-                tried.append(outcome)
-                if not outcome.is_whole:
-                    print(f"dlcluster: {printable(ended_line(outcome, props, prices))}", file=sys.stderr)
-        except KeyboardInterrupt:
-            print("dlcluster: nodes may be left: dlcluster up goes on, dlcluster pause ends them", file=sys.stderr)
-            raise
+        for outcome in search.run(found.zone):
+            tried.append(outcome)
+            if not outcome.is_whole:
+                print(f"dlcluster: {printable(ended_line(outcome, props, prices))}", file=sys.stderr)
         if not tried[-1].is_whole:
             _refuse(tried, lacking, props, prices, until=until)
         zone = tried[-1].zone
     print(f"dlcluster: all {props.worker_count + 1} nodes are launched in {zone}", file=sys.stderr)
     placement.keep(zone)
     return zone
+
+
+def _tell_left(placement: Placement, props: ClusterProps, prices: PriceList) -> None:
+    """Say what may go on costing, unless AWS says that nothing does."""
+    with suppress(Exception):
+        try:
+            groups = read_groups(placement.clients.autoscaling, placement.name)
+        except ClusterError:
+            return  # there are no groups yet
+        if is_paused(groups) and not instance_ids(groups) and recorded(groups) is None:
+            return
+    total = fleet_rate(props, prices).total
+    rate = "an unknown price" if total is None else f"{total:.2f} USD"
+    print(
+        f"dlcluster: up to {props.worker_count + 1} nodes may be running at {rate} an hour: "
+        "dlcluster up goes on, dlcluster pause ends them",
+        file=sys.stderr,
+    )
 
 
 def _refuse(
@@ -60,6 +94,7 @@ def _refuse(
 ) -> NoReturn:
     print(printable(table(tried, lacking), keep="\n"), end="", file=sys.stderr)
     left = f"{props.cluster_name} has no nodes and {paused_line(fleet_rate(props, prices), prices)}"
+    left += tries_charge(tried, props, prices)
     if tried[-1].is_final:
         raise ClusterError(f"no other zone would help: {tried[-1].reason}; {left}")
     when = f" until {until:%H:%M}" if until else ", and --until tries again"

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from bootstrap.aws.group_sizes import ClusterSizes
-from cli.up.fleet import Fleet, Outcome
+from cli.up.fleet import Outcome
 from cli.up.placement import Placement
-from cli.up.recovery import cluster_of
+from cli.up.recovery import fleet_of
 
 FIRST_PAUSE_S: Final = 30.0
 LONGEST_PAUSE_S: Final = 600.0
@@ -44,6 +44,7 @@ class Search:
             if self._is_over(pause):
                 return
             print(f"dlcluster: no zone has room; trying again in {pause:.0f} s", file=sys.stderr)
+            self.placement.lock.hold()
             time.sleep(pause)
             pause, order = min(2 * pause, LONGEST_PAUSE_S), list(self.zones)
 
@@ -51,8 +52,7 @@ class Search:
         print(f"dlcluster: trying {zone}", file=sys.stderr)
         if moves:
             self.placement.move(zone)
-        fleet = Fleet(clients=self.placement.clients, cluster=cluster_of(self.placement), declared=self.declared)
-        return fleet.start(zone)
+        return fleet_of(self.placement, self.declared).start(zone)
 
     def _is_over(self, pause: float) -> bool:
         """Return whether a try after a pause would come too late."""

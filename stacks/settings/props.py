@@ -52,6 +52,10 @@ class ClusterProps(
     def __post_init__(self) -> None:
         """Check every setting; see ``Settings.check``."""
         self.check()
+        if self.zones and self.capacity_reservation is not None:
+            raise SettingsError(
+                f"zones must not be set with purchase={self.purchase}: set availability_zone to its zone"
+            )
         if (count := len(self.tags) + len(to_tags(self.team_keys))) > _MOST_TAGS_OF_A_GROUP:
             raise SettingsError(
                 f"tags and ssh_keys must take at most {_MOST_TAGS_OF_A_GROUP} tags of the master's group, got {count}: "

@@ -1,6 +1,9 @@
 """``dlcluster up``: start the whole fleet in the first candidate zone that has room for it, or nothing."""
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -14,12 +17,14 @@ from cli.shared_options import Selection
 from cli.sizes.question import require_yes
 from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
 from cli.up import before
+from cli.up.lock import Lock
 from cli.up.placement import ZONE, Placement
-from cli.up.recovery import cluster_of
+from cli.up.recovery import cluster_of, running_zone
+from cli.up.report import most_a_try
 from cli.up.room import find_room
 from cli.up.search import parse_until
 from cli.verb import verb
-from stacks.prices.price_list import price_list
+from stacks.prices.price_list import PriceList, price_list
 from stacks.settings.props import ClusterProps
 
 
@@ -46,12 +51,18 @@ def command(
     _require_zones(props, context, cluster=selection.cluster)
     clients = connect(selection.region)
     target, prices = before.preflight_target(clients, props, settings), price_list(clients.region)
-    lacking = before.zones_without_type(target, props.zones)
-    before.require_quota(target)
-    print(f"dlcluster: {before.price_line(props, prices)}", file=sys.stderr)
-    require_yes(f"go on with {' or '.join(props.zones)}?", yes=yes)
-    placement = Placement(clients=clients, name=props.cluster_name, zones=props.zones, context=context)
-    zone = find_room(placement, props, lacking, until=end, prices=prices)
+    lock = Lock(clients=clients, name=props.cluster_name, caller=target.caller)
+    placement = Placement(clients=clients, name=props.cluster_name, zones=props.zones, lock=lock, context=context)
+    lacking: dict[str, str] = {}
+    if zone := running_zone(placement, props.fleet_sizes):
+        print(f"dlcluster: already running in {zone}; cdk deploy applies other settings", file=sys.stderr)
+    else:
+        lacking = before.zones_without_type(target, props.zones)
+        before.require_quota(target)
+        _tell(props, prices, end)
+        require_yes(f"go on with {' or '.join(props.zones)}?", yes=yes)
+    with _interruptible():
+        zone = find_room(placement, props, lacking, until=end, prices=prices)
     cluster = cluster_of(placement)
     members = await_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)
     if as_json:
@@ -62,6 +73,33 @@ def command(
     print(f"{cluster.name} is running in {zone}: {len(members)} nodes")
     print_table(("INDEX", "NODE", "INSTANCE"), [(str(m.node_index), m.short_name, m.instance_id) for m in members])
     return 0
+
+
+def _tell(props: ClusterProps, prices: PriceList, end: datetime | None) -> None:
+    """Say before the question what can be paid, and for how long."""
+    print(f"dlcluster: {before.price_line(props, prices)}", file=sys.stderr)
+    print(
+        f"dlcluster: each zone that fails costs up to {most_a_try(props, prices)}; if this program is killed, "
+        "nodes run until the next dlcluster up or pause",
+        file=sys.stderr,
+    )
+    if end is not None:
+        print(f"dlcluster: trying until {end.astimezone():%Y-%m-%d %H:%M %Z}", file=sys.stderr)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Take the end of the terminal, and a polite kill, for Ctrl-C."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before_it = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before_it.items():
+            signal.signal(number, handler)
 
 
 def _end(until: str) -> datetime | None:

@@ -4,12 +4,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
-from bootstrap.aws.group_sizes import declared_sizes
+from bootstrap.aws.group_sizes import PAUSED, declared_sizes
 from bootstrap.contract import MASTER, WORKER
+from cli.sizes.groups import GroupState
 from cli.up.attempt import Attempt
-from cli.up.launch import Launched, launch_fleet
+from cli.up.launch import Launch, Launched, UnansweredError
 
 ATTEMPT = Attempt(token="0123456789abcdef", zone="us-east-1a", counts=(1, 101))
 DECLARED = declared_sizes(worker_count=101, needed_workers=101)
@@ -35,9 +36,11 @@ class AutoScaling:
         return answer
 
 
-def launch(autoscaling: AutoScaling) -> dict[Any, Launched]:
+def launch(autoscaling: AutoScaling, workers: GroupState | None = None) -> dict[Any, Launched]:
     clients: Any = SimpleNamespace(autoscaling=autoscaling)
-    return launch_fleet(clients, "demo", ATTEMPT, DECLARED)
+    empty = GroupState(name="", size=PAUSED, instances={})
+    made = Launch(clients=clients, name="demo", attempt=ATTEMPT, declared=DECLARED)
+    return made.run({MASTER: empty, WORKER: workers or empty})
 
 
 def test_workers_come_first_and_a_hundred_at_a_time() -> None:
@@ -59,14 +62,24 @@ def test_nothing_is_asked_for_after_a_refusal() -> None:
     assert len(aws.requests) == 1
 
 
-def test_a_part_without_a_reason_is_not_the_whole() -> None:
-    assert launch(AutoScaling(launched(99)))[WORKER].code == "NoReason"
-
-
-def test_a_call_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_without_an_answer_is_repeated_with_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("cli.up.launch.time.sleep", pauses.append)
     busy = ClientError({"Error": {"Code": "IdempotentCallInProgress", "Message": ""}}, "LaunchInstances")
-    aws = AutoScaling(busy, launched(100), launched(1), launched(1))
+    late = ReadTimeoutError(endpoint_url="")
+    aws = AutoScaling(busy, late, launched(0), launched(99), launched(100), launched(1), launched(1))
     assert launch(aws)[WORKER].count == 101
-    assert (len(pauses), aws.requests[0]) == (1, aws.requests[1])
+    assert (len(pauses), aws.requests[:4]) == (4, [aws.requests[4]] * 4)
+
+
+def test_a_call_that_stays_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cli.up.launch.ANSWER_TIMEOUT_S", -1.0)
+    with pytest.raises(UnansweredError, match="0 of 100 instances came, and no error"):
+        launch(AutoScaling(launched(0)))
+
+
+def test_a_group_that_has_its_nodes_is_left_alone() -> None:
+    workers = GroupState(name="", size=DECLARED[WORKER], instances={f"i-{n}": "InService" for n in range(101)})
+    aws = AutoScaling(launched(1))
+    assert launch(aws, workers=workers)[WORKER] == Launched(count=101)
+    assert [each["AutoScalingGroupName"] for each in aws.requests] == ["demo-master"]

@@ -1,6 +1,7 @@
 """``dlcluster up`` against finite capacity: the whole fleet in one zone, or nothing anywhere."""
 
 import json
+import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def test_the_fleet_is_whole_in_the_first_zone_with_room(cluster: Cluster, capsys
         "us-east-1a has no room for all 3 nodes: InsufficientInstanceCapacity: We currently do not have sufficient",
         "1 came and were ended, for which AWS bills a minute each",
         "2 came and were ended",
+        "each zone that fails costs up to 0.004 USD",
     ):
         assert told in shown.err
     # What is there is not launched again, and a lost node comes back in the one subnet of its group.
@@ -32,6 +34,9 @@ def test_the_fleet_is_whole_in_the_first_zone_with_room(cluster: Cluster, capsys
     Path("cdk.json").write_text(json.dumps({"context": {"cluster": SETTINGS}}))  # another laptop's
     assert cluster.up() == 0
     assert (cluster.instances(), cluster.cdk_json()["availability_zone"]) == (before, ZONES[2])
+    told = capsys.readouterr().err
+    assert f"already running in {ZONES[2]}; cdk deploy applies other settings" in told
+    assert "will cost" not in told
     assert all("," not in subnets for subnets in cluster.subnets().values())
     lost = before[WORKER][0]
     cluster.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
@@ -69,7 +74,8 @@ def test_nothing_is_left_where_no_zone_has_room(
         [ZONES[2], "2", "0"],
     ]
     assert "no zone had room for all 3 nodes until" in told
-    assert "has no nodes and still costs 0.055 USD an hour" in told
+    assert re.search(r"still costs 0\.055 USD an hour.*; the nodes that came cost 0\.00[89] USD or more\n", told)
+    assert f"trying until {until.astimezone():%Y-%m-%d %H:%M %Z}" in told
     assert main(["resume"]) == 1
     assert "no zone is chosen yet for demo: dlcluster up finds one" in capsys.readouterr().err
 
@@ -118,6 +124,7 @@ def test_zones_without_the_type_are_not_tried(
     monkeypatch.setattr("cli.up.before.zones_with", lambda *_: ZONES[1:])
     assert cluster.up() == 0
     assert not [each for each in cluster.done if each == f"deploy {ZONES[0]}"]
+    assert main(["pause", "--yes"]) == 0
     monkeypatch.setattr("cli.up.before.zones_with", lambda *_: [])
     assert cluster.up() == 1
     assert "none of zones offers c5.large" in capsys.readouterr().err

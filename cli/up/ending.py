@@ -1,0 +1,90 @@
+"""End every node of a fleet, those too that EC2 still launches for a call that it did not answer."""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from botocore.exceptions import ClientError
+
+from bootstrap.contract import NODE_TYPES, group_name
+from cli.aws.clients import Clients
+from cli.aws.clusters import Cluster
+from cli.errors import ClusterError
+from cli.sizes.groups import held_instances, instance_ids, is_paused, pause_groups, read_groups
+from cli.sizes.waiting import await_gone
+from cli.up import attempt as attempts
+from cli.up.attempt import Attempt
+
+LOOK_PAUSE_S: Final = 5.0
+LATE_LOOKS: Final = 24
+"""Looks in a row, two minutes, that find no instance after a launch that AWS did not answer."""
+LATE_TIMEOUT_S: Final = 600.0
+"""Seconds that instances which came late get to end."""
+CHANGE_TIMEOUT_S: Final = 120.0
+_BUSY: Final = ("ScalingActivityInProgress", "ResourceContention")
+
+
+def end_fleet(clients: Clients, cluster: Cluster, *, unanswered: bool = False) -> None:
+    """End every node, and wait until all are gone. Raises ClusterError.
+
+    After an ``unanswered`` launch it looks for two minutes, as instances may still come.
+    """
+    groups = read_groups(clients.autoscaling, cluster.name)
+    attempt = attempts.recorded(groups)
+    if found := instance_ids(groups):
+        print(f"dlcluster: ending {', '.join(found)}", file=sys.stderr)
+    if not is_paused(groups):
+        _pause(clients, cluster.name)
+    if held := held_instances(groups):
+        raise ClusterError(f"{', '.join(held)} would stay: dlcluster pause ends what is held, then dlcluster up")
+    await_gone(clients, cluster)
+    _await_late(clients, cluster, attempt, looks=LATE_LOOKS if unanswered else 1)
+    attempts.forget(clients, cluster.name)
+
+
+def _pause(clients: Clients, name: str) -> None:
+    """Set both groups to zero, again while Auto Scaling is busy with them."""
+    end = time.monotonic() + CHANGE_TIMEOUT_S
+    while True:
+        try:
+            return pause_groups(clients, name)
+        except ClientError as error:
+            if not error.response["Error"].get("Code", "").startswith(_BUSY) or time.monotonic() > end:
+                raise
+        time.sleep(LOOK_PAUSE_S)
+
+
+def _await_late(clients: Clients, cluster: Cluster, attempt: Attempt | None, *, looks: int) -> None:
+    """Wait until that many looks in a row find no instance of the fleet. Raises ClusterError."""
+    end, empty = time.monotonic() + LATE_TIMEOUT_S, 0
+    if looks > 1:
+        print(f"dlcluster: looking {looks * LOOK_PAUSE_S:.0f} s for nodes that come late", file=sys.stderr)
+    while True:
+        left = _running(clients, cluster.name, attempt)
+        empty = 0 if left else empty + 1
+        if empty >= looks:
+            return
+        if left and time.monotonic() > end:
+            advice = "end them: aws ec2 terminate-instances --instance-ids"
+            raise ClusterError(f"waited {LATE_TIMEOUT_S:.0f} s for late nodes to end; {advice} {' '.join(left)}")
+        time.sleep(LOOK_PAUSE_S)
+
+
+def _running(clients: Clients, name: str, attempt: Attempt | None) -> list[str]:
+    """Return the instances that cost money, by their group and by the attempt's tokens: one alone may not be there."""
+    groups = [group_name(name, node_type) for node_type in NODE_TYPES]
+    found = _find(clients, "tag:aws:autoscaling:groupName", groups)
+    if attempt is not None:
+        found |= _find(clients, "client-token", attempt.client_tokens)
+    return sorted(found)
+
+
+def _find(clients: Clients, filter_name: str, values: Sequence[str]) -> set[str]:
+    pages = clients.ec2.get_paginator("describe_instances").paginate(
+        Filters=[
+            {"Name": filter_name, "Values": list(values)},
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+        ]
+    )
+    return {each["InstanceId"] for page in pages for found in page["Reservations"] for each in found["Instances"]}

@@ -1,0 +1,194 @@
+"""``dlcluster up`` never has two fleets, and never leaves nodes without saying so."""
+
+import signal
+import time
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from bootstrap.contract import WORKER, group_name
+from cli.aws.clients import Clients
+from cli.cdk_context import read_props
+from cli.errors import EXIT_INTERRUPTED, ClusterError
+from cli.sizes.groups import pause_groups
+from cli.up.attempt import ATTEMPT_TAG
+from cli.up.before import require_quota
+from cli.up.lock import OWNER_TAG, Lock
+from cli.up.placement import Placement
+from tests.cli.sizes.conftest import NAME, Ended
+from tests.cli.up.conftest import SETTINGS, ZONES, Cluster, KilledError, full
+from tests.local.aws.harness import Places
+
+ANN = "arn:aws:iam::123456789012:user/ann"
+
+
+def kill(cluster: Cluster) -> dict[str, list[str]]:
+    """End dlcluster once the workers are in the third zone, without a master; return the instances."""
+    cluster.killed_after = 22
+    with pytest.raises(KilledError):
+        cluster.up()
+    assert cluster.zones() == {"master": [], "worker": [ZONES[2]] * 2}
+    return cluster.instances()
+
+
+def tag(cluster: Cluster, key: str, value: str) -> None:
+    place = {"ResourceId": group_name(NAME, WORKER), "ResourceType": "auto-scaling-group"}
+    cluster.autoscaling.create_or_update_tags(Tags=[{"Key": key, "Value": value, "PropagateAtLaunch": False, **place}])
+
+
+def own(cluster: Cluster, age_s: float = 0.0) -> None:
+    """Write down that somebody else runs dlcluster up."""
+    tag(cluster, OWNER_TAG, f"{time.time() - age_s:.0f} 17 laptop {ANN}")
+
+
+def tags(cluster: Cluster) -> dict[str, str]:
+    return {each["Key"]: each["Value"] for each in cluster.groups()[WORKER]["Tags"]}
+
+
+def test_nodes_that_come_after_an_unanswered_launch_are_waited_for(
+    cluster: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cli.up.launch.ANSWER_TIMEOUT_S", -1.0)
+    ec2, late, pauses = cluster.aws.client("ec2"), list[str](), list[float]()
+
+    image = ec2.describe_images()["Images"][0]["ImageId"]
+
+    def unanswered(**request: Any) -> Any:
+        late.append(request["ClientToken"])
+        raise ReadTimeoutError(endpoint_url="")
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 10:
+            made = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, ClientToken=late[0])
+            late.append(made["Instances"][0]["InstanceId"])
+        if len(pauses) == 12:
+            ec2.terminate_instances(InstanceIds=late[1:])
+
+    monkeypatch.setattr(clients.autoscaling, "launch_instances", unanswered)
+    monkeypatch.setattr("cli.up.ending.time.sleep", sleep)
+    assert cluster.up() == 1
+    assert (len(late), len(pauses), cluster.running()) == (2, 12 + 23, 0)
+    told = capsys.readouterr().err
+    assert "for LaunchInstances of demo-worker: ReadTimeoutError" in told
+    assert "may be running" not in told
+
+
+def test_groups_that_a_deploy_moved_away_from_their_nodes_are_emptied(cluster: Cluster) -> None:
+    before, attempt = kill(cluster), tags(cluster)[ATTEMPT_TAG]
+    assert cluster.cdk(["cdk", "deploy"]).returncode == 0
+    tag(cluster, ATTEMPT_TAG, attempt)  # which AWS may keep
+    assert cluster.groups()[WORKER]["AvailabilityZones"] == [ZONES[0]]
+    assert cluster.up() == 0
+    assert (cluster.zones(), cluster.running()) == (full(ZONES[2]), 3)
+    assert not {*before[WORKER]} & {*cluster.instances()[WORKER]}
+
+
+def test_another_call_that_goes_on_is_left_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    before = kill(cluster)
+    own(cluster)
+    assert cluster.up() == 1
+    assert cluster.instances() == before
+    assert f"{ANN} runs dlcluster up of demo on laptop" in capsys.readouterr().err
+    own(cluster, age_s=1300)
+    assert cluster.up() == 0
+    assert cluster.running() == 3
+    assert OWNER_TAG not in tags(cluster)
+
+
+def test_a_call_that_another_overtook_ends_nothing(
+    cluster: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch: Any = clients.autoscaling.launch_instances
+
+    def overtaken(**request: Any) -> Any:
+        answer = launch(**request)
+        own(cluster)
+        return answer
+
+    monkeypatch.setattr(clients.autoscaling, "launch_instances", overtaken)
+    assert cluster.up() == 1
+    assert cluster.running() == 1
+    assert " laptop " in tags(cluster)[OWNER_TAG]
+
+
+def test_groups_with_nodes_are_not_moved(cluster: Cluster, clients: Clients) -> None:
+    kill(cluster)
+    deploys = len(cluster.lines)
+    lock = Lock(clients=clients, name=NAME, caller=ANN)
+    with pytest.raises(ClusterError, match="got nodes meanwhile"):
+        Placement(clients=clients, name=NAME, zones=tuple(ZONES), lock=lock).move(ZONES[0])
+    assert len(cluster.lines) == deploys
+
+
+def test_an_old_token_launches_nothing(cluster: Cluster) -> None:
+    before = kill(cluster)
+    tag(cluster, ATTEMPT_TAG, tags(cluster)[ATTEMPT_TAG].rpartition(" ")[0] + " 1000")
+    assert cluster.up() == 0
+    assert cluster.running() == 3
+    assert not {*before[WORKER]} & {*cluster.instances()[WORKER]}
+
+
+def test_nodes_that_no_deploy_keeps_are_told(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploys: list[str] = []
+
+    def cdk(line: list[str], **options: Any) -> Any:
+        deploys.append("")
+        return Ended(1) if len(deploys) == 4 else cluster.cdk(line, **options)
+
+    monkeypatch.setattr("cli.sizes.deploy.subprocess.run", cdk)
+    assert cluster.up() == 1
+    assert cluster.running() == 3
+    assert "up to 3 nodes may be running at 0.36 USD an hour: dlcluster up goes on" in capsys.readouterr().err
+
+
+def test_a_busy_group_is_paused_later(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = ["ScalingActivityInProgress", "ResourceContention"]
+
+    def contended(*arguments: Any) -> None:
+        if busy:
+            raise ClientError({"Error": {"Code": busy.pop(), "Message": ""}}, "UpdateAutoScalingGroup")
+        pause_groups(*arguments)
+
+    monkeypatch.setattr("cli.up.ending.pause_groups", contended)
+    assert cluster.up() == 0
+    assert not busy
+
+
+def test_a_reservation_has_one_zone() -> None:
+    with pytest.raises(ClusterError, match="zones must not be set with purchase=reservation"):
+        read_props({"cluster": SETTINGS | {"purchase": "reservation", "capacity_reservation": "cr-0123456789abcdef0"}})
+
+
+def test_more_vcpus_than_the_quota_are_refused_before_the_deploy(
+    cluster: Cluster, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cli.up.before.require_quota", require_quota)
+    places.set_quotas(standard=5)
+    assert cluster.up() == 1
+    assert "3 x c5.large are 6 vCPUs" in capsys.readouterr().err
+    assert not cluster.lines
+
+
+def test_a_stack_that_is_being_deleted_is_not_made_anew(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cli.up.placement.describe_stack", lambda *_: {"StackStatus": "DELETE_IN_PROGRESS"})
+    assert cluster.up() == 1
+    assert "stack demo is DELETE_IN_PROGRESS: wait until it is gone" in capsys.readouterr().err
+
+
+def test_a_terminated_call_says_what_may_run(
+    cluster: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def terminated(**_: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(clients.autoscaling, "launch_instances", terminated)
+    before = signal.getsignal(signal.SIGTERM)
+    assert cluster.up() == EXIT_INTERRUPTED
+    assert "up to 3 nodes may be running" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
