@@ -192,12 +192,34 @@ class Checkpoints:
             dist.broadcast_object_list(loaded, src=owner)
             saved = loaded[0]
             self.check(path, saved["shape"])
-        set_state_dict(model, optimizer, model_state_dict=saved["model"], optim_state_dict=saved["optimizer"])
+        restore(model, optimizer, saved)
         return step
 
     def check(self, path, shape):
         if shape != self.shape:
             sys.exit(f"gpt2.py: {path} is of another network: {shape}, this one has {self.shape}; choose another --out")
+
+
+def restore(model, optimizer, saved):
+    decays = [group["weight_decay"] for group in optimizer.param_groups]
+    set_state_dict(model, optimizer, model_state_dict=saved["model"], optim_state_dict=saved["optimizer"])
+    for group, decay in zip(optimizer.param_groups, decays, strict=True):  # --weight-decay may have changed
+        group["weight_decay"] = decay
+
+
+class Pace:
+    """Measure the seconds of a step since the last look, without those of evaluation and saving."""
+
+    def __init__(self, step):
+        self.restart(step)
+
+    def restart(self, step):
+        self.began, self.step = time.perf_counter(), step
+
+    def seconds(self, step):
+        found = (time.perf_counter() - self.began) / (step - self.step)
+        self.restart(step)
+        return found
 
 
 def options():
@@ -214,10 +236,10 @@ def options():
         ("layers", 12, "blocks"), ("heads", 12, "attention heads of a block"), ("width", 768, "channels"),
         ("length", 1024, "tokens of a sequence"), ("vocabulary", VOCABULARY, "size of the vocabulary"),
         ("batch-size", 12, "sequences that a process computes at once"),
-        ("total-batch", 480, "sequences of a step, over all processes; the rest is gradient accumulation"),
+        ("total-batch", 512, "sequences of a step, over all processes; the rest is gradient accumulation"),
         ("steps", 600_000, "steps in all"), ("warmup", 2000, "steps in which the learning rate rises"),
         ("log-every", 10, "steps between two lines"), ("eval-every", 1000, "steps between two losses of val.bin"),
-        ("eval-batch", 480, "sequences of val.bin for its loss"), ("save-every", 500, "steps between checkpoints"),
+        ("eval-batch", 512, "sequences of val.bin for its loss"), ("save-every", 500, "steps between checkpoints"),
     ]:  # fmt: skip
         add(f"--{name}", type=positive, default=default, help=f"{text} (%(default)s)")
     add("--lr", type=number, default=6e-4, help="highest learning rate; it ends at a tenth (%(default)s)")
@@ -261,11 +283,13 @@ def peak_flops(device, dtype):
     return next((tera * 1e12 for part, tera in PEAK_TFLOPS.items() if part in name), None)
 
 
-def parts(starts, batch_size, rank, ranks):
+def parts(starts, batch_size, rank, ranks, flag="a batch of"):
     """Split a step's sequences into this process's micro-batches; all processes have the same number of these."""
     count = math.ceil(math.ceil(len(starts) / ranks) / batch_size)
     if len(starts) // ranks < count:
-        sys.exit(f"gpt2.py: {len(starts)} sequences cannot be split over {ranks} processes, {batch_size} at once")
+        sys.exit(
+            f"gpt2.py: {flag} {len(starts)} sequences cannot be split over {ranks} processes, {batch_size} at once"
+        )
     return np.array_split(starts[rank::ranks], count)
 
 
@@ -286,8 +310,9 @@ def main():
     if len(set(sizes)) > 1:
         sys.exit(f"gpt2.py: the nodes have different token files in {args.data}: lengths {sorted(set(sizes), key=str)}")
 
-    for count in (args.total_batch, args.eval_batch):  # refused now, not at the first evaluation
-        parts(np.arange(count), args.batch_size, rank, ranks)
+    # Refused now, not at the first evaluation.
+    for flag, count in (("--total-batch", args.total_batch), ("--eval-batch", args.eval_batch)):
+        parts(np.arange(count), args.batch_size, rank, ranks, f"{flag}:")
 
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
@@ -338,7 +363,7 @@ def main():
     # A node that leaves, Ctrl-C in launch and a job that is stopped: first TERM, then time to save.
     stop = torch.zeros(1)
     signal.signal(signal.SIGTERM, lambda *_: stop.fill_(1))
-    began, timed_from = time.perf_counter(), first
+    pace = Pace(first)
     for step in range(first + 1, args.steps + 1):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step - 1, args)
@@ -368,15 +393,18 @@ def main():
                 total.item() / (args.total_batch * args.length),
                 (norm.full_tensor() if args.fsdp else norm).item(),
             )
-            speed = (step - timed_from) * args.total_batch * args.length / (time.perf_counter() - began)
+            speed = args.total_batch * args.length / pace.seconds(step)
             used = f"{speed * flops_per_token / (peak * ranks):.1%}" if peak else "unknown"
             say(f"step {step} loss {mean:.6f} norm {norm:.3f} lr {learning_rate(step - 1, args):.2e} "
                 f"tokens/s {speed:.0f} MFU {used}")  # fmt: skip
-            began, timed_from = time.perf_counter(), step
-        if held_out and (step % args.eval_every == 0 or step == args.steps):
+        evaluates = held_out and (step % args.eval_every == 0 or step == args.steps)
+        saves = step % args.save_every == 0 or is_end
+        if evaluates:
             say(f"step {step} validation loss {validation_loss():.6f}")
-        if step % args.save_every == 0 or is_end:
+        if saves:
             checkpoints.save(step, model, optimizer)
+        if evaluates or saves:  # tokens/s counts neither
+            pace.restart(step)
         if is_end:
             break
     checkpoints.finish()

@@ -30,7 +30,13 @@ class BlockSchedules(Construct):
         rules = RoleRules.of(props)
         start_at(self, block.starts, before=block.pauses, rules=rules, sizes=props.fleet_sizes)
         pause_from(self, block.pauses, rules=rules, name="pause", role_id="PauseRole")
-        if block.pauses <= datetime.now(timezone.utc):
+        now = datetime.now(timezone.utc)
+        if block.starts <= now < block.pauses:
+            cdk.Annotations.of(self).add_info(
+                f"Capacity Block {block.block_id} has begun, its start has passed: where no node runs, "
+                "dlcluster resume after the deploy"
+            )
+        if block.pauses <= now:
             # An annotation stops a deploy but, unlike an exception, not a destroy.
             cdk.Annotations.of(self).add_error(
                 f"Capacity Block {block.block_id} is over, its nodes went at {iso(block.pauses)}: set "

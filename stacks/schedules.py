@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import aws_cdk as cdk
@@ -22,7 +22,9 @@ RETRY_FOR_S: Final = 240
 """Seconds after which a repeated call is given up: the next is due."""
 START_RETRIES: Final = 60
 START_RETRY_FOR_S: Final = 3600
-"""Seconds after which the call that starts the nodes is given up: it comes only once."""
+"""Seconds after which a call that starts the nodes is given up."""
+START_AFTER_MIN: Final = (0, 5, 15)
+"""Minutes after the start at which the nodes are started: AWS may not retry a call that another service has refused."""
 UPDATE_GROUP: Final = "autoscaling:updateAutoScalingGroup"
 
 
@@ -48,7 +50,7 @@ def pause_from(scope: Construct, start: datetime, *, rules: RoleRules, name: str
 
 
 def start_at(scope: Construct, start: datetime, *, before: datetime, rules: RoleRules, sizes: ClusterSizes) -> None:
-    """Give both groups these sizes at a time, once; never from ``before`` on, nor if the time has passed already."""
+    """Give both groups these sizes at a time and twice soon after; never from ``before`` on, nor in the past."""
     role, cluster_name = scheduler_role(scope, "StartRole", name="start", rules=rules), rules.cluster_name
     allow_sizes(role, cluster_name, sizes)
     for node_type in NODE_TYPES:
@@ -56,11 +58,15 @@ def start_at(scope: Construct, start: datetime, *, before: datetime, rules: Role
         call = Call(
             action=UPDATE_GROUP, request=request, role=role, retries=START_RETRIES, retry_for_s=START_RETRY_FOR_S
         )
-        # EventBridge refuses a StartDate that has passed, and cdk deploy must work during a block. A time of the year
-        # with an EndDate comes once at most: a block is sold eight weeks ahead and lasts half a year.
-        expression = f"cron({start.minute} {start.hour} {start.day} {start.month} ? *)"
-        name = f"Start{node_type.capitalize()}{start:%Y%m%dT%H%M%S}"
-        _schedule(scope, name, expression, call, end_date=iso(before))
+        for minutes in START_AFTER_MIN:
+            time = start + timedelta(minutes=minutes)
+            if time >= before:
+                continue
+            # EventBridge refuses a StartDate that has passed, and cdk deploy must work during a block. A time of the
+            # year with an EndDate comes once at most: a block is sold eight weeks ahead and lasts half a year.
+            expression = f"cron({time.minute} {time.hour} {time.day} {time.month} ? *)"
+            name = f"Start{node_type.capitalize()}{time:%Y%m%dT%H%M%S}"
+            _schedule(scope, name, expression, call, end_date=iso(before))
 
 
 def repeat_from(scope: Construct, name: str, start: datetime, call: Call) -> None:

@@ -3,9 +3,11 @@
 import re
 import runpy
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -135,3 +137,34 @@ def test_any_number_of_ranks_shares_all_sequences_of_a_step() -> None:
         sizes = [len(part) for each in parts for part in each]
         assert (min(sizes) > 0, max(sizes) <= 4) == (True, True)
         assert sorted(np.concatenate([part for each in parts for part in each])) == [*starts]
+
+
+def test_a_batch_that_does_not_fit_is_refused_by_its_flag() -> None:
+    split = runpy.run_path(str(SCRIPT))["parts"]
+    assert len(split(np.arange(512), 12, 0, 512, "--total-batch:")) == 1
+    message = "gpt2.py: --eval-batch: 480 sequences cannot be split over 512 processes, 12 at once"
+    with pytest.raises(SystemExit, match=f"^{message}$"):
+        split(np.arange(480), 12, 0, 512, "--eval-batch:")
+
+
+def test_a_resumed_run_takes_its_own_weight_decay() -> None:
+    restore = runpy.run_path(str(SCRIPT))["restore"]
+    optimizer = SimpleNamespace(param_groups=[{"weight_decay": 0.25}, {"weight_decay": 0.0}])
+
+    def load(_model: object, given: SimpleNamespace, **_state: object) -> None:
+        for group, decay in zip(given.param_groups, (0.1, 0.0), strict=True):
+            group |= {"weight_decay": decay, "step": 7}
+
+    restore.__globals__["set_state_dict"] = load
+    restore(None, optimizer, {"model": {}, "optimizer": {}})
+    assert optimizer.param_groups == [{"weight_decay": 0.25, "step": 7}, {"weight_decay": 0.0, "step": 7}]
+
+
+def test_a_steps_time_is_without_what_came_before_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter((0.0, 10.0, 10.0, 1000.0, 1006.0, 1006.0))
+    pace_of = runpy.run_path(str(SCRIPT))["Pace"]
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    pace = pace_of(20)
+    assert pace.seconds(25) == 2.0
+    pace.restart(26)
+    assert pace.seconds(28) == 3.0

@@ -83,6 +83,7 @@ class Coordinator:
             for instance_id, counted in group.instances.items()
         }
         current, base = stored.membership, self._starting_membership(stored, grouped)
+        team_keys = self._team_keys(known=current.team_keys or self._last.team_keys)
         instances = self._ec2_cache.describe(grouped=grouped, members=[member.instance_id for member in base.members])
         strays = [member for member in base.members if member.instance_id not in grouped]
         wanted = next_membership(
@@ -93,7 +94,7 @@ class Coordinator:
             | {member.instance_id for member in strays if self._ec2_cache.gone(member.instance_id)},
             shared_storage=self._shared_storage(),
             master_trains=self._config.master_trains,
-            team_keys=self._team_keys(known=current.team_keys),
+            team_keys=team_keys,
         )
         self.arriving = frozenset(grouped.keys() - {member.instance_id for member in wanted.members})
         if stored.error is None and replace(wanted, generation=current.generation) == current and current.generation:
@@ -103,7 +104,7 @@ class Coordinator:
             wanted = replace(wanted, generation=self._generation_after(current, base))
         if not self._table.replace_membership(stored, wanted):
             log.info("generation %d not written: another coordinator was faster", wanted.generation)
-            return self._after_lost_race(grouped)
+            return self._after_lost_race(grouped, team_keys=team_keys)
         log.info("generation %d: %d of %d nodes", wanted.generation, len(wanted.active_members), wanted.desired_nodes)
         return wanted
 
@@ -136,10 +137,14 @@ class Coordinator:
         newest = max(membership.generation for membership in memberships)
         return generation_after(newest, step=self._random_step())
 
-    def _after_lost_race(self, grouped: "Mapping[str, _Grouped]") -> Membership:
+    def _after_lost_race(self, grouped: "Mapping[str, _Grouped]", *, team_keys: str) -> Membership:
         """Return the membership after another process has written to the table."""
         found = self._table.read_stored()
-        return self._starting_membership(found, grouped) if found.error is None or self._last != EMPTY else EMPTY
+        if found.error is not None and self._last == EMPTY:
+            return EMPTY
+        membership = self._starting_membership(found, grouped)
+        # The node's state file, from which the last membership came, has no keys.
+        return membership if membership == EMPTY else replace(membership, team_keys=team_keys)
 
     def _nodes(
         self, grouped: "Mapping[str, _Grouped]", instances: Mapping[str, Instance], current: Membership

@@ -112,9 +112,11 @@ def from_tags(tags: Mapping[str, str]) -> str:
 
     The hash tells whether all parts are of one list: CloudFormation may change one tag before another.
     """
-    if TAG not in tags:
-        return ""
     text = "".join(tags[name] for name in sorted(tags) if name.startswith(f"{TAG}:"))
+    if TAG not in tags:
+        if text:
+            raise KeyListError(f"tags {TAG} must hold one list of keys, got parts without their hash")
+        return ""
     if _digest(text) != tags[TAG]:
         raise KeyListError(f"tags {TAG} must hold one list of keys, got parts of two")
     return render(parse(text.replace(_SEPARATOR, " ")))

@@ -3,7 +3,9 @@
 import json
 import logging
 import os
+import re
 import signal
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +25,11 @@ JOURNAL: Final = (
 )
 """Command that prints what sshd's processes logged: fields with an underscore are journald's own, not a sender's."""
 ACCEPTED: Final = "Accepted publickey for "
+REPEAT_FOR_S: Final = 120
+"""Seconds in which the logins of removed keys are ended again: journald may write a line after the login."""
+
+_TITLE_OF_A_LOGIN: Final = re.compile(r"(?:sshd|sshd-session): [^\s\[]+")
+"""Title of a process after authentication, `sshd: ubuntu@pts/0`; others have brackets, `sshd: ubuntu [priv]`."""
 
 
 def replace_team_keys(
@@ -32,11 +39,12 @@ def replace_team_keys(
     *,
     removed: Path,
     end_logins: Callable[[Collection[str]], None],
+    clock: Callable[[], float] = time.time,
 ) -> bool:
     """Make the file contain the text, then end the logins of keys that it no longer has; return True if it changed.
 
-    The file ``removed`` has the fingerprints of removed keys until their logins have ended, even if the agent is killed
-    in between. Logins that cannot be ended now are tried again with the next call.
+    The file ``removed`` has the fingerprints of removed keys for two minutes, even if the agent is killed in between:
+    each call ends the logins that it finds.
     """
     gone = {*_words(removed), *_fingerprints(path)} - {key.fingerprint for key in keys}
     if gone:
@@ -48,12 +56,17 @@ def replace_team_keys(
         except CommandError as error:
             log.warning("cannot end the logins of removed SSH keys: %s", error)
             return changed
+        if clock() - removed.stat().st_mtime < REPEAT_FOR_S:
+            return changed
     removed.unlink(missing_ok=True)
     return changed
 
 
-def end_logins(fingerprints: Collection[str], *, journal: str, processes: Path = Path("/proc")) -> None:
-    """End the connections that sshd accepted with these keys, by its lines in the journal."""
+def end_logins(fingerprints: Collection[str], *, journal: str, told: set[int], processes: Path = Path("/proc")) -> None:
+    """End the connections that sshd accepted with these keys, by its lines in the journal.
+
+    Warn about each login without such a line, once: ``told`` keeps the processes for the next call.
+    """
     accepted: dict[int, str] = {}
     for pid, message in _lines(journal):
         # A process id may come again: its last login counts.
@@ -63,6 +76,11 @@ def end_logins(fingerprints: Collection[str], *, journal: str, processes: Path =
             log.info("ending the login of removed SSH key %s", fingerprint)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
+    found = set(_logins_without_line(accepted, processes))
+    for pid in sorted(found - told):
+        log.warning("cannot tell the SSH key of the login of process %d: the journal names none", pid)
+    told.clear()
+    told.update(found)
 
 
 def _lines(journal: str) -> Iterator[tuple[int, str]]:
@@ -71,6 +89,21 @@ def _lines(journal: str) -> Iterator[tuple[int, str]]:
         message = entry.get("MESSAGE")
         if isinstance(message, str) and message.startswith(ACCEPTED):
             yield int(entry["_PID"]), message
+
+
+def _logins_without_line(accepted: Collection[int], processes: Path) -> Iterator[int]:
+    """Yield the processes of logins of which neither they nor their parents have logged a key."""
+    for process in processes.iterdir():
+        if not process.name.isdecimal() or not _serves(process):
+            continue
+        # The process may end at any moment.
+        with suppress(OSError):
+            title = (process / "cmdline").read_text(errors="replace").rstrip("\0 ")
+            # The process of the login itself has the user's rights; its parent has logged the key.
+            parent = re.search(r"^PPid:\s*(\d+)$", (process / "status").read_text(), re.MULTILINE)
+            pids = {int(process.name), *([int(parent[1])] if parent else [])}
+            if _TITLE_OF_A_LOGIN.fullmatch(title) and pids.isdisjoint(accepted):
+                yield int(process.name)
 
 
 def _serves(process: Path) -> bool:

@@ -25,8 +25,10 @@ from stacks.settings.purchase import PurchaseSettings
 from stacks.settings.security import SecuritySettings, hardened_defaults
 from stacks.settings.values import SettingsError, parse
 
-_MOST_TAGS_OF_A_GROUP: Final = 45
-"""Tags of the user's and of ``ssh_keys``: AWS allows 50, and the product adds 5."""
+_MOST_TAGS_OF_A_GROUP: Final = 44
+"""Tags of the user's and of ``ssh_keys``: AWS allows 50, and the product adds 6.
+
+These are Name, cluster, node type, expires, idle-stop and block-pauses."""
 
 
 # Dataclasses collect fields from the last base to the first. Checks run in the same order, as each calls super() first.

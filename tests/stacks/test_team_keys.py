@@ -73,7 +73,7 @@ def test_fails_when_a_key_cannot_be_used(given: Any, message: str) -> None:
 
 def test_fails_when_tags_leave_no_room() -> None:
     tags, keys = {f"t{number}": "x" for number in range(40)}, tuple(f"{public_key(n)} k{n}" for n in range(20))
-    with pytest.raises(SettingsError, match=r"tags and ssh_keys must take at most 45 tags of the master's .*, got 48"):
+    with pytest.raises(SettingsError, match=r"tags and ssh_keys must take at most 44 tags of the master's .*, got 48"):
         ClusterProps(tags=tags, ssh_keys=keys)
 
 

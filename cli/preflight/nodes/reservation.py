@@ -1,7 +1,8 @@
 """Check that the Capacity Reservation or the Capacity Block of the settings holds every node."""
 
+import shlex
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
@@ -11,7 +12,7 @@ from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.nodes.offering import deploy_zone
 from cli.preflight.target import PreflightTarget, find_current_stack
 from cli.reports.block import DeployedBlock, parse_deployed_block
-from stacks.settings.lifetime import iso
+from stacks.settings.lifetime import iso, parse_time
 from stacks.settings.purchase import CAPACITY_BLOCK, RESERVATION, CapacityBlock
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ SUBJECT: Final = "reservation"
 PLATFORM: Final = "Linux/UNIX"
 """Platform of the nodes' images, as EC2 calls it."""
 TENANCY: Final = "default"
+LONGEST_DEPLOY: Final = timedelta(minutes=30)
+"""Time before a block's start in which a deploy may come too late for it."""
+LOOK_UP: Final = "cc-api-provider:"
+"""Begin of the key under which the CDK keeps what it has looked up about a block."""
 
 
 def reservation(target: PreflightTarget) -> Iterator[Finding]:
@@ -89,12 +94,40 @@ def _block_times(target: PreflightTarget, name: str, found: "CapacityReservation
         yield ok(
             SUBJECT, f"the nodes start at {iso(starts)} and go at {iso(block.pauses)}, as {name} ends at {iso(ends)}"
         )
+    yield from _stale_dates(target, found)
     deployed = _deployed_block(target)
+    if deployed is None or deployed.block_id != name:
+        yield from _late_start(block, now)
     if deployed is not None and deployed.block_id != name and deployed.starts <= now < deployed.pauses:
         sentence = (
             f"{deployed.block_id} holds the cluster until {iso(deployed.pauses)}, and this deploy removes that pause"
         )
         yield warning(SUBJECT, sentence, "deploy after it, or dlcluster pause before")
+
+
+def _late_start(block: CapacityBlock, now: datetime) -> Iterator[Finding]:
+    """Warn that the schedules of a first deploy now may come too late to start the nodes."""
+    name = block.block_id
+    fix = "dlcluster resume after the deploy, once the block has begun"
+    if block.starts <= now < block.pauses:
+        yield warning(SUBJECT, f"{name} has begun: its start has passed, and the deploy may start no node", fix)
+    elif now < block.starts < now + LONGEST_DEPLOY:
+        yield warning(SUBJECT, f"{name} starts at {iso(block.starts)}, perhaps before the deploy has ended", fix)
+
+
+def _stale_dates(target: PreflightTarget, found: "CapacityReservationTypeDef") -> Iterator[Finding]:
+    """Compare the block's times with those in cdk.context.json, from which the synth makes the schedules."""
+    name = target.props.capacity_reservation or ""
+    for key, answers in target.context.items():
+        if not key.startswith(LOOK_UP) or name not in key:
+            continue
+        answer = answers[0] if isinstance(answers, list) and answers and isinstance(answers[0], dict) else {}
+        for what, live in (("StartDate", found.get("StartDate")), ("EndDate", found.get("EndDate"))):
+            kept = answer.get(what)
+            if live is not None and parse_time(str(kept)) != live:
+                sentence = f"{what} of {name} is {iso(live)}, and cdk.context.json has {kept}"
+                yield problem(SUBJECT, sentence, f"cdk context --reset {shlex.quote(key)}")
+                break
 
 
 def _deployed_block(target: PreflightTarget) -> DeployedBlock | None:

@@ -1,16 +1,19 @@
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from bootstrap.cluster.coordinator import Coordinator
 from bootstrap.cluster.discovery import Instance
 from bootstrap.cluster.ec2_cache import ABSENT_ANSWERS, REFRESH_PASSES
-from bootstrap.cluster.membership import Membership
+from bootstrap.cluster.membership import EMPTY, Membership
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
 from bootstrap.contract import TABLE_KEY, node_record_id
+from bootstrap.team_keys.keys import parse, to_tags
 from tests.bootstrap.given import NETWORKS, public_key
 from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, node_config
+from tests.bootstrap.team_keys.team_public_keys import ED25519
 
 
 @pytest.fixture
@@ -25,13 +28,14 @@ def coordinator(cluster: Cluster, table: Table) -> Coordinator:
     return new_coordinator(cluster, table)
 
 
-def new_coordinator(cluster: Cluster, table: Table) -> Coordinator:
+def new_coordinator(cluster: Cluster, table: Table, *, remembered: Membership = EMPTY) -> Coordinator:
     return Coordinator(
         node_config("master"),
         instance_id=cluster.instances("master")[0][0],
         table=table,
         autoscaling=cluster.clients.autoscaling,
         ec2=cluster.clients.ec2,
+        remembered=remembered,
     )
 
 
@@ -250,3 +254,20 @@ def test_slower_of_two_coordinators_takes_over_what_the_faster_wrote(
     assert coordinator.reconcile(seen) == fast
     assert table.read_membership() == fast
     assert reconcile(coordinator, table).generation == 1
+
+
+def test_team_keys_stay_when_a_restarted_agent_loses_a_race(
+    cluster: Cluster, table: Table, coordinator: Coordinator
+) -> None:
+    """The state file that an agent reads after its start has no keys."""
+    keys = f"{ED25519} anna"
+    group = {"ResourceId": f"{CLUSTER}-master", "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False}
+    rows = [{"Key": key, "Value": value, **group} for key, value in to_tags(parse(keys)).items()]
+    cluster.clients.autoscaling.create_or_update_tags(Tags=rows)  # type: ignore[arg-type]
+    publish(cluster, table, "master")
+    before = reconcile(coordinator, table)
+    seen = table.read_stored()
+    publish(cluster, table, "worker")
+    reconcile(coordinator, table)
+    restarted = new_coordinator(cluster, table, remembered=replace(before, team_keys=""))
+    assert restarted.reconcile(seen).team_keys == keys

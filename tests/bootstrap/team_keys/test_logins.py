@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -38,26 +39,49 @@ def test_only_processes_of_sshd_with_that_key_end(tmp_path: Path, monkeypatch: p
         line(1, f"Failed publickey for {ED25519_FINGERPRINT}"),
         line(1, [255, 0]),
     ]
-    end_logins({ED25519_FINGERPRINT}, journal="\n".join(journal), processes=tmp_path)
+    end_logins({ED25519_FINGERPRINT}, journal="\n".join(journal), told=set(), processes=tmp_path)
     assert killed == [(2, signal.SIGTERM), (3, signal.SIGTERM)]
 
 
-def replace(tmp_path: Path, *keys: TeamKey, ended: list[Collection[str]], fails: bool = False) -> None:
+def test_a_login_without_a_line_in_the_journal_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    titles = {
+        10: "sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups",
+        11: "sshd: ubuntu [priv]",  # journal has its line, and its child
+        12: "sshd: ubuntu@pts/0",
+        21: "sshd-session: ubuntu [priv]",
+        22: "sshd-session: ubuntu@notty",
+        31: "sshd: [accepted]",
+    }
+    for pid, title in titles.items():
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "comm").write_text(title.split(":")[0] + "\n")
+        (tmp_path / str(pid) / "cmdline").write_text(f"{title}\0\0")
+        (tmp_path / str(pid) / "status").write_text(f"Name:\tsshd\nPPid:\t{pid - 1}\n")
+    told: set[int] = set()
+    for _ in range(2):
+        end_logins({ED25519_FINGERPRINT}, journal=accepted(11, BOB.fingerprint), told=told, processes=tmp_path)
+    assert caplog.messages == ["cannot tell the SSH key of the login of process 22: the journal names none"]
+
+
+def replace(
+    tmp_path: Path, *keys: TeamKey, ended: list[Collection[str]], fails: bool = False, after_s: int = 0
+) -> None:
     def end(fingerprints: Collection[str]) -> None:
         if fails:
             raise CommandError("journalctl failed")
         ended.append(fingerprints)
 
     file, removed = tmp_path / "team_keys/ubuntu", tmp_path / "run/removed"
-    replace_team_keys(file, keys, team_keys(keys), removed=removed, end_logins=end)
+    replace_team_keys(file, keys, team_keys(keys), removed=removed, end_logins=end, clock=lambda: time.time() + after_s)
     assert file.read_text() == "".join(f"{key.line}\n" for key in keys)
 
 
-def test_logins_of_removed_keys_end_once_even_if_that_fails_at_first(tmp_path: Path) -> None:
+def test_logins_of_removed_keys_end_for_two_minutes_even_if_that_fails_at_first(tmp_path: Path) -> None:
     ended: list[Collection[str]] = []
     replace(tmp_path, ANNA, BOB, ended=ended)
     replace(tmp_path, BOB, ended=ended, fails=True)
     assert ended == []
-    for _ in range(2):
-        replace(tmp_path, BOB, ended=ended)
-    assert ended == [{ANNA.fingerprint}]
+    # journald may write the line of a login after the first call.
+    for after_s in (0, 119, 121, 122):
+        replace(tmp_path, BOB, ended=ended, after_s=after_s)
+    assert ended == [{ANNA.fingerprint}] * 3

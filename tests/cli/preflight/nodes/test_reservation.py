@@ -1,10 +1,10 @@
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from cli.preflight.nodes.reservation import reservation
-from tests.cli.preflight.conftest import Account
+from tests.cli.preflight.conftest import NEW_STACK, Account
 
 RESERVATION = "cr-0123456789abcdef0"
 EXPECTED = {"CapacityReservationIds": [RESERVATION]}
@@ -126,6 +126,33 @@ def test_a_block_that_cannot_hold_the_cluster_is_a_problem(
     account.answers("cloudformation", "describe_stacks", stack(RESERVATION))
     found = [each for each in account.check(reservation) if each.level == "problem"]
     assert [each.sentence for each in found] == [f"{RESERVATION} {sentence}"]
+
+
+@pytest.mark.parametrize(
+    ("starts_in_min", "told"), [(-1, " has begun: its start has passed"), (29, " starts at "), (31, None)]
+)
+def test_a_deploy_that_is_late_for_the_start_is_told(account: Account, starts_in_min: int, told: str | None) -> None:
+    account.settings |= {"purchase": "capacity-block"}
+    holds(account, BLOCK | {"StartDate": datetime.now(timezone.utc) + timedelta(minutes=starts_in_min)})
+    account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
+    late = [each for each in account.check(reservation) if each.level == "warning"]
+    assert [each.sentence.startswith(f"{RESERVATION}{told}") for each in late] == ([True] if told else [])
+    assert all("dlcluster resume after the deploy" in str(each) for each in late)
+
+
+@pytest.mark.parametrize(("kept", "is_right"), [("2999-01-15T11:30:00.000Z", True), ("2999-01-14T11:30:00Z", False)])
+def test_dates_of_an_old_look_up_are_a_problem(account: Account, kept: str, is_right: bool) -> None:
+    account.settings |= {"purchase": "capacity-block"}
+    key = f"cc-api-provider:account=1:exactIdentifier={RESERVATION}:typeName=AWS$:$:EC2$:$:CapacityReservation"
+    account.context[key] = [{"StartDate": "2998-12-01T11:30:00Z", "EndDate": kept}]
+    account.context[key.replace(RESERVATION, "cr-other")] = [{"StartDate": kept, "EndDate": kept}]
+    holds(account, BLOCK)
+    account.answers("cloudformation", "describe_stacks", stack(RESERVATION))
+    [*stale] = [each for each in account.check(reservation) if each.level == "problem"]
+    told = f"EndDate of {RESERVATION} is 2999-01-15T11:30:00Z, and cdk.context.json has {kept}"
+    assert [(each.sentence, each.fix) for each in stale] == (
+        [] if is_right else [(told, f"cdk context --reset '{key}'")]
+    )
 
 
 @pytest.mark.parametrize(("holder", "level"), [(RESERVATION, "ok"), ("cr-1", "problem"), (None, "problem")])
