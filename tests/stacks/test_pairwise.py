@@ -36,6 +36,7 @@ EXCLUDED = {
     ("network", "flow logs"): 2,  # nor log its traffic
     ("network", "shared storage"): 3,  # Lustre is only reachable in a VPC that exists,
     ("flow logs", "shared storage"): 1,  # which the stack does not log
+    ("purchase", "zones"): 1,  # a reservation is in one zone,
     ("zones", "shared storage"): 1,  # or choose a zone for
     ("hardened", "key"): 1,  # both name the key
     ("hardened", "shared storage"): 1,  # a file system of the stack's is in no backup plan

@@ -82,8 +82,8 @@ def valid(draw: st.DrawFn) -> Context:
     chosen |= {} if "ssh_location" in chosen else draw(st.sampled_from([{}, {"private": True}, {"private": False}]))
     # A larger block, as each zone takes a part of it.
     zones = {"zones": "us-east-1a, us-east-1f, us-west-2-lax-1a", "vpc_cidr": "10.0.0.0/16"}
-    chosen |= draw(st.sampled_from([{}, {}, zones]))
-    chosen |= draw(st.sampled_from([{}, {"purchase": "spot"}, RESERVED]))
+    # A reservation is in one zone.
+    chosen |= draw(st.sampled_from([{}, zones, {"purchase": "spot"}, zones | {"purchase": "spot"}, RESERVED]))
     chosen |= draw(_master(chosen))
     chosen |= _fabric(chosen, draw(st.sampled_from(["auto", "off"])))
     return _divided(chosen, on_command_line=draw(st.sets(st.sampled_from(SETTINGS))))
