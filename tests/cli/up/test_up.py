@@ -46,7 +46,10 @@ def test_the_fleet_is_whole_in_the_first_zone_with_room(cluster: Cluster, capsys
     assert cluster.zones() == full(ZONES[2])
 
 
-@pytest.mark.parametrize("point", [1, 2, 4, 5, 6, 14, 18, 22, 25, 26])
+IN_THE_SOAK = [pytest.param(point, marks=pytest.mark.soak) for point in (1, 4, 5, 6, 18, 22, 25)]
+
+
+@pytest.mark.parametrize("point", [2, 14, 26, *IN_THE_SOAK])
 def test_a_call_that_was_killed_is_completed_by_the_next(cluster: Cluster, point: int) -> None:
     cluster.killed_after = point
     with pytest.raises(KilledError):
@@ -89,6 +92,7 @@ def test_a_paused_cluster_comes_up_in_another_zone(cluster: Cluster, places: Pla
     assert cluster.cdk_json()["availability_zone"] == ZONES[1]
 
 
+@pytest.mark.soak
 def test_an_attempt_that_a_pause_ended_is_not_continued(cluster: Cluster, places: Places) -> None:
     """A token that AWS knows would give the answer of then: instances that have ended."""
     cluster.killed_after = 23

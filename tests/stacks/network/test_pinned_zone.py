@@ -64,6 +64,7 @@ def test_a_cluster_in_the_default_zone_can_always_be_deployed_again(aws: Aws, tm
     assert (REPOSITORY / "cdk.context.json").exists() == before
 
 
+@pytest.mark.soak
 def test_a_cluster_whose_zone_cloudformation_chose_is_told_its_zone_once(aws: Aws, tmp_path: Path) -> None:
     cdk = Cdk.in_copy(aws, tmp_path, cluster="unpinned")
     network = cdk.checkout / "stacks/network/zone.py"
