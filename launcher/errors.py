@@ -36,7 +36,7 @@ class BusyError(LaunchError):
     def __init__(self, reason: str, *, detail: str) -> None:
         super().__init__(reason)
         self.detail = detail
-        """What uses them, without advice."""
+        """The job or process that uses the GPUs, without advice."""
 
 
 class OverdueError(LaunchError):

@@ -35,7 +35,7 @@ class Job:
     place: int | None
     """Place in line, from 1."""
     waiting: str | None
-    """That place and what the job waits for, in words."""
+    """Its place in line and what it waits for, as a sentence for the user."""
     durable: bool
     local_checkpoints: bool
     """True if its checkpoints go with the nodes' disks."""

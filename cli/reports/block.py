@@ -37,7 +37,7 @@ class DeployedBlock:
 
 
 NEXT_BLOCK: Final = "set capacity_reservation to the next one in cdk.json, then cdk deploy"
-"""What to do once a block is over."""
+"""Advice to the user once a block is over."""
 
 
 def parse_deployed_block(text: str | None) -> DeployedBlock | None:

@@ -132,6 +132,9 @@ def require_settled(cluster: Cluster) -> None:
 
 
 def require_placed(cluster: Cluster, declared: ClusterSizes) -> None:
-    """Refuse to start nodes of a template that declares none, as its zone is to be chosen. Raises ClusterError."""
+    """Refuse to start nodes before ``dlcluster up`` has chosen a zone: until then the template declares none.
+
+    Raises ClusterError.
+    """
     if all(size.is_paused for size in declared.values()):
         raise ClusterError(f"no zone is chosen yet for {cluster.name}: dlcluster up finds one with room")

@@ -30,7 +30,7 @@ from cli.up.lock import Lock, TakenError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What came of one try in a zone."""
+    """The result of one attempt in a zone."""
 
     zone: str
     came: dict[NodeType, int]
@@ -83,8 +83,7 @@ class Fleet:
             launched = launch.run(groups)
         except TakenError:
             raise
-        except Exception as error:
-            # Whatever AWS refused: nothing may go on costing. A killed call is continued instead.
+        except Exception as error:  # whatever went wrong, no node may go on costing; a killed call is continued later
             self.end(unanswered=not isinstance(error, ClientError))
             raise
         failed = next((each for each in launched.values() if each.code), None)

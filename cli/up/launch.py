@@ -48,7 +48,7 @@ class UnansweredError(ClusterError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launched:
-    """What EC2 gave of a group's nodes."""
+    """The number of a group's nodes that EC2 launched, and its error if there are fewer than requested."""
 
     count: int
     code: str = ""

@@ -105,7 +105,7 @@ class JobRecord:
     place: int | None = None
     """Its place in line, from 1; None unless it stands there."""
     waiting: str | None = None
-    """That place and what the job waits for, in words."""
+    """Its place in line and what it waits for, as a sentence for the user."""
     starting: bool = False
     """True while the job, whose turn has come, connects to its nodes and copies files: it has its GPUs already."""
     local_checkpoints: bool = False

@@ -43,7 +43,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ticket:
-    """What a job needs to stand in line."""
+    """A job in line: where its record is, and where it prints and reports."""
 
     job_id: str
     jobs: Path

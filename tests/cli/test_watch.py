@@ -19,7 +19,7 @@ from cli.ssh.remote import Output
 from cli.watch import look, loop
 from cli.watch.node_checks import Gpu, NodeCheck, parse_answers
 from tests.cli.conftest import KEY, REGION, Deploy, Fleet, complaint, put_members
-from tests.cli.jobs.test_jobs import JOB, record
+from tests.cli.jobs.conftest import JOB, record
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 GPU = Gpu(busy_percent=1, used_mib=2, total_mib=3)

@@ -210,3 +210,17 @@ STATES: Mapping[str, Mapping[Any, GroupSize]] = {
 def in_state(deployed: Deployed, state: str) -> Deployed:
     deployed.set_by_hand(copy.copy(STATES[state]))
     return deployed
+
+
+def hold(deployed: Deployed) -> tuple[str, str]:
+    """Put one worker in standby and protect the other; return both."""
+    deployed.set_by_hand({WORKER: GroupSize(least=0, desired=2, most=2)})
+    standby, protected = deployed.instances()[WORKER]
+    _, workers = deployed.names()
+    deployed.autoscaling.enter_standby(
+        AutoScalingGroupName=workers, InstanceIds=[standby], ShouldDecrementDesiredCapacity=True
+    )
+    deployed.autoscaling.set_instance_protection(
+        AutoScalingGroupName=workers, InstanceIds=[protected], ProtectedFromScaleIn=True
+    )
+    return standby, protected

@@ -4,9 +4,8 @@ import functools
 import inspect
 import itertools
 import json
-import re
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,7 @@ from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
 from cli.sizes.waiting import STILL_STARTING
 from tests.cli.conftest import complaint
-from tests.cli.sizes.conftest import CDK_JSON, DECLARED, STATES, Deployed, in_state
-from tests.cli.sizes.test_writers import expire
+from tests.cli.sizes.conftest import CDK_JSON, DECLARED, STATES, Deployed, hold, in_state
 
 THREE = declared_sizes(worker_count=3, needed_workers=3)
 VERBS: dict[str, tuple[list[str], dict[Any, GroupSize]]] = {
@@ -216,20 +214,6 @@ def test_ctrl_c_says_that_nodes_keep_starting(
     assert capsys.readouterr().err.rstrip().splitlines()[-1] == f"dlcluster: not all nodes are ready; {STILL_STARTING}"
 
 
-def hold(deployed: Deployed) -> tuple[str, str]:
-    """Put one worker in standby and protect the other; return both."""
-    deployed.set_by_hand({WORKER: GroupSize(least=0, desired=2, most=2)})
-    standby, protected = deployed.instances()[WORKER]
-    _, workers = deployed.names()
-    deployed.autoscaling.enter_standby(
-        AutoScalingGroupName=workers, InstanceIds=[standby], ShouldDecrementDesiredCapacity=True
-    )
-    deployed.autoscaling.set_instance_protection(
-        AutoScalingGroupName=workers, InstanceIds=[protected], ProtectedFromScaleIn=True
-    )
-    return standby, protected
-
-
 def test_pause_names_and_ends_what_a_size_of_zero_does_not(
     deployed: Deployed, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -243,39 +227,6 @@ def test_pause_names_and_ends_what_a_size_of_zero_does_not(
     assert len(deployed.instances()[WORKER]) == 2
     assert main(["pause", "--yes"]) == 0
     assert deployed.instances() == {MASTER: [], WORKER: []}
-
-
-def test_status_shows_what_outlives_an_end(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
-    standby, protected = hold(deployed)
-    expire(deployed)
-    assert deployed.instances() == {MASTER: [], WORKER: [standby, protected]}
-    assert main(["status"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "demo: paused; dlcluster resume brings its nodes back"
-    ends = "does not end by itself: dlcluster pause ends it"
-    assert f"{standby} is in standby and {ends}" in lines
-    assert f"{protected} is protected from scale-in and {ends}" in lines
-    # The sizes are zero already, and nodes still end.
-    assert main(["pause"]) == EXIT_USAGE
-    assert main(["pause", "--yes"]) == 0
-    assert deployed.instances() == {MASTER: [], WORKER: []}
-
-
-@pytest.mark.parametrize(
-    ("ago_min", "paused", "warns"), [(10, False, 1), (10, True, 0), (1, False, 0), (-10, False, 0)]
-)
-def test_status_warns_of_an_end_that_did_not_come(
-    deployed: Deployed, ago_min: int, paused: bool, warns: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    deployed.expire_at(datetime.now(timezone.utc) - timedelta(minutes=ago_min))
-    if paused:
-        expire(deployed)
-    assert main(["status", "--json"]) == 0
-    warnings = json.loads(capsys.readouterr().out)["warnings"]
-    assert len(warnings) == warns
-    for warning in warnings:
-        assert "and is not paused: most likely the role of its schedules or a policy of your organization" in warning
-        assert warning.endswith("dlcluster pause ends its nodes")
 
 
 def test_resume_waits_no_longer_for_a_node_whose_setup_failed(
@@ -315,66 +266,6 @@ def test_fails_while_cloudformation_changes_the_stack(
 
 
 @pytest.mark.parametrize(
-    ("state", "workers", "told"),
-    [
-        ("as deployed", "3", ["worker_count 2 -> 3", "CloudFormation will start 1 node"]),
-        ("as deployed", "1", ["worker_count 2 -> 1", "CloudFormation will end the 1 node that came last"]),
-        ("as deployed", "2", ["worker_count stays 2", "the deploy starts and ends no node"]),
-        (
-            "paused",
-            "3",
-            [
-                "worker_count 2 -> 3",
-                "the cluster is paused: CloudFormation will start 3 nodes",
-                "workers do nothing without a master: dlcluster resume starts it",
-            ],
-        ),
-    ],
-)
-def test_resize_says_what_the_deploy_does(
-    deployed: Deployed, state: str, workers: str, told: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    in_state(deployed, state)
-    assert main(["resize", workers, "--yes", "-c", "key_name=me"]) == 0
-    said = capsys.readouterr().err.splitlines()
-    assert said[: len(told)] == [f"dlcluster: {line}" for line in told]
-    assert said[len(told)].startswith("dlcluster: now 0.")
-    assert deployed.lines == [["cdk", "deploy", "-c", "key_name=me"]]
-
-
-def test_resize_changes_nothing_when_the_sizes_would_be_refused(
-    deployed: Deployed, capsys: pytest.CaptureFixture[str]
-) -> None:
-    in_state(deployed, "paused")
-    assert main(["resize", "2", "--yes", "-c", "min_workers=1"]) == EXIT_FAILED
-    said = capsys.readouterr().err.splitlines()
-    assert "Auto Scaling will refuse the sizes" in said[0]
-    assert said[-1] == "dlcluster: worker_count 2 would be refused, nothing was changed: run dlcluster resume first"
-    assert (deployed.lines, Path("cdk.json").read_text()) == ([], CDK_JSON)
-
-
-def test_resize_without_a_deploy_prints_its_line(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["resize", "5", "--no-deploy", "--json"]) == 0
-    said = capsys.readouterr()
-    assert said.err.splitlines()[-1] == "dlcluster: cdk.json has worker_count 5 now; to apply it, run: cdk deploy"
-    found = json.loads(said.out)
-    assert (found["worker_count"], found["deployed_worker_count"], found["deployed"]) == (5, 2, False)
-    assert (deployed.lines, deployed.sizes()) == ([], DECLARED)
-
-
-def test_fails_when_the_deploy_fails(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(*_words: object, **_options: object) -> object:
-        return type("Ended", (), {"returncode": 1})
-
-    monkeypatch.setattr("cli.sizes.deploy.subprocess.run", refuse)
-    assert main(["resize", "3", "--yes"]) == EXIT_FAILED
-    assert "cdk deploy failed with exit code 1; cdk.json keeps worker_count 3" in capsys.readouterr().err
-    assert deployed.sizes() == DECLARED
-
-
-@pytest.mark.parametrize(
     ("words", "said"),
     [
         (["resize", "3", "-c", "worker_count=4"], "-c worker_count contradicts the argument: leave it out"),
@@ -386,60 +277,3 @@ def test_fails_when_the_deploy_fails(
 def test_fails_when_the_words_do_not_fit(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == EXIT_USAGE
     assert complaint(capsys).startswith(said)
-
-
-def test_status_and_cost_say_what_was_spent(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status"]) == 0
-    summary, *_, rate, spent = capsys.readouterr().out.splitlines()
-    assert summary == "demo: 3 of 3 nodes, generation 7"
-    assert rate == "costs 0.35 USD an hour by list prices of us-east-1, 2026-07-20"
-    assert re.fullmatch(
-        r"spent 0\.0\d USD since [0-9-]+ [0-9:]+ UTC: nodes 0\.\d\d, volumes 0\.00, nat 0\.\d\d, addresses 0\.00", spent
-    )
-    assert main(["pause", "--yes"]) == 0
-    capsys.readouterr()
-    assert main(["cost", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["usd_per_hour"] == pytest.approx(0.055)
-    assert found["usd_per_hour_by_kind"] == {"nodes": 0.0, "volumes": 0.0, "nat": 0.045, "addresses": 0.01}
-    # The nodes have ended, and have cost some seconds.
-    assert 0 < found["node_hours"] < 1
-    assert found["forecast"]["64"] == pytest.approx(64 * 0.055)
-    assert main(["status"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "demo: paused; dlcluster resume brings its nodes back"
-    assert main(["cost", "--forecast"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["KIND", "USD/HOUR", "SPENT"]
-    assert lines[-1] == "a month (730 h) as it is now: 40.15"
-
-
-@pytest.mark.parametrize(("deletes", "rest_h"), [(False, 59.0), (True, 0.25)])
-def test_a_forecast_runs_to_the_end(
-    deployed: Deployed, deletes: bool, rest_h: float, capsys: pytest.CaptureFixture[str]
-) -> None:
-    deployed.expire_at(datetime.now(timezone.utc) + timedelta(hours=5), deletes=deletes)
-    assert main(["cost", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    # Seconds have passed, and three nodes cost 0.35 an hour.
-    about = functools.partial(pytest.approx, abs=0.01)
-    running, paused = found["usd_per_hour"], found["usd_per_hour_paused"]
-    assert found["usd_until_end"] == about(5 * running)
-    assert found["forecast"]["64"] == about(5 * running + rest_h * paused)
-    assert main(["cost", "--forecast"]) == 0
-    until, *_, month = capsys.readouterr().out.splitlines()[-4:]
-    assert re.fullmatch(r"until its end at 20[0-9T:-]+Z \(5\.0 h\) as it is now: 1\.7[45]", until)
-    assert month.startswith(f"a month (730 h) {'deleted' if deletes else 'paused'} after its end: ")
-
-
-@pytest.mark.parametrize(("deletes", "outcome"), [(False, "pauses it"), (True, "pauses it, then deletes its stack")])
-def test_status_says_when_the_cluster_ends(
-    deployed: Deployed, deletes: bool, outcome: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    end = datetime.now(timezone.utc) + timedelta(hours=5, minutes=3, seconds=55)
-    deployed.expire_at(end, deletes=deletes)
-    assert main(["status"]) == 0
-    told = f"AWS {outcome} in 5 h 3 min, at {end:%Y-%m-%dT%H:%M:%SZ}; dlcluster extend 8h puts that off"
-    assert told in capsys.readouterr().out.splitlines()
-    expire(deployed)
-    assert main(["status"]) == 0
-    assert told not in capsys.readouterr().out

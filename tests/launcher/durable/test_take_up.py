@@ -1,40 +1,23 @@
 """Test how a master takes up the open jobs."""
 
-import fcntl
-import json
 import logging
 import os
-import signal
-import subprocess
-import threading
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from launcher.detached.unit import LogSink
 from launcher.durable import mirror, take_up
 from launcher.durable.attempt import DurableAttempt
 from launcher.durable.bucket import JobBucket
-from launcher.durable.readiness import has_minimum, missing
-from launcher.durable.record import DurableRecord
 from launcher.durable.short_attempts import FIRST_PAUSE_S, LONG_S, LONGEST_PAUSE_S, MOST_SHORT
 from launcher.durable.take_up import READY_S, Service
-from launcher.durable_state import directory_of, mark_ended
-from launcher.errors import LaunchError, OverdueError, RefusedError, UsageError
-from launcher.history import commands
+from launcher.durable_state import directory_of
 from launcher.history.job_lookup import all_jobs
-from launcher.history.journal import Journal, jobs_directory
+from launcher.history.journal import jobs_directory
 from launcher.history.records import State, write_record
-from launcher.job.failure import Failure
-from launcher.job.node import clear_of_process_if_lost
-from launcher.paths import LOCK_FILE
-from launcher.session import run_and_record
-from launcher.transport.protocol import FrameType
-from tests.bootstrap.given import instance_id, public_key
 from tests.launcher.durable.conftest import Submit, durable_job
 
 
@@ -247,37 +230,6 @@ def test_a_job_that_ends_while_the_service_starts_is_not_taken_up(
     assert mirror.open_jobs() == []
 
 
-def test_a_stop_while_an_attempt_copies_its_files_is_final(
-    home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (home / "code").mkdir()
-    record = submit("--sync-dst-dir", "code", "true", cwd=home / "code")
-    monkeypatch.setattr(take_up, "detach", lambda *words, **values: pytest.fail("starts"))
-    monkeypatch.setattr(bucket, "fetch_files", lambda *words: mirror.end(record.job.id, bucket))
-    with pytest.raises(LaunchError, match="is over or stopped"):
-        take_up.attempt(record.job.id, bucket=bucket)
-    assert bucket.all() == ([], [])
-    assert not directory_of(record.job.id).exists()
-
-
-def test_a_stop_while_an_attempt_is_stored_deletes_what_it_stores(
-    home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record, put = submit("true"), bucket.put
-    stop = threading.Thread(target=mirror.end, args=(record.job.id, bucket))
-
-    def put_during_the_stop(changed: DurableRecord) -> None:
-        stop.start()
-        stop.join(0.1)  # long enough for a stop that does not wait for this attempt
-        put(changed)
-
-    monkeypatch.setattr(bucket, "put", put_during_the_stop)
-    mirror.update(record.next_attempt(), bucket)
-    stop.join()
-    assert bucket.all() == ([], [])
-    assert not directory_of(record.job.id).exists()
-
-
 def test_an_attempt_starts_the_stored_line_in_the_stored_files(
     home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,32 +256,6 @@ def test_an_attempt_starts_the_stored_line_in_the_stored_files(
     assert [stored.job.attempt for stored in bucket.all()[0]] == [2]
 
 
-@pytest.mark.parametrize(
-    ("failure", "state", "number", "stays"),
-    [
-        (Failure(exit_code=1, reason="node lost"), State.RUNNING, 1, True),
-        (Failure(exit_code=143, reason="stopped by SIGTERM", cancelled=True), State.RUNNING, 1, True),
-        (Failure(exit_code=3, reason="rank 0 ended", of_process=True), State.RUNNING, 1, False),
-        (Failure(exit_code=1, reason="cannot reach"), State.PENDING, 1, False),
-        (Failure(exit_code=1, reason="cannot reach"), State.PENDING, 2, True),
-        (Failure(exit_code=1, reason="lost while it received files"), State.WAITING, 1, True),
-        (Failure.of_error(RefusedError("no engine")), State.WAITING, 1, False),
-        (Failure.of_error(UsageError("no such directory")), State.WAITING, 1, False),
-        (Failure.of_error(RefusedError("no engine")), State.WAITING, 2, True),
-        (Failure.of_error(RefusedError("different setups")), State.RUNNING, 1, True),
-        (Failure.of_error(OverdueError("not started within 24 h")), State.WAITING, 2, False),
-    ],
-)
-def test_a_job_stays_open_unless_it_failed_by_itself(
-    submit: Submit, *, failure: Failure, state: State, number: int, stays: bool
-) -> None:
-    record = submit("true")
-    attempt = DurableAttempt(record.job.id, number)
-    assert attempt.stays_open(failure, state) is stays
-    mark_ended(record.job.id)  # as launch stop does
-    assert not attempt.stays_open(failure, state)
-
-
 def test_a_further_attempt_keeps_what_the_job_has_changed_on_nodes(home: Path, submit: Submit) -> None:
     record = submit("--sync-dst-dir", "code", "true")
     job, _ = durable_job("--sync-dst-dir", "code", "true", home=home)
@@ -347,143 +273,3 @@ def test_a_job_whose_launcher_died_waits(bucket: JobBucket, submit: Submit, home
     assert [job.state for job in all_jobs()] == [State.WAITING]
     mirror.remove(record.job.id)
     assert [job.state for job in all_jobs()] == [State.FAILED]
-
-
-def test_a_waiting_job_is_listed_and_stopped(
-    home: Path, bucket: JobBucket, submit: Submit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
-    record = submit("true")
-    mirror.list_as_waiting(record, jobs_directory())
-    assert commands.main(["list"]) == 0
-    assert f"{record.job.id} WAITING for nodes " in capsys.readouterr().out
-    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.end(job_id, bucket)) == 0
-    assert capsys.readouterr().out == f"{record.job.id} CANCELLED\n"
-    assert (bucket.all(), [job.state for job in all_jobs()]) == (([], []), [State.CANCELLED])
-
-
-@pytest.mark.parametrize("silent", [True, False])
-def test_a_process_that_fails_beside_a_lost_node_is_not_the_jobs_own_end(*, silent: bool) -> None:
-    """Ranks fail when their peers go, before the silence of the lost node is noticed."""
-    nodes: Any = [SimpleNamespace(is_silent_after_stop=False), SimpleNamespace(is_silent_after_stop=silent)]
-    ended = clear_of_process_if_lost(Failure(exit_code=1, reason="rank 0 ended", of_process=True), nodes)
-    assert ended is not None
-    assert ended.of_process is not silent
-
-
-def test_a_stop_before_the_first_record_ends_the_job(
-    home: Path, bucket: JobBucket, submit: Submit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
-    record = submit("true")
-    attempt = DurableAttempt(record.job.id, 1)
-    assert not attempt.is_stopped()
-    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.end(job_id, bucket)) == 0
-    assert capsys.readouterr().out == f"{record.job.id} CANCELLED\n"
-    assert attempt.is_stopped()
-    assert [job.state for job in all_jobs()] == [State.CANCELLED]
-
-
-def test_a_stop_finds_the_launcher_that_has_just_begun(
-    home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The job waits for nodes when the stop looks, and its launcher begins before the stop's mark."""
-    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
-    record = submit("true")
-    mirror.list_as_waiting(record, jobs_directory())
-    directory = jobs_directory() / record.job.id
-    lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT)
-    with subprocess.Popen(["sleep", "1000"]) as launcher:
-
-        def run() -> None:
-            begun = replace(record.job, state=State.PENDING, attempt=2, pid=launcher.pid)
-            write_record(directory, begun)
-            launcher.wait(10)
-            write_record(directory, replace(begun, state=State.CANCELLED))
-            os.close(lock)
-
-        def end_durable(job_id: str) -> None:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            mirror.end(job_id, bucket)
-            threading.Timer(0.1, run).start()
-
-        try:
-            assert commands.main(["stop", record.job.id], end_durable=end_durable) == 0
-            assert launcher.returncode == -signal.SIGTERM
-        finally:
-            launcher.kill()
-
-
-def test_a_stop_between_the_start_of_the_unit_and_its_record_ends_the_job(
-    home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The stop sees no launcher yet, and the launcher has already looked whether the job is open."""
-    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
-    monkeypatch.setattr("launcher.session.run_until_signal", lambda *words, **values: pytest.fail("runs"))
-    record = submit("true")
-    job, _ = durable_job("true", home=home)
-    attempt = DurableAttempt(record.job.id, 1)
-    assert attempt.prepare(job) is job
-    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.end(job_id, bucket)) == 0
-    journal = Journal(job, job_id=record.job.id, cwd="/", stays_open=attempt.stays_open)
-    log = LogSink(jobs_directory() / record.job.id)
-    streams = {FrameType.STDOUT: log, FrameType.STDERR: log}
-    assert run_and_record(job, journal=journal, cwd="/", streams=streams, is_stopped=attempt.is_stopped) == 143
-    assert journal.state is State.CANCELLED
-
-
-def node_state(
-    tmp_path: Path,
-    *,
-    mounts: tuple[str, ...],
-    desired: int = 2,
-    draining: int = 0,
-    shared: str | None = None,
-    setup: str = "",
-) -> str | None:
-    members = [
-        {
-            "node_index": index,
-            "instance_id": instance_id(index),
-            "address": f"10.0.0.{index}",
-            "node_type": "master" if index == 1 else "worker",
-            "host_key": public_key(index),
-            "mount": mount,
-            "draining": index == draining,
-            "setup": setup if index == draining else "",
-        }
-        for index, mount in enumerate(mounts, 1)
-    ]
-    state, config = tmp_path / "state", tmp_path / "config"
-    state.write_text(
-        json.dumps({"instance_id": instance_id(1), "generation": 4, "desired_nodes": desired, "members": members})
-    )
-    config.write_text(json.dumps({"shared_storage": shared}))
-    return missing(state, config)
-
-
-def test_the_minimum_is_there_only_with_a_setting_and_the_shared_directory(tmp_path: Path) -> None:
-    node_state(tmp_path, mounts=("mounted", "no-address"), desired=3)
-    for settings, enough in (
-        ({}, False),
-        ({"min_nodes": 2}, True),
-        ({"min_nodes": 3}, False),
-        ({"min_nodes": 2, "shared_storage": "efs"}, False),
-    ):
-        (tmp_path / "config").write_text(json.dumps(settings))
-        assert has_minimum(tmp_path / "state", tmp_path / "config") is enough
-    assert not has_minimum(tmp_path / "none", tmp_path / "config")
-
-
-def test_a_cluster_is_complete_when_all_nodes_are_there_with_their_shared_directory(tmp_path: Path) -> None:
-    assert missing(tmp_path / "none", tmp_path / "none") == "this node has not joined the cluster"
-    assert node_state(tmp_path, mounts=("",)) == "1 of 2 nodes are there"
-    assert node_state(tmp_path, mounts=("", "")) is None
-    assert node_state(tmp_path, mounts=("", ""), desired=0) == "2 of 0 nodes are there"
-    assert node_state(tmp_path, mounts=("", ""), draining=2) == "deeplearning-worker2 leaves the cluster"
-    failed = f"failed:{'0' * 12}"
-    assert node_state(tmp_path, mounts=("", ""), draining=2, setup=failed) is None
-    assert node_state(tmp_path, mounts=("", ""), desired=3, draining=2, setup=failed) == "1 of 2 nodes are there"
-    lack = "the shared directory is not mounted on deeplearning-worker2"
-    assert node_state(tmp_path, mounts=("mounted", "no-address"), shared="efs") == lack
-    assert node_state(tmp_path, mounts=("mounted", "mounted"), shared="efs") is None

@@ -1,0 +1,64 @@
+"""A master that answers what a test says."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from cli.cluster_context import ClusterContext
+from cli.files.upload import Upload
+from cli.ssh.remote import Connection, Output
+from cli.verbs.jobs import run
+
+JOB = "20260101-000000-abcdef0"
+
+
+SENT = Upload(name="my-job", files=3, size=30, sent_files=2, sent_size=20)
+
+
+def record(state: str = "RUNNING", **changes: Any) -> dict[str, Any]:
+    return {
+        "version": 1, "id": JOB, "state": state, "command": ["python", "-u", "train.py"], "hosts": ["w1", "w2"],
+        "engine": "torch", "cwd": "/home/ubuntu/my-job", "user": "ubuntu", "pid": 7, "start": "2026-01-01T00:00:00Z",
+        "end": None if state == "RUNNING" else "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
+        "detached": True, "later": "unknown here", **changes,
+    }  # fmt: skip
+
+
+class Master:
+    """Answer lines by their beginning, and keep what was run."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Output] = {}
+        self.ran: list[str] = []
+        self.on_stream: Callable[[], int] = lambda: 0
+
+    def says(self, beginning: str, stdout: str = "", *, code: int = 0, stderr: str = "") -> None:
+        self.answers[beginning] = Output(exit_code=code, stdout=stdout.encode(), stderr=stderr)
+
+    def output(self, command: str, *, chunks: Iterable[bytes] = (), **_: object) -> Output:
+        self.ran.append(command)
+        return next(answer for beginning, answer in self.answers.items() if beginning in command)
+
+    def stream(self, command: str, **_: object) -> int:
+        self.ran.append(command)
+        return self.on_stream()
+
+
+@pytest.fixture
+def master(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Master:
+    made = Master()
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+
+    @contextmanager
+    def connected(_: object) -> Iterator[tuple[ClusterContext, Connection]]:
+        context = type("Context", (), {"cluster": type("Cluster", (), {"name": "demo"})})
+        yield cast(ClusterContext, context), cast(Connection, made)
+
+    for verb in ("run", "jobs", "logs", "stop"):
+        monkeypatch.setattr(f"cli.verbs.jobs.{verb}.connect_to_master", connected)
+    monkeypatch.setattr(run, "upload", lambda connection, directory, to, show: SENT)
+    return made

@@ -1,0 +1,178 @@
+"""Test a run against a master that answers what a test says."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE
+from cli.main import main
+from cli.ssh.remote import ending_with_connection
+from tests.cli.conftest import complaint
+from tests.cli.jobs.conftest import JOB, Master, record
+
+
+def started(master: Master, *, end: dict[str, Any]) -> None:
+    master.says("launch --detach", f"{JOB}\n", stderr=f"launch: follow it with: launch logs -f {JOB}\nlaunch: note\n")
+    master.says("launch list --json", "[]")
+    master.says("launch status", json.dumps(end))
+    master.says("launch stop", f"{JOB} CANCELLED\n")
+
+
+def test_run_brings_the_directory_starts_on_all_nodes_and_follows(
+    master: Master, capfd: pytest.CaptureFixture[str]
+) -> None:
+    started(master, end=record("SUCCEEDED", exit_code=0))
+    assert (
+        main(
+            ["run", "--nnodes", "2", "--max-restarts", "3", "--sync-overwrite", "--", "train.py", "--lr", "0.1", "a b"]
+        )
+        == 0
+    )
+    _, start, logs, _ = master.ran
+    line = "launch --detach --sync-dst-dir my-job -n 2 --max-restarts 3 --sync-overwrite -- train.py --lr 0.1 'a b'"
+    assert start.startswith("cd && cd .cache/deeplearning/push/my-job && { exec 3<&0; ")
+    assert f" {line} </dev/null" in start
+    assert f"launch logs -f {JOB}" in logs
+    assert capfd.readouterr().err.splitlines() == [
+        "dlcluster: sent 2 of 3 files, 20 bytes, to the master",
+        "launch: note",
+        f"dlcluster: job {JOB} runs",
+        f"dlcluster: job {JOB} SUCCEEDED",
+    ]
+
+
+@pytest.mark.parametrize("words", [["train.py", "--json"], ["--no-sync", "train.py", "--detach", "--help"]])
+def test_what_follows_the_command_belongs_to_it(master: Master, words: list[str]) -> None:
+    started(master, end=record("SUCCEEDED"))
+    assert main(["run", *words]) == 0
+    start = next(line for line in master.ran if "launch --detach" in line)
+    assert f"-- {shlex.join(word for word in words if word != '--no-sync')} </dev/null" in start
+    assert ("--sync-dst-dir" in start) == ("--no-sync" not in words)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [({"exit_code": 3}, 3), ({"exit_code": None}, 1), ({"exit_code": 256}, 255), ({"exit_code": -256}, 1)],
+)
+def test_run_returns_the_jobs_exit_code(
+    master: Master, end: dict[str, Any], code: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    started(master, end=record("FAILED", reason="w1: rank 0 ended\x1b", **end))
+    assert main(["run", "--", "x"]) == code
+    assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} FAILED: w1: rank 0 ended \n")
+
+
+def test_a_durable_job_and_one_that_waits_are_submitted(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
+    started(master, end=record("SUCCEEDED"))
+    assert main(["run", "--durable", "--wait", "--wait-timeout", "7d", "--", "x"]) == 0
+    start = next(line for line in master.ran if "launch --detach" in line)
+    assert "launch --detach --sync-dst-dir my-job --wait-timeout 7d --durable --wait -- x" in start
+    assert f"dlcluster: job {JOB} is submitted\n" in capfd.readouterr().err
+
+
+def test_run_detached_prints_the_id_alone(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    started(master, end=record())
+    assert main(["run", "--detach", "--", "x"]) == 0
+    assert capsys.readouterr().out == f"{JOB}\n"
+    assert main(["run", "--detach", "--json", "--", "x"]) == 0
+    out = json.loads(capsys.readouterr().out)
+    assert out == {"version": 1, "cluster": "demo", "job": JOB, "directory": "~/my-job"}
+
+
+def test_fails_when_the_job_does_not_start(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    master.says("launch --detach", code=1, stderr="launch: GPU 0 of w1 is in use\n")
+    assert main(["run", "--no-sync", "--", "x"]) == 1
+    assert complaint(capsys) == "the job did not start: GPU 0 of w1 is in use"
+    master.says("launch --detach", "no id\n")
+    assert main(["run", "--no-sync", "--", "x"]) == 1
+    assert complaint(capsys) == "the launcher on the master must return a job id, got 'no id'"
+
+
+def test_warns_of_a_job_in_the_directory_that_changes(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    started(master, end=record())
+    elsewhere = record(id="2", cwd="/home/ubuntu/other")
+    master.says("launch list --json", json.dumps([record("SUCCEEDED", id="1"), elsewhere, record()]))
+    assert main(["run", "--detach", "--", "x"]) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if " runs in " in line]
+    assert warnings == [f"dlcluster: job {JOB} runs in ~/my-job and sees what changes"]
+
+
+def test_fails_when_a_name_is_given_for_nothing(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--no-sync", "--to", "x", "--", "true"]) == EXIT_USAGE
+    assert complaint(capsys) == "--to is for what is sent, and --no-sync sends nothing"
+
+
+def test_fails_when_the_script_is_not_in_the_directory(
+    master: Master, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--", "trian.py"]) == EXIT_USAGE
+    assert complaint(capsys) == f"{tmp_path} has no 'trian.py': did you mean train.py?"
+    assert master.ran == []
+
+
+def interrupted() -> int:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("answer", "stops"), [(True, False), (False, True), (click.Abort(), False), (None, True)],
+    ids=["leave it", "stop it", "Ctrl-C again", "no terminal"],
+)  # fmt: skip
+def test_ctrl_c_asks_once_whether_the_job_may_go_on(
+    master: Master, monkeypatch: pytest.MonkeyPatch, answer: object, stops: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def confirm(text: str, **_: object) -> object:
+        asked.append(text)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    started(master, end=record())
+    master.on_stream = interrupted
+    monkeypatch.setattr(click, "confirm", confirm)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: answer is not None)
+    assert main(["run", "--", "x"]) == EXIT_INTERRUPTED
+    assert asked == ([] if answer is None else [f"\nleave job {JOB} running (Ctrl-C: yes)?"])
+    assert (f"launch stop {JOB}" in master.ran) == stops
+    said = "is stopped" if stops else f"keeps running: dlcluster logs -f {JOB}, dlcluster stop {JOB}"
+    assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} {said}\n")
+
+
+def test_a_lost_connection_says_that_the_job_goes_on(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
+    started(master, end=record())
+    master.says("launch status", code=1, stderr="gone")
+    assert main(["run", "--no-sync", "--", "x"]) == 1
+    assert capfd.readouterr().err.endswith(f"dlcluster: gone; job {JOB} keeps running: dlcluster logs -f {JOB}\n")
+
+
+def test_ctrl_c_at_the_start_says_that_it_is_stopped(
+    master: Master, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(master, "output", lambda command, **_: interrupted())
+    assert main(["run", "--detach", "--no-sync", "--", "x"]) == EXIT_INTERRUPTED
+    said = "dlcluster: the job's start is stopped; dlcluster jobs shows how it ended"
+    assert capfd.readouterr().err.strip() == said
+
+
+def test_a_start_ends_with_its_connection(tmp_path: Path) -> None:
+    launch = tmp_path / "launch"
+    launch.write_text(f"#!/bin/sh\ntrap 'kill $!; echo ended > {tmp_path}/end; exit 143' TERM\nsleep 60 & echo; wait\n")
+    launch.chmod(0o755)
+    line = ending_with_connection(["launch", "--detach"])
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["bash", "-c", line], env=environment, stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdin.close()
+        assert process.wait(10) == 143
+    assert (tmp_path / "end").read_text() == "ended\n"

@@ -1,0 +1,49 @@
+"""Test which ends of an attempt end a durable job."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from launcher.durable.attempt import DurableAttempt
+from launcher.durable_state import mark_ended
+from launcher.errors import OverdueError, RefusedError, UsageError
+from launcher.history.records import State
+from launcher.job.failure import Failure
+from launcher.job.node import clear_of_process_if_lost
+from tests.launcher.durable.conftest import Submit
+
+
+@pytest.mark.parametrize(
+    ("failure", "state", "number", "stays"),
+    [
+        (Failure(exit_code=1, reason="node lost"), State.RUNNING, 1, True),
+        (Failure(exit_code=143, reason="stopped by SIGTERM", cancelled=True), State.RUNNING, 1, True),
+        (Failure(exit_code=3, reason="rank 0 ended", of_process=True), State.RUNNING, 1, False),
+        (Failure(exit_code=1, reason="cannot reach"), State.PENDING, 1, False),
+        (Failure(exit_code=1, reason="cannot reach"), State.PENDING, 2, True),
+        (Failure(exit_code=1, reason="lost while it received files"), State.WAITING, 1, True),
+        (Failure.of_error(RefusedError("no engine")), State.WAITING, 1, False),
+        (Failure.of_error(UsageError("no such directory")), State.WAITING, 1, False),
+        (Failure.of_error(RefusedError("no engine")), State.WAITING, 2, True),
+        (Failure.of_error(RefusedError("different setups")), State.RUNNING, 1, True),
+        (Failure.of_error(OverdueError("not started within 24 h")), State.WAITING, 2, False),
+    ],
+)
+def test_a_job_stays_open_unless_it_failed_by_itself(
+    submit: Submit, *, failure: Failure, state: State, number: int, stays: bool
+) -> None:
+    record = submit("true")
+    attempt = DurableAttempt(record.job.id, number)
+    assert attempt.stays_open(failure, state) is stays
+    mark_ended(record.job.id)  # as launch stop does
+    assert not attempt.stays_open(failure, state)
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_process_that_fails_beside_a_lost_node_is_not_the_jobs_own_end(*, silent: bool) -> None:
+    """Ranks fail when their peers go, before the silence of the lost node is noticed."""
+    nodes: Any = [SimpleNamespace(is_silent_after_stop=False), SimpleNamespace(is_silent_after_stop=silent)]
+    ended = clear_of_process_if_lost(Failure(exit_code=1, reason="rank 0 ended", of_process=True), nodes)
+    assert ended is not None
+    assert ended.of_process is not silent

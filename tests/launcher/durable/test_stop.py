@@ -1,0 +1,132 @@
+"""Test that a stop of a durable job is final, whatever the job is doing."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.detached.unit import LogSink
+from launcher.durable import mirror, take_up
+from launcher.durable.attempt import DurableAttempt
+from launcher.durable.bucket import JobBucket
+from launcher.durable.record import DurableRecord
+from launcher.durable_state import directory_of
+from launcher.errors import LaunchError
+from launcher.history import commands
+from launcher.history.job_lookup import all_jobs
+from launcher.history.journal import Journal, jobs_directory
+from launcher.history.records import State, write_record
+from launcher.paths import LOCK_FILE
+from launcher.session import run_and_record
+from launcher.transport.protocol import FrameType
+from tests.launcher.durable.conftest import Submit, durable_job
+
+
+def test_a_stop_while_an_attempt_copies_its_files_is_final(
+    home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "code").mkdir()
+    record = submit("--sync-dst-dir", "code", "true", cwd=home / "code")
+    monkeypatch.setattr(take_up, "detach", lambda *words, **values: pytest.fail("starts"))
+    monkeypatch.setattr(bucket, "fetch_files", lambda *words: mirror.end(record.job.id, bucket))
+    with pytest.raises(LaunchError, match="is over or stopped"):
+        take_up.attempt(record.job.id, bucket=bucket)
+    assert bucket.all() == ([], [])
+    assert not directory_of(record.job.id).exists()
+
+
+def test_a_stop_while_an_attempt_is_stored_deletes_what_it_stores(
+    home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, put = submit("true"), bucket.put
+    stop = threading.Thread(target=mirror.end, args=(record.job.id, bucket))
+
+    def put_during_the_stop(changed: DurableRecord) -> None:
+        stop.start()
+        stop.join(0.1)  # long enough for a stop that does not wait for this attempt
+        put(changed)
+
+    monkeypatch.setattr(bucket, "put", put_during_the_stop)
+    mirror.update(record.next_attempt(), bucket)
+    stop.join()
+    assert bucket.all() == ([], [])
+    assert not directory_of(record.job.id).exists()
+
+
+def test_a_waiting_job_is_listed_and_stopped(
+    home: Path, bucket: JobBucket, submit: Submit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    record = submit("true")
+    mirror.list_as_waiting(record, jobs_directory())
+    assert commands.main(["list"]) == 0
+    assert f"{record.job.id} WAITING for nodes " in capsys.readouterr().out
+    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.end(job_id, bucket)) == 0
+    assert capsys.readouterr().out == f"{record.job.id} CANCELLED\n"
+    assert (bucket.all(), [job.state for job in all_jobs()]) == (([], []), [State.CANCELLED])
+
+
+def test_a_stop_before_the_first_record_ends_the_job(
+    home: Path, bucket: JobBucket, submit: Submit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    record = submit("true")
+    attempt = DurableAttempt(record.job.id, 1)
+    assert not attempt.is_stopped()
+    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.end(job_id, bucket)) == 0
+    assert capsys.readouterr().out == f"{record.job.id} CANCELLED\n"
+    assert attempt.is_stopped()
+    assert [job.state for job in all_jobs()] == [State.CANCELLED]
+
+
+def test_a_stop_finds_the_launcher_that_has_just_begun(
+    home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job waits for nodes when the stop looks, and its launcher begins before the stop's mark."""
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    record = submit("true")
+    mirror.list_as_waiting(record, jobs_directory())
+    directory = jobs_directory() / record.job.id
+    lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT)
+    with subprocess.Popen(["sleep", "1000"]) as launcher:
+
+        def run() -> None:
+            begun = replace(record.job, state=State.PENDING, attempt=2, pid=launcher.pid)
+            write_record(directory, begun)
+            launcher.wait(10)
+            write_record(directory, replace(begun, state=State.CANCELLED))
+            os.close(lock)
+
+        def end_durable(job_id: str) -> None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            mirror.end(job_id, bucket)
+            threading.Timer(0.1, run).start()
+
+        try:
+            assert commands.main(["stop", record.job.id], end_durable=end_durable) == 0
+            assert launcher.returncode == -signal.SIGTERM
+        finally:
+            launcher.kill()
+
+
+def test_a_stop_between_the_start_of_the_unit_and_its_record_ends_the_job(
+    home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop sees no launcher yet, and the launcher has already looked whether the job is open."""
+    monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    monkeypatch.setattr("launcher.session.run_until_signal", lambda *words, **values: pytest.fail("runs"))
+    record = submit("true")
+    job, _ = durable_job("true", home=home)
+    attempt = DurableAttempt(record.job.id, 1)
+    assert attempt.prepare(job) is job
+    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.end(job_id, bucket)) == 0
+    journal = Journal(job, job_id=record.job.id, cwd="/", stays_open=attempt.stays_open)
+    log = LogSink(jobs_directory() / record.job.id)
+    streams = {FrameType.STDOUT: log, FrameType.STDERR: log}
+    assert run_and_record(job, journal=journal, cwd="/", streams=streams, is_stopped=attempt.is_stopped) == 143
+    assert journal.state is State.CANCELLED
