@@ -15,7 +15,7 @@ from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
 from bootstrap.engines.state import EnginesStatus
 from bootstrap.errors import ConfigError, EnginesError, MetadataError
-from bootstrap.failures import RETRYABLE_ERRORS, Activity, Problem, RetryableError, replacement_would_help
+from bootstrap.failures import RETRYABLE_ERRORS, Problem, RetryableError, Step, replacement_would_help
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT, HEALTH_S, Finding, Health
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster, node_files, own_record
@@ -71,7 +71,7 @@ class Agent:
         self._engines = EnginesStatus(host.root, name=config.engines)
         self._shared_storage = SharedStorage(host.root, wanted=config.shared_storage, monotonic=host.monotonic)
         self._setup = SetupStatus(host.root, sha256=config.setup_sha256)
-        self._doing = Activity.METADATA
+        self._doing = Step.METADATA
         self._problem = Problem()
 
     @property
@@ -111,10 +111,10 @@ class Agent:
         """Read the instance's identity and open the AWS clients, once."""
         if self._cluster is not None:
             return self._cluster
-        self._doing = Activity.METADATA
+        self._doing = Step.METADATA
         identity = self._host.identify()
         self._phases.done("identity")
-        self._doing = Activity.CREDENTIALS
+        self._doing = Step.CREDENTIALS
         clients = self._host.connect(self._config.region)
         self._phases.done("credentials")
         self._host.shipper.connect(clients.logs, group=self._config.log_group, stream=identity.instance_id)
@@ -136,32 +136,32 @@ class Agent:
         setup = self._setup.outcome if member is None else self._setup.outcome or member.setup
         if setup is None:
             return
-        self._doing = Activity.HOST_KEY
+        self._doing = Step.HOST_KEY
         draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
         record = own_record(
             self._config, self._host, instance_id=instance_id, draining=draining, mount=mount, setup=setup
         )
         if self._record.is_due(record, self._membership):
-            self._doing = Activity.TABLE
+            self._doing = Step.TABLE
             self._record.publish(cluster.table, record)
             self._phases.done("record")
 
     def _read_membership(self, cluster: ClusterClients) -> Membership:
         """Return the membership: the master reconciles it with AWS, a worker reads the table."""
-        self._doing = Activity.TABLE
+        self._doing = Step.TABLE
         if cluster.coordinator is None:
             return cluster.follower.read(self._membership)
         now = self._host.monotonic()
         if now < self._next_reconcile and not cluster.termination.is_urgent(self._notice, self._membership):
             return self._membership
         stored = cluster.table.read_stored()
-        self._doing = Activity.GROUPS
+        self._doing = Step.GROUPS
         found = cluster.coordinator.reconcile(stored)
         self._next_reconcile = now + self._poll_interval.interval(cluster.coordinator.arriving, now=now)
         return found
 
     def _write_files(self, member: Member) -> None:
-        self._doing = Activity.FILES
+        self._doing = Step.FILES
         self._shared_storage.follow(self._membership.shared_storage)
         changed = node_files(self._config, self._host).write(
             self._membership, member=member, gpu_count=self._gpus_of_a_rank_node()
@@ -177,23 +177,23 @@ class Agent:
     def _signal_if_ready(self, cluster: ClusterClients) -> None:
         """Signal success once the engines are ready, enough peers are present and the health checks pass."""
         self._associate_address(cluster)
-        self._doing = Activity.ENGINES
+        self._doing = Step.ENGINES
         engines_ready = self._engines.check()
         if self._membership.has_at_least(self._config.min_nodes):
             self._phases.done("peers")
             if not engines_ready:
                 return
             self._phases.done("engines")
-            self._doing = Activity.CHECKS
+            self._doing = Step.CHECKS
             self._finding = self._health.before_ready(self._membership.active_members)
             if self._finding is None:
-                self._doing = Activity.STACK
+                self._doing = Step.STACK
                 cluster.signals.success()
                 self._phases.done("signal")
 
     def _associate_address(self, cluster: ClusterClients) -> None:
         if cluster.address is not None:
-            self._doing = Activity.ADDRESS
+            self._doing = Step.ADDRESS
             cluster.address.take(self._notice.public_address)
 
     def _do_duties(self, cluster: ClusterClients) -> None:
@@ -229,7 +229,7 @@ class Agent:
         now = self._host.monotonic()
         # A node that has only its signal left to send has not failed.
         deadline = self._start + self._config.bootstrap_timeout_s
-        is_overdue = now >= deadline and self._doing is not Activity.STACK
+        is_overdue = now >= deadline and self._doing is not Step.STACK
         has_failed = is_overdue or self._setup.failure or isinstance(error, (ConfigError, EnginesError))
         return bool(has_failed) and not self.is_settled and now >= self._next_give_up
 

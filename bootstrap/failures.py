@@ -29,7 +29,7 @@ BROKEN_DISK: Final = frozenset({errno.EIO, errno.EROFS})
 NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
 
 
-class Activity(Enum):
+class Step(Enum):
     """The agent's current activity, part of the short name of a failure."""
 
     METADATA = "metadata"
@@ -44,7 +44,7 @@ class Activity(Enum):
     STACK = "stack"
 
 
-def reason(error: RetryableError, *, doing: Activity) -> str:
+def reason(error: RetryableError, *, doing: Step) -> str:
     """Return the short name of a failure during an activity."""
     if isinstance(error, EnginesError):
         return f"engines: {error.short}"
@@ -80,7 +80,7 @@ class Problem:
         self.failed_passes = 0
         """Number of failed passes in a row."""
 
-    def note(self, error: RetryableError | None, *, doing: Activity) -> None:
+    def note(self, error: RetryableError | None, *, doing: Step) -> None:
         """Record the outcome of a pass."""
         self.error = error
         self.failed_passes = 0 if error is None else self.failed_passes + 1

@@ -37,7 +37,7 @@ class System:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._told_logins: set[int] = set()
+        self._logged_logins: set[int] = set()
 
     def set_environment(self, values: Mapping[str, str]) -> None:
         """Set the variables for every unit that starts from now on."""
@@ -98,7 +98,7 @@ class System:
 
     def end_logins(self, fingerprints: Collection[str]) -> None:
         """End the SSH connections that were accepted with these keys. Raises CommandError."""
-        end_logins(fingerprints, journal=run(JOURNAL), told=self._told_logins)
+        end_logins(fingerprints, journal=run(JOURNAL), already_logged=self._logged_logins)
 
     def _ssh_unit(self) -> str:
         for unit in SSH_UNITS:

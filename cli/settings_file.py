@@ -101,11 +101,11 @@ def _members(text: str, start: int) -> Iterator[_Part]:
 def _insert(text: str, start: int, key: str, value: Any) -> str:
     """Add a member at the end of the object that begins at `start`, indented as the others."""
     members = [*_members(text, start)]
-    told = f"{json.dumps(key)}: {json.dumps(value)}"
+    entry = f"{json.dumps(key)}: {json.dumps(value)}"
     if not members:
         end = _skip(text, start + 1)
-        return f"{text[: start + 1]}{told}{text[end:]}"
+        return f"{text[: start + 1]}{entry}{text[end:]}"
     last = members[-1]
     before = text[: last.key_start]
     space = before[len(before.rstrip(" \t\n\r")) :]
-    return f"{text[: last.end]},{space or ' '}{told}{text[last.end :]}"
+    return f"{text[: last.end]},{space or ' '}{entry}{text[last.end :]}"

@@ -352,14 +352,14 @@ def main():
         dist.all_reduce(total)
         return total.item() / (args.eval_batch * args.length)
 
-    def say(text):
+    def log(text):
         if rank == 0:
             print(text, flush=True)
 
     checkpoints = Checkpoints(args.out, shape, args.fsdp)
     first = checkpoints.load(model, optimizer)
-    say(f"{weights / 1e6:.1f} M weights, {ranks} processes, {half}, {'FSDP2' if args.fsdp else 'DDP'}")
-    say(f"resuming after step {first} from {args.out}" if first else f"starting; checkpoints in {args.out}")
+    log(f"{weights / 1e6:.1f} M weights, {ranks} processes, {half}, {'FSDP2' if args.fsdp else 'DDP'}")
+    log(f"resuming after step {first} from {args.out}" if first else f"starting; checkpoints in {args.out}")
     # A node that leaves, Ctrl-C in launch and a job that is stopped: first TERM, then time to save.
     stop = torch.zeros(1)
     signal.signal(signal.SIGTERM, lambda *_: stop.fill_(1))
@@ -395,12 +395,12 @@ def main():
             )
             speed = args.total_batch * args.length / pace.seconds(step)
             used = f"{speed * flops_per_token / (peak * ranks):.1%}" if peak else "unknown"
-            say(f"step {step} loss {mean:.6f} norm {norm:.3f} lr {learning_rate(step - 1, args):.2e} "
+            log(f"step {step} loss {mean:.6f} norm {norm:.3f} lr {learning_rate(step - 1, args):.2e} "
                 f"tokens/s {speed:.0f} MFU {used}")  # fmt: skip
         evaluates = held_out and (step % args.eval_every == 0 or step == args.steps)
         saves = step % args.save_every == 0 or is_end
         if evaluates:
-            say(f"step {step} validation loss {validation_loss():.6f}")
+            log(f"step {step} validation loss {validation_loss():.6f}")
         if saves:
             checkpoints.save(step, model, optimizer)
         if evaluates or saves:  # tokens/s counts neither
@@ -410,10 +410,10 @@ def main():
     checkpoints.finish()
     dist.destroy_process_group()
     if first < args.steps and step < args.steps:
-        say(f"stopped by SIGTERM after step {step}, with a checkpoint")
+        log(f"stopped by SIGTERM after step {step}, with a checkpoint")
         # 0 would tell launch that the run is complete.
         sys.exit(128 + signal.SIGTERM)
-    say(f"done: {args.steps} steps, checkpoint in {args.out}")
+    log(f"done: {args.steps} steps, checkpoint in {args.out}")
 
 
 if __name__ == "__main__":

@@ -47,9 +47,9 @@ def run_subcommand(arguments: Sequence[str]) -> int:
 
 def end_durable(job_id: str) -> None:
     """Close a durable job, which ``launch stop`` stops."""
-    from launcher.durable.mirror import end
+    from launcher.durable.mirror import close_job
 
-    end(job_id)
+    close_job(job_id)
 
 
 def start_detached(job: Job, arguments: Sequence[str], *, cwd: str) -> int:

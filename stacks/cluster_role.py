@@ -80,8 +80,8 @@ class ClusterRole(iam.Role):
             return iam.Policy(self, name, roles=[self], statements=list(statements))
         document = cdk.Stack.of(self).resolve([statement.to_statement_json() for statement in statements])
         if (size := len(json.dumps(_shown(document), separators=(",", ":"))) + _ENVELOPE) > POLICY_SIZE:
-            told = f"must need permissions of at most {POLICY_SIZE} characters with hardened, got {size}"
-            raise SettingsError(f"{_SETTINGS.get(purpose, 'the settings')} {told}: name fewer or shorter ones")
+            message = f"must need permissions of at most {POLICY_SIZE} characters with hardened, got {size}"
+            raise SettingsError(f"{_SETTINGS.get(purpose, 'the settings')} {message}: name fewer or shorter ones")
         # What is denied comes last: cdk-nag reads from "s3:*" in a Deny to the next Allow, and reports full access.
         ordered = sorted(statements, key=lambda each: each.effect == iam.Effect.DENY)
         return iam.ManagedPolicy(self, name, roles=[self], statements=ordered)

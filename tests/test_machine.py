@@ -99,7 +99,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def told(cache: Path) -> list[str]:
+def report(cache: Path) -> list[str]:
     """Return the report on a command that leaves one thing of each kind."""
     done = compare("sh", "-ec", LEAK, cache=cache)
     assert done.returncode == 1, done.stderr
@@ -107,12 +107,12 @@ def told(cache: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", LEAKS)
-def test_fails_when_a_command_leaves_a_thing_of_each_kind(told: list[str], kind: str) -> None:
+def test_fails_when_a_command_leaves_a_thing_of_each_kind(report: list[str], kind: str) -> None:
     name = {"process without variables": "process", "file of a run that is mounted over another": "mount"}.get(
         kind, kind
     )
     pattern = f"error: the machine is not as it was, {name} left: {LEAKS[kind]}"
-    assert [line for line in told if re.fullmatch(pattern, line)], told
+    assert [line for line in report if re.fullmatch(pattern, line)], report
 
 
 def test_every_kind_is_tried() -> None:

@@ -49,14 +49,14 @@ def main() -> int:
     parser.add_argument("--batch-size", type=int, default=256)
     options = parser.parse_args()
     if importlib.util.find_spec("torch") is None:
-        say(f"error: no torch in {sys.executable}")
+        log(f"error: no torch in {sys.executable}")
         return 1
     import torch
 
     if not torch.cuda.is_available():
-        say(f"error: no GPU on this machine that torch {torch.__version__} can use")
+        log(f"error: no GPU on this machine that torch {torch.__version__} can use")
         return 1
-    say(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, best of {options.rounds} rounds")
+    log(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, best of {options.rounds} rounds")
     resnet50 = settings("resnet50", (3, 224, 224), classes=1000, batch=options.batch_size)
     resnext110 = settings("resnext110", (3, 32, 32), classes=10, batch=4 * options.batch_size)
     best, best_timm = 0.0, 0.0
@@ -69,7 +69,7 @@ def main() -> int:
             best_timm = max(best_timm, timm_speed(options.timm, batch=options.batch_size))
     print_floor(resnet50, speed=best)
     if options.timm is None:
-        say("no timm checkout, name its benchmark.py: --timm PATH")
+        log("no timm checkout, name its benchmark.py: --timm PATH")
     bench = StepBench(resnet50)
     stall = stall_ratio([bench.checkpoint_times() for _ in range(options.rounds)])
     loops = [loop_speed(resnet50, share=share) for share in (0.25, 0.0)]
@@ -237,11 +237,11 @@ def print_floor(config: Any, *, speed: float) -> None:
     workload = f"{config.network}: {work.operations / batch:.3g} operations, {work.bytes / batch:.3g} bytes per image"
     peak, bandwidth = find_peak(device, torch.bfloat16), BANDWIDTHS.get(device)
     if peak is None or bandwidth is None:
-        say(f"{workload}; floor unknown, no datasheet of {device}")
+        log(f"{workload}; floor unknown, no datasheet of {device}")
         return
     floor = work.floor(operations_s=peak[0], bytes_s=bandwidth)
     floor_ms, step_ms = 1000 * floor, 1000 * batch / speed
-    say(f"{workload}; floor {floor_ms:.2f} ms per step ({batch / floor:.0f}/s), measured {step_ms:.2f} ms")
+    log(f"{workload}; floor {floor_ms:.2f} ms per step ({batch / floor:.0f}/s), measured {step_ms:.2f} ms")
 
 
 def find_timm() -> Path | None:
@@ -269,7 +269,7 @@ def timm_speed(script: Path, *, batch: int) -> float:
     return float(result["train_samples_per_sec"])
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(text, file=sys.stderr)
 
 

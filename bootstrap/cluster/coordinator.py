@@ -66,7 +66,7 @@ class Coordinator:
         self.groups: Sequence[Group] = ()
         """Both groups at the last pass."""
         self.activities: Mapping[str, str] = {}
-        """Activity in each instance's own record, by instance ID."""
+        """Step in each instance's own record, by instance ID."""
 
     def reconcile(self, stored: Stored) -> Membership:
         """Bring the membership up to date and return it."""

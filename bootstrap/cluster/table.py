@@ -118,7 +118,7 @@ class Table:
         self._networks = networks
         self._sleep = sleep
         self.activities: dict[str, str] = {}
-        """Activity in each node's record at the last read, by record ID; bootstrap.idle parses it."""
+        """Step in each node's record at the last read, by record ID; bootstrap.idle parses it."""
 
     def read_generation(self, *, consistent: bool = False) -> int:
         """Return the membership's generation, eventually consistent: far cheaper than the membership."""

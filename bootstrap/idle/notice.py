@@ -33,10 +33,10 @@ class Notices:
         coming = dict(_coming(record, now))
         for kind, time in coming.items():
             if self._told.get(kind) != time:
-                self._tell(_SENTENCES[kind].format(time=f"{time:%H:%M}") + self._losses())
+                self._announce(_SENTENCES[kind].format(time=f"{time:%H:%M}") + self._losses())
         for kind, time in self._told.items():
             if kind not in coming and now < time:
-                self._tell(_WITHDRAWN[kind])
+                self._announce(_WITHDRAWN[kind])
         self._told = coming
 
     def _losses(self) -> str:
@@ -47,7 +47,7 @@ class Notices:
             return ""
         return f". Lost with the nodes: the checkpoints of job {', '.join(jobs[:MOST_NAMED])}" if jobs else ""
 
-    def _tell(self, sentence: str) -> None:
+    def _announce(self, sentence: str) -> None:
         log.warning("%s", sentence)
         try:
             self._wall(sentence)

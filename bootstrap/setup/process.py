@@ -30,8 +30,8 @@ _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Lines:
     """Cut output into printable lines, and remember the last one that says something."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, write_line: Callable[[str], None]) -> None:
+        self._write_line = write_line
         self._rest = b""
         self.last = ""
 
@@ -54,7 +54,7 @@ class Lines:
         text = "".join(c if c.isprintable() else " " for c in text).rstrip()
         if text:
             self.last = text
-            self._tell(text)
+            self._write_line(text)
 
 
 def run_program(
@@ -63,7 +63,7 @@ def run_program(
     cwd: Path,
     environ: Mapping[str, str],
     deadline: float,
-    tell: Callable[[str], None],
+    write_line: Callable[[str], None],
     meanwhile: Callable[[], None],
     monotonic: Callable[[], float] = time.monotonic,
 ) -> None:
@@ -72,7 +72,7 @@ def run_program(
     Whatever it leaves in its process group ends with it: systemd ends the rest of the service's processes.
     """
     name = Path(command[0]).name
-    lines = Lines(tell)
+    lines = Lines(write_line)
     try:
         process = subprocess.Popen(
             command, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

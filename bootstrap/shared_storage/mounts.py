@@ -59,10 +59,10 @@ def run(command: Sequence[str], *, timeout_s: float) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MountError(f"{command[0]} failed: {error}") from error
     if done.returncode != 0:
-        said = " ".join(done.stderr.split())[-200:]
+        output = " ".join(done.stderr.split())[-200:]
         raise MountError(
-            f"{command[0]} exited {done.returncode}: {said}",
-            has_client=NOT_IN_KERNEL not in said and "No such device" not in said,
+            f"{command[0]} exited {done.returncode}: {output}",
+            has_client=NOT_IN_KERNEL not in output and "No such device" not in output,
         )
 
 

@@ -91,10 +91,10 @@ class Mounter:
         except (MountError, OSError) as error:
             log.warning("the shared directory does not refuse writes: %s", error)
         if target is None:
-            self._tell(NOT_KNOWN, "its id has not arrived")
+            self._write_state(NOT_KNOWN, "its id has not arrived")
             return LOOK_S
         state, why = self._try(target)
-        self._tell(state, why)
+        self._write_state(state, why)
         self._failures = 0 if state == MOUNTED else self._failures + 1
         return WATCH_S if state == MOUNTED else min(LONGEST_RETRY_S, 2.0 ** min(self._failures - 1, 8))
 
@@ -133,7 +133,7 @@ class Mounter:
         except OSError:
             return None
 
-    def _tell(self, state: str, why: str) -> None:
+    def _write_state(self, state: str, why: str) -> None:
         if state != self._state:
             log.info("shared storage: %s (%s)", state, why)
             self._state = state

@@ -62,10 +62,12 @@ def replace_team_keys(
     return changed
 
 
-def end_logins(fingerprints: Collection[str], *, journal: str, told: set[int], processes: Path = Path("/proc")) -> None:
+def end_logins(
+    fingerprints: Collection[str], *, journal: str, already_logged: set[int], processes: Path = Path("/proc")
+) -> None:
     """End the connections that sshd accepted with these keys, by its lines in the journal.
 
-    Warn about each login without such a line, once: ``told`` keeps the processes for the next call.
+    Warn about each login without such a line, once: ``already_logged`` keeps the processes for the next call.
     """
     accepted: dict[int, str] = {}
     for pid, message in _lines(journal):
@@ -77,10 +79,10 @@ def end_logins(fingerprints: Collection[str], *, journal: str, told: set[int], p
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
     found = set(_logins_without_line(accepted, processes))
-    for pid in sorted(found - told):
+    for pid in sorted(found - already_logged):
         log.warning("cannot tell the SSH key of the login of process %d: the journal names none", pid)
-    told.clear()
-    told.update(found)
+    already_logged.clear()
+    already_logged.update(found)
 
 
 def _lines(journal: str) -> Iterator[tuple[int, str]]:

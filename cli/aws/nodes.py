@@ -196,14 +196,14 @@ def check_instance(ec2: "EC2Client", member: Member, *, cluster_name: str) -> "I
         state = GONE.state if instance is None else instance["State"]["Name"]
         raise ClusterError(f"{named} must be {RUNNING}, its state is {state}")
     tags = {tag.get("Key"): tag.get("Value") for tag in instance.get("Tags", [])}
-    for what, said, known in (
+    for what, recorded, known in (
         (f"tag {CLUSTER_TAG}", cluster_name, tags.get(CLUSTER_TAG)),
         ("private address", member.address, instance.get("PrivateIpAddress")),
     ):
-        if known != said:
+        if known != recorded:
             raise ClusterError(
                 f"the membership record names {member.instance_id} as the {member.short_name}, which is not the "
-                f"cluster's: its {what} must be {said}, EC2 says {shown(known)}"
+                f"cluster's: its {what} must be {recorded}, EC2 says {shown(known)}"
             )
     return instance
 

@@ -47,8 +47,8 @@ class Activity:
         return self.group, _ONE_CALL_ONLY.sub("", self.reason)
 
     def __str__(self) -> str:
-        told = f"{self.time:%Y-%m-%d %H:%M:%S} {self.group}: {self.description}, {self.status}"
-        return f"{told}: {self.reason}" if self.reason else told
+        message = f"{self.time:%Y-%m-%d %H:%M:%S} {self.group}: {self.description}, {self.status}"
+        return f"{message}: {self.reason}" if self.reason else message
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -40,8 +40,8 @@ class Event:
     @property
     def is_failure(self) -> bool:
         """Return True if the event gives a reason for a failure. A node's reason precedes its group's status."""
-        told = self.status.endswith("_FAILED") or self.reason.startswith("Received FAILURE signal")
-        return told and not self.reason.startswith(_CONSEQUENCES)
+        is_reported = self.status.endswith("_FAILED") or self.reason.startswith("Received FAILURE signal")
+        return is_reported and not self.reason.startswith(_CONSEQUENCES)
 
 
 def describe_stack(cloudformation: "CloudFormationClient", name: str) -> "StackTypeDef | None":

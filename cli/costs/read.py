@@ -63,8 +63,8 @@ def read_cost(clients: Clients, cluster: Cluster) -> Cost:
     machines = find_machines(clients.ec2, instance_ids(groups))
     types = {name: machine.instance_type for name, machine in machines.items() if machine.instance_type}
     every = [*found, *_older(machines, found)]
-    told = spent(every, types=types, parts=parts, prices=prices, since=since, now=now)
-    return Cost(rate=hourly_rate(parts, prices), spent=told, prices=prices)
+    spending = spent(every, types=types, parts=parts, prices=prices, since=since, now=now)
+    return Cost(rate=hourly_rate(parts, prices), spent=spending, prices=prices)
 
 
 def read_parts(clients: Clients, cluster: Cluster, template: DeployedTemplate, sizes: ClusterSizes) -> BilledParts:

@@ -29,7 +29,7 @@ def follow_to_end(connection: Connection, job_id: str) -> int:
     except KeyboardInterrupt:
         _leave_or_stop(connection, job_id)
         return EXIT_INTERRUPTED
-    _tell_end(job)
+    _print_end(job)
     return exit_code(job)
 
 
@@ -41,18 +41,18 @@ def exit_code(job: Job) -> int:
     return min(max(job.exit_code or EXIT_FAILED, EXIT_FAILED), MAX_EXIT_CODE)
 
 
-def _tell_end(job: Job) -> None:
+def _print_end(job: Job) -> None:
     reason = f": {job.reason}" if job.reason and job.state != "SUCCEEDED" else ""
-    _tell(f"job {job.id} {job.state}{reason}")
+    _print_note(f"job {job.id} {job.state}{reason}")
 
 
 def _leave_or_stop(connection: Connection, job_id: str) -> None:
     """Ask on a terminal; without one stop the job, as an interrupted script must leave nothing running."""
     if sys.stdin.isatty() and _stays(job_id):
-        _tell(f"job {job_id} keeps running: dlcluster logs -f {job_id}, dlcluster stop {job_id}")
+        _print_note(f"job {job_id} keeps running: dlcluster logs -f {job_id}, dlcluster stop {job_id}")
         return
     run_launcher_command(connection, "stop", job_id)
-    _tell(f"job {job_id} is stopped")
+    _print_note(f"job {job_id} is stopped")
 
 
 def _stays(job_id: str) -> bool:
@@ -62,5 +62,5 @@ def _stays(job_id: str) -> bool:
         return True  # A second Ctrl-C ends dlcluster and leaves the job running.
 
 
-def _tell(text: str) -> None:
+def _print_note(text: str) -> None:
     print(f"dlcluster: {printable(text)}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """Read the records of jobs from the launcher on the master.
 
-Any process on the master can write them: they are validated, and printed without control characters.
+Any process on the master can write them: they are validated, and message without control characters.
 """
 
 import json
@@ -99,8 +99,10 @@ def run_launcher_command(connection: Connection, *words: str, deadline_s: float 
     """Run a subcommand of the launcher on the master. Raises ClusterError with the launcher's own message."""
     done = connection.output(shlex.join(["launch", *words]), deadline_s=deadline_s)
     if done.exit_code:
-        said = last_line(done.stderr).removeprefix("launch: ").removeprefix("error: ") or "launch failed on the master"
-        raise (UsageError if done.exit_code == LAUNCHER_USAGE_ERROR else ClusterError)(said)
+        message = (
+            last_line(done.stderr).removeprefix("launch: ").removeprefix("error: ") or "launch failed on the master"
+        )
+        raise (UsageError if done.exit_code == LAUNCHER_USAGE_ERROR else ClusterError)(message)
     return done
 
 

@@ -18,8 +18,8 @@ class Finding:
     """Advice, or nothing."""
 
     def __str__(self) -> str:
-        told = f"{self.sentence}: {self.fix}" if self.fix else self.sentence
-        return f"{self.level:<9}{self.subject:<16}{told}"
+        message = f"{self.sentence}: {self.fix}" if self.fix else self.sentence
+        return f"{self.level:<9}{self.subject:<16}{message}"
 
 
 def ok(subject: str, sentence: str) -> Finding:

@@ -26,10 +26,10 @@ def sizes(target: PreflightTarget) -> Iterator[Finding]:
         ended = f"the deploy ends {change.ended} nodes" if change.ended else "the deploy starts and ends no node"
         yield ok("sizes", f"{ended}; the nodes start and end with the Capacity Block")
         return
-    told = "; ".join(describe(change))
+    message = "; ".join(describe(change))
     if change.is_refused:
-        yield problem("sizes", told, "dlcluster resume")
+        yield problem("sizes", message, "dlcluster resume")
     elif leaves_no_master(change):
-        yield warning("sizes", told, "")
+        yield warning("sizes", message, "")
     else:
-        yield ok("sizes", told)
+        yield ok("sizes", message)

@@ -143,8 +143,8 @@ class Status:
         location_cells = (machine.instance_type, machine.zone, member.address, machine.public_address)
         return (str(member.node_index), member.short_name, member.instance_id, *location_cells, state)
 
-    def document(self, told: Sequence[str]) -> dict[str, Any]:
-        """Return the status as a JSON object; `told` holds the reasons for missing nodes."""
+    def document(self, reasons: Sequence[str]) -> dict[str, Any]:
+        """Return the status as a JSON object; `reasons` holds the reasons for missing nodes."""
         return {
             "cluster": self.cluster_name,
             "region": self.region,
@@ -153,7 +153,7 @@ class Status:
             "running_nodes": self.running,
             "missing_nodes": self.missing,
             "nodes": [self._node(member) for member in self.membership.members],
-            "reasons": list(told),
+            "reasons": list(reasons),
             "expires": iso(self.expires) if self.expires else None,
             "capacity_block": self.block.document() if self.block else None,
             "idle_since": iso(self.pause.idle_since) if self.pause.idle_since else None,
@@ -211,10 +211,10 @@ class Status:
             ),
         ]
 
-    def missing_lines(self, told: Sequence[str]) -> list[str]:
+    def missing_lines(self, reasons: Sequence[str]) -> list[str]:
         """Return the lines below the table of a cluster with missing nodes."""
         numbers = f"{len(self.membership.members)} in the list, {self.running} of them running"
-        return [f"{self.missing} of {self.desired_nodes} nodes missing: {numbers} (dlcluster why tells more)", *told]
+        return [f"{self.missing} of {self.desired_nodes} nodes missing: {numbers} (dlcluster why tells more)", *reasons]
 
 
 def _setup(outcome: str) -> dict[str, str] | None:

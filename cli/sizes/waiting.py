@@ -17,7 +17,7 @@ from cli.output import printable
 from cli.sizes.groups import IN_SERVICE, GroupStates, instance_ids, is_paused, read_groups, sizes_of
 
 POLL_S: Final = 3.0
-"""Seconds between two looks."""
+"""Seconds between two readings."""
 GONE_TIMEOUT_S: Final = 600.0
 """Seconds that nodes get to end: drained in a minute, and large types take minutes to shut down."""
 READY_TIMEOUT_S: Final = 1800.0
@@ -42,14 +42,14 @@ class Progress:
 def await_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TIMEOUT_S) -> None:
     """Wait until both groups have no instances. Raises ClusterError, also if somebody starts the nodes again."""
 
-    def look() -> Progress:
+    def read_progress() -> Progress:
         groups = read_groups(clients.autoscaling, cluster.name)
         if not is_paused(groups):
             raise ClusterError(f"somebody else changed the sizes of {cluster.name} meanwhile: dlcluster pause again")
         left = [f"{name} {state}" for group in groups.values() for name, state in group.instances.items()]
         return Progress(missing=f"{len(left)} of its nodes to end ({', '.join(left)})" if left else "")
 
-    _wait(look, timeout_s=timeout_s, advice="dlcluster pause waits again")
+    _wait(read_progress, timeout_s=timeout_s, advice="dlcluster pause waits again")
 
 
 def await_ready(
@@ -57,18 +57,18 @@ def await_ready(
 ) -> tuple[Member, ...]:
     """Wait until every declared node is a member and runs; return the members. Raises ClusterError.
 
-    Failed launches are told as they come: a group without capacity tries again for ever.
+    Failed launches are printed as they come: a group without capacity tries again for ever.
     """
     since = datetime.now(timezone.utc) - CLOCK_DIFFERENCE
 
-    def look() -> Progress:
+    def read_progress() -> Progress:
         groups = read_groups(clients.autoscaling, cluster.name)
         if sizes_of(groups) != declared:
             raise ClusterError(f"somebody else changed the sizes of {cluster.name} meanwhile: dlcluster resume again")
         return _readiness(clients, cluster, groups, since=since)
 
     try:
-        return _wait(look, timeout_s=timeout_s, advice=f"dlcluster why tells more; {STILL_STARTING}").members
+        return _wait(read_progress, timeout_s=timeout_s, advice=f"dlcluster why tells more; {STILL_STARTING}").members
     except KeyboardInterrupt:
         print(f"dlcluster: not all nodes are ready; {STILL_STARTING}", file=sys.stderr)
         raise
@@ -110,13 +110,13 @@ def _failed_launches(clients: Clients, groups: GroupStates, *, since: datetime) 
     return tuple(each.newest for each in distinct_failures(activities))
 
 
-def _wait(look: Callable[[], Progress], *, timeout_s: float, advice: str) -> Progress:
-    """Look until nothing is missing; print each change and each reason on standard error."""
-    end, told, failures = time.monotonic() + timeout_s, "", set[tuple[str, str]]()
-    while (now := look()).missing:
-        if now.missing != told:
+def _wait(read_progress: Callable[[], Progress], *, timeout_s: float, advice: str) -> Progress:
+    """Wait until nothing is missing; print each change and each reason on standard error."""
+    end, last_missing, failures = time.monotonic() + timeout_s, "", set[tuple[str, str]]()
+    while (now := read_progress()).missing:
+        if now.missing != last_missing:
             print(f"dlcluster: waiting for {now.missing}", file=sys.stderr)
-            told = now.missing
+            last_missing = now.missing
         for failure in now.failures:
             if failure.kind not in failures:
                 print(f"dlcluster: EC2 Auto Scaling: {printable(str(failure))}", file=sys.stderr)

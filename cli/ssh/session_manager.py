@@ -83,7 +83,7 @@ def _find_plugin() -> str:
     if path is None:
         raise ClusterError(f"{PLUGIN} is not installed; logins to a private cluster need it: {WHERE}")
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [path, "--version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -93,7 +93,7 @@ def _find_plugin() -> str:
         ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ClusterError(f"cannot run {path}: {error}") from error
-    version = said.strip()
+    version = output.strip()
     if not re.fullmatch(r"\d+(\.\d+){0,3}", version):
         raise ClusterError(f"{path} --version must print a version, got {version[:60]!r}: {WHERE}")
     if tuple(map(int, version.split("."))) <= LAST_WITHOUT_VARIABLE:

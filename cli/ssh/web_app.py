@@ -95,8 +95,8 @@ class RunningApp:
     def wait(self) -> None:
         """Wait until the application or the connection ends, which raises ClusterError."""
         self.process.wait()
-        said = _newest(self.output)
-        raise ClusterError(f"it ended on the master: {said}" if said else "the connection was lost")
+        printed = _newest(self.output)
+        raise ClusterError(f"it ended on the master: {printed}" if printed else "the connection was lost")
 
 
 @contextmanager

@@ -96,7 +96,7 @@ class Launch:
 
     def _batch(self, node_type: NodeType, batch: int, wanted: int) -> tuple[int, str, str]:
         """Repeat one launch until AWS says what became of it; return the instances, and EC2's code and words."""
-        group, end, told = group_name(self.name, node_type), time.monotonic() + ANSWER_TIMEOUT_S, False
+        group, end, is_printed = group_name(self.name, node_type), time.monotonic() + ANSWER_TIMEOUT_S, False
         while True:
             self.before_call()
             try:
@@ -122,7 +122,7 @@ class Launch:
                 missing = f"{count} of {wanted} instances came, and no error"
             if time.monotonic() > end:
                 raise UnansweredError(f"waited {ANSWER_TIMEOUT_S:.0f} s for LaunchInstances of {group}: {missing}")
-            if not told:
+            if not is_printed:
                 print(f"dlcluster: waiting for LaunchInstances of {group}: {missing}", file=sys.stderr)
-                told = True
+                is_printed = True
             time.sleep(ANSWER_PAUSE_S)

@@ -40,7 +40,7 @@ class Placement:
 
     def settled_stack(self) -> "StackTypeDef | None":
         """Wait for a deploy that an earlier call began, and return the stack. Raises ClusterError."""
-        end, told = time.monotonic() + SETTLE_TIMEOUT_S, ""
+        end, last_status = time.monotonic() + SETTLE_TIMEOUT_S, ""
         while True:
             stack = describe_stack(self.clients.cloudformation, self.name)
             status = stack["StackStatus"] if stack else ""
@@ -50,9 +50,9 @@ class Placement:
                 return stack
             if time.monotonic() > end:
                 raise ClusterError(f"waited {SETTLE_TIMEOUT_S:.0f} s for stack {self.name}, which is {status}")
-            if status != told:
+            if status != last_status:
                 print(f"dlcluster: waiting for stack {self.name}, which is {status}", file=sys.stderr)
-                told = status
+                last_status = status
             time.sleep(SETTLE_PAUSE_S)
 
     def move(self, zone: str) -> None:

@@ -43,12 +43,12 @@ def most_a_try(props: ClusterProps, prices: PriceList) -> str:
 def ended_line(outcome: Outcome, props: ClusterProps, prices: PriceList) -> str:
     """Return what came of a try that failed, and what that costs at least."""
     verdict = "refused" if outcome.is_final else "has no room for"
-    told = f"{outcome.zone} {verdict} all {props.worker_count + 1} nodes: {outcome.reason}"
+    message = f"{outcome.zone} {verdict} all {props.worker_count + 1} nodes: {outcome.reason}"
     if not outcome.nodes:
-        return told
+        return message
     charge = minimum_charge(outcome.came, props, prices)
     cost = "an unknown amount" if charge is None else f"{charge:.3f} USD"
-    return f"{told}; {outcome.nodes} came and were ended, for which AWS bills a minute each: {cost} or more"
+    return f"{message}; {outcome.nodes} came and were ended, for which AWS bills a minute each: {cost} or more"
 
 
 def table(tried: Sequence[Outcome], lacking: Mapping[str, str]) -> str:

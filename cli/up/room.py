@@ -34,7 +34,7 @@ def find_room(
         zone = _find(placement, props, lacking, until=until, prices=prices)
     except BaseException as error:
         if not isinstance(error, (TakenError, OtherSizesError)):
-            _tell_left(placement, props, prices)
+            _warn_of_cost(placement, props, prices)
         if isinstance(error, (Exception, KeyboardInterrupt)):
             placement.lock.release()
         raise
@@ -66,7 +66,7 @@ def _find(
     return zone
 
 
-def _tell_left(placement: Placement, props: ClusterProps, prices: PriceList) -> None:
+def _warn_of_cost(placement: Placement, props: ClusterProps, prices: PriceList) -> None:
     """Say what may go on costing, unless AWS says that nothing does."""
     with suppress(Exception):
         try:

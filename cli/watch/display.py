@@ -8,15 +8,15 @@ from typing import Final
 
 from cli.jobs.records import utc_now
 from cli.output import JSON_VERSION, aligned, filled, is_terminal, rich_table
-from cli.watch.look import Look
+from cli.watch.snapshot import Snapshot
 
-Show = Callable[[Look], None]
+Show = Callable[[Snapshot], None]
 TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @contextmanager
 def display(*, as_json: bool) -> Iterator[Show]:
-    """Yield the function that shows a look."""
+    """Yield the function that shows a snapshot."""
     if as_json:
         yield _print_json
     elif is_terminal() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):  # these cannot move the cursor
@@ -26,15 +26,19 @@ def display(*, as_json: bool) -> Iterator[Show]:
         yield _print_block
 
 
-def _print_json(look: Look) -> None:
+def _print_json(snapshot: Snapshot) -> None:
     """Print one JSON object in one line, so that a reader sees where it ends."""
-    print(json.dumps({"version": JSON_VERSION, "time": f"{utc_now():{TIME_FORMAT}}", **look.document()}), flush=True)
+    print(
+        json.dumps({"version": JSON_VERSION, "time": f"{utc_now():{TIME_FORMAT}}", **snapshot.document()}), flush=True
+    )
 
 
-def _print_block(look: Look) -> None:
-    columns, rows = look.table()
-    below = "".join(f"{line}\n" for line in look.lines())
-    print(f"{utc_now():{TIME_FORMAT}} {look.status.summary}\n{aligned([columns, *filled(rows)])}{below}", flush=True)
+def _print_block(snapshot: Snapshot) -> None:
+    columns, rows = snapshot.table()
+    below = "".join(f"{line}\n" for line in snapshot.lines())
+    print(
+        f"{utc_now():{TIME_FORMAT}} {snapshot.status.summary}\n{aligned([columns, *filled(rows)])}{below}", flush=True
+    )
 
 
 @contextmanager
@@ -45,9 +49,9 @@ def _live() -> Iterator[Show]:
 
     with Live(auto_refresh=False, vertical_overflow="visible") as live:
 
-        def show(look: Look) -> None:
-            columns, rows = look.table()
-            head = Text(f"{look.status.summary}, {utc_now():%H:%M:%S} UTC; Ctrl-C ends")
-            live.update(Group(head, rich_table(columns, rows), *map(Text, look.lines())), refresh=True)
+        def show(snapshot: Snapshot) -> None:
+            columns, rows = snapshot.table()
+            head = Text(f"{snapshot.status.summary}, {utc_now():%H:%M:%S} UTC; Ctrl-C ends")
+            live.update(Group(head, rich_table(columns, rows), *map(Text, snapshot.lines())), refresh=True)
 
         yield show

@@ -12,22 +12,22 @@ from cli.errors import ClusterError, CredentialsError, NoClusterError, UsageErro
 from cli.output import printable
 from cli.shared_options import Selection
 from cli.watch.display import display
-from cli.watch.look import Watcher
+from cli.watch.snapshot import Watcher
 
 
 def watch(
     selection: Selection, *, interval_s: float, as_json: bool, sleep: Callable[[float], None] = time.sleep
 ) -> NoReturn:
-    """Look every `interval_s` seconds. Raises KeyboardInterrupt on Ctrl-C, ClusterError if looking has no use."""
+    """Snapshot every `interval_s` seconds. Raises KeyboardInterrupt on Ctrl-C, ClusterError if looking has no use."""
     clients = connect(selection.region)
     with display(as_json=as_json) as show, closing(Watcher()) as watcher:
-        # The first look fails as status does: it has shown nothing yet.
-        show(watcher.look(look_up(selection, clients)))
+        # The first snapshot fails as status does: nothing is shown yet.
+        show(watcher.take_snapshot(look_up(selection, clients)))
         while True:
             sleep(interval_s)
             try:
                 with aws_errors(selection.region):
-                    show(watcher.look(look_up(selection, clients)))
+                    show(watcher.take_snapshot(look_up(selection, clients)))
             except (CredentialsError, NoClusterError, UsageError):
                 raise
             except ClusterError as error:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from launcher.durable.mirror import end
+from launcher.durable.mirror import close_job
 from launcher.durable_state import is_open
 from launcher.errors import LaunchError
 from launcher.history.records import State
@@ -42,4 +42,4 @@ class DurableAttempt:
     def finish(self, state: State) -> None:
         """Close the job if it is over."""
         if state.is_terminal:
-            end(self.job_id)
+            close_job(self.job_id)

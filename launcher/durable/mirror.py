@@ -54,7 +54,7 @@ def update(record: DurableRecord, bucket: JobBucket | None = None) -> None:
         write_atomically(directory_of(record.job.id) / RECORD, record.to_bytes())
 
 
-def end(job_id: str, bucket: JobBucket | None = None) -> None:
+def close_job(job_id: str, bucket: JobBucket | None = None) -> None:
     """Close a job: no master starts it again. If the bucket cannot be reached, the service deletes the record later."""
     if not directory_of(job_id).exists():
         return

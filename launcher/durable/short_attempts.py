@@ -80,7 +80,7 @@ class ShortAttempts:
         with suppress(OSError):  # On a full disk the job still has to end.
             write_record(directory, replace(known, state=State.FAILED, reason=reason, exit_code=1, end=now()))
             upload(directory)
-        mirror.end(record.job.id)
+        mirror.close_job(record.job.id)
         return True
 
     def _pause(self, record: DurableRecord) -> float:

@@ -37,7 +37,7 @@ def submit(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket | 
         code = detach(arguments, grace_s=job.grace_s, cwd=cwd, durable=start)
     finally:
         if code not in (0, STARTS_ANYWAY):
-            mirror.end(record.job.id, bucket)
+            mirror.close_job(record.job.id, bucket)
     return code
 
 

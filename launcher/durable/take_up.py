@@ -156,15 +156,15 @@ def serve() -> None:
 
 def _fetch_when_possible(service: Service) -> None:
     """Ask the bucket until it answers: a booting node may have no credentials yet."""
-    said = ""
+    last_error = ""
     while True:
         try:
             service.fetch(open_bucket())
             return
         except (LaunchError, OSError) as error:
-            if str(error) != said:
+            if str(error) != last_error:
                 log.warning("cannot ask for open jobs, trying again: %s", error)
-            said = str(error)
+            last_error = str(error)
         time.sleep(POLL_S)
 
 

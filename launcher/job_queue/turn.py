@@ -24,7 +24,7 @@ POLL_S = 1.0
 RETRY_S = 15.0
 """Seconds after which nodes that were in use are asked again: unlike a job's end, that of another process shows only
 there."""
-TELL_S = 10.0
+REPORT_S = 10.0
 """Deadline for a terminal to take a line, in seconds: a blocked one (Ctrl-S) must not hold up the line."""
 
 
@@ -95,12 +95,12 @@ class Turn:
         self._deadline = self._clock() + wait.timeout_s
         self._busy = ""
         self._busy_until = 0.0
-        self._said = ""
+        self._last_report = ""
 
     @property
     def has_waited(self) -> bool:
         """Return True if the job has stood in line."""
-        return bool(self._said)
+        return bool(self._last_report)
 
     def try_later(self, reason: str) -> None:
         """Let the job wait for a while: its nodes, asked themselves, are in use."""
@@ -123,7 +123,7 @@ class Turn:
             left = self._deadline - self._clock()
             if left <= 0:
                 raise OverdueError(f"not started within {self._wait.timeout_s:g} s (--wait-timeout): {text}")
-            await self._tell(text, place)
+            await self._report_place(text, place)
             await asyncio.sleep(min(POLL_S, left))
 
     def _obstacle(self, job: Job, lack: str) -> tuple[int, str]:
@@ -144,15 +144,15 @@ class Turn:
     def _node_count(self, job: Job) -> int:
         return max(len(job.hosts), self._wait.nodes[0] if self._wait.nodes else 0)
 
-    async def _tell(self, text: str, place: int) -> None:
+    async def _report_place(self, text: str, place: int) -> None:
         if self._ticket.streams[FrameType.STDOUT].reader_has_gone():
             raise LaunchError("left the line: nobody reads the job's output any more")
-        if text != self._said:
+        if text != self._last_report:
             self._ticket.observer.on_waiting(text, place=place)
-            self._said = text
+            self._last_report = text
             line = f"launch: waiting, {text}\n".encode(errors="replace")
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._ticket.streams[FrameType.STDERR].send(line), TELL_S)
+                await asyncio.wait_for(self._ticket.streams[FrameType.STDERR].send(line), REPORT_S)
 
 
 def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:

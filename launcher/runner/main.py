@@ -128,9 +128,9 @@ def receive_spec(channel: RunnerChannel) -> "NodeSpec | None":
             if not isinstance(message, (bytes, dict)):
                 return message
             # Imported late: slow, and most jobs send no request (files, venv, engines, secrets) before the spec.
-            from launcher.runner.sync.service import sync_before_spec
+            from launcher.runner.sync.service import serve_requests_before_spec
 
-            return sync_before_spec(channel, inbox, first=message)
+            return serve_requests_before_spec(channel, inbox, first=message)
     return None
 
 

@@ -31,16 +31,16 @@ def run_chaos(
     before = observer.await_agreement(RECOVERY_TIMEOUT_S)
     targets = [node_target(number) for number in sorted(before.instances)]
     plan = make_plan(seed, count=count, over_s=over_s, targets=targets, kinds=KINDS, at_least=at_least)
-    _say(f"{plan}\n")
+    _log(f"{plan}\n")
     try:
-        run_plan(plan, faults, instances=lambda: faults.instances(cluster), say=_say)
+        run_plan(plan, faults, instances=lambda: faults.instances(cluster), log=_log)
     finally:
         faults.heal()
     after = observer.await_agreement(RECOVERY_TIMEOUT_S, previous=before)
-    _say(f"whole again: generation {after.generation}, {after.instances}")
+    _log(f"whole again: generation {after.generation}, {after.instances}")
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 

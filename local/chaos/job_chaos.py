@@ -36,15 +36,15 @@ CLEANUP_S = 10.0
 """Seconds after the reaction deadline for which processes of an ended job may remain."""
 
 
-def run_cases(cluster: str, *, user: User, seed: int, cases: int, say: Callable[[str], None]) -> list[str]:
+def run_cases(cluster: str, *, user: User, seed: int, cases: int, log: Callable[[str], None]) -> list[str]:
     """Run jobs under faults on a whole cluster; return what was wrong, a line each."""
     faults, observer = Faults.current(), Observer.current(cluster, environment=user.environment)
     errors: list[str] = []
     reused = 0
     for fault in draw_faults(seed, cases=cases, node_indexes=range(1, NODES + 1)):
         observer.await_agreement(RECOVERY_TIMEOUT_S)
-        say(str(fault))
-        fault_run = FaultRun(fault, cluster=cluster, user=user, faults=faults, observer=observer, say=say)
+        log(str(fault))
+        fault_run = FaultRun(fault, cluster=cluster, user=user, faults=faults, observer=observer, log=log)
         errors += [f"{fault}: {line}" for line in fault_run.run()]
         reused += fault_run.reused
     observer.await_agreement(RECOVERY_TIMEOUT_S)
@@ -62,13 +62,13 @@ class FaultRun:
         user: User,
         faults: Faults,
         observer: Observer,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
     ) -> None:
         self._fault = fault
         self._user = user
         self._faults = faults
         self._observer = observer
-        self._say = say
+        self._log = log
         self._token = uuid.uuid4().hex
         self._cluster = cluster
         self.reused = 0
@@ -80,7 +80,7 @@ class FaultRun:
         idle = idle_connections()
         jobs = self._start_jobs(idle)
         waiting = len(idle_connections())
-        self._say(f"  {self.reused} of {len(idle)} idle connections reused, {waiting} hit while idle")
+        self._log(f"  {self.reused} of {len(idle)} idle connections reused, {waiting} hit while idle")
         node = self._faults.node(self._faults.instances(self._cluster)[self._fault.node_index])
         fault_at = time.monotonic()
         with ThreadPoolExecutor(len(jobs)) as pool:
@@ -169,7 +169,7 @@ class FaultRun:
         end = "was left" if outcome.ended_s is None else f"ended with {outcome.code} after {outcome.ended_s:.1f} s"
         if outcome.recorded_end is not None:
             end += f" ({outcome.recorded_end.state}, {outcome.recorded_end.exit_code})"
-        self._say("\n".join([f"  {job_case.phase} ({job_case.policy}) {end}; whole after {recovered_s:.1f} s", *lines]))
+        self._log("\n".join([f"  {job_case.phase} ({job_case.policy}) {end}; whole after {recovered_s:.1f} s", *lines]))
         return [f"{job_case.phase} ({job_case.policy}): {line}" for line in found]
 
     def _leftovers(self, *, until: float) -> list[str]:
@@ -178,7 +178,7 @@ class FaultRun:
         return [f"still runs: {line}" for line in found]
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
@@ -194,9 +194,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         user.cdk("bootstrap")
         user.cdk(*deploy_arguments(nodes=NODES))
         user.write_ssh_config()
-        errors = run_cases(CLUSTER, user=user, seed=options.seed, cases=options.cases, say=_say)
+        errors = run_cases(CLUSTER, user=user, seed=options.seed, cases=options.cases, log=_log)
         user.cdk("destroy", "--force")
-    _say("\n".join(errors) or f"{options.cases} cases, nothing wrong")
+    _log("\n".join(errors) or f"{options.cases} cases, nothing wrong")
     return 1 if errors else 0
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 LOST = 9
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -35,7 +35,7 @@ def rendezvous(rank: int, world: int, address: tuple[str, int]) -> list[socket.s
 def lead(others: list[socket.socket], *, step_file: Path, steps: int, step_s: float) -> None:
     """Take steps with all other ranks, and save the number of the last one."""
     done = int(step_file.read_text()) if step_file.exists() else 0
-    say(f"resumes at {done}")
+    log(f"resumes at {done}")
     for _ in range(steps):
         time.sleep(step_s)
         for other in others:
@@ -52,7 +52,7 @@ def lead(others: list[socket.socket], *, step_file: Path, steps: int, step_s: fl
 
 def follow(leader: socket.socket) -> None:
     """Take the steps that rank 0 takes."""
-    say("resumes")
+    log("resumes")
     while receive(leader, b"s", b"e") == b"s":
         leader.sendall(b"s")
 
@@ -68,7 +68,7 @@ def main() -> int:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     is_restart = os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
     rendezvous_s, step_s, steps = float(sys.argv[1]), float(sys.argv[4]), int(sys.argv[3 if is_restart else 2])
-    say(f"joins {world} ranks")
+    log(f"joins {world} ranks")
     time.sleep(rendezvous_s * rank / max(1, world - 1))
     try:
         others = rendezvous(rank, world, (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
@@ -78,9 +78,9 @@ def main() -> int:
         else:
             follow(others[0])
     except ConnectionError:
-        say("lost a rank")
+        log("lost a rank")
         return LOST
-    say("done")
+    log("done")
     return 0
 
 

@@ -35,7 +35,7 @@ def run_plan(
     faults: Faults,
     *,
     instances: Callable[[], Mapping[int, str]],
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
@@ -61,7 +61,7 @@ def run_plan(
             outcome = "ends" if event.is_end else "begins"
         except (LocalError, ClientError) as error:  # Its node or its instance has just ended.
             outcome = f"skipped: {error}"
-        say(f"{clock() - started:7.1f} s  {fault.kind} {' and '.join(hit)} {outcome}")
+        log(f"{clock() - started:7.1f} s  {fault.kind} {' and '.join(hit)} {outcome}")
 
 
 def targeted_instances(fault: PlannedFault, instances: Mapping[int, str]) -> tuple[str, ...]:

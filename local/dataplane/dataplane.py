@@ -113,19 +113,21 @@ class DataPlane:
         """Return the metadata of the instance that has a private address in a VPC."""
         return self._metadata.get((vpc_id, address))
 
-    def reconcile(self, *, look: bool = True) -> None:
+    def reconcile(self, *, reread: bool = True) -> None:
         """Run one pass; an instance that cannot be served now does not hold up the others.
 
-        ``look`` says whether to read the inventory again; if not, the last one still holds.
+        ``reread`` says whether to read the inventory again; if not, the last one still holds.
         """
         with self._errors.recorded(RECONCILIATION):
-            self._reconcile(self._look() if look or self._is_outdated() or self._inventory is None else self._inventory)
+            self._reconcile(
+                self._read_inventory() if reread or self._is_outdated() or self._inventory is None else self._inventory
+            )
         self._errors.end_pass()
 
     def _is_outdated(self) -> bool:
         return self._storage_faults != StorageFaults.read(self._run_dir)
 
-    def _look(self) -> Inventory:
+    def _read_inventory(self) -> Inventory:
         self._inventory = None  # Until the inventory can be read as a whole, each pass tries again.
         found = read_inventory(self._ec2, self._autoscaling)
         self._storage_faults = StorageFaults.read(self._run_dir)
@@ -287,7 +289,7 @@ def main() -> None:
     pause = threading.Event()
     check_ip.start()
     while True:
-        plane.reconcile(look=listener.is_due())
+        plane.reconcile(reread=listener.is_due())
         pause.wait(POLL_S)
 
 

@@ -62,8 +62,8 @@ class NodeHandle:
         except subprocess.TimeoutExpired as error:
             raise LocalError(f"waited {timeout_s:.0f} s for {command[0]} on {self.instance_id}") from error
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-            raise LocalError(f"{command[0]} on {self.instance_id}: {said[-1]}")
+            output = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            raise LocalError(f"{command[0]} on {self.instance_id}: {output[-1]}")
         return done.stdout
 
     def state(self) -> Mapping[str, Any] | None:

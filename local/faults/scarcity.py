@@ -36,11 +36,11 @@ def act(run_dir: Path, options: argparse.Namespace) -> int:
     """Do what the command line says, and print what was done."""
     if options.verb == "quota":
         limit_vcpus(run_dir, options.quota, options.count)
-        print(f"set the quota {options.quota} to {_said(options.count)} vCPUs")
+        print(f"set the quota {options.quota} to {_format_count(options.count)} vCPUs")
         return 0
     limit_capacity(run_dir, options.instance_type, options.zone, options.count, spot=options.spot)
     market = "spot" if options.spot else "On-Demand"
-    print(f"{options.zone} has room for {_said(options.count)} {market} instances of {options.instance_type}")
+    print(f"{options.zone} has room for {_format_count(options.count)} {market} instances of {options.instance_type}")
     return 0
 
 
@@ -74,5 +74,5 @@ def _count(text: str) -> int | None:
     return int(text)
 
 
-def _said(count: int | None) -> str:
+def _format_count(count: int | None) -> str:
     return f"{ANY} number of" if count is None else str(count)

@@ -39,8 +39,8 @@ JUMBO_MTU = 9001
 def _run(command: Sequence[str], lines: str = "", *, check: bool = True) -> None:
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
     if check and done.returncode != 0:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise LocalError(f"{shlex.join(command)}: {said[0]}")
+        output = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise LocalError(f"{shlex.join(command)}: {output[0]}")
 
 
 def _ip(lines: Sequence[str], *, namespace: str | None = None, check: bool = True) -> None:

@@ -50,8 +50,8 @@ def _name_of(owner: subprocess.Popen[bytes], errors: IO[bytes]) -> str:
     if name := owner.stdout.readline().decode().strip():
         return name
     errors.seek(0)
-    said = errors.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
-    raise LocalError(f"the local AWS did not start: {said[-1].removeprefix('error: ')}")
+    output = errors.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
+    raise LocalError(f"the local AWS did not start: {output[-1].removeprefix('error: ')}")
 
 
 def start_run(*, forever: bool) -> OwnedRun:

@@ -17,11 +17,11 @@ class Monitor:
     """Report each event once, in one line."""
 
     def __init__(
-        self, run_dir: Path, *, programs: Mapping[str, subprocess.Popen[bytes]], say: Callable[[str], object]
+        self, run_dir: Path, *, programs: Mapping[str, subprocess.Popen[bytes]], warn: Callable[[str], object]
     ) -> None:
         self._run_dir = run_dir
         self._programs = dict(programs)
-        self._say = say
+        self._warn = warn
         self._reported: set[str] = set()
 
     def check(self) -> None:
@@ -29,15 +29,15 @@ class Monitor:
             if (code := program.poll()) is not None:
                 del self._programs[name]
                 what = f"error: the local AWS's {name} has ended ({code}), no node starts or ends any more"
-                self._say(f"{what}: {self._last_line(name)}")
+                self._warn(f"{what}: {self._last_line(name)}")
         for instance_id, reason in reported(self._run_dir).items():
             if instance_id not in self._reported:
                 self._reported.add(instance_id)
-                self._say(f"warning: {instance_id} does not boot in the local AWS and is terminated: {reason}")
+                self._warn(f"warning: {instance_id} does not boot in the local AWS and is terminated: {reason}")
 
     def _last_line(self, name: str) -> str:
         lines = (self._run_dir / "log" / f"{name}.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it warnings nothing"
 
     def start(self) -> Callable[[], None]:
         """Check every second, in the background. Returns the function that stops it."""

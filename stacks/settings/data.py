@@ -93,8 +93,8 @@ class DataSettings(StorageSettings):
             found["wide-policy"] = f"policy_arns {wide} makes every job on the nodes an administrator of the account"
         full = [name for name in names if _FULL_ACCESS in name and name not in _ADMINISTRATORS]
         if full:
-            told = "lets every job on the nodes read, change and delete everything in that service"
-            found["full-access-policy"] = f"policy_arns {', '.join(full)} {told}"
+            message = "lets every job on the nodes read, change and delete everything in that service"
+            found["full-access-policy"] = f"policy_arns {', '.join(full)} {message}"
         return found
 
     @property

@@ -138,11 +138,11 @@ def play(number: int, *, client: "DynamoDBClient", processes: Mapping[Connection
         if not ready:
             raise TimeoutError(f"only {len(claims)} of {len(processes)} processes got an index")
         for connection in (each for each in processes if each in ready):
-            said = connection.recv()
-            if isinstance(said, Claim):
-                claims[processes[connection]] = said
+            output = connection.recv()
+            if isinstance(output, Claim):
+                claims[processes[connection]] = output
             else:
-                connection.send(serve_request(said))
+                connection.send(serve_request(output))
     final = Table(client, name=name, networks=NETWORKS).read_membership()
     client.delete_table(TableName=name)
     return {

@@ -10,7 +10,7 @@ from botocore.exceptions import (
 )
 
 from bootstrap import errors
-from bootstrap.failures import RETRYABLE_ERRORS, Activity, RetryableError, reason, replacement_would_help
+from bootstrap.failures import RETRYABLE_ERRORS, RetryableError, Step, reason, replacement_would_help
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from bootstrap.failures import RETRYABLE_ERRORS, Activity, RetryableError, reaso
 )
 def test_every_retryable_error_has_a_short_name(error: RetryableError, slug: str) -> None:
     assert isinstance(error, RETRYABLE_ERRORS)
-    assert reason(error, doing=Activity.TABLE) == slug
+    assert reason(error, doing=Step.TABLE) == slug
 
 
 def test_a_bug_is_not_retryable() -> None:

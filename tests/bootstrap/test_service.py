@@ -131,9 +131,9 @@ def test_crash_is_in_the_log_group_with_its_traceback_before_the_failure_signal(
     write_config(tmp_path, json.dumps(config_values()))
     with pytest.raises(ZeroDivisionError):
         service.serve(tmp_path)
-    [told] = [text for text in words if "agent crashed" in text]
-    assert told.startswith("agent crashed: ZeroDivisionError\nTraceback")
-    assert told.endswith("ZeroDivisionError: on purpose")
+    [sentence] = [text for text in words if "agent crashed" in text]
+    assert sentence.startswith("agent crashed: ZeroDivisionError\nTraceback")
+    assert sentence.endswith("ZeroDivisionError: on purpose")
 
 
 @pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")

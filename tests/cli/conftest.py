@@ -183,7 +183,7 @@ def put_members(
 
 def complaint(capsys: pytest.CaptureFixture[str]) -> str:
     """The one line that a failing verb prints."""
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    return said.err.removeprefix("dlcluster: ").removesuffix("\n")
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    return output.err.removeprefix("dlcluster: ").removesuffix("\n")

@@ -52,7 +52,7 @@ class Master:
         return self.output_of_check
 
 
-def said(found: Any) -> Output:
+def check_output(found: Any) -> Output:
     lines = f"deeplearning-worker2 [0] noise\ndeeplearning-worker1 [0] {json.dumps(found)}\n"
     return Output(exit_code=0, stdout=lines.encode(), stderr="")
 
@@ -81,7 +81,7 @@ def check(monkeypatch: pytest.MonkeyPatch, master: Master, *words: str) -> int:
 
 
 def test_a_healthy_cluster_names_nobody(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    master = Master(said(report()))
+    master = Master(check_output(report()))
     assert check(monkeypatch, master) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines() == [
@@ -99,10 +99,10 @@ def test_a_healthy_cluster_names_nobody(monkeypatch: pytest.MonkeyPatch, capsys:
 def test_a_slow_node_is_named_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check(monkeypatch, Master(said(report(SLOW)))) == EXIT_FAILED
+    assert check(monkeypatch, Master(check_output(report(SLOW)))) == EXIT_FAILED
     line = capsys.readouterr().out.splitlines()[-1]
     assert line == f"{SLOW['sentence']}; to replace it: aws ec2 terminate-instances --instance-ids i-3"
-    assert check(monkeypatch, Master(said(report(SLOW))), "--json") == EXIT_FAILED
+    assert check(monkeypatch, Master(check_output(report(SLOW))), "--json") == EXIT_FAILED
     found = json.loads(capsys.readouterr().out)
     assert (found["version"], found["cluster"], found["missing_nodes"], found["gb_per_s"]) == (1, "demo", 1, 38.5)
     assert found["findings"] == [{**SLOW, "instance_id": "i-3"}]
@@ -114,7 +114,7 @@ def test_what_the_nodes_write_can_be_read(monkeypatch: pytest.MonkeyPatch, capsy
     poor = NodeFacts(name="worker3", gpus=7, expected_gpus=8, expected_efa=0)
     pairs = {(0, 1): 40.0, (0, 2): 1.25, (1, 2): 1.0}
     written = Report(facts=[*facts, poor], pairs=pairs, together=1.0, ranks=21, backend="nccl")
-    assert check(monkeypatch, Master(said(json.loads(written.json())))) == EXIT_FAILED
+    assert check(monkeypatch, Master(check_output(json.loads(written.json())))) == EXIT_FAILED
     assert capsys.readouterr().out.splitlines()[-3:] == [
         "worker3  i-3       7 of 8  0 of 0  1.25  master 1.25, worker2 1",
         "worker3 has 7 GPUs, it should have 8; to replace it: aws ec2 terminate-instances --instance-ids i-3",
@@ -125,12 +125,12 @@ def test_what_the_nodes_write_can_be_read(monkeypatch: pytest.MonkeyPatch, capsy
         "worker3 is slow",
     ]  # fmt: skip
     alone = Report(facts=[facts[0]], pairs={}, together=None, ranks=1, backend="gloo")
-    assert check(monkeypatch, Master(said(json.loads(alone.json())))) == 0
+    assert check(monkeypatch, Master(check_output(json.loads(alone.json())))) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "no node lacks devices; it takes three nodes to name a slow one"
 
 
 def test_refused_while_a_job_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    master = Master(said(report()), job_state="RUNNING")
+    master = Master(check_output(report()), job_state="RUNNING")
     assert check(monkeypatch, master) == EXIT_FAILED
     assert complaint(capsys) == "job 2026-1 runs, and a check would share its network: wait, or dlcluster stop 2026-1"
     assert master.ran == []
@@ -165,9 +165,15 @@ def test_fails_with_the_jobs_own_reason(
     ("output", "reason"),
     [
         (Output(exit_code=0, stdout=b"nothing\n", stderr=""), "the check on the nodes printed no report"),
-        (said(report(nodes=[node("worker9")])), "the check on the nodes printed a report that cannot be used: KeyErr"),
-        (said(report(gb_per_s=float("inf"))), "the check on the nodes printed a report that cannot be used: ValueErr"),
-        (said({}), "the check on the nodes printed a report that cannot be used: KeyError('backend')"),
+        (
+            check_output(report(nodes=[node("worker9")])),
+            "the check on the nodes printed a report that cannot be used: KeyErr",
+        ),
+        (
+            check_output(report(gb_per_s=float("inf"))),
+            "the check on the nodes printed a report that cannot be used: ValueErr",
+        ),
+        (check_output({}), "the check on the nodes printed a report that cannot be used: KeyError('backend')"),
     ],
 )
 def test_a_report_that_cannot_be_used_is_one_line(

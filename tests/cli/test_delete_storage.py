@@ -49,9 +49,9 @@ def test_a_left_file_system_is_deleted_without_a_question_only_with_yes(
 
 def test_fails_when_no_cluster_made_it_or_it_is_not_there(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
     foreign = make(efs, team="vision")
-    for name, told in ((foreign, "no cluster made it"), (NO_SUCH, "no file system")):
+    for name, message in ((foreign, "no cluster made it"), (NO_SUCH, "no file system")):
         assert main(["delete-storage", name, "--yes"]) == 1
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert left(efs) == [foreign]
 
 

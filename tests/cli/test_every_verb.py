@@ -91,10 +91,10 @@ def test_credentials(
     if trouble == "no such profile":
         monkeypatch.setenv("AWS_PROFILE", "nope")
     assert main(LINES[verb].split()) == EXIT_CREDENTIALS
-    said = complaint(capsys)
+    output = complaint(capsys)
     reason = "Unable to locate credentials" if trouble == "missing" else "The config profile (nope) could not be found"
-    assert said == f"no AWS credentials: {reason}: {CredentialsError.fix}"
-    assert credentials_advice(capsys, monkeypatch) == said
+    assert output == f"no AWS credentials: {reason}: {CredentialsError.fix}"
+    assert credentials_advice(capsys, monkeypatch) == output
 
 
 @pytest.mark.parametrize("verb", LINES)

@@ -79,8 +79,8 @@ def test_fails_when_the_table_of_an_old_configuration_is_gone(
         main(["known-hosts", "--cluster", "demo", "--table", "old", "--networks", NETWORKS, "deeplearning-worker3"])
         == 1
     )
-    told = "cluster demo has no table old now: after a new deploy, print a new dlcluster ssh-config"
-    assert complaint(capsys) == told
+    sentence = "cluster demo has no table old now: after a new deploy, print a new dlcluster ssh-config"
+    assert complaint(capsys) == sentence
 
 
 def test_fails_when_the_table_is_not_there_and_the_cluster_has_no_name(
@@ -141,11 +141,11 @@ def test_cluster_chooses_among_several(deploy: Deploy, capsys: pytest.CaptureFix
 
 def test_fails_when_there_is_no_cluster(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == EXIT_NO_CLUSTER
-    told = (
+    sentence = (
         "no cluster in eu-west-1 (--region or AWS_REGION selects another); "
         "dlcluster why --cluster NAME explains a failed deploy"
     )
-    assert complaint(capsys) == told
+    assert complaint(capsys) == sentence
 
 
 def test_region_says_where_to_look(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,8 +41,8 @@ class Master:
     def output(self, command: str, *, deadline_s: float | None = None) -> Output:
         words = shlex.split(command)
         if words[0] == "launch":
-            said = json.dumps([{**JOB, "state": self.job_state}])
-            return Output(exit_code=0, stdout=said.encode(), stderr="")
+            printed = json.dumps([{**JOB, "state": self.job_state}])
+            return Output(exit_code=0, stdout=printed.encode(), stderr="")
         assert deadline_s is not None
         assert deadline_s > 900
         self.ran.append(words)
@@ -168,14 +168,14 @@ def test_fails_while_a_job_runs(run: Callable[..., int], capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("setup", "said"),
+    ("setup", "printed"),
     [
         (None, "cluster demo has no setup: name one in cdk.json, then cdk deploy"),
         ("$(reboot)", "output ClusterSetup must be the URL of an S3 object, its SHA-256 and seconds, got '$(reboot)'"),
     ],
 )
 def test_fails_without_a_deployed_setup(
-    run: Callable[..., int], capsys: pytest.CaptureFixture[str], setup: str | None, said: str
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str], setup: str | None, printed: str
 ) -> None:
     assert run(Master(), setup=setup) == EXIT_FAILED
-    assert capsys.readouterr().err == f"dlcluster: {said}\n"
+    assert capsys.readouterr().err == f"dlcluster: {printed}\n"

@@ -16,7 +16,7 @@ import pytest
 from cli.errors import EXIT_INTERRUPTED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.ssh.remote import Output
-from cli.watch import look, loop
+from cli.watch import loop, snapshot
 from cli.watch.node_checks import Gpu, NodeCheck, parse_answers
 from tests.cli.conftest import KEY, REGION, Deploy, Fleet, complaint, put_members
 from tests.cli.jobs.conftest import JOB, record
@@ -27,7 +27,7 @@ ANSWERS = "1 active\n2 active\n2 71, 2048, 81920\n2 89, 4096, 81920\n3 no answer
 
 
 class Master:
-    """Answer the watcher's two questions; the answers can change between two looks."""
+    """Answer the watcher's two questions; the answers can change between two snapshots."""
 
     def __init__(self) -> None:
         self.answers = ANSWERS
@@ -37,8 +37,8 @@ class Master:
     def output(self, command: str, **_: object) -> Output:
         if self.answers == "lost":
             raise ClusterError("the connection to 203.0.113.5 was lost")
-        said = json.dumps(self.jobs) if command.startswith("launch list") else self.answers
-        return Output(exit_code=0, stdout=said.encode(), stderr="")
+        printed = json.dumps(self.jobs) if command.startswith("launch list") else self.answers
+        return Output(exit_code=0, stdout=printed.encode(), stderr="")
 
 
 @pytest.fixture
@@ -50,12 +50,12 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Master:
         made.logins += 1
         yield made
 
-    monkeypatch.setattr(look, "connect", connect)
+    monkeypatch.setattr(snapshot, "connect", connect)
     return made
 
 
-def between_looks(monkeypatch: pytest.MonkeyPatch, *events: Callable[[], object]) -> None:
-    """Let each event happen after one look; Ctrl-C comes after the last."""
+def between_snapshots(monkeypatch: pytest.MonkeyPatch, *events: Callable[[], object]) -> None:
+    """Let each event happen after one snapshot; Ctrl-C comes after the last."""
     pending = list(events)
 
     def sleep(_: float) -> None:
@@ -67,11 +67,11 @@ def between_looks(monkeypatch: pytest.MonkeyPatch, *events: Callable[[], object]
     monkeypatch.setitem(loop.watch.__kwdefaults__, "sleep", sleep)
 
 
-def test_each_look_is_a_block_of_lines(
+def test_each_snapshot_is_a_block_of_lines(
     deploy: Deploy, master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy()
-    between_looks(monkeypatch, lambda: master.jobs.clear())
+    between_snapshots(monkeypatch, lambda: master.jobs.clear())
     assert main(["status", "--watch"]) == EXIT_INTERRUPTED
     head, columns, first, second, third, job, *rest = capsys.readouterr().out.splitlines()
     assert head.endswith("Z demo: 3 of 3 nodes, generation 7")
@@ -84,11 +84,11 @@ def test_each_look_is_a_block_of_lines(
     assert (len(rest), rest[-2:], master.logins) == (8, ["no job runs", ""], 1)
 
 
-def test_with_json_each_look_is_one_line(
+def test_with_json_each_snapshot_is_one_line(
     deploy: Deploy, master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy()
-    between_looks(monkeypatch, lambda: setattr(master, "answers", "lost"))
+    between_snapshots(monkeypatch, lambda: setattr(master, "answers", "lost"))
     assert main(["status", "--watch", "--json"]) == EXIT_INTERRUPTED
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["version"], first["cluster"], first["trouble"]) == (1, "demo", None)
@@ -113,7 +113,7 @@ def test_a_master_that_is_being_replaced_ends_nothing(
         {"node_index": i, "instance_id": name, "address": f"10.0.{i > 1:d}.{i}0", "node_type": kind, "host_key": KEY}
         for i, (name, kind) in enumerate(zip(fleet.instance_ids, ["master", "worker", "worker"], strict=True), 1)
     ]
-    between_looks(monkeypatch, lambda: without_master(fleet), lambda: put_members(fleet.table, rows))
+    between_snapshots(monkeypatch, lambda: without_master(fleet), lambda: put_members(fleet.table, rows))
     assert main(["status", "--watch"]) == EXIT_INTERRUPTED
     out = capsys.readouterr().out
     assert out.count("nodes and jobs are not known: the cluster has no master now: it may be starting") == 1
@@ -126,7 +126,7 @@ def test_a_destroyed_cluster_ends_it(
 ) -> None:
     deploy()
     cloudformation = boto3.client("cloudformation", region_name=REGION)
-    between_looks(monkeypatch, lambda: cloudformation.delete_stack(StackName="demo-stack"))
+    between_snapshots(monkeypatch, lambda: cloudformation.delete_stack(StackName="demo-stack"))
     assert main(["status", "--watch"]) == EXIT_NO_CLUSTER
     assert capsys.readouterr().err.startswith("dlcluster: no cluster in eu-west-1")
 
@@ -136,7 +136,7 @@ def test_an_answer_of_aws_that_fails_once_ends_nothing(
 ) -> None:
     fleet = deploy()
     dynamodb = boto3.client("dynamodb", region_name=REGION)
-    between_looks(monkeypatch, lambda: dynamodb.delete_item(TableName=fleet.table, Key={"id": {"S": "membership"}}))
+    between_snapshots(monkeypatch, lambda: dynamodb.delete_item(TableName=fleet.table, Key={"id": {"S": "membership"}}))
     assert main(["status", "--watch"]) == EXIT_INTERRUPTED
     reason = "cluster demo has no members yet: its master has not started"
     assert capsys.readouterr().err.strip() == f"dlcluster: {reason}; trying again"

@@ -13,7 +13,7 @@ from tests.e2e.conftest import Cluster, node_disk
 MASTER = "deeplearning-master"
 AGREE_TIMEOUT_S = 90.0
 """Seconds until all nodes show a change of the cluster; an agent polls every few seconds."""
-LOOK = """
+READ_NODE = """
 cat /var/lib/cloud/data/instance-id /proc/sys/kernel/random/boot_id
 systemctl show -p ActiveEnterTimestampMonotonic --value deeplearning-agent
 readlink /opt/deeplearning/current
@@ -58,8 +58,8 @@ class ClusterView:
     host_keys: dict[str, str]
 
 
-def look(cluster: Cluster, alias: str) -> tuple[NodeIdentity, ClusterView]:
-    life, workers, counts, hosts, keys = (part.splitlines() for part in cluster.on(alias, LOOK).split("--\n"))
+def read_node(cluster: Cluster, alias: str) -> tuple[NodeIdentity, ClusterView]:
+    life, workers, counts, hosts, keys = (part.splitlines() for part in cluster.on(alias, READ_NODE).split("--\n"))
     instance_id, boot_id, agent_started, release = life
     lists = ClusterView(
         workers=workers,
@@ -76,7 +76,7 @@ def look(cluster: Cluster, alias: str) -> tuple[NodeIdentity, ClusterView]:
 
 
 def identities(cluster: Cluster, instances: InstancesByAlias) -> dict[str, NodeIdentity]:
-    return {alias: look(cluster, alias)[0] for alias in instances}
+    return {alias: read_node(cluster, alias)[0] for alias in instances}
 
 
 def expected_view(instances: InstancesByAlias) -> ClusterView:
@@ -104,7 +104,7 @@ def await_agreement(cluster: Cluster, instances: InstancesByAlias) -> None:
     """Wait until every node shows these members; the user's ssh configuration is updated on the way."""
     deadline = time.monotonic() + AGREE_TIMEOUT_S
     for alias in (MASTER, *instances):
-        while (seen := look(cluster, alias)[1]) != (right := expected_view(instances)):
+        while (seen := read_node(cluster, alias)[1]) != (right := expected_view(instances)):
             assert time.monotonic() < deadline, (
                 f"waited {AGREE_TIMEOUT_S:.0f} s for {alias}, which shows\n{seen}\nnot\n{right}"
             )

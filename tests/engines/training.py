@@ -29,8 +29,8 @@ class Training:
     @property
     def accuracy(self) -> float:
         """Return the accuracy on the validation digits, which rank 0 prints once."""
-        [said] = re.findall(r"rank 0/\d Validation-accuracy=(\S+)", self.output)
-        return float(said)
+        [printed] = re.findall(r"rank 0/\d Validation-accuracy=(\S+)", self.output)
+        return float(printed)
 
     @property
     def digests(self) -> dict[int, dict[int, str]]:

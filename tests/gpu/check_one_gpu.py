@@ -171,9 +171,9 @@ class OneGpu(unittest.TestCase):
     def test_fast_measures_and_picks(self) -> None:
         config = TrainConfig(fast="auto", network="resnet20", dataset="synthetic", image_shape=SHAPE)
         ours = create(config, world=World(), shard=Shard(), learning_rate=0.1)
-        with self.assertLogs("trainer.torch.autotune", "INFO") as said:
+        with self.assertLogs("trainer.torch.autotune", "INFO") as printed:
             ours.restore(None, source=0)
-        assert re.search(r"picked \S+.*, a step took: float32 [\d.]+ ms; ", "\n".join(said.output))
+        assert re.search(r"picked \S+.*, a step took: float32 [\d.]+ ms; ", "\n".join(printed.output))
 
 
 class CommandLine(unittest.TestCase):
@@ -226,6 +226,6 @@ class CommandLine(unittest.TestCase):
         self.assert_one_line(rank, "no GPU 99 on this machine")
 
     def assert_one_line(self, rank: Rank, text: str) -> None:
-        said = rank.log.read_text()
-        assert text in said.splitlines()[-1]
-        assert "Traceback" not in said
+        printed = rank.log.read_text()
+        assert text in printed.splitlines()[-1]
+        assert "Traceback" not in printed

@@ -73,8 +73,8 @@ def _sshd(directory: Path, address: str, port: int, home: Path) -> Iterator[Node
     with subprocess.Popen([SSHD, "-D", "-e", "-f", config], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            said = process.stderr.readline()
-            assert "Server listening" in said, said
+            output = process.stderr.readline()
+            assert "Server listening" in output, output
             # Later log lines must not block it.
             with subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL):
                 try:

@@ -227,12 +227,12 @@ def test_the_app_synthesizes_a_block_that_is_over_so_that_destroy_works(
         [sys.executable, "app.py"], cwd=REPOSITORY, env={**os.environ, **variables}, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    told = "".join(path.read_text() for path in tmp_path.glob("*.json"))
-    assert told.count(f"Capacity Block {BLOCK} is over") == 1
+    message = "".join(path.read_text() for path in tmp_path.glob("*.json"))
+    assert message.count(f"Capacity Block {BLOCK} is over") == 1
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("facts", "message"),
     [
         ({"InstanceType": "p5.48xlarge"}, "is a block of p5.48xlarge, and instance_type is g5.8xlarge"),
         (
@@ -244,10 +244,10 @@ def test_the_app_synthesizes_a_block_that_is_over_so_that_destroy_works(
         ({"EndDate": None}, "is no Capacity Block with a start and an end"),
     ],
 )
-def test_fails_when_the_block_does_not_fit(make: Make, facts: dict[str, Any], told: str) -> None:
+def test_fails_when_the_block_does_not_fit(make: Make, facts: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as raised:
         make(facts=facts)
-    assert str(raised.value) == f"capacity_reservation {BLOCK} {told}"
+    assert str(raised.value) == f"capacity_reservation {BLOCK} {message}"
 
 
 def test_fails_when_nothing_can_be_looked_up() -> None:

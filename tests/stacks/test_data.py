@@ -167,8 +167,8 @@ def test_lists_may_be_text_and_an_administrator_is_warned_of() -> None:
 def test_full_access_to_a_service_is_warned_of() -> None:
     arns = ("AmazonS3FullAccess", "AmazonDynamoDBFullAccess_v2", "AmazonS3ReadOnlyAccess")
     props = ClusterProps(policy_arns=tuple(f"arn:aws:iam::aws:policy/{name}" for name in arns))
-    told = props.warnings()["full-access-policy"]
-    assert told.startswith("policy_arns AmazonS3FullAccess, AmazonDynamoDBFullAccess_v2 lets every job")
+    sentence = props.warnings()["full-access-policy"]
+    assert sentence.startswith("policy_arns AmazonS3FullAccess, AmazonDynamoDBFullAccess_v2 lets every job")
     assert "wide-policy" not in props.warnings()
 
 

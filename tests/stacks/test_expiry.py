@@ -145,20 +145,20 @@ def test_a_time_that_has_passed_stops_a_deploy_and_no_synth(
     settings = json.dumps(context | {"cluster": {"expires": expires}})
     environment = {**os.environ, "CDK_CONTEXT_JSON": settings, "CDK_OUTDIR": str(tmp_path), "CDK_VALIDATION": "false"}
     subprocess.run([sys.executable, "app.py"], cwd=REPOSITORY, env=environment, check=True, capture_output=True)
-    told = "".join(path.read_text() for path in tmp_path.glob("*.json"))
-    assert told.count('"aws:cdk:error"') == errors
-    assert ("expires has passed, 2020-01-01T00:00:00Z: dlcluster extend 8h" in told) == bool(errors)
+    message = "".join(path.read_text() for path in tmp_path.glob("*.json"))
+    assert message.count('"aws:cdk:error"') == errors
+    assert ("expires has passed, 2020-01-01T00:00:00Z: dlcluster extend 8h" in message) == bool(errors)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"expires": FUTURE, "expiry_action": "end"}, "expiry_action must be pause or delete, got 'end'"),
         ({"expiry_action": "delete"}, "expires must be set with expiry_action delete, got None"),
     ],
 )
-def test_fails_when_the_action_does_not_fit(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(SettingsError, match=told):
+def test_fails_when_the_action_does_not_fit(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         ClusterProps(**settings)
 
 
@@ -194,9 +194,9 @@ def test_a_new_time_reaches_running_nodes_in_a_tag_that_replaces_nothing(
 ) -> None:
     """User data would only reach new nodes, and a tag on the instances would make a new launch template."""
     both = synthesize(worker_count=2, idle_stop="2h", expires=FUTURE)
-    told = {"deeplearning:expires": ("2999-12-01T17:00:00Z", False), "deeplearning:idle-stop": ("7200", False)}
-    assert told.items() <= group_tags(both, "Master").items()
-    assert not told.keys() & {*group_tags(both, "Workers"), *group_tags(template, "Master")}
+    message = {"deeplearning:expires": ("2999-12-01T17:00:00Z", False), "deeplearning:idle-stop": ("7200", False)}
+    assert message.items() <= group_tags(both, "Master").items()
+    assert not message.keys() & {*group_tags(both, "Workers"), *group_tags(template, "Master")}
     assert "idle-stop" not in json.dumps(resources(both, "AWS::EC2::LaunchTemplate"))
 
 

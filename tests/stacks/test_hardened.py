@@ -125,8 +125,10 @@ def test_a_key_is_allowed_before_anything_is_encrypted_with_it(synthesize: Synth
 def test_fails_when_names_are_too_long_for_a_managed_policy(synthesize: Synthesize) -> None:
     long = tuple(f"{'b' * 62}{n}/{'p' * 300}:rw" for n in range(10))
     settings: Template = {"hardened": True, "private": True, "flow_logs": True, "kms_key": KEY}
-    told = "^data_buckets and data_keys must need permissions of at most 6144 characters with hardened, got [0-9]{5}: "
-    with pytest.raises(SettingsError, match=told):
+    message = (
+        "^data_buckets and data_keys must need permissions of at most 6144 characters with hardened, got [0-9]{5}: "
+    )
+    with pytest.raises(SettingsError, match=message):
         synthesize(data_buckets=long, **settings)
     assert synthesize(data_buckets=[name[:63] for name in long], **settings)
 

@@ -26,7 +26,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(template: Template) -> list[dict[str, Any]]:
+def node_configurations(template: Template) -> list[dict[str, Any]]:
     """Return the configurations in the user data, by node type."""
     found = []
     for group in resources(template, "AWS::EC2::LaunchTemplate"):
@@ -46,7 +46,7 @@ def archives(template: Template, role: str) -> list[str]:
 @pytest.mark.usefixtures("project")
 def test_nodes_are_told_the_hash_and_may_read_this_one_object(synthesize: Synthesize) -> None:
     template = synthesize(worker_count=1, setup="setup.sh", requirements="needs.txt", setup_timeout="20m")
-    for config, role in zip(told(template), ("RolesMaster", "RolesWorker"), strict=True):
+    for config, role in zip(node_configurations(template), ("RolesMaster", "RolesWorker"), strict=True):
         assert (config["setup_timeout_s"], config["bootstrap_timeout_s"]) == (1200, 1200 + 1200)
         assert re.fullmatch(
             r"s3://cdk-hnb659fds-assets-\$\{AWS::AccountId\}-\$\{AWS::Region\}/[0-9a-f]{64}\.zip", config["setup"]
@@ -71,7 +71,7 @@ def test_the_same_files_change_nothing_and_others_only_what_new_nodes_get(
 
 
 def test_without_one_nodes_are_told_of_none(template: Template) -> None:
-    for config in told(template):
+    for config in node_configurations(template):
         assert (config["setup"], config["setup_sha256"], config["setup_timeout_s"]) == (None, None, None)
         assert config["bootstrap_timeout_s"] == 1200
 

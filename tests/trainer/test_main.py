@@ -9,9 +9,9 @@ def test_missing_data_is_reported_before_torch_is_loaded(tmp_path: Path) -> None
     # Python then says on its standard error what it imports.
     with running(*options, directory=tmp_path, variables={"PYTHONPROFILEIMPORTTIME": "1"}) as [rank]:
         assert rank.wait() == 1
-    said = rank.log.read_text()
-    assert "packed or unpacked, in nowhere: get one from https://" in said
-    imported = set(re.findall(r"\| +(\S+)$", said, flags=re.MULTILINE))
+    output = rank.log.read_text()
+    assert "packed or unpacked, in nowhere: get one from https://" in output
+    imported = set(re.findall(r"\| +(\S+)$", output, flags=re.MULTILINE))
     assert "numpy" in imported
     assert "torch" not in imported
 

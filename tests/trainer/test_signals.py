@@ -45,8 +45,8 @@ def send(process: subprocess.Popen[str], number: signal.Signals) -> None:
     """Send the run its first signal and wait until it has logged it."""
     assert process.stderr is not None
     process.send_signal(number)
-    said = process.stderr.readline()
-    assert said == f"{number.name}: will save a checkpoint after this step and exit; press Ctrl-C to exit now\n"
+    output = process.stderr.readline()
+    assert output == f"{number.name}: will save a checkpoint after this step and exit; press Ctrl-C to exit now\n"
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

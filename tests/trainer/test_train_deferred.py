@@ -45,9 +45,9 @@ def test_deferred_results_are_counted_once(data: DataSet, caplog: pytest.LogCapt
             checkpoints=RecordingPolicy(),
         ).train()
     assert [(result.loss, result.train_accuracy) for result in results] == [(0.7, 1), (0.7, 1)]
-    said = [message for message in caplog.messages if "Batch" in message]
-    assert len(said) == 2
-    assert all("Batch [2]" in message and message.endswith("accuracy=1.0000") for message in said)
+    output = [message for message in caplog.messages if "Batch" in message]
+    assert len(output) == 2
+    assert all("Batch [2]" in message and message.endswith("accuracy=1.0000") for message in output)
 
 
 def test_deferred_flags_are_obeyed_one_step_later(data: DataSet) -> None:

@@ -40,8 +40,8 @@ def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
     print(f"{cost.prices.describe()}, US dollars; without bucket, logs and traffic")
     if forecast:
         if end is not None:
-            told = f"until its end at {iso(end.time)} ({end.hours:.1f} h)"
-            print(f"{told} as it is now: {dollars(_ahead(cost, end.hours, end))}")
+            message = f"until its end at {iso(end.time)} ({end.hours:.1f} h)"
+            print(f"{message} as it is now: {dollars(_ahead(cost, end.hours, end))}")
         for name, hours in FORECASTS:
             what = f"{end.outcome} after its end" if end is not None and end.hours < hours else "as it is now"
             print(f"{name} ({hours} h) {what}: {dollars(_ahead(cost, hours, end))}")

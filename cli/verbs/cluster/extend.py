@@ -53,17 +53,17 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
     expires = iso(max(now, cluster.expires or now) + more)
     before = _paused(clients, cluster)
     if cluster.expires is not None and now < cluster.expires < now + DEPLOY_TIME and not before:
-        told = f"dlcluster: {cluster.name} expires at {iso(cluster.expires)}, perhaps before the deploy is done"
-        print(f"{told}: its nodes may end", file=sys.stderr)
+        message = f"dlcluster: {cluster.name} expires at {iso(cluster.expires)}, perhaps before the deploy is done"
+        print(f"{message}: its nodes may end", file=sys.stderr)
     if cluster.expires is not None and cluster.expiry_action == DELETE and cluster.expires <= now:
-        told = f"dlcluster: AWS deletes stack {cluster.stack_name} from {iso(cluster.expires + DELETE_AFTER)} on"
-        print(f"{told} (expiry_action delete), perhaps before a deploy has put that off", file=sys.stderr)
+        message = f"dlcluster: AWS deletes stack {cluster.stack_name} from {iso(cluster.expires + DELETE_AFTER)} on"
+        print(f"{message} (expiry_action delete), perhaps before a deploy has put that off", file=sys.stderr)
     set_and_deploy(SETTING, expires, context=context, region=clients.region, deploy=deploy)
     # The CDK has waited for the update's cleanup, in which the old schedules go.
     after = _paused(clients, cluster)
     if ended := after - before:
-        told = f"the old end came first: it set {' and '.join(sorted(ended))} of {cluster.name} to zero"
-        print(f"dlcluster: {told}; dlcluster resume brings the nodes back", file=sys.stderr)
+        message = f"the old end came first: it set {' and '.join(sorted(ended))} of {cluster.name} to zero"
+        print(f"dlcluster: {message}; dlcluster resume brings the nodes back", file=sys.stderr)
     if as_json:
         print_json(cluster=cluster.name, expires=expires, deployed=deploy, paused=len(after) == len(NODE_TYPES))
     else:

@@ -55,7 +55,7 @@ def command(
     require_placed(cluster, template.sizes(cluster.name))
     groups = read_groups(clients.autoscaling, cluster.name)
     change = Change(now=sizes_of(groups), old=template.sizes(cluster.name), new=props.sizes)
-    _tell(change, clients, cluster, template)
+    _print_change(change, clients, cluster, template)
     if change.is_refused:
         raise ClusterError(f"{SETTING} {workers} would be refused, nothing was changed: run dlcluster resume first")
     if deploy and not yes:
@@ -73,7 +73,7 @@ def command(
     return 0
 
 
-def _tell(change: Change, clients: Clients, cluster: Cluster, template: DeployedTemplate) -> None:
+def _print_change(change: Change, clients: Clients, cluster: Cluster, template: DeployedTemplate) -> None:
     """Print on stderr what the deploy changes, and the cost per hour before and after."""
     prices = price_list(clients.region)
 

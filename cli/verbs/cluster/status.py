@@ -46,18 +46,18 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
         raise UsageError("--interval needs --watch")
     context = find_selected_cluster(selection)
     remove_expired_addresses(context.clients, context.cluster)
-    status, told = read_status(context)
+    status, reasons = read_status(context)
     cost = _cost(context)
     if as_json:
         print_json(
-            **status.document(told),
+            **status.document(reasons),
             usd_per_hour=cost.rate.total if cost else None,
             usd_spent=cost.spent.total if cost else None,
         )
         return 0
     print(status.summary)
     print_table(COLUMNS, status.rows())
-    missing = status.missing_lines(told) if status.missing else ()
+    missing = status.missing_lines(reasons) if status.missing else ()
     now = datetime.now(timezone.utc)
     for line in (
         *status.expiry_lines(now),

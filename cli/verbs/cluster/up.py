@@ -59,7 +59,7 @@ def command(
     else:
         lacking = before.zones_without_type(target, props.zones)
         before.require_quota(target)
-        _tell(props, prices, end)
+        _print_cost(props, prices, end)
         require_yes(f"go on with {' or '.join(props.zones)}?", yes=yes)
     with _interruptible():
         zone = find_room(placement, props, lacking, until=end, prices=prices)
@@ -75,7 +75,7 @@ def command(
     return 0
 
 
-def _tell(props: ClusterProps, prices: PriceList, end: datetime | None) -> None:
+def _print_cost(props: ClusterProps, prices: PriceList, end: datetime | None) -> None:
     """Say before the question what can be paid, and for how long."""
     print(f"dlcluster: {before.price_line(props, prices)}", file=sys.stderr)
     print(

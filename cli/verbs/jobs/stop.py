@@ -20,10 +20,10 @@ def command(selection: Selection, *, job: str | None, as_json: bool) -> int:
     """
     with connect_to_master(selection) as (context, connection):
         done = run_launcher_command(connection, "stop", *([job] if job else []))
-    said = done.stdout.decode(errors="replace").split()
-    if len(said) != 2:
+    printed = done.stdout.decode(errors="replace").split()
+    if len(printed) != 2:
         raise ClusterError("the launcher on the master did not say how the job ended")
-    job_id, state = map(printable, said)
+    job_id, state = map(printable, printed)
     if as_json:
         print_json(cluster=context.cluster.name, job=job_id, state=state)
     else:

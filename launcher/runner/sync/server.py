@@ -35,14 +35,14 @@ class SyncServer:
             "receive": self._receive,
             "fetch": self._fetch,
             "engines": self._list_engines,
-            "venv": self._look_for_python,
+            "venv": self._check_for_python,
             "secrets": self._read_secrets,
         }
 
     def _list_engines(self) -> Answer:
         return {"engines": installed_engines()}
 
-    def _look_for_python(self, *, directory: str) -> Answer:
+    def _check_for_python(self, *, directory: str) -> Answer:
         return {"has_python": os.access(f"{directory}/bin/python", os.X_OK)}
 
     def _read_secrets(self, *, references: dict[str, str]) -> Answer:

@@ -18,7 +18,7 @@ from launcher.sync.messages import Answer, Request, pack_answer
 from launcher.transport.protocol import FrameType
 
 
-def sync_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "Request | bytes") -> NodeSpec | None:
+def serve_requests_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "Request | bytes") -> NodeSpec | None:
     """Serve requests, beginning with `first`, until the spec arrives; return None if the launcher is gone."""
     service = SyncService(channel)
     service.submit(first)

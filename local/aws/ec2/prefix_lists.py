@@ -110,8 +110,8 @@ def _modify(
 ) -> ManagedPrefixList:
     found = _find(backend, prefix_list_id)
     if _is_changing(found):
-        told = f"while the prefix list ({found.id}) is in the current state (modify-in-progress)"
-        raise EC2ClientError("IncorrectState", f"The request cannot be completed {told}.")
+        message = f"while the prefix list ({found.id}) is in the current state (modify-in-progress)"
+        raise EC2ClientError("IncorrectState", f"The request cannot be completed {message}.")
     if current_version is not None and current_version != found.version:
         raise EC2ClientError("PrefixListVersionMismatch", "The prefix list has the incorrect version number.")
     found.prefix_list_name = prefix_list_name or found.prefix_list_name
@@ -134,12 +134,12 @@ def _changed_entries(found: ManagedPrefixList, added: _Entries, removed: list[st
     for each in added:
         for other in entries:
             if other["Cidr"] == each["Cidr"]:
-                told = f"An entry with the CIDR ({each['Cidr']}) and description ({other.get('Description', '')})"
-                raise EC2ClientError("InvalidPrefixListModification", f"{told} already exists.")
+                message = f"An entry with the CIDR ({each['Cidr']}) and description ({other.get('Description', '')})"
+                raise EC2ClientError("InvalidPrefixListModification", f"{message} already exists.")
         entries.append(each)
     if len(entries) > int(found.max_entries or 0):
-        told = f"The prefix list ({found.id}) can have at most {found.max_entries} entries."
-        raise EC2ClientError("PrefixListMaxEntriesExceeded", told)
+        message = f"The prefix list ({found.id}) can have at most {found.max_entries} entries."
+        raise EC2ClientError("PrefixListMaxEntriesExceeded", message)
     return entries
 
 
@@ -156,6 +156,6 @@ def _find(backend: EC2Backend, prefix_list_id: str) -> ManagedPrefixList:
     try:
         found: ManagedPrefixList = backend.managed_prefix_lists[prefix_list_id]
     except KeyError:
-        told = f"The prefix list ID '{prefix_list_id}' does not exist."
-        raise EC2ClientError("InvalidPrefixListID.NotFound", told) from None
+        message = f"The prefix list ID '{prefix_list_id}' does not exist."
+        raise EC2ClientError("InvalidPrefixListID.NotFound", message) from None
     return found

@@ -70,6 +70,6 @@ def _get_service_quota(original: Any, backend: ServiceQuotasBackend, service_cod
     limits = read_quotas(_SOURCE.path)
     for name, quota in QUOTAS.items():
         if (service_code, quota_code) == ("ec2", quota.code) and name in limits:
-            told = {"ServiceCode": "ec2", "QuotaCode": quota.code, "QuotaName": quota.title}
-            return told | {"Value": float(limits[name]), "Unit": "None", "Adjustable": True, "GlobalQuota": False}
+            described = {"ServiceCode": "ec2", "QuotaCode": quota.code, "QuotaName": quota.title}
+            return described | {"Value": float(limits[name]), "Unit": "None", "Adjustable": True, "GlobalQuota": False}
     return original(backend, service_code, quota_code)

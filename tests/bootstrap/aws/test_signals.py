@@ -44,8 +44,8 @@ def test_image_made_of_a_node_signals_anew(clients: Clients, stubber: Stubber, s
 
 
 def test_failure_tells_its_reason(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
-    told = {"UniqueId": "i-1 disk-full", "Status": "FAILURE"}
-    stubber.add_response("signal_resource", {}, SUCCESS | told)
+    sentence = {"UniqueId": "i-1 disk-full", "Status": "FAILURE"}
+    stubber.add_response("signal_resource", {}, SUCCESS | sentence)
     assert signals(clients, sent_file).failure("disk-full")
     stubber.assert_no_pending_responses()
 

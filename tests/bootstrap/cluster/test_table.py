@@ -208,9 +208,9 @@ def set_version(cluster: Cluster, record_id: str, version: dict[str, str], *, re
 
 
 def test_node_says_that_it_is_away_and_what_its_key_is(table: Table) -> None:
-    said = replace(worker_record(1), draining=True, ssh_key=public_key("cluster"))
-    table.write_node(said)
-    assert table.read_nodes([said.record_id]) == {said.record_id: said}
+    output = replace(worker_record(1), draining=True, ssh_key=public_key("cluster"))
+    table.write_node(output)
+    assert table.read_nodes([output.record_id]) == {output.record_id: output}
 
 
 def test_node_records_of_older_agents_are_there_and_have_no_key(cluster: Cluster, table: Table) -> None:

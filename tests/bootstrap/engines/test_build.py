@@ -57,11 +57,11 @@ def test_the_images_wheel_is_taken_by_its_hash_and_nothing_compiled(
     calls = python("nothing")
     (tmp_path / "wheel.txt").write_text("horovod==0.28.1 --hash=sha256:00\n")
     run(HOROVOD, tmp_path / "environment")
-    said = calls.read_text()
-    assert "--require-hashes --only-binary=:all: --no-deps -r" in said
-    assert f"install --no-deps --require-hashes --only-binary=:all: -r {tmp_path}/wheel.txt" in said
-    assert "--no-build-isolation" not in said
-    assert said.splitlines()[-2:] == ["-c import mxnet", "-c import horovod.mxnet"]
+    output = calls.read_text()
+    assert "--require-hashes --only-binary=:all: --no-deps -r" in output
+    assert f"install --no-deps --require-hashes --only-binary=:all: -r {tmp_path}/wheel.txt" in output
+    assert "--no-build-isolation" not in output
+    assert output.splitlines()[-2:] == ["-c import mxnet", "-c import horovod.mxnet"]
     assert (tmp_path / "environment/engines").read_text() == "mxnet\nhorovod\n"
 
 
@@ -72,10 +72,10 @@ def test_without_a_wheel_horovod_is_compiled_and_the_tools_removed(
     (tmp_path / "c++").write_text("#!/bin/sh\n")
     (tmp_path / "c++").chmod(0o755)
     run(HOROVOD, tmp_path / "environment", path=f"{tmp_path}:/usr/bin:/bin")
-    said = calls.read_text()
-    assert "horovod==" not in said
-    assert re.search(r"install --no-deps --require-hashes .*--no-build-isolation -r /.+/horovod-source.txt\n", said)
-    assert "uninstall --yes -r" in said
+    output = calls.read_text()
+    assert "horovod==" not in output
+    assert re.search(r"install --no-deps --require-hashes .*--no-build-isolation -r /.+/horovod-source.txt\n", output)
+    assert "uninstall --yes -r" in output
 
 
 def test_mxnet_alone_has_no_horovod(python: Callable[[str], Path], tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_mxnet_alone_has_no_horovod(python: Callable[[str], Path], tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("fails", "short", "said"),
+    ("fails", "short", "output"),
     [
         ("--require-hashes", "pip install failed", "exited 1: it went wrong"),
         ("import mxnet", "import mxnet failed", "exited 1: it went wrong"),
@@ -95,7 +95,7 @@ def test_mxnet_alone_has_no_horovod(python: Callable[[str], Path], tmp_path: Pat
     ],
 )
 def test_fails_with_a_short_reason(
-    python: Callable[[str], Path], tmp_path: Path, fails: str, short: str, said: str
+    python: Callable[[str], Path], tmp_path: Path, fails: str, short: str, output: str
 ) -> None:
     python(fails)
     if fails == "import mxnet":
@@ -107,7 +107,7 @@ def test_fails_with_a_short_reason(
     with pytest.raises(EnginesError) as failure:
         run(HOROVOD, tmp_path / "environment", path=str(programs))
     assert failure.value.short == short
-    assert said in str(failure.value)
+    assert output in str(failure.value)
     # With the instance's id it must fit into the 64 characters of a signal.
     assert len(f"i-0123456789abcdef0 engines: {short}") <= 64
     assert not (tmp_path / "environment/engines").exists()

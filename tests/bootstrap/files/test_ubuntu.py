@@ -61,9 +61,9 @@ def effective(root: Path) -> dict[str, list[str]]:
     sshd = shutil.which("sshd", path="/usr/sbin:/sbin")
     assert sshd
     command = [sshd, "-T", "-f", str(config), "-h", str(key)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found: dict[str, list[str]] = {}
-    for line in said.splitlines():
+    for line in output.splitlines():
         name, _, value = line.partition(" ")
         found.setdefault(name, []).append(value)
     return found

@@ -168,16 +168,16 @@ def test_node_of_a_finished_stack_that_waits_for_others_is_kept(
 def test_stack_that_does_not_wait_is_told_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, made: Callable[[Cluster], TestNode]
 ) -> None:
-    told: list[str] = []
+    sentence: list[str] = []
 
     def refuse(**signal: str) -> None:
-        told.append(signal["Status"])
+        sentence.append(signal["Status"])
         message = "Stack digits is in CREATE_COMPLETE state and cannot be signaled"
         raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, "SignalResource")
 
     monkeypatch.setattr(cluster.clients.cloudformation, "signal_resource", refuse)
     run_past_the_deadline(cluster, made(cluster))
-    assert told == ["FAILURE"]
+    assert sentence == ["FAILURE"]
 
 
 def test_broken_node_that_the_deploy_can_do_without_is_replaced_and_fails_nothing(cluster: Cluster) -> None:

@@ -25,8 +25,8 @@ def test_node_that_loses_a_gpu_for_good_asks_to_be_replaced_once(
     assert cluster.unhealthy == []
     run_minutes(cluster, master, 10)
     assert cluster.unhealthy == [master.instance_id]
-    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert said == ["check failed: gpus 3/4", "asked digits-master to replace this node: gpus 3/4"]
+    output = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert output == ["check failed: gpus 3/4", "asked digits-master to replace this node: gpus 3/4"]
 
 
 def test_gpu_that_is_back_in_time_is_forgiven(cluster: Cluster) -> None:

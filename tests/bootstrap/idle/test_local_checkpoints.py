@@ -44,9 +44,9 @@ def test_running_jobs_are_named_whose_record_says_so(tmp_path: Path, request: py
 
 
 def test_the_end_of_a_cluster_names_what_goes_with_it() -> None:
-    told: list[str] = []
+    message: list[str] = []
     now = datetime(2026, 11, 23, 10, tzinfo=timezone.utc)
     record = PauseRecord(expires=now + timedelta(minutes=10))
-    Notices(told.append, losing=lambda: ["one", "two"]).follow(record, now=now)
-    Notices(told.append).follow(record, now=now)
-    assert told[0] == f"{told[1]}. Lost with the nodes: the checkpoints of job one, two"
+    Notices(message.append, losing=lambda: ["one", "two"]).follow(record, now=now)
+    Notices(message.append).follow(record, now=now)
+    assert message[0] == f"{message[1]}. Lost with the nodes: the checkpoints of job one, two"

@@ -25,7 +25,7 @@ class Node:
     ends_with: State | None = None
     clock: Clock = field(default_factory=Clock)
     restarted: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    configured: list[str] = field(default_factory=list)
 
     def bring_along(self) -> None:
         bring_along(SOURCE, root=self.root, services=self, monotonic=self.clock, sleep=self._sleep)
@@ -46,7 +46,7 @@ class Node:
 
     def restart(self, unit: str) -> None:
         self.restarted.append(unit)
-        self.told.append(json.loads(under_root(self.root, NODE_CONFIG).read_text())["setup_sha256"])
+        self.configured.append(json.loads(under_root(self.root, NODE_CONFIG).read_text())["setup_sha256"])
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_it_waits_for_the_end_and_keeps_the_rest_of_the_configuration(node: Node
     write_state(node.root, State(doing="failed", sha256=SOURCE.sha256, failure="no network"))
     node.ends_with = State(doing="done", sha256=SOURCE.sha256)
     node.bring_along()
-    assert (node.restarted, node.told) == ([SETUP_SERVICE, AGENT_SERVICE], [SOURCE.sha256] * 2)
+    assert (node.restarted, node.configured) == ([SETUP_SERVICE, AGENT_SERVICE], [SOURCE.sha256] * 2)
     new = {"setup": SOURCE.url, "setup_sha256": SOURCE.sha256, "setup_timeout_s": 60}
     assert json.loads(under_root(node.root, NODE_CONFIG).read_text()) == config_values("worker") | new
 

@@ -19,17 +19,17 @@ def run(tmp_path: Path) -> Callable[..., list[str]]:
     """Run a script to its end; return its lines. With ``until`` the deadline comes as soon as it has said that."""
 
     def run(script: str, *, until: str | None = None) -> list[str]:
-        told: list[str] = []
+        message: list[str] = []
         run_program(
             ["bash", "-c", script],
             cwd=tmp_path,
             environ=ENVIRON,
             deadline=time.monotonic() + 60.0,
-            tell=told.append,
+            write_line=message.append,
             meanwhile=lambda: None,
-            monotonic=lambda: time.monotonic() + (60.0 if until in told else 0.0),
+            monotonic=lambda: time.monotonic() + (60.0 if until in message else 0.0),
         )
-        return told
+        return message
 
     return run
 
@@ -59,7 +59,12 @@ def test_fails_with_its_last_line(run: Callable[..., list[str]], script: str, sh
 def test_fails_when_the_program_cannot_start(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"cannot start /none/setup\.sh: No such file"):
         run_program(
-            ["/none/setup.sh"], cwd=tmp_path, environ={}, deadline=0.0, tell=lambda _: None, meanwhile=lambda: None
+            ["/none/setup.sh"],
+            cwd=tmp_path,
+            environ={},
+            deadline=0.0,
+            write_line=lambda _: None,
+            meanwhile=lambda: None,
         )
 
 

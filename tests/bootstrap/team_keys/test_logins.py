@@ -39,7 +39,7 @@ def test_only_processes_of_sshd_with_that_key_end(tmp_path: Path, monkeypatch: p
         line(1, f"Failed publickey for {ED25519_FINGERPRINT}"),
         line(1, [255, 0]),
     ]
-    end_logins({ED25519_FINGERPRINT}, journal="\n".join(journal), told=set(), processes=tmp_path)
+    end_logins({ED25519_FINGERPRINT}, journal="\n".join(journal), already_logged=set(), processes=tmp_path)
     assert killed == [(2, signal.SIGTERM), (3, signal.SIGTERM)]
 
 
@@ -57,9 +57,14 @@ def test_a_login_without_a_line_in_the_journal_is_told_once(tmp_path: Path, capl
         (tmp_path / str(pid) / "comm").write_text(title.split(":")[0] + "\n")
         (tmp_path / str(pid) / "cmdline").write_text(f"{title}\0\0")
         (tmp_path / str(pid) / "status").write_text(f"Name:\tsshd\nPPid:\t{pid - 1}\n")
-    told: set[int] = set()
+    already_logged: set[int] = set()
     for _ in range(2):
-        end_logins({ED25519_FINGERPRINT}, journal=accepted(11, BOB.fingerprint), told=told, processes=tmp_path)
+        end_logins(
+            {ED25519_FINGERPRINT},
+            journal=accepted(11, BOB.fingerprint),
+            already_logged=already_logged,
+            processes=tmp_path,
+        )
     assert caplog.messages == ["cannot tell the SSH key of the login of process 22: the journal names none"]
 
 

@@ -71,8 +71,8 @@ def test_fails_when_a_variable_cannot_be_used(
 ) -> None:
     monkeypatch.setenv(variable, value)
     assert main([verb]) == 2
-    told = CANNOT_BE_USED.replace(ANY, variable) if repr(value) in reason else CANNOT_BE_USED
-    assert complaint(capsys) == f"{told}{reason}"
+    sentence = CANNOT_BE_USED.replace(ANY, variable) if repr(value) in reason else CANNOT_BE_USED
+    assert complaint(capsys) == f"{sentence}{reason}"
 
 
 def test_fails_when_the_region_is_none_of_aws(
@@ -80,12 +80,12 @@ def test_fails_when_the_region_is_none_of_aws(
 ) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     advice = "check the region, the network, the proxy (HTTPS_PROXY) and AWS_ENDPOINT_URL"
-    told = f"cannot call AWS: something else answers in place of the region narnia: {advice}"
+    sentence = f"cannot call AWS: something else answers in place of the region narnia: {advice}"
     assert main(["status", "--region", "narnia"]) == 1
-    assert complaint(capsys) == told
+    assert complaint(capsys) == sentence
     monkeypatch.setenv("AWS_REGION", "narnia")
     assert main(["status"]) == 1
-    assert complaint(capsys) == told
+    assert complaint(capsys) == sentence
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_fails_when_the_profile_cannot_be_used(
 
 @pytest.mark.parametrize("verb", ["status", "why", "ssh", "ssh-config", "known-hosts", "run -- true", "preflight"])
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "sentence"),
     [
         ("ExpiredToken", "the token has expired: "),
         (
@@ -136,7 +136,7 @@ def test_every_verb_says_what_to_do_about_credentials(
     capsys: pytest.CaptureFixture[str],
     verb: str,
     code: str,
-    told: str,
+    sentence: str,
 ) -> None:
     def refuse(self: object, operation: str, parameters: object) -> None:
         raise ClientError({"Error": {"Code": code, "Message": "the token has expired"}}, operation)
@@ -145,9 +145,9 @@ def test_every_verb_says_what_to_do_about_credentials(
     # Preflight reports a finding: it checks more than credentials.
     assert main(verb.split()) == (EXIT_FAILED if verb == "preflight" else EXIT_CREDENTIALS)
     caught = capsys.readouterr()
-    said = caught.out + caught.err
-    assert said.count("\n") == 1
-    assert said.endswith(f": {code}: {told}{FIX}\n")
+    output = caught.out + caught.err
+    assert output.count("\n") == 1
+    assert output.endswith(f": {code}: {sentence}{FIX}\n")
 
 
 @pytest.mark.parametrize("error", [UnauthorizedSSOTokenError(), CredentialRetrievalError(provider="p", error_msg="no")])
@@ -159,6 +159,6 @@ def test_a_login_that_has_ended_is_said_with_what_to_do(
 
     monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
     assert main(["status"]) == EXIT_CREDENTIALS
-    said = complaint(capsys)
-    assert said.startswith("the AWS credentials cannot be used: ")
-    assert said.endswith(f": {FIX}")
+    output = complaint(capsys)
+    assert output.startswith("the AWS credentials cannot be used: ")
+    assert output.endswith(f": {FIX}")

@@ -48,12 +48,12 @@ def test_fails_when_the_stack_of_the_name_is_no_cluster_yet(status: str, advice:
         stub.add_response("describe_stacks", {"Stacks": [begun, *beside]}, {})
         with pytest.raises(ClusterError) as caught:
             find_cluster(client, name="demo", region="eu-west-1")
-    told = f"no cluster 'demo' in eu-west-1: a stack of that name exists in status {status}; {advice}"
-    assert str(caught.value) == told
+    message = f"no cluster 'demo' in eu-west-1: a stack of that name exists in status {status}; {advice}"
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
-    ("outputs", "told"),
+    ("outputs", "message"),
     [
         ({"ClusterName": "-oProxyCommand=x"}, "output ClusterName of stack demo must be a letter, then .*"),
         ({"ClusterName": "demo;x"}, "output ClusterName of stack demo must be a letter, then .*"),
@@ -62,23 +62,23 @@ def test_fails_when_the_stack_of_the_name_is_no_cluster_yet(status: str, advice:
         ({"ClusterTable": "a b"}, "output ClusterTable of stack demo must be .*, got 'a b'"),
     ],
 )
-def test_fails_when_an_output_could_not_stand_in_sshs_command_line(outputs: dict[str, str], told: str) -> None:
+def test_fails_when_an_output_could_not_stand_in_sshs_command_line(outputs: dict[str, str], message: str) -> None:
     right = {"ClusterName": "demo", "ClusterTable": "table", "LoginUser": "ubuntu", "ClusterNetworks": "10.0.0.0/16"}
     client = boto3.client("cloudformation", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(client) as stub:
         stub.add_response("describe_stacks", {"Stacks": [stack("demo", right | outputs)]}, {})
-        with pytest.raises(ClusterError, match=told):
+        with pytest.raises(ClusterError, match=message):
             find_cluster(client, name=None, region="eu-west-1")
 
 
 @pytest.mark.parametrize(
-    ("networks", "told"),
+    ("networks", "message"),
     [
         (None, "stack s has no output ClusterNetworks: cdk deploy adds it"),
         ("everywhere", "output ClusterNetworks of stack s: networks must be 1 to 8 IPv4 blocks .*, got 'everywhere'"),
     ],
 )
-def test_fails_when_the_stack_says_no_networks(networks: str | None, told: str) -> None:
+def test_fails_when_the_stack_says_no_networks(networks: str | None, message: str) -> None:
     cluster = Cluster(name="demo", stack_name="s", table="table", login_user="ubuntu", networks_text=networks)
-    with pytest.raises(ClusterError, match=told):
+    with pytest.raises(ClusterError, match=message):
         assert cluster.networks

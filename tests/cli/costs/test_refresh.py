@@ -72,7 +72,7 @@ def test_the_file_is_as_the_script_renders_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lists", "said"),
+    ("lists", "output"),
     [
         ([[]], "no instance type has a price in mars-1: is it a region?"),
         (
@@ -83,10 +83,10 @@ def test_the_file_is_as_the_script_renders_it() -> None:
     ],
 )
 def test_fails_when_a_price_is_missing_or_ambiguous(
-    pricing: Stubber, file: Path, lists: list[list[str]], said: str, capsys: pytest.CaptureFixture[str]
+    pricing: Stubber, file: Path, lists: list[list[str]], output: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer(pricing, *lists)
     with pricing:
         assert refresh.main(["mars-1"]) == 1
-    assert capsys.readouterr().err == f"refresh: {said}\n"
+    assert capsys.readouterr().err == f"refresh: {output}\n"
     assert file.read_text() == PRICES_FILE.read_text()

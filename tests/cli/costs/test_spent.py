@@ -33,10 +33,10 @@ def ended(hour: float, name: str) -> Activity:
 
 def test_the_file_system_has_cost_what_its_present_size_does() -> None:
     parts = BilledParts(node_counts={"small": 2}, volume_gib=100, nat_gateways=1, addresses=2, shared_gb=200)
-    told = spent([], types={}, parts=parts, prices=PRICES, since=START, now=START + timedelta(hours=10))
+    message = spent([], types={}, parts=parts, prices=PRICES, since=START, now=START + timedelta(hours=10))
     # 200 GB for ten hours of a month of 730.
-    assert told.by_kind["shared_storage"] == pytest.approx(200 * 0.365 * 10 / 730)
-    assert told.total == pytest.approx(0.4 + 0.1 + 1.0)
+    assert message.by_kind["shared_storage"] == pytest.approx(200 * 0.365 * 10 / 730)
+    assert message.total == pytest.approx(0.4 + 0.1 + 1.0)
 
 
 CLUSTERS = [

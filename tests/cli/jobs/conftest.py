@@ -35,7 +35,7 @@ class Master:
         self.ran: list[str] = []
         self.on_stream: Callable[[], int] = lambda: 0
 
-    def says(self, beginning: str, stdout: str = "", *, code: int = 0, stderr: str = "") -> None:
+    def set_answer(self, beginning: str, stdout: str = "", *, code: int = 0, stderr: str = "") -> None:
         self.answers[beginning] = Output(exit_code=code, stdout=stdout.encode(), stderr=stderr)
 
     def output(self, command: str, *, chunks: Iterable[bytes] = (), **_: object) -> Output:

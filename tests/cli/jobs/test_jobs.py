@@ -17,7 +17,7 @@ from tests.cli.jobs.conftest import JOB, Master, record
 
 def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     long = record("FAILED", id="2", command=["/bin/bash", "-c", "x" * 70 + "\x1b[2J"], exit_code=3, reason="why")
-    master.says("launch list --json", json.dumps([record("SUCCEEDED"), long]))
+    master.set_answer("launch list --json", json.dumps([record("SUCCEEDED"), long]))
     assert main(["jobs"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "JOB                      STATE      START                 TIME     NODES  BY  COMMAND",
@@ -40,7 +40,7 @@ def test_a_waiting_job_shows_its_place_and_what_it_waits_for(
     master: Master, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "2nd in line, for 2 nodes (job 1 of ann\x1b has them)"
-    master.says("launch list --json", json.dumps([record("WAITING", place=2, waiting=text)]))
+    master.set_answer("launch list --json", json.dumps([record("WAITING", place=2, waiting=text)]))
     assert main(["jobs"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{JOB} is waiting, {text.replace(chr(27), ' ')}"
     assert main(["jobs", "--json"]) == 0
@@ -52,7 +52,7 @@ def test_jobs_that_would_end_are_named_with_what_they_lose(
     master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     records = [record(local_checkpoints=True), record(durable=True), record("WAITING"), record("FAILED")]
-    master.says("launch list --json", json.dumps(records))
+    master.set_answer("launch list --json", json.dumps(records))
     monkeypatch.setattr(question, "find_selected_cluster", lambda selection: None)
     monkeypatch.setattr(question, "ssh_target", lambda context: None)
     monkeypatch.setattr(question, "connect", lambda target: nullcontext(master))
@@ -81,22 +81,22 @@ def test_jobs_that_would_end_are_named_with_what_they_lose(
 def test_fails_when_the_master_lists_no_jobs(
     master: Master, answer: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    master.says("launch list", answer)
+    master.set_answer("launch list", answer)
     assert main(["jobs"]) == 1
     assert complaint(capsys).startswith(message)
 
 
 def test_a_line_of_the_launchers_own_goes_on_as_ours(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
-    master.says("launch stop", code=2, stderr="noise\nlaunch: there is no job yet\n")
+    master.set_answer("launch stop", code=2, stderr="noise\nlaunch: there is no job yet\n")
     assert main(["stop", "x"]) == EXIT_USAGE
     assert complaint(capsys) == "there is no job yet"
 
 
 def test_stop_tells_how_the_job_ended(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
-    master.says(f"launch stop {JOB}", f"{JOB} CANCELLED\n")
+    master.set_answer(f"launch stop {JOB}", f"{JOB} CANCELLED\n")
     assert main(["stop", JOB]) == 0
     assert capsys.readouterr().out == f"{JOB} CANCELLED\n"
-    master.says("launch stop", f"{JOB} CANCELLED\n")
+    master.set_answer("launch stop", f"{JOB} CANCELLED\n")
     assert main(["stop", "--json"]) == 0
     assert master.ran[-1] == "launch stop"
     assert json.loads(capsys.readouterr().out) == {"version": 1, "cluster": "demo", "job": JOB, "state": "CANCELLED"}

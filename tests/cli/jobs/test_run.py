@@ -18,10 +18,12 @@ from tests.cli.jobs.conftest import JOB, Master, record
 
 
 def started(master: Master, *, end: dict[str, Any]) -> None:
-    master.says("launch --detach", f"{JOB}\n", stderr=f"launch: follow it with: launch logs -f {JOB}\nlaunch: note\n")
-    master.says("launch list --json", "[]")
-    master.says("launch status", json.dumps(end))
-    master.says("launch stop", f"{JOB} CANCELLED\n")
+    master.set_answer(
+        "launch --detach", f"{JOB}\n", stderr=f"launch: follow it with: launch logs -f {JOB}\nlaunch: note\n"
+    )
+    master.set_answer("launch list --json", "[]")
+    master.set_answer("launch status", json.dumps(end))
+    master.set_answer("launch stop", f"{JOB} CANCELLED\n")
 
 
 def test_run_brings_the_directory_starts_on_all_nodes_and_follows(
@@ -86,10 +88,10 @@ def test_run_detached_prints_the_id_alone(master: Master, capsys: pytest.Capture
 
 
 def test_fails_when_the_job_does_not_start(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
-    master.says("launch --detach", code=1, stderr="launch: GPU 0 of w1 is in use\n")
+    master.set_answer("launch --detach", code=1, stderr="launch: GPU 0 of w1 is in use\n")
     assert main(["run", "--no-sync", "--", "x"]) == 1
     assert complaint(capsys) == "the job did not start: GPU 0 of w1 is in use"
-    master.says("launch --detach", "no id\n")
+    master.set_answer("launch --detach", "no id\n")
     assert main(["run", "--no-sync", "--", "x"]) == 1
     assert complaint(capsys) == "the launcher on the master must return a job id, got 'no id'"
 
@@ -97,7 +99,7 @@ def test_fails_when_the_job_does_not_start(master: Master, capsys: pytest.Captur
 def test_warns_of_a_job_in_the_directory_that_changes(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     started(master, end=record())
     elsewhere = record(id="2", cwd="/home/ubuntu/other")
-    master.says("launch list --json", json.dumps([record("SUCCEEDED", id="1"), elsewhere, record()]))
+    master.set_answer("launch list --json", json.dumps([record("SUCCEEDED", id="1"), elsewhere, record()]))
     assert main(["run", "--detach", "--", "x"]) == 0
     warnings = [line for line in capsys.readouterr().err.splitlines() if " runs in " in line]
     assert warnings == [f"dlcluster: job {JOB} runs in ~/my-job and sees what changes"]
@@ -142,13 +144,13 @@ def test_ctrl_c_asks_once_whether_the_job_may_go_on(
     assert main(["run", "--", "x"]) == EXIT_INTERRUPTED
     assert asked == ([] if answer is None else [f"\nleave job {JOB} running (Ctrl-C: yes)?"])
     assert (f"launch stop {JOB}" in master.ran) == stops
-    said = "is stopped" if stops else f"keeps running: dlcluster logs -f {JOB}, dlcluster stop {JOB}"
-    assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} {said}\n")
+    printed = "is stopped" if stops else f"keeps running: dlcluster logs -f {JOB}, dlcluster stop {JOB}"
+    assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} {printed}\n")
 
 
 def test_a_lost_connection_says_that_the_job_goes_on(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
     started(master, end=record())
-    master.says("launch status", code=1, stderr="gone")
+    master.set_answer("launch status", code=1, stderr="gone")
     assert main(["run", "--no-sync", "--", "x"]) == 1
     assert capfd.readouterr().err.endswith(f"dlcluster: gone; job {JOB} keeps running: dlcluster logs -f {JOB}\n")
 
@@ -158,8 +160,8 @@ def test_ctrl_c_at_the_start_says_that_it_is_stopped(
 ) -> None:
     monkeypatch.setattr(master, "output", lambda command, **_: interrupted())
     assert main(["run", "--detach", "--no-sync", "--", "x"]) == EXIT_INTERRUPTED
-    said = "dlcluster: the job's start is stopped; dlcluster jobs shows how it ended"
-    assert capfd.readouterr().err.strip() == said
+    printed = "dlcluster: the job's start is stopped; dlcluster jobs shows how it ended"
+    assert capfd.readouterr().err.strip() == printed
 
 
 def test_a_start_ends_with_its_connection(tmp_path: Path) -> None:

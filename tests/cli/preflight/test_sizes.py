@@ -31,7 +31,7 @@ def deployed(account: Account, now: dict[Any, GroupSize]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "settings", "level", "told"),
+    ("now", "settings", "level", "message"),
     [
         ({**OLD}, {}, "ok", "worker_count stays 2; the deploy starts and ends no node"),
         ({**OLD}, {"worker_count": 4}, "ok", "worker_count 2 -> 4; CloudFormation will start 2 nodes"),
@@ -48,12 +48,12 @@ def deployed(account: Account, now: dict[Any, GroupSize]) -> None:
     ],
 )
 def test_what_a_deploy_does_to_the_nodes(
-    account: Account, now: dict[Any, GroupSize], settings: dict[str, Any], level: str, told: str
+    account: Account, now: dict[Any, GroupSize], settings: dict[str, Any], level: str, message: str
 ) -> None:
     deployed(account, now)
     account.settings |= {"worker_count": 2, **settings}
     found = account.finds(sizes)
-    assert (found.level, found.sentence[: len(told)]) == (level, told)
+    assert (found.level, found.sentence[: len(message)]) == (level, message)
 
 
 def test_a_cluster_that_is_not_there_has_no_sizes(account: Account) -> None:

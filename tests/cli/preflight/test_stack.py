@@ -53,7 +53,7 @@ def test_fails_when_the_stack_is_something_else(account: Account) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outputs", "settings", "told"),
+    ("outputs", "settings", "message"),
     [
         ({}, {"private": True, "key_name": "mine"}, "private of a running cluster cannot change, got true"),
         ({"ClusterPrivate": "true"}, {}, "private of a running cluster cannot change, got false"),
@@ -67,14 +67,14 @@ def test_fails_when_the_stack_is_something_else(account: Account) -> None:
     ],
 )  # fmt: skip
 def test_a_stack_that_is_older_than_a_setting_has_it_off(
-    account: Account, outputs: dict[str, str], settings: dict[str, Any], told: str
+    account: Account, outputs: dict[str, str], settings: dict[str, Any], message: str
 ) -> None:
     account.settings |= settings
     more = [{"OutputKey": name, "OutputValue": value} for name, value in outputs.items()]
     is_in(account, "UPDATE_COMPLETE", [*CLUSTER, *more])
     found = account.finds(stack)
     assert found.level == "problem"
-    assert found.sentence.startswith(told)
+    assert found.sentence.startswith(message)
 
 
 EXECUTOR = {"RoleName": "cdk-hnb659fds-cfn-exec-role-123456789012-eu-west-1"}

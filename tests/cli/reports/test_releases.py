@@ -13,7 +13,7 @@ WORKER = replace(NODE, node_index=2, node_type="worker")
 REPLACE = "dlcluster pause and resume replace the nodes"
 
 
-def said(stack: str, *releases: str, here: str = "0.2.0") -> str:
+def release_line(stack: str, *releases: str, here: str = "0.2.0") -> str:
     nodes = [replace(WORKER, node_index=number + 2, release=release) for number, release in enumerate(releases)]
     [line] = release_lines([NODE, *nodes], stack=stack, here=here)
     assert "\n" not in line
@@ -26,10 +26,10 @@ def test_one_release_is_not_worth_a_line() -> None:
 
 
 def test_nodes_of_another_bundle_are_named() -> None:
-    told = said("0.2.0:abc", "0.2.0:def", "0.1.0:0", "")
+    message = release_line("0.2.0:abc", "0.2.0:def", "0.1.0:0", "")
     others = "worker2 0.2.0 (def), worker3 0.1.0 (0), worker4 of an earlier release"
-    assert told == f"0.2.0, stack 0.2.0 (abc), {others}: {REPLACE}"
-    assert ", 5 nodes 0.1.0 (0): " in said("0.2.0:abc", *["0.1.0:0"] * 5)
+    assert message == f"0.2.0, stack 0.2.0 (abc), {others}: {REPLACE}"
+    assert ", 5 nodes 0.1.0 (0): " in release_line("0.2.0:abc", *["0.1.0:0"] * 5)
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_nodes_of_another_bundle_are_named() -> None:
     ],
 )
 def test_the_older_one_is_to_change(here: str, advice: str) -> None:
-    assert said("0.2.0:abc", here=here) == f"{here}, stack 0.2.0 (abc): {advice}"
+    assert release_line("0.2.0:abc", here=here) == f"{here}, stack 0.2.0 (abc): {advice}"
 
 
 def test_a_stack_that_names_no_release_is_older() -> None:
-    assert said("").startswith("0.2.0, stack of an earlier release, master 0.2.0 (abc): cdk deploy brings")
+    assert release_line("").startswith("0.2.0, stack of an earlier release, master 0.2.0 (abc): cdk deploy brings")
 
 
 def test_fails_when_nodes_are_too_old_for_secrets() -> None:

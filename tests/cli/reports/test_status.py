@@ -95,8 +95,8 @@ def test_what_came_after_the_failure_is_told_too(stub: Stubber, capsys: pytest.C
 def test_a_node_that_is_only_starting_needs_no_failure(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
     with stub:
         answer(stub, activity(4))
-        (_, told) = below_the_table(capsys)
-    assert told.startswith("newest activity of EC2 Auto Scaling: 2026-01-01 00:04:00 workers")
+        (_, message) = below_the_table(capsys)
+    assert message.startswith("newest activity of EC2 Auto Scaling: 2026-01-01 00:04:00 workers")
 
 
 def test_a_user_who_may_not_ask_for_activities_gets_the_count(
@@ -160,11 +160,11 @@ def test_which_setup_ran_where_and_where_it_failed(fleet: Fleet, capsys: pytest.
         member.update(setup=setup, draining=setup.startswith("failed"))
     table.put_item(TableName=fleet.table, Item={**item, "members": {"S": json.dumps(members)}})
     assert main(["status"]) == 0
-    said = capsys.readouterr().out
-    assert "running, setup failed\n" in said
-    assert "setup 0123456789ab: done on 2 of 3 nodes\n" in said
+    output = capsys.readouterr().out
+    assert "running, setup failed\n" in output
+    assert "setup 0123456789ab: done on 2 of 3 nodes\n" in output
     assert (
-        "worker2: setup 0123456789ab failed, so no job runs there (dlcluster why shows the node's last lines)" in said
+        "worker2: setup 0123456789ab failed, so no job runs there (dlcluster why shows the node's last lines)" in output
     )
     assert main(["status", "--json"]) == 0
     nodes = json.loads(capsys.readouterr().out)["nodes"]
@@ -176,14 +176,14 @@ def test_since_when_it_is_idle_and_when_it_pauses(fleet: Fleet, capsys: pytest.C
     table, now = boto3.client("dynamodb", region_name=REGION), datetime.now(timezone.utc)
     idle_since = now.replace(microsecond=0) - timedelta(minutes=12, seconds=5)
     pauses_at = idle_since + timedelta(minutes=30)
-    said = PauseRecord(idle_stop_s=1800, idle_since=idle_since, silent=(fleet.instance_ids[2],))
-    table.put_item(TableName=fleet.table, Item={"id": {"S": "pause"}, **render_pause(said)})
+    output = PauseRecord(idle_stop_s=1800, idle_since=idle_since, silent=(fleet.instance_ids[2],))
+    table.put_item(TableName=fleet.table, Item={"id": {"S": "pause"}, **render_pause(output)})
     unhealthy = "worker3 is unhealthy: its agent reports nothing, so it no longer counts as busy"
     assert below_the_table(capsys) == [
         f"idle for 12 min; pauses at {pauses_at:%H:%M} UTC if it stays idle",
         unhealthy,
     ]
-    announced = replace(said, pauses_at=pauses_at)
+    announced = replace(output, pauses_at=pauses_at)
     table.put_item(TableName=fleet.table, Item={"id": {"S": "pause"}, **render_pause(announced)})
     assert below_the_table(capsys) == [f"idle for 12 min; pauses at {pauses_at:%H:%M} UTC", unhealthy]
     assert main(["status", "--json"]) == 0

@@ -49,7 +49,7 @@ def stubs(clients: Clients) -> Iterator[tuple[Stubber, Stubber]]:
         yield cloudformation, autoscaling
 
 
-def tell_events(stub: Stubber, lines: list[Line]) -> None:
+def stub_events(stub: Stubber, lines: list[Line]) -> None:
     start = datetime(2026, 1, 1, tzinfo=timezone.utc)
     events = [
         {
@@ -62,7 +62,7 @@ def tell_events(stub: Stubber, lines: list[Line]) -> None:
     stub.add_response("describe_stack_events", {"StackEvents": events}, {"StackName": ID})
 
 
-def tell_activities(stub: Stubber, *reasons: str, launched: str = "") -> None:
+def stub_activities(stub: Stubber, *reasons: str, launched: str = "") -> None:
     activities: list[dict[str, Any]] = [
         {
             "ActivityId": str(number), "AutoScalingGroupName": "workers", "Cause": "x",
@@ -76,7 +76,7 @@ def tell_activities(stub: Stubber, *reasons: str, launched: str = "") -> None:
     stub.add_response("describe_scaling_activities", {"Activities": activities}, desired_nodes)
 
 
-def tell_groups(stub: Stubber, *instance_ids: str) -> None:
+def stub_groups(stub: Stubber, *instance_ids: str) -> None:
     instances = [
         {
             "InstanceId": instance_id, "AvailabilityZone": "a", "LifecycleState": "InService",
@@ -92,7 +92,7 @@ def tell_groups(stub: Stubber, *instance_ids: str) -> None:
     stub.add_response("describe_auto_scaling_groups", {"AutoScalingGroups": [group]})
 
 
-def speak(instance_id: str, *messages: str) -> None:
+def write_log(instance_id: str, *messages: str) -> None:
     logs = boto3.client("logs", region_name=REGION)
     groups = [group["logGroupName"] for group in logs.describe_log_groups()["logGroups"]]
     if LOG_GROUP not in groups:
@@ -106,7 +106,7 @@ def speak(instance_id: str, *messages: str) -> None:
     )
 
 
-def told(clients: Clients, *, status: str = "ROLLBACK_COMPLETE", cluster: Cluster | None = None) -> str:
+def report(clients: Clients, *, status: str = "ROLLBACK_COMPLETE", cluster: Cluster | None = None) -> str:
     return why_text(diagnose(clients, StackState(name="demo", stack_id=ID, status=status), cluster))
 
 
@@ -114,11 +114,11 @@ def told(clients: Clients, *, status: str = "ROLLBACK_COMPLETE", cluster: Cluste
 def test_what_nodes_wrote_reaches_no_terminal_and_no_command_line(
     clients: Clients, stubs: tuple[Stubber, Stubber], reason: str
 ) -> None:
-    tell_events(stubs[0], [line if line[3] != SIGNAL else (*line[:3], reason) for line in FAILED])
-    tell_activities(stubs[1])
-    speak(BROKEN, "\x1b]52;c;ZXZpbA==\x07 one", "\x1b[2J two")
-    speak("i-0$(touch marker)", "three")
-    text = told(clients)
+    stub_events(stubs[0], [line if line[3] != SIGNAL else (*line[:3], reason) for line in FAILED])
+    stub_activities(stubs[1])
+    write_log(BROKEN, "\x1b]52;c;ZXZpbA==\x07 one", "\x1b[2J two")
+    write_log("i-0$(touch marker)", "three")
+    text = report(clients)
     assert " two" in text
     assert "marker" not in text
     assert all(char.isprintable() or char == "\n" for char in text)
@@ -127,11 +127,11 @@ def test_what_nodes_wrote_reaches_no_terminal_and_no_command_line(
 def test_a_failed_deploy_is_told_with_cause_capacity_and_last_words(
     clients: Clients, stubs: tuple[Stubber, Stubber]
 ) -> None:
-    tell_events(stubs[0], FAILED)
-    tell_activities(stubs[1], "no capacity", "no capacity")
-    speak(BROKEN, *(f"line {number}" for number in range(30)), "ERROR disk full")
-    speak("i-0fedcba9876543210", "fine")
-    text = told(clients)
+    stub_events(stubs[0], FAILED)
+    stub_activities(stubs[1], "no capacity", "no capacity")
+    write_log(BROKEN, *(f"line {number}" for number in range(30)), "ERROR disk full")
+    write_log("i-0fedcba9876543210", "fine")
+    text = report(clients)
     assert text.startswith(
         "stack demo is ROLLBACK_COMPLETE\n"
         "  its last failure, 2026-01-01 00:00:03, the cause first:\n"
@@ -149,8 +149,8 @@ def test_a_failed_deploy_is_told_with_cause_capacity_and_last_words(
 def test_after_a_rollback_every_reason_is_told_and_what_the_groups_did_last(
     clients: Clients, stubs: tuple[Stubber, Stubber]
 ) -> None:
-    tell_events(stubs[0], FAILED)
-    tell_activities(stubs[1], "", "no capacity", "quota", "no capacity", "no capacity")
+    stub_events(stubs[0], FAILED)
+    stub_activities(stubs[1], "", "no capacity", "quota", "no capacity", "no capacity")
     assert (
         "EC2 Auto Scaling, 4 of the last 5 activities failed, newest reason first\n"
         "  2026-01-01 00:08:00 workers: Launching, Failed: no capacity (3 times)\n"
@@ -158,13 +158,13 @@ def test_after_a_rollback_every_reason_is_told_and_what_the_groups_did_last(
         "EC2 Auto Scaling, what the groups did last\n"
         "  2026-01-01 00:09:00 workers: Launching, Successful\n"
         "\n"
-    ) in told(clients)
+    ) in report(clients)
 
 
 def test_of_many_reasons_the_newest_are_told(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
-    tell_events(stubs[0], FAILED)
-    tell_activities(stubs[1], *(f"reason {number}" for number in range(7)))
-    text = told(clients)
+    stub_events(stubs[0], FAILED)
+    stub_activities(stubs[1], *(f"reason {number}" for number in range(7)))
+    text = report(clients)
     assert "Failed: reason 4\n  and 2 older reasons\n" in text
     assert "reason 5" not in text
 
@@ -172,56 +172,56 @@ def test_of_many_reasons_the_newest_are_told(clients: Clients, stubs: tuple[Stub
 def test_a_rollback_without_a_failed_launch_tells_what_the_groups_did_last(
     clients: Clients, stubs: tuple[Stubber, Stubber]
 ) -> None:
-    tell_events(stubs[0], FAILED)
-    tell_activities(stubs[1], "", "")
-    text = told(clients)
+    stub_events(stubs[0], FAILED)
+    stub_activities(stubs[1], "", "")
+    text = report(clients)
     assert "EC2 Auto Scaling, what the groups did last\n  2026-01-01 00:09:00 workers: Launching, Successful\n" in text
     assert "activities failed" not in text
 
 
 def test_a_node_that_never_spoke_is_said(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
-    tell_events(stubs[0], FAILED)
-    tell_activities(stubs[1])
-    text = told(clients)
+    stub_events(stubs[0], FAILED)
+    stub_activities(stubs[1])
+    text = report(clients)
     assert f"last log lines of {BROKEN}" in text
     assert text.endswith(f"aws ec2 get-console-output --latest --output text --instance-id {BROKEN}\n")
 
 
 def test_without_a_named_node_those_that_spoke_last_are_heard(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
-    tell_events(stubs[0], [*BEGUN, ("workers", "AWS::AutoScaling::AutoScalingGroup", "CREATE_FAILED", "timed out")])
-    tell_activities(stubs[1])
-    speak(BROKEN, "waiting for the others")
-    assert "waiting for the others" in told(clients)
+    stub_events(stubs[0], [*BEGUN, ("workers", "AWS::AutoScaling::AutoScalingGroup", "CREATE_FAILED", "timed out")])
+    stub_activities(stubs[1])
+    write_log(BROKEN, "waiting for the others")
+    assert "waiting for the others" in report(clients)
 
 
 def test_when_none_ever_spoke_those_that_were_launched_are_named(
     clients: Clients, stubs: tuple[Stubber, Stubber]
 ) -> None:
-    tell_events(stubs[0], [*BEGUN, ("workers", "AWS::AutoScaling::AutoScalingGroup", "CREATE_FAILED", "timed out")])
-    tell_activities(stubs[1], "", launched=BROKEN)
+    stub_events(stubs[0], [*BEGUN, ("workers", "AWS::AutoScaling::AutoScalingGroup", "CREATE_FAILED", "timed out")])
+    stub_activities(stubs[1], "", launched=BROKEN)
     boto3.client("logs", region_name=REGION).create_log_group(logGroupName=LOG_GROUP)
-    assert told(clients).endswith(f"aws ec2 get-console-output --latest --output text --instance-id {BROKEN}\n")
+    assert report(clients).endswith(f"aws ec2 get-console-output --latest --output text --instance-id {BROKEN}\n")
 
 
 def test_a_traceback_is_shown_as_one_block(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
-    tell_events(stubs[0], FAILED)
-    tell_activities(stubs[1])
-    speak(BROKEN, "ERROR agent crashed\nTraceback\n  File")
-    assert told(clients).endswith("ERROR agent crashed\n  Traceback\n    File\n")
+    stub_events(stubs[0], FAILED)
+    stub_activities(stubs[1])
+    write_log(BROKEN, "ERROR agent crashed\nTraceback\n  File")
+    assert report(clients).endswith("ERROR agent crashed\n  Traceback\n    File\n")
 
 
 def test_a_stack_without_trouble_is_not_explained(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
-    tell_events(stubs[0], [*BEGUN, ("demo", STACK, "CREATE_COMPLETE", "")])
-    speak(BROKEN, "fine")
-    assert told(clients, status="CREATE_COMPLETE") == (
+    stub_events(stubs[0], [*BEGUN, ("demo", STACK, "CREATE_COMPLETE", "")])
+    write_log(BROKEN, "fine")
+    assert report(clients, status="CREATE_COMPLETE") == (
         "stack demo is CREATE_COMPLETE\n  no deploy or destroy of it failed\n"
     )
 
 
 def test_what_may_not_be_asked_is_said(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
-    tell_events(stubs[0], FAILED)
+    stub_events(stubs[0], FAILED)
     stubs[1].add_client_error("describe_scaling_activities", "AccessDenied", "no")
-    text = told(clients)
+    text = report(clients)
     assert text.endswith("part of the answer is missing: AWS refused DescribeScalingActivities: AccessDenied: no\n")
     assert SIGNAL in text
 
@@ -233,13 +233,13 @@ def test_a_missing_node_is_told_of_with_its_last_words(
     put_membership(
         fleet.table, fleet.instance_ids[:2], private=["10.0.0.10", "10.0.1.20"], host_keys=[KEY, KEY], desired_nodes=3
     )
-    tell_events(stubs[0], [*BEGUN, ("demo", STACK, "CREATE_COMPLETE", "")])
-    tell_groups(stubs[1], *fleet.instance_ids)
-    tell_activities(stubs[1], "", "an old failure")
-    speak(fleet.instance_ids[2], "waiting for the table")
-    speak(fleet.instance_ids[0], "fine")
+    stub_events(stubs[0], [*BEGUN, ("demo", STACK, "CREATE_COMPLETE", "")])
+    stub_groups(stubs[1], *fleet.instance_ids)
+    stub_activities(stubs[1], "", "an old failure")
+    write_log(fleet.instance_ids[2], "waiting for the table")
+    write_log(fleet.instance_ids[0], "fine")
     cluster = Cluster(name="demo", stack_name="demo", table=fleet.table, login_user="ubuntu", networks_text=NETWORKS)
-    text = told(clients, status="CREATE_COMPLETE", cluster=cluster)
+    text = report(clients, status="CREATE_COMPLETE", cluster=cluster)
     assert text.startswith("stack demo is CREATE_COMPLETE, 1 of 3 nodes missing\n")
     assert f"last log lines of {fleet.instance_ids[2]}" in text
     assert "waiting for the table" in text
@@ -292,5 +292,5 @@ def test_fails_when_a_part_could_not_be_asked(
 
 def test_fails_when_no_stack_was_ever_called_that(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "--cluster", "nobody"]) == EXIT_NO_CLUSTER
-    told = "dlcluster: no stack nobody in eu-west-1, and none was deleted in the last 90 days\n"
-    assert capsys.readouterr().err == told
+    expected = "dlcluster: no stack nobody in eu-west-1, and none was deleted in the last 90 days\n"
+    assert capsys.readouterr().err == expected

@@ -48,13 +48,13 @@ def test_resume_in_a_block_takes_the_sizes_from_the_schedules(deployed: Deployed
     assert deployed.sizes() == DECLARED
 
 
-@pytest.mark.parametrize(("starts_h", "told"), [(1.01, "starts in 1 h 0 min"), (-24.0, "is over for this cluster")])
+@pytest.mark.parametrize(("starts_h", "message"), [(1.01, "starts in 1 h 0 min"), (-24.0, "is over for this cluster")])
 def test_resume_outside_of_the_block_is_refused(
-    deployed: Deployed, starts_h: float, told: str, capsys: pytest.CaptureFixture[str]
+    deployed: Deployed, starts_h: float, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy_in_block(deployed, starts_h=starts_h, pauses_h=starts_h + 23)
     assert main(["resume"]) == EXIT_FAILED
-    assert f"demo has no capacity now: Capacity Block {BLOCK} {told}" in complaint(capsys)
+    assert f"demo has no capacity now: Capacity Block {BLOCK} {message}" in complaint(capsys)
     assert {*deployed.sizes().values()} == {PAUSED}
 
 
@@ -65,6 +65,6 @@ def test_status_tells_when_the_first_nodes_come(
     table = deployed.stacks.physical_id("Table", name=NAME)
     clients.dynamodb.delete_item(TableName=table, Key={TABLE_KEY: {"S": MEMBERSHIP_ID}})
     assert main(["status"]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("demo: paused\n")
-    assert f"Capacity Block {BLOCK} starts in 1 h 0 min, at " in told
+    message = capsys.readouterr().out
+    assert message.startswith("demo: paused\n")
+    assert f"Capacity Block {BLOCK} starts in 1 h 0 min, at " in message

@@ -47,10 +47,10 @@ def test_an_end_that_comes_while_the_deploy_runs_is_told(
 
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", cdk)
     assert main(["extend", "8h", "--json"]) == 0
-    out, said = capsys.readouterr()
-    assert "perhaps before the deploy is done: its nodes may end" in said.splitlines()[0]
-    told = "the old end came first: it set master and worker of demo to zero; dlcluster resume brings the nodes back"
-    assert (f"dlcluster: {told}" in said.splitlines()) == fires
+    out, output = capsys.readouterr()
+    assert "perhaps before the deploy is done: its nodes may end" in output.splitlines()[0]
+    message = "the old end came first: it set master and worker of demo to zero; dlcluster resume brings the nodes back"
+    assert (f"dlcluster: {message}" in output.splitlines()) == fires
     assert json.loads(out)["paused"] == fires
 
 
@@ -59,8 +59,8 @@ def test_a_deletion_that_is_armed_is_told(deployed: Deployed, capsys: pytest.Cap
     deployed.expire_at(ended, deletes=True)
     assert main(["extend", "8h"]) == 0
     first = ended + timedelta(minutes=15)
-    said = f"AWS deletes stack demo from {first:%Y-%m-%dT%H:%M:%SZ} on (expiry_action delete)"
-    assert said in capsys.readouterr().err
+    output = f"AWS deletes stack demo from {first:%Y-%m-%dT%H:%M:%SZ} on (expiry_action delete)"
+    assert output in capsys.readouterr().err
 
 
 def test_an_expired_cluster_is_not_resumed(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:

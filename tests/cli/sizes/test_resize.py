@@ -11,7 +11,7 @@ from tests.cli.sizes.conftest import CDK_JSON, DECLARED, Deployed, in_state
 
 
 @pytest.mark.parametrize(
-    ("state", "workers", "told"),
+    ("state", "workers", "message"),
     [
         ("as deployed", "3", ["worker_count 2 -> 3", "CloudFormation will start 1 node"]),
         ("as deployed", "1", ["worker_count 2 -> 1", "CloudFormation will end the 1 node that came last"]),
@@ -28,13 +28,13 @@ from tests.cli.sizes.conftest import CDK_JSON, DECLARED, Deployed, in_state
     ],
 )
 def test_resize_says_what_the_deploy_does(
-    deployed: Deployed, state: str, workers: str, told: list[str], capsys: pytest.CaptureFixture[str]
+    deployed: Deployed, state: str, workers: str, message: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, state)
     assert main(["resize", workers, "--yes", "-c", "key_name=me"]) == 0
-    said = capsys.readouterr().err.splitlines()
-    assert said[: len(told)] == [f"dlcluster: {line}" for line in told]
-    assert said[len(told)].startswith("dlcluster: now 0.")
+    output = capsys.readouterr().err.splitlines()
+    assert output[: len(message)] == [f"dlcluster: {line}" for line in message]
+    assert output[len(message)].startswith("dlcluster: now 0.")
     assert deployed.lines == [["cdk", "deploy", "-c", "key_name=me"]]
 
 
@@ -43,17 +43,17 @@ def test_resize_changes_nothing_when_the_sizes_would_be_refused(
 ) -> None:
     in_state(deployed, "paused")
     assert main(["resize", "2", "--yes", "-c", "min_workers=1"]) == EXIT_FAILED
-    said = capsys.readouterr().err.splitlines()
-    assert "Auto Scaling will refuse the sizes" in said[0]
-    assert said[-1] == "dlcluster: worker_count 2 would be refused, nothing was changed: run dlcluster resume first"
+    output = capsys.readouterr().err.splitlines()
+    assert "Auto Scaling will refuse the sizes" in output[0]
+    assert output[-1] == "dlcluster: worker_count 2 would be refused, nothing was changed: run dlcluster resume first"
     assert (deployed.lines, Path("cdk.json").read_text()) == ([], CDK_JSON)
 
 
 def test_resize_without_a_deploy_prints_its_line(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resize", "5", "--no-deploy", "--json"]) == 0
-    said = capsys.readouterr()
-    assert said.err.splitlines()[-1] == "dlcluster: cdk.json has worker_count 5 now; to apply it, run: cdk deploy"
-    found = json.loads(said.out)
+    output = capsys.readouterr()
+    assert output.err.splitlines()[-1] == "dlcluster: cdk.json has worker_count 5 now; to apply it, run: cdk deploy"
+    found = json.loads(output.out)
     assert (found["worker_count"], found["deployed_worker_count"], found["deployed"]) == (5, 2, False)
     assert (deployed.lines, deployed.sizes()) == ([], DECLARED)
 

@@ -42,10 +42,10 @@ def metered(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_it_costs_by_its_size_also_while_paused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pause", "--yes"]) == 0
     # 730 GB at 0.30 a month of 730 hours.
-    told = (
+    message = (
         "still costs 0.355 USD an hour, 259 a month (NAT gateway 0.045, public addresses 0.010, shared storage 0.300)"
     )
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert main(["cost", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["usd_per_hour_by_kind"]["shared_storage"] == pytest.approx(0.3)
@@ -55,6 +55,8 @@ def test_it_costs_by_its_size_also_while_paused(capsys: pytest.CaptureFixture[st
 def test_what_may_not_be_asked_is_not_counted(metered: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     metered.append(ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DescribeFileSystems"))
     assert main(["cost", "--json"]) == 0
-    out, said = capsys.readouterr()
-    assert said == ("dlcluster: the shared storage is not counted: AWS refused DescribeFileSystems: AccessDenied: no\n")
+    out, output = capsys.readouterr()
+    assert output == (
+        "dlcluster: the shared storage is not counted: AWS refused DescribeFileSystems: AccessDenied: no\n"
+    )
     assert "shared_storage" not in json.loads(out)["usd_per_hour_by_kind"]

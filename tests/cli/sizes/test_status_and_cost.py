@@ -97,8 +97,8 @@ def test_status_says_when_the_cluster_ends(
     end = datetime.now(timezone.utc) + timedelta(hours=5, minutes=3, seconds=55)
     deployed.expire_at(end, deletes=deletes)
     assert main(["status"]) == 0
-    told = f"AWS {outcome} in 5 h 3 min, at {end:%Y-%m-%dT%H:%M:%SZ}; dlcluster extend 8h puts that off"
-    assert told in capsys.readouterr().out.splitlines()
+    message = f"AWS {outcome} in 5 h 3 min, at {end:%Y-%m-%dT%H:%M:%SZ}; dlcluster extend 8h puts that off"
+    assert message in capsys.readouterr().out.splitlines()
     expire(deployed)
     assert main(["status"]) == 0
-    assert told not in capsys.readouterr().out
+    assert message not in capsys.readouterr().out

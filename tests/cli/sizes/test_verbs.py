@@ -109,19 +109,19 @@ def _apart(patch: pytest.MonkeyPatch, cdk: Call) -> Call:
 def test_pause_says_what_still_costs(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     ended = [name for ids in deployed.instances().values() for name in ids]
     assert main(["pause", "--yes", "--json"]) == 0
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     # No node answers here. A question would name the jobs, and so does --yes.
-    assert "dlcluster: cannot tell which jobs run: " in said.err
-    assert json.loads(said.out) == {
+    assert "dlcluster: cannot tell which jobs run: " in output.err
+    assert json.loads(output.out) == {
         "version": 1, "cluster": "demo", "region": "us-east-1", "state": "paused", "ended": ended,
         # A NAT gateway, its address, and the master's: 0.045 + 2 x 0.005.
         "usd_per_hour": 0.055,
     }  # fmt: skip
     assert main(["pause", "--yes"]) == 0
-    said = capsys.readouterr()
-    assert said.out == "demo is paused\n"
+    output = capsys.readouterr()
+    assert output.out == "demo is paused\n"
     assert "dlcluster: it still costs 0.055 USD an hour, 40 a month (NAT gateway 0.045, public addresses 0.010)" in (
-        said.err
+        output.err
     )
 
 
@@ -130,22 +130,22 @@ def test_resume_lists_the_nodes_under_their_numbers(deployed: Deployed, capsys: 
     assert main(["pause", "--yes"]) == 0
     capsys.readouterr()
     assert main(["resume", "--json"]) == 0
-    document, said = json.loads((out := capsys.readouterr()).out), out.err
+    document, output = json.loads((out := capsys.readouterr()).out), out.err
     now = deployed.instances()
     expected = [{"index": n, "instance_id": name} for n, name in enumerate([*now["master"], *now["worker"]], 1)]
     assert document["nodes"] == expected
     assert {*now["master"], *now["worker"]}.isdisjoint({*before["master"], *before["worker"]})
     # Three nodes of c5.large with 120 GiB each, and what a paused cluster costs: 3 x (0.085 + 0.01315) + 0.055.
     assert document["usd_per_hour"] == pytest.approx(0.349, abs=0.001)
-    assert "dlcluster: 3 nodes will cost 0.35 USD an hour (list prices of us-east-1, 2026-07-20)" in said
-    assert "dlcluster: waiting for" in said
+    assert "dlcluster: 3 nodes will cost 0.35 USD an hour (list prices of us-east-1, 2026-07-20)" in output
+    assert "dlcluster: waiting for" in output
 
 
 def test_nobody_is_asked_without_a_terminal(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["pause"], ["resize", "3"]):
         assert main(words) == EXIT_USAGE
-        said = capsys.readouterr()
-        assert said.err.splitlines()[-1] == "dlcluster: cannot prompt without a terminal: use --yes"
+        output = capsys.readouterr()
+        assert output.err.splitlines()[-1] == "dlcluster: cannot prompt without a terminal: use --yes"
     assert deployed.sizes() == DECLARED
     assert json.loads(Path("cdk.json").read_text())["context"]["cluster"]["worker_count"] == 2
 
@@ -193,13 +193,13 @@ def test_the_reason_of_a_failed_launch_is_told_once(
     monkeypatch.setattr("cli.sizes.waiting.read_activities", answer)
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: None)
     assert main(["resume", "--timeout", "0.1"]) == EXIT_FAILED
-    said = capsys.readouterr().err.splitlines()
-    assert [line for line in said if "capacity" in line] == [
+    output = capsys.readouterr().err.splitlines()
+    assert [line for line in output if "capacity" in line] == [
         "dlcluster: EC2 Auto Scaling: 2026-01-01 00:00:00 demo-worker: Launching a new EC2 instance, Failed: "
         "no capacity for i-00000000000000000"
     ]
     assert next(tries) > 1
-    assert said[-1].endswith(f"dlcluster why tells more; {STILL_STARTING}")
+    assert output[-1].endswith(f"dlcluster why tells more; {STILL_STARTING}")
 
 
 def test_ctrl_c_says_that_nodes_keep_starting(
@@ -219,8 +219,8 @@ def test_pause_names_and_ends_what_a_size_of_zero_does_not(
 ) -> None:
     standby, protected = hold(deployed)
     assert main(["pause"]) == EXIT_USAGE
-    said = capsys.readouterr().err.splitlines()
-    assert said[:2] == [
+    output = capsys.readouterr().err.splitlines()
+    assert output[:2] == [
         f"dlcluster: {standby} is in standby, and ends too",
         f"dlcluster: {protected} is protected from scale-in, and ends too",
     ]
@@ -266,7 +266,7 @@ def test_fails_while_cloudformation_changes_the_stack(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         (["resize", "3", "-c", "worker_count=4"], "-c worker_count contradicts the argument: leave it out"),
         (["resize", "501"], "worker_count must be 0 to 500, got 501"),
@@ -274,6 +274,6 @@ def test_fails_while_cloudformation_changes_the_stack(
     ],
 )
 @pytest.mark.usefixtures("deployed")
-def test_fails_when_the_words_do_not_fit(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fails_when_the_words_do_not_fit(words: list[str], output: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == EXIT_USAGE
-    assert complaint(capsys).startswith(said)
+    assert complaint(capsys).startswith(output)

@@ -118,8 +118,8 @@ def test_the_callers_own_work_goes_on_without_the_right_to_look(
 
     monkeypatch.setattr(AllowList, "remove_expired", refuse)
     remove_expired_addresses(connect(None), find_cluster(stacks.cloudformation, name="demo", region=REGION))
-    told = "AWS refused GetManagedPrefixListEntries: UnauthorizedOperation: no"
-    assert capsys.readouterr().err == f"dlcluster: cannot look for expired addresses: {told}\n"
+    sentence = "AWS refused GetManagedPrefixListEntries: UnauthorizedOperation: no"
+    assert capsys.readouterr().err == f"dlcluster: cannot look for expired addresses: {sentence}\n"
 
 
 def test_an_entry_made_elsewhere_stays(stacks: Stacks) -> None:
@@ -230,6 +230,6 @@ def test_me_is_the_address_that_the_service_sees(
     server.server_close()
     capsys.readouterr()
     assert main(["allow-ip", "--me"]) == EXIT_FAILED
-    said = complaint(capsys)
-    assert said.startswith("cannot ask http://127.0.0.1:")
-    assert said.endswith("give a CIDR instead")
+    output = complaint(capsys)
+    assert output.startswith("cannot ask http://127.0.0.1:")
+    assert output.endswith("give a CIDR instead")

@@ -133,7 +133,7 @@ def test_fails_when_there_is_no_such_cluster_or_node(fleet: Fleet, capsys: pytes
 
 @pytest.mark.usefixtures("plugin", "fleet")
 @pytest.mark.parametrize(
-    ("code", "message", "said"),
+    ("code", "message", "shown"),
     [
         ("AccessDeniedException", "not yours", "AWS refused StartSession: AccessDeniedException: not yours"),
         ("TargetNotConnected", "i-1 is not connected", " is not connected to Session Manager after 0 s: "),
@@ -146,7 +146,7 @@ def test_fails_when_no_session_starts(
     tmp_path: Path,
     code: str,
     message: str,
-    said: str,
+    shown: str,
     line: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -154,7 +154,7 @@ def test_fails_when_no_session_starts(
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     answer_start_session(monkeypatch, refusing(code, message))
     assert main(line.split()) == EXIT_FAILED
-    assert said in complaint(capsys)
+    assert shown in complaint(capsys)
 
 
 @pytest.mark.usefixtures("fleet")
@@ -165,8 +165,8 @@ def test_fails_before_a_session_starts_when_the_plugin_is_missing_or_old(
     answer_start_session(monkeypatch, lambda _parameters: pytest.fail("a session was started"))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(line.split()) == EXIT_FAILED
-    said = complaint(capsys)
-    assert said.startswith("session-manager-plugin is not installed; logins to a private cluster need it: http")
+    shown = complaint(capsys)
+    assert shown.startswith("session-manager-plugin is not installed; logins to a private cluster need it: http")
     install_plugin(tmp_path, monkeypatch, version="1.2.497.0")
     assert main(line.split()) == EXIT_FAILED
     assert complaint(capsys).startswith("session-manager-plugin must be newer than 1.2.497.0, got 1.2.497.0: https://")

@@ -60,7 +60,7 @@ def start(home: Path) -> Iterator[Start]:
         process.communicate(timeout=10)
 
 
-def say(process: "subprocess.Popen[str]", line: str) -> None:
+def write_line(process: "subprocess.Popen[str]", line: str) -> None:
     assert process.stdin is not None
     process.stdin.write(f"{line}\n")
     process.stdin.flush()
@@ -87,7 +87,7 @@ def is_zombie(pid: int) -> bool:
 
 def test_the_secret_comes_by_a_variable_and_the_input_s_end_ends_all(start: Start, home: Path) -> None:
     process = start(silence_s=30)
-    say(process, SECRET)
+    write_line(process, SECRET)
     assert read_line(process) == f"{SECRET} {home}/my venv {home}/my venv/bin ['x y']"
     pids = [int(word) for word in read_line(process).split()]
     assert all(SECRET.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (*pids, process.pid))
@@ -99,12 +99,12 @@ def test_the_secret_comes_by_a_variable_and_the_input_s_end_ends_all(start: Star
 
 def test_it_ends_when_nothing_says_that_the_verb_still_runs(start: Start) -> None:
     process = start(silence_s=1)
-    say(process, SECRET)
+    write_line(process, SECRET)
     read_line(process)
     pids = [int(word) for word in read_line(process).split()]
     for _ in range(3):
         time.sleep(0.5)
-        say(process, "")
+        write_line(process, "")
     assert not is_zombie(pids[0])
     await_end(pids)
 

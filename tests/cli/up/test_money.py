@@ -70,9 +70,9 @@ def test_nodes_that_come_after_an_unanswered_launch_are_waited_for(
     monkeypatch.setattr("cli.up.ending.time.sleep", sleep)
     assert cluster.up() == 1
     assert (len(late), len(pauses), cluster.running()) == (2, 12 + 23, 0)
-    told = capsys.readouterr().err
-    assert "for LaunchInstances of demo-worker: ReadTimeoutError" in told
-    assert "may be running" not in told
+    message = capsys.readouterr().err
+    assert "for LaunchInstances of demo-worker: ReadTimeoutError" in message
+    assert "may be running" not in message
 
 
 def test_groups_that_a_deploy_moved_away_from_their_nodes_are_emptied(cluster: Cluster) -> None:

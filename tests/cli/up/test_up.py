@@ -21,22 +21,22 @@ def test_the_fleet_is_whole_in_the_first_zone_with_room(cluster: Cluster, capsys
     assert cluster.cdk_json()["availability_zone"] == ZONES[2]
     shown = capsys.readouterr()
     assert f"demo is running in {ZONES[2]}: 3 nodes" in shown.out
-    for told in (
+    for message in (
         "3 nodes will cost",
         "us-east-1a has no room for all 3 nodes: InsufficientInstanceCapacity: We currently do not have sufficient",
         "1 came and were ended, for which AWS bills a minute each",
         "2 came and were ended",
         "each zone that fails costs up to 0.004 USD",
     ):
-        assert told in shown.err
+        assert message in shown.err
     # What is there is not launched again, and a lost node comes back in the one subnet of its group.
     before = cluster.instances()
     Path("cdk.json").write_text(json.dumps({"context": {"cluster": SETTINGS}}))  # another laptop's
     assert cluster.up() == 0
     assert (cluster.instances(), cluster.cdk_json()["availability_zone"]) == (before, ZONES[2])
-    told = capsys.readouterr().err
-    assert f"already running in {ZONES[2]}; cdk deploy applies other settings" in told
-    assert "will cost" not in told
+    message = capsys.readouterr().err
+    assert f"already running in {ZONES[2]}; cdk deploy applies other settings" in message
+    assert "will cost" not in message
     assert all("," not in subnets for subnets in cluster.subnets().values())
     lost = before[WORKER][0]
     cluster.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
@@ -70,15 +70,15 @@ def test_nothing_is_left_where_no_zone_has_room(
     assert cluster.up("--until", "18:00") == 1
     assert (cluster.running(), set(cluster.sizes().values())) == (0, {PAUSED})
     assert pauses == [30]
-    told = capsys.readouterr().err
-    assert [line.split()[:3] for line in told.splitlines() if line.startswith("us-east-1")] == [
+    message = capsys.readouterr().err
+    assert [line.split()[:3] for line in message.splitlines() if line.startswith("us-east-1")] == [
         [ZONES[0], "2", "1"],
         [ZONES[1], "2", "2"],
         [ZONES[2], "2", "0"],
     ]
-    assert "no zone had room for all 3 nodes until" in told
-    assert re.search(r"still costs 0\.055 USD an hour.*; the nodes that came cost 0\.00[89] USD or more\n", told)
-    assert f"trying until {until.astimezone():%Y-%m-%d %H:%M %Z}" in told
+    assert "no zone had room for all 3 nodes until" in message
+    assert re.search(r"still costs 0\.055 USD an hour.*; the nodes that came cost 0\.00[89] USD or more\n", message)
+    assert f"trying until {until.astimezone():%Y-%m-%d %H:%M %Z}" in message
     assert main(["resume"]) == 1
     assert "no zone is chosen yet for demo: dlcluster up finds one" in capsys.readouterr().err
 
@@ -135,7 +135,7 @@ def test_zones_without_the_type_are_not_tried(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("-c", "availability_zone=us-east-1a"), "-c availability_zone contradicts up"),
         (("-c", "zones="), "cdk.json has no zones to choose from"),
@@ -143,10 +143,10 @@ def test_zones_without_the_type_are_not_tried(
     ],
 )
 def test_fails_when_there_is_nothing_to_choose(
-    cluster: Cluster, words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cluster.up(*words) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_time_that_has_passed_is_tomorrows() -> None:

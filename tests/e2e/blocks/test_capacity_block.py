@@ -144,8 +144,8 @@ def test_a_durable_training_goes_on_in_the_next_block_with_the_same_bits(user: U
     where = "s3://$DEEPLEARNING_BUCKET"
     user.ssh(MASTER, f"mkdir -p code && cat > code/train.py <<'END'\n{SCRIPT}END\n")
     options = f"--sync-dst-dir work --env CHECKPOINT:{where}/durable.pt --env SLOW:1"
-    said = user.ssh(MASTER, f"cd code && launch --durable {options} train.py 2>&1")
-    job = said.split()[-1]
+    printed = user.ssh(MASTER, f"cd code && launch --durable {options} train.py 2>&1")
+    job = printed.split()[-1]
     await_true(lambda: "goes on at step 0" in logs(user, job), "the training", timeout_s=60.0, every_s=1.0)
 
     left = (goes - now()).total_seconds()

@@ -13,7 +13,7 @@ def test_an_address_gets_in_while_it_is_on_the_list(listening_cluster: Cluster, 
     user.run("dlcluster", "allow-ip", f"{outside_address}/32", "--remove")
     await_ports(lambda: open_ports(outside_address, public), set())
     # The machine's own address as the internet sees it, which ssh_location lets in besides.
-    told = user.output("dlcluster", "allow-ip", "--me")
-    assert told.splitlines()[1].split() == [f"{USER_ADDRESS}/32", "-"]
+    message = user.output("dlcluster", "allow-ip", "--me")
+    assert message.splitlines()[1].split() == [f"{USER_ADDRESS}/32", "-"]
     user.run("dlcluster", "allow-ip", "--remove", "--me")
     assert open_ports(USER_ADDRESS, public) == {SSH}

@@ -69,9 +69,9 @@ def test_dlcluster_lists_clusters_and_nodes(laptop: Laptop, cluster: Cluster) ->
 
 
 def test_a_script_runs_on_every_node_and_its_results_come_back(laptop: Laptop, tmp_path: Path) -> None:
-    said = laptop.dlcluster("run", "--", "train.py", "--fail", "0.1 x", code=3)
+    output = laptop.dlcluster("run", "--", "train.py", "--fail", "0.1 x", code=3)
     shown = "['--fail', '0.1 x'] ['.gitignore', 'train.py']"
-    lines = {line for line in said.splitlines() if line.startswith("deeplearning-worker")}
+    lines = {line for line in output.splitlines() if line.startswith("deeplearning-worker")}
     assert lines <= {f"deeplearning-worker{rank + 1} [0] rank {rank} of {NODES} {shown}" for rank in range(NODES)}
     assert lines
     job = laptop.json("jobs")["jobs"][-1]

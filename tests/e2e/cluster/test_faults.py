@@ -158,11 +158,11 @@ HARMLESS = ("freeze", "partition-pair", "metadata-outage", "fill-disk", "kill-ag
 
 
 def test_cluster_recovers_from_a_plan_of_faults(faults: Faults, observer: Observer) -> None:
-    before, said = observer.await_agreement(DEADLINE_S), list[str]()
+    before, printed = observer.await_agreement(DEADLINE_S), list[str]()
     targets = [node_target(number) for number in before.instances]
     plan = make_plan(7, count=8, over_s=8, targets=targets, kinds=HARMLESS, durations_s=(1, 3))
-    run_plan(plan, faults, instances=lambda: faults.instances(STACK), say=said.append)
-    assert sum(line.endswith("begins") for line in said) == len(plan.faults)
+    run_plan(plan, faults, instances=lambda: faults.instances(STACK), log=printed.append)
+    assert sum(line.endswith("begins") for line in printed) == len(plan.faults)
     observer.await_agreement(DEADLINE_S, previous=before)
 
 

@@ -68,8 +68,8 @@ def test_a_detached_job_outlives_its_session_and_is_stopped(cluster: Cluster) ->
     assert "hunter2" not in cluster.on(MASTER, f"XDG_RUNTIME_DIR=/run/user/$(id -u) systemctl --user show {unit}")
     assert cluster.on(MASTER, f"launch stop {job}") == f"{job} CANCELLED"
     assert ranks(cluster) == [0] * NODES
-    said = sorted(line for line in follow(cluster, job).splitlines() if " up " in line)
-    assert said == [f"{alias} [0] up {rank} hunter2-of-the-shell" for rank, alias in enumerate(aliases())]
+    output = sorted(line for line in follow(cluster, job).splitlines() if " up " in line)
+    assert output == [f"{alias} [0] up {rank} hunter2-of-the-shell" for rank, alias in enumerate(aliases())]
     assert cluster.on(MASTER, f"launch logs --rank 2 {job}") == "up 2 hunter2-of-the-shell"
     kept = in_bucket(cluster, job)
     assert (kept["id"], kept["state"], kept["reason"]) == (job, "CANCELLED", "stopped by SIGTERM")

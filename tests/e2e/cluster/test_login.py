@@ -25,10 +25,12 @@ def reachable(address: str, port: int) -> bool:
 
 def test_master_logs_in_to_a_worker_by_name_with_the_clusters_key(cluster: Cluster) -> None:
     """The cluster's key is used even if a person's agent is available."""
-    said = log_in(cluster, "deeplearning-master", f"test -S $SSH_AUTH_SOCK && {WORKER_HOP.replace('ssh', 'ssh -v', 1)}")
+    printed = log_in(
+        cluster, "deeplearning-master", f"test -S $SSH_AUTH_SOCK && {WORKER_HOP.replace('ssh', 'ssh -v', 1)}"
+    )
     address = cluster.on("deeplearning-master", "getent ahostsv4 deeplearning-worker2").split()[0]
-    assert said.stdout.strip() == "ip-" + address.replace(".", "-"), said.stderr
-    assert "Server accepts key: /etc/deeplearning/cluster-key/id_ed25519 " in said.stderr
+    assert printed.stdout.strip() == "ip-" + address.replace(".", "-"), printed.stderr
+    assert "Server accepts key: /etc/deeplearning/cluster-key/id_ed25519 " in printed.stderr
 
 
 @pytest.mark.parametrize("options", ["", "-A "])

@@ -29,7 +29,7 @@ from tests.e2e.node_views import (
     await_agreement,
     identities,
     logins_from,
-    look,
+    read_node,
 )
 
 FIRST = aliases()[0]
@@ -137,7 +137,10 @@ def install(cluster: Cluster, release: str) -> None:
 
 @pytest.fixture(scope="module")
 def start(cluster: Cluster) -> Iterator[State]:
-    deployed, before = template(), state(cluster, {alias: look(cluster, alias)[0].instance_id for alias in aliases()})
+    deployed, before = (
+        template(),
+        state(cluster, {alias: read_node(cluster, alias)[0].instance_id for alias in aliases()}),
+    )
     yield before
     install(cluster, before.identities[aliases()[0]].release)
     if template() != deployed:  # The last test's fixture restores it, if that test runs.

@@ -38,7 +38,7 @@ def test_login_user_can_write_to_the_scratch_disk(cluster: Cluster) -> None:
     await_scratch(cluster, f"{MOUNT}/deeplearning")
     touch = "touch $DEEPLEARNING_SCRATCH/mine && stat -c %U $DEEPLEARNING_SCRATCH/mine"
     assert cluster.user.ssh(NODE, touch).strip() == "ubuntu"
-    said = cluster.on("deeplearning-master", f"{CONNECT_ANEW} launch {ECHO}")
+    output = cluster.on("deeplearning-master", f"{CONNECT_ANEW} launch {ECHO}")
     # One node has it; the others have no disk of their own.
-    assert said.count(f"scratch={MOUNT}/deeplearning") == 1, said
-    assert said.count("scratch=") == 3, said
+    assert output.count(f"scratch={MOUNT}/deeplearning") == 1, output
+    assert output.count("scratch=") == 3, output

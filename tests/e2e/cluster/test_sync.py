@@ -26,28 +26,28 @@ def work(cluster: Cluster) -> None:
 
 @pytest.mark.usefixtures("work")
 def test_current_directory_is_copied_to_every_node(cluster: Cluster) -> None:
-    said = launch(cluster, '--sync-dst-dir "/tmp/a copy" "pwd; python3 pkg/run.py; ls -A"').splitlines()
-    assert on_all("/tmp/a copy") | on_all("42") | on_all("pkg") < set(said)
-    assert not on_all(".git") & set(said)
-    assert "exit code 0" in said
+    output = launch(cluster, '--sync-dst-dir "/tmp/a copy" "pwd; python3 pkg/run.py; ls -A"').splitlines()
+    assert on_all("/tmp/a copy") | on_all("42") | on_all("pkg") < set(output)
+    assert not on_all(".git") & set(output)
+    assert "exit code 0" in output
     again = launch(cluster, '--sync-dst-dir "/tmp/a copy" true')
     assert again == "exit code 0"
 
 
 @pytest.mark.usefixtures("work")
 def test_the_masters_own_directory_may_be_the_destination(cluster: Cluster) -> None:
-    said = launch(cluster, '--sync-dst-dir ~/work "python3 pkg/run.py"').splitlines()
-    assert on_all("42") < set(said)
-    assert any(line.startswith("launch: 1 file, 0.0 MB, sent to 2 nodes") for line in said)
+    output = launch(cluster, '--sync-dst-dir ~/work "python3 pkg/run.py"').splitlines()
+    assert on_all("42") < set(output)
+    assert any(line.startswith("launch: 1 file, 0.0 MB, sent to 2 nodes") for line in output)
     assert cluster.on(MASTER, "ls -A work") == ".git\npkg"
 
 
 @pytest.mark.usefixtures("work")
 def test_job_does_not_start_without_its_files(cluster: Cluster) -> None:
     cluster.on("deeplearning-worker3", "mkdir -p locked; chmod 555 locked")
-    said = launch(cluster, "--sync-dst-dir locked 'echo started'")
-    assert "started" not in said.replace("nothing started", "")
-    assert said.splitlines()[-2:] == [
+    output = launch(cluster, "--sync-dst-dir locked 'echo started'")
+    assert "started" not in output.replace("nothing started", "")
+    assert output.splitlines()[-2:] == [
         "launch: nothing started, 1 of 3 nodes: deeplearning-worker3: /home/ubuntu/locked/pkg: Permission denied",
         "exit code 1",
     ]
@@ -55,18 +55,18 @@ def test_job_does_not_start_without_its_files(cluster: Cluster) -> None:
 
 def test_every_node_fetches_from_the_clusters_bucket(cluster: Cluster) -> None:
     cluster.on(MASTER, 'echo words > data.txt; aws s3 cp --quiet data.txt "s3://$DEEPLEARNING_BUCKET/set/a/data.txt"')
-    said = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/set" data "cat ~/data/a/data.txt"', cwd=".")
-    assert set(said.splitlines()) == on_all("words") | {"exit code 0"}
+    output = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/set" data "cat ~/data/a/data.txt"', cwd=".")
+    assert set(output.splitlines()) == on_all("words") | {"exit code 0"}
     cluster.on(MASTER, 'echo other > data.txt; aws s3 cp --quiet data.txt "s3://$DEEPLEARNING_BUCKET/set/a/data.txt"')
     cluster.on("deeplearning-worker2", "echo mine > data/mine; echo wrong > data/a/data.txt")
-    said = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/set/" data "cat ~/data/a/data.txt"', cwd=".")
-    assert set(said.splitlines()) == on_all("other") | {"exit code 0"}
+    output = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/set/" data "cat ~/data/a/data.txt"', cwd=".")
+    assert set(output.splitlines()) == on_all("other") | {"exit code 0"}
     assert cluster.on("deeplearning-worker2", "cat data/mine") == "mine"
 
 
 def test_empty_s3_prefix_is_an_error(cluster: Cluster) -> None:
-    said = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/nothing" data "echo started"').splitlines()
-    assert said[-2].startswith("launch: nothing started, 3 of 3 nodes: deeplearning-worker1 and 2 more: s3://")
-    assert said[-2].endswith("/nothing is empty")
-    assert said[-1] == "exit code 1"
-    assert len(said) == 2
+    output = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/nothing" data "echo started"').splitlines()
+    assert output[-2].startswith("launch: nothing started, 3 of 3 nodes: deeplearning-worker1 and 2 more: s3://")
+    assert output[-2].endswith("/nothing is empty")
+    assert output[-1] == "exit code 1"
+    assert len(output) == 2

@@ -59,7 +59,7 @@ def test_the_checkpoint_is_written_on_the_master(cluster: Cluster, job: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("line", "ranks", "told"),
+    ("line", "ranks", "message"),
     [
         ("python torchrun_ddp.py", NODES, ""),
         # This is torchrun's own line with its first word changed.
@@ -71,16 +71,16 @@ def test_the_checkpoint_is_written_on_the_master(cluster: Cluster, job: str) -> 
         ),
     ],
 )
-def test_a_script_for_torchrun_runs_unmodified(cluster: Cluster, line: str, ranks: int, told: str) -> None:
+def test_a_script_for_torchrun_runs_unmodified(cluster: Cluster, line: str, ranks: int, message: str) -> None:
     copy = ["rsync", "-a", "-e", " ".join(cluster.user.ssh_command("", options=SHARED_CONNECTION)[:-1]), f"{EXAMPLES}/"]
     cluster.user.run(*copy, f"{MASTER}:examples/")
-    said = cluster.on(MASTER, f"cd examples && launch --sync-dst-dir ddp {line} 2>&1")
-    assert told in said
-    found = dict(re.findall(rf"worker (\d)/{ranks} accuracy=(\S+)", said))
-    assert set(found) == {str(rank) for rank in range(ranks)}, said
+    shown = cluster.on(MASTER, f"cd examples && launch --sync-dst-dir ddp {line} 2>&1")
+    assert message in shown
+    found = dict(re.findall(rf"worker (\d)/{ranks} accuracy=(\S+)", shown))
+    assert set(found) == {str(rank) for rank in range(ranks)}, shown
     # All ranks have the same weights.
-    assert len(set(found.values())) == 1, said
-    assert float(found["0"]) >= 0.9, said
+    assert len(set(found.values())) == 1, shown
+    assert float(found["0"]) >= 0.9, shown
 
 
 @pytest.mark.parametrize("code", [1, 3])

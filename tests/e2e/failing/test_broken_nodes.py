@@ -128,9 +128,9 @@ def _log(group: str, stream: str) -> str:
 
 def assert_reason(failure: FailedDeploy, reason: str) -> None:
     """The stack and ``dlcluster why`` name the node and its reason."""
-    told = f"Received FAILURE signal with UniqueId {failure.launched} {reason}"
-    assert failure.reasons == (told,)
-    assert told in failure.why
+    sentence = f"Received FAILURE signal with UniqueId {failure.launched} {reason}"
+    assert failure.reasons == (sentence,)
+    assert sentence in failure.why
 
 
 SILENT = "none: its agent never reached CloudWatch Logs"
@@ -184,9 +184,9 @@ def test_agent_that_crashes_is_reported_with_its_traceback(user: User, checkout:
         ),
     )
     assert_reason(failure, "agent-crashed ZeroDivisionError")
-    for told in (failure.log, failure.why):
-        assert "ZeroDivisionError: broken on purpose" in told
-        assert "in _read_membership" in told
+    for sentence in (failure.log, failure.why):
+        assert "ZeroDivisionError: broken on purpose" in sentence
+        assert "in _read_membership" in sentence
 
 
 FULL_DISK = """
@@ -231,9 +231,9 @@ NO_CREDENTIALS = Edit(
 )
 def test_silent_node_times_out_and_is_named(user: User, checkout: Path, fault: Edit) -> None:
     failure = deploy_broken(user, checkout, SHORT_CREATION_TIMEOUT, fault)
-    told = "Failed to receive 1 resource signal(s) within the specified duration"
-    assert failure.reasons == (told,)
-    assert told in failure.why
+    sentence = "Failed to receive 1 resource signal(s) within the specified duration"
+    assert failure.reasons == (sentence,)
+    assert sentence in failure.why
     assert (failure.log, SILENT in failure.why) == ("", True)
     assert f"aws ec2 get-console-output --latest --output text --instance-id {failure.launched}" in failure.why
 

@@ -46,8 +46,8 @@ def alive(cluster: Cluster) -> int:
 
 def test_the_nodes_are_ready_without_it_and_nothing_lands_below_the_mount_point(cluster: Cluster) -> None:
     assert {cluster.on(alias, STATE) for alias in aliases()} <= {"not-known", "no-address"}
-    said = cluster.on(MASTER, "sudo touch /shared/by-root 2>&1; touch /shared/by-user 2>&1; ls /shared")
-    assert said.count("Read-only file system") == 2
+    printed = cluster.on(MASTER, "sudo touch /shared/by-root 2>&1; touch /shared/by-user 2>&1; ls /shared")
+    assert printed.count("Read-only file system") == 2
     assert alive(cluster) == NODES
     Faults.current().storage_back()
     await_states(cluster, {"mounted"})
@@ -56,8 +56,8 @@ def test_the_nodes_are_ready_without_it_and_nothing_lands_below_the_mount_point(
 
 def test_what_rank_0_writes_the_other_nodes_read(cluster: Cluster) -> None:
     cluster.user.ssh(MASTER, f"cat > /shared/writes.py <<'EOF'\n{SCRIPT}EOF")
-    said = cluster.user.ssh(MASTER, "launch python3 /shared/writes.py")
-    assert sorted(line.split("rank ", 1)[1] for line in said.splitlines() if "reads" in line) == [
+    printed = cluster.user.ssh(MASTER, "launch python3 /shared/writes.py")
+    assert sorted(line.split("rank ", 1)[1] for line in printed.splitlines() if "reads" in line) == [
         f"{rank} reads from rank 0" for rank in range(NODES)
     ]
     assert status(cluster)["shared_storage"] == f"efs:{stack_outputs()['SharedStorage']}"

@@ -110,10 +110,10 @@ def text_of(verb: str, done: "subprocess.CompletedProcess[str]") -> str:
     return "\n".join(line for line in done.stdout.splitlines()[1:] if not line.startswith("spent "))
 
 
-def check(said: VerbResults, right: VerbResults) -> set[str]:
+def check(output: VerbResults, right: VerbResults) -> set[str]:
     """Return the verbs that were refused; check that the others answered correctly."""
     refused = set()
-    for verb, done in said.items():
+    for verb, done in output.items():
         assert "Traceback" not in done.stdout + done.stderr, done.stderr
         assert (done.stdout + done.stderr).replace("\n", "").isprintable()
         if done.returncode == 0:

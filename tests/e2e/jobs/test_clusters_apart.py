@@ -96,11 +96,11 @@ def test_destroying_one_cluster_leaves_the_other_training(cluster: Cluster, othe
             assert process.wait() == 0, "".join(seen)
         finally:
             process.kill()
-    said = "".join(seen)
-    assert "launch: restart" not in said
-    accuracies = re.findall(r"Validation-accuracy=([\d.]+) images/s=", said)
-    assert accuracies, said
-    assert all(float(accuracy) >= 0.9 for accuracy in accuracies), said
+    printed = "".join(seen)
+    assert "launch: restart" not in printed
+    accuracies = re.findall(r"Validation-accuracy=([\d.]+) images/s=", printed)
+    assert accuracies, printed
+    assert all(float(accuracy) >= 0.9 for accuracy in accuracies), printed
     assert vpc not in routers()
     assert not any(Path(os.environ["LOCAL_AWS_DIR"], "nodes", i["InstanceId"]).exists() for i in other)
     left = boto3.client("ec2").describe_vpcs(Filters=[{"Name": "is-default", "Values": ["false"]}])["Vpcs"]

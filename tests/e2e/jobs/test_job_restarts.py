@@ -85,8 +85,8 @@ def test_spot_notice_reaches_every_rank_and_the_job_resumes_without_the_node(clu
 
 
 def test_silent_job_survives_a_minute(cluster: Cluster, silent: str) -> None:
-    said = cluster.on("deeplearning-master", f"timeout 90 launch logs -f {silent}")
-    assert sorted(said.splitlines()) == [f"deeplearning-worker{node_index} [0] spoke" for node_index in (1, 2)]
+    output = cluster.on("deeplearning-master", f"timeout 90 launch logs -f {silent}")
+    assert sorted(output.splitlines()) == [f"deeplearning-worker{node_index} [0] spoke" for node_index in (1, 2)]
     record = json.loads(cluster.on("deeplearning-master", f"launch status --json {silent}"))
     assert (record["state"], record["exit_code"]) == ("SUCCEEDED", 0)
 
@@ -94,7 +94,7 @@ def test_silent_job_survives_a_minute(cluster: Cluster, silent: str) -> None:
 @pytest.mark.timeout(TIMEOUT_S)
 def test_jobs_end_or_restart_as_configured_after_node_faults(cluster: Cluster) -> None:
     assert len(cluster.instances) == NODES
-    errors = run_cases(STACK, user=cluster.user, seed=SEED, cases=CASES, say=lambda text: print(text, file=sys.stderr))
+    errors = run_cases(STACK, user=cluster.user, seed=SEED, cases=CASES, log=lambda text: print(text, file=sys.stderr))
     assert errors == []
 
 

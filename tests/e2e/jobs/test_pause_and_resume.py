@@ -115,7 +115,7 @@ def test_a_paused_cluster_stays_paused_through_a_deploy_and_comes_back(cluster: 
     assert [node["index"] for node in nodes] == [*range(1, NODES + 1)]
     assert {node["instance_id"] for node in nodes} == members()
     assert sizes() == [(1, 1, 1), (NODES - 1, NODES - 1, NODES - 1)]
-    said = dlcluster(cluster, "run", "--", "launch", "echo $DEEPLEARNING_INSTANCE_ID")
+    output = dlcluster(cluster, "run", "--", "launch", "echo $DEEPLEARNING_INSTANCE_ID")
     expected = {f"{alias} [0] {node['instance_id']}" for alias, node in zip(aliases(), nodes, strict=True)}
-    assert {*said.splitlines()} == expected
+    assert {*output.splitlines()} == expected
     check_durable(cluster, job)

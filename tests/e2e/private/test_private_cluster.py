@@ -156,9 +156,9 @@ def cluster(user: User, vpc: ExistingVpc, tmp_path_factory: pytest.TempPathFacto
     setup = ["-c", "setup=node-setup.sh", "-c", "requirements=node-requirements.txt"]
     deploy = ["cdk", *deploy_arguments(nodes=NODES), *vpc.context, *setup]
     # The local AWS answers not all of preflight's questions.
-    said = made.try_in_checkout("dlcluster", "preflight", *deploy[deploy.index("-c") :]).stdout
-    assert f"{vpc.vpc_id} has room, routes and name servers for the nodes" in said
-    assert f"the policy of {vpc.key} does not let logs.us-east-1.amazonaws.com use it: add to its policy: " in said
+    printed = made.try_in_checkout("dlcluster", "preflight", *deploy[deploy.index("-c") :]).stdout
+    assert f"{vpc.vpc_id} has room, routes and name servers for the nodes" in printed
+    assert f"the policy of {vpc.key} does not let logs.us-east-1.amazonaws.com use it: add to its policy: " in printed
     try:
         made.in_checkout(*deploy)
         made.user.ssh_config.write_text(made.in_checkout("dlcluster", "ssh-config", "--cluster", NAME))
@@ -230,8 +230,8 @@ def test_sessions_carry_logins_copies_and_jobs(cluster: PrivateCluster, tmp_path
     user.run("scp", "-q", "-F", str(config), str(tmp_path / "sent"), f"{NAME}-master:by-scp")
     user.run("rsync", "-a", "-e", f"ssh -F {config}", f"{NAME}-master:by-scp", str(tmp_path / "back"))
     assert (tmp_path / "back").read_bytes() == (tmp_path / "sent").read_bytes()
-    said = cluster.in_checkout("dlcluster", "run", "--cluster", NAME, "--", "launch", "hostname", "-I")
-    assert all(str(instance["PrivateIpAddress"]) in said for instance in (master, worker)), said
+    printed = cluster.in_checkout("dlcluster", "run", "--cluster", NAME, "--", "launch", "hostname", "-I")
+    assert all(str(instance["PrivateIpAddress"]) in printed for instance in (master, worker)), printed
 
 
 def test_a_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:

@@ -62,9 +62,9 @@ class Laptop:
         process = self.start("dlcluster", "up", "--yes")
         assert process.stdout
         end = time.monotonic() + UP_S
-        for told in process.stdout:
+        for message in process.stdout:
             assert time.monotonic() < end, f"waited {UP_S} s for {line!r}"
-            if line in told:
+            if line in message:
                 break
         os.killpg(process.pid, 9)
         process.wait(timeout=10)
@@ -106,8 +106,8 @@ def costing() -> set[str]:
 
 def test_a_killed_up_ends_whole_in_the_only_zone_with_room(laptop: Laptop) -> None:
     laptop.kill_up_at(f"trying {ZONES[1]}")
-    said = laptop.run("dlcluster", "up", "--yes")
-    assert f"deeplearning is running in {ROOM}: {NODES} nodes" in said
+    printed = laptop.run("dlcluster", "up", "--yes")
+    assert f"deeplearning is running in {ROOM}: {NODES} nodes" in printed
     nodes = members()
     assert {each["Placement"]["AvailabilityZone"] for each in nodes.values()} == {ROOM}
     assert (len(nodes), costing()) == (NODES, {*nodes})
@@ -116,8 +116,8 @@ def test_a_killed_up_ends_whole_in_the_only_zone_with_room(laptop: Laptop) -> No
     assert len(addresses) == 2
     assert {each.get("InstanceId") for each in addresses} >= {each for each in nodes if _is_master(nodes[each])}
     assert json.loads((laptop.checkout / "cdk.json").read_text())["context"]["cluster"]["availability_zone"] == ROOM
-    said = laptop.run("dlcluster", "run", "--no-sync", "--", "echo", "here")
-    assert len({line.split()[0] for line in said.splitlines() if " [0] " in line}) == NODES
+    printed = laptop.run("dlcluster", "run", "--no-sync", "--", "echo", "here")
+    assert len({line.split()[0] for line in printed.splitlines() if " [0] " in line}) == NODES
 
 
 def _is_master(instance: dict[str, Any]) -> bool:
@@ -146,9 +146,9 @@ def test_a_deploy_keeps_the_nodes_where_they_are(laptop: Laptop) -> None:
     laptop.run("cdk", "deploy", "-c", "tags=team=vision")
     assert {*members()} == before
     refused = laptop.start("cdk", "deploy", "-c", f"availability_zone={ZONES[0]}")
-    said, _ = refused.communicate(timeout=UP_S)
+    printed, _ = refused.communicate(timeout=UP_S)
     assert refused.returncode == 1
-    assert f"availability_zone of a running cluster cannot change, got {ZONES[0]}" in said
+    assert f"availability_zone of a running cluster cannot change, got {ZONES[0]}" in printed
 
 
 def test_destroy_leaves_nothing_that_costs(laptop: Laptop) -> None:

@@ -92,12 +92,12 @@ def test_fails_when_the_users_interface_is_not_there(cluster: Cluster) -> None:
     output = cluster.on_master(
         "cd examples; export DMLC_INTERFACE=nowhere0; launch -s 1 python gluon_parameter_server.py; echo code $?"
     )
-    *said, reason, code = output.splitlines()
-    said = [line for line in said if not line.startswith("launch: full log: ")]
+    *printed, reason, code = output.splitlines()
+    printed = [line for line in printed if not line.startswith("launch: full log: ")]
     refused = r" DMLC_INTERFACE must name an interface of .*\bens5\b.*, got 'nowhere0'$"
-    assert said, output
+    assert printed, output
     # No output of the script or of ps-lite: no process has started.
-    assert all(re.search(refused, line) for line in said), output
+    assert all(re.search(refused, line) for line in printed), output
     assert re.fullmatch(r"launch: \S+: (scheduler|server 0|worker \d) ended with exit code 1", reason), output
     assert code == "code 1", output
 

@@ -94,8 +94,8 @@ def test_a_checkpoint_of_one_engine_is_read_by_the_other(
     def known(python: str, script: str, checkpoint: str, restore: str) -> float:
         count = COUNT % (checkpoint, restore)
         command = f"cd trainer; export PYTHONPATH=/opt/deeplearning; {python} - <<'PY'\n{script}{count}\nPY"
-        [said] = re.findall(r"known (\S+)", cluster.on_master(command))
-        return float(said)
+        [printed] = re.findall(r"known (\S+)", cluster.on_master(command))
+        return float(printed)
 
     found = known(PYTORCH, READ_WITH_TORCH, "dist_sync-0006.npz", RESTORE_TORCH)
     assert found == pytest.approx(dist_sync.accuracy, abs=1e-6)

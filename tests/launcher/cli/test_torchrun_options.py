@@ -101,12 +101,12 @@ def test_a_shell_line_is_not_run_by_python(environ: dict[str, str], line: str) -
 
 
 def test_a_note_names_ignored_rendezvous_options(environ: dict[str, str]) -> None:
-    def said(line: str) -> tuple[str, ...]:
+    def notes(line: str) -> tuple[str, ...]:
         job: Job = parse(line, environ)
         return job.notes
 
-    assert said("--nnodes 2 --rdzv-backend c10d train.py") == said("--rdzv_backend static x.py") == ()
-    assert said(f"--nnodes 2 {RENDEZVOUS} --node-rank 0 train.py") == (
+    assert notes("--nnodes 2 --rdzv-backend c10d train.py") == notes("--rdzv_backend static x.py") == ()
+    assert notes(f"--nnodes 2 {RENDEZVOUS} --node-rank 0 train.py") == (
         "ignored: --rdzv-endpoint, --rdzv-id, --node-rank (launch sets up the rendezvous, and starts every node)",
     )
 
@@ -138,8 +138,8 @@ def test_a_hidden_ranks_failure_is_reported(cluster: Cluster) -> None:
 def test_a_note_about_ignored_options_is_printed_once(cluster: Cluster) -> None:
     result = cluster.run("--nnodes=3", "--rdzv-id=7", "--no-python", "sh", "-c", "echo $WORLD_SIZE")
     assert (result.code, len(result.lines)) == (0, 3)
-    said = "launch: ignored: --rdzv-id (launch sets up the rendezvous, and starts every node)\n"
-    assert result.stderr.decode() == said
+    expected = "launch: ignored: --rdzv-id (launch sets up the rendezvous, and starts every node)\n"
+    assert result.stderr.decode() == expected
 
 
 @pytest.mark.parametrize("count", [3, 1])

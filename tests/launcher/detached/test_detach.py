@@ -99,9 +99,9 @@ def test_a_detached_job_goes_on_when_its_launch_has_ended(
     before = os.umask(0o027)
     request.addfinalizer(lambda: os.umask(before))
     assert shell.launch("echo $RANK in $PWD $(umask) agent=$SSH_AUTH_SOCK; sleep 1000", cwd=str(place)) == 0
-    said = capfd.readouterr()
+    output = capfd.readouterr()
     job = shell.record()
-    assert (said.out, said.err) == (f"{job.id}\n", f"launch: follow it with: launch logs -f {job.id}\n")
+    assert (output.out, output.err) == (f"{job.id}\n", f"launch: follow it with: launch logs -f {job.id}\n")
     assert (job.state, job.detached, job.cwd) == (State.RUNNING, True, str(place))
     with subprocess.Popen([sys.executable, str(LAUNCHER), "logs", "-f"], stdout=subprocess.PIPE) as reader:
         assert reader.stdout is not None
@@ -121,9 +121,9 @@ def test_a_job_in_line_lets_its_launch_return(shell: Shell, capfd: pytest.Captur
     with shell.cluster.start("-n", "1", "echo up; sleep 1000", hosts=[FIRST]) as holder:
         read_lines(holder.stdout, 1)
         assert shell.launch("--wait", "-n", "1", "echo mine") == 0
-        said = capfd.readouterr()
-        job = said.out.strip()
-        assert said.err.startswith("launch: waiting, 1st in line, for 1 node (job ")
+        output = capfd.readouterr()
+        job = output.out.strip()
+        assert output.err.startswith("launch: waiting, 1st in line, for 1 node (job ")
         assert JobRecord.from_bytes(shell.run_subcommand("status", "--json", job)).state is State.WAITING
         holder.terminate()
         holder.communicate(timeout=20)
@@ -164,10 +164,10 @@ def test_systemd_gives_a_job_the_time_that_its_end_may_take(shell: Shell) -> Non
 
 def test_fails_when_a_detached_job_does_not_start(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
     assert shell.launch("true", hosts=(FIRST, "127.0.0.77")) == 1
-    said = capfd.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("launch: cannot reach 1 of 2 nodes, nothing started: 127.0.0.77: ")
-    assert said.err.count("\n") == 1
+    output = capfd.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("launch: cannot reach 1 of 2 nodes, nothing started: 127.0.0.77: ")
+    assert output.err.count("\n") == 1
     assert shell.record().state is State.FAILED
 
 

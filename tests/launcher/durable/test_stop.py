@@ -33,7 +33,7 @@ def test_a_stop_while_an_attempt_copies_its_files_is_final(
     (home / "code").mkdir()
     record = submit("--sync-dst-dir", "code", "true", cwd=home / "code")
     monkeypatch.setattr(take_up, "detach", lambda *words, **values: pytest.fail("starts"))
-    monkeypatch.setattr(bucket, "fetch_files", lambda *words: mirror.end(record.job.id, bucket))
+    monkeypatch.setattr(bucket, "fetch_files", lambda *words: mirror.close_job(record.job.id, bucket))
     with pytest.raises(LaunchError, match="is over or stopped"):
         take_up.attempt(record.job.id, bucket=bucket)
     assert bucket.all() == ([], [])
@@ -66,7 +66,7 @@ def test_a_waiting_job_is_listed_and_stopped(
     mirror.list_as_waiting(record, jobs_directory())
     assert commands.main(["list"]) == 0
     assert f"{record.job.id} WAITING for nodes " in capsys.readouterr().out
-    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.end(job_id, bucket)) == 0
+    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.close_job(job_id, bucket)) == 0
     assert capsys.readouterr().out == f"{record.job.id} CANCELLED\n"
     assert (bucket.all(), [job.state for job in all_jobs()]) == (([], []), [State.CANCELLED])
 
@@ -78,7 +78,7 @@ def test_a_stop_before_the_first_record_ends_the_job(
     record = submit("true")
     attempt = DurableAttempt(record.job.id, 1)
     assert not attempt.is_stopped()
-    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.end(job_id, bucket)) == 0
+    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.close_job(job_id, bucket)) == 0
     assert capsys.readouterr().out == f"{record.job.id} CANCELLED\n"
     assert attempt.is_stopped()
     assert [job.state for job in all_jobs()] == [State.CANCELLED]
@@ -104,7 +104,7 @@ def test_a_stop_finds_the_launcher_that_has_just_begun(
 
         def end_durable(job_id: str) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            mirror.end(job_id, bucket)
+            mirror.close_job(job_id, bucket)
             threading.Timer(0.1, run).start()
 
         try:
@@ -124,7 +124,7 @@ def test_a_stop_between_the_start_of_the_unit_and_its_record_ends_the_job(
     job, _ = durable_job("true", home=home)
     attempt = DurableAttempt(record.job.id, 1)
     assert attempt.prepare(job) is job
-    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.end(job_id, bucket)) == 0
+    assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.close_job(job_id, bucket)) == 0
     journal = Journal(job, job_id=record.job.id, cwd="/", stays_open=attempt.stays_open)
     log = LogSink(jobs_directory() / record.job.id)
     streams = {FrameType.STDOUT: log, FrameType.STDERR: log}

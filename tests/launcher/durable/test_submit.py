@@ -94,7 +94,7 @@ def test_a_job_that_does_not_start_is_not_kept(
 def test_an_ended_job_is_forgotten_everywhere(bucket: JobBucket, submit: Submit) -> None:
     record = submit("true")
     assert mirror.open_jobs() != []
-    mirror.end(record.job.id, bucket)
+    mirror.close_job(record.job.id, bucket)
     assert (keys(), mirror.open_jobs(), mirror.ended_jobs()) == ([], [], [])
 
 
@@ -107,7 +107,7 @@ def test_an_ended_job_never_starts_again_when_the_bucket_cannot_be_reached(
         raise LaunchError("no network")
 
     monkeypatch.setattr(bucket, "remove", fail)
-    mirror.end(record.job.id, bucket)
+    mirror.close_job(record.job.id, bucket)
     assert (mirror.open_jobs(), mirror.ended_jobs()) == ([], [record.job.id])
 
 

@@ -85,8 +85,8 @@ def test_a_record_that_s3_denies_is_named_and_the_others_are_taken_up(
 
     def refuse(**asked: str) -> Any:
         if denied.job.id in asked["Key"]:
-            told = "not authorized to perform: kms:Decrypt"
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": told}}, "GetObject")
+            message = "not authorized to perform: kms:Decrypt"
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": message}}, "GetObject")
         return get(**asked)
 
     monkeypatch.setattr(bucket._client, "get_object", refuse)

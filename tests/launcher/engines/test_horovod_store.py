@@ -42,9 +42,9 @@ def test_a_silent_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> Non
     async def talk() -> bytes:
         async with await serve(RendezvousStore({}), address="127.0.0.1") as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
-            said = await asyncio.wait_for(reader.read(), 10)
+            output = await asyncio.wait_for(reader.read(), 10)
             writer.close()
-            return said
+            return output
 
     assert asyncio.run(talk()) == b""
 

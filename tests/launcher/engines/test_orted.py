@@ -54,8 +54,8 @@ def test_a_daemon_is_the_runners_child_and_has_the_jobs_variables(
 ) -> None:
     result = cluster.run(*launch('echo "$A" $OMPI_MCA_btl_tcp_if_include $MORE', MORE="more"), environment=environment)
     assert (result.code, result.stderr) == (0, b"")
-    said = [line for line in result.lines if "orted" in line]
-    assert said == [f"{SECOND} [orted 1] a b lo more", f"{THIRD} [orted 2] a b lo more"]
+    output = [line for line in result.lines if "orted" in line]
+    assert output == [f"{SECOND} [orted 1] a b lo more", f"{THIRD} [orted 2] a b lo more"]
 
 
 def test_mpirun_ends_first_when_a_daemon_has_failed(cluster: Cluster, environment: dict[str, str]) -> None:

@@ -75,8 +75,8 @@ def test_python_is_the_one_of_the_engines_environment(
 ) -> None:
     result = make_cluster_with_engines(["mxnet", "horovod"]).run(*arguments, "python", "train.py")
     assert result.code == 0
-    said = {line.partition("] ")[2] for line in result.lines}
-    assert said == {"the engines' python"}
+    output = {line.partition("] ")[2] for line in result.lines}
+    assert output == {"the engines' python"}
 
 
 def test_mpirun_is_the_one_of_the_engines_environment(

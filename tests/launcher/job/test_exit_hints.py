@@ -9,7 +9,7 @@ LINE = ("/bin/bash", "-c")
 
 
 @pytest.mark.parametrize(
-    ("code", "command", "said"),
+    ("code", "command", "output"),
     [
         (127, (*LINE, "lst"), ": no command lst, did you mean launch list?"),
         (127, ("stat-us", "j"), ": no command stat-us, did you mean launch status?"),
@@ -23,8 +23,8 @@ LINE = ("/bin/bash", "-c")
         (143, ("python", "x.py"), ""),
     ],
 )
-def test_hints_are_given_only_for_unclear_exit_codes(code: int, command: tuple[str, ...], said: str) -> None:
-    assert exit_hint(code, command) == said
+def test_hints_are_given_only_for_unclear_exit_codes(code: int, command: tuple[str, ...], output: str) -> None:
+    assert exit_hint(code, command) == output
 
 
 def test_a_directory_and_a_misspelt_subcommand_get_hints(cluster: Cluster) -> None:

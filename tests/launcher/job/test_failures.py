@@ -160,16 +160,16 @@ def test_a_background_process_of_ssh_does_not_delay_the_job(cluster: Cluster, no
 
 
 def test_the_error_without_a_common_key_exchange_names_one_to_allow(cluster: Cluster) -> None:
-    said = "Unable to negotiate with 10.0.0.7 port 22: no matching key exchange method found. Their offer: curve25519"
+    output = "Unable to negotiate with 10.0.0.7 port 22: no matching key exchange method found. Their offer: curve25519"
     # OpenSSH prints this at its default log level only.
-    ssh = cluster.program("ssh", f"case $* in *LogLevel=INFO*) echo '{said}' >&2;; esac; exit 255")
+    ssh = cluster.program("ssh", f"case $* in *LogLevel=INFO*) echo '{output}' >&2;; esac; exit 255")
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
     # Only between the cluster's nodes is it launch's choice; a restart would not help.
     hosts = [FIRST, "deeplearning-worker7", SECOND]
     result = cluster.run("--max-restarts", "9", "true", hosts=hosts, environment={"PATH": path})
     own, other = result.reason.split("; 127.0.0.2: ")
-    assert (result.code, other) == (1, said)
-    assert own.endswith(f"worker7: {said}{KEX_ADVICE}")
+    assert (result.code, other) == (1, output)
+    assert own.endswith(f"worker7: {output}{KEX_ADVICE}")
     assert "ecdh-sha2-nistp256" in own
 
 

@@ -195,13 +195,13 @@ def test_grace_sets_the_time_between_term_and_kill(cluster: Cluster) -> None:
 
 def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     taken, failed = (Failure(exit_code=1, reason="r", preempted=preempted) for preempted in (True, False))
-    ends, said = [taken, taken, failed, taken, failed, failed], []
+    ends, output = [taken, taken, failed, taken, failed, failed], []
 
     async def attempt(
         _job: Job, attempt: Attempt, *_: object, which: str = "start", has_waited: bool = False
     ) -> Failure:
-        said.append((attempt.restart, which))
-        return ends[len(said) - 1]
+        output.append((attempt.restart, which))
+        return ends[len(output) - 1]
 
     monkeypatch.setattr(attempts, "first_attempt", attempt)
     monkeypatch.setattr(attempts, "restart_job", attempt)
@@ -209,10 +209,10 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
     job = replace(JOB, restarts=Restarts(max_restarts=1))
     assert asyncio.run(attempts.run_job(job, job_id="j", cwd="/", streams={}, observer=journal)) is failed
     uncounted = "restart (not counted)"
-    assert said == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
-    said.clear()
+    assert output == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
+    output.clear()
     assert asyncio.run(attempts.run_job(JOB, job_id="j", cwd="/", streams={}, observer=journal)) is taken
-    assert said == [(0, "start")]
+    assert output == [(0, "start")]
 
 
 @pytest.mark.parametrize(("short_s", "uncounted"), [(0.0, True), (60.0, False)])

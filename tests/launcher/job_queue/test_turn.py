@@ -72,9 +72,9 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Clus
                 codes = [launcher.wait(30) for launcher in (holder, large, small)]
                 assert codes == [0, 0, 0]
                 assert small.stderr is not None
-                said = small.stderr.read().decode()
+                output = small.stderr.read().decode()
     assert order.read_text() == "large\nsmall\n"
-    assert said.startswith(f"launch: waiting, 2nd in line, for 1 node (job {first} of {user} has them)\n")
+    assert output.startswith(f"launch: waiting, 2nd in line, for 1 node (job {first} of {user} has them)\n")
     ended = [(job["state"], job["place"], job["waiting"]) for job in jobs(cluster)[:3]]
     assert ended == [("SUCCEEDED", None, None)] * 3
 

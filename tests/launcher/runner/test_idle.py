@@ -11,13 +11,13 @@ from launcher.transport.protocol import HEARTBEAT, WAKE, FrameType, encode
 
 
 @pytest.mark.parametrize(
-    ("said", "is_called"),
+    ("output", "is_called"),
     [(WAKE, True), (HEARTBEAT * 3 + WAKE, True), (b"", False), (b"{}\n", False), (WAKE + b"x", False)],
 )
-def test_an_idle_runner_takes_a_job_only_after_a_call(said: bytes, is_called: bool) -> None:
+def test_an_idle_runner_takes_a_job_only_after_a_call(output: bytes, is_called: bool) -> None:
     (source, sends), (reads, sink) = os.pipe(), os.pipe()
-    os.write(sends, said)
-    if not said:
+    os.write(sends, output)
+    if not output:
         os.close(sends)
     assert await_wake(RunnerChannel(source=source, sink=sink), seconds=20) is is_called
     os.close(sink)

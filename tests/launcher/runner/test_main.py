@@ -48,8 +48,8 @@ def test_a_runner_imports_no_slow_module(tmp_path: Path) -> None:
     ended = subprocess.run(
         command, input=spec, env={"HOME": str(tmp_path)}, capture_output=True, timeout=60, check=True
     )
-    said = ended.stderr.decode()
-    imported = {line.rpartition("|")[2].strip() for line in said.splitlines() if line.startswith("import time:")}
+    output = ended.stderr.decode()
+    imported = {line.rpartition("|")[2].strip() for line in output.splitlines() if line.startswith("import time:")}
     assert "launcher.runner.process.supervisor" in imported
     others = {name for name in imported if name.partition(".")[0] not in {"launcher", *PYTHONS_OWN}}
     assert {name for name in others if name in sys.stdlib_module_names and name[0] != "_"} <= IN_C

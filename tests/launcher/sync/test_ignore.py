@@ -21,7 +21,7 @@ PATTERNS = (
 
 def ignored_by_git(patterns: str, directory: Path) -> set[str]:
     (directory / ".gitignore").write_text(patterns)
-    said = subprocess.run(
+    output = subprocess.run(
         ["git", "check-ignore", "--no-index", "--stdin", "-z"],
         input="\0".join(PATHS),
         cwd=directory,
@@ -29,8 +29,8 @@ def ignored_by_git(patterns: str, directory: Path) -> set[str]:
         text=True,
         timeout=30,
     )
-    assert said.returncode in (0, 1), said.stderr
-    return set(filter(None, said.stdout.split("\0")))
+    assert output.returncode in (0, 1), output.stderr
+    return set(filter(None, output.stdout.split("\0")))
 
 
 @pytest.fixture

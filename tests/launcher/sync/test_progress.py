@@ -26,22 +26,22 @@ def show(fd: int) -> None:
 
 def all_of(terminal: int) -> bytes:
     """Read all that a terminal has, piece by piece."""
-    said = b""
+    printed = b""
     while select.select([terminal], [], [], 1)[0]:
-        said += os.read(terminal, 1 << 16)
-    return said
+        printed += os.read(terminal, 1 << 16)
+    return printed
 
 
 def test_a_terminal_gets_a_bar_that_is_cleared_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "REDRAW_S", 0.01)
     ours, terminal = pty.openpty()
     show(terminal)
-    said = all_of(ours).decode()
+    printed = all_of(ours).decode()
     os.close(terminal)
     os.close(ours)
-    assert "\r\x1b[K[############............] 200.0 MB of 400.0 MB sent to 8 nodes, " in said
-    assert said.endswith("\r\x1b[K")
-    assert "\n" not in said
+    assert "\r\x1b[K[############............] 200.0 MB of 400.0 MB sent to 8 nodes, " in printed
+    assert printed.endswith("\r\x1b[K")
+    assert "\n" not in printed
 
 
 def test_a_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

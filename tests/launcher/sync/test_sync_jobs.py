@@ -19,9 +19,9 @@ def send(site: Site, *options: str, command: str = "true", directory: str = "cod
     return result.code, result.stderr.decode()
 
 
-def sent(said: str) -> tuple[int, int] | None:
+def sent(output: str) -> tuple[int, int] | None:
     """Return the numbers of files and nodes that the launcher reports as sent."""
-    match = SENT.search(said.encode())
+    match = SENT.search(output.encode())
     return (int(match[1]), int(match[3])) if match else None
 
 
@@ -46,8 +46,8 @@ def test_modes_times_and_links_are_copied(site: Site) -> None:
     (site.source / "nowhere").symlink_to("/no/such/place/")
     (site.source / "ünï\udcff\n").write_text("odd name")
     os.mkfifo(site.source / "pipe")
-    code, said = send(site, command="./link")
-    assert code == 0, said
+    code, output = send(site, command="./link")
+    assert code == 0, output
     for home in site.homes.values():
         copy = home / "code"
         assert {path.name for path in copy.iterdir()} == {path.name for path in site.source.iterdir()} - {"pipe"}
@@ -126,8 +126,8 @@ def test_files_directories_and_links_may_change_places(site: Site) -> None:
     site.write("one/below", "b")
     (site.source / "two").symlink_to("one")
     site.write("three", "file")
-    code, said = send(site)
-    assert code == 0, said
+    code, output = send(site)
+    assert code == 0, output
     assert [tree(home / "code") for home in site.homes.values()] == [tree(site.source)] * 3
 
 
@@ -148,8 +148,8 @@ def test_excluded_files_are_neither_sent_nor_deleted(site: Site) -> None:
 def test_the_current_directory_itself_may_be_the_destination_on_its_own_node(site: Site) -> None:
     site.write("a", "a")
     inode = (site.source / "a").stat().st_ino
-    code, said = send(site, directory=str(site.source), command="pwd")
-    assert (code, said) == (0, "")
+    code, output = send(site, directory=str(site.source), command="pwd")
+    assert (code, output) == (0, "")
     assert (site.source / "a").stat().st_ino == inode
 
 
@@ -185,17 +185,17 @@ def test_a_file_that_changes_while_being_sent_arrives_in_its_last_state(site: Si
         f'[ -e {site.directory}/once ] || echo end >> {path}; touch {site.directory}/once; exec /usr/bin/openssl "$@"',
     )
     assert slow.exists()
-    code, said = send(site)
-    assert code == 0, said
+    code, output = send(site)
+    assert code == 0, output
     assert [(home / "code/growing").read_text() for home in site.far] == ["x" * 1000 + "end\n"] * 2
 
 
 def test_fails_when_a_file_keeps_changing(site: Site) -> None:
     path = site.write("log", "x")
     site.program("openssl", f'echo more >> {path}; exec /usr/bin/openssl "$@"')
-    code, said = send(site, command="touch started")
+    code, output = send(site, command="touch started")
     assert code == 1
-    assert said.splitlines()[-1] == f"launch: nothing started: {path} keeps changing; exclude it (--sync-exclude)"
+    assert output.splitlines()[-1] == f"launch: nothing started: {path} keeps changing; exclude it (--sync-exclude)"
     assert not list(site.far[0].glob("code/*"))
     assert send(site, "--sync-exclude", "log")[0] == 0
 

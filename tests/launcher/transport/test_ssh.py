@@ -48,8 +48,8 @@ def test_ssh_gets_the_port_of_the_hosts_file() -> None:
 def key_exchanges(*options: str) -> list[str]:
     """Return the algorithms that ssh would propose, in order."""
     asked = ["ssh", "-F", "none", "-G", *options, "node"]
-    said = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=30).stdout
-    (line,) = (line for line in said.splitlines() if line.startswith("kexalgorithms "))
+    output = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=30).stdout
+    (line,) = (line for line in output.splitlines() if line.startswith("kexalgorithms "))
     return line.partition(" ")[2].split(",")
 
 

@@ -48,8 +48,8 @@ def why(aws: Aws) -> str:
 
 def lines(report: str) -> list[str]:
     """Return the shell lines at the end of a report."""
-    _, _, told = report.partition(HEADING)
-    return [line.strip() for line in told.splitlines()]
+    _, _, message = report.partition(HEADING)
+    return [line.strip() for line in message.splitlines()]
 
 
 @pytest.fixture

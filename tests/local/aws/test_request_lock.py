@@ -24,39 +24,39 @@ SILENT = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
+class ChangeLog:
     aws: Aws
     file: Path
 
-    def times(self) -> int:
+    def count(self) -> int:
         return self.file.stat().st_size
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Iterator[Told]:
+def change_log(tmp_path: Path) -> Iterator[ChangeLog]:
     file = tmp_path / "changes"
     process, port = start_server("--changes", str(file))
-    yield Told(aws=Aws(url=f"http://127.0.0.1:{port}", request_log=tmp_path), file=file)
+    yield ChangeLog(aws=Aws(url=f"http://127.0.0.1:{port}", request_log=tmp_path), file=file)
     process.terminate()
     process.communicate(timeout=DEADLINE_S)
 
 
-def test_read_calls_are_no_changes(told: Told) -> None:
-    ec2: Any = told.aws.client("ec2")
-    before = told.times()
+def test_read_calls_are_no_changes(change_log: ChangeLog) -> None:
+    ec2: Any = change_log.aws.client("ec2")
+    before = change_log.count()
     ec2.describe_instances()
-    told.aws.client("autoscaling").describe_auto_scaling_groups()
-    told.aws.client("dynamodb").list_tables()
-    assert told.times() == before
+    change_log.aws.client("autoscaling").describe_auto_scaling_groups()
+    change_log.aws.client("dynamodb").list_tables()
+    assert change_log.count() == before
     ec2.create_security_group(GroupName="new", Description="a change")
-    assert told.times() == before + 1
+    assert change_log.count() == before + 1
 
 
-def test_background_changes_are_reported(told: Told) -> None:
-    formation: Any = told.aws.client("cloudformation")
+def test_background_changes_are_reported(change_log: ChangeLog) -> None:
+    formation: Any = change_log.aws.client("cloudformation")
     formation.create_stack(StackName="stack", TemplateBody=json.dumps(SILENT))
-    before, deadline = told.times(), time.monotonic() + DEADLINE_S
-    while told.times() == before:
+    before, deadline = change_log.count(), time.monotonic() + DEADLINE_S
+    while change_log.count() == before:
         assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for the signal's time to run out"
         time.sleep(0.05)
     assert formation.describe_stacks(StackName="stack")["Stacks"][0]["StackStatus"].startswith("ROLLBACK")

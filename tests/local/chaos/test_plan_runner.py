@@ -37,7 +37,7 @@ class Recorder:
             plan,
             cast("Faults", self),
             instances=lambda: INSTANCES if instances is None else instances,
-            say=self.log.append,
+            log=self.log.append,
             clock=lambda: self.now,
             sleep=sleep,
         )

@@ -49,9 +49,9 @@ def test_error_that_comes_again_is_logged_once_and_shown_until_it_is_over(
     unknown.add(ONE.instance_id)
     for _ in range(3):
         cloud.show(ONE, TWO)
-    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(told) == 1
-    assert told[0].startswith(f"cannot update {ONE.instance_id}, will retry: ClientError(")
+    message = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(message) == 1
+    assert message[0].startswith(f"cannot update {ONE.instance_id}, will retry: ClientError(")
     shown = status.error_lines(tmp_path)
     assert shown.startswith(f"cannot update {ONE.instance_id}, will retry: ClientError(")
     assert shown.count("\n") == 1
@@ -80,7 +80,7 @@ def test_pass_without_a_look_calls_no_api_and_retries_failures(cloud: FakeCloud,
     cloud.show(ONE, TWO)
     cloud.inventory = Inventory(instances=(), groups=())
     unknown.clear()
-    cloud.plane.reconcile(look=False)
+    cloud.plane.reconcile(reread=False)
     assert cloud.running == [ONE.instance_id, TWO.instance_id]
     cloud.plane.reconcile()
     assert cloud.running == []
@@ -93,14 +93,14 @@ def test_pass_without_a_look_looks_when_the_last_look_failed(cloud: FakeCloud, m
     with monkeypatch.context() as broken:
         broken.setattr(dataplane, "read_inventory", refuse)
         cloud.show(ONE)
-    cloud.plane.reconcile(look=False)
+    cloud.plane.reconcile(reread=False)
     assert cloud.running == [ONE.instance_id]
 
 
 def test_pass_without_a_look_looks_after_an_incomplete_look(cloud: FakeCloud) -> None:
     cloud.show(ONE, unreadable=frozenset({TWO.instance_id}))
     cloud.inventory = Inventory(instances=(ONE, TWO), groups=())
-    cloud.plane.reconcile(look=False)
+    cloud.plane.reconcile(reread=False)
     assert cloud.running == [ONE.instance_id, TWO.instance_id]
 
 

@@ -67,7 +67,7 @@ def test_fault_with_arguments_is_a_command(line: str, call: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "output"),
     [
         ("kill worker2", "killed worker2 (i-worker2, 10.0.1.4)"),
         ("heal", "healed all that can be undone"),
@@ -81,9 +81,9 @@ def test_fault_with_arguments_is_a_command(line: str, call: object) -> None:
         ("api-back worker2", "gave AWS's API back to worker2 (i-worker2, 10.0.1.4)"),
     ],
 )
-def test_command_reports_the_fault_in_one_line(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_reports_the_fault_in_one_line(line: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
     calls(line)
-    assert capsys.readouterr().out == f"{said}\n"
+    assert capsys.readouterr().out == f"{output}\n"
 
 
 @pytest.mark.parametrize(

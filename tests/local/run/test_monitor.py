@@ -12,30 +12,30 @@ from local.run.monitor import Monitor
 
 
 @pytest.fixture
-def said() -> list[str]:
+def warnings() -> list[str]:
     return []
 
 
-def test_instance_that_does_not_boot_is_named_once_with_the_reason(tmp_path: Path, said: list[str]) -> None:
-    monitor = Monitor(tmp_path, programs={}, say=said.append)
+def test_instance_that_does_not_boot_is_named_once_with_the_reason(tmp_path: Path, warnings: list[str]) -> None:
+    monitor = Monitor(tmp_path, programs={}, warn=warnings.append)
     monitor.check()
     report(tmp_path, "i-1", "mount: no such device")
     monitor.check()
     monitor.check()
-    assert said == ["warning: i-1 does not boot in the local AWS and is terminated: mount: no such device"]
+    assert warnings == ["warning: i-1 does not boot in the local AWS and is terminated: mount: no such device"]
     assert status.launch_failure_lines(tmp_path) == "i-1 did not boot and was terminated: mount: no such device\n"
 
 
-def test_ended_program_of_the_local_aws_is_reported(tmp_path: Path, said: list[str]) -> None:
+def test_ended_program_of_the_local_aws_is_reported(tmp_path: Path, warnings: list[str]) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log/local.dataplane.dataplane.log").write_text("Traceback:\nKeyError: 'x'\n")
     with subprocess.Popen([sys.executable, "-c", "input(); exit(3)"], stdin=subprocess.PIPE) as program:
-        monitor = Monitor(tmp_path, programs={"local.dataplane.dataplane": program}, say=said.append)
+        monitor = Monitor(tmp_path, programs={"local.dataplane.dataplane": program}, warn=warnings.append)
         monitor.check()
-        assert said == []
+        assert warnings == []
         program.communicate(b"\n")
         monitor.check()
         monitor.check()
-    assert said == [
+    assert warnings == [
         "error: the local AWS's local.dataplane.dataplane has ended (3), no node starts or ends any more: KeyError: 'x'"
     ]

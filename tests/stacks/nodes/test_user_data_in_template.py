@@ -75,13 +75,13 @@ def _resolve(value: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("engines", "told"), [((), "null"), (("mxnet",), '"mxnet"'), (("mxnet", "horovod"), '"horovod"')]
+    ("engines", "message"), [((), "null"), (("mxnet",), '"mxnet"'), (("mxnet", "horovod"), '"horovod"')]
 )
 def test_nodes_are_told_the_environment_and_may_do_nothing_more_for_it(
-    synthesize: Synthesize, engines: tuple[str, ...], told: str
+    synthesize: Synthesize, engines: tuple[str, ...], message: str
 ) -> None:
     plain, template = synthesize(worker_count=1), synthesize(worker_count=1, engines=engines)
-    assert json.dumps(f'"engines": {told}')[1:-1] in json.dumps(template)
+    assert json.dumps(f'"engines": {message}')[1:-1] in json.dumps(template)
     policies = [
         [resource for resource in each["Resources"].values() if resource["Type"] == "AWS::IAM::Policy"]
         for each in (plain, template)

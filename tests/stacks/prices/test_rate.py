@@ -42,12 +42,12 @@ FOREIGN: dict[str, Any] = {
 """Parts of an app's own, before those of the cluster in the same stack."""
 
 
-@pytest.mark.parametrize(("settings", "nodes", "paused", "told"), CLUSTERS, ids=lambda value: str(value))
+@pytest.mark.parametrize(("settings", "nodes", "paused", "message"), CLUSTERS, ids=lambda value: str(value))
 def test_a_cluster_costs_what_a_hand_calculation_says(
-    synthesize: Synthesize, settings: dict[str, Any], nodes: float, paused: float, told: str
+    synthesize: Synthesize, settings: dict[str, Any], nodes: float, paused: float, message: str
 ) -> None:
     template = synthesize(**settings)
-    assert template["Outputs"]["PricePerHour"]["Value"] == f"{told} (list prices of us-east-1, 2026-07-20)"
+    assert template["Outputs"]["PricePerHour"]["Value"] == f"{message} (list prices of us-east-1, 2026-07-20)"
     deployed = DeployedTemplate(stack_name="x", resources={**FOREIGN, **template["Resources"]})
     rate = hourly_rate(billed_parts(deployed, NAME, ClusterProps(**settings).sizes), price_list("us-east-1"))
     assert rate.total == pytest.approx(nodes + paused, abs=1e-9)
@@ -56,8 +56,8 @@ def test_a_cluster_costs_what_a_hand_calculation_says(
 
 
 def test_a_type_without_a_price_has_no_total(synthesize: Synthesize) -> None:
-    told = synthesize(instance_type="p5e.48xlarge", efa="off")["Outputs"]["PricePerHour"]["Value"]
-    assert told == "an unknown price an hour (list prices of us-east-1, 2026-07-20)"
+    message = synthesize(instance_type="p5e.48xlarge", efa="off")["Outputs"]["PricePerHour"]["Value"]
+    assert message == "an unknown price an hour (list prices of us-east-1, 2026-07-20)"
 
 
 def test_a_region_that_the_file_lacks_gets_those_of_another_which_are_named() -> None:

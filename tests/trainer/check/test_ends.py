@@ -25,11 +25,11 @@ def run(*words: str) -> tuple[int, str]:
 
 def test_a_node_without_pytorch_is_named() -> None:
     # Without site, Python finds no installed packages.
-    code, said = run(str(PROGRAM))
+    code, output = run(str(PROGRAM))
     assert code == 1
-    assert said.startswith("check: ")
-    assert said.endswith(f" has no torch in its Python environment ({sys.executable})\n")
-    assert said.count("\n") == 1
+    assert output.startswith("check: ")
+    assert output.endswith(f" has no torch in its Python environment ({sys.executable})\n")
+    assert output.count("\n") == 1
 
 
 def test_a_stage_that_does_not_end_is_named() -> None:

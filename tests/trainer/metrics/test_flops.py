@@ -37,7 +37,7 @@ def test_flop_count_changes_neither_network_nor_random_state() -> None:
 
 
 def test_value_dependent_network_has_no_flop_count() -> None:
-    class Looking(nn.Module):
+    class ValueDependent(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.linear = nn.Linear(4, 2)
@@ -46,7 +46,7 @@ def test_value_dependent_network_has_no_flop_count() -> None:
             scores: torch.Tensor = self.linear(images.flatten(1))
             return scores if float(scores.detach().sum()) > 0 else -scores
 
-    assert count_flops(Looking(), (1, 2, 2)) is None
+    assert count_flops(ValueDependent(), (1, 2, 2)) is None
 
 
 @pytest.mark.parametrize(

@@ -91,16 +91,16 @@ def test_bar_is_drawn_on_a_terminal_but_not_in_a_file(tmp_path: Path) -> None:
             stderr=terminal,
         )
     os.close(terminal)
-    said = bytearray()
+    output = bytearray()
     # A terminal whose last writer has gone gives an error instead of an end (pty(7)).
     with os.fdopen(master, "rb", buffering=0) as loader:
         while True:
             try:
-                said += loader.read(4096)
+                output += loader.read(4096)
             except OSError:
                 break
-    assert process.wait(DEADLINE_S) == 0, said
-    text = said.decode().replace("\r\n", "\n")
+    assert process.wait(DEADLINE_S) == 0, output
+    text = output.decode().replace("\r\n", "\n")
     assert re.search(r"\r\x1b\[KEpoch\[0\] +\d+% \|=*> *\| \d+/640 \d+ samples/s loss=\d", text)
     # The bar is erased before each log line and at the end.
     lines = [line.rpartition(CLEAR)[2] for line in text.split("\n")]

@@ -28,7 +28,7 @@ def test_mean_is_over_all_ranks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "said"),
+    ("own", "output"),
     [
         ([1.0, 1.0, 1.0], None),
         ([1.0, 1.0, 1.05], None),
@@ -37,10 +37,10 @@ def test_mean_is_over_all_ranks() -> None:
         ([1.0, 1.2, 3.0, 1.2], "rank 2 takes 2.50 times as long as the median for its own work"),
     ],
 )
-def test_slowest_rank_is_found_by_its_time_without_communication(own: list[float], said: str | None) -> None:
+def test_slowest_rank_is_found_by_its_time_without_communication(own: list[float], output: str | None) -> None:
     # The slowest waits least for the others.
     ranks = [Phases(backward=seconds, communication=9 - seconds) for seconds in own]
-    assert describe_slowest(ranks) == said
+    assert describe_slowest(ranks) == output
 
 
 def test_single_rank_is_never_slow() -> None:

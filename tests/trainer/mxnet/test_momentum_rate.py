@@ -18,10 +18,10 @@ def agreed(owns: list[float], kept: dict[int, float]) -> list[float]:
     for own, rank in zip(owns, range(len(owns)), strict=True):
 
         def add_up(values: object, rank: int = rank) -> list[float]:
-            said = [[0.0, 0.0] if each not in kept else [1.0, kept[each]] for each in range(len(owns))]
-            assert values == said[rank]
+            output = [[0.0, 0.0] if each not in kept else [1.0, kept[each]] for each in range(len(owns))]
+            assert values == output[rank]
             return sum_rows(
-                np.sum([split_row(each, rank=place, ranks=len(owns)) for place, each in enumerate(said)], axis=0),
+                np.sum([split_row(each, rank=place, ranks=len(owns)) for place, each in enumerate(output)], axis=0),
                 ranks=len(owns),
             )
 

@@ -89,8 +89,8 @@ def test_measuring_does_not_change_the_run(caplog: pytest.LogCaptureFixture) -> 
     with caplog.at_level(logging.INFO):
         backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
         backend.restore(None, source=0)
-    said = next(message for message in caplog.messages if message.startswith("picked "))
-    assert all(name in said for name in ("float32 ", "bfloat16 ", "channels_last "))
+    output = next(message for message in caplog.messages if message.startswith("picked "))
+    assert all(name in output for name in ("float32 ", "bfloat16 ", "channels_last "))
     torch.manual_seed(0)
     model = build(network, classes=10, image_shape=(1, 12, 12))
     assert all(np.array_equal(value, model.state_dict()[name].numpy()) for name, value in backend.weights().items())

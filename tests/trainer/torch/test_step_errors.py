@@ -29,7 +29,7 @@ def test_failing_compile_is_one_line() -> None:
 
 
 def test_nondeterministic_operation_is_one_line() -> None:
-    said = (
+    output = (
         "avg_pool3d_backward_cuda does not have a deterministic implementation, but you set "
         "'torch.use_deterministic_algorithms(True)'. You can turn off determinism"
     )
@@ -39,7 +39,7 @@ def test_nondeterministic_operation_is_one_line() -> None:
         ),
         report_failed_step(IMAGES, timeout_s=1),
     ):
-        raise RuntimeError(said)
+        raise RuntimeError(output)
 
 
 def test_error_in_the_network_keeps_its_traceback_and_logs_the_shape(
@@ -51,9 +51,9 @@ def test_error_in_the_network_keeps_its_traceback_and_logs_the_shape(
 
 
 def test_repeated_gradient_error_is_one_line() -> None:
-    said = "Expected to mark a variable ready only once. This error is caused by one of the following reasons: 1)"
+    output = "Expected to mark a variable ready only once. This error is caused by one of the following reasons: 1)"
     with (
         pytest.raises(TrainerError, match=r"^a weight's gradient comes twice in a backward pass"),
         report_failed_step(IMAGES, timeout_s=1),
     ):
-        raise RuntimeError(said)
+        raise RuntimeError(output)

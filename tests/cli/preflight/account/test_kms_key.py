@@ -49,7 +49,7 @@ def test_without_the_setting_nothing_is_asked_and_with_it_not_for_the_default_ke
 
 
 @pytest.mark.parametrize(
-    ("lacking", "told", "missing"),
+    ("lacking", "message", "missing"),
     [
         (USE, f"does not let {ROLE} use it", {**USE, "Principal": {"AWS": ROLE}}),
         (LOGS, "does not let logs.eu-west-1.amazonaws.com use it", LOGS),
@@ -57,7 +57,7 @@ def test_without_the_setting_nothing_is_asked_and_with_it_not_for_the_default_ke
     ],
 )
 def test_fails_when_a_statement_is_missing_which_is_printed(
-    with_key: Account, lacking: dict[str, Any], told: str, missing: dict[str, Any]
+    with_key: Account, lacking: dict[str, Any], message: str, missing: dict[str, Any]
 ) -> None:
     has_key(with_key, *(each for each in (OWNER, USE, GRANT, LOGS) if each is not lacking))
     if lacking is USE:
@@ -66,7 +66,7 @@ def test_fails_when_a_statement_is_missing_which_is_printed(
     cloudformation_may(with_key)
     found, allowed = with_key.check(kms_key)
     assert (found.level, allowed.level) == ("problem", "ok")
-    assert told in found.sentence
+    assert message in found.sentence
     assert json.loads(found.fix.removeprefix("add to its policy: ")) == missing
 
 
@@ -78,16 +78,18 @@ def test_fails_when_logs_of_another_cluster_alone_may_use_it(with_key: Account) 
 
 
 @pytest.mark.parametrize(
-    ("described", "told"),
+    ("described", "message"),
     [
         ({"KeyState": "PendingDeletion"}, f"{KEY} is PendingDeletion"),
         ({"KeySpec": "RSA_2048"}, f"{KEY} is RSA_2048: disks and logs take symmetric keys alone"),
     ],
 )
-def test_fails_when_nothing_can_be_encrypted_with_it(with_key: Account, described: dict[str, str], told: str) -> None:
+def test_fails_when_nothing_can_be_encrypted_with_it(
+    with_key: Account, described: dict[str, str], message: str
+) -> None:
     has_key(with_key, **described)
     found = with_key.finds(kms_key)
-    assert (found.level, found.sentence) == ("problem", told)
+    assert (found.level, found.sentence) == ("problem", message)
 
 
 def test_fails_when_the_key_is_not_there_or_not_the_accounts(with_key: Account) -> None:

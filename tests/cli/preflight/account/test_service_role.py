@@ -54,8 +54,8 @@ def test_the_first_mount_target_needs_the_role_of_efs(account: Account) -> None:
         {"EvaluationResults": [{"EvalActionName": action, "EvalDecision": "implicitDeny"}]},
         {"PolicySourceArn": EXECUTOR, "ActionNames": [action], "ResourceArns": [arn]},
     )
-    told, problem = account.check(shared_storage)
-    assert told.sentence == f"there is no {role}: the deploy creates it"
+    message, problem = account.check(shared_storage)
+    assert message.sentence == f"there is no {role}: the deploy creates it"
     assert problem.sentence.endswith(f"may not create {role} ({action})")
 
 

@@ -10,7 +10,7 @@ PARAMETER = "/aws/service/deeplearning/ami/x86_64/oss-nvidia-driver-gpu-pytorch-
 PIN = f"ssm:account={ACCOUNT}:parameterName={PARAMETER}:region=eu-west-1"
 
 
-def found(account: Account, ami: str = AMI, **changes: Any) -> None:
+def describe_image(account: Account, ami: str = AMI, **changes: Any) -> None:
     described = {
         "ImageId": ami,
         "Name": "Deep Learning",
@@ -29,7 +29,7 @@ def found(account: Account, ami: str = AMI, **changes: Any) -> None:
 
 def test_the_parameter_for_the_type_leads_to_the_image(account: Account) -> None:
     account.answers("ssm", "get_parameter", {"Parameter": {"Value": AMI}}, {"Name": PARAMETER})
-    found(account)
+    describe_image(account)
     result = account.finds(image)
     assert (result.level, result.sentence) == ("ok", f"{AMI} (Deep Learning) suits g6.xlarge and takes 75 of 150 GiB")
 
@@ -37,7 +37,7 @@ def test_the_parameter_for_the_type_leads_to_the_image(account: Account) -> None
 def test_a_type_that_only_the_user_knows_gets_the_image_that_the_deploy_gives_it(account: Account) -> None:
     account.settings |= {"instance_type": "g9.48xlarge", "gpu_count": 8}
     account.answers("ssm", "get_parameter", {"Parameter": {"Value": AMI}}, {"Name": PARAMETER})
-    found(account)
+    describe_image(account)
     assert account.finds(image).level == "ok"
 
 
@@ -56,7 +56,7 @@ def test_fails_when_the_users_parameter_is_wrong(account: Account) -> None:
 
 def test_the_image_that_an_earlier_synth_looked_up_is_the_one_to_check(account: Account) -> None:
     account.context[PIN] = "ami-0aaaaaaaaaaaaaaa0"
-    found(account, "ami-0aaaaaaaaaaaaaaa0")
+    describe_image(account, "ami-0aaaaaaaaaaaaaaa0")
     assert account.finds(image).level == "ok"
 
 
@@ -76,7 +76,7 @@ def test_an_old_image_is_told_with_the_way_to_a_newer_one(
         account.context[PIN] = AMI
     elif not settings:
         account.answers("ssm", "get_parameter", {"Parameter": {"Value": AMI}}, {"Name": PARAMETER})
-    found(account, CreationDate="2024-01-01T00:00:00.000Z")
+    describe_image(account, CreationDate="2024-01-01T00:00:00.000Z")
     suits, old = account.check(image)
     assert (suits.level, old.level, old.fix) == ("ok", "warning", fix)
 
@@ -109,18 +109,18 @@ def test_fails_when_the_users_image_is_not_theirs(account: Account) -> None:
 )
 def test_fails_when_the_image_does_not_suit(account: Account, changes: dict[str, Any], sentence: str) -> None:
     account.settings["ami"] = AMI
-    found(account, **changes)
+    describe_image(account, **changes)
     result = account.finds(image)
     assert (result.level, result.sentence) == ("problem", sentence)
 
 
 def test_an_arm_type_takes_an_arm_image(account: Account) -> None:
     account.settings |= {"ami": AMI, "instance_type": "g5g.xlarge"}
-    found(account, Architecture="arm64")
+    describe_image(account, Architecture="arm64")
     assert account.finds(image).level == "ok"
 
 
 def test_a_root_volume_as_large_as_the_images_is_enough(account: Account) -> None:
     account.settings |= {"ami": AMI, "root_volume_gib": 75}
-    found(account)
+    describe_image(account)
     assert account.finds(image).level == "ok"

@@ -71,13 +71,15 @@ def describe(account: Account, change: dict[str, Any]) -> None:
     account.answers("ec2", "describe_capacity_reservations", {"CapacityReservations": [FITS | change]}, EXPECTED)
 
 
-@pytest.mark.parametrize(("purchase", "told"), [("reservation", "a Capacity Block"), ("capacity-block", "no Capacity")])
-def test_the_wrong_kind_is_refused_by_name(account: Account, purchase: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("purchase", "message"), [("reservation", "a Capacity Block"), ("capacity-block", "no Capacity")]
+)
+def test_the_wrong_kind_is_refused_by_name(account: Account, purchase: str, message: str) -> None:
     account.settings |= {"purchase": purchase}
     describe(account, BLOCK if purchase == "reservation" else {})
     found = account.finds(reservation)
     assert found.level == "problem"
-    assert found.sentence.startswith(f"{RESERVATION} is {told}")
+    assert found.sentence.startswith(f"{RESERVATION} is {message}")
 
 
 def stack(block: str) -> dict[str, Any]:
@@ -103,8 +105,8 @@ def test_a_blocks_times_are_told_and_what_a_change_of_blocks_takes_away(
         "2999-01-15T11:30:00Z"
     )
     if levels[-1] == "warning":
-        told = f"{deployed} holds the cluster until 2999-01-01T10:50:00Z, and this deploy removes that pause"
-        assert found[-1].sentence == told
+        message = f"{deployed} holds the cluster until 2999-01-01T10:50:00Z, and this deploy removes that pause"
+        assert found[-1].sentence == message
 
 
 @pytest.mark.parametrize(
@@ -129,14 +131,14 @@ def test_a_block_that_cannot_hold_the_cluster_is_a_problem(
 
 
 @pytest.mark.parametrize(
-    ("starts_in_min", "told"), [(-1, " has begun: its start has passed"), (29, " starts at "), (31, None)]
+    ("starts_in_min", "message"), [(-1, " has begun: its start has passed"), (29, " starts at "), (31, None)]
 )
-def test_a_deploy_that_is_late_for_the_start_is_told(account: Account, starts_in_min: int, told: str | None) -> None:
+def test_a_deploy_that_is_late_for_the_start_is_told(account: Account, starts_in_min: int, message: str | None) -> None:
     account.settings |= {"purchase": "capacity-block"}
     holds(account, BLOCK | {"StartDate": datetime.now(timezone.utc) + timedelta(minutes=starts_in_min)})
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
     late = [each for each in account.check(reservation) if each.level == "warning"]
-    assert [each.sentence.startswith(f"{RESERVATION}{told}") for each in late] == ([True] if told else [])
+    assert [each.sentence.startswith(f"{RESERVATION}{message}") for each in late] == ([True] if message else [])
     assert all("dlcluster resume after the deploy" in str(each) for each in late)
 
 
@@ -149,9 +151,9 @@ def test_dates_of_an_old_look_up_are_a_problem(account: Account, kept: str, is_r
     holds(account, BLOCK)
     account.answers("cloudformation", "describe_stacks", stack(RESERVATION))
     [*stale] = [each for each in account.check(reservation) if each.level == "problem"]
-    told = f"EndDate of {RESERVATION} is 2999-01-15T11:30:00Z, and cdk.context.json has {kept}"
+    message = f"EndDate of {RESERVATION} is 2999-01-15T11:30:00Z, and cdk.context.json has {kept}"
     assert [(each.sentence, each.fix) for each in stale] == (
-        [] if is_right else [(told, f"cdk context --reset '{key}'")]
+        [] if is_right else [(message, f"cdk context --reset '{key}'")]
     )
 
 

@@ -21,8 +21,8 @@ def test_the_quota_must_hold_every_node(account: Account, quota: Quota, allowed:
     quota("ec2", G, allowed)
     runs(account, [])
     found = account.finds(capacity.vcpus)
-    told = "2 x g6.xlarge are 8 vCPUs; Running On-Demand G and VT instances: "
-    assert (found.level, found.sentence) == (level, f"{told}{allowed:.0f}, 0 in use")
+    message = "2 x g6.xlarge are 8 vCPUs; Running On-Demand G and VT instances: "
+    assert (found.level, found.sentence) == (level, f"{message}{allowed:.0f}, 0 in use")
 
 
 def test_a_master_of_another_family_counts_against_another_quota(account: Account, quota: Quota) -> None:

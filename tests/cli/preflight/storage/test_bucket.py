@@ -53,13 +53,13 @@ def test_a_bucket_as_a_cluster_leaves_it_is_fine(adopting: Account) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [("404", "there is no bucket kept"), ("403", "bucket kept belongs to another account, or you may not read it")],
 )
-def test_fails_when_the_bucket_is_not_there_or_not_ours(adopting: Account, code: str, told: str) -> None:
+def test_fails_when_the_bucket_is_not_there_or_not_ours(adopting: Account, code: str, message: str) -> None:
     adopting.refuses("s3", "head_bucket", code)
     found = adopting.finds(bucket.bucket)
-    assert (found.level, found.sentence.startswith(told)) == ("problem", True)
+    assert (found.level, found.sentence.startswith(message)) == ("problem", True)
 
 
 def test_fails_when_the_bucket_is_in_another_region(adopting: Account) -> None:
@@ -69,7 +69,7 @@ def test_fails_when_the_bucket_is_in_another_region(adopting: Account) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "level", "told"),
+    ("given", "level", "message"),
     [
         ({"versioned": False}, "warning", "kept is not versioned"),
         ({"rules": ()}, "warning", "old versions in kept never expire"),
@@ -77,7 +77,7 @@ def test_fails_when_the_bucket_is_in_another_region(adopting: Account) -> None:
         ({"key": OWN_KEY}, "problem", "kept is encrypted with a KMS key"),
     ],
 )
-def test_what_the_bucket_lacks_is_said(adopting: Account, given: dict[str, Any], level: str, told: str) -> None:
+def test_what_the_bucket_lacks_is_said(adopting: Account, given: dict[str, Any], level: str, message: str) -> None:
     give(adopting, **given)
     found = adopting.finds(bucket.bucket)
-    assert (found.level, found.sentence.startswith(told)) == (level, True)
+    assert (found.level, found.sentence.startswith(message)) == (level, True)

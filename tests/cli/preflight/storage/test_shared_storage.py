@@ -68,11 +68,11 @@ def in_the_vpc(account: Account, target: dict[str, Any], *, port: int = 2049, ci
     account.answers("ec2", "describe_security_groups", {"SecurityGroups": [{"IpPermissions": [rule]}]})
 
 
-@pytest.mark.parametrize(("setting", "told"), [("none", "none"), ("efs", "which cdk destroy keeps: $0.30")])
-def test_without_a_file_system_of_the_users_nothing_is_asked(account: Account, setting: str, told: str) -> None:
+@pytest.mark.parametrize(("setting", "message"), [("none", "none"), ("efs", "which cdk destroy keeps: $0.30")])
+def test_without_a_file_system_of_the_users_nothing_is_asked(account: Account, setting: str, message: str) -> None:
     account.settings["shared_storage"] = setting
     found = account.finds(shared_storage)
-    assert (found.level, told in found.sentence) == ("ok", True)
+    assert (found.level, message in found.sentence) == ("ok", True)
 
 
 def test_fails_when_there_is_no_such_file_system(own: Account) -> None:
@@ -97,7 +97,7 @@ def test_a_mount_target_in_the_zone_that_lets_the_subnet_in_is_fine(existing: Ac
 
 
 @pytest.mark.parametrize(
-    ("target", "port", "cidr", "told", "fix"),
+    ("target", "port", "cidr", "message", "fix"),
     [
         (mount_target(zone="eu-west-1b"), 2049, BLOCK, f"no mount target in {ZONE}", "aws efs create-mount-target"),
         (mount_target(vpc="vpc-9"), 2049, BLOCK, "are in vpc-9", "same VPC"),
@@ -112,12 +112,12 @@ def test_a_mount_target_in_the_zone_that_lets_the_subnet_in_is_fine(existing: Ac
     ],
 )
 def test_fails_when_the_nodes_could_not_reach_it(
-    existing: Account, target: dict[str, Any], port: int, cidr: str, told: str, fix: str
+    existing: Account, target: dict[str, Any], port: int, cidr: str, message: str, fix: str
 ) -> None:
     in_the_vpc(existing, target, port=port, cidr=cidr)
     found = existing.finds(shared_storage)
     assert found.level == "problem"
-    assert told in found.sentence
+    assert message in found.sentence
     assert fix in found.fix
 
 
@@ -138,7 +138,7 @@ def deny(**more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("policy", "level", "told"),
+    ("policy", "level", "message"),
     [
         ([EVERYBODY, TLS_ONLY], "ok", f"the nodes can mount {ID}"),
         (EVERYBODY | {"Principal": "*"}, "ok", ""),
@@ -154,12 +154,12 @@ def deny(**more: Any) -> dict[str, Any]:
         (EVERYBODY | {"Action": CLIENT[0]}, "warning", "lets the nodes read only"),
     ],
 )  # fmt: skip
-def test_a_policy_must_let_nodes_mount_without_iam(own: Account, policy: Any, level: str, told: str) -> None:
+def test_a_policy_must_let_nodes_mount_without_iam(own: Account, policy: Any, level: str, message: str) -> None:
     described(own, policy)
     own.answers("efs", "describe_mount_targets", {"MountTargets": []})
     found = own.finds(shared_storage)
     assert found.level == level
-    assert told in found.sentence
+    assert message in found.sentence
     if level == "problem":
         assert ("remove statement Ours, and " in found.fix) == ("Ours" in found.sentence)
         assert f'allow Principal "*" {CLIENT[0]} and {CLIENT[1]}' in found.fix
@@ -225,8 +225,8 @@ def test_lustre_is_fine_once_all_ports_are_open_in_both_directions(lustre: Accou
 def test_all_ports_blocks_and_groups_of_lustre_are_told(lustre: Account) -> None:
     let(lustre, [rule(988, 988, BLOCK), rule(1018, 1022, BLOCK, MASTER_BLOCK)], [rule(988, 1023, "10.0.0.0/16")])
     found = lustre.finds(shared_storage)
-    told = f"({GROUP}, sg-2) lets port 988 and 1018 to 1023 in from {BLOCK} and {MASTER_BLOCK}"
-    assert found.sentence == f"no security group of {ID} {told}"
+    message = f"({GROUP}, sg-2) lets port 988 and 1018 to 1023 in from {BLOCK} and {MASTER_BLOCK}"
+    assert found.sentence == f"no security group of {ID} {message}"
     assert found.fix == (
         f"aws ec2 authorize-security-group-ingress --region eu-west-1 --group-id {GROUP} --ip-permissions "
         f"'IpProtocol=tcp,FromPort=988,ToPort=988,IpRanges=[{{CidrIp={MASTER_BLOCK}}}]' "

@@ -186,10 +186,10 @@ def test_fails_when_somebody_else_opens_the_session(
     keys, stranger = user(user_policy("demo")), user(user_policy("demo"))
     session = start_when_connected(aws, keys, instance_id)
     path = f"/v1/data-channel/{session['SessionId']}"
-    status, said = call_channel(aws, stranger["aws_access_key_id"], path, token=session["TokenValue"])
-    assert (status, "ssmmessages:OpenDataChannel" in said["text"]) == (403, True)
-    status, said = call_channel(aws, keys["aws_access_key_id"], path, token="made up")
-    assert (status, "not the token" in said["message"]) == (403, True)
+    status, output = call_channel(aws, stranger["aws_access_key_id"], path, token=session["TokenValue"])
+    assert (status, "ssmmessages:OpenDataChannel" in output["text"]) == (403, True)
+    status, output = call_channel(aws, keys["aws_access_key_id"], path, token="made up")
+    assert (status, "not the token" in output["message"]) == (403, True)
     with pytest.raises(ClientError, match="not authorized to perform: ssm:TerminateSession"):
         aws.client("ssm", **stranger).terminate_session(SessionId=session["SessionId"])
     aws.client("ssm", **keys).terminate_session(SessionId=session["SessionId"])
@@ -200,11 +200,11 @@ def test_fails_when_somebody_else_opens_the_session(
 def test_fails_when_an_agent_takes_another_instances_channel(aws: Aws, instance_id: str) -> None:
     role = Role.make(aws, "of-thieves", AGENT)
     key = role.session("i-0000000000000000f")["aws_access_key_id"]
-    status, said = call_channel(aws, key, f"/v1/control-channel/{instance_id}")
-    assert (status, said["message"]) == (403, f"the channel of {instance_id} is not i-0000000000000000f's")
+    status, output = call_channel(aws, key, f"/v1/control-channel/{instance_id}")
+    assert (status, output["message"]) == (403, f"the channel of {instance_id} is not i-0000000000000000f's")
     role.allow(policy({"Action": "s3:GetObject", "Resource": "*"}))
-    status, said = call_channel(aws, key, "/v1/control-channel/i-0000000000000000f", method="POST")
-    assert (status, "ssmmessages:CreateControlChannel" in said["text"]) == (403, True)
+    status, output = call_channel(aws, key, "/v1/control-channel/i-0000000000000000f", method="POST")
+    assert (status, "ssmmessages:CreateControlChannel" in output["text"]) == (403, True)
     role.end()
 
 

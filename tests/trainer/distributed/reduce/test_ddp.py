@@ -71,14 +71,14 @@ def make_ddp(model: nn.Module) -> DdpReducer:
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Iterator[None]:
-    """A process group of this process alone."""
+def single_process_group(tmp_path: Path) -> Iterator[None]:
+    """A process group with this process as its only member."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     yield
     torch.distributed.destroy_process_group()
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_process_group")
 def test_skipped_layer_is_reported() -> None:
     ddp = make_ddp(Skipping(classes=3, image_shape=(1, 4, 4)))
     ddp.begin()
@@ -88,7 +88,7 @@ def test_skipped_layer_is_reported() -> None:
         ddp.finish()
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("single_process_group")
 def test_compiled_network_is_split_at_the_bucket_boundaries(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs: list[torch.fx.GraphModule] = []
 

@@ -24,7 +24,7 @@ JOBS_DEADLINE_S: Final = 30
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class Snapshot:
     """State of a cluster at one moment; `trouble` is the reason if the master did not answer."""
 
     status: Status
@@ -84,7 +84,7 @@ class Watcher:
         self._master = ""
         self._open = ExitStack()
 
-    def look(self, context: ClusterContext) -> Look:
+    def take_snapshot(self, context: ClusterContext) -> Snapshot:
         """Return a snapshot, with the reason if the master does not answer. Raises ClusterError if AWS does not."""
         status, reasons = read_status(context)
         try:
@@ -95,8 +95,8 @@ class Watcher:
             raise
         except ClusterError as error:
             self.close()
-            return Look(status=status, reasons=reasons, trouble=str(error))
-        return Look(status=status, reasons=reasons, checks=checks, jobs=running)
+            return Snapshot(status=status, reasons=reasons, trouble=str(error))
+        return Snapshot(status=status, reasons=reasons, checks=checks, jobs=running)
 
     def close(self) -> None:
         """Log out."""
