@@ -23,7 +23,7 @@ from bootstrap.contract import CLUSTER_TAG, DRAIN_HOOK, HOST_KEY_FILE, HOSTS_FIL
 from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
 from bootstrap.host_services import HostServices
-from tests.bootstrap.given import NETWORKS, public_key
+from tests.bootstrap.identities import NETWORKS, public_key
 
 REGION = "eu-west-1"
 CLUSTER = "digits"

@@ -12,8 +12,8 @@ from bootstrap.cluster.table import Table
 from bootstrap.files import ssh
 from bootstrap.files.paths import under_root
 from bootstrap.host_services import HostServices
-from tests.bootstrap.forming import all_ready, boot_cluster, hosts_file
-from tests.bootstrap.given import public_key
+from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file
+from tests.bootstrap.identities import public_key
 from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, TestNode
 
 

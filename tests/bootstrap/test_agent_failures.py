@@ -13,7 +13,7 @@ from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
-from tests.bootstrap.forming import all_ready, boot_cluster, hosts_file
+from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file
 from tests.bootstrap.simulated_cluster import LOG_GROUP, Cluster, TestNode
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bootstrap.atomic_file import Permissions, point_link, replace_block, write_and_act, write_block, write_file
 from bootstrap.contract import BLOCK_BEGIN, BLOCK_END
-from tests.bootstrap.written import written
+from tests.bootstrap.file_state import file_state
 
 BLOCK = f"{BLOCK_BEGIN}\nours\n{BLOCK_END}\n"
 # Line ends of other systems, form feeds and the like are text to us; only a newline ends a line.
@@ -69,9 +69,9 @@ def test_shared_file_behind_a_link_stays_behind_it(tmp_path: Path) -> None:
 def test_right_file_is_not_touched(tmp_path: Path) -> None:
     file = tmp_path / "new" / "file"
     assert write_file(file, "text")
-    before = written(file)
+    before = file_state(file)
     assert not write_file(file, "text")
-    assert written(file) == before
+    assert file_state(file) == before
 
 
 def test_new_file_and_directories_are_readable_by_all_whatever_the_umask(tmp_path: Path) -> None:

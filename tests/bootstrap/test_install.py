@@ -10,8 +10,8 @@ from bootstrap.contract import NodeType
 from bootstrap.errors import BootstrapError, CommandError
 from bootstrap.files.paths import under_root
 from bootstrap.install import install
+from tests.bootstrap.file_state import file_state
 from tests.bootstrap.simulated_cluster import config_values
-from tests.bootstrap.written import written
 
 USER = config_values()["default_user"]
 SERVICE = "deeplearning-agent.service"
@@ -105,11 +105,11 @@ def test_second_install_leaves_the_running_agent_alone(tmp_path: Path) -> None:
     one = release(tmp_path, "one")
     install(one, root=tmp_path, services=RecordedServices())
     unit = under_root(tmp_path, f"/etc/systemd/system/{SERVICE}")
-    before = written(unit)
+    before = file_state(unit)
     services = RecordedServices()
     install(one, root=tmp_path, services=services)
     assert services.calls == [f"enable {SERVICE}"]
-    assert written(unit) == before
+    assert file_state(unit) == before
 
 
 def test_another_release_takes_over(tmp_path: Path) -> None:

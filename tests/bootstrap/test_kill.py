@@ -12,7 +12,7 @@ import pytest
 from bootstrap import contract
 from bootstrap.contract import MASTER, NODE_TYPES, WORKER, NodeType
 from bootstrap.files.paths import under_root
-from tests.bootstrap.forming import all_ready, hosts_file
+from tests.bootstrap.booted_cluster import all_ready, hosts_file
 from tests.bootstrap.simulated_cluster import TABLE, Cluster, TestNode
 
 FILE_WRITES = ((Path, "replace"), (Path, "rename"), (Path, "touch"), (Path, "unlink"), (shutil, "rmtree"))

@@ -16,7 +16,7 @@ from local.network import vpc_network
 from local.node import metadata
 from local.node.inventory import Instance, Inventory
 from local.storage import exports
-from tests.local.dataplane.test_firewall import instance
+from tests.local.instances import instance
 
 ONE = instance(4, groups=("sg-1",), public="198.18.0.4", internet="198.18.0.4")
 TWO = instance(5, groups=("sg-1",), public=None, internet=None)

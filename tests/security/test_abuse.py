@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.bootstrap.given import public_key
+from tests.bootstrap.identities import public_key
 from tests.security.cluster import ABUSED, BOTH, Cluster, Node, abuses, refused
 from tests.security.conftest import TOOLKIT_BUCKET, Deploy
 

@@ -18,7 +18,7 @@ from stacks import capacity_block
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
 from stacks.stack import ClusterStack
-from tests.bootstrap.given import public_key
+from tests.bootstrap.identities import public_key
 from tests.stacks.template_parts import Template, logical_id, resources
 
 REPOSITORY = Path(__file__).parents[2]

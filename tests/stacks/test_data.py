@@ -11,8 +11,7 @@ from local.aws.permissions.policies import Decision, Permission, evaluate, parse
 from stacks.nodes.roles import RECORD_WRITES
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
-from tests.stacks.nodes.test_roles import actions, statements
-from tests.stacks.template_parts import Template, resources
+from tests.stacks.template_parts import Template, actions, resources, statements
 
 Synthesize = Callable[..., Template]
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/0123"

@@ -19,7 +19,7 @@ from stacks.stack import ClusterStack
 from tests.stacks import existing_vpc
 from tests.stacks.conftest import REPOSITORY, Synthesize
 from tests.stacks.template_parts import resources
-from tests.stacks.test_validators import violations
+from tests.stacks.validation_report import violations
 
 KEY = "arn:aws:kms:us-west-2:111111111111:key/12345678-1234-1234-1234-123456789012"
 HARDENED = {"hardened": "true", "kms_key": KEY, "worker_count": 2}

@@ -9,8 +9,7 @@ import pytest
 
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
-from tests.stacks.template_parts import Template
-from tests.stacks.test_purchase import RESERVATION, launch_data
+from tests.stacks.template_parts import RESERVATION, Template, node_launch_data
 
 Synthesize = Callable[..., Template]
 
@@ -24,7 +23,7 @@ def configured(launch: dict[str, Any], name: str) -> str:
 
 def test_a_master_of_its_own_type_shares_neither_fabric_nor_place_nor_reservation(synthesize: Synthesize) -> None:
     template = synthesize(instance_type="g5.8xlarge", master_instance_type="m7i.xlarge", worker_count=2)
-    master, worker = (launch_data(template, name) for name in ("Master", "Worker"))
+    master, worker = (node_launch_data(template, name) for name in ("Master", "Worker"))
     assert (master["InstanceType"], worker["InstanceType"]) == ("m7i.xlarge", "g5.8xlarge")
     assert {"NetworkInterfaces", "Placement"} & master.keys() == set()
     assert {"NetworkInterfaces", "Placement"} <= worker.keys()
@@ -38,8 +37,8 @@ def test_a_master_of_its_own_type_shares_neither_fabric_nor_place_nor_reservatio
         instance_type="g6.xlarge",
         master_instance_type="t3.large",
     )
-    assert "CapacityReservationSpecification" not in launch_data(reserved, "Master")
-    assert "CapacityReservationSpecification" in launch_data(reserved, "Worker")
+    assert "CapacityReservationSpecification" not in node_launch_data(reserved, "Master")
+    assert "CapacityReservationSpecification" in node_launch_data(reserved, "Worker")
 
 
 def test_a_master_with_one_interface_gives_workers_with_several_a_public_way_in() -> None:

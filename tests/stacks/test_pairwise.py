@@ -19,7 +19,7 @@ from stacks.settings.values import SettingsError
 from stacks.stack import ClusterStack
 from tests.stacks import existing_vpc
 from tests.stacks.pairwise import PARAMETERS, pairs, possible_pairs, props_of, rows
-from tests.stacks.test_validators import IGNORED, violations
+from tests.stacks.validation_report import IGNORED, violations
 
 ROWS = int(os.environ.get("ROWS", "12"))
 AMI = "ami-0123456789abcdef0"

@@ -7,25 +7,19 @@ import pytest
 
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
-from tests.stacks.template_parts import Template, logical_id
+from tests.stacks.template_parts import RESERVATION, Template, node_launch_data
 
 Synthesize = Callable[..., Template]
-RESERVATION = "cr-0123456789abcdef0"
-
-
-def launch_data(template: Template, node: str) -> dict[str, Any]:
-    found = template["Resources"][logical_id(template, "AWS::EC2::LaunchTemplate", node)]
-    return dict(found["Properties"]["LaunchTemplateData"])
 
 
 def test_only_the_workers_are_spot_instances(synthesize: Synthesize) -> None:
     template = synthesize(purchase="spot", instance_type="g5.8xlarge")
-    worker = launch_data(template, "Worker")["InstanceMarketOptions"]
+    worker = node_launch_data(template, "Worker")["InstanceMarketOptions"]
     assert worker["MarketType"] == "spot"
     assert worker["SpotOptions"] == {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
-    assert "InstanceMarketOptions" not in launch_data(template, "Master")
+    assert "InstanceMarketOptions" not in node_launch_data(template, "Master")
     # A cluster placement group has the least spot capacity.
-    assert "Placement" not in launch_data(template, "Worker")
+    assert "Placement" not in node_launch_data(template, "Worker")
     price = template["Outputs"]["PricePerHour"]["Value"]
     assert price.startswith("at most ")
     assert price.endswith("; spot prices vary)")
@@ -35,9 +29,9 @@ def test_every_node_comes_from_the_reservation_and_from_nowhere_else(synthesize:
     template = synthesize(purchase="reservation", capacity_reservation=RESERVATION, instance_type="g5.8xlarge")
     wanted = {"CapacityReservationTarget": {"CapacityReservationId": RESERVATION}}
     for name in ("Master", "Worker"):
-        assert launch_data(template, name)["CapacityReservationSpecification"] == wanted
+        assert node_launch_data(template, name)["CapacityReservationSpecification"] == wanted
         # A market type beside a reservation's target is refused, and so is a placement group that it was not made for.
-        assert {"InstanceMarketOptions", "Placement"} & launch_data(template, name).keys() == set()
+        assert {"InstanceMarketOptions", "Placement"} & node_launch_data(template, name).keys() == set()
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import pytest
 
 from stacks.settings.environment import EnvironmentSettings
 from stacks.settings.values import SettingsError
-from tests.stacks.nodes.test_roles import actions, statements
-from tests.stacks.template_parts import Template, resources
+from tests.stacks.template_parts import Template, actions, resources, statements
 
 Synthesize = Callable[..., Template]
 SCRIPT = "#!/bin/bash\napt-get install -y ffmpeg\n"

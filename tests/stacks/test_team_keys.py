@@ -8,7 +8,7 @@ import pytest
 from bootstrap.team_keys.keys import TAG, from_tags
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
-from tests.bootstrap.given import public_key
+from tests.bootstrap.identities import public_key
 from tests.bootstrap.team_keys.team_public_keys import ECDSA, ED25519, RSA, WEAK_RSA
 from tests.stacks.conftest import Synthesize
 from tests.stacks.replacements import compare

@@ -1,6 +1,5 @@
 """Check the synthesized stack with three validators: cfn-lint, cdk-nag and the CDK's own."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from cdk_nag import AwsSolutionsChecks
 
 from stacks.settings.props import ClusterProps
 from stacks.stack import ClusterStack
+from tests.stacks.validation_report import IGNORED, violations
 
 SETTINGS: list[dict[str, Any]] = [
     {"worker_count": 4, "min_workers": 1, "key_name": "mine", "ssh_location": "203.0.113.0/24"},
@@ -20,26 +20,11 @@ SETTINGS: list[dict[str, Any]] = [
     {"instance_type": "p6-b300.48xlarge", "private": True, "purchase": "spot"},
 ]
 """Settings besides those of test_pairwise.py."""
-IGNORED = {
-    "W3005": "the CDK adds a dependency on the role to each launch template, needed or not",
-    "W3010": "the zone is written out only where the user chose it",
-}
 
 
 def cluster(context: dict[str, Any], outdir: Path, **settings: Any) -> tuple[cdk.App, ClusterStack]:
     app = cdk.App(context=context, outdir=str(outdir))
     return app, ClusterStack(app, "ClusterStack", props=ClusterProps(**settings))
-
-
-def violations(outdir: Path) -> list[tuple[str, str]]:
-    report = json.loads((outdir / "validation-report.json").read_text())
-    return [
-        (violation["ruleName"], place["constructPath"])
-        for plugin in report["pluginReports"]
-        for violation in plugin["violations"]
-        if not violation["ruleName"].startswith("Annotation::deeplearning:")
-        for place in violation["violatingConstructs"]
-    ]
 
 
 def test_the_cdks_own_validator_and_cfn_lint_find_nothing(context: dict[str, Any], tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from botocore.stub import Stubber
 
 from bootstrap.cluster.table import Table
 from tests.bootstrap.cluster.table_records import StubbedTable
-from tests.bootstrap.given import NETWORKS
+from tests.bootstrap.identities import NETWORKS
 from tests.bootstrap.simulated_cluster import TABLE, Cluster
 
 

@@ -7,7 +7,7 @@ from botocore.stub import Stubber
 from bootstrap.cluster.membership import EMPTY
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Stored, Table
-from tests.bootstrap.given import instance_id, public_key
+from tests.bootstrap.identities import instance_id, public_key
 
 NOTHING_STORED = Stored(membership=EMPTY, condition={"ConditionExpression": "attribute_not_exists(id)"})
 

@@ -6,7 +6,7 @@ from bootstrap.cluster.table import NODE_FIELDS, Table
 from bootstrap.contract import TABLE_KEY
 from bootstrap.errors import TableBusyError
 from tests.bootstrap.cluster.table_records import StubbedTable, worker_record
-from tests.bootstrap.given import instance_id, public_key
+from tests.bootstrap.identities import instance_id, public_key
 from tests.bootstrap.simulated_cluster import TABLE, Cluster
 
 

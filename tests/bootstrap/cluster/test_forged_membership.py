@@ -9,7 +9,7 @@ from bootstrap.cluster.record_fields import RecordError
 from bootstrap.cluster.table import Table
 from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY
 from tests.bootstrap.cluster.table_records import NOTHING_STORED
-from tests.bootstrap.given import instance_id, public_key
+from tests.bootstrap.identities import instance_id, public_key
 from tests.bootstrap.simulated_cluster import TABLE, Cluster
 
 

@@ -14,8 +14,8 @@ from bootstrap.cluster.membership import Member, Membership
 from bootstrap.cluster.record_fields import MAX_GENERATION, RecordError, check_address, parse_networks
 from bootstrap.cluster.records import parse_membership, parse_node, parse_state
 from bootstrap.files import environment, hosts, ssh, workers
-from tests.bootstrap.given import NETWORKS, instance_id, public_key
-from tests.bootstrap.hostile import PHRASES, VALUES, forged_items
+from tests.bootstrap.forged_records import PHRASES, VALUES, forged_items
+from tests.bootstrap.identities import NETWORKS, instance_id, public_key
 from tests.bootstrap.simulated_cluster import TABLE, Cluster, TestNode
 
 ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}"

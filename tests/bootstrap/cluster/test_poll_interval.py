@@ -19,7 +19,7 @@ from bootstrap.cluster.poll_interval import (
 )
 from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, TerminationNotice
 from bootstrap.contract import MOST_WORKERS
-from tests.bootstrap.forming import all_ready, boot_cluster
+from tests.bootstrap.booted_cluster import all_ready, boot_cluster
 from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
 
 TABLE_READS = ("GetItem", "BatchGetItem")

@@ -12,7 +12,7 @@ from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.rate_limit import HOLD_S
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.contract import TABLE_KEY, NodeType, node_record_id
-from tests.bootstrap.given import public_key
+from tests.bootstrap.identities import public_key
 from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, node_config
 
 ROLES: dict[NodeType, str] = {"master": "AROAMASTER", "worker": "AROAWORKER"}

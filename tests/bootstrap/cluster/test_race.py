@@ -15,7 +15,7 @@ ROUNDS = int(os.environ.get("RACES", "10"))
 @pytest.mark.allow_subprocess
 def test_thirty_processes_claim_node_indexes_at_once() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bootstrap.claims", str(PROCESSES), str(ROUNDS)],
+        [sys.executable, "-m", "tests.bootstrap.index_claims", str(PROCESSES), str(ROUNDS)],
         cwd=Path(__file__).parents[3],
         env={name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
         capture_output=True,

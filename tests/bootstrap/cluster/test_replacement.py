@@ -8,7 +8,7 @@ import pytest
 from bootstrap import contract
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.files.paths import under_root
-from tests.bootstrap.forming import all_ready, boot_cluster, hosts_file
+from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file
 from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
 
 

@@ -12,7 +12,7 @@ from bootstrap.cluster.table import Table
 from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY
 from bootstrap.failures import RETRYABLE_ERRORS
 from tests.bootstrap.cluster.table_records import NOTHING_STORED, StubbedTable, worker_record
-from tests.bootstrap.given import instance_id, public_key
+from tests.bootstrap.identities import instance_id, public_key
 from tests.bootstrap.simulated_cluster import TABLE, Cluster
 
 

@@ -10,7 +10,7 @@ from bootstrap import contract
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, MAX_DRAIN_S, TerminationNotice
 from bootstrap.errors import MetadataError
-from tests.bootstrap.forming import all_ready, boot_cluster, hosts_file
+from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
 ENDING = TerminationNotice(ending=True)

@@ -1,12 +1,6 @@
-from bootstrap.cluster.membership import Member
 from bootstrap.files.hosts import hosts_lines
 from bootstrap.files.workers import workers_file
-
-MEMBERS = (
-    Member(node_index=10, instance_id="i-c", address="10.0.1.9", node_type="worker", host_key="ssh-ed25519 CCCC"),
-    Member(node_index=1, instance_id="i-a", address="10.0.0.100", node_type="master", host_key="ssh-ed25519 AAAA"),
-    Member(node_index=2, instance_id="i-b", address="10.0.1.20", node_type="worker", host_key="ssh-ed25519 BBBB"),
-)
+from tests.bootstrap.identities import MEMBERS
 
 
 def test_hosts_lines_are_in_index_order_and_the_master_has_both_names() -> None:

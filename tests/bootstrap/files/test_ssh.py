@@ -4,7 +4,7 @@ import pytest
 
 from bootstrap.cluster.membership import Member
 from bootstrap.files import ssh
-from tests.bootstrap.files.test_hosts import MEMBERS
+from tests.bootstrap.identities import MEMBERS
 
 
 def test_known_hosts_know_every_name_and_the_address() -> None:

@@ -12,9 +12,9 @@ from bootstrap.contract import CLUSTER_KEY_DIR, CLUSTER_KEY_FILE
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key
-from tests.bootstrap.given import public_key
+from tests.bootstrap.file_state import file_state
+from tests.bootstrap.identities import public_key
 from tests.bootstrap.simulated_cluster import RecordedActions
-from tests.bootstrap.written import written
 
 USER = Permissions(uid=1234, gid=5678)
 
@@ -45,10 +45,10 @@ def test_key_is_made_once(tmp_path: Path) -> None:
     public = make_key(tmp_path, maker)
     assert public == public_key("0 i-1")
     assert key_file(tmp_path).read_text() == "private half of i-1\n"
-    before = written(key_file(tmp_path))
+    before = file_state(key_file(tmp_path))
     assert make_key(tmp_path, maker) == public
     assert maker.calls == ["make-key"]
-    assert written(key_file(tmp_path)) == before
+    assert file_state(key_file(tmp_path)) == before
 
 
 def test_private_half_is_for_the_login_user_alone(tmp_path: Path, owners: dict[str, tuple[int, int]]) -> None:

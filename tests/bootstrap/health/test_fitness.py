@@ -10,7 +10,7 @@ from bootstrap.contract import HOST_KEY_FILE
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT
-from tests.bootstrap.health.fitness import (
+from tests.bootstrap.health.simulated_gpus import (
     Gpus,
     master_with,
     ready_master,

@@ -8,8 +8,8 @@ from botocore.exceptions import ClientError
 
 from bootstrap.files.paths import under_root
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT
-from tests.bootstrap.forming import all_ready
-from tests.bootstrap.health.fitness import Gpus, ready_master, run_minutes
+from tests.bootstrap.booted_cluster import all_ready
+from tests.bootstrap.health.simulated_gpus import Gpus, ready_master, run_minutes
 from tests.bootstrap.simulated_cluster import Cluster
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bootstrap.team_keys.keys import MAX_TEXT, TAG, TAG_LENGTH, KeyListError, from_tags, parse, to_tags
-from tests.bootstrap.given import public_key
+from tests.bootstrap.identities import public_key
 from tests.bootstrap.team_keys.team_public_keys import ED25519, ED25519_FINGERPRINT, EVERY_TYPE, RSA, WEAK_RSA
 
 ALL = " ".join(f"{key} key-{number}" for number, key in enumerate(EVERY_TYPE))

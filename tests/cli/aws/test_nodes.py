@@ -22,7 +22,7 @@ from cli.aws.nodes import (
     read_membership,
 )
 from cli.errors import ClusterError
-from tests.bootstrap.given import NETWORKS, instance_id, public_key
+from tests.bootstrap.identities import NETWORKS, instance_id, public_key
 from tests.cli.conftest import REGION, Deploy
 
 MEMBERS = tuple(

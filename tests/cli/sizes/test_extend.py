@@ -9,8 +9,7 @@ import pytest
 from cli.errors import EXIT_FAILED, EXIT_USAGE
 from cli.main import main
 from tests.cli.conftest import complaint
-from tests.cli.sizes.conftest import Deployed
-from tests.cli.sizes.test_writers import expire
+from tests.cli.sizes.conftest import Deployed, expire
 
 
 def written() -> datetime:

@@ -10,8 +10,7 @@ import pytest
 from bootstrap.contract import MASTER, WORKER
 from cli.errors import EXIT_USAGE
 from cli.main import main
-from tests.cli.sizes.conftest import Deployed, hold
-from tests.cli.sizes.test_writers import expire
+from tests.cli.sizes.conftest import Deployed, expire, hold
 
 
 def test_status_shows_what_outlives_an_end(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:

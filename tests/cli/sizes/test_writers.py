@@ -9,7 +9,7 @@ import pytest
 from bootstrap.aws.group_sizes import PAUSED, declared_sizes
 from bootstrap.contract import MASTER, NODE_TYPES, WORKER, group_name
 from cli.main import main
-from tests.cli.sizes.conftest import DECLARED, NAME, STATES, Deployed, in_state
+from tests.cli.sizes.conftest import DECLARED, NAME, STATES, Deployed, expire, in_state
 
 PAGE = Path(__file__).parents[3] / "docs/how/sizes.md"
 
@@ -29,12 +29,6 @@ def deploy_one_needed(deployed: Deployed) -> None:
 def fail_to_deploy(deployed: Deployed) -> None:
     deployed.update(DECLARED, user_data="second", fails=True)
     assert deployed.stacks.status(NAME) == "UPDATE_ROLLBACK_COMPLETE"
-
-
-def expire(deployed: Deployed) -> None:
-    """Make the schedule's two calls; tests/local/aws/scheduler has the schedule itself."""
-    for node_type in NODE_TYPES:
-        deployed.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(NAME, node_type)))
 
 
 def start_block(deployed: Deployed) -> None:

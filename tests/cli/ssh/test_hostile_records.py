@@ -19,8 +19,8 @@ from cli.aws.nodes import Member, Membership, _member
 from cli.main import main
 from cli.ssh.config import Access, config_text, known_hosts_text, ssh_arguments
 from cli.ssh.remote import SshTarget
-from tests.bootstrap.given import NETWORKS
-from tests.bootstrap.hostile import forged_items
+from tests.bootstrap.forged_records import forged_items
+from tests.bootstrap.identities import NETWORKS
 from tests.cli.conftest import KEY, REGION, Deploy, Fleet, complaint, put_members, put_membership, set_addresses
 
 PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"

@@ -6,7 +6,7 @@ import pytest
 
 from launcher.cli.options import parse_options
 from launcher.errors import UsageError
-from tests.launcher.cli.test_options import GPUS, PATH, parse, slots
+from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
 from tests.launcher.conftest import Cluster
 
 

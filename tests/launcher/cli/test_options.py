@@ -6,12 +6,11 @@ from bootstrap.contract import KEEP_VARIABLE
 from launcher.cli.options import parse_options
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
-from launcher.spec import Job, Restarts
+from launcher.spec import Restarts
 from launcher.sync.request import Fetch, SyncRequest
+from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
 
-GPUS = "DEEPLEARNING_WORKER_GPU_COUNT"
 COUNT = "DEEPLEARNING_WORKERS_COUNT"
-PATH = "DEEPLEARNING_WORKERS_PATH"
 
 
 @pytest.fixture
@@ -19,14 +18,6 @@ def environ(tmp_path: Path) -> dict[str, str]:
     workers = tmp_path / "workers"
     workers.write_text("deeplearning-worker1\ndeeplearning-worker2\ndeeplearning-worker3\n")
     return {PATH: str(workers), COUNT: "3", GPUS: "0"}
-
-
-def parse(line: str, environ: dict[str, str]) -> Job:
-    return parse_options(line.split(), environ=environ)
-
-
-def slots(line: str, environ: dict[str, str]) -> list[int]:
-    return [host.slots for host in parse(line, environ).hosts]
 
 
 def test_the_nodes_variables_fill_in_what_is_left_out(environ: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ from launcher.cli.options import parse_options
 from launcher.errors import UsageError
 from launcher.paths import JOBS_DIR
 from launcher.spec import Job
-from tests.launcher.cli.test_options import GPUS, PATH, parse, slots
+from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
 from tests.launcher.conftest import Cluster
 
 NODES = 4

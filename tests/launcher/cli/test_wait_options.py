@@ -10,7 +10,7 @@ from launcher.cli.options import parse_options
 from launcher.cli.wait_options import declared_nodes
 from launcher.errors import UsageError
 from launcher.spec import Job, Wait
-from tests.bootstrap.given import instance_id, public_key
+from tests.bootstrap.identities import instance_id, public_key
 
 DAY_S = 86400
 DURATION = "--wait-timeout must be a duration such as 90m, 24h or 7d, at most 30d, got"

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from launcher.durable.readiness import has_minimum, missing
-from tests.bootstrap.given import instance_id, public_key
+from tests.bootstrap.identities import instance_id, public_key
 
 
 def node_state(

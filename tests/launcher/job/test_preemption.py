@@ -15,7 +15,7 @@ from launcher.hosts.hostfile import Host
 from launcher.job import preemption
 from launcher.job.failure import Failure
 from launcher.job.preemption import NodeStateReader, departure_failure, excuse_lost_node, parse_cluster_view
-from tests.bootstrap.given import instance_id, public_key
+from tests.bootstrap.identities import instance_id, public_key
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, change_constant, launcher_lines, read_lines
 
 FIRST, SECOND, THIRD = ADDRESSES

@@ -1,29 +1,12 @@
 import dataclasses
-from ipaddress import IPv4Interface
 
 import pytest
 
 from local.dataplane.firewall import render_rules
-from local.node.inventory import Group, Instance, Inventory, Rule
+from local.node.inventory import Group, Inventory, Rule
+from tests.local.instances import instance
 
 ANY = Rule(protocol="-1", from_port=0, to_port=65535, cidrs=("0.0.0.0/0",), group_ids=())
-
-
-def instance(number: int, *, groups: tuple[str, ...], public: str | None, internet: str | None) -> Instance:
-    return Instance(
-        instance_id=f"i-{number:017x}",
-        address=IPv4Interface(f"10.0.0.{number}/24"),
-        public_address=public,
-        internet_address=internet,
-        group_ids=groups,
-        instance_type="c5.large",
-        image_id="ami-1",
-        subnet_id="subnet-1",
-        vpc_id="vpc-1",
-        zone="us-east-1a",
-        key_name=None,
-        profile_arn=None,
-    )
 
 
 @pytest.fixture

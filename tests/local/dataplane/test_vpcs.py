@@ -12,7 +12,7 @@ from local.node import metadata
 from local.node.inventory import Instance, Inventory
 from local.storage import exports
 from local.storage.exports import Exports
-from tests.local.dataplane.test_firewall import instance
+from tests.local.instances import instance
 
 ONE = instance(4, groups=(), public="198.18.0.4", internet="198.18.0.4")
 TWIN = dataclasses.replace(ONE, vpc_id="vpc-2", public_address="198.18.0.5", internet_address="198.18.0.5")

@@ -7,7 +7,7 @@ import pytest
 
 from local.node.metadata import Metadata, lookup
 from local.node.spot_notices import INTERRUPTION, REBALANCE
-from tests.local.dataplane.test_firewall import instance
+from tests.local.instances import instance
 
 CREDENTIALS = {
     "AccessKeyId": "ASIA1",

@@ -4,27 +4,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
 
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
-from stacks.stack import ClusterStack
-from tests.stacks.existing_vpc import ACCOUNT, LOOKED_UP, MASTER, PIN, REGION, SETTINGS, VPC, WORKERS, described
-
-ENV = cdk.Environment(account=ACCOUNT, region=REGION)
-
-
-def synthesize(
-    context: dict[str, Any], outdir: Path, *, env: cdk.Environment | None = ENV, **settings: Any
-) -> tuple[dict[str, Any], list[Any]]:
-    """Return the template, and what is still to be looked up."""
-    app = cdk.App(context=context, outdir=str(outdir), builtin_cloud_formation_validation=False)
-    props = ClusterProps(**{"ami": "ami-01234567", **SETTINGS, **settings})
-    ClusterStack(app, "ClusterStack", props=props, env=env)
-    app.synth()
-    template = json.loads((outdir / "ClusterStack.template.json").read_text())
-    return template, json.loads((outdir / "manifest.json").read_text()).get("missing", [])
+from tests.stacks.existing_vpc import (
+    LOOKED_UP,
+    MASTER,
+    PIN,
+    SETTINGS,
+    VPC,
+    WORKERS,
+    described,
+    synthesize,
+)
 
 
 def resources(template: dict[str, Any], kind: str) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from stacks.settings.values import SettingsError
 from tests.stacks import template_parts
 from tests.stacks.conftest import Synthesize
 from tests.stacks.existing_vpc import LOOKED_UP, MASTER, PIN, WORKERS, described
-from tests.stacks.network.test_existing_network import synthesize as synthesize_in_vpc
+from tests.stacks.existing_vpc import synthesize as synthesize_in_vpc
 from tests.stacks.template_parts import launch_data
 
 

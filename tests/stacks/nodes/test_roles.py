@@ -10,24 +10,13 @@ import pytest
 from bootstrap import contract
 from stacks.nodes.roles import UNSCOPED_ACTIONS
 from tests.stacks.conftest import Synthesize
+from tests.stacks.template_parts import actions, statements
 
 Template = dict[str, Any]
 
 
-def statements(template: Template, role: str) -> list[dict[str, Any]]:
-    [policy] = [
-        r["Properties"] for name, r in template["Resources"].items() if r["Type"] == "AWS::IAM::Policy" and role in name
-    ]
-    return list(policy["PolicyDocument"]["Statement"])
-
-
 def allowed(template: Template, role: str) -> list[dict[str, Any]]:
     return [statement for statement in statements(template, role) if statement["Effect"] == "Allow"]
-
-
-def actions(statement: dict[str, Any]) -> list[str]:
-    action = statement["Action"]
-    return [action] if isinstance(action, str) else list(action)
 
 
 def objects_of_the_clusters_bucket(statement: dict[str, Any]) -> bool:

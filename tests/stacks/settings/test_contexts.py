@@ -19,7 +19,7 @@ from stacks.settings.props import SETTINGS, ClusterProps
 from stacks.settings.values import SettingsError
 from stacks.stack import ClusterStack
 from tests.stacks.settings.contexts import Context, garbage, nearly_valid, run, valid
-from tests.stacks.test_validators import IGNORED
+from tests.stacks.validation_report import IGNORED
 
 CONTEXTS = int(os.environ.get("CONTEXTS", "600"))
 SYNTHESIZED = CONTEXTS // 50

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.trainer.distributed.test_dist_sync import distance
+from tests.trainer.distributed.weights import distance
 from tests.trainer.programs.processes import run, running
 from trainer.checkpoint.format import load_checkpoint
 from trainer.data.sampling import Shard

@@ -3,25 +3,19 @@
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from tests.trainer.distributed.weights import EPOCHS, OPTIONS, distance
 from tests.trainer.programs import dropped_reduce_trainer, short_timeout_trainer
 from tests.trainer.programs.processes import run, running
 from trainer.backend import Weights
 from trainer.checkpoint.format import load_checkpoint
 
-EPOCHS = 2
 # 2,000 made-up images: 18 global batches of 111 and one of 2, in which the first of 3 ranks has no sample.
 BATCH_SIZE = 37
 RANKS = 3
 # A low rate: max-pooling takes one of two nearly equal values, so that with larger steps rounding
 # errors alone may lead two correct runs apart.
-OPTIONS = (
-    *("--last-batch", "keep"),
-    *("--benchmark", "1", "--num-epochs", str(EPOCHS), "--lr", "0.001"),
-    *("--kv-store", "dist_sync", "--model-prefix", "net"),
-)
 TOLERANCE = 1e-5
 
 
@@ -30,13 +24,6 @@ def weights_of_one_process(tmp_path_factory: pytest.TempPathFactory) -> Weights:
     directory = tmp_path_factory.mktemp("one")
     run(*OPTIONS, "--batch-size", str(RANKS * BATCH_SIZE), directory=directory)
     return load_checkpoint(directory / "net-0002.npz").state.weights
-
-
-def distance(weights: Weights, others: Weights) -> float:
-    """Relative L2 distance of all weights."""
-    assert list(weights) == list(others)
-    one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
-    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
 
 def test_three_ranks_match_one_process_with_their_batches(tmp_path: Path, weights_of_one_process: Weights) -> None:

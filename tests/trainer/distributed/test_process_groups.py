@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.trainer.distributed.test_dist_sync import distance
+from tests.trainer.distributed.weights import distance
 from tests.trainer.programs import bucketed_trainer, multi_node_trainer, reduce_rank
 from tests.trainer.programs.processes import Rank, run, running
 from trainer.checkpoint.format import load_checkpoint

@@ -6,11 +6,9 @@ import pytest
 from cli.preflight.account import permissions
 from cli.preflight.account.kms_key import kms_key
 from cli.preflight.account.volume_key import volume_key
-from tests.cli.preflight.account.test_permissions import EXECUTOR, simulates
-from tests.cli.preflight.account.test_volume_key import GRANT, OWNER, ROLE, USE, has_policy
+from tests.cli.preflight.account.policies import EXECUTOR, GRANT, KEY, OWNER, ROLE, USE, has_policy, simulates
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
-KEY = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 GROUPS = f"arn:aws:logs:eu-west-1:{ACCOUNT}:log-group:demo-*"
 LOGS: dict[str, Any] = {
     "Effect": "Allow", "Principal": {"Service": "logs.eu-west-1.amazonaws.com"}, "Resource": "*",

@@ -3,19 +3,10 @@ from typing import Any
 import pytest
 
 from cli.preflight.account import permissions
+from tests.cli.preflight.account.policies import EXECUTOR, simulates
 from tests.cli.preflight.conftest import ACCOUNT, CALLER, Account
 
 DEPLOY_ROLE = f"arn:aws:iam::{ACCOUNT}:role/cdk-hnb659fds-deploy-role-{ACCOUNT}-eu-west-1"
-EXECUTOR = f"arn:aws:iam::{ACCOUNT}:role/cdk-hnb659fds-cfn-exec-role-{ACCOUNT}-eu-west-1"
-
-
-def simulates(account: Account, expected: dict[str, Any], *pages: dict[str, str]) -> None:
-    for number, decisions in enumerate(pages):
-        results = [{"EvalActionName": name, "EvalDecision": decision} for name, decision in decisions.items()]
-        last = number + 1 == len(pages)
-        more: dict[str, Any] = {"IsTruncated": False} if last else {"IsTruncated": True, "Marker": str(number)}
-        account.answers("iam", "simulate_principal_policy", {"EvaluationResults": results, **more}, expected)
-        expected = expected if last else {**expected, "Marker": str(number)}
 
 
 def desired_nodes(caller: str) -> dict[str, Any]:

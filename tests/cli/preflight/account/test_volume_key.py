@@ -1,19 +1,11 @@
-import json
 from typing import Any
 
 import pytest
 
 from cli.preflight.account.volume_key import volume_key
+from tests.cli.preflight.account.policies import GRANT, KEY, OWNER, ROLE, USE, has_policy
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
-KEY = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
-ROLE = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
-OWNER = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "kms:*", "Resource": "*"}
-USE: dict[str, Any] = {
-    "Effect": "Allow", "Principal": {"AWS": [ROLE]}, "Resource": "*",
-    "Action": ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
-}  # fmt: skip
-GRANT = USE | {"Action": "kms:CreateGrant", "Condition": {"Bool": {"kms:GrantIsForAWSResource": True}}}
 OF_ACCOUNT = {
     "Effect": "Allow", "Principal": {"AWS": "*"}, "Action": ["kms:*"], "Resource": "*",
     "Condition": {"StringEquals": {"kms:CallerAccount": ACCOUNT, "kms:ViaService": "ec2.eu-west-1.amazonaws.com"}},
@@ -23,11 +15,6 @@ OF_ACCOUNT = {
 def has_key(account: Account, **described: str) -> None:
     account.answers("ec2", "get_ebs_default_kms_key_id", {"KmsKeyId": KEY})
     account.answers("kms", "describe_key", {"KeyMetadata": {"KeyId": KEY, "Arn": KEY, **described}}, {"KeyId": KEY})
-
-
-def has_policy(account: Account, *statements: dict[str, Any]) -> None:
-    policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
-    account.answers("kms", "get_key_policy", {"Policy": policy}, {"KeyId": KEY, "PolicyName": "default"})
 
 
 def test_awss_own_key_serves_everybody(account: Account) -> None:

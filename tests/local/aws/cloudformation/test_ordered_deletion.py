@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.local.aws.cloudformation.test_stacks import everything
 from tests.local.aws.harness import Aws, Stacks
+from tests.local.aws.listings import everything
 from tests.local.aws.templates import attribute, cluster, group, resource
 
 OUT = "0.0.0.0/0"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.trainer.distributed.test_dist_sync import OPTIONS, distance
+from tests.trainer.distributed.weights import OPTIONS, distance
 from tests.trainer.programs.processes import run
 from trainer.checkpoint.format import load_checkpoint
 from trainer.checkpoint.manager import CheckpointManager

@@ -1,4 +1,4 @@
-"""Processes that claim node indexes in one table, all at once: ``python -m tests.bootstrap.claims PROCESSES ROUNDS``.
+"""Claim node indexes in one table from many processes: ``python -m tests.bootstrap.index_claims PROCESSES ROUNDS``.
 
 Each process is a coordinator that knows one node, its own, and tries until that node is a member. The
 table is moto's, in the first process, which does one request at a time, as DynamoDB does on one item. The
@@ -26,7 +26,7 @@ from moto.dynamodb.models.utilities import dynamo_json_dump
 from bootstrap.cluster.membership import Node, next_membership
 from bootstrap.cluster.table import Table
 from bootstrap.contract import TABLE_KEY
-from tests.bootstrap.given import NETWORKS, instance_id, public_key
+from tests.bootstrap.identities import NETWORKS, instance_id, public_key
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -1,7 +1,7 @@
 """Simulate nodes whose GPUs come and go, and let time pass on them."""
 
 from bootstrap.health.checks import HEALTH_S
-from tests.bootstrap.forming import all_ready
+from tests.bootstrap.booted_cluster import all_ready
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
 

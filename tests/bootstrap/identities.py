@@ -4,7 +4,14 @@ import base64
 import hashlib
 from ipaddress import IPv4Network
 
+from bootstrap.cluster.membership import Member
 from bootstrap.cluster.record_fields import KEY_HEADER
+
+MEMBERS = (
+    Member(node_index=10, instance_id="i-c", address="10.0.1.9", node_type="worker", host_key="ssh-ed25519 CCCC"),
+    Member(node_index=1, instance_id="i-a", address="10.0.0.100", node_type="master", host_key="ssh-ed25519 AAAA"),
+    Member(node_index=2, instance_id="i-b", address="10.0.1.20", node_type="worker", host_key="ssh-ed25519 BBBB"),
+)
 
 NETWORKS = (IPv4Network("10.0.0.0/8"), IPv4Network("172.31.0.0/16"))
 """The second is that of moto's own VPC."""

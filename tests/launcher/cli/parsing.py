@@ -1,0 +1,15 @@
+"""Parse lines of launch in tests, and list the slots of their hosts."""
+
+from launcher.cli.options import parse_options
+from launcher.spec import Job
+
+GPUS = "DEEPLEARNING_WORKER_GPU_COUNT"
+PATH = "DEEPLEARNING_WORKERS_PATH"
+
+
+def parse(line: str, environ: dict[str, str]) -> Job:
+    return parse_options(line.split(), environ=environ)
+
+
+def slots(line: str, environ: dict[str, str]) -> list[int]:
+    return [host.slots for host in parse(line, environ).hosts]

@@ -1,0 +1,22 @@
+"""Make an instance of the inventory for tests."""
+
+from ipaddress import IPv4Interface
+
+from local.node.inventory import Instance
+
+
+def instance(number: int, *, groups: tuple[str, ...], public: str | None, internet: str | None) -> Instance:
+    return Instance(
+        instance_id=f"i-{number:017x}",
+        address=IPv4Interface(f"10.0.0.{number}/24"),
+        public_address=public,
+        internet_address=internet,
+        group_ids=groups,
+        instance_type="c5.large",
+        image_id="ami-1",
+        subnet_id="subnet-1",
+        vpc_id="vpc-1",
+        zone="us-east-1a",
+        key_name=None,
+        profile_arn=None,
+    )
