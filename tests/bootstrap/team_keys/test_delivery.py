@@ -33,11 +33,11 @@ def nodes(cluster: Cluster) -> list[TestNode]:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     nodes = [cluster.node("master"), cluster.node("worker")]
-    cluster.run(nodes, until=lambda: all(file_state(node) == "" for node in nodes))
+    cluster.run(nodes, until=lambda: all(team_keys_of(node) == "" for node in nodes))
     return nodes
 
 
-def file_state(node: TestNode) -> str | None:
+def team_keys_of(node: TestNode) -> str | None:
     file = node.root / FILE.lstrip("/")
     return file.read_text() if file.exists() else None
 
@@ -45,24 +45,24 @@ def file_state(node: TestNode) -> str | None:
 def test_keys_come_and_go_on_nodes_that_run(cluster: Cluster, nodes: list[TestNode]) -> None:
     both, one = to_tags(parse(f"{ANNA} {BOB}")), to_tags(parse(BOB))
     deploy(cluster, both)
-    cluster.run(nodes, until=lambda: all(file_state(node) == f"{ANNA}\n{BOB}\n" for node in nodes))
+    cluster.run(nodes, until=lambda: all(team_keys_of(node) == f"{ANNA}\n{BOB}\n" for node in nodes))
     deploy(cluster, one, without=both)
-    cluster.run(nodes, until=lambda: all(file_state(node) == f"{BOB}\n" for node in nodes))
+    cluster.run(nodes, until=lambda: all(team_keys_of(node) == f"{BOB}\n" for node in nodes))
     for node in nodes:
         ended = {call for call in node.actions.calls if call.startswith("end-logins")}
         assert ended == {f"end-logins {ED25519_FINGERPRINT}"}
     deploy(cluster, {}, without=one)
-    cluster.run(nodes, until=lambda: all(file_state(node) == "" for node in nodes))
+    cluster.run(nodes, until=lambda: all(team_keys_of(node) == "" for node in nodes))
 
 
 def test_keys_stay_while_a_deploy_changes_one_tag_after_the_other(cluster: Cluster, nodes: list[TestNode]) -> None:
     deploy(cluster, to_tags(parse(ANNA)))
-    cluster.run(nodes, until=lambda: all(file_state(node) == f"{ANNA}\n" for node in nodes))
+    cluster.run(nodes, until=lambda: all(team_keys_of(node) == f"{ANNA}\n" for node in nodes))
     deploy(cluster, {TAG: to_tags(parse(BOB))[TAG]})
     cluster.clock.now += 60
     for node in nodes:
         node.agent.step()
-    assert [file_state(node) for node in nodes] == [f"{ANNA}\n"] * 2
+    assert [team_keys_of(node) for node in nodes] == [f"{ANNA}\n"] * 2
 
 
 def forge(cluster: Cluster, keys: str, *, generation: int) -> None:
@@ -80,10 +80,10 @@ def test_a_key_in_a_forged_membership_goes_with_the_masters_next_pass(cluster: C
     with pytest.raises(RecordError, match="name of a key must be"):
         cluster.table.read_membership()
     worker.agent.step()
-    assert file_state(worker) == ""
+    assert team_keys_of(worker) == ""
     forge(cluster, ANNA, generation=1001)
     worker.agent.step()
-    assert file_state(worker) == f"{ANNA}\n"
+    assert team_keys_of(worker) == f"{ANNA}\n"
     cluster.clock.now += 60
-    cluster.run(nodes, until=lambda: all(file_state(node) == "" for node in nodes))
+    cluster.run(nodes, until=lambda: all(team_keys_of(node) == "" for node in nodes))
     assert cluster.table.read_membership().team_keys == ""
