@@ -142,7 +142,7 @@ soak: root
 	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/failing
 	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/cluster
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/up
-	@$(ENTER) python -m pytest -m soak tests/cli/up tests/stacks
+	@$(ENTER) python -m pytest -m soak tests/cli/up tests/stacks tests/trainer
 	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/jobs
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/blocks
 	@$(ENTER) CONTEXTS=10000 python -m pytest tests/stacks/settings/test_contexts.py

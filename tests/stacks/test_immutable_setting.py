@@ -36,10 +36,11 @@ def cdk(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Cdk:
     ("method", "changed", "sentence"),
     [
         ("", {"vpc_cidr": "10.2.0.0/16"}, "vpc_cidr of a running cluster cannot change, got 10.2.0.0/16"),
-        (
+        pytest.param(
             " --method=direct",
             {"availability_zone": "us-east-1b"},
             "availability_zone of a running cluster cannot change, got us-east-1b",
+            marks=pytest.mark.soak,
         ),
     ],
 )

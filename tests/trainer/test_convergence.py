@@ -27,6 +27,7 @@ def curve(rank: Rank) -> list[tuple[float, float, float]]:
     return [(float(train), float(validation), float(loss)) for train, validation, loss in found]
 
 
+@pytest.mark.soak
 def test_two_workers_learn_along_the_curve_of_one(tmp_path: Path) -> None:
     one, two = (
         curve(run(*OPTIONS, "--batch-size", str(GLOBAL_BATCH_SIZE // count), directory=tmp_path, count=count)[0])

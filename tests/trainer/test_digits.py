@@ -13,7 +13,7 @@ from trainer.checkpoint.format import load_checkpoint
 ACCURACY = re.compile(r"rank 0/\d Validation-accuracy=([\d.]+) images/s=([\d.]+) checkpoint=(\S+)\n")
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.soak)])
 def test_lenet_classifies_98_percent_of_the_validation_digits(tmp_path: Path, count: int) -> None:
     # As the article's command is on a machine without GPUs, and as the cluster starts it: a linked directory.
     link = tmp_path / "trainer"

@@ -44,6 +44,7 @@ def zones_of_subnets(cdk: Cdk) -> set[str]:
     return {each["AvailabilityZone"] for each in cdk.aws.client("ec2").describe_subnets(Filters=mine)["Subnets"]}
 
 
+@pytest.mark.soak
 def test_a_cluster_in_the_default_zone_can_always_be_deployed_again(aws: Aws, tmp_path: Path) -> None:
     cdk = Cdk.in_copy(aws, tmp_path)
     before = (REPOSITORY / "cdk.context.json").exists()

@@ -151,6 +151,7 @@ def test_missing_aws_command_line_is_reported(tmp_path: Path, monkeypatch: pytes
         store(tmp_path / "net").load_newest()
 
 
+@pytest.mark.soak
 def test_run_resumes_from_s3_without_its_machines(tmp_path: Path, endpoint: str) -> None:
     options = ("--num-epochs", "2", "--benchmark", "1", "--disp-batches", "1", "--model-prefix", f"{FOLDER}/net")
     aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
