@@ -118,7 +118,7 @@ e2e-cluster:
 e2e-healing:
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/healing tests/e2e/last
 
-# The tests on bare instances need no cluster; they are here because this part is the shortest.
+# The tests on bare instances need no cluster; this part has them, the check and the web applications because it is short.
 e2e-jobs:
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/jobs
 
