@@ -44,7 +44,7 @@ def test_a_stop_while_an_attempt_is_stored_deletes_what_it_stores(
     home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record, put = submit("true"), bucket.put
-    stop = threading.Thread(target=mirror.end, args=(record.job.id, bucket))
+    stop = threading.Thread(target=mirror.close_job, args=(record.job.id, bucket))
 
     def put_during_the_stop(changed: DurableRecord) -> None:
         stop.start()
