@@ -67,6 +67,8 @@ class Job:
     """True if the job also outlives its nodes (launcher.durable)."""
     force: bool = False
     """Start the job even on GPUs in use, or if the nodes differ in EFA or setup."""
+    has_gpus: bool = False
+    """True if the cluster's nodes have GPUs, which no two jobs may share."""
     wait: Wait | None = None
     """How the job waits for its nodes; None: it is refused while they are in use."""
     keep_s: float = 0.0

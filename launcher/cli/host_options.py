@@ -26,7 +26,7 @@ def host_source_from(options: argparse.Namespace, environ: Mapping[str, str], *,
     of_cluster = options.hostfile is None
     if load_engine(engine).has_servers:
         return HostSource(path=path, slots=_one_worker(ranks), default_slots=1, of_cluster=of_cluster)
-    return HostSource(path=path, slots=ranks, default_slots=max(1, _gpus(environ)), of_cluster=of_cluster)
+    return HostSource(path=path, slots=ranks, default_slots=max(1, gpus_per_node(environ)), of_cluster=of_cluster)
 
 
 def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, engine: str) -> tuple[Host, ...]:
@@ -80,7 +80,7 @@ def local_host(options: argparse.Namespace, environ: Mapping[str, str], *, engin
     if names and names[0] != "--nproc-per-node":
         return Host(name=LOCAL_HOST, slots=whole_number(counts[names[0]], name=names[0], most=MAX_SLOTS))
     ranks = _ranks_per_node(options, environ)
-    slots = _one_worker(ranks) if load_engine(engine).has_servers else ranks or max(1, _gpus(environ))
+    slots = _one_worker(ranks) if load_engine(engine).has_servers else ranks or max(1, gpus_per_node(environ))
     return Host(name=LOCAL_HOST, slots=slots)
 
 
@@ -89,7 +89,7 @@ def _ranks_per_node(options: argparse.Namespace, environ: Mapping[str, str]) -> 
     if count is None:
         return None
     if count in AUTO_COUNTS:
-        return auto_ranks(count, gpus=_gpus(environ))
+        return auto_ranks(count, gpus=gpus_per_node(environ))
     return whole_number(count, name="--nproc-per-node", most=MAX_SLOTS)
 
 
@@ -100,6 +100,7 @@ def _one_worker(ranks: int | None) -> int:
     return 1
 
 
-def _gpus(environ: Mapping[str, str]) -> int:
+def gpus_per_node(environ: Mapping[str, str]) -> int:
+    """Return the number of GPUs of each node of the cluster; 0 if that is unknown."""
     gpus = environ.get(GPU_COUNT_VARIABLE) or "0"
     return whole_number(gpus, name=f"${GPU_COUNT_VARIABLE}", least=0, most=MAX_SLOTS)

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any, NoReturn
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, WORKERS_PATH_VARIABLE
-from launcher.cli.host_options import first_hosts, host_source_from, local_host
+from launcher.cli.host_options import first_hosts, gpus_per_node, host_source_from, local_host
 from launcher.cli.nested_launchers import NestedLauncherCall, find_nested_launcher, refuse_nested_launchers
 from launcher.cli.sync_options import add_sync_options, sync_request, venv_directory
 from launcher.cli.torchrun_options import (
@@ -170,6 +170,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         detach=options.detach or options.durable,
         durable=options.durable,
         force=options.force,
+        has_gpus=gpus_per_node(environ) > 0,
         wait=wait,
         # A kept connection must not wait in line with its job.
         keep_s=0 if local or options.detach or options.durable or options.wait else _keep_seconds(environ),

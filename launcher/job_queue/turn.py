@@ -53,14 +53,23 @@ class Ticket:
 
 
 def refuse_to_overtake(job: Job, job_id: str, *, jobs: Path) -> None:
-    """Raise LaunchError if an earlier job waits for nodes of this one, which does not wait itself."""
+    """Raise LaunchError if an earlier job waits for nodes of this one, which does not wait itself, or has their GPUs.
+
+    The nodes' own reports come too late for a job that starts at the same moment as this one.
+    """
     living = living_jobs(jobs)
     me = next((record for record in living if record.id == job_id), None)
-    if me is not None and (first := passed_over(me, living)):
+    if me is None:
+        return
+    if first := passed_over(me, living):
         raise LaunchError(
             f"nothing started, {name_job(first[0])} waits for these nodes (--wait stands in line behind it, "
             "--force starts anyway)"
         )
+    if job.has_gpus and (has_them := holders(me, living)):
+        detail = f"{name_job(has_them[0])} has them"
+        advice = "--wait stands in line, --force starts anyway"
+        raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail)
 
 
 async def start_in_turn(

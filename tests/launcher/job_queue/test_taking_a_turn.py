@@ -11,18 +11,22 @@ from typing import Any
 import pytest
 
 from launcher.errors import BusyError, LaunchError, OverdueError
-from launcher.history.journal import Journal, jobs_directory
+from launcher.history.journal import Journal, jobs_directory, user_name
 from launcher.history.records import read_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job.failure import Failure
 from launcher.job_queue import turn
 from launcher.job_queue.turn import Ticket, start_in_turn, with_current_hosts
-from launcher.spec import Wait
+from launcher.spec import Job, Wait
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB
 
 WAITING = replace(JOB, hosts=(Host(name="a", slots=1),), wait=Wait(timeout_s=10, exclusive=True))
 LIMIT_S = 5.0
+REFUSED = (
+    "nothing started, GPUs are in use (--wait stands in line, --force starts anyway): "
+    f"job one of {user_name()} has them"
+)
 
 
 class Terminal:
@@ -47,8 +51,14 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(turn, "POLL_S", 0.01)
 
-    def run(name: str, *, start: str, terminal: Any = Terminal()) -> tuple[Journal, Ticket]:  # noqa: B008  # no state
-        journal = Journal(WAITING, job_id=name, cwd="/", start=start)
+    def run(
+        name: str,
+        *,
+        start: str,
+        terminal: Any = Terminal(),  # noqa: B008  # no state
+        job: Job = WAITING,
+    ) -> tuple[Journal, Ticket]:
+        journal = Journal(job, job_id=name, cwd="/", start=start)
         journal.begin()
         streams: dict[int, Any] = {FrameType.STDOUT: terminal, FrameType.STDERR: terminal}
         return journal, Ticket(job_id=name, jobs=jobs_directory(), streams=streams, observer=journal)
@@ -113,6 +123,44 @@ def test_jobs_look_at_the_line_and_take_their_turn_one_at_a_time(begin: Begin, j
 
     asyncio.run(run())
     assert started == [True]
+
+
+@pytest.mark.parametrize("runs", [False, True], ids=["starts", "runs"])
+@pytest.mark.parametrize(
+    ("change", "starts"),
+    [
+        ({}, ["one"]),
+        ({"force": True}, ["one", "two"]),
+        ({"has_gpus": False}, ["one", "two"]),
+        ({"environment": {"CUDA_VISIBLE_DEVICES": "2,3"}}, ["one", "two"]),
+    ],
+    ids=["same GPUs", "force", "no GPUs", "other GPUs"],
+)
+def test_of_two_jobs_that_come_at_once_without_waiting_one_is_refused(
+    begin: Begin, change: dict[str, Any], starts: list[str], *, runs: bool
+) -> None:
+    """The nodes, asked before the other's ranks run, would let both start."""
+    one = replace(JOB, hosts=(Host(name="a", slots=2),), has_gpus=True)
+    started: list[str] = []
+
+    async def come(name: str, job: Job) -> Failure | None:
+        journal, ticket = begin(name, start="2026-11-23T10:00:01Z", job=job)
+
+        async def start(_job: object, _has_waited: object) -> None:
+            started.append(name)
+            if runs:
+                journal.on_running({"a": []}, restart=0, gpus={"a": ["0", "1"]})
+            await asyncio.sleep(0.1)  # long enough for the other one to look
+
+        return await start_in_turn(job, ticket, start=start)
+
+    async def both() -> list[Any]:
+        jobs = come("one", one), come("two", replace(one, **change))
+        return list(await asyncio.gather(*jobs, return_exceptions=True))
+
+    errors = [str(error) for error in asyncio.run(asyncio.wait_for(both(), LIMIT_S)) if error is not None]
+    assert started == starts
+    assert errors == [REFUSED] * (2 - len(starts))
 
 
 def test_a_job_whose_nodes_turn_out_to_be_in_use_gives_its_turn_back(
