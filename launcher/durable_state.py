@@ -7,6 +7,8 @@ from pathlib import Path
 
 DIRECTORY = ".local/state/deeplearning/durable"
 RECORD = "record.json"
+DENIED = "denied.json"
+"""What is known of a job whose record S3 denies; the service tries again to read it."""
 ENDED = "ended"
 """Marks a job that is over or stopped, and whose record in the bucket is still there."""
 
@@ -20,6 +22,12 @@ def is_open(job_id: str) -> bool:
     """Return True if the job is neither over nor stopped."""
     directory = directory_of(job_id)
     return (directory / RECORD).exists() and not (directory / ENDED).exists()
+
+
+def is_denied(job_id: str) -> bool:
+    """Return True if the job's record cannot be read, and nobody has stopped the job."""
+    directory = directory_of(job_id)
+    return (directory / DENIED).exists() and not any((directory / name).exists() for name in (RECORD, ENDED))
 
 
 def mark_ended(job_id: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bootstrap.contract import JOBS_PREFIX, MASTER, NODE_CONFIG
 from launcher.durable import archive
@@ -44,6 +44,19 @@ def read_place(config: Path = Path(NODE_CONFIG)) -> Place:
     return Place(bucket=values["bucket"], cluster=values["cluster_name"], region=values["region"])
 
 
+class DeniedError(LaunchError):
+    """S3 denies an object."""
+
+
+class Unread(NamedTuple):
+    """A stored job that cannot be read."""
+
+    job_id: str
+    reason: str
+    is_denied: bool
+    """True if S3 denies the record: the next time it may not."""
+
+
 class JobBucket:
     """The durable jobs of one cluster."""
 
@@ -61,9 +74,9 @@ class JobBucket:
         with _reported("delete the job's record"):
             self._client.delete_object(Bucket=self._place.bucket, Key=self._key(job_id))
 
-    def all(self) -> tuple[list[DurableRecord], list[str]]:
-        """Return the stored jobs, and the reasons why others cannot be read."""
-        records, reasons = [], []
+    def all(self) -> tuple[list[DurableRecord], list[Unread]]:
+        """Return the stored jobs, and those that cannot be read."""
+        records, unread = [], []
         with _reported("list the stored jobs"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._place.bucket, Prefix=f"{self._place.prefix}durable/"
@@ -72,11 +85,24 @@ class JobBucket:
                 try:
                     records.append(DurableRecord.from_bytes(self._read(key)))
                 except LaunchError as error:
-                    reasons.append(f"s3://{self._place.bucket}/{key}: {error}")
-        return records, reasons
+                    job_id, is_denied = Path(key).stem, isinstance(error, DeniedError)
+                    unread.append(Unread(job_id, f"s3://{self._place.bucket}/{key}: {error}", is_denied=is_denied))
+        return records, unread
+
+    def get(self, job_id: str) -> DurableRecord | None:
+        """Return a stored job; None if it is over. Raises LaunchError."""
+        from botocore.exceptions import ClientError
+
+        with _reported("read the stored job"):
+            try:
+                return DurableRecord.from_bytes(self._read(self._key(job_id)))
+            except ClientError as error:
+                if error.response["Error"]["Code"] != "NoSuchKey":
+                    raise
+        return None
 
     def _read(self, key: str) -> bytes:
-        """Return an object. Raises LaunchError if S3 denies this one: the key that encrypts it may be another."""
+        """Return an object. Raises DeniedError if S3 denies this one: the key that encrypts it may be another."""
         from botocore.exceptions import ClientError
 
         try:
@@ -84,7 +110,7 @@ class JobBucket:
         except ClientError as error:
             if error.response["Error"]["Code"] != "AccessDenied":
                 raise
-            raise LaunchError(" ".join(str(error).split())) from error
+            raise DeniedError(" ".join(str(error).split())) from error
 
     def put_files(self, source: Path, manifest: Manifest) -> str:
         """Store a directory's files, unless the bucket has them; return the SHA-256 of their archive."""

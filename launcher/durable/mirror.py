@@ -1,6 +1,7 @@
 """Keep the open durable jobs on the master's disk too, where ``launch list`` finds them without a call to AWS."""
 
 import fcntl
+import json
 import os
 import shutil
 import sys
@@ -13,10 +14,10 @@ from pathlib import Path
 from launcher.atomic_file import write_atomically
 from launcher.durable.bucket import JobBucket, open_bucket
 from launcher.durable.record import DurableRecord
-from launcher.durable_state import DIRECTORY, ENDED, RECORD, directory_of, is_open, mark_ended
+from launcher.durable_state import DENIED, DIRECTORY, ENDED, RECORD, directory_of, is_denied, is_open, mark_ended
 from launcher.errors import LaunchError
 from launcher.history.journal import jobs_directory
-from launcher.history.records import RECORD_FILE, State, read_record, write_record
+from launcher.history.records import RECORD_FILE, JobRecord, State, read_record, write_record
 
 FILES = "files"
 """Directory with the job's files, in the job's directory."""
@@ -27,6 +28,38 @@ def write(record: DurableRecord) -> None:
     directory = directory_of(record.job.id)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_atomically(directory / RECORD, record.to_bytes())
+
+
+def admit(record: DurableRecord) -> bool:
+    """Store the record of a job that is not known here, or was denied; return False if it is known or stopped."""
+    directory = directory_of(record.job.id)
+    if not directory.exists():
+        write(record)
+        return True
+    try:
+        with locked(record.job.id):
+            if is_denied(record.job.id):
+                write_atomically(directory / RECORD, record.to_bytes())
+                (directory / DENIED).unlink()
+                return True
+    except LaunchError:  # Stopped at this moment.
+        return False
+    return False
+
+
+def list_as_denied(job: JobRecord) -> None:
+    """Let ``launch list`` show a job whose record S3 denies. Raises LaunchError if it is known or stopped."""
+    directory = directory_of(job.id)
+    with locked(job.id):
+        if (directory / RECORD).exists() or (directory / ENDED).exists():
+            raise LaunchError(f"job {job.id} is known or stopped")
+        write_atomically(directory / DENIED, json.dumps({"job": json.loads(job.to_bytes())}).encode("ascii"))
+
+
+def denied_jobs() -> list[str]:
+    """Return the ids of the jobs whose records S3 denies."""
+    listed = [path.parent.name for path in sorted((Path.home() / DIRECTORY).glob(f"*/{DENIED}"))]
+    return [job_id for job_id in listed if is_denied(job_id)]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Start open durable jobs again on the master: after the loss of the master, of all nodes, or of one that a job needed.
 
-The service asks the bucket once, when it starts; from then on this master's own disk has all that is open.
+The service asks the bucket once, when it starts; from then on this master's own disk has all that is open, except the
+records that S3 has denied.
 """
 
 import logging
@@ -17,11 +18,12 @@ from launcher.detached.detach import UNIT, detach, runtime_directory
 from launcher.detached.request import DurableStart
 from launcher.durable import mirror, readiness
 from launcher.durable.bucket import JobBucket, open_bucket, read_place
+from launcher.durable.denied import DeniedJobs
 from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import login_environment
 from launcher.durable.short_attempts import ShortAttempts, save
 from launcher.durable.submit import UNIT_PROGRAM
-from launcher.durable_state import RECORD, directory_of, is_open
+from launcher.durable_state import RECORD, directory_of, is_denied, is_open
 from launcher.errors import LaunchError
 from launcher.history.journal import jobs_directory, user_name
 from launcher.history.lock import is_held
@@ -59,25 +61,26 @@ class Service:
         self._has_minimum = has_minimum
         self._clock = clock
         self._short_attempts = ShortAttempts(clock=clock, save=save)
+        self._denied = DeniedJobs(clock=clock)
         self._waits_until: float | None = None
         self._said: str | None = None
 
     def fetch(self, bucket: JobBucket) -> None:
         """Copy this user's open jobs from the bucket to this master. Raises LaunchError."""
-        records, reasons = bucket.all()
-        for reason in reasons:
-            log.error("not taken up: %s", reason)
+        records, unread = bucket.all()
+        self._denied.keep_only({each.job_id for each in unread} | {record.job.id for record in records})
+        for each in unread:
+            if each.is_denied:
+                self._denied.add(each.job_id, each.reason)
+            else:
+                log.error("not taken up: %s", each.reason)
         for record in records:
-            if record.job.user != user_name():
-                log.error("job %s is not taken up: it belongs to %s", record.job.id, record.job.user)
-            elif (known := read_record(jobs_directory() / record.job.id)) is not None and known.state.is_terminal:
-                log.info("job %s is not taken up: it has just ended: %s", record.job.id, known.state.value)
-            elif not directory_of(record.job.id).exists():
-                mirror.write(record)
-                mirror.list_as_waiting(record, jobs_directory())
-                log.info(
-                    "job %s is open: submitted %s, attempt %d", record.job.id, record.job.start, record.job.attempt
-                )
+            _take_up(record)
+
+    def fetch_denied(self, open_bucket: Callable[[], JobBucket] = open_bucket) -> None:
+        """Copy the jobs whose records S3 has denied before, if it no longer does."""
+        for record in self._denied.read_again(open_bucket):
+            _take_up(record)
 
     def step(self) -> None:
         """Start every open job that does not run, if the cluster is complete."""
@@ -142,6 +145,20 @@ class Service:
         log.error("job %s: attempt %d has not started: %s; the next one in %g s", job_id, number, error, pause_s)
 
 
+def _take_up(record: DurableRecord) -> None:
+    """Copy a job to this master, unless it is another user's, has ended or is known."""
+    if record.job.user != user_name():
+        log.error("job %s is not taken up: it belongs to %s", record.job.id, record.job.user)
+    elif (known := read_record(jobs_directory() / record.job.id)) is not None and known.state.is_terminal:
+        log.info("job %s is not taken up: it has just ended: %s", record.job.id, known.state.value)
+    elif mirror.admit(record):
+        mirror.list_as_waiting(record, jobs_directory())
+        log.info("job %s is open: submitted %s, attempt %d", record.job.id, record.job.start, record.job.attempt)
+        return
+    if is_denied(record.job.id):
+        mirror.remove(record.job.id)
+
+
 def serve() -> None:
     """Run the service until a signal ends it."""
     service = Service(start=start_in_login_environment, is_running=is_running)
@@ -150,6 +167,7 @@ def serve() -> None:
     os.environ.setdefault(BUCKET_VARIABLE, read_place().bucket)
     while True:
         delete_ended()
+        service.fetch_denied()
         service.step()
         time.sleep(POLL_S)
 

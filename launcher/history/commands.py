@@ -127,7 +127,7 @@ def stop(options: argparse.Namespace) -> int:
         raise UsageError(f"job {job.id} has already ended: {job.state.value}")
     if job.durable:
         options.end_durable(job.id)
-    if job.state is State.WAITING and job.waiting is None:
+    if job.state is State.WAITING and (job.waiting is None or not job.pid):
         # A launcher that has begun meanwhile looks for the mark after it has written its record.
         begun = _await_record(job)
         if not is_alive(directory, job):

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.durable_state import DIRECTORY, RECORD, is_open
+from launcher.durable_state import DENIED, DIRECTORY, RECORD, is_denied, is_open
 from launcher.errors import LaunchError, UsageError
 from launcher.history.journal import jobs_directory
 from launcher.history.lock import is_alive
@@ -45,7 +45,7 @@ def current(directory: Path) -> JobRecord | None:
         lives = True
     # Read again: the job may have ended in the meantime and released its lock.
     record = record if lives else read_record(directory)
-    if record is not None and not lives and record.durable and not record.state.is_terminal and is_open(record.id):
+    if record is not None and not lives and record.durable and not record.state.is_terminal and _is_kept(record.id):
         return replace(record, state=State.WAITING, place=None, waiting=None)
     if record is None or lives or record.state.is_terminal:
         return record
@@ -57,11 +57,17 @@ def current(directory: Path) -> JobRecord | None:
     return closed
 
 
+def _is_kept(job_id: str) -> bool:
+    """Return True if the service starts the durable job again, once it can read its record."""
+    return is_open(job_id) or is_denied(job_id)
+
+
 def _submitted() -> dict[str, JobRecord]:
     """Return the open durable jobs as they were submitted, by id; skip unreadable ones."""
     found = {}
-    for path in (Path.home() / DIRECTORY).glob(f"*/{RECORD}"):
-        if is_open(path.parent.name):
+    stored = Path.home() / DIRECTORY
+    for path in (*stored.glob(f"*/{DENIED}"), *stored.glob(f"*/{RECORD}")):
+        if _is_kept(path.parent.name):
             with suppress(OSError, ValueError, KeyError, TypeError):
                 found[path.parent.name] = JobRecord.from_bytes(
                     json.dumps(json.loads(path.read_bytes())["job"]).encode()

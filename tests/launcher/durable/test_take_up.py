@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from launcher.durable import mirror, take_up
 from launcher.durable.attempt import DurableAttempt
@@ -74,26 +73,6 @@ def test_a_new_master_starts_open_jobs_in_the_order_of_submission(
     assert master.started == [jobs[1].job.id, jobs[2].job.id, jobs[0].job.id]
     master.step(at=5)
     assert len(master.started) == 3
-
-
-def test_a_record_that_s3_denies_is_named_and_the_others_are_taken_up(
-    bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    denied, readable = submit("--", "a"), submit("--", "b")
-    lose_the_master(denied, readable)
-    get = bucket._client.get_object
-
-    def refuse(**asked: str) -> Any:
-        if denied.job.id in asked["Key"]:
-            message = "not authorized to perform: kms:Decrypt"
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": message}}, "GetObject")
-        return get(**asked)
-
-    monkeypatch.setattr(bucket._client, "get_object", refuse)
-    Master().service.fetch(bucket)
-    assert [record.job.id for record in mirror.open_jobs()] == [readable.job.id]
-    assert f"durable/{denied.job.id}.json: " in caplog.text
-    assert "kms:Decrypt" in caplog.text
 
 
 def test_a_job_of_another_user_is_named_and_not_started(

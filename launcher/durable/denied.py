@@ -1,0 +1,93 @@
+"""Try again to read the records that S3 denies: a key's policy or a grant may have been mended meanwhile."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from launcher.durable import mirror
+from launcher.durable.bucket import JobBucket
+from launcher.durable.record import JOB_ID, DurableRecord
+from launcher.durable_state import directory_of, is_denied
+from launcher.errors import LaunchError
+from launcher.history.journal import user_name
+from launcher.history.records import JobRecord, State, now
+
+log = logging.getLogger("launch")
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
+"""Pauses between two attempts to read a record; each is twice the one before."""
+
+
+class DeniedJobs:
+    """Follows the jobs whose records S3 denies."""
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._pauses: dict[str, float] = {}
+        self._due: dict[str, float] = {}
+
+    def add(self, job_id: str, reason: str) -> None:
+        """List a job that is not known here, and read its record again later."""
+        if not JOB_ID.fullmatch(job_id):
+            log.error("not taken up: %s", reason)
+        elif is_denied(job_id) or not directory_of(job_id).exists():
+            directory_of(job_id).mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._pause(job_id, reason)
+
+    def keep_only(self, job_ids: set[str]) -> None:
+        """Forget all other jobs: their records can be read by now, or are gone."""
+        for job_id in mirror.denied_jobs():
+            if job_id not in job_ids:
+                mirror.remove(job_id)
+
+    def read_again(self, open_bucket: Callable[[], JobBucket]) -> list[DurableRecord]:
+        """Return the records that can be read now, of those whose pause is over."""
+        records = []
+        for job_id in [job_id for job_id, at in self._due.items() if self._clock() >= at]:
+            try:
+                record = open_bucket().get(job_id)
+            except LaunchError as error:
+                self._pause(job_id, str(error))
+                continue
+            self._forget(job_id)
+            if record is None:
+                mirror.remove(job_id)
+            else:
+                records.append(record)
+        return records
+
+    def _pause(self, job_id: str, reason: str) -> None:
+        pause_s = self._pauses[job_id] = min(2 * self._pauses.get(job_id, FIRST_PAUSE_S / 2), LONGEST_PAUSE_S)
+        self._due[job_id] = self._clock() + pause_s
+        log.error("not taken up, next try in %g s: %s", pause_s, reason)
+        try:
+            mirror.list_as_denied(_listed(job_id, reason, next_try=time.time() + pause_s))
+        except LaunchError:
+            self._forget(job_id)
+
+    def _forget(self, job_id: str) -> None:
+        del self._due[job_id], self._pauses[job_id]
+
+
+def _listed(job_id: str, reason: str, *, next_try: float) -> JobRecord:
+    """Return what ``launch list`` shows: nothing but its id is known of the job."""
+    start = now()
+    with suppress(ValueError, OverflowError):  # The id is no time.
+        submitted = time.mktime(time.strptime(job_id[:15], "%Y%m%d-%H%M%S"))
+        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(submitted))
+    at = time.strftime("%H:%M:%S UTC", time.gmtime(next_try))
+    return JobRecord(
+        id=job_id,
+        state=State.WAITING,
+        command=(),
+        hosts=(),
+        engine="",
+        cwd="",
+        user=user_name(),
+        pid=0,
+        start=start,
+        detached=True,
+        durable=True,
+        waiting=f"its record cannot be read, next try at {at}: {reason}",
+    )
