@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,6 +131,24 @@ class JobBucket:
             with _reported("fetch the job's files"):
                 self._client.download_file(self._place.bucket, self._files(sha256), str(packed))
             archive.unpack(packed, directory, sha256=sha256)
+
+    def delete_files(self, *, before: datetime) -> int:
+        """Delete the archives that were uploaded before that and that no stored job needs; return their number."""
+        records, unread = self.all()
+        if unread:
+            raise LaunchError(f"the files of some jobs are unknown: {unread[0].reason}")
+        needed = {self._files(record.files) for record in records if record.files is not None}
+        count = 0
+        with _reported("delete old files"):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._place.bucket, Prefix=f"{self._place.prefix}files/"
+            )
+            for page in pages:
+                for found in page.get("Contents", ()):
+                    if found["LastModified"] < before and found["Key"] not in needed:
+                        self._client.delete_object(Bucket=self._place.bucket, Key=found["Key"])
+                        count += 1
+        return count
 
     def _key(self, job_id: str) -> str:
         return f"{self._place.prefix}durable/{job_id}.json"

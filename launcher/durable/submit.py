@@ -10,6 +10,7 @@ from launcher.detached.request import DurableStart
 from launcher.durable import mirror
 from launcher.durable.archive import scan_source
 from launcher.durable.bucket import JobBucket, open_bucket
+from launcher.durable.old_archives import archives_in_use
 from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import notes
 from launcher.history.journal import jobs_directory, user_name
@@ -43,12 +44,20 @@ def submit(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket | 
 
 def store(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket) -> DurableRecord:
     """Store the job's files and record in the bucket, and the record here; return it."""
-    files = None
-    if job.sync is not None and job.sync.directory is not None:
-        files = bucket.put_files(Path(cwd), scan_source(Path(cwd), job.sync))
+    with archives_in_use():
+        files = None
+        if job.sync is not None and job.sync.directory is not None:
+            files = bucket.put_files(Path(cwd), scan_source(Path(cwd), job.sync))
+        record = _new_record(job, arguments, cwd=cwd, files=files)
+        bucket.put(record)
+    mirror.write(record)
+    return record
+
+
+def _new_record(job: Job, arguments: Sequence[str], *, cwd: str, files: str | None) -> DurableRecord:
     umask = os.umask(0o077)
     os.umask(umask)
-    record = DurableRecord(
+    return DurableRecord(
         job=JobRecord(
             id=new_job_id(),
             state=State.WAITING,
@@ -68,6 +77,3 @@ def store(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket) ->
         umask=umask,
         files=files,
     )
-    bucket.put(record)
-    mirror.write(record)
-    return record

@@ -19,6 +19,7 @@ from launcher.detached.request import DurableStart
 from launcher.durable import mirror, readiness
 from launcher.durable.bucket import JobBucket, open_bucket, read_place
 from launcher.durable.denied import DeniedJobs
+from launcher.durable.old_archives import OldArchives
 from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import login_environment
 from launcher.durable.short_attempts import ShortAttempts, save
@@ -165,9 +166,11 @@ def serve() -> None:
     _fetch_when_possible(service)
     # The record of a job that has failed here is uploaded.
     os.environ.setdefault(BUCKET_VARIABLE, read_place().bucket)
+    old_archives = OldArchives(clock=time.monotonic)
     while True:
         delete_ended()
         service.fetch_denied()
+        old_archives.step()
         service.step()
         time.sleep(POLL_S)
 
