@@ -17,7 +17,7 @@ from stacks.cluster_role import RoleRules
 from stacks.expiry import Expiry
 from stacks.settings.lifetime import DELETE_AFTER
 from tests.local.aws.harness import REGION, Aws, Group, Stacks, session_keys
-from tests.local.aws.templates import cluster, group
+from tests.local.aws.templates import cluster, group, hook, resource
 from tests.waiting import await_true
 
 NAME = "ends"
@@ -42,12 +42,52 @@ def template(*, after_s: float, deletes: bool = False) -> dict[str, Any]:
 
 def test_both_groups_are_empty_once_the_time_has_come(aws: Aws, stacks: Stacks) -> None:
     stacks.create(template(after_s=2))
+    await_paused(aws)
+    for name in GROUPS:
+        activities = Group(aws=aws, name=name).activities()
+        assert sum(description.startswith("Launching") for _, description in activities) == 1
+
+
+def test_the_end_comes_during_an_update(aws: Aws, stacks: Stacks) -> None:
+    made = template(after_s=4)
+    drained = group(1, LifecycleHookSpecificationList=[hook(3600)])
+    stacks.create(made | {"Resources": made["Resources"] | {"Drained": drained}})
+    leaver = Group(aws=aws, name=stacks.physical_id("Drained"))
+    stacks.update(made)
+    await_paused(aws)
+    assert stacks.status() == "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS"
+    [waiting] = leaver.waiting()
+    leaver.complete(waiting)
+
+
+def test_the_end_comes_after_a_deletion_that_failed(aws: Aws, stacks: Stacks) -> None:
+    """Nodes that a stack in DELETE_FAILED has left cost as much as any."""
+    made, s3 = template(after_s=4), aws.client("s3")
+    resources = made["Resources"]
+    parts = [name for name in resources if name.startswith("Expiry")]
+    for name in parts:
+        resources[name].pop("DependsOn", None)
+    for name in ("Master", "Worker"):  # as in the product: tests/stacks/test_expiry.py
+        resources[name]["DependsOn"] = parts
+    resources["Bucket"] = resource("S3::Bucket", depends_on=["Master", "Worker"])
+    stacks.create(made)
+    bucket = stacks.physical_id("Bucket")
+    s3.put_object(Bucket=bucket, Key="checkpoint", Body=b"weights")
+    try:
+        stacks.cloudformation.delete_stack(StackName=stacks.names[-1])
+        assert stacks.status() == "DELETE_FAILED"
+        assert all(Group(aws=aws, name=each).members() for each in GROUPS)
+        await_paused(aws)
+    finally:
+        s3.delete_object(Bucket=bucket, Key="checkpoint")
+
+
+def await_paused(aws: Aws) -> None:
     for name in GROUPS:
         found = Group(aws=aws, name=name)
         await_true(lambda: not found.members(), "the schedule", timeout_s=20)  # noqa: B023
         size = found.described()
         assert (size["MinSize"], size["DesiredCapacity"], size["MaxSize"]) == (0, 0, 0)
-        assert sum(description.startswith("Launching") for _, description in found.activities()) == 1
 
 
 def test_the_stack_is_gone_once_its_time_has_come(aws: Aws, stacks: Stacks) -> None:
