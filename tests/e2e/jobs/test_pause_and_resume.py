@@ -15,7 +15,8 @@ from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG, LOG_FILE
 from local.faults import Faults
 from local.faults.clients import client
 from tests.e2e.checkouts import deploy
-from tests.e2e.conftest import NODES, Cluster, aliases, group_instances, stack_outputs
+from tests.e2e.conftest import NODES, Cluster, aliases, stack_outputs
+from tests.e2e.group_states import members, sizes
 from tests.waiting import await_true
 
 MASTER = "deeplearning-master"
@@ -40,19 +41,6 @@ def dlcluster(cluster: Cluster, *words: str) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def sizes() -> list[tuple[int, int, int]]:
-    names = [stack_outputs()[f"{kind}AutoScalingGroup"] for kind in ("Master", "Worker")]
-    found = client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=names)["AutoScalingGroups"]
-    by_name = {each["AutoScalingGroupName"]: each for each in found}
-    return [(by_name[n]["MinSize"], by_name[n]["DesiredCapacity"], by_name[n]["MaxSize"]) for n in names]
-
-
-def members() -> set[str]:
-    outputs = stack_outputs()
-    names = (outputs["MasterAutoScalingGroup"], outputs["WorkerAutoScalingGroup"])
-    return {instance["InstanceId"] for name in names for instance in group_instances(name)}
 
 
 def submit(cluster: Cluster) -> str:

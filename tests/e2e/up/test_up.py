@@ -5,10 +5,8 @@
 
 import json
 import os
-import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,8 @@ from local.aws.scarcity import limits
 from local.faults import Faults
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
-from tests.e2e.checkouts import copy_checkout
 from tests.e2e.conftest import NODES, group_instances, stack_outputs
+from tests.e2e.laptop import Laptop, new_laptop
 from tests.e2e.leftovers import left_over
 from tests.waiting import await_true
 
@@ -32,57 +30,25 @@ UP_S = 600
 HEAL_S = 180.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Laptop:
-    """A user with a checkout whose cdk.json names three zones."""
-
-    user: User
-    checkout: Path
-
-    def start(self, *command: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            command,
-            cwd=self.checkout,
-            env=dict(self.user.environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-    def run(self, *command: str) -> str:
-        process = self.start(*command)
-        output, _ = process.communicate(timeout=UP_S)
-        assert process.returncode == 0, output
-        return output
-
-    def kill_up_at(self, line: str) -> None:
-        """Begin ``dlcluster up``, and kill it with everything that it started once it has printed a line."""
-        process = self.start("dlcluster", "up", "--yes")
-        assert process.stdout
-        end = time.monotonic() + UP_S
-        for message in process.stdout:
-            assert time.monotonic() < end, f"waited {UP_S} s for {line!r}"
-            if line in message:
-                break
-        os.killpg(process.pid, 9)
-        process.wait(timeout=10)
-        process.stdout.close()
+def kill_up_at(laptop: Laptop, line: str) -> None:
+    """Begin ``dlcluster up``, and kill it with everything that it started once it has printed a line."""
+    process = laptop.start("dlcluster", "up", "--yes")
+    assert process.stdout
+    end = time.monotonic() + UP_S
+    for message in process.stdout:
+        assert time.monotonic() < end, f"waited {UP_S} s for {line!r}"
+        if line in message:
+            break
+    os.killpg(process.pid, 9)
+    process.wait(timeout=10)
+    process.stdout.close()
 
 
 @pytest.fixture(scope="module")
 def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
-    checkout = copy_checkout(tmp_path_factory.mktemp("up"))
-    file = checkout / "cdk.json"
-    settings = json.loads(file.read_text())
-    # There is no terminal on which the CDK could ask.
-    settings["requireApproval"] = "never"
-    settings["context"] |= {**USER_SETTINGS, "zones": ZONES, "worker_count": NODES - 1}
-    file.write_text(json.dumps(settings))
-    made = Laptop(user=user, checkout=checkout)
+    made = new_laptop(user, tmp_path_factory.mktemp("up"), {"zones": ZONES})
     places = Path(os.environ["LOCAL_AWS_DIR"], limits.CAPACITY_FILE)
-    node_type = settings["context"].get("instance_type") or settings["context"]["cluster"]["instance_type"]
+    node_type = USER_SETTINGS["instance_type"]
     limits.write_capacities(
         places, [limits.Capacity(instance_type=node_type, zone=zone, count=n) for zone, n in PLACES.items()]
     )
@@ -105,7 +71,7 @@ def costing() -> set[str]:
 
 
 def test_a_killed_up_ends_whole_in_the_only_zone_with_room(laptop: Laptop) -> None:
-    laptop.kill_up_at(f"trying {ZONES[1]}")
+    kill_up_at(laptop, f"trying {ZONES[1]}")
     printed = laptop.run("dlcluster", "up", "--yes")
     assert f"deeplearning is running in {ROOM}: {NODES} nodes" in printed
     nodes = members()
