@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from launcher.errors import LaunchError
 from launcher.history.journal import Journal, jobs_directory, user_name
@@ -11,6 +12,7 @@ from launcher.history.key_name import key_name
 from launcher.history.records import new_job_id
 from launcher.job.attempt import run_job
 from launcher.job.failure import Failure
+from launcher.job_queue.free_hosts import hosts_of_others
 from launcher.job_queue.turn import Ticket, start_in_turn
 from launcher.output.output_stream import OutputStream
 from launcher.output.prefixes import Sink, Streams
@@ -98,7 +100,14 @@ async def run_until_signal(
 
     async def run(job: Job, has_waited: bool) -> Failure | None:
         return await run_job(
-            job, job_id=job_id, cwd=cwd, streams=streams, observer=journal, pool=pool, has_waited=has_waited
+            job,
+            job_id=job_id,
+            cwd=cwd,
+            streams=streams,
+            observer=journal,
+            pool=pool,
+            has_waited=has_waited,
+            hosts_of_others=partial(hosts_of_others, job, job_id, jobs=ticket.jobs),
         )
 
     job_task = asyncio.ensure_future(start_in_turn(job, ticket, start=run))

@@ -5,7 +5,7 @@ hosts, so that a replacement takes the index of the lost node. The job's id and 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from launcher.errors import UsageError
@@ -27,12 +27,22 @@ MAX_NAMED = 8
 """Maximum number of hosts named in one line."""
 
 
-async def reconnect(job: Job, streams: Streams, failure: Failure, *, which: str) -> list[Connection] | Failure:
-    """Connect to the nodes for the restart after `failure`; return a final failure if there are too few."""
+async def reconnect(
+    job: Job,
+    streams: Streams,
+    failure: Failure,
+    *,
+    which: str,
+    hosts_of_others: Callable[[], frozenset[str]] = frozenset,
+) -> list[Connection] | Failure:
+    """Connect to the nodes for the restart after `failure`; return a final failure if there are too few.
+
+    `hosts_of_others` returns the hosts that other jobs have.
+    """
     stderr = streams[FrameType.STDERR]
     waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))} to answer"
     await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
-    reachable = await gather_nodes(job, streams)
+    reachable = await gather_nodes(job, streams, hosts_of_others)
     nodes = reachable.connections
     if len(nodes) < job.restarts.min_nodes:
         await close_connections(nodes)
@@ -67,13 +77,16 @@ class ReachableNodes:
     reasons: list[str]
 
 
-async def gather_nodes(job: Job, streams: Streams) -> ReachableNodes:
-    """Connect to the first available hosts: as many as requested, or fewer at the deadline."""
+async def gather_nodes(
+    job: Job, streams: Streams, hosts_of_others: Callable[[], frozenset[str]] = frozenset
+) -> ReachableNodes:
+    """Connect to the first available hosts, the job's own first: as many as requested, or fewer at the deadline."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + job.restarts.rejoin_s
     while True:
         left = deadline - clock()
-        hosts, reasons = _listed(job)
+        listed, reasons = _listed(job)
+        hosts = preferred(job, listed, hosts_of_others())
         # A cluster's hosts file lists the nodes that are up: connect only once it lists enough.
         worth_trying = bool(hosts) and (len(hosts) >= len(job.hosts) or left <= 0)
         reachable = ReachableNodes(connections=[], reasons=reasons)
@@ -81,6 +94,8 @@ async def gather_nodes(job: Job, streams: Streams) -> ReachableNodes:
             deadline_s = min(READY_DEADLINE_S, max(left, LAST_LOOK_S))
             reachable = await _connect_first(hosts, len(job.hosts), local=job.local, deadline_s=deadline_s)
             await _drop_nodes_without_engine(job, reachable)
+            # Ranks follow the order of the list.
+            reachable.connections.sort(key=lambda connection: listed.index(connection.host))
         complete = len(reachable.connections) >= len(job.hosts)
         if (
             complete
@@ -109,6 +124,16 @@ def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
         return job.host_source.read(), []
     except UsageError as error:
         return (), [str(error)]
+
+
+def preferred(job: Job, listed: Sequence[Host], of_others: frozenset[str]) -> list[Host]:
+    """Order the hosts: the job's own, then free ones, then those of other jobs, unless it must have its nodes alone."""
+    own = {str(host) for host in job.hosts}
+    taken = of_others - own
+    first = [host for host in listed if str(host) in own]
+    free = [host for host in listed if str(host) not in own | taken]
+    alone = job.wait is not None and job.wait.exclusive
+    return [*first, *free, *([] if alone else [host for host in listed if str(host) in taken])]
 
 
 async def _connect_first(hosts: Sequence[Host], count: int, *, local: bool, deadline_s: float) -> ReachableNodes:

@@ -9,10 +9,10 @@ from typing import Protocol
 
 from launcher.cli.wait_options import declared_nodes
 from launcher.errors import BusyError, LaunchError, OverdueError, UsageError
-from launcher.history.records import JobRecord
+from launcher.history.records import JobRecord, State
 from launcher.job.failure import Failure
-from launcher.job.gpu_check import claimed_gpus
 from launcher.job.restarts import count_nodes
+from launcher.job_queue.free_hosts import choose_free, claim
 from launcher.job_queue.line import ahead_of, holders, living_jobs, passed_over
 from launcher.job_queue.line_lock import locked_line
 from launcher.output.prefixes import Streams
@@ -52,24 +52,31 @@ class Ticket:
     observer: Observer
 
 
-def refuse_to_overtake(job: Job, job_id: str, *, jobs: Path) -> None:
-    """Raise LaunchError if an earlier job waits for nodes of this one, which does not wait itself, or has their GPUs.
+def take_turn(job: Job, job_id: str, *, jobs: Path) -> Job:
+    """Return a job that does not wait, on free nodes if there are enough.
 
-    The nodes' own reports come too late for a job that starts at the same moment as this one.
+    Raises LaunchError if an earlier job waits for its nodes, or has their GPUs: the nodes' own reports come too late for
+    a job that starts at the same moment as this one.
     """
     living = living_jobs(jobs)
     me = next((record for record in living if record.id == job_id), None)
     if me is None:
-        return
-    if first := passed_over(me, living):
+        return job
+    others = [record for record in living if record is not me]
+    if not any(record.state is State.WAITING for record in others):
+        # Only then: free nodes may be those that the first in line waits for.
+        job = choose_free(job, me, others)
+    me = claim(me, job)
+    if first := passed_over(me, others):
         raise LaunchError(
             f"nothing started, {name_job(first[0])} waits for these nodes (--wait stands in line behind it, "
             "--force starts anyway)"
         )
-    if job.has_gpus and (has_them := holders(me, living)):
+    if job.has_gpus and (has_them := holders(me, others)):
         detail = f"{name_job(has_them[0])} has them"
         advice = "--wait stands in line, --force starts anyway"
         raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail)
+    return job
 
 
 async def start_in_turn(
@@ -82,7 +89,7 @@ async def start_in_turn(
     if job.wait is None:
         async with locked_line(ticket.jobs):
             if not job.force:
-                refuse_to_overtake(job, ticket.job_id, jobs=ticket.jobs)
+                job = take_turn(job, ticket.job_id, jobs=ticket.jobs)
             ticket.observer.on_turn(job)
         return await start(job, False)
     turn = Turn(job, job.wait, ticket)
@@ -124,7 +131,7 @@ class Turn:
         while True:
             job, lack = with_current_hosts(self._job, self._wait)
             async with locked_line(self._ticket.jobs):
-                place, reason = self._obstacle(job, lack)
+                job, place, reason = self._obstacle(job, lack)
                 if not reason:
                     self._ticket.observer.on_turn(job)
                     return job
@@ -135,20 +142,22 @@ class Turn:
             await self._report_place(text, place)
             await asyncio.sleep(min(POLL_S, left))
 
-    def _obstacle(self, job: Job, lack: str) -> tuple[int, str]:
-        """Return the job's place and what it waits for; nothing if it is its turn."""
+    def _obstacle(self, job: Job, lack: str) -> tuple[Job, int, str]:
+        """Return the job, on free nodes if it is its turn, with its place and what it waits for, if anything."""
         living = living_jobs(self._ticket.jobs)
         me = next((record for record in living if record.id == self._ticket.job_id), None)
         if me is None:
             raise LaunchError("--wait needs a record of the job, and none can be written")
         others = [record for record in living if record is not me]
-        me = replace(me, hosts=tuple(map(str, job.hosts)), gpus=claimed_gpus(job))
-        ahead = ahead_of(me, others)
+        ahead = ahead_of(claim(me, job), others)
+        if not (ahead or lack or self._wait.nodes is None):
+            job = choose_free(job, me, others, least=self._wait.nodes[0] if self._wait.exclusive else None)
+        me = claim(me, job)
         has_them = holders(me, others) if self._wait.exclusive else []
         busy = self._busy if self._clock() < self._busy_until else ""
         reasons = [f"{name_job(has_them[0])} has them"] if has_them else []
         reasons += [f"after {name_job(ahead[-1])}"] if ahead else []
-        return len(ahead) + 1, next(iter([*reasons, *filter(None, (lack, busy))]), "")
+        return job, len(ahead) + 1, next(iter([*reasons, *filter(None, (lack, busy))]), "")
 
     def _node_count(self, job: Job) -> int:
         return max(len(job.hosts), self._wait.nodes[0] if self._wait.nodes else 0)
