@@ -55,8 +55,8 @@ class Ticket:
 def take_turn(job: Job, job_id: str, *, jobs: Path) -> Job:
     """Return a job that does not wait, on free nodes if there are enough.
 
-    Raises LaunchError if an earlier job waits for its nodes, or has their GPUs: the nodes' own reports come too late for
-    a job that starts at the same moment as this one.
+    Raises LaunchError if an earlier job waits for its nodes, or has their GPUs: the nodes' own reports come too late
+    for a job that starts at the same moment as this one.
     """
     living = living_jobs(jobs)
     me = next((record for record in living if record.id == job_id), None)

@@ -166,22 +166,22 @@ def test_of_two_jobs_that_come_at_once_without_waiting_one_is_refused(
 def test_a_job_whose_nodes_turn_out_to_be_in_use_gives_its_turn_back(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn, "RETRY_S", 0.05)
+    monkeypatch.setattr(turn, "RETRY_S", 0.5)
     found: list[bool] = []
+
+    class ReportingTerminal(Terminal):
+        async def send(self, _data: bytes) -> None:
+            record = read_record(jobs_directory() / "one")
+            assert record is not None
+            found.append(record.starting)
 
     async def start(_job: object, _has_waited: object) -> Failure | None:
         if not found:
-            asyncio.get_running_loop().call_later(0.02, look)
             raise BusyError("busy", detail="busy")
         return None
 
-    def look() -> None:
-        record = read_record(jobs_directory() / "one")
-        assert record is not None
-        found.append(record.starting)
-
     async def run() -> None:
-        _, ticket = begin("one", start="2026-11-23T10:00:01Z")
+        _, ticket = begin("one", start="2026-11-23T10:00:01Z", terminal=ReportingTerminal())
         await asyncio.wait_for(start_in_turn(WAITING, ticket, start=start), LIMIT_S)
 
     asyncio.run(run())
