@@ -28,7 +28,9 @@ from stacks.settings.values import SettingsError, parse
 _MOST_TAGS_OF_A_GROUP: Final = 44
 """Tags of the user's and of ``ssh_keys``: AWS allows 50, and the product adds 6.
 
-These are Name, cluster, node type, expires, idle-stop and block-pauses."""
+These are Name, cluster, node type, expires, idle-stop and block-pauses on the master's group. The workers' group has
+the first three, and the attempt of ``dlcluster up``.
+"""
 
 
 # Dataclasses collect fields from the last base to the first. Checks run in the same order, as each calls super() first.

@@ -19,36 +19,13 @@ from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
 from stacks.stack import ClusterStack
 from tests.bootstrap.identities import public_key
+from tests.stacks.pinned_block import ACCOUNT, BLOCK, FACTS, REGION, SETTINGS, pinned
 from tests.stacks.template_parts import Template, logical_id, resources
 
 REPOSITORY = Path(__file__).parents[2]
-ACCOUNT, REGION = "111111111111", "us-west-2"
-BLOCK, NEXT = "cr-0123456789abcdef0", "cr-0fedcba9876543210"
-FACTS = {
-    "AvailabilityZone": "us-west-2b",
-    "EndDate": "2999-01-15T11:30:00Z",
-    "InstanceType": "g5.8xlarge",
-    "ReservationType": "capacity-block",
-    "StartDate": "2999-01-01T11:30:00.000Z",
-    "TotalInstanceCount": 3,
-}
-SETTINGS: dict[str, Any] = {
-    "purchase": "capacity-block",
-    "capacity_reservation": BLOCK,
-    "availability_zone": "us-west-2b",
-    "instance_type": "g5.8xlarge",
-    "ami": "ami-0123456789abcdef0",
-    "worker_count": 2,
-}
+NEXT = "cr-0fedcba9876543210"
 GROUPS = ("deeplearning-master", "deeplearning-worker")
 Make = Callable[..., tuple[ClusterStack, Template]]
-
-
-def pinned(block: str, facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the look-up's answer as cdk.context.json holds it."""
-    wanted = ":".join(f"propertiesToReturn.{number}={name}" for number, name in enumerate(sorted(FACTS)))
-    key = f"cc-api-provider:account={ACCOUNT}:exactIdentifier={block}:{wanted}:region={REGION}"
-    return {f"{key}:typeName=AWS$:$:EC2$:$:CapacityReservation": [facts]}
 
 
 @pytest.fixture

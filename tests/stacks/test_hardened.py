@@ -18,6 +18,8 @@ from stacks.settings.values import SettingsError
 from stacks.stack import ClusterStack
 from tests.stacks import existing_vpc
 from tests.stacks.conftest import REPOSITORY, Synthesize
+from tests.stacks.pinned_block import BLOCK, FACTS, pinned
+from tests.stacks.pinned_block import SETTINGS as BLOCK_SETTINGS
 from tests.stacks.template_parts import resources
 from tests.stacks.validation_report import violations
 
@@ -32,17 +34,20 @@ USER_DATA: dict[str, Any] = {
     "expiry_action": "delete",
     "idle_stop": "30m",
 }
+IN_BLOCK = BLOCK_SETTINGS | {"private": True}
 IN_EXISTING_VPC = {"vpc_id": existing_vpc.VPC, "subnet_id": existing_vpc.WORKERS, "ami": "ami-0123456789abcdef0"}
 Template = dict[str, Any]
 
 
 def check_with_packs(context: dict[str, Any], outdir: Path) -> list[tuple[str, str]]:
-    """Return what the packs find in three hardened clusters: with defaults, with the user's data, in the user's VPC."""
+    """Return what the packs find in hardened clusters: with defaults, the user's data, the user's VPC, in a block."""
     app = cdk.App(
-        context=context | existing_vpc.LOOKED_UP, outdir=str(outdir), builtin_cloud_formation_validation=False
+        context=context | existing_vpc.LOOKED_UP | pinned(BLOCK, FACTS),
+        outdir=str(outdir),
+        builtin_cloud_formation_validation=False,
     )
     env = cdk.Environment(account=existing_vpc.ACCOUNT, region=existing_vpc.REGION)
-    for number, more in enumerate(({"availability_zone": "us-west-2b"}, USER_DATA, IN_EXISTING_VPC)):
+    for number, more in enumerate(({"availability_zone": "us-west-2b"}, USER_DATA, IN_EXISTING_VPC, IN_BLOCK)):
         props = ClusterProps.from_context({"cluster": HARDENED | more})
         ClusterStack(app, f"Stack{number}", props=props, env=env)
     cdk.Validations.of(app).add_plugins(NIST80053R5Checks(app), PCIDSS321Checks(app), HIPAASecurityChecks(app))

@@ -31,6 +31,7 @@ def _spot(code: str, family: str) -> Quota:
 
 ELASTIC_IPS: Final = Quota(service="ec2", code="L-0263D0A3", name="EC2-VPC Elastic IPs")
 GP3_TIB: Final = Quota(service="ebs", code="L-7A658B76", name="Storage for General Purpose SSD (gp3) volumes, in TiB")
+INTERFACES: Final = Quota(service="vpc", code="L-DF5E4CA3", name="Network interfaces per Region")
 VPCS: Final = Quota(service="vpc", code="L-F678F1CE", name="VPCs per Region")
 
 _STANDARD: Final = _running("L-1216C47A", "Standard (A, C, D, H, I, M, R, T, Z)")

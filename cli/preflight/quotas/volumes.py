@@ -33,7 +33,7 @@ def root_volumes(target: PreflightTarget) -> Iterator[Finding]:
 
 def _used_gib(target: PreflightTarget) -> int:
     """Return the size of the region's gp3 volumes without the cluster's own, which count as needed."""
-    own = _own_instances(target)
+    own = own_instances(target)
     pages = target.clients.ec2.get_paginator("describe_volumes").paginate(
         Filters=[{"Name": "volume-type", "Values": ["gp3"]}]
     )
@@ -44,7 +44,8 @@ def _holders(volume: "VolumeTypeDef") -> set[str]:
     return {attachment["InstanceId"] for attachment in volume.get("Attachments", []) if "InstanceId" in attachment}
 
 
-def _own_instances(target: PreflightTarget) -> set[str]:
+def own_instances(target: PreflightTarget) -> set[str]:
+    """Return the IDs of the cluster's instances."""
     pages = target.clients.ec2.get_paginator("describe_instances").paginate(
         Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [target.props.cluster_name]}]
     )

@@ -16,7 +16,7 @@ from cli.preflight import existing_network, sizes, stack
 from cli.preflight.account import kms_key, permissions, service_role, session_manager, setup, volume_key
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.nodes import efa, image, offering, reservation
-from cli.preflight.quotas import capacity, network, volumes
+from cli.preflight.quotas import capacity, interfaces, network, volumes
 from cli.preflight.storage import bucket, data_buckets, shared_storage
 from cli.preflight.target import Check, PreflightTarget
 from cli.shared_options import Selection
@@ -39,6 +39,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("AMI", image.image),
     ("Elastic IP", network.elastic_ip),
     ("VPC", network.vpc),
+    (interfaces.SUBJECT, interfaces.interfaces),
     ("subnets", existing_network.subnets),
     ("bucket", bucket.bucket),
     ("data buckets", data_buckets.data_buckets),

@@ -45,6 +45,7 @@ def test_an_empty_account_is_told_all_that_it_lacks(app: Path, capsys: pytest.Ca
     assert found["service role"].startswith("warning could not check: ")
     assert found["cdk bootstrap"].startswith("problem not done in eu-west-1: cdk bootstrap aws://")
     assert found["VPC"] == "ok the cluster needs 1; VPCs per Region: 5, 1 in use"
+    assert found["interface quota"] == "ok the cluster needs 3; Network interfaces per Region: 5000, 0 in use"
     assert found["stack"] == "ok there is no stack demo yet"
 
 

@@ -1,11 +1,13 @@
 """A cluster with candidate zones: subnets in each, nodes in one, and none before that one is chosen."""
 
+from datetime import datetime, timedelta, timezone
 from ipaddress import IPv4Network
 from typing import Any
 
 import pytest
 
 from bootstrap.contract import NO_ZONE, ZONE_GUARD
+from cli.up.attempt import ATTEMPT_TAG
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
 from tests.stacks.conftest import Synthesize
@@ -107,3 +109,15 @@ def test_fails_when_the_candidates_cannot_be_used(given: dict[str, Any], complai
 def test_candidates_are_of_the_region() -> None:
     with pytest.raises(SettingsError, match="zones must be zones of eu-west-1, got 'us-east-1c'"):
         ClusterProps(zones=ZONES).check_region("eu-west-1")
+
+
+def test_tags_leave_room_for_the_attempt_of_up(synthesize: Synthesize) -> None:
+    tags = {f"team-{number}": "vision" for number in range(40)}
+    expires = datetime.now(timezone.utc) + timedelta(days=30)
+    made = synthesize(zones=ZONES, tags=tags, expires=f"{expires:%Y-%m-%dT%H:%M:%SZ}", idle_stop="30m", **OPTIONS)
+    for each in resources(made, GROUP):
+        of_group = {tag["Key"] for tag in each["Properties"]["Tags"]}
+        assert len(of_group) >= len(tags) + 3
+        assert len(of_group | {ATTEMPT_TAG}) <= 50  # "Tag restrictions", Amazon EC2 Auto Scaling User Guide
+    with pytest.raises(SettingsError, match="tags must be at most 40, got 41"):
+        ClusterProps(tags=tags | {"one": "more"})

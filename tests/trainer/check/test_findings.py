@@ -1,6 +1,7 @@
 """Test which nodes are named, with seeded figures."""
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,25 @@ from trainer.check.rounds import Pair, pair_rounds
 SEEDS = range(20)
 
 
-def figures(nodes: int, rng: random.Random, slow: dict[int, float]) -> dict[Pair, float]:
+DISTURBED = 0.1
+"""Fraction of the measurements beside which something else uses the network, which then has 20 to 80 % left."""
+
+
+def figures(nodes: int, rng: random.Random, slow: dict[int, float], *, disturbed: float = 0.0) -> dict[Pair, float]:
     """Return what pairs of nodes measure that differ by some percent; `slow` has the rates of some."""
     rates = [slow.get(node, 1.0) * rng.gauss(40.0, 1.5) for node in range(nodes)]
     pairs = [pair for each in pair_rounds(nodes) for pair in each]
-    return {(a, b): min(rates[a], rates[b]) * rng.uniform(0.85, 1.0) for a, b in pairs}
+    return {
+        (a, b): min(rates[a], rates[b])
+        * rng.uniform(0.85, 1.0)
+        * (rng.uniform(0.2, 0.8) if rng.random() < disturbed else 1.0)
+        for a, b in pairs
+    }
+
+
+def measured(nodes: int, rng: random.Random, slow: dict[int, float]) -> Mapping[Pair, float]:
+    """Return the figures of a check on a network that others use too."""
+    return measure_confirmed(lambda: figures(nodes, rng, slow, disturbed=DISTURBED), nodes)
 
 
 def facts(nodes: int) -> list[NodeFacts]:
@@ -30,7 +45,7 @@ def test_a_slow_node_and_one_that_lacks_a_gpu_are_named(seed: int) -> None:
     slow, poor = rng.sample(range(nodes), 2)
     found = facts(nodes)
     found[poor] = NodeFacts(name=found[poor].name, gpus=7, expected_gpus=8, efa=4, expected_efa=4)
-    named = list_findings(found, figures(nodes, rng, {slow: rng.uniform(0.02, 0.5)}))
+    named = list_findings(found, measured(nodes, rng, {slow: rng.uniform(0.02, 0.5)}))
     assert [(each.node, each.what) for each in named] == [(found[poor].name, "gpus"), (found[slow].name, "slow")]
 
 
@@ -38,7 +53,7 @@ def test_a_slow_node_and_one_that_lacks_a_gpu_are_named(seed: int) -> None:
 def test_nobody_is_named_among_equal_nodes(seed: int) -> None:
     rng = random.Random(seed)
     nodes = rng.randint(1, 65)
-    assert list_findings(facts(nodes), figures(nodes, rng, {})) == []
+    assert list_findings(facts(nodes), measured(nodes, rng, {})) == []
 
 
 def test_of_two_nodes_neither_is_named() -> None:
