@@ -1,4 +1,7 @@
-"""Check before anything is made that the zones offer the types and that the quota allows the nodes; tell the price."""
+"""Check before anything is made that the zones offer the types and that the quota allows the nodes; tell the price.
+
+For spot it also reads which zones most likely have room.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -48,6 +51,28 @@ def require_quota(target: PreflightTarget) -> None:
         if finding.level == "problem":
             raise ClusterError(f"{finding.sentence}: {finding.fix}")
         print(f"dlcluster: {finding.sentence}", file=sys.stderr)
+
+
+def spot_scores(clients: Clients, props: ClusterProps) -> dict[str, int]:
+    """Return EC2's spot placement score of each of ``zones``, from 1 to 10; a zone without one is not in it.
+
+    EC2 names zones by IDs, which mean the same place in every account, unlike names.
+    """
+    described = clients.ec2.describe_availability_zones(ZoneNames=list(props.zones))["AvailabilityZones"]
+    names = {zone["ZoneId"]: zone["ZoneName"] for zone in described}
+    pages = clients.ec2.get_paginator("get_spot_placement_scores").paginate(
+        InstanceTypes=[props.instance_type],
+        TargetCapacity=props.worker_count,
+        SingleAvailabilityZone=True,
+        RegionNames=[clients.region],
+    )
+    found = {each["AvailabilityZoneId"]: each["Score"] for page in pages for each in page["SpotPlacementScores"]}
+    return {name: found[zone_id] for zone_id, name in names.items() if zone_id in found}
+
+
+def by_score(zones: Sequence[str], scores: Mapping[str, int]) -> list[str]:
+    """Return the zones with the best score first; equal ones stay in the user's order."""
+    return sorted(zones, key=lambda zone: -scores.get(zone, 0))
 
 
 def fleet_rate(props: ClusterProps, prices: PriceList) -> Rate:

@@ -1,35 +1,66 @@
 """Let one ``dlcluster up`` at a time work on a cluster: two would end each other's nodes.
 
-The owner is a tag of the workers' group, next to the attempt. Tags have no conditional write, so it is read again
-before each launch and each move: of two that began in the same second, the one that wrote first gives up.
+The owner is a record of the cluster's table, next to the members. Each write has the condition that the record is as
+it was read: of two calls that begin together one becomes the owner, and one that was overtaken notices before its next
+launch.
 """
 
 import os
 import re
+import secrets
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from bootstrap.contract import WORKER, group_name
+from bootstrap.contract import TABLE_KEY, UP_ID
 from cli.aws.clients import Clients
+from cli.aws.clusters import find_cluster
 from cli.errors import ClusterError
-from cli.sizes.groups import read_groups
 
-OWNER_TAG: Final = "deeplearning:up-owner"
 STALE_S: Final = 1200.0
 """Age in seconds from which an owner on another machine is dead: more than the longest pause, as clocks differ."""
-SETTLE_S: Final = 2.0
-"""Seconds after which a tag written at the same time is seen."""
-_VALUE: Final = re.compile(r"([0-9]{1,12}) ([0-9]{1,10}) (\S{1,40}) (\S{1,170})")
+ATTEMPTS: Final = 5
+"""Writes that may meet another one; the answer to a write of our own may also be lost, and its repetition refused."""
+_UNCHANGED: Final = "attribute_not_exists(#revision) OR #revision = :read"
 _NOT_ALLOWED: Final = re.compile(r"[^A-Za-z0-9+=._:/@-]")
-_GROUP: Final = "auto-scaling-group"
 
 
 class TakenError(ClusterError):
     """Another dlcluster up works on the cluster: its nodes are not ours to end."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Owner:
+    """The record; one that cannot be read is an owner that died long ago."""
+
+    user: str
+    host: str
+    process: int
+    seen: int
+    """Seconds since the epoch when it last said that it goes on."""
+    expires: int
+    """Seconds since the epoch from which it counts as dead."""
+    revision: str
+    """Random text of each write."""
+
+    @property
+    def is_dead(self) -> bool:
+        """Return whether the owner was killed: its process on this machine is gone, or it has been silent for long."""
+        if time.time() > self.expires:
+            return True
+        if self.host != _host():
+            return False
+        try:
+            os.kill(self.process, 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):
+            return False
+        return False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,62 +71,90 @@ class Lock:
     name: str
     caller: str
     """ARN of the user."""
-
-    def acquire(self) -> None:
-        """Become the owner. Raises TakenError."""
-        self.hold()
-        time.sleep(SETTLE_S)
-        self.hold()
+    process: int = field(default_factory=os.getpid)
 
     def hold(self) -> None:
-        """Write down that this call goes on. Raises TakenError if another one does."""
-        tags = read_groups(self.clients.autoscaling, self.name)[WORKER].tags
-        found = _VALUE.fullmatch(tags.get(OWNER_TAG, ""))
-        if found is not None and not self._is_own(found) and not _is_dead(found):
-            since = f"{datetime.fromtimestamp(int(found[1])).astimezone():%H:%M}"
-            raise TakenError(
-                f"{found[4]} runs dlcluster up of {self.name} on {found[3]}, last seen at {since}: wait until it ends, "
-                f"or {STALE_S / 60:.0f} minutes after it was killed"
-            )
-        value = f"{time.time():.0f} {os.getpid()} {_host()} {_NOT_ALLOWED.sub('-', self.caller)[-170:]}"
-        self.clients.autoscaling.create_or_update_tags(
-            Tags=[
-                {
-                    "ResourceId": group_name(self.name, WORKER),
-                    "ResourceType": _GROUP,
-                    "Key": OWNER_TAG,
-                    "Value": value,
-                    "PropagateAtLaunch": False,
-                }
-            ]
-        )
+        """Become the owner, or write down that it goes on. Raises TakenError if another one does."""
+        table = self._table()
+        for _ in range(ATTEMPTS):
+            found = self._read(table)
+            if found is not None and not self._is_own(found) and not found.is_dead:
+                since = f"{datetime.fromtimestamp(found.seen).astimezone():%H:%M}"
+                raise TakenError(
+                    f"{found.user} runs dlcluster up of {self.name} on {found.host}, last seen at {since}: wait until "
+                    f"it ends, or {STALE_S / 60:.0f} minutes after it was killed"
+                )
+            if self._write(table, found):
+                return
+        raise TakenError(f"others began dlcluster up of {self.name} {ATTEMPTS} times in this second: try again")
 
     def release(self) -> None:
         """Let others begin, if AWS can be asked; otherwise they wait until this owner is stale."""
         with suppress(Exception):
-            found = _VALUE.fullmatch(read_groups(self.clients.autoscaling, self.name)[WORKER].tags.get(OWNER_TAG, ""))
-            if found is None or not self._is_own(found):
-                return
-            group = group_name(self.name, WORKER)
-            self.clients.autoscaling.delete_tags(Tags=[{"ResourceId": group, "ResourceType": _GROUP, "Key": OWNER_TAG}])
+            table = self._table()
+            found = self._read(table)
+            if found is not None and self._is_own(found):
+                key = {TABLE_KEY: {"S": UP_ID}}
+                self.clients.dynamodb.delete_item(TableName=table, Key=key, **_if_unchanged(found))
 
-    def _is_own(self, found: re.Match[str]) -> bool:
-        return (int(found[2]), found[3]) == (os.getpid(), _host())
+    def _table(self) -> str:
+        clients = self.clients
+        return find_cluster(clients.cloudformation, name=self.name, region=clients.region).table
 
+    def _read(self, table: str) -> _Owner | None:
+        """Return the owner in the record; None if there is none."""
+        key = {TABLE_KEY: {"S": UP_ID}}
+        item = self.clients.dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+        return _owner(item) if item else None
 
-def _is_dead(found: re.Match[str]) -> bool:
-    """Return whether the owner was killed: its process on this machine is gone, or it has been silent for long."""
-    if time.time() - int(found[1]) > STALE_S:
+    def _write(self, table: str, read: _Owner | None) -> bool:
+        """Make this call the owner; return whether the record was still as it was read."""
+        now = int(time.time())
+        item = {
+            TABLE_KEY: {"S": UP_ID},
+            "user": {"S": _NOT_ALLOWED.sub("-", self.caller)[-170:]},
+            "host": {"S": _host()},
+            "process": {"N": str(self.process)},
+            "seen": {"N": str(now)},
+            "expires": {"N": f"{now + STALE_S:.0f}"},
+            "revision": {"S": secrets.token_hex(8)},
+        }
+        dynamodb = self.clients.dynamodb
+        try:
+            dynamodb.put_item(TableName=table, Item=item, **_if_unchanged(read))
+        except dynamodb.exceptions.ConditionalCheckFailedException:
+            return False
         return True
-    if found[3] != _host():
-        return False
-    try:
-        os.kill(int(found[2]), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return False
+
+    def _is_own(self, found: _Owner) -> bool:
+        return (found.process, found.host) == (self.process, _host())
+
+
+def _owner(item: Mapping[str, Any]) -> _Owner:
+    def text(name: str) -> str:
+        return str(item.get(name, {}).get("S", ""))
+
+    def number(name: str) -> int:
+        found = str(item.get(name, {}).get("N", ""))
+        return int(found) if re.fullmatch(r"[0-9]{1,10}", found) else 0
+
+    return _Owner(
+        user=text("user"),
+        host=text("host"),
+        process=number("process"),
+        seen=number("seen"),
+        expires=number("expires"),
+        revision=text("revision"),
+    )
+
+
+def _if_unchanged(read: _Owner | None) -> dict[str, Any]:
+    """Return the condition of a write: nobody has written the record since it was read."""
+    return {
+        "ConditionExpression": _UNCHANGED,
+        "ExpressionAttributeNames": {"#revision": "revision"},
+        "ExpressionAttributeValues": {":read": {"S": read.revision if read else ""}},
+    }
 
 
 def _host() -> str:

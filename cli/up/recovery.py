@@ -43,10 +43,10 @@ def recover(placement: Placement, declared: ClusterSizes) -> Found:
                 f"{placement.name} runs in {zone} with other sizes than cdk.json has: dlcluster resize or resume "
                 "changes them there, dlcluster pause ends the nodes, so that up can look for room"
             )
-        placement.lock.acquire()
+        placement.lock.hold()
         placement.free()
     else:
-        placement.lock.acquire()
+        placement.lock.hold()
         groups = fleet.read()
         if found := _unfinished(placement, fleet, groups):
             return found

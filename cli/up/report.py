@@ -13,6 +13,8 @@ from stacks.settings.props import ClusterProps
 MINIMUM_S: Final = 60
 """Seconds that AWS bills at least of each Linux instance (Amazon EC2 pricing, "per-second billing")."""
 COLUMNS: Final = ("ZONE", "TRIES", "CAME", "REASON")
+SCORE: Final = "SCORE"
+"""Column of the spot placement scores, which only a search by them has."""
 
 
 def minimum_charge(came: Mapping[NodeType, int], props: ClusterProps, prices: PriceList) -> float | None:
@@ -51,10 +53,20 @@ def ended_line(outcome: Outcome, props: ClusterProps, prices: PriceList) -> str:
     return f"{message}; {outcome.nodes} came and were ended, for which AWS bills a minute each: {cost} or more"
 
 
-def table(tried: Sequence[Outcome], lacking: Mapping[str, str]) -> str:
+def table(tried: Sequence[Outcome], lacking: Mapping[str, str], scores: Mapping[str, int] | None = None) -> str:
     """Return the table of reasons, a line a zone: EC2's newest, and the types that a zone never has."""
     tries = Counter(outcome.zone for outcome in tried)
     newest = {outcome.zone: outcome for outcome in tried}
     rows = [(zone, str(tries[zone]), str(each.nodes), each.reason or "all nodes came") for zone, each in newest.items()]
     rows += [(zone, "0", "0", reason) for zone, reason in lacking.items()]
-    return aligned([COLUMNS, *filled(rows)])
+    lines: list[tuple[str, ...]] = [COLUMNS, *rows]
+    if scores is not None:
+        told = [SCORE, *(str(scores.get(zone, "none")) for zone, *_ in rows)]
+        lines = [(zone, score, *others) for score, (zone, *others) in zip(told, lines, strict=True)]
+    return aligned([lines[0], *filled(lines[1:])])
+
+
+def scores_line(zones: Sequence[str], scores: Mapping[str, int]) -> str:
+    """Return the zones in the order in which they are tried, with their scores."""
+    told = ", ".join(f"{zone} {scores.get(zone, 'none')}" for zone in zones)
+    return f"spot placement scores, from 1 to 10: {told}"

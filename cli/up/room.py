@@ -11,7 +11,7 @@ from cli.errors import ClusterError
 from cli.output import printable
 from cli.sizes.groups import instance_ids, is_paused, read_groups
 from cli.up.attempt import recorded
-from cli.up.before import fleet_rate
+from cli.up.before import by_score, fleet_rate
 from cli.up.fleet import Outcome
 from cli.up.lock import TakenError
 from cli.up.placement import Placement
@@ -23,15 +23,23 @@ from stacks.settings.props import ClusterProps
 
 
 def find_room(
-    placement: Placement, props: ClusterProps, lacking: Mapping[str, str], *, until: datetime | None, prices: PriceList
+    placement: Placement,
+    props: ClusterProps,
+    lacking: Mapping[str, str],
+    *,
+    until: datetime | None,
+    prices: PriceList,
+    scores: Mapping[str, int] | None = None,
 ) -> str:
     """Return the zone in which every node was launched; ``lacking`` are the zones without the type.
+
+    With ``scores`` the zones are tried by these, the best first, otherwise in the order of the settings.
 
     Raises ClusterError if no zone has room; no node is left then. After any other error nodes may be left, and a line
     says so.
     """
     try:
-        zone = _find(placement, props, lacking, until=until, prices=prices)
+        zone = _find(placement, props, lacking, until=until, prices=prices, scores=scores)
     except BaseException as error:
         if not isinstance(error, (TakenError, OtherSizesError)):
             _warn_of_cost(placement, props, prices)
@@ -43,7 +51,13 @@ def find_room(
 
 
 def _find(
-    placement: Placement, props: ClusterProps, lacking: Mapping[str, str], *, until: datetime | None, prices: PriceList
+    placement: Placement,
+    props: ClusterProps,
+    lacking: Mapping[str, str],
+    *,
+    until: datetime | None,
+    prices: PriceList,
+    scores: Mapping[str, int] | None,
 ) -> str:
     found = recover(placement, props.fleet_sizes)
     if found.is_kept:
@@ -51,7 +65,7 @@ def _find(
         return found.zone
     zone = found.zone
     if not found.is_whole:
-        zones = [each for each in props.zones if each not in lacking]
+        zones = by_score([each for each in props.zones if each not in lacking], scores or {})
         search = Search(placement=placement, declared=props.fleet_sizes, zones=zones, until=until)
         tried: list[Outcome] = []
         for outcome in search.run(found.zone):
@@ -59,7 +73,7 @@ def _find(
             if not outcome.is_whole:
                 print(f"dlcluster: {printable(ended_line(outcome, props, prices))}", file=sys.stderr)
         if not tried[-1].is_whole:
-            _refuse(tried, lacking, props, prices, until=until)
+            _refuse(tried, lacking, props, prices, until=until, scores=scores)
         zone = tried[-1].zone
     print(f"dlcluster: all {props.worker_count + 1} nodes are launched in {zone}", file=sys.stderr)
     placement.keep(zone)
@@ -91,8 +105,9 @@ def _refuse(
     prices: PriceList,
     *,
     until: datetime | None,
+    scores: Mapping[str, int] | None,
 ) -> NoReturn:
-    print(printable(table(tried, lacking), keep="\n"), end="", file=sys.stderr)
+    print(printable(table(tried, lacking, scores), keep="\n"), end="", file=sys.stderr)
     left = f"{props.cluster_name} has no nodes and {paused_line(fleet_rate(props, prices), prices)}"
     left += tries_charge(tried, props, prices)
     if tried[-1].is_final:

@@ -50,7 +50,7 @@ from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
-from local.aws.scarcity import capacity, vcpu_quotas
+from local.aws.scarcity import capacity, spot_scores, vcpu_quotas
 from local.aws.scheduler import schedules
 from local.aws.sessions import channels, start_session
 from local.aws.sessions.gateway import GATEWAY
@@ -82,6 +82,7 @@ _PARTS = (
     elastic_ips,
     instance_types,
     capacity,
+    spot_scores,
     vcpu_quotas,
     launch_checks,
     capacity_reservations,

@@ -38,6 +38,8 @@ UP_ACTIONS: Final = (
     "autoscaling:UpdateAutoScalingGroup",
 )
 """Calls of ``dlcluster up`` that change the groups."""
+UP_RECORD_ACTIONS: Final = ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem")
+"""Calls of ``dlcluster up`` to the cluster's table, which holds its lock and the members."""
 KEY_ACTIONS: Final = ("kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey")
 """Work of DynamoDB and EFS with the user's key, in the name of CloudFormation, which makes table and file system."""
 SCHEDULER: Final = "scheduler.amazonaws.com"
@@ -65,12 +67,19 @@ def start_fleet(target: PreflightTarget) -> Iterator[Finding]:
     if caller is None:
         return
     name = group_name(target.props.cluster_name, WORKER)
-    place = f"arn:{target.partition}:autoscaling:{target.region}:{target.account}"
-    if denied := denied_to(target, caller, UP_ACTIONS, f"{place}:autoScalingGroup:*:autoScalingGroupName/{name}"):
+    place = f"{target.region}:{target.account}"
+    groups = f"arn:{target.partition}:autoscaling:{place}:autoScalingGroup:*:autoScalingGroupName/{name}"
+    # The table's real name has a suffix, of which a deploy that is still to come knows nothing.
+    table = f"arn:{target.partition}:dynamodb:{place}:table/{target.props.cluster_name}-Cluster"
+    denied = [
+        *denied_to(target, caller, UP_ACTIONS, groups),
+        *denied_to(target, caller, UP_RECORD_ACTIONS, table),
+    ]
+    if denied:
         sentence = f"{caller} may not {' and '.join(denied)}, as dlcluster up does"
         yield problem("permissions", sentence, "docs/use/capacity.md lists what up needs")
     else:
-        yield ok("permissions", f"{caller} may change the groups as dlcluster up does")
+        yield ok("permissions", f"{caller} may change the groups and the table as dlcluster up does")
 
 
 def create_roles(target: PreflightTarget) -> Iterator[Finding]:

@@ -20,15 +20,17 @@ from cli.up import before
 from cli.up.lock import Lock
 from cli.up.placement import ZONE, Placement
 from cli.up.recovery import cluster_of, running_zone
-from cli.up.report import most_a_try
+from cli.up.report import most_a_try, scores_line
 from cli.up.room import find_room
 from cli.up.search import parse_until
 from cli.verb import verb
 from stacks.prices.price_list import PriceList, price_list
 from stacks.settings.props import ClusterProps
+from stacks.settings.purchase import SPOT
 
 
 @verb("up", examples=("dlcluster up", "dlcluster up --until 18:00 --yes", "dlcluster up -c worker_count=7"))
+@click.option("--by-spot-score", is_flag=True, help="Try the zones with the best spot placement score first.")
 @click.option("--until", metavar="HH:MM", default="", help="Try all zones again until this time of the day.")
 @click.option(
     "--timeout", metavar="S", type=click.FloatRange(0), default=READY_TIMEOUT_S, help="Seconds to wait for the nodes."
@@ -37,7 +39,14 @@ from stacks.settings.props import ClusterProps
 @click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
 @json_option
 def command(
-    selection: Selection, *, until: str, timeout: float, yes: bool, context: tuple[str, ...], as_json: bool
+    selection: Selection,
+    *,
+    by_spot_score: bool,
+    until: str,
+    timeout: float,
+    yes: bool,
+    context: tuple[str, ...],
+    as_json: bool,
 ) -> int:
     """Deploy, and start all nodes in the first zone of the setting zones that has room for the whole fleet.
 
@@ -49,20 +58,26 @@ def command(
     props = read_props(settings)
     end = _end(until)
     _require_zones(props, context, cluster=selection.cluster)
+    if by_spot_score:
+        _require_spot(props)
     clients = connect(selection.region)
     target, prices = before.preflight_target(clients, props, settings), price_list(clients.region)
     lock = Lock(clients=clients, name=props.cluster_name, caller=target.caller)
     placement = Placement(clients=clients, name=props.cluster_name, zones=props.zones, lock=lock, context=context)
     lacking: dict[str, str] = {}
+    scores: dict[str, int] | None = None
     if zone := running_zone(placement, props.fleet_sizes):
         print(f"dlcluster: already running in {zone}; cdk deploy applies other settings", file=sys.stderr)
     else:
         lacking = before.zones_without_type(target, props.zones)
         before.require_quota(target)
+        if by_spot_score:
+            scores = before.spot_scores(clients, props)
+            print(f"dlcluster: {scores_line(before.by_score(props.zones, scores), scores)}", file=sys.stderr)
         _print_cost(props, prices, end)
         require_yes(f"go on with {' or '.join(props.zones)}?", yes=yes)
     with _interruptible():
-        zone = find_room(placement, props, lacking, until=end, prices=prices)
+        zone = find_room(placement, props, lacking, until=end, prices=prices, scores=scores)
     cluster = cluster_of(placement)
     members = await_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)
     if as_json:
@@ -118,3 +133,10 @@ def _require_zones(props: ClusterProps, context: tuple[str, ...], *, cluster: st
         raise UsageError('cdk.json has no zones to choose from: add "zones": ["us-east-1a", "us-east-1b"]')
     if cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is of cluster {props.cluster_name}, not of --cluster {cluster}")
+
+
+def _require_spot(props: ClusterProps) -> None:
+    """Refuse scores for nodes that EC2 scores none for. Raises UsageError."""
+    if props.purchase != SPOT or not props.worker_count:
+        found = f"purchase={props.purchase} and worker_count={props.worker_count}"
+        raise UsageError(f"--by-spot-score needs purchase={SPOT} and a worker, got {found}: leave it out")

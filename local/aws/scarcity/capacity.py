@@ -92,6 +92,11 @@ def _zone(backend: EC2Backend, named: Mapping[str, Any]) -> str:
     return str(named.get("placement") or f"{backend.region_name}a")
 
 
+def free_places(backend: EC2Backend, pool: tuple[str, str, bool]) -> float:
+    """Return how many more instances of a type fit in a zone, on demand or spot; infinite where no limit is set."""
+    return _room(backend, {each.pool: each.count for each in read_capacities(_SOURCE.path)}, pool)
+
+
 def _check(backend: EC2Backend, pool: tuple[str, str, bool], count: int) -> None:
     capacities = {each.pool: each.count for each in read_capacities(_SOURCE.path)}
     if _room(backend, capacities, pool) >= count:

@@ -15,7 +15,6 @@ from bootstrap.contract import MASTER, NO_ZONE, NODE_TYPES, WORKER, ZONE_GUARD, 
 from cli.aws.clients import Clients
 from cli.cdk_context import read_context, read_props
 from cli.main import main
-from cli.up.lock import OWNER_TAG
 from stacks.settings.props import ClusterProps
 from tests.cli.sizes.conftest import NAME, Deployed, Ended, clients, local_aws, template
 from tests.local.aws.harness import REGION, Aws, Places, Stacks
@@ -155,22 +154,12 @@ def _note_changes(clients: Clients, made: Cluster) -> Callable[[], None]:
     """Note each call to Auto Scaling that changes something, after AWS has done it."""
     events, changing = clients.autoscaling.meta.events, ("Launch", "Update", "Create", "Delete")
 
-    def mark(params: Any, context: dict[str, Any], **_: Any) -> None:
-        context["is_owner"] = OWNER_TAG in str(params.get("Tags"))
-
-    def note(model: Any, context: dict[str, Any], **_: Any) -> None:
-        # A kill at these is one before them: they change neither the attempt nor the groups.
-        if model.name.startswith(changing) and not context.get("is_owner"):
+    def note(model: Any, **_: Any) -> None:
+        if model.name.startswith(changing):
             made.note(model.name)
 
-    events.register("before-parameter-build.auto-scaling", mark)
     events.register("after-call.auto-scaling", note)
-
-    def remove() -> None:
-        events.unregister("before-parameter-build.auto-scaling", mark)
-        events.unregister("after-call.auto-scaling", note)
-
-    return remove
+    return lambda: events.unregister("after-call.auto-scaling", note)
 
 
 def full(zone: str) -> dict[str, list[str]]:

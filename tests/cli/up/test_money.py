@@ -1,6 +1,8 @@
 """``dlcluster up`` never has two fleets, and never leaves nodes without saying so."""
 
+import os
 import signal
+import socket
 import time
 from typing import Any
 
@@ -14,7 +16,7 @@ from cli.errors import EXIT_INTERRUPTED, ClusterError
 from cli.sizes.groups import pause_groups
 from cli.up.attempt import ATTEMPT_TAG
 from cli.up.before import require_quota
-from cli.up.lock import OWNER_TAG, Lock
+from cli.up.lock import Lock, TakenError
 from cli.up.placement import Placement
 from tests.cli.sizes.conftest import NAME, Ended
 from tests.cli.up.conftest import SETTINGS, ZONES, Cluster, KilledError, full
@@ -39,7 +41,18 @@ def tag(cluster: Cluster, key: str, value: str) -> None:
 
 def own(cluster: Cluster, age_s: float = 0.0) -> None:
     """Write down that somebody else runs dlcluster up."""
-    tag(cluster, OWNER_TAG, f"{time.time() - age_s:.0f} 17 laptop {ANN}")
+    seen = int(time.time() - age_s)
+    numbers = {"process": 17, "seen": seen, "expires": seen + 1200}
+    texts = {"id": "up", "user": ANN, "host": "laptop", "revision": "0"}
+    item = {name: {"N": str(each)} for name, each in numbers.items()} | {n: {"S": each} for n, each in texts.items()}
+    cluster.aws.client("dynamodb").put_item(TableName=cluster.stacks.physical_id("Table", name=NAME), Item=item)
+
+
+def owner(cluster: Cluster) -> str:
+    """Return the machine of the record's owner; empty if nobody is."""
+    table = cluster.stacks.physical_id("Table", name=NAME)
+    found = cluster.aws.client("dynamodb").get_item(TableName=table, Key={"id": {"S": "up"}}).get("Item", {})
+    return str(found.get("host", {}).get("S", ""))
 
 
 def tags(cluster: Cluster) -> dict[str, str]:
@@ -94,7 +107,7 @@ def test_another_call_that_goes_on_is_left_alone(cluster: Cluster, capsys: pytes
     own(cluster, age_s=1300)
     assert cluster.up() == 0
     assert cluster.running() == 3
-    assert OWNER_TAG not in tags(cluster)
+    assert owner(cluster) == ""
 
 
 def test_a_call_that_another_overtook_ends_nothing(
@@ -110,7 +123,31 @@ def test_a_call_that_another_overtook_ends_nothing(
     monkeypatch.setattr(clients.autoscaling, "launch_instances", overtaken)
     assert cluster.up() == 1
     assert cluster.running() == 1
-    assert " laptop " in tags(cluster)[OWNER_TAG]
+    assert owner(cluster) == "laptop"
+
+
+def test_of_two_calls_that_read_at_the_same_time_one_becomes_the_owner(
+    cluster: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.cdk(["cdk", "deploy"])
+    first, second = (Lock(clients=clients, name=NAME, caller=ANN, process=each) for each in (1, os.getppid()))
+    read: Any = clients.dynamodb.get_item
+
+    def beside(**request: Any) -> Any:
+        found = read(**request)
+        monkeypatch.setattr(clients.dynamodb, "get_item", read)
+        second.hold()
+        return found
+
+    monkeypatch.setattr(clients.dynamodb, "get_item", beside)
+    with pytest.raises(TakenError, match=f"{ANN} runs dlcluster up of demo"):
+        first.hold()
+    second.hold()
+    first.release()
+    assert owner(cluster) == socket.gethostname()
+    second.release()
+    assert owner(cluster) == ""
+    first.hold()
 
 
 def test_groups_with_nodes_are_not_moved(cluster: Cluster, clients: Clients) -> None:

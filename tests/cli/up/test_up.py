@@ -134,11 +134,31 @@ def test_zones_without_the_type_are_not_tried(
     assert "none of zones offers c5.large" in capsys.readouterr().err
 
 
+def test_zones_are_tried_by_their_spot_score(
+    cluster: Cluster, places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spot = ("--by-spot-score", "-c", "purchase=spot", "-c", "min_workers=0")
+    places.set(spot=True, a=0, b=1)
+    assert cluster.up(*spot) == 0
+    assert cluster.done[0] == f"deploy {ZONES[2]}"
+    order = f"{ZONES[2]} 3, {ZONES[0]} 1, {ZONES[1]} 1"
+    assert f"spot placement scores, from 1 to 10: {order}" in capsys.readouterr().err
+    assert main(["pause", "--yes"]) == 0
+    places.set(a=0, b=0, c=0)  # on demand, as this cluster's nodes are
+    assert cluster.up(*spot) == 1
+    told = capsys.readouterr().err
+    assert re.search(rf"{ZONES[1]} +3 +1 +0 +InsufficientInstanceCapacity", told)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("-c", "availability_zone=us-east-1a"), "-c availability_zone contradicts up"),
         (("-c", "zones="), "cdk.json has no zones to choose from"),
+        (
+            ("--by-spot-score",),
+            "--by-spot-score needs purchase=spot and a worker, got purchase=on-demand",
+        ),
         (("--until", "noon"), "--until must be a time of the day like 18:00, got 'noon'"),
     ],
 )

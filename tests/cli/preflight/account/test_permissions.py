@@ -148,10 +148,18 @@ def test_storage_that_the_stack_does_not_make_needs_no_permissions(account: Acco
     assert account.check(permissions.create_storage) == []
 
 
-@pytest.mark.parametrize(("decision", "level"), [("allowed", "ok"), ("implicitDeny", "problem")])
-def test_with_candidate_zones_the_caller_must_launch_the_nodes(account: Account, decision: str, level: str) -> None:
+@pytest.mark.parametrize(
+    ("launch", "put", "level"),
+    [("allowed", "allowed", "ok"), ("implicitDeny", "allowed", "problem"), ("allowed", "implicitDeny", "problem")],
+)
+def test_with_candidate_zones_the_caller_must_launch_the_nodes_and_lock_the_table(
+    account: Account, launch: str, put: str, level: str
+) -> None:
     account.settings |= {"zones": ["eu-west-1a", "eu-west-1b"]}
     group = f"arn:aws:autoscaling:eu-west-1:{ACCOUNT}:autoScalingGroup:*:autoScalingGroupName/demo-worker"
     expected = {"PolicySourceArn": CALLER, "ActionNames": [*permissions.UP_ACTIONS], "ResourceArns": [group]}
-    simulates(account, expected, {"autoscaling:LaunchInstances": decision})
+    simulates(account, expected, {"autoscaling:LaunchInstances": launch})
+    table = f"arn:aws:dynamodb:eu-west-1:{ACCOUNT}:table/demo-Cluster"
+    expected = {**expected, "ActionNames": [*permissions.UP_RECORD_ACTIONS], "ResourceArns": [table]}
+    simulates(account, expected, {"dynamodb:PutItem": put})
     assert account.finds(permissions.start_fleet).level == level

@@ -1,6 +1,9 @@
 """Grow groups where EC2 has few places: what does not fit is a failed activity, and is tried again."""
 
+from typing import Any
+
 import pytest
+from botocore.exceptions import ClientError
 
 from local.aws.autoscaling import lifecycle
 from tests.local.aws.harness import REGION, Aws, Group, Places, Stacks
@@ -83,3 +86,25 @@ def test_type_is_refused_in_a_zone_that_does_not_offer_it(aws: Aws, stacks: Stac
         "supported in your requested Availability Zone (us-east-1a). Please retry your request by not specifying an "
         "Availability Zone or choosing us-east-1c."
     )
+
+
+def test_a_zone_with_more_free_places_for_spot_has_a_better_score(aws: Aws, places: Places) -> None:
+    places.set(spot=True, a=2, b=0)
+    ec2 = aws.client("ec2")
+    names = {each["ZoneId"]: each["ZoneName"] for each in ec2.describe_availability_zones()["AvailabilityZones"]}
+
+    def scores(*types: str, of_zones: bool = True) -> list[dict[str, Any]]:
+        answer = ec2.get_spot_placement_scores(
+            InstanceTypes=[*types], TargetCapacity=4, RegionNames=[REGION], SingleAvailabilityZone=of_zones
+        )
+        return list(answer["SpotPlacementScores"])
+
+    found = scores("c5.large")
+    assert {each["Region"] for each in found} == {REGION}
+    by_name = {names[each["AvailabilityZoneId"]]: each["Score"] for each in found}
+    assert [by_name[f"{REGION}{letter}"] for letter in "abc"] == [1, 1, 3]
+    assert found[0]["Score"] == 3
+    assert {each["Score"] for each in scores("c5.large", "m5.large", "r5.large")} == {10}
+    assert scores("c5.large", of_zones=False) == [{"Region": REGION, "Score": 3}]
+    with pytest.raises(ClientError, match="InstanceTypes"):
+        scores()

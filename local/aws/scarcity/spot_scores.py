@@ -1,0 +1,52 @@
+"""Answer GetSpotPlacementScores, which moto lacks: a score from 1 to 10 for each zone or region, from its free places.
+
+AWS: "Spot placement score" (Amazon EC2 User Guide). Scores of fewer than three types are always low; it does not say
+how low, and here that is at most 3. AWS derives its scores from more than free places, and promises nothing with them.
+"""
+
+from typing import Any, Final
+
+from moto.core.responses import ActionResult
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models import EC2Backend, ec2_backends
+from moto.ec2.responses.instances import InstanceResponse
+
+from local.aws.moto_patching import add
+from local.aws.scarcity.capacity import free_places, zones_offering
+
+_MOST: Final = 10
+_MOST_OF_FEW_TYPES: Final = 3
+_FEW: Final = 3
+
+
+def install() -> None:
+    """Add the call to moto."""
+    add(InstanceResponse, "get_spot_placement_scores", _scores)
+
+
+def _scores(response: Any) -> ActionResult:
+    types, target = response._get_param("InstanceTypes", []), int(response._get_param("TargetCapacity"))
+    if not types:
+        raise EC2ClientError("MissingParameter", "The request must contain the parameter InstanceTypes")
+    scores: list[dict[str, Any]] = []
+    for region in response._get_param("RegionNames", []) or [response.region]:
+        backend = ec2_backends[response.current_account][region]
+        of_zones = _of_zones(backend, types, target)
+        if response._get_bool_param("SingleAvailabilityZone"):
+            scores += [{"Region": region, "AvailabilityZoneId": zone, "Score": each} for zone, each in of_zones.items()]
+        elif of_zones:
+            scores.append({"Region": region, "Score": max(of_zones.values())})
+    best = sorted(scores, key=lambda each: -each["Score"])[:10]
+    return ActionResult({"SpotPlacementScores": best})
+
+
+def _of_zones(backend: EC2Backend, types: list[str], target: int) -> dict[str, int]:
+    """Return the scores by zone ID; a zone that offers none of the types has none."""
+    most = _MOST if len(types) >= _FEW else _MOST_OF_FEW_TYPES
+    found: dict[str, int] = {}
+    for zone in backend.zones[backend.region_name]:
+        offered = [each for each in types if zone.name in zones_offering(backend.region_name, each)]
+        if offered:
+            room = sum(free_places(backend, (each, zone.name, True)) for each in offered)
+            found[zone.zone_id] = max(1, int(most * min(1.0, room / target)))
+    return found
