@@ -19,6 +19,7 @@ from bootstrap.contract import (
     LAUNCH_COMMAND,
     MASTER,
     NODE_CONFIG,
+    READ_AHEAD_SERVICE,
     SETUP_SERVICE,
     SHARED_SERVICE,
     SHARED_STATE,
@@ -27,6 +28,7 @@ from bootstrap.contract import (
 )
 from bootstrap.errors import BootstrapError, ConfigError
 from bootstrap.files.paths import pending_file, under_root
+from bootstrap.read_ahead.volume import is_pytorch_on_ebs
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +126,23 @@ Nice=5
 [Install]
 WantedBy=multi-user.target
 """
+READ_AHEAD_UNIT_FILE: Final = f"/etc/systemd/system/{READ_AHEAD_SERVICE}"
+READ_AHEAD_UNIT: Final = f"""\
+[Unit]
+Description=deeplearning-cdk reads PyTorch's libraries
+After={AGENT_SERVICE}
+
+[Service]
+ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap read-ahead
+# Everything else on the node goes first, where the disk's scheduler knows priorities.
+Nice=19
+IOSchedulingClass=idle
+# A read that never returns ends with the service.
+RuntimeMaxSec=900
+
+[Install]
+WantedBy=multi-user.target
+"""
 LAUNCH: Final = f"""\
 #!/bin/sh
 exec /usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE}/launcher/__main__.py "$@"
@@ -162,6 +181,7 @@ def install(release: Path, *, root: Path, services: Services) -> None:
         _serve_jobs(config, release, root=root, services=services)
         start_services(config, root=root, services=services)
         _start_shared_service(config, release, root=root, services=services)
+    _start_reading_ahead(root=root, services=services)
     log.info("installed release %s", release.name)
 
 
@@ -228,3 +248,12 @@ def _start_shared_service(config: NodeConfig, release: Path, *, root: Path, serv
     if config.shared_storage is not None:
         pending = "restart-shared"
         _start(release, SHARED_SERVICE, SHARED_UNIT_FILE, SHARED_UNIT, pending=pending, root=root, services=services)
+
+
+def _start_reading_ahead(*, root: Path, services: Services) -> None:
+    """Start the service that reads PyTorch's libraries, last of all, where the volume makes the first touch slow."""
+    if not is_pytorch_on_ebs(root):
+        return
+    if write_file(under_root(root, READ_AHEAD_UNIT_FILE), READ_AHEAD_UNIT):
+        services.reload_units()
+    services.enable(READ_AHEAD_SERVICE)

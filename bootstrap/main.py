@@ -22,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("run", help="run the agent until a signal stops it")
     commands.add_parser("engines", help="provide the environment that the setting engines names")
     commands.add_parser("shared", help="mount the shared storage, and keep it mounted")
+    commands.add_parser("read-ahead", help="read PyTorch's libraries, once after a boot")
     commands.add_parser("setup", help="run the user's setup, unless it has succeeded on this node")
     along = commands.add_parser("bring-along", help="run the setup of a later deploy, and wait for its end")
     for option, kind in (("--url", str), ("--sha256", str), ("--timeout", float)):
@@ -37,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _engines()
         elif arguments.command == "shared":
             _shared_storage()
+        elif arguments.command == "read-ahead":
+            _read_ahead()
         elif arguments.command == "setup":
             _setup()
         elif arguments.command == "bring-along":
@@ -62,6 +65,13 @@ def _shared_storage() -> None:
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     serve_shared_storage(ROOT)
+
+
+def _read_ahead() -> None:
+    from bootstrap.read_ahead.service import read_ahead
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    read_ahead(ROOT)
 
 
 def _setup() -> None:

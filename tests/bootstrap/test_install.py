@@ -1,4 +1,5 @@
 import json
+import os
 import stat
 from dataclasses import dataclass, field
 from importlib.util import cache_from_source
@@ -99,6 +100,36 @@ def test_jobs_of_the_login_user_outlive_its_sessions_on_the_master_and_the_maste
     assert unit.exists() is bool(calls)
     if calls:
         assert f"User={USER}\n" in unit.read_text()
+
+
+def put_on_ebs(root: Path, *, model: str = "Amazon Elastic Block Store") -> Path:
+    """Make PyTorch's environment, on a partition of a disk of this model; return its site-packages."""
+    libraries = root / "opt/pytorch/lib/python3.12/site-packages"
+    libraries.mkdir(parents=True)
+    number = libraries.stat().st_dev
+    partition = root / "sys/devices/nvme0n1/nvme0n1p1"
+    partition.mkdir(parents=True)
+    (partition.parent / "device").mkdir()
+    (partition.parent / "device/model").write_text(f"{model}   \n")
+    link = root / f"sys/dev/block/{os.major(number)}:{os.minor(number)}"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(partition)
+    return libraries
+
+
+def test_libraries_on_ebs_are_read_ahead_and_others_are_not(tmp_path: Path) -> None:
+    for name, model, calls in (
+        ("ebs", "Amazon Elastic Block Store", ["daemon-reload", "enable deeplearning-read-ahead.service"]),
+        ("local", "Amazon EC2 NVMe Instance Storage", []),
+    ):
+        root, services = tmp_path / name, RecordedServices()
+        root.mkdir()
+        put_on_ebs(root, model=model)
+        install(release(root, "one"), root=root, services=services)
+        assert services.calls == [*TAKE_OVER, *calls]
+    unit = (tmp_path / "ebs/etc/systemd/system/deeplearning-read-ahead.service").read_text()
+    assert "IOSchedulingClass=idle\n" in unit
+    assert "Type=oneshot" not in unit  # for which systemctl enable --now would wait
 
 
 def test_second_install_leaves_the_running_agent_alone(tmp_path: Path) -> None:
