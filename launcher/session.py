@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from launcher.errors import LaunchError
 from launcher.history.journal import Journal, jobs_directory, user_name
@@ -12,7 +11,7 @@ from launcher.history.key_name import key_name
 from launcher.history.records import new_job_id
 from launcher.job.attempt import run_job
 from launcher.job.failure import Failure
-from launcher.job_queue.free_hosts import hosts_of_others
+from launcher.job_queue.free_hosts import HostClaims
 from launcher.job_queue.turn import Ticket, start_in_turn
 from launcher.output.output_stream import OutputStream
 from launcher.output.prefixes import Sink, Streams
@@ -107,7 +106,7 @@ async def run_until_signal(
             observer=journal,
             pool=pool,
             has_waited=has_waited,
-            hosts_of_others=partial(hosts_of_others, job, job_id, jobs=ticket.jobs),
+            claims=HostClaims(job_id, jobs=ticket.jobs, record=journal.on_turn),
         )
 
     job_task = asyncio.ensure_future(start_in_turn(job, ticket, start=run))

@@ -79,8 +79,8 @@ def _parser() -> _Parser:
         "-n",
         "--num-workers",
         metavar="N",
-        help="number of nodes, the master included, the first that no other job has; with --launcher local, number "
-        "of ranks (default: all hosts in the hosts file)",
+        help="number of nodes, or of ranks with --launcher local (default: all hosts in the hosts file); the first "
+        "that no other job has, if jobs cannot share nodes",
     )
     parser.add_argument("-np", "--num-proc", metavar="P", help="total number of ranks, as with mpirun")
     parser.add_argument(

@@ -5,7 +5,7 @@ processes on all nodes; the attempt is over once every runner has ended.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from launcher.job.gpu_check import gpus_of
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node import Node, output_failure, run_nodes
 from launcher.job.preemption import excuse_lost_node, instances_of
-from launcher.job.restarts import reconnect
+from launcher.job.restarts import RestartHosts, reconnect
 from launcher.output.prefixes import Streams
 from launcher.spec import Job, NodeSpec
 from launcher.transport.connection import Connection
@@ -55,8 +55,8 @@ class Attempt:
     cwd: str
     streams: Streams
     observer: Observer
-    hosts_of_others: Callable[[], frozenset[str]] = frozenset
-    """Return the hosts that other jobs have, which a restart takes last or not at all."""
+    claims: RestartHosts | None = None
+    """Chooses the hosts of a restart; None: the first that answer."""
 
 
 async def run_job(
@@ -68,15 +68,13 @@ async def run_job(
     observer: Observer,
     pool: ConnectionPool | None = None,
     has_waited: bool = False,
-    hosts_of_others: Callable[[], frozenset[str]] = frozenset,
+    claims: RestartHosts | None = None,
 ) -> Failure | None:
     """Run `job` until it succeeds or fails for good. Cancelling ends its processes.
 
     Raises BusyError, before anything has started, if its nodes are in use; if it `has_waited`, also without an answer.
     """
-    attempt = Attempt(
-        job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer, hosts_of_others=hosts_of_others
-    )
+    attempt = Attempt(job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer, claims=claims)
     failure, counted = await first_attempt(job, attempt, pool, has_waited=has_waited), 0
     while failure is not None and not failure.final and job.restarts.max_restarts:
         # A preemption is not the job's fault and may happen any number of times: do not count it.
@@ -105,7 +103,7 @@ async def first_attempt(job: Job, attempt: Attempt, pool: ConnectionPool | None,
 
 async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, which: str) -> Failure | None:
     """Restart `job` after `failure`, on the nodes that answer in time."""
-    nodes = await reconnect(job, attempt.streams, failure, which=which, hosts_of_others=attempt.hosts_of_others)
+    nodes = await reconnect(job, attempt.streams, failure, which=which, claims=attempt.claims)
     if isinstance(nodes, Failure):
         return nodes
     try:

@@ -5,10 +5,11 @@ hosts, so that a replacement takes the index of the lost node. The job's id and 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from launcher.errors import UsageError
+from launcher.errors import LaunchError, UsageError
 from launcher.hosts.hostfile import Host
 from launcher.job.connect import READY_DEADLINE_S, close_connections, connect_available
 from launcher.job.engine_check import nodes_lacking_engine
@@ -27,22 +28,29 @@ MAX_NAMED = 8
 """Maximum number of hosts named in one line."""
 
 
+class RestartHosts(Protocol):
+    """Chooses the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
+
+    def order(self, job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
+        """Return the hosts to try, in order, and the reasons why others are left out."""
+
+    async def take(self, job: Job) -> str:
+        """Take the hosts of `job`; return the reason if another job has just taken one."""
+
+
 async def reconnect(
     job: Job,
     streams: Streams,
     failure: Failure,
     *,
     which: str,
-    hosts_of_others: Callable[[], frozenset[str]] = frozenset,
+    claims: RestartHosts | None = None,
 ) -> list[Connection] | Failure:
-    """Connect to the nodes for the restart after `failure`; return a final failure if there are too few.
-
-    `hosts_of_others` returns the hosts that other jobs have.
-    """
+    """Connect to the nodes for the restart after `failure`; return a final failure if there are too few."""
     stderr = streams[FrameType.STDERR]
     waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))} to answer"
     await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
-    reachable = await gather_nodes(job, streams, hosts_of_others)
+    reachable = await gather_nodes(job, streams, claims)
     nodes = reachable.connections
     if len(nodes) < job.restarts.min_nodes:
         await close_connections(nodes)
@@ -77,16 +85,15 @@ class ReachableNodes:
     reasons: list[str]
 
 
-async def gather_nodes(
-    job: Job, streams: Streams, hosts_of_others: Callable[[], frozenset[str]] = frozenset
-) -> ReachableNodes:
-    """Connect to the first available hosts, the job's own first: as many as requested, or fewer at the deadline."""
+async def gather_nodes(job: Job, streams: Streams, claims: RestartHosts | None = None) -> ReachableNodes:
+    """Connect to the first available hosts, as `claims` orders them: as many as requested, or fewer at the deadline."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + job.restarts.rejoin_s
     while True:
         left = deadline - clock()
         listed, reasons = _listed(job)
-        hosts = preferred(job, listed, hosts_of_others())
+        hosts, left_out = (list(listed), []) if claims is None else claims.order(job, listed)
+        reasons += left_out
         # A cluster's hosts file lists the nodes that are up: connect only once it lists enough.
         worth_trying = bool(hosts) and (len(hosts) >= len(job.hosts) or left <= 0)
         reachable = ReachableNodes(connections=[], reasons=reasons)
@@ -96,16 +103,31 @@ async def gather_nodes(
             await _drop_nodes_without_engine(job, reachable)
             # Ranks follow the order of the list.
             reachable.connections.sort(key=lambda connection: listed.index(connection.host))
-        complete = len(reachable.connections) >= len(job.hosts)
-        if (
-            complete
-            or left <= 0
-            or (worth_trying and clock() >= deadline)
-            or streams[FrameType.STDOUT].reader_has_gone()
-        ):
-            return reachable
+        is_last = left <= 0 or (worth_trying and clock() >= deadline) or streams[FrameType.STDOUT].reader_has_gone()
+        if len(reachable.connections) >= len(job.hosts) or is_last:
+            is_taken = claims is None or await _take_hosts(job, reachable, claims)
+            if is_taken or is_last:
+                return reachable
         await close_connections(reachable.connections)
         await asyncio.sleep(min(PAUSE_S, max(0.0, deadline - clock())))
+
+
+async def _take_hosts(job: Job, reachable: ReachableNodes, claims: RestartHosts) -> bool:
+    """Take the hosts that answered; if another job was faster, close the connections and return False."""
+    nodes, reachable.connections = reachable.connections, []
+    try:
+        reason = await claims.take(job.with_hosts(tuple(node.host for node in nodes))) if nodes else ""
+    except LaunchError as error:
+        reason = str(error)
+    except BaseException:  # Also after a signal.
+        await close_connections(nodes)
+        raise
+    if reason:
+        reachable.reasons.append(reason)
+        await close_connections(nodes)
+        return False
+    reachable.connections = nodes
+    return True
 
 
 async def _drop_nodes_without_engine(job: Job, reachable: ReachableNodes) -> None:
@@ -124,16 +146,6 @@ def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
         return job.host_source.read(), []
     except UsageError as error:
         return (), [str(error)]
-
-
-def preferred(job: Job, listed: Sequence[Host], of_others: frozenset[str]) -> list[Host]:
-    """Order the hosts: the job's own, then free ones, then those of other jobs, unless it must have its nodes alone."""
-    own = {str(host) for host in job.hosts}
-    taken = of_others - own
-    first = [host for host in listed if str(host) in own]
-    free = [host for host in listed if str(host) not in own | taken]
-    alone = job.wait is not None and job.wait.exclusive
-    return [*first, *free, *([] if alone else [host for host in listed if str(host) in taken])]
 
 
 async def _connect_first(hosts: Sequence[Host], count: int, *, local: bool, deadline_s: float) -> ReachableNodes:

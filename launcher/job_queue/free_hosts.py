@@ -1,14 +1,16 @@
 """Choose nodes that no other job has, so that jobs on parts of the cluster run side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from launcher.engines import LAUNCHED_BY_MPI
 from launcher.errors import UsageError
 from launcher.history.records import JobRecord
 from launcher.hosts.hostfile import Host
 from launcher.job.gpu_check import claimed_gpus
 from launcher.job_queue.line import holders, living_jobs
+from launcher.job_queue.line_lock import locked_line
 from launcher.spec import Job
 
 
@@ -17,42 +19,67 @@ def claim(record: JobRecord, job: Job) -> JobRecord:
     return replace(record, hosts=tuple(map(str, job.hosts)), gpus=claimed_gpus(job))
 
 
-def choose_free(job: Job, record: JobRecord, others: Sequence[JobRecord], *, least: int | None = None) -> Job:
-    """Return the job on the first free nodes of the cluster; unchanged if fewer than `least` are free.
+def choose_free(job: Job, record: JobRecord, others: Sequence[JobRecord]) -> Job:
+    """Return the job on the first free nodes of the cluster; unchanged if too few are free.
 
-    `least` is the job's number of nodes unless given. Hosts of the user's own file (``-H``) keep their order.
+    Hosts of the user's own file (``-H``) keep their order. mpirun needs its own machine as the first of several hosts.
     """
-    source, wanted = job.host_source, len(job.hosts)
-    if source is None or not source.of_cluster:
+    source, count = job.host_source, len(job.hosts)
+    if source is None or not source.of_cluster or (job.engine == LAUNCHED_BY_MPI and count > 1):
         return job
     try:
         listed = source.read()
     except UsageError:
         return job
-    if wanted >= len(listed) or len({host.slots for host in listed}) > 1:
+    if count >= len(listed) or len({host.slots for host in listed}) > 1:
         return job
-    hosts = tuple(host for host in listed if not _holders(job, host, record, others))[:wanted]
-    if len(hosts) < (wanted if least is None else least) or hosts == job.hosts:
-        return job
-    restarts = replace(job.restarts, min_nodes=min(job.restarts.min_nodes, len(hosts)))
-    return replace(job.with_hosts(hosts), restarts=restarts)
+    hosts = tuple(host for host in listed if not _holders_of(host, job, record, others))[:count]
+    return job if len(hosts) < count else job.with_hosts(hosts)
 
 
-def hosts_of_others(job: Job, job_id: str, *, jobs: Path) -> frozenset[str]:
-    """Return the names of the listed hosts that other jobs have, without those of the job itself."""
-    if job.host_source is None:
-        return frozenset()
-    try:
-        listed = job.host_source.read()
-    except UsageError:
-        return frozenset()
-    living = living_jobs(jobs)
-    record = next((each for each in living if each.id == job_id), None)
-    if record is None:
-        return frozenset()
-    others = [each for each in living if each is not record]
-    return frozenset(str(host) for host in listed if _holders(job, host, record, others))
-
-
-def _holders(job: Job, host: Host, record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+def _holders_of(host: Host, job: Job, record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     return holders(claim(record, job.with_hosts((host,))), others)
+
+
+class HostClaims:
+    """Keeps two jobs from restarting on the same nodes."""
+
+    def __init__(self, job_id: str, *, jobs: Path, record: Callable[[Job], None]) -> None:
+        """`record` writes the nodes that the job takes into its record (Observer.on_turn)."""
+        self._job_id = job_id
+        self._jobs = jobs
+        self._record = record
+
+    def order(self, job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
+        """Return the hosts for a restart: those that the job has, free ones, and other jobs' if they may be shared.
+
+        With them the reasons why hosts are left out.
+        """
+        me, others = self._read()
+        if me is None or job.host_source is None or job.engine == LAUNCHED_BY_MPI:
+            return list(listed), []
+        taken = {host: found[0] for host in listed if (found := _holders_of(host, job, me, others))}
+        own = [host for host in listed if str(host) in me.hosts and host not in taken]
+        free = [host for host in listed if host not in own and host not in taken]
+        if _shares_nodes(job):
+            return [*own, *free, *taken], []
+        return [*own, *free], [f"{host}: job {other.id} has it" for host, other in taken.items()]
+
+    async def take(self, job: Job) -> str:
+        """Record that the job starts again on its hosts; return the reason if another job has just taken one."""
+        async with locked_line(self._jobs):
+            me, others = self._read()
+            if me is not None and not _shares_nodes(job) and (found := holders(claim(me, job), others)):
+                return f"job {found[0].id} has taken a node"
+            self._record(job)
+        return ""
+
+    def _read(self) -> tuple[JobRecord | None, list[JobRecord]]:
+        living = living_jobs(self._jobs)
+        me = next((record for record in living if record.id == self._job_id), None)
+        return me, [record for record in living if record is not me]
+
+
+def _shares_nodes(job: Job) -> bool:
+    """Return True if the job may run on nodes that another job has."""
+    return job.force or not (job.has_gpus or (job.wait is not None and job.wait.exclusive))

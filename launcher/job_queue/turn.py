@@ -9,9 +9,10 @@ from typing import Protocol
 
 from launcher.cli.wait_options import declared_nodes
 from launcher.errors import BusyError, LaunchError, OverdueError, UsageError
+from launcher.history.lock import is_elsewhere
 from launcher.history.records import JobRecord, State
 from launcher.job.failure import Failure
-from launcher.job.restarts import count_nodes
+from launcher.job.restarts import count_nodes, describe
 from launcher.job_queue.free_hosts import choose_free, claim
 from launcher.job_queue.line import ahead_of, holders, living_jobs, passed_over
 from launcher.job_queue.line_lock import locked_line
@@ -63,20 +64,26 @@ def take_turn(job: Job, job_id: str, *, jobs: Path) -> Job:
     if me is None:
         return job
     others = [record for record in living if record is not me]
-    if not any(record.state is State.WAITING for record in others):
-        # Only then: free nodes may be those that the first in line waits for.
-        job = choose_free(job, me, others)
+    # Jobs of other machines that share this home directory are known late; the nodes report them.
+    near = [record for record in others if not is_elsewhere(record)]
+    # While a job waits, the free nodes may be those that it waits for.
+    if job.has_gpus and not any(_waits_in_line(record) for record in near):
+        job = choose_free(job, me, near)
     me = claim(me, job)
     if first := passed_over(me, others):
         raise LaunchError(
             f"nothing started, {name_job(first[0])} waits for these nodes (--wait stands in line behind it, "
             "--force starts anyway)"
         )
-    if job.has_gpus and (has_them := holders(me, others)):
+    if job.has_gpus and (has_them := holders(me, near)):
         detail = f"{name_job(has_them[0])} has them"
         advice = "--wait stands in line, --force starts anyway"
         raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail)
     return job
+
+
+def _waits_in_line(record: JobRecord) -> bool:
+    return record.waits and not record.starting and record.state in (State.PENDING, State.WAITING)
 
 
 async def start_in_turn(
@@ -88,10 +95,11 @@ async def start_in_turn(
     """
     if job.wait is None:
         async with locked_line(ticket.jobs):
-            if not job.force:
-                job = take_turn(job, ticket.job_id, jobs=ticket.jobs)
-            ticket.observer.on_turn(job)
-        return await start(job, False)
+            chosen = job if job.force else take_turn(job, ticket.job_id, jobs=ticket.jobs)
+            ticket.observer.on_turn(chosen)
+        if chosen.hosts != job.hosts:
+            await print_line(describe_choice(chosen), ticket.streams)
+        return await start(chosen, False)
     turn = Turn(job, job.wait, ticket)
     while True:
         try:
@@ -129,12 +137,15 @@ class Turn:
         Raises OverdueError at the deadline.
         """
         while True:
-            job, lack = with_current_hosts(self._job, self._wait)
+            first, lack = with_current_hosts(self._job, self._wait)
             async with locked_line(self._ticket.jobs):
-                job, place, reason = self._obstacle(job, lack)
+                job, place, reason = self._obstacle(first, lack)
                 if not reason:
                     self._ticket.observer.on_turn(job)
-                    return job
+            if not reason:
+                if job.hosts != first.hosts:
+                    await print_line(describe_choice(job), self._ticket.streams)
+                return job
             text = f"{ordinal(place)} in line, for {count_nodes(self._node_count(job))} ({reason})"
             left = self._deadline - self._clock()
             if left <= 0:
@@ -151,7 +162,7 @@ class Turn:
         others = [record for record in living if record is not me]
         ahead = ahead_of(claim(me, job), others)
         if not (ahead or lack or self._wait.nodes is None):
-            job = choose_free(job, me, others, least=self._wait.nodes[0] if self._wait.exclusive else None)
+            job = choose_free(job, me, others)
         me = claim(me, job)
         has_them = holders(me, others) if self._wait.exclusive else []
         busy = self._busy if self._clock() < self._busy_until else ""
@@ -168,9 +179,19 @@ class Turn:
         if text != self._last_report:
             self._ticket.observer.on_waiting(text, place=place)
             self._last_report = text
-            line = f"launch: waiting, {text}\n".encode(errors="replace")
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._ticket.streams[FrameType.STDERR].send(line), REPORT_S)
+            await print_line(f"waiting, {text}", self._ticket.streams)
+
+
+async def print_line(text: str, streams: Streams) -> None:
+    """Print a line, unless the terminal takes none: that must not hold up the line of jobs."""
+    line = f"launch: {text}\n".encode(errors="replace")
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(streams[FrameType.STDERR].send(line), REPORT_S)
+
+
+def describe_choice(job: Job) -> str:
+    """Say on which nodes a job starts because other jobs have the first ones."""
+    return f"starting on {describe(job.hosts, requested=job.hosts)}, as other jobs have nodes before"
 
 
 def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:

@@ -149,7 +149,7 @@ def test_agents_restart_after_pkill_by_root_and_repair_their_files(cluster: Clus
 
 
 def test_two_jobs_of_one_node_each_run_on_different_nodes(cluster: Cluster) -> None:
-    started = [cluster.user.ssh(MASTER, "launch --detach -n 1 sleep 1000").strip() for _ in range(2)]
+    started = [cluster.user.ssh(MASTER, "launch --detach --wait -n 1 sleep 1000").strip() for _ in range(2)]
     hosts = [status(cluster, job)["hosts"] for job in started]
     for job in started:
         assert cluster.on(MASTER, f"launch stop {job}") == f"{job} CANCELLED"

@@ -3,21 +3,24 @@
 import asyncio
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from launcher.engines import LAUNCHED_BY_MPI
 from launcher.errors import LaunchError
 from launcher.history.records import JobRecord, State, write_record
 from launcher.hosts.hostfile import Host, HostSource
-from launcher.job.restarts import preferred
-from launcher.job_queue.free_hosts import choose_free, hosts_of_others
+from launcher.job import restarts
+from launcher.job_queue.free_hosts import HostClaims, choose_free
 from launcher.job_queue.turn import Ticket, start_in_turn, take_turn
-from launcher.spec import Job, Wait
+from launcher.spec import Job, Restarts, Wait
+from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB, RECORD
 
 NODES = ("one", "two", "three")
@@ -41,8 +44,8 @@ def others(jobs: Path) -> Iterator[Others]:
     """Write records of jobs whose launchers live, and one of the job itself."""
     with ExitStack() as stack:
 
-        def write(*records: JobRecord) -> None:
-            for record in (*records, replace(RECORD, id=ME, state=State.PENDING, hosts=("one",), gpus={})):
+        def write(*records: JobRecord, own: tuple[str, ...] = ("one",)) -> None:
+            for record in (*records, replace(RECORD, id=ME, state=State.PENDING, hosts=own, gpus={})):
                 directory = jobs / record.id
                 directory.mkdir(parents=True)
                 write_record(directory, record)
@@ -66,21 +69,25 @@ def names(found: Job) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("taken", "nodes", "least", "chosen"),
+    ("taken", "nodes", "chosen"),
     [
-        ((), 1, None, ["one"]),
-        (("one",), 1, None, ["two"]),
-        (("one",), 2, None, ["two", "three"]),
-        (("one", "three"), 2, None, ["one", "two"]),
-        (("one", "three"), 2, 1, ["two"]),
-        (("one",), 3, 1, ["one", "two", "three"]),
+        ((), 1, ["one"]),
+        (("one",), 1, ["two"]),
+        (("one",), 2, ["two", "three"]),
+        (("one", "three"), 2, ["one", "two"]),
+        (("one",), 3, ["one", "two", "three"]),
     ],
-    ids=["all free", "next", "next two", "too few", "fewer are enough", "all nodes"],
+    ids=["all free", "next", "next two", "too few", "all nodes"],
 )
 def test_a_job_gets_the_first_free_nodes(
-    source: HostSource, taken: tuple[str, ...], nodes: int, least: int | None, chosen: list[str]
+    source: HostSource, taken: tuple[str, ...], nodes: int, chosen: list[str]
 ) -> None:
-    assert names(choose_free(job(source, nodes=nodes), RECORD, [other(*taken)], least=least)) == chosen
+    assert names(choose_free(job(source, nodes=nodes), RECORD, [other(*taken)])) == chosen
+
+
+def test_mpirun_keeps_its_own_machine_as_the_first_of_several(source: HostSource) -> None:
+    mpi = replace(job(source, nodes=2), engine=LAUNCHED_BY_MPI)
+    assert names(choose_free(mpi, RECORD, [other("one")])) == ["one", "two"]
 
 
 def test_a_node_with_free_gpus_is_free(source: HostSource) -> None:
@@ -96,14 +103,21 @@ def test_the_users_own_hosts_keep_their_order(source: HostSource) -> None:
 def test_a_job_that_does_not_wait_takes_free_nodes_only_if_nobody_waits(
     source: HostSource, jobs: Path, others: Others
 ) -> None:
-    waiting = other("one", "two", number=2, waits=True)
+    small = replace(job(source, nodes=1), has_gpus=True)
     others(other("one"))
-    assert names(take_turn(job(source, nodes=1), ME, jobs=jobs)) == ["two"]
+    assert names(take_turn(small, ME, jobs=jobs)) == ["two"]
+    assert names(take_turn(replace(small, has_gpus=False), ME, jobs=jobs)) == ["one"]
     for directory in jobs.iterdir():
         directory.rename(jobs.with_name(directory.name))
-    others(other("one"), replace(waiting, state=State.WAITING))
+    waiting = replace(other("one", "two", number=2, waits=True), state=State.WAITING)
+    others(other("one"), waiting)
     with pytest.raises(LaunchError, match=f"nothing started, job {waiting.id} "):
-        take_turn(job(source, nodes=1), ME, jobs=jobs)
+        take_turn(small, ME, jobs=jobs)
+
+
+def test_a_waiting_job_that_starts_takes_no_choice_from_others(source: HostSource, jobs: Path, others: Others) -> None:
+    others(replace(other("one", waits=True), state=State.WAITING, starting=True))
+    assert names(take_turn(replace(job(source, nodes=1), has_gpus=True), ME, jobs=jobs)) == ["two"]
 
 
 def test_a_job_in_line_starts_on_free_nodes_and_records_them(source: HostSource, jobs: Path, others: Others) -> None:
@@ -114,7 +128,13 @@ def test_a_job_in_line_starts_on_free_nodes_and_records_them(source: HostSource,
         def on_turn(self, found: Job) -> None:
             started.append(names(found))
 
-    ticket: Any = Ticket(job_id=ME, jobs=jobs, streams={}, observer=Observer())  # type: ignore[arg-type]
+    class Terminal:
+        async def send(self, data: bytes) -> None:
+            lines.append(data.decode())
+
+    lines: list[str] = []
+    streams: Any = {FrameType.STDERR: Terminal()}
+    ticket = Ticket(job_id=ME, jobs=jobs, streams=streams, observer=Observer())  # type: ignore[arg-type]
 
     async def start(found: Job, has_waited: bool) -> None:
         started.append(names(found))
@@ -123,14 +143,75 @@ def test_a_job_in_line_starts_on_free_nodes_and_records_them(source: HostSource,
     wait = Wait(timeout_s=5, exclusive=True, nodes=(1, 1))
     asyncio.run(start_in_turn(job(source, nodes=1, wait=wait), ticket, start=start))
     assert started == [["two"], ["two"]]
+    assert lines == ["launch: starting on 1 node: two, as other jobs have nodes before\n"]
 
 
-def test_a_restart_prefers_the_jobs_own_nodes_then_free_ones(source: HostSource, jobs: Path, others: Others) -> None:
-    others(other("one"))
-    listed = source.read()
-    mine = replace(JOB, hosts=(Host(name="three", slots=2),), host_source=source)
-    taken = hosts_of_others(mine, ME, jobs=jobs)
-    assert taken == {"one"}
-    assert [host.name for host in preferred(mine, listed, taken)] == ["three", "two", "one"]
-    alone = replace(mine, wait=Wait(timeout_s=5, exclusive=True, nodes=(1, 1)))
-    assert [host.name for host in preferred(alone, listed, taken)] == ["three", "two"]
+@pytest.mark.parametrize(
+    ("change", "tried", "left_out"),
+    [
+        ({}, ["three", "two", "one"], 0),
+        ({"has_gpus": True}, ["three", "two"], 1),
+        ({"wait": Wait(timeout_s=5, exclusive=True)}, ["three", "two"], 1),
+        ({"has_gpus": True, "force": True}, ["three", "two", "one"], 0),
+    ],
+    ids=["shares", "GPUs", "waited", "force"],
+)
+def test_a_restart_tries_the_jobs_own_nodes_then_free_ones(
+    source: HostSource, jobs: Path, others: Others, change: dict[str, Any], tried: list[str], left_out: int
+) -> None:
+    others(other("one"), own=("three",))
+    claims = HostClaims(ME, jobs=jobs, record=lambda _job: None)
+    # It was submitted for another node, and has restarted since.
+    hosts, reasons = claims.order(replace(job(source, nodes=1), **change), source.read())
+    assert [host.name for host in hosts] == tried
+    assert reasons == [f"one: job {other().id} has it"] * left_out
+
+
+def test_a_restart_does_not_take_its_own_node_back_from_another_job(
+    source: HostSource, jobs: Path, others: Others
+) -> None:
+    others(other("one"), own=("one",))
+    taken: list[list[str]] = []
+    claims = HostClaims(ME, jobs=jobs, record=lambda found: taken.append(names(found)))
+    again = replace(job(source, nodes=1), has_gpus=True)
+    assert [host.name for host in claims.order(again, source.read())[0]] == ["two", "three"]
+    assert asyncio.run(claims.take(again)) == f"job {other().id} has taken a node"
+    assert asyncio.run(claims.take(again.with_hosts(source.read()[1:2]))) == ""
+    assert taken == [["two"]]
+
+
+def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
+    source: HostSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Claims:
+        taken = iter(["job x has taken a node", ""])
+
+        def order(self, _job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
+            return [*listed[1:], listed[0]], []
+
+        async def take(self, _job: Job) -> str:
+            return next(self.taken)
+
+    class Connection:
+        def __init__(self, host: Host) -> None:
+            self.host = host
+
+    async def connect(hosts: Sequence[Host], **_: object) -> tuple[list[Connection], list[str]]:
+        return [Connection(host) for host in hosts], []
+
+    async def no_engine_is_lacking(_job: Job, _connections: object) -> tuple[str, list[Connection]]:
+        return "", []
+
+    async def close(connections: Sequence[Connection]) -> None:
+        closed.extend(connection.host.name for connection in connections)
+
+    closed: list[str] = []
+    monkeypatch.setattr(restarts, "connect_available", connect)
+    monkeypatch.setattr(restarts, "nodes_lacking_engine", no_engine_is_lacking)
+    monkeypatch.setattr(restarts, "close_connections", close)
+    monkeypatch.setattr(restarts, "PAUSE_S", 0.0)
+    streams: Any = {FrameType.STDOUT: SimpleNamespace(reader_has_gone=lambda: False)}
+    again = replace(job(source, nodes=3), restarts=Restarts(rejoin_s=60))
+    found = asyncio.run(restarts.gather_nodes(again, streams, Claims()))
+    assert [connection.host.name for connection in found.connections] == [*NODES]  # in the order of the list
+    assert sorted(closed) == sorted(NODES)
