@@ -87,6 +87,7 @@ _PARTS = (
     capacity_reservations,
     capacity_blocks,
     reboots,
+    images,
     availability_zones,
     start_session,
 )
