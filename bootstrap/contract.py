@@ -138,6 +138,8 @@ SECRETS_FORMS: Final = "ssm:PARAMETER, secretsmanager:NAME or secretsmanager:ARN
 # ---- tags, on the Auto Scaling groups and their instances ----
 CLUSTER_TAG: Final = "deeplearning:cluster"
 NODE_TYPE_TAG: Final = "deeplearning:node-type"
+SETUP_TAG: Final = "deeplearning:setup"
+"""Tag of an image and its snapshots, and of the worker that it is made of: hash of the setup's archive."""
 
 
 def group_name(cluster_name: str, node_type: NodeType) -> str:

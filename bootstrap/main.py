@@ -27,6 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     along = commands.add_parser("bring-along", help="run the setup of a later deploy, and wait for its end")
     for option, kind in (("--url", str), ("--sha256", str), ("--timeout", float)):
         along.add_argument(option, type=kind, required=True)
+    image = commands.add_parser(
+        "prepare-image", help="remove this node's keys, homes and state, for an image of its disk"
+    )
+    image.add_argument("--sha256", required=True, help="hash of the setup that must have succeeded here")
     arguments = parser.parse_args(argv)
     try:
         if arguments.command == "install":
@@ -44,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _setup()
         elif arguments.command == "bring-along":
             _bring_along(arguments)
+        elif arguments.command == "prepare-image":
+            _prepare_image(arguments.sha256)
         else:
             _run()
     except (BootstrapError, OSError) as error:
@@ -86,6 +92,13 @@ def _bring_along(arguments: argparse.Namespace) -> None:
 
     source = SetupSource(url=arguments.url, sha256=arguments.sha256, timeout_s=arguments.timeout)
     bring_along(source, root=ROOT, services=System(ROOT))
+
+
+def _prepare_image(sha256: str) -> None:
+    from bootstrap.setup.prepare_image import prepare_image
+
+    cgroup = Path("/proc/self/cgroup").read_text()
+    prepare_image(root=ROOT, sha256=sha256, services=System(ROOT), cgroup=cgroup)
 
 
 def _run() -> None:

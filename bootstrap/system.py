@@ -4,6 +4,7 @@ import logging
 import shutil
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +59,29 @@ class System:
     def restart(self, unit: str) -> None:
         """Restart the unit."""
         run(["systemctl", "restart", unit])
+
+    def disable(self, unit: str) -> None:
+        """Stop the unit, and start it at no boot; there may be no such unit."""
+        if any((self._root / directory / unit).exists() for directory in UNIT_DIRECTORIES):
+            run(["systemctl", "disable", "--now", unit])
+
+    def unmount(self, directory: str) -> None:
+        """Unmount what is mounted on a directory, if anything is, also while it is in use."""
+        if Path(directory).is_mount():
+            run(["umount", "--lazy", directory])
+
+    def end_other_sessions(self, own: str | None) -> None:
+        """End all logins but one."""
+        sessions = [line.split()[0] for line in run(["loginctl", "list-sessions", "--no-legend"]).splitlines()]
+        for session in sessions:
+            if session != own:
+                # It may have ended by itself.
+                with suppress(CommandError):
+                    run(["loginctl", "terminate-session", session])
+
+    def stop_keeping_journal(self) -> None:
+        """Have journald write to the memory only."""
+        run(["journalctl", "--relinquish-var"])
 
     def enable_linger(self, user: str) -> None:
         """Start the user's systemd at boot, and keep it running after logout."""

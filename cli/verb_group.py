@@ -28,6 +28,7 @@ VERBS_BY_PACKAGE: Final = {
         "preflight": "Check before a deploy that the account can hold the cluster.",
     },
     "cli.verbs.storage": {
+        "bake": "Make an image of a worker whose setup has run.",
         "delete-bucket": "Delete a bucket that a deleted cluster left.",
         "delete-storage": "Delete a file system that a deleted cluster left.",
     },
@@ -62,6 +63,7 @@ ELSEWHERE: Final = {
     **dict.fromkeys(("scale", "grow", "shrink"), "dlcluster resize 3 makes a cluster of the master and three workers"),
     **dict.fromkeys(("start", "wake"), "dlcluster resume brings the nodes of a paused cluster back"),
     **dict.fromkeys(("launch", "exec", "train", "submit"), "dlcluster run -- train.py runs it on all nodes"),
+    **dict.fromkeys(("image", "snapshot", "create-image"), "dlcluster bake makes an image of a worker"),
     **dict.fromkeys(("cancel", "kill"), "dlcluster stop ends a job, cdk destroy removes a cluster"),
     **dict.fromkeys(("queue", "ps"), "dlcluster jobs lists the jobs"),
     **dict.fromkeys(("test", "health", "diagnose"), "dlcluster check compares the nodes' GPUs and networks"),

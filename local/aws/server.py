@@ -88,6 +88,7 @@ _PARTS = (
     capacity_reservations,
     capacity_blocks,
     reboots,
+    images,
     availability_zones,
     start_session,
 )

@@ -27,6 +27,7 @@ from local.errors import LocalError
 from local.network import check_ip
 from local.node import metadata, reboots, spot_notices
 from local.node.container import REBOOT_CODE, Node, ask_to_reboot, destroy_node, is_frozen, restart_node, start_node
+from local.node.disks import layers_of, take_requested_images
 from local.node.inotify_limit import inotify_shortage
 from local.node.inventory import (
     Instance,
@@ -189,7 +190,7 @@ class DataPlane:
                 instance,
                 nodes_dir=self._nodes_dir,
                 cgroup=self._cgroup,
-                layers=self._layers,
+                layers=layers_of(self._run_dir, instance.image_id, base=self._layers),
                 gpu_models=gpu_models,
                 efa_interfaces=efa_interfaces,
                 authority=self._exports.authority,
@@ -247,15 +248,16 @@ class DataPlane:
 
     def _restart(self, node: Node) -> None:
         self._forget_reboot(node.instance.instance_id)
-        restart_node(node, layers=self._layers)
+        restart_node(node, layers=layers_of(self._run_dir, node.instance.image_id, base=self._layers))
 
     def _forget_reboot(self, instance_id: str) -> None:
         self._told_to_reboot.discard(instance_id)
         reboots.done(self._run_dir, instance_id)
 
     def _carry_out_requests(self, node: Node) -> None:
-        """Carry out requested reboots and announced interruptions."""
+        """Carry out requested images and reboots, and announced interruptions."""
         instance_id = node.instance.instance_id
+        take_requested_images(self._run_dir, instance_id, disk=node.disk)
         waited = reboots.requested_since(self._run_dir, instance_id)
         if waited is not None and instance_id not in self._told_to_reboot and ask_to_reboot(node):
             self._told_to_reboot.add(instance_id)

@@ -69,7 +69,17 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws: dict[str, s
 
 
 def test_all_verbs_are_here() -> None:
-    others = {"preflight", "completion", "ssm-proxy", "resize", "extend", "up", "delete-bucket", "delete-storage"}
+    others = {
+        "preflight",
+        "completion",
+        "ssm-proxy",
+        "resize",
+        "extend",
+        "up",
+        "delete-bucket",
+        "delete-storage",
+        "bake",
+    }
     assert {*LINES, *others} == VERBS.keys()
 
 

@@ -1,6 +1,5 @@
 """``dlcluster setup``: run the deployed setup on nodes that were launched before it."""
 
-import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -9,13 +8,14 @@ from typing import Final
 
 import click
 
-from bootstrap.contract import CLUSTER_KEY_FILE, CURRENT_RELEASE, MASTER, SETUP_DONE, SETUP_HASH_LENGTH
+from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH
 from cli.aws.clusters import DeployedSetup, deployed_setup
 from cli.aws.nodes import Member
 from cli.errors import ClusterError
 from cli.jobs.records import running_jobs
 from cli.output import json_option, print_json, printable
 from cli.shared_options import Selection
+from cli.ssh.from_master import SSH_FAILED, bootstrap_line
 from cli.ssh.master import connect_to_master
 from cli.ssh.remote import Connection, last_line
 from cli.verb import verb
@@ -28,12 +28,6 @@ MARGIN_S: Final = 120.0
 LOGIN_S: Final = 120.0
 """Seconds for which a failing login is tried again."""
 RETRY_S: Final = 5.0
-SSH_FAILED: Final = 255
-"""Exit code of ssh itself (EXIT STATUS in ssh(1))."""
-SSH: Final = (
-    *("ssh", "-n", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR"),
-    *("-o", "StrictHostKeyChecking=yes", "-o", "IdentitiesOnly=yes", "-o", f"IdentityFile={CLUSTER_KEY_FILE}"),
-)
 
 
 @verb("setup", examples=("dlcluster setup", "dlcluster setup --cluster vision --json"))
@@ -83,9 +77,8 @@ def _run_on_all(connection: Connection, members: Sequence[Member], setup: Deploy
 
 def _run_on(connection: Connection, member: Member, setup: DeployedSetup) -> str:
     """Run the setup on one node, from the master; return why it failed, the last line of its output, or nothing."""
-    program = ["sudo", "-n", "python3", f"{CURRENT_RELEASE}/bootstrap", "bring-along"]
-    words = [*program, "--url", setup.url, "--sha256", setup.sha256, "--timeout", str(setup.timeout_s)]
-    line = shlex.join(words if member.node_type == MASTER else [*_ssh(member), *words])
+    words = ["bring-along", "--url", setup.url, "--sha256", setup.sha256, "--timeout", str(setup.timeout_s)]
+    line = bootstrap_line(member, *words)
     end = time.monotonic() + LOGIN_S
     while (done := connection.output(line, deadline_s=setup.timeout_s + MARGIN_S)).exit_code == SSH_FAILED:
         # A master whose setup had failed is in no list: nodes let it in again once they know that it is back.
@@ -96,14 +89,3 @@ def _run_on(connection: Connection, member: Member, setup: DeployedSetup) -> str
         why = last_line(done.stderr).removeprefix("bootstrap: ") or f"exit code {done.exit_code}"
         return f"{member.short_name}: {printable(why)}"
     return ""
-
-
-def _ssh(member: Member) -> list[str]:
-    """Return ssh's words for a node: the master's own files name no node whose setup has failed."""
-    return [
-        *SSH,
-        *("-o", f"HostName={member.address}"),
-        *("-o", f"HostKeyAlias={member.alias}"),
-        *("-o", f"KnownHostsCommand=/bin/echo {member.alias} {member.host_key}"),
-        member.alias,
-    ]

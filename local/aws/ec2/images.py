@@ -1,14 +1,31 @@
-"""Register machine images: the latest of each family that a cluster may ask for."""
+"""Register machine images: the latest of each family that a cluster may ask for, and those that users make of nodes.
+
+moto's CreateImage refuses tags of snapshots, forgets the root volume's size, and has its image at once. Here the data
+plane copies the node's disk, and until then the image is pending.
+"""
 
 import hashlib
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.ec2.models import ec2_backends
-from moto.ec2.models.amis import Ami
+from moto.core.responses import ActionResult
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models import EC2Backend, ec2_backends
+from moto.ec2.models.amis import Ami, AmiBackend
+from moto.ec2.models.instances import Instance
+from moto.ec2.responses.amis import AmisResponse
+from moto.ec2.utils import random_ami_id
 from moto.ssm.models import Parameter, ssm_backends
+
+from local.aws.moto_patching import wrap
+from local.node.disks import is_complete, request_image
+from local.node.reboots import request_reboot
+from local.run_dir import RUN_DIR_VARIABLE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,13 +64,20 @@ class _Image(Ami):
     """Give moto's image its own size and a deprecation date."""
 
     gib: int
-    deprecation_time: str
+    deprecation_time: str | None = None
 
     @property
     def block_device_mappings(self) -> list[dict[str, Any]]:
         """The root volume, which moto always makes 15 GiB large."""
         [root] = super().block_device_mappings
         return [{**root, "Ebs": {**root["Ebs"], "VolumeSize": self.gib, "VolumeType": "gp3"}}]
+
+
+def install() -> None:
+    """Make images of nodes."""
+    wrap(AmiBackend, "create_image", _create_image)
+    wrap(AmiBackend, "describe_images", _describe_images)
+    wrap(AmisResponse, "create_image", _reboot_unless_told)
 
 
 def image_id(family: str) -> str:
@@ -106,3 +130,64 @@ def register(region: str) -> None:
                 data_type="aws:ec2:image",
             )
         )
+
+
+def _create_image(
+    _original: Any,
+    backend: EC2Backend,
+    instance_id: str,
+    name: str,
+    description: str,
+    tag_specifications: Sequence[Mapping[str, Any]],
+) -> Ami:
+    instance = backend.get_instance(instance_id)
+    if instance._state.name not in ("running", "stopped"):
+        state = f"The instance '{instance_id}' is not in the 'running' or 'stopped' state."
+        raise EC2ClientError("IncorrectState", state)
+    used = next((image.id for image in backend.amis.values() if image.name == name), None)
+    if used:
+        taken = f"AMI name {name} is already in use by AMI {used}"
+        raise EC2ClientError("InvalidAMIName.Duplicate", taken)
+    image = _Image(
+        backend,
+        random_ami_id(),
+        instance=instance,
+        name=name,
+        description=description,
+        hypervisor="xen",
+        root_device_type="ebs",
+        root_device_name="/dev/sda1",
+        region_name=instance._placement.zone or f"{backend.region_name}a",
+        snapshot_description=f"Created by CreateImage({instance_id})",
+    )
+    image.gib = _root_gib(backend, instance)
+    resources = {"image": image, "snapshot": image.ebs_snapshot}
+    for specification in tag_specifications:
+        for tag in specification["Tags"]:
+            resources[specification["ResourceType"]].add_tag(tag["Key"], tag["Value"])
+    # Nodes exist only inside a local AWS.
+    if run_dir := os.environ.get(RUN_DIR_VARIABLE):
+        image.state = "pending"
+        request_image(Path(run_dir), image.id, instance_id=instance_id, base=instance.image_id)
+    backend.amis[image.id] = image
+    return image
+
+
+def _root_gib(backend: EC2Backend, instance: Instance) -> int:
+    root = instance.block_device_mapping.get("/dev/sda1")
+    return int(backend.volumes[root.volume_id].size) if root else 8
+
+
+def _describe_images(original: Any, backend: EC2Backend, *arguments: Any, **named: Any) -> Any:
+    for image in backend.amis.values():
+        if image.state == "pending" and is_complete(Path(os.environ[RUN_DIR_VARIABLE]), image.id):
+            image.state = "available"
+    return original(backend, *arguments, **named)
+
+
+def _reboot_unless_told(original: Any, response: AmisResponse) -> ActionResult:
+    """Reboot the instance, as EC2 does so that its disk is at rest, unless NoReboot is set."""
+    created: ActionResult = original(response)
+    if (run_dir := os.environ.get(RUN_DIR_VARIABLE)) and not response._get_bool_param("NoReboot", False):
+        request_reboot(Path(run_dir), response._get_param("InstanceId"))
+    return created

@@ -1,4 +1,5 @@
 import pytest
+from botocore.exceptions import ClientError
 
 from local.aws.ec2.images import FAMILIES, image_id, parameter_name
 from stacks.catalogue.deep_learning_ami import DEFAULT_AMI_FAMILY
@@ -36,3 +37,23 @@ def test_template_parameter_resolves_to_the_image(stacks: Stacks) -> None:
         }
     )
     assert stacks.outputs() == {"Image": image_id(FAMILIES[0])}
+
+
+def test_an_image_of_an_instance_has_its_tags_and_a_name_of_its_own(aws: Aws) -> None:
+    ec2 = aws.client("ec2")
+    launched = ec2.run_instances(ImageId=image_id(FAMILIES[0]), MinCount=1, MaxCount=1, InstanceType="c5.large")
+    instance_id = launched["Instances"][0]["InstanceId"]
+    wanted = {"Key": "made-by", "Value": "this test"}
+    tags = [{"ResourceType": kind, "Tags": [wanted]} for kind in ("image", "snapshot")]
+    made = ec2.create_image(InstanceId=instance_id, Name="baked", NoReboot=True, TagSpecifications=tags)["ImageId"]
+    own = [{"Name": "tag:made-by", "Values": ["this test"]}]
+    (image,) = ec2.describe_images(Owners=["self"], Filters=own)["Images"]
+    assert (image["ImageId"], image["State"], image["RootDeviceName"]) == (made, "available", "/dev/sda1")
+    snapshot_id = image["BlockDeviceMappings"][0]["Ebs"]["SnapshotId"]
+    assert wanted in ec2.describe_snapshots(SnapshotIds=[snapshot_id])["Snapshots"][0]["Tags"]
+    ec2.run_instances(ImageId=made, MinCount=1, MaxCount=1, InstanceType="c5.large")
+    with pytest.raises(ClientError, match=r"InvalidAMIName\.Duplicate"):
+        ec2.create_image(InstanceId=instance_id, Name="baked")
+    ec2.terminate_instances(InstanceIds=[instance_id])
+    with pytest.raises(ClientError, match="IncorrectState"):
+        ec2.create_image(InstanceId=instance_id, Name="another")

@@ -1,0 +1,149 @@
+"""Prepare a worker's disk for an image; ``dlcluster bake`` calls this as root once the node has left its cluster.
+
+It removes what makes the machine this node, and what its users and jobs left. Installed software stays, and so does the
+marker of the setup, so that a node of the image does not run the setup again. The machine is of no use afterwards.
+
+AWS: "Required post-build clean-up" (EC2 Image Builder User Guide); cloud-init: `cloud-init clean`.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Protocol
+
+from bootstrap.atomic_file import Permissions, write_block, write_file
+from bootstrap.contract import (
+    AGENT_SERVICE,
+    CURRENT_RELEASE,
+    DURABLE_SERVICE,
+    ENGINES_SERVICE,
+    ENVIRONMENT_FILE,
+    ENVIRONMENT_SCRIPT,
+    HOSTS_FILE,
+    KNOWN_HOSTS_FILE,
+    LAUNCH_COMMAND,
+    NODE_CONFIG,
+    RELEASES_DIR,
+    SCRATCH_DIRS,
+    SETUP_MARKER,
+    SETUP_SERVICE,
+    SHARED_DIR,
+    SHARED_SERVICE,
+    SSH_CLIENT_CONFIG,
+    SSHD_CONFIG,
+    SYSTEMD_ENVIRONMENT,
+    TRAINER,
+    WORKERS_FILE,
+)
+from bootstrap.errors import SetupError
+from bootstrap.files.paths import under_root
+
+SERVICES: Final = (AGENT_SERVICE, SETUP_SERVICE, ENGINES_SERVICE, DURABLE_SERVICE, SHARED_SERVICE)
+"""Units of this project; a node of the image gets them from its user data."""
+BLOCKS: Final = (HOSTS_FILE, ENVIRONMENT_FILE, KNOWN_HOSTS_FILE)
+"""Files in which only the block between our markers is ours."""
+NODE_STATE_PATTERNS: Final = (
+    *(f"/etc/systemd/system/{service}" for service in SERVICES),
+    *(ENVIRONMENT_SCRIPT, SYSTEMD_ENVIRONMENT, SSH_CLIENT_CONFIG, SSHD_CONFIG, LAUNCH_COMMAND),
+    *(CURRENT_RELEASE, TRAINER, RELEASES_DIR, WORKERS_FILE, str(Path(NODE_CONFIG).parent)),
+)
+IDENTITY_PATTERNS: Final = (
+    *("/etc/ssh/ssh_host_*", "/etc/hostname", "/etc/netplan/50-cloud-init.yaml", "/var/lib/cloud/*"),
+    *("/var/lib/dhcp/*", "/var/lib/systemd/random-seed", "/var/lib/systemd/credential.secret", "/var/lib/amazon/ssm/*"),
+)
+"""Identity of the machine, which its first boot makes anew."""
+LEFT_BY_USERS: Final = (
+    *("/tmp/*", *(f"{directory}/*" for directory in SCRATCH_DIRS)),  # noqa: S108  (removes, creates nothing)
+    *("/var/mail/*", "/var/crash/*", "/var/lib/systemd/coredump/*", "/var/lib/systemd/linger/*", "/var/log/journal/*"),
+)
+MACHINE_ID: Final = "/etc/machine-id"
+"""An empty file makes the first boot choose one (machine-id(5))."""
+HOMES: Final = ("/root", "/home/*")
+SKELETON: Final = "/etc/skel"
+LOGS: Final = "/var/log"
+_SESSION: Final = re.compile(r"session-(\w+)\.scope")
+
+
+class Services(Protocol):
+    """The commands of the operating system; `bootstrap.system.System` runs them."""
+
+    def disable(self, unit: str) -> None:
+        """Stop the unit, and start it at no boot; there may be no such unit."""
+
+    def unmount(self, directory: str) -> None:
+        """Unmount what is mounted on a directory, if anything is."""
+
+    def end_other_sessions(self, own: str | None) -> None:
+        """End all logins but one: a shell writes its history when it ends."""
+
+    def stop_keeping_journal(self) -> None:
+        """Have journald write to the memory only."""
+
+
+def prepare_image(*, root: Path, sha256: str, services: Services, cgroup: str) -> None:
+    """Remove keys, homes, logs and node state from the disk. Raises SetupError unless the setup has succeeded on it."""
+    marker = under_root(root, SETUP_MARKER)
+    found = marker.read_text().strip() if marker.is_file() else "none"
+    if found != sha256:
+        raise SetupError("another setup", f"the setup on this disk must be {sha256}, got {found}")
+    # Without the tunnel of its service, a mount that answers no more would hang whatever looks at it.
+    services.unmount(SHARED_DIR)
+    for service in SERVICES:
+        services.disable(service)
+    own = _SESSION.search(cgroup)
+    services.end_other_sessions(own[1] if own else None)
+    services.stop_keeping_journal()
+    disk = root.stat().st_dev
+    for path in _found(root, (*NODE_STATE_PATTERNS, *IDENTITY_PATTERNS, *LEFT_BY_USERS)):
+        remove(path, disk=disk)
+    for file in BLOCKS:
+        if (path := under_root(root, file)).exists():
+            write_block(path, "")
+    for path in marker.parent.iterdir():
+        if path != marker:
+            remove(path, disk=disk)
+    for home in _found(root, HOMES):
+        _empty_home(home, under_root(root, SKELETON), disk=disk)
+    for log_file in [path for path in under_root(root, LOGS).rglob("*") if not path.is_dir() or path.is_symlink()]:
+        remove(log_file, disk=disk)
+    write_file(under_root(root, MACHINE_ID), "", Permissions(mode=0o444))
+    os.sync()
+
+
+def remove(path: Path, *, disk: int) -> None:
+    """Remove a file or a tree, but nothing of another file system that is mounted in it."""
+    # A service that still runs may be faster.
+    with contextlib.suppress(FileNotFoundError):
+        found = path.lstat()
+        # Only directories tell: on an overlay, other files may have the number of a lower layer.
+        if not stat.S_ISDIR(found.st_mode):
+            path.unlink()
+        elif found.st_dev == disk:
+            for child in [*path.iterdir()]:
+                remove(child, disk=disk)
+            # It may hold the place of a mount.
+            if not any(path.iterdir()):
+                path.rmdir()
+
+
+def _found(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+    for pattern in patterns:
+        yield from sorted(root.glob(pattern.lstrip("/")))
+
+
+def _empty_home(home: Path, skeleton: Path, *, disk: int) -> None:
+    """Make a home as a new user's."""
+    owner = home.lstat()
+    if not stat.S_ISDIR(owner.st_mode) or owner.st_dev != disk:
+        return
+    for child in [*home.iterdir()]:
+        remove(child, disk=disk)
+    if skeleton.is_dir():
+        shutil.copytree(skeleton, home, dirs_exist_ok=True, symlinks=True)
+    home.chmod(stat.S_IMODE(owner.st_mode))
+    for path in [home, *home.rglob("*")]:
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)

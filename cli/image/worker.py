@@ -1,0 +1,88 @@
+"""Choose the worker for an image, take it out of its cluster, and remove from it what must not be in an image."""
+
+import sys
+import time
+from typing import Final
+
+from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH, WORKER, group_name
+from cli.aws.clusters import DeployedSetup
+from cli.aws.nodes import Member, check_instance, read_membership
+from cli.cluster_context import ClusterContext
+from cli.errors import ClusterError
+from cli.image.images import mark_instance
+from cli.jobs.records import running_jobs
+from cli.output import printable
+from cli.ssh.from_master import bootstrap_line
+from cli.ssh.remote import Connection, last_line
+
+LEAVE_TIMEOUT_S: Final = 180.0
+"""Seconds in which the membership drops a detached worker: its master polls every few seconds."""
+CLEAN_TIMEOUT_S: Final = 600.0
+"""Seconds for the removal, of homes with a million files too."""
+POLL_S: Final = 2.0
+
+
+def choose_worker(found: ClusterContext, setup: DeployedSetup) -> Member:
+    """Return the newest worker that has the deployed setup and release. Raises ClusterError."""
+    cluster = found.cluster
+    workers = [member for member in found.membership.members if member.node_type == WORKER]
+    if not workers:
+        raise ClusterError(f"cluster {cluster.name} has no worker to make an image of: dlcluster resize 1")
+    done = f"{SETUP_DONE}:{setup.sha256[:SETUP_HASH_LENGTH]}"
+    ready = [member for member in workers if member.setup == done and not member.draining]
+    if not ready:
+        raise ClusterError(
+            f"no worker has setup {setup.sha256[:SETUP_HASH_LENGTH]}: dlcluster setup runs it on older nodes"
+        )
+    current = [member for member in ready if cluster.release in ("", member.release)]
+    if not current:
+        raise ClusterError(
+            f"no worker with the setup runs release {cluster.release}: replace one (dlcluster status names them)"
+        )
+    worker = max(current, key=lambda member: member.node_index)
+    check_instance(found.clients.ec2, worker, cluster_name=cluster.name)
+    return worker
+
+
+def require_idle(connection: Connection) -> None:
+    """Raise ClusterError while a job runs: it would lose the worker."""
+    if running := running_jobs(connection):
+        raise ClusterError(
+            f"job {printable(running[-1])} runs, and would lose a node: dlcluster stop, or wait for its end"
+        )
+
+
+def take_out(found: ClusterContext, worker: Member, setup: DeployedSetup) -> None:
+    """Detach a worker from its group, which launches another in its place, and wait until no list names it."""
+    clients, cluster = found.clients, found.cluster
+    mark_instance(clients.ec2, worker.instance_id, sha256=setup.sha256)
+    # In its group, the cleaned worker would fail the health checks and be terminated before its image is there.
+    clients.autoscaling.detach_instances(
+        AutoScalingGroupName=group_name(cluster.name, WORKER),
+        InstanceIds=[worker.instance_id],
+        ShouldDecrementDesiredCapacity=False,
+    )
+    print(f"dlcluster: {worker.short_name} leaves the cluster, and another takes its place", file=sys.stderr)
+    end = time.monotonic() + LEAVE_TIMEOUT_S
+    while worker.instance_id in _member_ids(found):
+        if time.monotonic() >= end:
+            raise ClusterError(f"waited {LEAVE_TIMEOUT_S:.0f} s for {worker.instance_id} to leave the membership")
+        time.sleep(POLL_S)
+
+
+def _member_ids(found: ClusterContext) -> set[str]:
+    cluster = found.cluster
+    membership = read_membership(
+        found.clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
+    )
+    return {member.instance_id for member in membership.members}
+
+
+def clean(connection: Connection, worker: Member, setup: DeployedSetup) -> None:
+    """Remove keys, homes, logs and node state from the worker's disk. Raises ClusterError."""
+    print(f"dlcluster: removing keys, homes, logs and node state from {worker.instance_id}", file=sys.stderr)
+    line = bootstrap_line(worker, "prepare-image", "--sha256", setup.sha256)
+    done = connection.output(line, deadline_s=CLEAN_TIMEOUT_S)
+    if done.exit_code:
+        why = last_line(done.stderr).removeprefix("bootstrap: ") or f"exit code {done.exit_code}"
+        raise ClusterError(f"{worker.instance_id} cannot be prepared for an image: {printable(why)}")

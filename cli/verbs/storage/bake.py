@@ -1,0 +1,75 @@
+"""``dlcluster bake``: make an image of a worker whose setup has run, and write it to cdk.json."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import click
+
+from bootstrap.contract import SETUP_HASH_LENGTH
+from cli.aws.clusters import DeployedSetup, deployed_setup
+from cli.cdk_context import read_context, read_props
+from cli.cluster_context import ClusterContext
+from cli.errors import UsageError
+from cli.image.images import await_image, create_image, end_marked, find_image
+from cli.image.worker import choose_worker, clean, require_idle, take_out
+from cli.output import json_option, print_json
+from cli.shared_options import Selection
+from cli.sizes.deploy import set_and_deploy
+from cli.sizes.question import require_yes
+from cli.ssh.master import connect_to_master
+from cli.ssh.remote import Connection
+from cli.verb import verb
+
+SETTING: Final = "ami"
+
+
+@verb("bake", examples=("dlcluster bake", "dlcluster bake --yes --json", "dlcluster bake -c key_name=me"))
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
+@json_option
+def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_json: bool) -> int:
+    """Make an image of a worker whose setup has run, and write it to ./cdk.json as the setting ami.
+
+    Nodes that are launched after the next cdk deploy have what the setup installed, and do not run it again. The worker
+    leaves the cluster, and another takes its place; keys, homes, logs and node state are removed from it, and it ends
+    once its image is there. It is refused while a job runs. A second call completes one that was interrupted, and takes
+    an image of the same setup that exists. Run it in the directory of cdk deploy, with the -c options of your deploys.
+    """
+    if any(pair.partition("=")[0] == SETTING for pair in context):
+        raise UsageError(f"-c {SETTING} contradicts the new image: leave it out")
+    props = read_props(read_context(Path.cwd(), context))
+    if selection.cluster not in (None, props.cluster_name):
+        raise UsageError(f"cdk.json is of cluster {props.cluster_name}, not of --cluster {selection.cluster}")
+    with connect_to_master(replace(selection, cluster=props.cluster_name)) as (found, connection):
+        ec2, name, setup = found.clients.ec2, found.cluster.name, deployed_setup(found.cluster)
+        image_id = find_image(ec2, cluster_name=name, sha256=setup.sha256)
+        worker = None
+        try:
+            if image_id is None:
+                # A bake that was killed may have left one.
+                end_marked(ec2, cluster_name=name)
+                image_id, worker = _bake(found, connection, setup, yes=yes)
+            await_image(ec2, image_id)
+        finally:
+            end_marked(ec2, cluster_name=name)
+    set_and_deploy(SETTING, image_id, context=context, region=found.clients.region, deploy=False)
+    if as_json:
+        print_json(cluster=name, ami=image_id, sha256=setup.sha256, instance_id=worker)
+    else:
+        print(f"{image_id} has setup {setup.sha256[:SETUP_HASH_LENGTH]}")
+    delete = f"aws ec2 deregister-image --delete-associated-snapshots --image-id {image_id}"
+    print(f"dlcluster: EBS bills its snapshot per GB and month until you delete both: {delete}", file=sys.stderr)
+    return 0
+
+
+def _bake(found: ClusterContext, connection: Connection, setup: DeployedSetup, *, yes: bool) -> tuple[str, str]:
+    """Start the image of a worker; return the IDs of both. Raises ClusterError."""
+    worker = choose_worker(found, setup)
+    require_idle(connection)
+    require_yes(f"replace {worker.short_name} ({worker.instance_id}) and erase its disk, after its image?", yes=yes)
+    take_out(found, worker, setup)
+    clean(connection, worker, setup)
+    image_id = create_image(found.clients.ec2, worker.instance_id, cluster_name=found.cluster.name, sha256=setup.sha256)
+    return image_id, worker.instance_id

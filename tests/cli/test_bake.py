@@ -1,0 +1,232 @@
+"""When ``dlcluster bake`` refuses, what it does in which order, and what a kill at each step leaves."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli.aws.nodes import Member, Membership
+from cli.errors import EXIT_FAILED, EXIT_USAGE
+from cli.main import main
+from cli.ssh.remote import Output
+from tests.cli.conftest import KEY
+
+SHA256 = "0123456789abcdef" * 4
+DONE = f"done:{SHA256[:12]}"
+IMAGE = "ami-0123456789abcdef0"
+WORKER = "i-00000000000000003"
+JOB = {"id": "2026-1", "command": ["true"], "hosts": [], "start": "2026-01-01T00:00:00Z", "cwd": "/"}
+STEPS = ("detach", "leave", "clean", "create", "wait")
+
+
+class Killed(BaseException):
+    """Stand for SIGKILL: nothing runs after it."""
+
+
+@dataclass
+class Account:
+    """A cluster of three with its SSH connection and clients; each raises at one step, if told to."""
+
+    job_state: str = "SUCCEEDED"
+    fails_at: str = ""
+    is_killed: bool = False
+    """True to stay dead once it fails, as a killed program does."""
+    states: list[str] = field(default_factory=lambda: ["pending", "available"])
+    image: str | None = None
+    members: tuple[Member, ...] = ()
+    release: str = ""
+    marked: list[str] = field(default_factory=list)
+    detached: list[str] = field(default_factory=list)
+    did: list[str] = field(default_factory=list)
+    is_dead: bool = False
+
+    def step(self, name: str) -> None:
+        if name == self.fails_at:
+            self.is_dead = self.is_killed
+            raise Killed
+        self.did.append(name)
+
+    def output(self, command: str, **_deadline: float) -> Output:
+        if command.startswith("launch"):
+            return Output(exit_code=0, stdout=json.dumps([{**JOB, "state": self.job_state}]).encode(), stderr="")
+        assert f"bootstrap prepare-image --sha256 {SHA256}" in command
+        assert "deeplearning-worker3" in command
+        self.step("clean")
+        return Output(exit_code=0, stdout=b"", stderr="")
+
+    def detach_instances(self, **request: Any) -> None:
+        ids = request.pop("InstanceIds")
+        assert request == {"AutoScalingGroupName": "demo-worker", "ShouldDecrementDesiredCapacity": False}
+        assert self.marked == ids
+        self.step("detach")
+        self.detached += ids
+
+    def create_tags(self, **request: Any) -> None:
+        assert request["Tags"] == [{"Key": "deeplearning:setup", "Value": SHA256}]
+        self.marked = request["Resources"]
+
+    def create_image(self, **request: Any) -> dict[str, str]:
+        assert (request["InstanceId"], request["NoReboot"]) == (WORKER, True)
+        assert [each["ResourceType"] for each in request["TagSpecifications"]] == ["image", "snapshot"]
+        for each in request["TagSpecifications"]:
+            tags = {tag["Key"]: tag["Value"] for tag in each["Tags"]}
+            assert (tags["deeplearning:cluster"], tags["deeplearning:setup"]) == ("demo", SHA256)
+        self.step("create")
+        self.image = IMAGE
+        return {"ImageId": IMAGE}
+
+    def describe_images(self, **request: Any) -> dict[str, Any]:
+        if self.image is None:
+            return {"Images": []}
+        if request["Filters"][0]["Name"] == "image-id":
+            self.step("wait")
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        return {"Images": [{"ImageId": IMAGE, "State": state, "StateReason": {"Message": "no disk"}}]}
+
+    def get_paginator(self, _name: str) -> "Account":
+        return self
+
+    def paginate(self, **_filters: Any) -> Iterator[dict[str, Any]]:
+        if self.is_dead:
+            raise Killed
+        group = {"Key": "aws:autoscaling:groupName"}
+        tags = {name: [] if name in self.detached else [group] for name in self.marked}
+        yield {"Reservations": [{"Instances": [{"InstanceId": name, "Tags": own} for name, own in tags.items()]}]}
+
+    def terminate_instances(self, **request: Any) -> None:
+        self.did.append("end")
+        for name in request["InstanceIds"]:
+            self.marked.remove(name)
+
+
+@pytest.fixture
+def bake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
+    """Run the verb in a directory with a cdk.json."""
+    monkeypatch.chdir(tmp_path)
+    Path("cdk.json").write_text(json.dumps({"context": {"cluster": {"cluster_name": "demo", "key_name": "me"}}}))
+
+    def run(account: Account, *words: str, setup: str | None = f"s3://assets/a.zip {SHA256} 900") -> int:
+        cluster = SimpleNamespace(name="demo", setup=setup, release=account.release, table="table", networks=())
+        members = account.members or tuple(member(index) for index in (1, 2, 3))
+        clients = SimpleNamespace(ec2=account, autoscaling=account, dynamodb=None, region="eu-west-1")
+        membership = Membership(generation=1, desired_nodes=3, members=members)
+        context: Any = SimpleNamespace(cluster=cluster, clients=clients, membership=membership)
+
+        @contextmanager
+        def connect_to_master(_selection: object) -> Iterator[Any]:
+            yield context, account
+
+        def read_membership(*_arguments: Any, **_named: Any) -> Membership:
+            account.step("leave")
+            return Membership(generation=2, desired_nodes=3, members=members[:2])
+
+        monkeypatch.setattr("cli.verbs.storage.bake.connect_to_master", connect_to_master)
+        monkeypatch.setattr("cli.image.worker.read_membership", read_membership)
+        monkeypatch.setattr("cli.image.worker.check_instance", lambda *_, **__: None)
+        monkeypatch.setattr("cli.image.images.time.sleep", lambda _: None)
+        return main(["bake", *words])
+
+    return run
+
+
+def member(index: int, *, setup: str = DONE, release: str = "") -> Member:
+    return Member(
+        node_index=index,
+        instance_id=f"i-{index:017}",
+        address=f"10.0.0.{index}",
+        node_type="master" if index == 1 else "worker",
+        host_key=KEY,
+        setup=setup,
+        release=release,
+    )
+
+
+def written() -> str | None:
+    found: str | None = json.loads(Path("cdk.json").read_text())["context"]["cluster"].get("ami")
+    return found
+
+
+def test_the_newest_worker_becomes_the_image(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    account = Account()
+    assert bake(account, "--yes", "--json") == 0
+    assert account.did == [*STEPS, "wait", "end"]
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"version": 1, "cluster": "demo", "ami": IMAGE, "sha256": SHA256, "instance_id": WORKER}
+    assert written() == IMAGE
+    assert "to apply it, run: cdk deploy\n" in err
+    assert f"aws ec2 deregister-image --delete-associated-snapshots --image-id {IMAGE}" in err
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_interrupted_bake_ends_its_worker(bake: Callable[..., int], step: str) -> None:
+    account = Account(fails_at=step)
+    with pytest.raises(Killed):
+        bake(account, "--yes")
+    # Before it is detached, the worker is a node of the cluster and stays.
+    assert (account.did.count("end"), written()) == (int(step != "detach"), None)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_next_bake_completes_one_that_was_killed(bake: Callable[..., int], step: str) -> None:
+    account = Account(fails_at=step, is_killed=True)
+    with pytest.raises(Killed):
+        bake(account, "--yes")
+    account.fails_at, account.is_dead, before = "", False, len(account.did)
+    assert bake(account, "--yes") == 0
+    again = account.did[before:]
+    # The image that exists is taken: no other worker is replaced.
+    assert ("create" in again) == (step != "wait")
+    assert (account.marked, written()) == ([], IMAGE)
+    assert again.count("end") == (1 if step in ("detach", "wait") else 2)
+
+
+def test_an_image_of_the_same_setup_is_taken(bake: Callable[..., int]) -> None:
+    account = Account(image=IMAGE, states=["available"], job_state="RUNNING")
+    assert bake(account) == 0
+    assert (account.did, written()) == (["wait"], IMAGE)
+
+
+def test_a_failed_image_is_told(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    account = Account(states=["pending", "failed"])
+    assert bake(account, "--yes") == EXIT_FAILED
+    said = f"dlcluster: image {IMAGE} must become available, its state is failed: no disk"
+    assert capsys.readouterr().err.splitlines()[-1] == said
+    assert (account.did[-1], written()) == ("end", None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"job_state": "RUNNING"}, "job 2026-1 runs, and would lose a node: dlcluster stop, or wait for its end"),
+        ({"members": (member(1),)}, "cluster demo has no worker to make an image of: dlcluster resize 1"),
+        (
+            {"members": (member(1), member(2, setup="failed:0123456789ab"))},
+            "no worker has setup 0123456789ab: dlcluster setup runs it on older nodes",
+        ),
+        (
+            {"release": "0.2.0:b", "members": (member(1), member(2, release="0.1.0:a"))},
+            "no worker with the setup runs release 0.2.0:b: replace one (dlcluster status names them)",
+        ),
+    ],
+)
+def test_it_refuses_before_it_changes_anything(
+    bake: Callable[..., int], capsys: pytest.CaptureFixture[str], changed: dict[str, Any], said: str
+) -> None:
+    account = Account(**changed)
+    assert bake(account, "--yes") == EXIT_FAILED
+    assert capsys.readouterr().err == f"dlcluster: {said}\n"
+    assert (account.did, account.marked, written()) == ([], [], None)
+
+
+def test_it_refuses_without_a_setup_or_an_answer(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert bake(Account(), "--yes", setup=None) == EXIT_FAILED
+    assert "cluster demo has no setup: name one in cdk.json, then cdk deploy" in capsys.readouterr().err
+    assert bake(Account()) == EXIT_USAGE
+    assert "cannot prompt without a terminal: use --yes" in capsys.readouterr().err
+    assert bake(Account(), "-c", "ami=ami-01234567") == EXIT_USAGE
+    assert "-c ami contradicts the new image: leave it out" in capsys.readouterr().err

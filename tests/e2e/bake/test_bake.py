@@ -1,0 +1,132 @@
+"""``dlcluster bake`` on real nodes: the image has the setup and nothing of the node, and its nodes run no setup again.
+
+``make soak`` runs it: it deploys a cluster of its own.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from local.faults import Faults
+from local.faults.clients import client
+from local.node.disks import IMAGES
+from tests.e2e.bake.conftest import has_run
+from tests.e2e.conftest import NODES, STACK, aliases, node_disk
+from tests.e2e.own_checkout import Laptop
+
+pytestmark = pytest.mark.soak
+
+TRACES = """
+set -eu
+mkdir -p ~/.aws ~/notes
+echo {trace} > ~/.bash_history
+echo {trace} > ~/.aws/credentials
+echo {trace} > ~/notes/results
+echo {trace} | sudo tee /root/.bash_history /tmp/{trace} /var/tmp/{trace} /var/log/{trace}.log
+echo {trace} | sudo tee /usr/local/share/installed-by-hand
+"""
+"""What a user leaves; the last file is software as far as anybody can tell, and stays."""
+NO_NAMES = ("authorized_keys", ".bash_history", "credentials", "node.json", "workers", "setup.log")
+NO_SUFFIXES = ("_key", "_key.pub", "history", ".log")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Baked:
+    """Hold the image, and what must not be in it."""
+
+    image_id: str
+    worker: str
+    """ID of the instance that the image was made of."""
+    installed: str
+    """What its setup has written."""
+    host_key: str
+    forbidden: dict[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def baked(laptop: Laptop) -> Baked:
+    worker = Faults.current().instances(STACK)[NODES]
+    trace = f"trace-{uuid.uuid4().hex}"
+    alias = f"worker{NODES}"
+    project = laptop.checkout / "examples"
+    # A job leaves its working copy, its logs and the index of a sync on each node.
+    (project / "marked.py").write_text(f"print({trace!r})\n")
+    laptop.run("bash", "-c", "cd examples && dlcluster run --nproc-per-node 1 -- marked.py")
+    laptop.on(alias, TRACES.format(trace=trace))
+    found = laptop.on(alias, "cat /srv/installed; cat /etc/machine-id; hostname -I; hostname")
+    installed, machine_id, address, host = found.splitlines()
+    key = (node_disk(worker) / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[1]
+    user_key = laptop.run("ssh-add", "-L").split()[1]
+    cluster_key = laptop.on("master", "sudo cat /etc/deeplearning/cluster-key/id_ed25519.pub").split()[1]
+    told = json.loads(laptop.run("dlcluster", "bake", "--yes", "--json"))
+    assert told["instance_id"] == worker
+    secrets = {
+        "trace of its user": trace,
+        "instance": worker,
+        "machine": machine_id,
+        "address": address.strip(),
+        "host name": host,
+        "host key": key,
+        "key of its user": user_key,
+        "key of the cluster": cluster_key,
+    }
+    forbidden = {what: text.encode() for what, text in secrets.items()}
+    return Baked(image_id=told["ami"], worker=worker, installed=installed, host_key=key, forbidden=forbidden)
+
+
+def files_of(image_id: str) -> Iterator[tuple[str, bytes]]:
+    """Yield each file that the image has above Amazon's, with its content."""
+    root = Path(os.environ["LOCAL_AWS_DIR"], IMAGES, image_id, "disk/upper")
+    for path in root.rglob("*"):
+        if path.is_symlink() or path.is_file():
+            yield f"/{path.relative_to(root)}", os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+
+
+def test_the_image_has_the_setup_and_no_key_history_index_or_node_state(baked: Baked) -> None:
+    files = dict(files_of(baked.image_id))
+    assert files["/srv/installed"].decode().splitlines() == [baked.installed]
+    assert "/var/lib/deeplearning/setup-done" in files
+    by_hand = files.pop("/usr/local/share/installed-by-hand")
+    assert by_hand.strip() == baked.forbidden["trace of its user"]
+    # The script itself writes the host's name there.
+    del files["/srv/installed"]
+    told = [
+        f"{what} in {name}" for name, content in files.items() for what, it in baked.forbidden.items() if it in content
+    ]
+    named = [name for name in files if name.rsplit("/", 1)[1] in NO_NAMES or name.endswith(NO_SUFFIXES)]
+    assert (told, named) == ([], [])
+    assert files["/etc/machine-id"] == b""
+
+
+def test_its_worker_is_replaced_and_only_the_cluster_is_left(laptop: Laptop, baked: Baked) -> None:
+    assert laptop.settings["ami"] == baked.image_id
+    running = client("ec2").describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["running"]}])
+    ids = {each["InstanceId"] for reservation in running["Reservations"] for each in reservation["Instances"]}
+    assert baked.worker not in ids
+    assert len(ids) == NODES
+    (image,) = client("ec2").describe_images(ImageIds=[baked.image_id])["Images"]
+    tags = {tag["Key"]: tag["Value"] for tag in image["Tags"]}
+    assert tags["deeplearning:cluster"] == STACK
+    assert laptop.run("dlcluster", "bake").startswith(baked.image_id), "the image that exists is taken"
+
+
+def test_nodes_of_the_image_join_without_running_the_setup(laptop: Laptop, baked: Baked) -> None:
+    laptop.run("cdk", "deploy")
+    # The image of a worker also makes a master.
+    for node_index, host in ((2, "worker2"), (1, "master")):
+        new = laptop.replace(node_index, is_back=has_run)
+        (instance,) = client("ec2").describe_instances(InstanceIds=[new])["Reservations"][0]["Instances"]
+        assert instance["ImageId"] == baked.image_id
+        installed, *log = laptop.on(host, "cat /srv/installed /var/log/deeplearning/setup.log").splitlines()
+        assert installed == baked.installed
+        assert any(line.endswith(" was done before") for line in log)
+        assert not any("setup.sh:" in line for line in log), log
+        key = (node_disk(new) / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[1]
+        assert key != baked.host_key
+        assert laptop.on(host, "cat /etc/machine-id").encode().strip() not in (b"", baked.forbidden["machine"])
+    laptop.await_job_on(*aliases())

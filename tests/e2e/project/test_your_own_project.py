@@ -1,0 +1,43 @@
+"""The lines of the tutorial "your own project" work on a cluster that loses its master, and print what the page shows.
+
+``make soak`` runs it: it deploys a cluster of its own.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.run.user import User
+from tests.e2e.console_blocks import outputs, script, sessions
+from tests.e2e.own_checkout import Laptop, new_laptop
+
+pytestmark = pytest.mark.soak
+
+PAGE = Path(__file__).parents[3] / "docs/start/your-own-project.md"
+SETTINGS = re.compile(r'^```json\n"cluster": (\{.*?^\})\n```$', re.DOTALL | re.MULTILINE)
+"""Matches the page's block of settings, which the reader copies into cdk.json."""
+
+
+@pytest.fixture
+def laptop(user: User, tmp_path: Path) -> Iterator[Laptop]:
+    made = new_laptop(user, tmp_path)
+    found = SETTINGS.search(PAGE.read_text())
+    assert found
+    made.set(**json.loads(found[1]))
+    yield made
+    made.run("cdk", "destroy", "--force")
+
+
+def test_every_line_of_the_page_works(laptop: Laptop) -> None:
+    [(machine, session)] = sessions(PAGE)
+    assert machine == "laptop"
+    printed = laptop.run("bash", "-c", script(session))
+    for step, lines in zip(session, outputs(printed), strict=True):
+        assert step.differences(lines) == [], f"{step.command}\n" + "\n".join(lines)
+    # The numbers of the page are compared as numbers only.
+    starts = {int(step) for step in re.findall(r"rank \d of 3 starts at step (\d+)", printed)}
+    assert min(starts) >= 40
+    assert len(re.findall(r"rank \d has weight 2\.00 and bias 1\.00", printed)) == 3
