@@ -1,13 +1,22 @@
 """Check that an existing VPC can hold the cluster: subnets, free addresses, routes, name servers and endpoints."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Final
 
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, is_deployed
 
 if TYPE_CHECKING:
-    from mypy_boto3_ec2.type_defs import FilterTypeDef, RouteTableTypeDef, RouteTypeDef, SubnetTypeDef
+    from mypy_boto3_ec2.type_defs import (
+        FilterTypeDef,
+        IpPermissionOutputTypeDef,
+        RouteTableTypeDef,
+        RouteTypeDef,
+        SecurityGroupTypeDef,
+        SubnetTypeDef,
+        VpcEndpointTypeDef,
+    )
 
 SUBJECT: Final = "subnets"
 GATEWAY_SERVICES: Final = ("s3", "dynamodb")
@@ -20,6 +29,7 @@ SESSION_SERVICES: Final = ("ssm", "ssmmessages")
 CHINESE_SERVICES: Final = ("autoscaling", "cloudformation", "ec2", "fsx")
 """Services whose endpoints' names begin with cn. in China (aws-cdk-lib, ``InterfaceVpcEndpointAwsService``)."""
 _DEFAULT: Final = "0.0.0.0/0"
+_HTTPS: Final = 443
 
 
 def subnets(target: PreflightTarget) -> Iterator[Finding]:
@@ -181,7 +191,10 @@ def _endpoints(
     by_name = {e["ServiceName"] for e in present if e.get("PrivateDnsEnabled")}
     create = f"aws ec2 create-vpc-endpoint --region {target.region} --vpc-id {vpc_id}"
     gateway = f"--vpc-endpoint-type Gateway --route-table-ids {table_id}"
-    interface = f"--vpc-endpoint-type Interface --subnet-ids {worker['SubnetId']} --security-group-ids GROUP"
+    interface = (
+        f"--vpc-endpoint-type Interface --private-dns-enabled --subnet-ids {worker['SubnetId']} "
+        "--security-group-ids GROUP"
+    )
     having: Mapping[str, Sequence[str]] = {"gateway": [*by_route, *by_name], "interface": [*by_name]}
     for kind, options, called in (
         ("gateway", gateway, GATEWAY_SERVICES),
@@ -195,6 +208,50 @@ def _endpoints(
                 yield problem(
                     SUBJECT, sentence, f"{create} --service-name {prefix}.{target.region}.{service} {options}"
                 )
+    wanted = {*GATEWAY_SERVICES, *services}
+    used = [e for e in present if e.get("PrivateDnsEnabled") and _service(e["ServiceName"]) in wanted]
+    yield from _closed_endpoints(target, worker, used)
+
+
+def _service(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _closed_endpoints(
+    target: PreflightTarget, subnet: "SubnetTypeDef", endpoints: "Sequence[VpcEndpointTypeDef]"
+) -> Iterator[Finding]:
+    """Check that the security groups of interface endpoints let the subnet's nodes in."""
+    ids = sorted({group["GroupId"] for endpoint in endpoints for group in endpoint.get("Groups", [])})
+    if not ids:
+        return
+    pages = target.clients.ec2.get_paginator("describe_security_groups").paginate(GroupIds=ids)
+    block = IPv4Network(subnet["CidrBlock"])
+    opened = {g["GroupId"] for page in pages for g in page["SecurityGroups"] if _lets_in(g, block)}
+    for endpoint in endpoints:
+        groups = [group["GroupId"] for group in endpoint.get("Groups", [])]
+        if groups and not opened.intersection(groups):
+            name, service = endpoint["VpcEndpointId"], _service(endpoint["ServiceName"])
+            yield problem(
+                SUBJECT,
+                f"the endpoint {name} of {service} does not let {subnet['SubnetId']} ({block}) in at port {_HTTPS}",
+                f"aws ec2 authorize-security-group-ingress --region {target.region} --group-id {groups[0]} "
+                f"--protocol tcp --port {_HTTPS} --cidr {block}",
+            )
+
+
+def _lets_in(group: "SecurityGroupTypeDef", block: IPv4Network) -> bool:
+    return any(_permits(permission, group["GroupId"], block) for permission in group["IpPermissions"])
+
+
+def _permits(permission: "IpPermissionOutputTypeDef", group_id: str, block: IPv4Network) -> bool:
+    """Return True if a permission lets a block in at port 443; lists and other groups get the benefit of the doubt."""
+    protocol = permission["IpProtocol"]
+    in_range = permission.get("FromPort", 0) <= _HTTPS <= permission.get("ToPort", 65535)
+    if protocol != "-1" and not (protocol == "tcp" and in_range):
+        return False
+    others = [pair for pair in permission.get("UserIdGroupPairs", []) if pair.get("GroupId") != group_id]
+    blocks = [IPv4Network(each["CidrIp"]) for each in permission.get("IpRanges", [])]
+    return bool(others or permission.get("PrefixListIds")) or any(block.subnet_of(each) for each in blocks)
 
 
 def _name_servers(target: PreflightTarget, vpc_id: str) -> Iterator[Finding]:

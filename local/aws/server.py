@@ -12,7 +12,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
-from local.aws import buckets, cloud_control, file_systems
+from local.aws import buckets, cloud_control, file_systems, vpc_endpoints
 from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import (
     activities,
@@ -91,6 +91,7 @@ _PARTS = (
     images,
     availability_zones,
     start_session,
+    vpc_endpoints,
 )
 """Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one."""
 
@@ -150,7 +151,7 @@ def _prepare(region: str) -> None:
 
 
 class Application:
-    """Put moto's application behind the lock, the authorization, the request log and the injected errors."""
+    """Put moto's application behind the VPC endpoints, lock, authorization, request log and injected errors."""
 
     def __init__(self, log: RequestLog | None, api_faults: ApiFaults | None = None):
         self._moto = DomainDispatcherApplication(create_backend_app)
@@ -163,14 +164,20 @@ class Application:
         environ["wsgi.input"] = io.BytesIO(body)
         call = Call(environ, body)
         with LOCK if may_change(call.service, body, method=call.method) else LOCK.reading():
-            authorization = authorize(call)
-            if self._log:
-                self._log.write(call, authorization)
-            answer = self._injected_error(call) or authorization.answer
-            if answer is None and call.service in _ANSWERED_HERE:
-                answer = _ANSWERED_HERE[call.service](call)
-            response: Iterable[bytes] = (answer or self._moto)(environ, start_response)
-            return response
+            if vpc_endpoints.arrives(call):
+                return self._serve(call, environ, start_response)
+        vpc_endpoints.await_hang_up(environ)
+        raise ConnectionAbortedError("the call has no way to its service")  # werkzeug then answers nothing
+
+    def _serve(self, call: Call, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        authorization = authorize(call)
+        if self._log:
+            self._log.write(call, authorization)
+        answer = self._injected_error(call) or authorization.answer
+        if answer is None and call.service in _ANSWERED_HERE:
+            answer = _ANSWERED_HERE[call.service](call)
+        response: Iterable[bytes] = (answer or self._moto)(environ, start_response)
+        return response
 
     def _injected_error(self, call: Call) -> Response | None:
         if self._api_faults is None:

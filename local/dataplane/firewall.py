@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from local.network.addresses import API_ADDRESS
 from local.node.inventory import Group, Instance, Inventory, Rule
 from local.storage.mount_targets import MountTarget
 
@@ -33,14 +34,14 @@ def _permissions(rules: Iterable[Rule], *, member: str, peer: str, own_set: str)
     return lines
 
 
-def _nat(instances: Iterable[Instance]) -> list[str]:
+def _nat(instances: Iterable[Instance], endpoint_source: str | None) -> list[str]:
     inbound, outbound = [], []
     for instance in instances:
         # The gateway translates only for subnets with a route to it.
         if instance.public_address and instance.public_address == instance.internet_address:
             inbound.append(f"    iifname igw ip daddr {instance.public_address} dnat ip to {instance.address.ip}")
-        if instance.internet_address:
-            outbound.append(f"    oifname igw ip saddr {instance.address.ip} snat ip to {instance.internet_address}")
+        if source := instance.internet_address or endpoint_source:
+            outbound.append(f"    oifname igw ip saddr {instance.address.ip} snat ip to {source}")
     return [
         "  chain inbound { type nat hook prerouting priority -100;", *inbound, "  }",
         "  chain outbound { type nat hook postrouting priority 100;", *outbound, "  }",
@@ -71,11 +72,12 @@ def _chain(name: str, groups: Iterable[Group]) -> list[str]:
     return [*lines, "    drop", "  }"]
 
 
-def render_rules(inventory: Inventory, vpc_id: str) -> str:
+def render_rules(inventory: Inventory, vpc_id: str, *, endpoint_source: str | None = None) -> str:
     """Render the whole firewall of a VPC, for one transaction.
 
     A packet passes when its sender's groups let it out and its receiver's groups let it in; answers pass always
-    (security groups are stateful). A node without a route to the internet cannot leave the VPC.
+    (security groups are stateful). A node without a route to the internet cannot leave the VPC, but if this has
+    endpoints it reaches AWS's API from ``endpoint_source``; the API judges by service (local/aws/vpc_endpoints).
     """
     instances = [instance for instance in inventory.instances if instance.vpc_id == vpc_id]
     groups = [group for group in inventory.groups if group.vpc_id == vpc_id]
@@ -99,6 +101,7 @@ def render_rules(inventory: Inventory, vpc_id: str) -> str:
         "    ct state established,related accept",
         "    ip saddr @nodes jump egress",
         "    ip daddr @nodes jump ingress",
+        *([f"    ip saddr @nodes ip daddr {API_ADDRESS} meta l4proto tcp accept"] if endpoint_source else []),
         "    ip saddr @nodes oifname igw ip saddr != @connected drop",
         "    ip saddr @nodes accept",
         "    ip daddr @nodes accept",
@@ -109,7 +112,7 @@ def render_rules(inventory: Inventory, vpc_id: str) -> str:
         "    ip daddr @mount_targets ip saddr @nodes jump egress",
         "    ip daddr @mount_targets jump ingress",
         "  }",
-        *_nat(instances),
+        *_nat(instances, endpoint_source),
         "}",
     ]
     return "\n".join(lines) + "\n"

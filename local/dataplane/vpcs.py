@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 
 from local.dataplane import firewall
 from local.network import vpc_network
+from local.network.addresses import ENDPOINT_SOURCES
 from local.node import metadata
 from local.node.inventory import Inventory
 from local.storage.exports import Exports
@@ -28,15 +29,18 @@ class Vpcs:
         """By VPC: the functions that stop the router's metadata service and name server."""
         self._rules: dict[str, str] = {}
         self._routes: dict[str, str] = {}
+        self._endpoint_sources: dict[str, str] = {}
+        """By VPC: the address at which AWS's API sees the nodes that come through endpoints."""
 
     def reconcile(self, inventory: Inventory, *, kept: Collection[str]) -> None:
         """Make missing routers, load what has changed, remove the others except those of the ``kept`` VPCs."""
         wanted = {instance.vpc_id for instance in inventory.instances}
         for vpc_id in sorted(wanted - self._routers.keys()):
             self._create(vpc_id)
+        sources = {vpc_id: self._endpoint_source(vpc_id) for vpc_id in sorted(wanted & inventory.vpcs_with_endpoints)}
         for vpc_id in sorted(wanted):
-            self._load_rules(vpc_id, firewall.render_rules(inventory, vpc_id))
-        self._load_routes(public_addresses(inventory))
+            self._load_rules(vpc_id, firewall.render_rules(inventory, vpc_id, endpoint_source=sources.get(vpc_id)))
+        self._load_routes(public_addresses(inventory) | {source: vpc_id for vpc_id, source in sources.items()})
         self._exports.reconcile(inventory.mount_targets, vpcs=wanted)
         for vpc_id in sorted(self._routers.keys() - wanted - set(kept)):
             self._delete(vpc_id)
@@ -56,8 +60,16 @@ class Vpcs:
         for stop in self._routers.pop(vpc_id):
             stop()
         self._rules.pop(vpc_id, None)
+        self._endpoint_sources.pop(vpc_id, None)
         vpc_network.delete_router(vpc_id)
         log.info("%s has no instance any more", vpc_id)
+
+    def _endpoint_source(self, vpc_id: str) -> str:
+        """Return the VPC's address, which it keeps as long as it has a router."""
+        if vpc_id not in self._endpoint_sources:
+            taken = set(self._endpoint_sources.values())
+            self._endpoint_sources[vpc_id] = next(a for a in map(str, ENDPOINT_SOURCES.hosts()) if a not in taken)
+        return self._endpoint_sources[vpc_id]
 
     def _load_rules(self, vpc_id: str, rules: str) -> None:
         if self._rules.get(vpc_id) != rules:

@@ -6,6 +6,7 @@ user's machine (203.0.113.0/24, TEST-NET-3) --- internet --- router of a VPC ---
 The internet knows public addresses only, so that the same private ones may be in several VPCs.
 """
 
+from ipaddress import IPv4Network
 from typing import Final
 
 INTERNET: Final = "internet"
@@ -20,6 +21,8 @@ BACKBONE_ADDRESS: Final = "192.0.2.1"
 GATEWAY_ADDRESS: Final = "192.0.2.2"
 """Each VPC's internet gateway as the internet sees it: all have one address, each on its own link."""
 GATEWAY_INTERFACE: Final = "igw"
+ENDPOINT_SOURCES: Final = IPv4Network("192.0.2.128/25")
+"""Addresses at which AWS's API sees nodes that reach it through their VPC's endpoints alone, one for each VPC."""
 API_ADDRESS: Final = "198.51.100.10"
 """Address where nodes reach AWS's API: beyond the internet gateway, as on AWS."""
 API_PORT: Final = 5000

@@ -75,6 +75,8 @@ class Inventory:
     """Instances with incomplete records, whose nodes the data plane leaves as they are."""
     mount_targets: tuple[MountTarget, ...] = ()
     """Mount targets of file systems that can be reached."""
+    vpcs_with_endpoints: frozenset[str] = frozenset()
+    """VPCs in which some services of AWS can be reached without the internet."""
 
 
 def _rule(permission: Mapping[str, Any], listed: Mapping[str, tuple[str, ...]]) -> Rule:
@@ -130,6 +132,11 @@ def target_state(lifecycle_state: str) -> str:
 def _target_states(autoscaling: "AutoScalingClient") -> dict[str, str]:
     members = autoscaling.describe_auto_scaling_instances()["AutoScalingInstances"]
     return {member["InstanceId"]: target_state(member["LifecycleState"]) for member in members}
+
+
+def _vpcs_with_endpoints(ec2: "EC2Client") -> frozenset[str]:
+    endpoints = ec2.describe_vpc_endpoints()["VpcEndpoints"]
+    return frozenset(each["VpcId"] for each in endpoints if each["State"].lower() == "available")
 
 
 def _listed(ec2: "EC2Client", groups: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
@@ -212,7 +219,12 @@ def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Invent
         except KeyError as error:
             log.warning("%s: its record has no %s", name, error)
             unreadable.add(name)
-    return Inventory(instances=tuple(instances), groups=_groups(ec2), unreadable=frozenset(unreadable))
+    return Inventory(
+        instances=tuple(instances),
+        groups=_groups(ec2),
+        unreadable=frozenset(unreadable),
+        vpcs_with_endpoints=_vpcs_with_endpoints(ec2),
+    )
 
 
 def read_user_data(ec2: "EC2Client", instance_id: str) -> bytes:

@@ -1,9 +1,10 @@
-"""Test a hardened cluster in an existing VPC: only sessions lead to its nodes, and destroying it changes no subnet.
+"""Test a hardened cluster in an existing VPC without internet: endpoints alone lead out, and only sessions lead in.
 
 It needs a cluster of its own, after those that fail: that part of the gate is the shortest.
 
-No node has a public address, and no port is open: logins, copies and forwarded ports go through Session Manager, with
-permissions enforced, those of the user's KMS key too.
+It deploys, trains, heals and is destroyed there, and destroying it changes no subnet. No node has a public address, and
+no port is open: logins, copies and forwarded ports go through Session Manager, with permissions enforced, those of the
+user's KMS key too.
 """
 
 import json
@@ -27,12 +28,9 @@ from local.run.user import User, deploy_arguments
 from tests.e2e.checkouts import DEPLOY_S, copy_checkout
 from tests.e2e.conftest import group_instances
 from tests.e2e.port_scan import listening, open_ports, open_ports_from_node
+from tests.e2e.private.existing_vpc import BOUNDARY, NAME, PRIVATE_BLOCK, ExistingVpc, existing_vpc
 
-NAME = "existing"
 NODES = 2
-BOUNDARY = "limit-of-the-team"
-VPC_BLOCK, SECONDARY_BLOCK = "10.8.0.0/16", "100.64.0.0/16"
-PUBLIC_BLOCK, PRIVATE_BLOCK = "10.8.1.0/24", "100.64.8.0/24"
 SETUP = {
     "node-setup.sh": "#!/bin/bash\necho $(id -un) set up a $DEEPLEARNING_NODE_TYPE | tee -a /srv/set-up\n",
     "node-requirements.txt": "numpy\n",
@@ -40,75 +38,10 @@ SETUP = {
 """The user's files for each node; the requirement is in the image, as nodes have no internet."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExistingVpc:
-    """A VPC as a company has it: a private subnet in a secondary block, and a public one with the main route table."""
-
-    vpc_id: str
-    public: str
-    private: str
-    key: str
-    """ARN of the user's KMS key."""
-
-    @property
-    def hardened(self) -> dict[str, str]:
-        return {"hardened": "true", "kms_key": self.key, "role_name_prefix": "team-", "permissions_boundary": BOUNDARY}
-
-    @property
-    def context(self) -> list[str]:
-        settings = {"vpc_id": self.vpc_id, "subnet_id": self.private, "ssh_location": "", **self.hardened}
-        given = {"cluster_name": NAME, **settings}
-        return [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
-
-    def description(self) -> Any:
-        """Return what EC2 says of its subnets, routes and security groups."""
-        ec2 = client("ec2")
-        mine: Any = [{"Name": "vpc-id", "Values": [self.vpc_id]}]
-        subnets = ec2.describe_subnets(Filters=mine)["Subnets"]
-        tables = ec2.describe_route_tables(Filters=mine)["RouteTables"]
-        groups = ec2.describe_security_groups(Filters=mine)["SecurityGroups"]
-        free = {s["SubnetId"]: s["AvailableIpAddressCount"] for s in subnets}
-        return free, tables, [group["GroupId"] for group in groups]
-
-
 @pytest.fixture(scope="module")
 def vpc() -> Iterator[ExistingVpc]:
-    ec2 = client("ec2")
-    vpc_id = ec2.create_vpc(CidrBlock=VPC_BLOCK)["Vpc"]["VpcId"]
-    ec2.modify_vpc_attribute(VpcId=vpc_id, EnableDnsHostnames={"Value": True})
-    ec2.associate_vpc_cidr_block(VpcId=vpc_id, CidrBlock=SECONDARY_BLOCK)
-    public, private = (
-        ec2.create_subnet(VpcId=vpc_id, CidrBlock=block, AvailabilityZone="us-east-1b")["Subnet"]["SubnetId"]
-        for block in (PUBLIC_BLOCK, PRIVATE_BLOCK)
-    )
-    ec2.modify_subnet_attribute(SubnetId=public, MapPublicIpOnLaunch={"Value": True})
-    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
-    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc_id)
-    [main] = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc_id]}])["RouteTables"]
-    ec2.create_route(RouteTableId=main["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
-    key = client("kms").create_key()["KeyMetadata"]["Arn"]
-    everything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
-    policy = client("iam").create_policy(PolicyName=BOUNDARY, PolicyDocument=json.dumps(everything))
-    boundary = policy["Policy"]["Arn"]
-    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
-    nat = ec2.create_nat_gateway(SubnetId=public, AllocationId=address)["NatGateway"]["NatGatewayId"]
-    table = ec2.create_route_table(VpcId=vpc_id)["RouteTable"]["RouteTableId"]
-    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
-    association = ec2.associate_route_table(RouteTableId=table, SubnetId=private)["AssociationId"]
-    yield ExistingVpc(vpc_id=vpc_id, public=public, private=private, key=key)
-    client("iam").delete_policy(PolicyArn=boundary)
-    client("kms").schedule_key_deletion(KeyId=key.rpartition("/")[2], PendingWindowInDays=7)
-    ec2.disassociate_route_table(AssociationId=association)
-    ec2.delete_route_table(RouteTableId=table)
-    ec2.delete_nat_gateway(NatGatewayId=nat)
-    [used] = ec2.describe_addresses(AllocationIds=[address])["Addresses"]
-    ec2.disassociate_address(AssociationId=used["AssociationId"])
-    ec2.release_address(AllocationId=address)
-    ec2.detach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc_id)
-    ec2.delete_internet_gateway(InternetGatewayId=gateway)
-    for subnet_id in (public, private):
-        ec2.delete_subnet(SubnetId=subnet_id)
-    ec2.delete_vpc(VpcId=vpc_id)
+    with existing_vpc() as made:
+        yield made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +90,8 @@ def cluster(user: User, vpc: ExistingVpc, tmp_path_factory: pytest.TempPathFacto
     deploy = ["cdk", *deploy_arguments(nodes=NODES), *vpc.context, *setup]
     # The local AWS answers not all of preflight's questions.
     printed = made.try_in_checkout("dlcluster", "preflight", *deploy[deploy.index("-c") :]).stdout
-    assert f"{vpc.vpc_id} has room, routes and name servers for the nodes" in printed
+    [finding] = re.findall(r"^\w+ +subnets +(.*)", printed, re.MULTILINE)
+    assert finding.startswith(f"{vpc.private} has no default route: nodes reach no PyPI for requirements: "), printed
     assert f"the policy of {vpc.key} does not let logs.us-east-1.amazonaws.com use it: add to its policy: " in printed
     try:
         made.in_checkout(*deploy)
@@ -205,13 +139,11 @@ def test_each_node_has_run_the_setup_before_it_joined(cluster: PrivateCluster) -
 
 def test_from_outside_no_port_of_any_node_answers(cluster: PrivateCluster, outside_address: str) -> None:
     """The local internet carries packets to private addresses too, as a peered network would."""
-    gateways = client("ec2").describe_nat_gateways(Filters=[{"Name": "state", "Values": ["available"]}])
-    nat = [address["PublicIp"] for gateway in gateways["NatGateways"] for address in gateway["NatGatewayAddresses"]]
     master, worker = cluster.instances
     with ExitStack() as programs:
         for instance in (master, worker):
             programs.enter_context(listening(instance["InstanceId"]))
-        targets = [str(instance["PrivateIpAddress"]) for instance in (master, worker)] + nat
+        targets = [str(instance["PrivateIpAddress"]) for instance in (master, worker)]
         scans = [(source, address) for source in (USER_ADDRESS, outside_address) for address in targets]
         with ThreadPoolExecutor(max_workers=len(scans)) as pool:  # each takes the time of a connection that fails
             assert list(pool.map(lambda scan: open_ports(*scan), scans)) == [set()] * len(scans)
@@ -232,6 +164,15 @@ def test_sessions_carry_logins_copies_and_jobs(cluster: PrivateCluster, tmp_path
     assert (tmp_path / "back").read_bytes() == (tmp_path / "sent").read_bytes()
     printed = cluster.in_checkout("dlcluster", "run", "--cluster", NAME, "--", "launch", "hostname", "-I")
     assert all(str(instance["PrivateIpAddress"]) in printed for instance in (master, worker)), printed
+
+
+def test_the_cluster_trains_without_internet(cluster: PrivateCluster) -> None:
+    job = "cd && launch python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 2 2>&1"
+    printed = cluster.user.ssh(f"{NAME}-master", job)
+    assert {found[0] for found in re.findall(rf"rank (\d)/{NODES} host=", printed)} == {"0", "1"}, printed
+    [(accuracy, checkpoint)] = re.findall(r"Validation-accuracy=(\S+) images/s=\S+ checkpoint=(\S+)", printed)
+    assert float(accuracy) >= 0.8
+    cluster.user.ssh(f"{NAME}-master", f"cd && test -s {checkpoint}")
 
 
 def test_a_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:

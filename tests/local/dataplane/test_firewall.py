@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 
 from local.dataplane.firewall import render_rules
+from local.network.addresses import API_ADDRESS
 from local.node.inventory import Group, Inventory, Rule
 from tests.local.instances import instance
 
@@ -47,6 +48,14 @@ def test_public_address_leads_to_its_instance_and_workers_leave_through_the_nat_
 def test_a_node_without_a_route_cannot_leave(rules: str) -> None:
     assert "set connected { type ipv4_addr; elements = { 10.0.0.4, 10.0.0.5 }; }" in rules
     assert "ip saddr @nodes oifname igw ip saddr != @connected drop" in rules
+
+
+def test_a_node_without_a_route_reaches_the_api_alone_where_its_vpc_has_endpoints() -> None:
+    lonely = instance(6, groups=("sg-2",), public="198.18.0.6", internet=None)
+    rules = render_rules(Inventory(instances=(lonely,), groups=()), "vpc-1", endpoint_source="192.0.2.129")
+    allowed = f"ip saddr @nodes ip daddr {API_ADDRESS} meta l4proto tcp accept"
+    assert rules.index("jump ingress") < rules.index(allowed) < rules.index("ip saddr != @connected drop")
+    assert "oifname igw ip saddr 10.0.0.6 snat ip to 192.0.2.129" in rules
 
 
 def test_firewall_has_no_rules_of_another_vpc() -> None:

@@ -72,3 +72,14 @@ def test_router_that_cannot_be_served_is_not_left_behind(
 
 def test_public_addresses_lead_to_their_vpcs_where_a_route_leads_out() -> None:
     assert public_addresses(inventory(ONE, TWIN, LONELY)) == {"198.18.0.4": "vpc-1", "198.18.0.5": "vpc-2"}
+
+
+def test_nodes_behind_endpoints_come_from_an_address_of_their_vpc(actions: list[str], tmp_path: Path) -> None:
+    """A router that comes again has lost its route, so that this must go with it."""
+    vpcs = Vpcs(lambda _vpc_id, _address: None, Exports(tmp_path))
+    with_endpoints = dataclasses.replace(inventory(LONELY), vpcs_with_endpoints=frozenset({"vpc-1", "vpc-3"}))
+    vpcs.reconcile(with_endpoints, kept=())
+    assert actions[-1] == "routes [('192.0.2.129', 'vpc-3')] for []"
+    vpcs.reconcile(inventory(), kept=())
+    vpcs.reconcile(with_endpoints, kept=())
+    assert actions[-4:] == ["create vpc-3", "metadata vpc-3", "rules vpc-3", "routes [('192.0.2.129', 'vpc-3')] for []"]

@@ -38,6 +38,10 @@ class ControlPlane:
         routes = [{"DestinationCidrBlock": "0.0.0.0/0", "GatewayId": self.gateway}] if self.gateway else []
         return {"RouteTables": [{"Routes": routes, "Associations": [{"SubnetId": "subnet-1"}]}]}
 
+    def describe_vpc_endpoints(self) -> dict[str, Any]:
+        states = {"vpc-1": "Available", "vpc-2": "deleting"}
+        return {"VpcEndpoints": [{"VpcId": vpc_id, "State": state} for vpc_id, state in states.items()]}
+
     def describe_nat_gateways(self) -> dict[str, Any]:
         return {"NatGateways": [{"NatGatewayId": "nat-1", "State": "available", "NatGatewayAddresses": []}]}
 
@@ -66,6 +70,10 @@ def test_instance_has_its_public_address_and_target_state() -> None:
 def test_public_address_without_a_route_is_not_reachable() -> None:
     (instance,) = read(ControlPlane(item(GOOD), gateway=None)).instances
     assert (instance.public_address, instance.internet_address) == ("198.18.0.4", None)
+
+
+def test_a_vpc_whose_endpoints_are_going_has_none() -> None:
+    assert read(ControlPlane(item(GOOD))).vpcs_with_endpoints == {"vpc-1"}
 
 
 def test_instance_without_a_group_has_no_target() -> None:

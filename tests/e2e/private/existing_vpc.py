@@ -1,0 +1,76 @@
+"""Make a VPC without internet as a company has it: its endpoints, the user's KMS key, and a permissions boundary."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from local.faults.clients import client
+from tests.endpoints import Endpoints, https_from
+
+NAME: Final = "existing"
+"""Name of the cluster in it."""
+BOUNDARY: Final = "limit-of-the-team"
+VPC_BLOCK, SECONDARY_BLOCK = "10.8.0.0/16", "100.64.0.0/16"
+PRIVATE_BLOCK: Final = "100.64.8.0/24"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExistingVpc:
+    """A VPC as a company has it: a subnet in a secondary block, whose only way to AWS is the VPC's endpoints."""
+
+    vpc_id: str
+    private: str
+    key: str
+    """ARN of the user's KMS key."""
+
+    @property
+    def hardened(self) -> dict[str, str]:
+        return {"hardened": "true", "kms_key": self.key, "role_name_prefix": "team-", "permissions_boundary": BOUNDARY}
+
+    @property
+    def context(self) -> list[str]:
+        settings = {"vpc_id": self.vpc_id, "subnet_id": self.private, "ssh_location": "", **self.hardened}
+        given = {"cluster_name": NAME, **settings}
+        return [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
+
+    def description(self) -> Any:
+        """Return what EC2 says of its subnets, routes and security groups."""
+        ec2 = client("ec2")
+        mine: Any = [{"Name": "vpc-id", "Values": [self.vpc_id]}]
+        subnets = ec2.describe_subnets(Filters=mine)["Subnets"]
+        tables = ec2.describe_route_tables(Filters=mine)["RouteTables"]
+        groups = ec2.describe_security_groups(Filters=mine)["SecurityGroups"]
+        free = {s["SubnetId"]: s["AvailableIpAddressCount"] for s in subnets}
+        return free, tables, [group["GroupId"] for group in groups]
+
+
+@contextmanager
+def existing_vpc() -> Iterator[ExistingVpc]:
+    """Make the VPC, the key and the boundary, and delete them."""
+    ec2 = client("ec2")
+    vpc_id = ec2.create_vpc(CidrBlock=VPC_BLOCK)["Vpc"]["VpcId"]
+    ec2.modify_vpc_attribute(VpcId=vpc_id, EnableDnsHostnames={"Value": True})
+    ec2.associate_vpc_cidr_block(VpcId=vpc_id, CidrBlock=SECONDARY_BLOCK)
+    zone = "us-east-1b"
+    private = ec2.create_subnet(VpcId=vpc_id, CidrBlock=PRIVATE_BLOCK, AvailabilityZone=zone)["Subnet"]["SubnetId"]
+    key = client("kms").create_key()["KeyMetadata"]["Arn"]
+    everything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+    policy = client("iam").create_policy(PolicyName=BOUNDARY, PolicyDocument=json.dumps(everything))
+    boundary = policy["Policy"]["Arn"]
+    table = ec2.create_route_table(VpcId=vpc_id)["RouteTable"]["RouteTableId"]
+    association = ec2.associate_route_table(RouteTableId=table, SubnetId=private)["AssociationId"]
+    group = ec2.create_security_group(GroupName="endpoints", Description="endpoints", VpcId=vpc_id)["GroupId"]
+    ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=https_from(PRIVATE_BLOCK))
+    endpoints = Endpoints(ec2=ec2, vpc_id=vpc_id, subnet=private, table=table, group=group)
+    made = endpoints.create()
+    yield ExistingVpc(vpc_id=vpc_id, private=private, key=key)
+    endpoints.delete(made.values())
+    client("iam").delete_policy(PolicyArn=boundary)
+    client("kms").schedule_key_deletion(KeyId=key.rpartition("/")[2], PendingWindowInDays=7)
+    ec2.disassociate_route_table(AssociationId=association)
+    ec2.delete_route_table(RouteTableId=table)
+    ec2.delete_security_group(GroupId=group)
+    ec2.delete_subnet(SubnetId=private)
+    ec2.delete_vpc(VpcId=vpc_id)
