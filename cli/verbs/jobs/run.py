@@ -28,7 +28,7 @@ SCRIPT: Final = ".py"
 EXAMPLES: Final = (
     "dlcluster run -- train.py --lr 0.1",
     "dlcluster run --detach --max-restarts 3 -- python -m my.train",
-    "dlcluster run --durable --wait --detach -- train.py",
+    "dlcluster run --durable --wait --detach --name baseline -- train.py",
     "dlcluster run -- launch list          a command of launch's own, on the master",
 )
 
@@ -55,6 +55,7 @@ EXAMPLES: Final = (
 @click.option(
     "--secret", metavar="KEY=PLACE", multiple=True, help=f"Variable that each node reads from {SECRETS_FORMS}."
 )
+@click.option("--name", metavar="NAME", help="Name of the job, for dlcluster jobs, logs and stop.")
 @json_option
 @click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED)
 def command(

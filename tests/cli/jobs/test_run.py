@@ -78,6 +78,19 @@ def test_a_durable_job_and_one_that_waits_are_submitted(master: Master, capfd: p
     assert f"dlcluster: job {JOB} is submitted\n" in capfd.readouterr().err
 
 
+def test_the_launcher_gets_the_jobs_name_and_a_wrong_one_is_refused_before_anything_is_sent(
+    master: Master, capfd: pytest.CaptureFixture[str]
+) -> None:
+    started(master, end=record())
+    assert main(["run", "--detach", "--name", "baseline-2", "--", "x"]) == 0
+    assert any("launch --detach --sync-dst-dir my-job --name baseline-2 -- x" in line for line in master.ran)
+    master.ran.clear()
+    capfd.readouterr()
+    assert main(["run", "--name", "7b", "--", "x"]) == EXIT_USAGE
+    form = "a letter, then at most 39 letters, digits, dots, hyphens and underscores"
+    assert (master.ran, capfd.readouterr().err) == ([], f"dlcluster: --name must be {form}, got '7b'\n")
+
+
 def test_run_detached_prints_the_id_alone(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     started(master, end=record())
     assert main(["run", "--detach", "--", "x"]) == 0
