@@ -10,6 +10,7 @@ import click
 
 from bootstrap.contract import SECRETS_FORMS
 from cli.cluster_context import find_selected_cluster
+from cli.completion import complete_file
 from cli.errors import UsageError
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
@@ -57,7 +58,7 @@ EXAMPLES: Final = (
 )
 @click.option("--name", metavar="NAME", help="Name of the job, for dlcluster jobs, logs and stop.")
 @json_option
-@click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED)
+@click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
 def command(
     selection: Selection,
     /,
