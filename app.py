@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from typing import Final
 
 try:
     import aws_cdk as cdk
@@ -15,17 +16,22 @@ except ModuleNotFoundError as missing:
     fix = "activate the environment that has requirements.txt installed, as in: . .venv/bin/activate"
     sys.exit(f"error: {sys.executable} has no {missing.name}: {fix}")
 
+WITHOUT_TRACES: Final = {"aws:cdk:disable-stack-trace": True}
+"""Context without which the CDK's command line prints a line of jsii's own code above the price and each message."""
+
 
 def main() -> int:
     """Synthesize the stack, or print one line for a setting that cannot be used."""
-    app = cdk.App()
+    app = cdk.App(context=WITHOUT_TRACES)
     env = _environment(os.environ)
     try:
         props = ClusterProps.from_context(app.node.get_all_context())
         if props.has_expired or props.missing_address or props.is_block:
             # The error is then in the stack's metadata alone: it stops a deploy. In the report it would stop every
             # synth, and with it cdk destroy.
-            app = cdk.App(post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False})
+            app = cdk.App(
+                context=WITHOUT_TRACES, post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False}
+            )
         if env and env.region:
             props.check_region(env.region)
         stack = ClusterStack(app, "ClusterStack", props=props, env=env)

@@ -134,6 +134,8 @@ SECRETS_PATTERN: Final = (
 """Pattern of a secret's place, in the setting ``secrets`` and after ``launch --secret KEY=``. No name of a parameter
 begins with aws or ssm (PutParameter); a secret's ARN ends with six random characters (CreateSecret)."""
 SECRETS_FORMS: Final = "ssm:PARAMETER, secretsmanager:NAME or secretsmanager:ARN"
+JOB_NAME_PATTERN: Final = "[A-Za-z][A-Za-z0-9_.-]{0,39}"
+JOB_NAME_FORM: Final = "a letter, then at most 39 letters, digits, dots, hyphens and underscores"
 
 # ---- tags, on the Auto Scaling groups and their instances ----
 CLUSTER_TAG: Final = "deeplearning:cluster"
@@ -191,8 +193,7 @@ EXPIRES_OUTPUT: Final = "ClusterExpires"
 EXPIRY_ACTION_OUTPUT: Final = "ClusterExpiryAction"
 """``delete`` if the stack is deleted after the pause; absent otherwise."""
 BLOCK_OUTPUT: Final = "CapacityBlock"
-"""ID of the Capacity Block, its start, the time at which its nodes go, and its end, separated by spaces; absent without
-one."""
+"""ID of the Capacity Block, its start, the time at which its nodes go, and its end, with spaces between; or absent."""
 PRICE_OUTPUT: Final = "PricePerHour"
 """Price per hour of all deployed nodes and their network, as a sentence."""
 

@@ -6,6 +6,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from cli.completion import complete_cluster, complete_file
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -22,16 +24,18 @@ class Selection:
 
 
 OPTIONS: Final = (
-    (("--cluster",), "NAME", "Cluster name, if there is more than one."),
-    (("--region",), "REGION", "AWS region (AWS_REGION, or the profile's)."),
-    (("-i", "--identity"), "FILE", "Private key to log in with."),
+    (("--cluster",), "NAME", "Cluster name, if there is more than one.", complete_cluster),
+    (("--region",), "REGION", "AWS region (AWS_REGION, or the profile's).", None),
+    (("-i", "--identity"), "FILE", "Private key to log in with.", complete_file),
 )
 
 
 def cluster_options(function: Function) -> Function:
     """Add the shared options; `selection` collects their values."""
-    for names, metavar, text in reversed(OPTIONS):
-        option = click.option(*names, metavar=metavar, help=text, expose_value=False, callback=_remember)
+    for names, metavar, text, complete in reversed(OPTIONS):
+        option = click.option(
+            *names, metavar=metavar, help=text, expose_value=False, callback=_remember, shell_complete=complete
+        )
         function = option(function)
     return function
 

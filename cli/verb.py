@@ -23,10 +23,10 @@ class Verb(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         split = args.index(END_OF_OPTIONS) if END_OF_OPTIONS in args and ctx.allow_interspersed_args else len(args)
-        if split < len(args) and not self.takes_command:
+        if split < len(args) and not (self.takes_command or ctx.resilient_parsing):
             raise UsageError(f"{self.name} takes no command, got {' '.join(args[split:])!r}")
         extra = super().parse_args(ctx, args[:split])
-        if extra:
+        if extra and not ctx.resilient_parsing:
             place = "; a command goes after --" if self.takes_command else ""
             raise UsageError(f"unexpected word {extra[0]!r}{place}")
         if self.takes_command:

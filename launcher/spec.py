@@ -61,6 +61,8 @@ class Job:
     grace_s: float = GRACE_S
     """Seconds between TERM and KILL."""
 
+    name: str | None = None
+    """Name that the user gave it; several jobs may have the same one."""
     detach: bool = False
     """True if the job outlives the shell that started it."""
     durable: bool = False

@@ -1,7 +1,9 @@
-"""Validate numbers on the command line."""
+"""Validate numbers and names on the command line."""
 
+import re
 import reprlib
 
+from bootstrap.contract import JOB_NAME_FORM, JOB_NAME_PATTERN
 from launcher.errors import UsageError
 
 MAX_DIGITS = 9
@@ -17,3 +19,10 @@ def whole_number(text: str, *, name: str, least: int = 1, most: int | None = Non
         if number >= least and (most is None or number <= most):
             return number
     raise UsageError(f"{name} must be a whole number {allowed}, got {reprlib.repr(text)}")
+
+
+def job_name(text: str) -> str:
+    """Return `text` if it can name a job; UsageError says what it must be."""
+    if re.fullmatch(JOB_NAME_PATTERN, text):
+        return text
+    raise UsageError(f"--name must be {JOB_NAME_FORM}, got {reprlib.repr(text)}")

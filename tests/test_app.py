@@ -50,6 +50,10 @@ def test_synthesizes_one_stack_named_as_the_cluster(tmp_path: Path) -> None:
     stacks = [a for a in manifest["artifacts"].values() if a["type"] == "aws:cloudformation:stack"]
     assert [stack["properties"]["stackName"] for stack in stacks] == ["vision"]
     assert stacks[0]["environment"] == "aws://unknown-account/unknown-region"
+    # The CDK's command line prints the first line of a trace, which is one of jsii's own, above the price.
+    metadata = json.loads((tmp_path / "ClusterStack.metadata.json").read_text())
+    prices = [entry for entries in metadata.values() for entry in entries if "USD an hour" in str(entry["data"])]
+    assert [entry.keys() for entry in prices] == [{"type", "data"}]
 
 
 def test_says_at_synth_that_nobody_can_log_in(tmp_path: Path) -> None:

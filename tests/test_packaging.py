@@ -1,11 +1,13 @@
-"""Test that ``pip install .`` brings the program and every file that the nodes get, without building a wheel."""
+"""Test that the wheel, built from the source distribution, brings the program and every file that the nodes get."""
 
+import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
-from fnmatch import fnmatch
-from importlib import import_module
+import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,65 @@ import pytest
 import tomllib
 
 REPOSITORY = Path(__file__).parents[1]
+ON_NODES = ("bootstrap", "launcher", "trainer")
 PYPROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-PACKAGES = ("cli", "stacks", "bootstrap", "launcher", "trainer")
+PACKAGES = ("cli", "stacks", *ON_NODES)
 
 
-def test_the_program_is_there() -> None:
-    module, _, function = PYPROJECT["project"]["scripts"]["dlcluster"].partition(":")
-    assert callable(getattr(import_module(module), function))
+BUILD_SOURCES = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+INSTALL = (
+    "-m",
+    "pip",
+    "--disable-pip-version-check",
+    "--no-input",
+    "install",
+    "--no-index",
+    "--no-compile",
+    "--no-deps",
+    "--no-build-isolation",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """The package as pip installed it, outside of the checkout."""
+
+    sources: Path
+    """The unpacked source distribution."""
+    site: Path
+    """Directory with the packages of the wheel."""
+
+    def run(self, *words: str | Path, cwd: Path, **variables: str) -> str:
+        """Run Python on the installed packages; return its output."""
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        environment = {**kept, "PYTHONPATH": str(self.site), **variables}
+        done = subprocess.run(
+            [sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Build the source distribution from a copy of the tracked files, and install it without a network."""
+    top = tmp_path_factory.mktemp("package")
+    for name in tracked():
+        copy = top / "checkout" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(REPOSITORY / name, copy)
+    run = functools.partial(subprocess.run, check=True, capture_output=True, timeout=120)
+    run([sys.executable, "-c", BUILD_SOURCES, top], cwd=top / "checkout")
+    (archive,) = top.glob("*.tar.gz")
+    run(["tar", "-xzf", archive, "-C", top])
+    run([sys.executable, *INSTALL, "--target", top / "site", archive], cwd=top)
+    return Installed(sources=top / archive.name.removesuffix(".tar.gz"), site=top / "site")
+
+
+def tracked(*paths: str) -> list[str]:
+    """Return the tracked files, of all folders or some."""
+    listed = subprocess.run(["git", "ls-files", *paths], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return [name for name in listed.stdout.splitlines() if (REPOSITORY / name).exists()]
 
 
 def test_its_dependencies_are_ranges_that_begin_with_the_pinned_versions() -> None:
@@ -44,20 +98,25 @@ def test_fails_in_one_line_when_the_app_hides_a_package(tmp_path: Path, name: st
     assert last == f"ImportError: package {name} must be deeplearning-cdk's {ours}, Python finds {theirs}: rename it"
 
 
-def test_a_users_own_app_has_the_cluster_beside_its_stacks(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "CDK_OUTDIR": str(tmp_path), "CDK_VALIDATION": "false"}
-    app = REPOSITORY / "examples/own_app.py"
-    subprocess.run([sys.executable, app], cwd=tmp_path, env=environment, check=True, timeout=120)
-    training = json.loads((tmp_path / "Training.template.json").read_text())
+def test_the_wheel_has_every_file_of_the_packages(installed: Installed) -> None:
+    assert [name for name in tracked(*PACKAGES, "deeplearning_cdk.py") if not (installed.site / name).is_file()] == []
+
+
+def test_the_installed_program_runs_outside_of_the_checkout(installed: Installed, tmp_path: Path) -> None:
+    program = installed.site / "bin/dlcluster"
+    assert installed.run(program, "--version", cwd=tmp_path) == f"dlcluster {PYPROJECT['project']['version']}\n"
+    assert "preflight" in installed.run(program, "--help", cwd=tmp_path)
+    assert "cdk.json" in installed.run(program, "preflight", "--help", cwd=tmp_path)
+
+
+def test_a_users_own_app_has_the_cluster_beside_its_stacks(installed: Installed, tmp_path: Path) -> None:
+    app, out = installed.sources / "examples/own_app.py", tmp_path / "out"
+    installed.run(app, cwd=tmp_path, CDK_OUTDIR=str(out), CDK_VALIDATION="false")
+    training = json.loads((out / "Training.template.json").read_text())
     assert training["Outputs"]["ClusterName"]["Value"] == "vision"
     groups = [each for each in training["Resources"].values() if each["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
     assert len(groups) == 2
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_file_of_a_package_is_installed(package: str) -> None:
-    assert f"{package}*" in PYPROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
-    tracked = subprocess.run(["git", "ls-files", package], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    patterns = ("*.py", *PYPROJECT["tool"]["setuptools"]["package-data"]["*"])
-    missing = [name for name in tracked.stdout.split() if not any(fnmatch(name, pattern) for pattern in patterns)]
-    assert missing == []
+    (bundle,) = out.glob("asset.*.zip")
+    with zipfile.ZipFile(bundle) as files:
+        on_nodes = {name for name in files.namelist() if name.startswith(ON_NODES)}
+    assert on_nodes == set(tracked(*ON_NODES))

@@ -24,6 +24,8 @@ class Job:
     """One job; the field names are the keys of the JSON objects that dlcluster prints."""
 
     id: str
+    name: str | None
+    """Name given with ``--name``; several jobs may have the same one."""
     state: str
     command: tuple[str, ...]
     nodes: tuple[str, ...]
@@ -59,6 +61,7 @@ class Job:
             self._duration(now),
             str(len(self.nodes)),
             self.started_by or "-",
+            self.name or "-",
             line,
         )
 
@@ -122,6 +125,7 @@ def _job(values: Any) -> Job:
     try:
         return Job(
             id=str(values["id"]),
+            name=_text(values.get("name")),
             state=str(values["state"]),
             command=tuple(map(str, values["command"])),
             nodes=tuple(map(str, values["hosts"])),

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from bootstrap.contract import SECRETS_FORMS, SECRETS_PATTERN
+from bootstrap.contract import JOB_NAME_FORM, JOB_NAME_PATTERN, SECRETS_FORMS, SECRETS_PATTERN
 from cli.errors import ClusterError, UsageError
 from cli.files.upload import Upload
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
@@ -39,6 +39,7 @@ class LaunchOptions:
     durable: bool = False
     wait: bool = False
     wait_timeout: str | None = None
+    name: str | None = None
     sync_overwrite: bool = False
     secret: tuple[str, ...] = ()
 
@@ -48,6 +49,8 @@ class LaunchOptions:
             if not re.fullmatch(SECRET, item, re.ASCII):
                 # The user may have typed the value itself: do not print it.
                 raise UsageError(f"--secret must be KEY=PLACE, where PLACE is {SECRETS_FORMS}")
+        if self.name is not None and not re.fullmatch(JOB_NAME_PATTERN, self.name):
+            raise UsageError(f"--name must be {JOB_NAME_FORM}, got {self.name[:80]!r}")
 
     def words(self) -> list[str]:
         """Return the options as words of the launcher's command line."""
@@ -56,6 +59,7 @@ class LaunchOptions:
             "--nproc-per-node": self.nproc_per_node,
             "--max-restarts": self.max_restarts,
             "--wait-timeout": self.wait_timeout,
+            "--name": self.name,
         }
         flags = {"--durable": self.durable, "--wait": self.wait, OVERWRITE: self.sync_overwrite}
         words = [word for name, value in given.items() if value is not None for word in (name, str(value))]

@@ -26,7 +26,7 @@ from launcher.errors import UsageError
 from launcher.hosts.hostfile import FORMS
 from launcher.shell_words import ASSIGNMENT
 from launcher.spec import GRACE_S, Job, Restarts
-from launcher.validate import whole_number
+from launcher.validate import job_name, whole_number
 
 LAUNCHERS = ("ssh", "local", "mpi")
 ENGINE_CHOICES = tuple(name for name in ENGINES if name != LAUNCHED_BY_MPI)
@@ -114,6 +114,7 @@ def _parser() -> _Parser:
         help=f"seconds to wait for missing nodes before a restart (default: {REJOIN_S})",
     )
     parser.add_argument("--grace", metavar="S", help=f"seconds between TERM and KILL (default: {GRACE_S:g})")
+    parser.add_argument("--name", metavar="NAME", help="name of the job, for launch list, logs and stop")
     parser.add_argument("--detach", action="store_true", help="run without this shell; see launch list, logs, stop")
     parser.add_argument(
         "--durable", action="store_true", help="detach, and go on after the loss of all nodes, until over or stopped"
@@ -167,6 +168,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         servers_match_workers=options.num_servers is None and engine.has_servers,
         restarts=_restarts(options, nodes=max(len(hosts), wait.nodes[0] if wait and wait.nodes else 0)),
         grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=MAX_SECONDS),
+        name=None if options.name is None else job_name(options.name),
         detach=options.detach or options.durable,
         durable=options.durable,
         force=options.force,

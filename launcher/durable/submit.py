@@ -66,6 +66,7 @@ def _new_record(job: Job, arguments: Sequence[str], *, cwd: str, files: str | No
             engine=job.engine,
             cwd=cwd,
             user=user_name(),
+            name=job.name,
             started_by=key_name(os.environ, user=user_name()),
             pid=0,
             start=now(),

@@ -28,7 +28,7 @@ RECORD_DEADLINE_S = 5.0
 """Seconds within which a launcher that holds its job's lock has written the record."""
 POLL_S = 0.05
 MAX_COMMAND = 60
-COLUMNS = "{:23} {:9} {:20} {:>8} {:>5}  {:12} {}"
+COLUMNS = "{:23} {:9} {:20} {:>8} {:>5}  {:12} {}{}"
 LABELS = {State.WAITING: "WAITING for nodes"}
 """States that `launch list` shows in more words."""
 BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -46,7 +46,10 @@ def main(arguments: Sequence[str], *, end_durable: Callable[[str], None] = mark_
     parser = _Parser(prog=f"launch {name}", allow_abbrev=False, description=SUBCOMMANDS[name])
     if name not in ("list", "close"):
         parser.add_argument(
-            "job", nargs="?", metavar="JOB", help="job id or unique prefix (default: the running job, else the latest)"
+            "job",
+            nargs="?",
+            metavar="JOB",
+            help="job id, its name, or a unique prefix (default: the running job, else the latest)",
         )
     if name in ("list", "status"):
         parser.add_argument("--json", action="store_true", help="print the record as JSON")
@@ -71,13 +74,23 @@ def list_jobs(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([json.loads(job.to_bytes()) for job in jobs], indent=2))
         return 0
-    print(COLUMNS.format("JOB", "STATE", "START", "TIME", "NODES", "BY", "COMMAND"))
-    for job in jobs:
+    head, *names = _name_column(jobs)
+    print(COLUMNS.format("JOB", "STATE", "START", "TIME", "NODES", "BY", head, "COMMAND"))
+    for job, name in zip(jobs, names, strict=True):
         by = _printable(job.started_by or "-")
-        print(COLUMNS.format(job.id, state_label(job), job.start, duration(job), len(job.hosts), by, _short(job)))
+        print(COLUMNS.format(job.id, state_label(job), job.start, duration(job), len(job.hosts), by, name, _short(job)))
         if job.waiting is not None:
             print(f"  waiting, {_printable(job.waiting)}")
     return 0
+
+
+def _name_column(jobs: Sequence[JobRecord]) -> list[str]:
+    """Return the cells of the column of names, its head first; all are empty if no job has a name."""
+    if not any(job.name for job in jobs):
+        return [""] * (len(jobs) + 1)
+    cells = ["NAME", *(job.name or "-" for job in jobs)]
+    width = max(map(len, cells))
+    return [f"{cell:{width}}  " for cell in cells]
 
 
 def state_label(job: JobRecord) -> str:
@@ -95,6 +108,7 @@ def show_status(options: argparse.Namespace) -> int:
     dirty = " with changed files" if revision.dirty else ""
     fields = {
         "job": job.id,
+        "name": job.name,
         "state": job.state.value,
         "waiting": job.waiting,
         "reason": job.reason,

@@ -75,38 +75,50 @@ def _submitted() -> dict[str, JobRecord]:
     return found
 
 
-def find(job_id: str | None) -> JobRecord:
-    """Return the job with this id; without an id the running job, else the latest."""
+def find(word: str | None) -> JobRecord:
+    """Return the job that `word` means: an id, a name or the beginning of one.
+
+    Of several jobs with this name, or without a word, return the only running one, else the latest.
+    """
     jobs = all_jobs()
     if not jobs:
         raise UsageError(NO_JOB)
-    if job_id is None:
-        running = [job for job in jobs if not job.state.is_terminal]
-        return running[0] if len(running) == 1 else jobs[-1]
-    return _with_prefix(job_id, jobs)
-
-
-def find_running(job_id: str | None) -> JobRecord:
-    """Return the job with this id; without an id the only running job."""
-    jobs = all_jobs()
-    if job_id is not None:
-        return _with_prefix(job_id, jobs)
+    jobs = jobs if word is None else _matching(word, jobs)
     running = [job for job in jobs if not job.state.is_terminal]
-    if not running:
+    return running[0] if len(running) == 1 else jobs[-1]
+
+
+def find_running(word: str | None) -> JobRecord:
+    """Return the job that `word` means; of several with this name, or without a word, the only running one."""
+    jobs = all_jobs()
+    jobs = jobs if word is None else _matching(word, jobs)
+    running = [job for job in jobs if not job.state.is_terminal]
+    if len(running) == 1:
+        return running[0]
+    if running:
+        named = "" if word is None else f" named {running[0].name}"
+        ids = ", ".join(job.id for job in running)
+        raise UsageError(f"{len(running)} jobs{named} are running, name one of them: {ids}")
+    if word is None:
         raise UsageError("no job is running")
-    if len(running) > 1:
-        raise UsageError(f"{len(running)} jobs are running, name one of them: {', '.join(job.id for job in running)}")
-    return running[0]
+    return jobs[-1]
 
 
-def _with_prefix(prefix: str, jobs: list[JobRecord]) -> JobRecord:
-    """Return the only job whose id begins with `prefix`."""
+def _matching(word: str, jobs: list[JobRecord]) -> list[JobRecord]:
+    """Return the only job whose id begins with `word`, or all jobs of the only name that begins with it or is it."""
     if not jobs:
         raise UsageError(NO_JOB)
-    matches = [job for job in jobs if job.id.startswith(prefix)]
-    # All ids have the same length, so none is the prefix of another.
-    if prefix and len(matches) == 1:
-        return matches[0]
-    latest = ", ".join(job.id for job in reversed((matches or jobs)[-MAX_NAMED:]))
+    if named := [job for job in jobs if job.name == word]:
+        return named
+    # Ids begin with a digit, names with a letter. All ids have the same length, so none is the prefix of another.
+    is_id = word[:1].isdigit()
+    matches = [job for job in jobs if word and ((job.id if is_id else job.name) or "").startswith(word)]
+    if len({job.id if is_id else job.name for job in matches}) == 1:
+        return matches
+    latest = ", ".join(map(_label, reversed((matches or jobs)[-MAX_NAMED:])))
     problem = "matches several jobs" if matches else "matches no job, the latest are"
-    raise UsageError(f"{prefix!r} {problem}: {latest}")
+    raise UsageError(f"{word!r} {problem}: {latest}")
+
+
+def _label(job: JobRecord) -> str:
+    return f"{job.id} ({job.name})" if job.name else job.id

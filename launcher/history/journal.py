@@ -57,6 +57,7 @@ class Journal:
             grace_s=job.grace_s,
             cwd=cwd,
             user=user_name(),
+            name=job.name,
             started_by=started_by,
             pid=os.getpid(),
             machine=os.uname().nodename,

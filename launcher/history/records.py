@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from bootstrap.contract import JOB_NAME_PATTERN
 from launcher.atomic_file import write_atomically
 from launcher.shell_words import ASSIGNMENT
 from launcher.spec import GRACE_S
@@ -76,6 +77,8 @@ class JobRecord:
     engine: str
     cwd: str
     user: str
+    name: str | None = None
+    """Name that the user gave it; several jobs may have the same one."""
     started_by: str | None = None
     """Name of the SSH key with which the user had logged in; None if unknown."""
     pid: int
@@ -128,10 +131,16 @@ class JobRecord:
             known["revision"] = Revision(
                 **{name: value for name, value in known.get("revision", {}).items() if name in _names(Revision)}
             )
+            known["name"] = _job_name(known.get("name"))
             known |= {name: tuple(known[name]) for name in ("command", "hosts")}
             return cls(**{**known, "state": State(known["state"])})
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a job's record: {error}") from error
+
+
+def _job_name(value: object) -> str | None:
+    """Return a job's name if it has the form of one: terminals and other lists show it."""
+    return value if isinstance(value, str) and re.fullmatch(JOB_NAME_PATTERN, value) else None
 
 
 def _names(record: type[JobRecord | Revision]) -> set[str]:

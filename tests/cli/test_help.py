@@ -1,4 +1,4 @@
-"""Test what dlcluster says of itself: the verbs, their help, completion, and what that costs."""
+"""Test what dlcluster says of itself: the verbs, their help, and what that costs."""
 
 import resource
 import subprocess
@@ -11,7 +11,6 @@ import pytest
 
 from cli.main import main
 from cli.verb_group import VERBS, module_of
-from cli.verbs.completion import SHELLS
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 MAX_HELP_S = 0.2
@@ -45,26 +44,6 @@ def test_every_verb_shows_an_example(verb: str, capsys: pytest.CaptureFixture[st
 def test_help_shows_where_a_command_goes(verb: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"Usage: dlcluster {verb} [OPTIONS] {shown}\n")
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_the_completion_script_names_the_program(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    out = capsys.readouterr().out
-    assert f"_DLCLUSTER_COMPLETE={shell}_complete" in out
-    assert "dlcluster" in out
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [("dlcluster s", ["plain,status", "plain,ssh", "plain,ssh-config"]), ("dlcluster preflight --con", ["--context"])],
-)
-def test_words_are_completed_in_bash(line: str, expected: list[str]) -> None:
-    words = line.split()
-    variables = {"_DLCLUSTER_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    done = subprocess.run([sys.executable, PROGRAM], env=variables, capture_output=True, text=True, check=True)
-    assert [each for each in expected if each not in done.stdout] == []
-    assert "why" not in done.stdout
 
 
 def test_help_and_completion_import_no_verb() -> None:

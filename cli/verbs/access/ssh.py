@@ -7,6 +7,7 @@ import click
 from bootstrap.contract import MASTER
 from cli.aws.nodes import choose_node
 from cli.cluster_context import find_selected_cluster
+from cli.completion import complete_node
 from cli.errors import ClusterError
 from cli.shared_options import Selection
 from cli.ssh.access import remote_line, resolve_access
@@ -22,7 +23,7 @@ NODE = "master, worker2, 2, deeplearning-worker2 or an instance id"
     examples=("dlcluster ssh", "dlcluster ssh worker2 -- nvidia-smi", "dlcluster ssh -- 'df -h | grep nvme'"),
     takes_command=True,
 )
-@click.argument("node", default=MASTER, help=f"{NODE} ({MASTER}).")
+@click.argument("node", default=MASTER, shell_complete=complete_node, help=f"{NODE} ({MASTER}).")
 def command(selection: Selection, *, node: str, command: tuple[str, ...]) -> int:
     """Log in to a node, or run a command there.
 

@@ -9,6 +9,7 @@ import click
 
 from bootstrap.contract import MASTER
 from cli.aws.nodes import check_instance, choose_node
+from cli.completion import complete_cluster, complete_node
 from cli.errors import ClusterError
 from cli.shared_options import Selection
 from cli.ssh.session_manager import start_session
@@ -20,8 +21,8 @@ from cli.verb import verb
     "ssm-proxy", examples=("ssh -o ProxyCommand='dlcluster ssm-proxy deeplearning master' ubuntu@deeplearning-master",)
 )
 @table_options
-@click.argument("name", metavar="CLUSTER", help="The cluster's name.")
-@click.argument("node", help="master, worker2 or 2.")
+@click.argument("name", metavar="CLUSTER", shell_complete=complete_cluster, help="The cluster's name.")
+@click.argument("node", shell_complete=complete_node, help="master, worker2 or 2.")
 def command(selection: Selection, *, table: str | None, networks: str | None, name: str, node: str) -> int:
     """Connect ssh to a node through Session Manager; the block that ssh-config prints calls this."""
     clients, membership = read_named_membership(selection, cluster=name, table=table, networks=networks)

@@ -8,6 +8,7 @@ import click
 
 from cli.aws.nodes import choose_node
 from cli.cluster_context import find_selected_cluster
+from cli.completion import complete_node
 from cli.errors import EXIT_INTERRUPTED, ClusterError
 from cli.shared_options import Selection
 from cli.ssh.access import resolve_access
@@ -20,7 +21,7 @@ PORTS: Final = click.IntRange(1, 65535)
 @verb("tunnel", examples=("dlcluster tunnel master 6006", "dlcluster tunnel worker2 8888 --local-port 9000"))
 @click.option("--local-port", metavar="PORT", type=PORTS, help="Port on this machine (the same, or a free one).")
 @click.option("--browser/--no-browser", default=None, help="Open the address in the browser (on a terminal).")
-@click.argument("node", help="master, worker2, 2 or an instance id.")
+@click.argument("node", shell_complete=complete_node, help="master, worker2, 2 or an instance id.")
 @click.argument("port", type=PORTS, help="Port on the node; the program may listen on localhost only.")
 def command(selection: Selection, *, node: str, port: int, local_port: int | None, browser: bool | None) -> int:
     """Forward a node's port to this machine until Ctrl-C, for a program that runs there already.

@@ -6,7 +6,8 @@ from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
 from cli.verb import verb
 
-COLUMNS = ("JOB", "STATE", "START", "TIME", "NODES", "BY", "COMMAND")
+COLUMNS = ("JOB", "STATE", "START", "TIME", "NODES", "BY", "NAME", "COMMAND")
+NAME = COLUMNS.index("NAME")
 
 
 @verb("jobs", examples=("dlcluster jobs", "dlcluster jobs --json | jq '.jobs[] | select(.state == \"RUNNING\") | .id'"))
@@ -19,7 +20,10 @@ def command(selection: Selection, *, as_json: bool) -> int:
         print_json(cluster=context.cluster.name, jobs=[job.document() for job in jobs])
     else:
         now = utc_now()
-        print_table(COLUMNS, [job.row(now) for job in jobs])
+        rows = [COLUMNS, *(job.row(now) for job in jobs)]
+        if not any(job.name for job in jobs):
+            rows = [row[:NAME] + row[NAME + 1 :] for row in rows]
+        print_table(rows[0], rows[1:])
         for job in jobs:
             if job.waiting is not None:
                 print(f"{printable(job.id)} is waiting, {printable(job.waiting)}")

@@ -2,17 +2,22 @@
 
 import click
 
+from cli.completion import complete_host
 from cli.jobs.follow import show_logs
 from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
 from cli.verb import verb
 
 
-@verb("logs", examples=("dlcluster logs -f", "dlcluster logs 20260101 --rank 3"))
+@verb("logs", examples=("dlcluster logs -f", "dlcluster logs baseline", "dlcluster logs 20260101 --rank 3"))
 @click.option("-f", "--follow", is_flag=True, help="Follow until the job ends; Ctrl-C stops only the display.")
 @click.option("--rank", metavar="N", help="Only this rank's output, read from its node.")
-@click.option("--node", metavar="HOST", help="Only this node's output, read from the node.")
-@click.argument("job", required=False, help="Job id or its beginning (the running job, or else the latest).")
+@click.option(
+    "--node", metavar="HOST", shell_complete=complete_host, help="Only this node's output, read from the node."
+)
+@click.argument(
+    "job", required=False, help="Job id, its beginning, or the job's name (the running job, else the latest)."
+)
 def command(selection: Selection, *, follow: bool, rank: str | None, node: str | None, job: str | None) -> int:
     """Show a job's output, each line with its node."""
     options = {"--rank": rank, "--node": node}

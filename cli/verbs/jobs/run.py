@@ -10,10 +10,12 @@ import click
 
 from bootstrap.contract import SECRETS_FORMS
 from cli.cluster_context import find_selected_cluster
+from cli.completion import complete_file
 from cli.errors import UsageError
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
 from cli.jobs.follow import follow_to_end
+from cli.jobs.refused_options import refuse_options
 from cli.jobs.start import LaunchOptions, overwrite_option, start_job, warn_of_jobs
 from cli.output import json_option, print_json, printable
 from cli.reports.releases import check_secrets_are_known
@@ -25,11 +27,14 @@ from cli.verb import verb
 
 LAUNCHER: Final = "launch"
 SCRIPT: Final = ".py"
+SHELL_SCRIPT: Final = ".sh"
+SLURM: Final = ("srun", "sbatch", "salloc")
 EXAMPLES: Final = (
     "dlcluster run -- train.py --lr 0.1",
     "dlcluster run --detach --max-restarts 3 -- python -m my.train",
-    "dlcluster run --durable --wait --detach -- train.py",
-    "dlcluster run -- launch list          a command of launch's own, on the master",
+    "dlcluster run --durable --wait --detach --name baseline -- train.py",
+    "dlcluster run -- LR=0.1 python train.py",
+    "dlcluster run -- launch list          launch's own command, in the master's home directory",
 )
 
 
@@ -55,8 +60,10 @@ EXAMPLES: Final = (
 @click.option(
     "--secret", metavar="KEY=PLACE", multiple=True, help=f"Variable that each node reads from {SECRETS_FORMS}."
 )
+@click.option("--name", metavar="NAME", help="Name of the job, for dlcluster jobs, logs and stop.")
+@refuse_options
 @json_option
-@click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED)
+@click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
 def command(
     selection: Selection,
     /,
@@ -87,6 +94,8 @@ def command(
         raise UsageError("--to is for what is sent, and --no-sync sends nothing")
     if as_json and not detach:
         raise UsageError("--json needs --detach: without it the job's output is printed")
+    if command[0] in SLURM:
+        raise UsageError(f"no {command[0]} here: options go before the command, as in: dlcluster run -n 2 -- train.py")
     if sync:
         _check_script(command[0])
     with connect_to_master(selection) as (context, connection):
@@ -107,7 +116,9 @@ def command(
 
 
 def _check_script(name: str) -> None:
-    """Raise UsageError if the command is a script that the directory to send does not have."""
+    """Raise UsageError if the command is a script that the directory does not have, or a shell would not find."""
+    if name.endswith(SHELL_SCRIPT) and "/" not in name and Path(name).is_file():
+        raise UsageError(f"no program {printable(name)!r}: did you mean bash {printable(name)}?")
     if not name.endswith(SCRIPT) or Path(name).is_absolute() or Path(name).exists():
         return
     scripts = sorted(path.name for path in Path(name).parent.glob(f"*{SCRIPT}"))
@@ -129,4 +140,7 @@ def _run_on_master(selection: Selection, command: Sequence[str], *, given: bool)
         raise UsageError("options of run do not apply to launch: write launch's own after the word launch")
     target = ssh_target(find_selected_cluster(selection))
     line = remote_line(tuple(command))
-    return run_command(target, line, stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())
+    code = run_command(target, line, stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())
+    if code:
+        print("dlcluster: launch ran in the master's home directory, and nothing was copied there", file=sys.stderr)
+    return code

@@ -28,12 +28,24 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
     found = json.loads(capsys.readouterr().out)
     assert (found["version"], found["cluster"]) == (1, "demo")
     assert found["jobs"][0] == {
-        "id": JOB, "state": "SUCCEEDED", "command": ["python", "-u", "train.py"], "nodes": ["w1", "w2"],
+        "id": JOB, "name": None, "state": "SUCCEEDED", "command": ["python", "-u", "train.py"], "nodes": ["w1", "w2"],
         "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
         "restarts": 0, "place": None, "waiting": None, "durable": False, "local_checkpoints": False,
         "detached": True, "directory": "/home/ubuntu/my-job", "started_by": None,
     }  # fmt: skip
     assert (found["jobs"][1]["exit_code"], found["jobs"][1]["reason"]) == (3, "why")
+
+
+def test_jobs_with_names_have_a_column_for_them(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = [record("SUCCEEDED", name="base\x1bline"), record("FAILED", id="2")]
+    master.set_answer("launch list --json", json.dumps(jobs))
+    assert main(["jobs"]) == 0
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.endswith("BY  NAME       COMMAND")
+    assert first.endswith("-   base line  python -u train.py")
+    assert second.endswith("-   -          python -u train.py")
+    assert main(["jobs", "--json"]) == 0
+    assert [job["name"] for job in json.loads(capsys.readouterr().out)["jobs"]] == ["base\x1bline", None]
 
 
 def test_a_waiting_job_shows_its_place_and_what_it_waits_for(

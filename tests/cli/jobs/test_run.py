@@ -78,6 +78,48 @@ def test_a_durable_job_and_one_that_waits_are_submitted(master: Master, capfd: p
     assert f"dlcluster: job {JOB} is submitted\n" in capfd.readouterr().err
 
 
+def test_the_launcher_gets_the_jobs_name_and_a_wrong_one_is_refused_before_anything_is_sent(
+    master: Master, capfd: pytest.CaptureFixture[str]
+) -> None:
+    started(master, end=record())
+    assert main(["run", "--detach", "--name", "baseline-2", "--", "x"]) == 0
+    assert any("launch --detach --sync-dst-dir my-job --name baseline-2 -- x" in line for line in master.ran)
+    master.ran.clear()
+    capfd.readouterr()
+    assert main(["run", "--name", "7b", "--", "x"]) == EXIT_USAGE
+    form = "a letter, then at most 39 letters, digits, dots, hyphens and underscores"
+    assert (master.ran, capfd.readouterr().err) == ([], f"dlcluster: --name must be {form}, got '7b'\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["srun", "-N", "2", "train.py"],
+            "no srun here: options go before the command, as in: dlcluster run -n 2 -- train.py",
+        ),
+        (["job.sh"], "no program 'job.sh': did you mean bash job.sh?"),
+    ],
+)
+def test_fails_when_the_command_is_slurms_or_a_script_that_no_shell_finds(
+    master: Master, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("job.sh").touch()
+    assert main(["run", "--", *words]) == EXIT_USAGE
+    assert (complaint(capsys), master.ran) == (message, [])
+
+
+def test_launch_on_the_master_that_fails_says_where_it_ran(
+    master: Master, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cli.verbs.jobs.run.find_selected_cluster", lambda selection: None)
+    monkeypatch.setattr("cli.verbs.jobs.run.ssh_target", lambda context: None)
+    monkeypatch.setattr("cli.verbs.jobs.run.run_command", lambda target, line, **_: 2 if "train.py" in line else 0)
+    said = "dlcluster: launch ran in the master's home directory, and nothing was copied there\n"
+    assert (main(["run", "--", "launch", "train.py"]), capfd.readouterr().err) == (2, said)
+    assert (main(["run", "--", "launch", "list"]), capfd.readouterr().err) == (0, "")
+
+
 def test_run_detached_prints_the_id_alone(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     started(master, end=record())
     assert main(["run", "--detach", "--", "x"]) == 0

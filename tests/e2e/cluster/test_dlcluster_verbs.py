@@ -127,7 +127,7 @@ def test_push_brings_a_change_to_every_node(laptop: Laptop, cluster: Cluster) ->
 
 def test_ctrl_c_leaves_the_job_running_until_it_is_stopped(laptop: Laptop) -> None:
     terminal = Terminal(
-        ["dlcluster", "run", "--", "train.py", "--wait"],
+        ["dlcluster", "run", "--name", "held", "--", "train.py", "--wait"],
         directory=laptop.project,
         environment=laptop.user.environment,
     )
@@ -139,8 +139,11 @@ def test_ctrl_c_leaves_the_job_running_until_it_is_stopped(laptop: Laptop) -> No
     terminal.expect("keeps running: dlcluster logs -f")
     assert terminal.await_end() == 130
     terminal.close()
-    assert laptop.json("stop", job)["state"] == "CANCELLED"
-    assert job in laptop.dlcluster("run", "--", "launch", "list").splitlines()[-1]
+    stopped = laptop.json("stop", "held")
+    assert (stopped["job"], stopped["state"]) == (job, "CANCELLED")
+    assert [job, "held"] == [
+        laptop.dlcluster("run", "--", "launch", "list").splitlines()[-1].split()[at] for at in (0, 6)
+    ]
 
 
 def test_tunnel_reaches_a_nodes_port(laptop: Laptop, cluster: Cluster) -> None:

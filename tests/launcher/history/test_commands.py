@@ -156,6 +156,18 @@ def test_jobs_are_listed_with_the_latest_last(cluster: Cluster) -> None:
     assert second.endswith("echo 'a [31m b'; exit 1")
 
 
+def test_a_job_is_listed_and_found_by_its_name(cluster: Cluster) -> None:
+    assert cluster.run("-n", "1", "--name", "baseline", "true").code == 0
+    head, line = run_subcommand(cluster, "list").stdout.decode().splitlines()
+    assert head.split()[5:] == ["BY", "NAME", "COMMAND"]
+    assert line.endswith("    1  -            baseline  true")
+    assert (record(cluster, "base").name, record(cluster, "baseline").state) == ("baseline", State.SUCCEEDED)
+    assert b"name       baseline\n" in run_subcommand(cluster, "status", "baseline").stdout
+    refused = cluster.run("--name", "my job", "true")
+    form = "a letter, then at most 39 letters, digits, dots, hyphens and underscores"
+    assert (refused.code, refused.reason) == (2, f"launch: --name must be {form}, got 'my job'")
+
+
 def test_stop_needs_a_prefix_of_one_job_when_two_run(cluster: Cluster) -> None:
     line = "echo up; sleep 1000"
     with cluster.start("-n", "1", line) as first, cluster.start("-n", "1", line) as second:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import LaunchError
+from launcher.errors import LaunchError, UsageError
 from launcher.history import commands, job_lookup
 from launcher.history.records import State, read_record, write_record
 from launcher.paths import JOB_LOG, JOBS_DIR, LOCK_FILE
@@ -39,6 +39,76 @@ def uploads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     uploads: list[Path] = []
     monkeypatch.setattr(job_lookup, "upload", uploads.append)
     return uploads
+
+
+@pytest.fixture
+def job_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Make jobs, some with the same name; return their ids by name and state."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(job_lookup, "is_alive", lambda directory, record: not record.state.is_terminal)
+    ids = {}
+    for number, (name, state) in enumerate(
+        [
+            ("base-1", State.FAILED),
+            ("base-1", State.RUNNING),
+            ("base-2", State.SUCCEEDED),
+            ("base-2", State.FAILED),
+            ("twins", State.SUCCEEDED),
+            ("twin", State.RUNNING),
+            ("twin", State.WAITING),
+            (None, State.SUCCEEDED),
+        ]
+    ):
+        job = replace(RECORD, id=f"20261122-00000{number}-aaaaaa", name=name, state=state)
+        directory = tmp_path / JOBS_DIR / job.id
+        directory.mkdir(parents=True)
+        write_record(directory, job)
+        ids[f"{name} {state.value}"] = job.id
+    return ids
+
+
+@pytest.mark.parametrize(
+    ("word", "found", "running"),
+    [
+        ("base-1", "base-1 RUNNING", "base-1 RUNNING"),
+        ("base-2", "base-2 FAILED", "base-2 FAILED"),
+        ("twin", "twin WAITING", "2 jobs named twin are running, name one of them: {twin RUNNING}, {twin WAITING}"),
+        ("20261122-000001", "base-1 RUNNING", "base-1 RUNNING"),
+        ("20261122-000007", "None SUCCEEDED", "None SUCCEEDED"),
+    ],
+)
+def test_a_word_means_an_id_a_name_or_the_beginning_of_one(
+    job_ids: dict[str, str], word: str, found: str, running: str
+) -> None:
+    assert job_lookup.find(word).id == job_ids[found]
+    if running in job_ids:
+        assert job_lookup.find_running(word).id == job_ids[running]
+    else:
+        with pytest.raises(UsageError) as caught:
+            job_lookup.find_running(word)
+        assert str(caught.value) == running.format(**job_ids)
+
+
+LATEST = "{None SUCCEEDED}, {twin WAITING} (twin), {twin RUNNING} (twin)"
+
+
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        (
+            "base",
+            "matches several jobs: {base-2 FAILED} (base-2), {base-2 SUCCEEDED} (base-2), {base-1 RUNNING} (base-1)",
+        ),
+        ("20261122-00000", f"matches several jobs: {LATEST}"),
+        ("tower", f"matches no job, the latest are: {LATEST}"),
+        ("", f"matches no job, the latest are: {LATEST}"),
+    ],
+)
+def test_fails_when_a_word_means_no_job_or_several(job_ids: dict[str, str], word: str, problem: str) -> None:
+    for find in (job_lookup.find, job_lookup.find_running):
+        with pytest.raises(UsageError) as caught:
+            find(word)
+        assert str(caught.value) == f"{word!r} {problem.format(**job_ids)}"
 
 
 def fill(disk: Path) -> None:

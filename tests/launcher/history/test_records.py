@@ -12,7 +12,7 @@ from launcher.history import git as revision
 from launcher.history import journal as journals
 from launcher.history.git import RevisionQuery, parse_status
 from launcher.history.journal import Journal
-from launcher.history.records import Revision, State, read_record, without_values, write_record
+from launcher.history.records import JobRecord, Revision, State, read_record, without_values, write_record
 from launcher.paths import JOBS_DIR
 from tests.launcher.job_records import JOB, RECORD
 
@@ -144,3 +144,9 @@ def test_a_hanging_git_does_not_delay_the_job(
     # The upload at the job's end may wait.
     journal.on_end(None)
     assert hung_git.asked == [revision.DEADLINE_S]
+
+
+def test_a_name_that_no_job_could_be_given_is_not_read() -> None:
+    for name in ("a\x1b[2J", "7b", "a" * 41, 7, ["a"]):
+        values = json.loads(RECORD.to_bytes()) | {"name": name}
+        assert JobRecord.from_bytes(json.dumps(values).encode()) == RECORD

@@ -1,0 +1,32 @@
+"""Refuse options of ``launch`` and ``srun`` that ``dlcluster run`` lacks, with the line to write instead."""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from cli.errors import UsageError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+ON_MASTER: Final = "only launch on the master has it: dlcluster push, then dlcluster run -- launch"
+INSTEAD: Final = {
+    "-N": "the number of nodes is -n",
+    "--env": "a variable goes before the command, as in: dlcluster run -- LR=0.1 python train.py",
+    **{name: f"{ON_MASTER} {name} ..." for name in ("--venv", "--hostfile", "--min-nodes", "--grace", "--sync-s3")},
+}
+"""Advice for each option."""
+
+
+def refuse_options(function: Function) -> Function:
+    """Add the refused options, hidden from the help."""
+    for name in INSTEAD:
+        function = click.option(
+            name, f"refused{name.replace('-', '_')}", hidden=True, expose_value=False, callback=_refuse
+        )(function)
+    return function
+
+
+def _refuse(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None and not context.resilient_parsing:
+        name = parameter.opts[0]
+        raise UsageError(f"no such option {name!r}: {INSTEAD[name]}")
