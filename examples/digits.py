@@ -21,3 +21,32 @@ def load():
     labels = np.frombuffer(names, np.uint8, offset=8).astype(np.int64)
     train, held_out = slice(FOR_TRAINING), slice(FOR_TRAINING, None)
     return (images[train], labels[train]), (images[held_out], labels[held_out])
+
+
+def batches():
+    """Return torch's DataLoader of the training digits, 32 in a batch, for the examples with a few lines."""
+    from torch.utils.data import DataLoader
+
+    (images, labels), _ = load()
+    return DataLoader([*zip(images.copy(), labels.tolist(), strict=True)], batch_size=32, shuffle=True, drop_last=True)
+
+
+def network():
+    """Return a small convolutional network of torch."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def share_right(model, device):
+    """Return the share of the held-out digits that a network of torch classifies correctly."""
+    import torch
+
+    _, (images, labels) = load()
+    with torch.no_grad():
+        found = model.to(device)(torch.from_numpy(images).to(device)).argmax(1).cpu()
+    return (found == torch.from_numpy(labels)).float().mean().item()

@@ -9,19 +9,11 @@ import os
 
 import torch
 import torch.distributed as dist
-from digits import load
+from digits import load, network
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
-
-
-def network():
-    return nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10),
-    )  # fmt: skip
 
 
 def main():

@@ -1,4 +1,4 @@
-"""Read and write files in S3 with the AWS command line, the trainer's only use of AWS."""
+"""Read and write files in S3 with the AWS command line; data/images/s3_object.py reads parts of one, with boto3."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Train two workers with DistributedDataParallel and little else: ``python _bare_ddp.py NETWORK``.
+"""Train two workers with DistributedDataParallel and little else: ``python _bare_ddp.py NETWORK BUCKET_MB``.
 
 It prints only its speed, without checks and checkpoints. Its samples are in memory, normalised, before it starts; each
 step uses a random batch of them.
@@ -17,7 +17,7 @@ from benchmarks.harness.work import WORK
 from trainer.models import NETWORKS, build
 
 
-def main(network: str) -> None:
+def main(network: str, bucket_mb: float) -> None:
     """Train, and print the speed of each window."""
     work = WORK[network]
     torch.set_num_threads(1)
@@ -31,9 +31,10 @@ def main(network: str) -> None:
     network_ = build(network, classes=10, image_shape=shape)
     network_.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack this call
     # As PyTorch's "Performance Tuning Guide" and DistributedDataParallel's documentation advise for such a network:
-    # no copy of the gradients beside the buckets, no broadcast of buffers, a graph that does not change.
+    # no copy of the gradients beside the buckets, no broadcast of buffers, a graph that does not change, and buckets of
+    # a size that was tried.
     model: nn.Module = DistributedDataParallel(
-        network_, gradient_as_bucket_view=True, broadcast_buffers=False, static_graph=True
+        network_, gradient_as_bucket_view=True, broadcast_buffers=False, static_graph=True, bucket_cap_mb=bucket_mb
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=0.0001, fused=True)
     for _ in range(work.epochs):
@@ -51,4 +52,4 @@ def main(network: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], float(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""Measure how long a save stops training, compared with torch.save, and its total cost.
+"""Measure how long a save stops training, and its total cost, compared with torch.save and with async_save.
 
 Training stops while the loop takes a checkpoint, and before the next update until the weights are copied. The baseline
 is ``torch.save`` of the same weights and momentum into the same directory. It returns before the data is on disk; our
@@ -10,6 +10,10 @@ A save costs more than that: copying and writing share CPU and memory with the c
 extra time of the steps from the call until the file is on disk, compared with as many steps right before. The steps are
 complete, with batches too small to hide much, and no core is idle.
 
+``checkpoint_stall_async_save`` and ``checkpoint_cost_async_save``, and both with ``_lenet``, are the same of
+torch.distributed.checkpoint's ``async_save`` (_async_save.py), to compare ours with. It copies and writes during the
+next steps too, and its files are on disk when it ends.
+
 All run in turn; results are medians.
 Run by ``make bench B=checkpoint`` or ``python -m benchmarks.train.checkpoint [--rounds N]``.
 """
@@ -20,6 +24,7 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,6 +32,8 @@ import numpy as np
 import torch
 
 from benchmarks.harness.nodes import machine
+from benchmarks.train._async_save import AsyncSaves, Step
+from benchmarks.train._async_save import measure as measure_async
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
@@ -57,6 +64,10 @@ class Rounds:
     """Extra time of the steps during a save, the stall included."""
     step_s: list[float] = field(default_factory=list)
     """Time of a step without a save."""
+    async_stall_s: list[float] = field(default_factory=list)
+    """Time for which async_save stops training."""
+    async_cost_s: list[float] = field(default_factory=list)
+    """Extra time of the steps during async_save."""
 
 
 def main() -> int:
@@ -74,32 +85,40 @@ def main() -> int:
             ("total cost", rounds.total_cost_s),
             ("torch.save", rounds.torch_save_s),
             ("step", rounds.step_s),
+            ("async_save stall", rounds.async_stall_s),
+            ("async_save total cost", rounds.async_cost_s),
         ):
             print(f"{config.network} {what}: {' '.join(f'{1000 * one:.2f}' for one in seconds)} ms", file=sys.stderr)
         peer_s = statistics.median(rounds.torch_save_s)
         figures.append(f"checkpoint_stall{name} {statistics.median(rounds.stall_s) / peer_s:.3f} ratio")
         figures.append(f"checkpoint_cost{name} {statistics.median(rounds.total_cost_s) / peer_s:.2f} ratio")
+        figures.append(
+            f"checkpoint_stall_async_save{name} {statistics.median(rounds.async_stall_s) / peer_s:.3f} ratio"
+        )
+        figures.append(f"checkpoint_cost_async_save{name} {statistics.median(rounds.async_cost_s) / peer_s:.2f} ratio")
     print("\n".join(figures))
     return 0
 
 
 def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
-    """Save twice between steps, then save with torch."""
+    """Save twice between steps, then with torch in both ways."""
     backend = create(config, world=World(), shard=Shard(), learning_rate=1e-6)
     store = CheckpointStore(str(directory / "net"))
     checkpoints = CheckpointManager(config, shard=Shard(), store=store)
     rounds = Rounds()
+    saves = AsyncSaves(directory / "async")
+    step = Step(compute=partial(compute_gradients, backend, config), update=partial(backend.update, samples=BATCH_SIZE))
     steps = MIN_STEPS
     # The first round loads libraries, allocates memory, and finds how many steps a write takes.
     for number in range(count + 1):
         start = time.perf_counter()
         checkpoints.save(backend, Progress(started=1.0, epoch=number))
         stall_s = time.perf_counter() - start
-        compute_gradients(backend, config)
+        step.compute()
         start = time.perf_counter()
         backend.wait_for_snapshot()
         stall_s += time.perf_counter() - start
-        backend.update(samples=BATCH_SIZE)
+        step.update()
         store.wait()
         step_s = statistics.mean(run_step(backend, config) for _ in range(steps))
         start, steps = time.perf_counter(), 0
@@ -110,18 +129,27 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
         total_cost_s = time.perf_counter() - start - steps * step_s
         store.wait()
         torch_save_s = save_with_torch(backend, directory / "peer.pt")
+        async_stall_s, async_cost_s = measure_async(saves, tensors_of(backend), step, steps=steps, least=MIN_STEPS)
         if number:
             rounds.stall_s.append(stall_s)
             rounds.total_cost_s.append(total_cost_s)
             rounds.torch_save_s.append(torch_save_s)
             rounds.step_s.append(step_s)
+            rounds.async_stall_s.append(async_stall_s)
+            rounds.async_cost_s.append(async_cost_s)
+    saves.close()
     return rounds
+
+
+def tensors_of(backend: TorchBackend) -> dict[str, torch.Tensor]:
+    """Return the weights and momentum."""
+    state = backend.state()
+    return {name: torch.from_numpy(value) for name, value in {**state.weights, **state.optimizer}.items()}
 
 
 def save_with_torch(backend: TorchBackend, path: Path) -> float:
     """Save the weights and momentum; return the seconds it took."""
-    state = backend.state()
-    tensors = {name: torch.from_numpy(value) for name, value in {**state.weights, **state.optimizer}.items()}
+    tensors = tensors_of(backend)
     start = time.perf_counter()
     torch.save(tensors, path)
     took = time.perf_counter() - start

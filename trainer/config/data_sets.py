@@ -1,5 +1,6 @@
 """List the data sets of ``--dataset`` and their properties."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -45,6 +46,9 @@ DATA_SETS: Final[Mapping[str, DataSetInfo]] = {
 }
 
 
+S3_OBJECT: Final = re.compile(r"s3://[^/\s]+(/[^/\s]+)+")
+
+
 def check_channels(dataset: str, image_shape: ImageShape) -> None:
     """Raise UsageError unless the data set can have images with these channels."""
     channels = DATA_SETS[dataset].channels
@@ -63,7 +67,9 @@ def check_record_files(dataset: str, files: Mapping[str, str | None]) -> None:
     for name, path in files.items():
         if path is None and not name.endswith("_idx"):
             raise UsageError(f"{option_name(name)} must be given with --dataset recordio, such as FILE.rec")
-        if path is not None and path.startswith(SCHEME):
-            raise UsageError(
-                f"{option_name(name)} must be a file on every node, got {path}: launch --sync-s3 copies it"
-            )
+        if path is not None and path.startswith(SCHEME) and not S3_OBJECT.fullmatch(path):
+            raise UsageError(f"{option_name(name)} must be a file or s3://BUCKET/KEY, got {path}")
+    for name in ("data_train", "data_val"):
+        records, index = files.get(name), files.get(f"{name}_idx")
+        if records and index and records.startswith(SCHEME) != index.startswith(SCHEME):
+            raise UsageError(f"{option_name(name)}-idx must be in S3 if its file is, and else not, got {index}")

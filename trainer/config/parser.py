@@ -217,13 +217,17 @@ def _add_data_options(parser: _Parser) -> None:
     default = TrainConfig()
     add("--dataset", help=f"one of {', '.join(DATA_SETS)} (default {default.dataset})")
     add("--data-dir", metavar="DIR", help=f"folder of its files, or s3://BUCKET/FOLDER (default {default.data_dir})")
-    add("--data-train", metavar="FILE.rec", help="RecordIO file for training; means --dataset recordio")
-    add("--data-val", metavar="FILE.rec", help="RecordIO file for validation")
+    add(
+        "--data-train",
+        metavar="FILE.rec",
+        help="RecordIO file for training, or s3://BUCKET/KEY; means --dataset recordio",
+    )
+    add("--data-val", metavar="FILE.rec", help="RecordIO file for validation, or s3://BUCKET/KEY")
     for part, option in (("training", "--data-train-idx"), ("validation", "--data-val-idx")):
         add(
             option,
             metavar="FILE.idx",
-            help=f"index of the file for {part} (default: the name with .idx; without one, a pass over the file)",
+            help=f"index of the file for {part} (default: the name with .idx; without one, a pass over a local file)",
         )
     add("--benchmark", type=parse_switch, metavar="0|1", help="1: --dataset synthetic, made-up images (default 0)")
     add(

@@ -73,13 +73,13 @@ class TrainConfig(RateSettings, SpeedSettings):
     data_dir: str = "data"
     """Directory of the data set's files, local or s3://BUCKET/FOLDER; digits and synthetic need none."""
     data_train: str | None = None
-    """RecordIO file for training."""
+    """RecordIO file for training, local or s3://BUCKET/KEY."""
     data_train_idx: str | None = None
-    """Index of data_train. Default: its name with .idx; without such a file, a pass over the records."""
+    """Index of data_train. Default: its name with .idx; without such a file, a pass over a local file's records."""
     data_val: str | None = None
-    """RecordIO file for validation."""
+    """RecordIO file for validation, local or s3://BUCKET/KEY."""
     data_val_idx: str | None = None
-    """Index of data_val. Default: its name with .idx; without such a file, a pass over the records."""
+    """Index of data_val. Default: its name with .idx; without such a file, a pass over a local file's records."""
     image_shape: ImageShape | None = None
     """Channels, height and width. Default: the data set's, or the network's; see input_shape."""
     num_classes: int | None = None

@@ -30,7 +30,7 @@ OPEN: Final[Mapping[str, Callable[[TrainConfig, Path], DataSet]]] = {
 
 
 def open_data(config: TrainConfig) -> DataSet:
-    """Open the data set; download it first if it is in S3.
+    """Open the data set; download it first if --data-dir is in S3.
 
     Raises UsageError if --num-classes is less than the data set has, TrainerError if it cannot be read or does not fit
     into memory.
@@ -51,11 +51,9 @@ def open_data(config: TrainConfig) -> DataSet:
 
 
 def _open_recordio(config: TrainConfig) -> DataSet:
-    def paths(records: str | None, index: str | None) -> RecordPaths:
-        return RecordPaths(Path(records or "").expanduser(), Path(index).expanduser() if index else None)
-
     return load_recordio(
-        paths(config.data_train, config.data_train_idx),
-        paths(config.data_val, config.data_val_idx),
+        RecordPaths(config.data_train or "", config.data_train_idx),
+        RecordPaths(config.data_val or "", config.data_val_idx),
         config.input_shape,
+        num_classes=config.num_classes,
     )

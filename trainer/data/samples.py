@@ -23,7 +23,7 @@ class Samples(Protocol):
 
     @property
     def labels(self) -> Labels:
-        """Return the labels of all images."""
+        """Return the labels of all images; those of images in S3 are negative until the image has been read."""
 
     def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
         """Return these images, all of one size, at least the data set's ``image_shape``.
@@ -54,6 +54,8 @@ class DataSet:
     classes: int
     names: tuple[str, ...] = ()
     """Names of the classes, if the data set has them."""
+    versions: tuple[str, ...] = ()
+    """Versions of the files, if they are in S3: labels there are known only when they have been read."""
     mean: tuple[float, ...] = (0.0,)
     """Mean of each channel, or of all, in pixel values."""
     std: tuple[float, ...] = (1.0,)

@@ -10,11 +10,12 @@ from trainer.errors import TrainerError
 
 
 class Checksums(NamedTuple):
-    """CRC-32 of a data set's labels and class names."""
+    """CRC-32 of a data set's labels, class names and files in S3."""
 
     train_labels: float
     validation_labels: float
     class_names: float
+    versions: float
 
 
 def check_same_data(backend: AllReduces, data: DataSet, *, shard: Shard, source: str) -> None:
@@ -23,6 +24,7 @@ def check_same_data(backend: AllReduces, data: DataSet, *, shard: Shard, source:
         train_labels=zlib.crc32(data.train.labels.tobytes()),
         validation_labels=zlib.crc32(data.validation.labels.tobytes()),
         class_names=zlib.crc32("/".join(data.names).encode()),
+        versions=zlib.crc32("/".join(data.versions).encode()),
     )
     if len(set(all_gather(backend, own, shard=shard))) > 1:
         raise TrainerError(

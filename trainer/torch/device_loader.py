@@ -78,7 +78,7 @@ class MicroBatches:
 def load_micro_batches(
     load: BatchLoader, count: int, samples: Samples, indices: Indices, draws: Draws | None = None
 ) -> tuple[MicroBatches, Labels]:
-    """Return these samples as ``count`` micro-batches, and the labels of all."""
+    """Return these samples as ``count`` micro-batches, and the labels of all; those in S3 are known with their part."""
     return MicroBatches(load, samples, indices, draws, count=count), samples.labels[indices]
 
 
@@ -106,9 +106,10 @@ class DeviceLoader:
     def __call__(self, samples: Samples, indices: Indices, draws: Draws | None = None) -> tuple[DeviceBatch, Labels]:
         """Return these samples on the device, ready for the network, and their labels."""
         select_device(self._device)
-        labels = samples.labels[indices]
         with self._on_side_stream() as stream:
             pixels = self._pixels(samples, indices, draws)
+            # Labels in S3 become known with their images.
+            labels = samples.labels[indices]
             batch = DeviceBatch(images=self._prepare(pixels, indices, draws), targets=self._send(labels))
             if stream is not None:
                 # The training stream uses these tensors: do not reuse their memory before it is done.

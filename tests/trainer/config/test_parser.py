@@ -84,8 +84,8 @@ def test_empty_gpus_option_selects_no_gpus(arguments: list[str]) -> None:
         ("--data-train a.rec --data-val b.rec --dataset cifar10", "--data-train is for --dataset recordio, got "),
         ("--data-train a.rec --network resnet20", "--data-val must be given with --dataset recordio, such as FILE.rec"),
         (
-            "--data-train s3://b/a.rec --data-val b.rec --network resnet20",
-            "--data-train must be a file on every node, got s3://b/a.rec: launch --sync-s3 copies it",
+            "--data-train s3://b --data-val b.rec --network resnet20",
+            "--data-train must be a file or s3://BUCKET/KEY, got s3://b",
         ),
         ("--network resnet --num-layers 34", "unknown --network 'resnet34', must be one of: lenet, resnet20"),
         ("--network my-net:build", "unknown --network 'my-net:build', must be one of: lenet"),

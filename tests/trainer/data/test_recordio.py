@@ -77,7 +77,7 @@ def test_split_records_are_found_and_read(tmp_path: Path) -> None:
 
 
 def test_only_the_record_itself_is_read(record_paths: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    data = load_recordio(RecordPaths(record_paths["train"]), RecordPaths(record_paths["val"]), SHAPE)
+    data = load_recordio(RecordPaths(str(record_paths["train"])), RecordPaths(str(record_paths["val"])), SHAPE)
     ranges = []
 
     def pread(descriptor: int, size: int, offset: int) -> bytes:
@@ -103,7 +103,7 @@ def test_index_and_list_are_im2recs(record_paths: dict[str, Path]) -> None:
 
 def assert_damaged(path: Path, message: str) -> None:
     with pytest.raises(TrainerError, match=f"^{message}") as caught:
-        load_recordio(RecordPaths(path), RecordPaths(path), SHAPE).train.read(np.arange(6))
+        load_recordio(RecordPaths(str(path)), RecordPaths(str(path)), SHAPE).train.read(np.arange(6))
     assert "\n" not in str(caught.value)
 
 
@@ -141,7 +141,7 @@ def test_damage_is_one_line_with_its_place(record_paths: dict[str, Path]) -> Non
 def test_record_without_an_image_of_one_class_is_named(tmp_path: Path, record: bytes, message: str) -> None:
     with (tmp_path / "a.rec").open("wb") as file:
         write_record(file, record)
-    paths = RecordPaths(tmp_path / "a.rec")
+    paths = RecordPaths(str(tmp_path / "a.rec"))
     with pytest.raises(TrainerError, match=f"^{message}") as caught:
         load_recordio(paths, paths, SHAPE).train.read(np.array([0]))
     assert "0x" not in str(caught.value)

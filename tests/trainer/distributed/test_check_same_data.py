@@ -71,3 +71,9 @@ def test_other_class_name_on_one_rank_is_reported() -> None:
     others = OtherRanks(replace(own, names=("cat", "dog")))
     with pytest.raises(TrainerError, match="folder is not the same on all ranks"):
         check_same_data(others, replace(own, names=("cat", "fox")), shard=Shard(count=2), source="folder")
+
+
+def test_other_file_in_s3_on_one_rank_is_reported() -> None:
+    own = replace(make_labelled(0, 1, 0), versions=('"1"', '"2"'))
+    with pytest.raises(TrainerError, match="recordio is not the same on all ranks"):
+        check_same_data(OtherRanks(replace(own, versions=('"1"', '"3"'))), own, shard=Shard(count=2), source="recordio")

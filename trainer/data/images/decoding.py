@@ -41,8 +41,9 @@ def decode_threads(environment: Mapping[str, str]) -> int:
     return max(1, len(os.sched_getaffinity(0)) // int(processes) if processes.isdecimal() and int(processes) else 1)
 
 
-def _start_threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(decode_threads(os.environ), thread_name_prefix="decode")
+def start_threads(least: int = 1) -> ThreadPoolExecutor:
+    """Return threads that read and decode: one for each core, but at least as many as given."""
+    return ThreadPoolExecutor(max(least, decode_threads(os.environ)), thread_name_prefix="decode")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +53,7 @@ class EncodedSamples(ABC):
     labels: Labels = field(repr=False)
     image_shape: ImageShape
     """Input shape of the network; without random parts the decoded images are larger by MARGIN."""
-    threads: ThreadPoolExecutor = field(default_factory=_start_threads, repr=False)
+    threads: ThreadPoolExecutor = field(default_factory=start_threads, repr=False)
 
     @abstractmethod
     def open(self, sample: int) -> Path | BinaryIO:

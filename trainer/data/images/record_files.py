@@ -1,26 +1,66 @@
-"""Read a RecordIO file by byte ranges, and find its records: by its index, or in one pass without one."""
+"""Read a RecordIO file by byte ranges, and find its records: by its index, or in one pass without one.
+
+A file in S3 is read by range requests, and must have an index.
+"""
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from pathlib import Path, PurePosixPath
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.images.records import HEAD_BYTES, HEADER, LAST, PREFIX, WHOLE, parse_image, parse_part, parse_record
+from trainer.data.images.s3_object import S3Object, connect
 from trainer.data.reading import exists, read
 from trainer.errors import TrainerError
+from trainer.s3 import SCHEME
 
 INDEX_SUFFIX: Final = ".idx"
+
+
+class ByteRanges(Protocol):
+    """A file that is read by ranges."""
+
+    @property
+    def place(self) -> str:
+        """Return path or URL, for error messages."""
+
+    @property
+    def size(self) -> int:
+        """Return the number of bytes."""
+
+    @property
+    def version(self) -> str:
+        """Return what identifies the content, where all ranks read the same file; else nothing."""
+
+    def read(self, begin: int, size: int) -> bytes:
+        """Return the bytes of a range, less at the end of the file."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LocalFile:
+    """An open file of this machine."""
+
+    place: str
+    descriptor: int
+    size: int
+    version: str = ""
+
+    def read(self, begin: int, size: int) -> bytes:
+        """Return the bytes of a range, less at the end of the file."""
+        try:
+            return os.pread(self.descriptor, size, begin)
+        except OSError as error:
+            raise TrainerError(f"cannot read {self.place}, {error.strerror}") from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordFile:
     """An open file, and the byte ranges of its records."""
 
-    path: Path
-    descriptor: int
+    content: ByteRanges
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
     """Begin of the next record in the file, or the file's size."""
@@ -28,12 +68,11 @@ class RecordFile:
     def record(self, number: int) -> bytes:
         """Read one record: the bytes of its own range, and no others."""
         begin, end = int(self.begins[number]), int(self.ends[number])
-        content = _read_range(self.descriptor, begin, end - begin, path=self.path)
-        return parse_record(content, place=str(self.path), at=begin)
+        return parse_record(self.content.read(begin, end - begin), place=self.content.place, at=begin)
 
     def describe(self, number: int) -> str:
         """Return the place of a record, for error messages."""
-        return f"at byte {self.begins[number]} of {self.path}"
+        return f"at byte {self.begins[number]} of {self.content.place}"
 
     def labels(self) -> NDArray[np.int64]:
         """Read the labels of all records, from their headers alone."""
@@ -41,8 +80,8 @@ class RecordFile:
 
     def _label(self, number: int) -> int:
         begin = int(self.begins[number])
-        head = _read_range(self.descriptor, begin, HEAD_BYTES, path=self.path)
-        part = parse_part(head, place=str(self.path), at=begin)
+        head = self.content.read(begin, HEAD_BYTES)
+        part = parse_part(head, place=self.content.place, at=begin)
         complete = part.kind == WHOLE and min(part.end, len(head)) >= part.begin + HEADER.size
         record = head[part.begin : part.end] if complete else self.record(number)
         return parse_image(record, place=f"the record {self.describe(number)}").label
@@ -55,51 +94,64 @@ def open_records(path: Path, index: Path | None = None) -> RecordFile:
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
-        size = os.fstat(descriptor).st_size
+        content = LocalFile(place=str(path), descriptor=descriptor, size=os.fstat(descriptor).st_size)
     except OSError as error:
         raise TrainerError(f"cannot read {path}, {error.strerror}") from error
     beside = path.with_suffix(INDEX_SUFFIX)
     if index is None and exists(beside):
         index = beside
-    begins = _scan(descriptor, size, path=path) if index is None else _read_index(index, size, path=path)
+    begins = _scan(content) if index is None else _parse_index(read(index), content, place=str(index))
+    return _record_file(content, begins, place=str(index or path))
+
+
+def open_records_in_s3(url: str, index: str | None = None) -> RecordFile:
+    """Open an object; its index is the object of the same name that ends in .idx.
+
+    Raises TrainerError if an object is missing or damaged, or an index is not the object's.
+    """
+    client = connect()
+    content = S3Object(url, client=client)
+    place = index or SCHEME + str(PurePosixPath(url.removeprefix(SCHEME)).with_suffix(INDEX_SUFFIX))
+    listed = S3Object(place, client=client)
+    return _record_file(content, _parse_index(listed.read(0, listed.size), content, place=place), place=place)
+
+
+def _record_file(content: ByteRanges, begins: NDArray[np.int64], *, place: str) -> RecordFile:
+    """Return the file with the ranges of its records; ``place`` is where they were found."""
     if not len(begins):
-        raise TrainerError(f"{index or path} holds no records")
-    bounds = np.append(np.unique(begins), size)
+        raise TrainerError(f"{place} holds no records")
+    bounds = np.append(np.unique(begins), content.size)
     ends = bounds[np.searchsorted(bounds, begins, side="right")]
-    return RecordFile(path=path, descriptor=descriptor, begins=begins, ends=ends)
+    return RecordFile(content=content, begins=begins, ends=ends)
 
 
-def _read_index(index: Path, size: int, *, path: Path) -> NDArray[np.int64]:
+def _parse_index(text: bytes, content: ByteRanges, *, place: str) -> NDArray[np.int64]:
     """Return the offsets in an index: lines with a record's key and its offset."""
     begins = []
-    for number, line in enumerate(read(index).splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
         if len(words) != 2 or not words[1].isdigit():
             shown = line[:40].decode(errors="replace")
-            raise TrainerError(f"{index} is damaged, line {number} must be a key and an offset, got {shown!r}")
-        if int(words[1]) >= size:
-            raise TrainerError(f"{index} is not the index of {path}, byte {int(words[1])} is after its end at {size}")
+            raise TrainerError(f"{place} is damaged, line {number} must be a key and an offset, got {shown!r}")
+        if int(words[1]) >= content.size:
+            raise TrainerError(
+                f"{place} is not the index of {content.place}, byte {int(words[1])} is after its end at {content.size}"
+            )
         begins.append(int(words[1]))
     return np.array(begins, np.int64)
 
 
-def _scan(descriptor: int, size: int, *, path: Path) -> NDArray[np.int64]:
+def _scan(content: ByteRanges) -> NDArray[np.int64]:
     """Return the offsets of all records, from one header to the next."""
     begins, offset, inside = [], 0, False
-    while offset < size:
-        prefix = _read_range(descriptor, offset, PREFIX.size, path=path)
-        part = parse_part(prefix, place=str(path), at=offset)
+    while offset < content.size:
+        part = parse_part(content.read(offset, PREFIX.size), place=content.place, at=offset)
         if not inside:
             begins.append(offset)
         inside = part.kind not in (WHOLE, LAST)
         offset += part.next
-    if offset > size:
-        raise TrainerError(f"{path} is truncated, its last record ends at byte {offset}, the file at {size}")
+    if offset > content.size:
+        raise TrainerError(
+            f"{content.place} is truncated, its last record ends at byte {offset}, the file at {content.size}"
+        )
     return np.array(begins, np.int64)
-
-
-def _read_range(descriptor: int, offset: int, size: int, *, path: Path) -> bytes:
-    try:
-        return os.pread(descriptor, size, offset)
-    except OSError as error:
-        raise TrainerError(f"cannot read {path}, {error.strerror}") from error

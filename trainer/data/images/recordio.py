@@ -1,24 +1,41 @@
-"""Load RecordIO files, which MXNet's im2rec writes: one for training, one for validation, each with an index."""
+"""Load RecordIO files, which MXNet's im2rec writes: one for training, one for validation, each with an index.
+
+They are on this machine or in S3. The label of a record in S3 becomes known when the record is read: reading the header
+of each at the start would take a request for each.
+"""
 
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
-from trainer.data.images.decoding import EncodedSamples, import_pillow, make_data_set_of_images
-from trainer.data.images.record_files import RecordFile, open_records
+import numpy as np
+
+from trainer.data.images.decoding import EncodedSamples, import_pillow, make_data_set_of_images, start_threads
+from trainer.data.images.record_files import RecordFile, open_records, open_records_in_s3
 from trainer.data.images.records import parse_image
+from trainer.data.images.s3_object import CONNECTIONS
 from trainer.data.samples import DataSet
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, UsageError
 from trainer.models import ImageShape
+from trainer.s3 import SCHEME
+
+NOT_READ: Final = -1
+"""Label of a record in S3 that has not been read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPaths:
-    """A file and its index."""
+    """A file and its index; both are paths, or both are URLs of S3."""
 
-    records: Path
-    index: Path | None = None
+    records: str
+    index: str | None = None
     """Default: the file's name with .idx; without such a file, the records are searched."""
+
+    @property
+    def in_s3(self) -> bool:
+        """True if both are in S3."""
+        return self.records.startswith(SCHEME)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,21 +54,55 @@ class Records(EncodedSamples):
         return self.file.describe(sample)
 
 
-def load_recordio(train: RecordPaths, validation: RecordPaths, image_shape: ImageShape) -> DataSet:
-    """Read the labels of both files; there are as many classes as the highest label of the first says.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecordsInS3(Records):
+    """Records of an object in S3, each of which is a request; reading one sets its label."""
+
+    classes: int
+
+    def open(self, sample: int) -> io.BytesIO:
+        """Read the encoded image and the label of a sample. Raises TrainerError if there is no such class."""
+        place = f"the record {self.describe(sample)}"
+        label, image = parse_image(self.file.record(sample), place=place)
+        if label >= self.classes:
+            raise TrainerError(f"{place} has the label {label}, must be below {self.classes}, the number of classes")
+        self.labels[sample] = label
+        return io.BytesIO(image)
+
+
+def load_recordio(
+    train: RecordPaths, validation: RecordPaths, image_shape: ImageShape, *, num_classes: int | None = None
+) -> DataSet:
+    """Open both files; there are as many classes as the highest label of the first says, or num_classes if it is in S3.
 
     Raises TrainerError if a file is missing or damaged, or validation has a class that training lacks.
     """
     import_pillow("Image")
-    parts = [_open(paths, image_shape) for paths in (train, validation)]
-    classes, highest = (int(part.labels.max()) + 1 for part in parts)
-    if highest > classes:
+    if train.in_s3 and num_classes is None:
+        raise UsageError("--num-classes must be given with --data-train in S3, where labels are read with their images")
+    first = _open(train, image_shape, classes=num_classes or 0)
+    classes = (num_classes or 0) if train.in_s3 else int(first.labels.max()) + 1
+    second = _open(validation, image_shape, classes=classes)
+    if (highest := int(second.labels.max())) >= classes:
         raise TrainerError(
-            f"{validation.records} has the label {highest - 1}, the highest of {train.records} is {classes - 1}"
+            f"{validation.records} has the label {highest}, the highest of {train.records} is {classes - 1}"
         )
-    return make_data_set_of_images(*parts, classes=classes)
+    data = make_data_set_of_images(first, second, classes=classes)
+    return replace(data, versions=(first.file.content.version, second.file.content.version))
 
 
-def _open(paths: RecordPaths, image_shape: ImageShape) -> Records:
-    file = open_records(paths.records, paths.index)
-    return Records(file=file, labels=file.labels(), image_shape=image_shape)
+def _open(paths: RecordPaths, image_shape: ImageShape, *, classes: int) -> Records:
+    """Open a file; ``classes`` limits the labels of records in S3."""
+    if not paths.in_s3:
+        index = Path(paths.index).expanduser() if paths.index else None
+        file = open_records(Path(paths.records).expanduser(), index)
+        return Records(file=file, labels=file.labels(), image_shape=image_shape)
+    file = open_records_in_s3(paths.records, paths.index)
+    return RecordsInS3(
+        file=file,
+        labels=np.full(len(file.begins), NOT_READ, np.int64),
+        image_shape=image_shape,
+        classes=classes,
+        # While one range is on its way, others are asked for and decoded.
+        threads=start_threads(CONNECTIONS),
+    )

@@ -1,0 +1,20 @@
+"""Train with Hugging Face Accelerate, as written for ``accelerate launch``: launch accelerate_digits.py."""
+
+import torch
+from accelerate import Accelerator
+from digits import batches, network, share_right
+
+# On a machine without a GPU Accelerate has to be told, or each process trains alone.
+accelerator = Accelerator(cpu=not torch.cuda.is_available())
+torch.manual_seed(0)
+model = network()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.02 * accelerator.num_processes, momentum=0.9)
+model, optimizer, loader = accelerator.prepare(model, optimizer, batches())
+for _ in range(8):
+    for images, labels in loader:
+        optimizer.zero_grad()
+        accelerator.backward(torch.nn.functional.cross_entropy(model(images), labels))
+        optimizer.step()
+accuracy = share_right(model, accelerator.device)
+print(f"worker {accelerator.process_index}/{accelerator.num_processes} accuracy={accuracy:.3f}", flush=True)
+accelerator.end_training()
