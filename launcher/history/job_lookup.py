@@ -41,7 +41,7 @@ def current(directory: Path) -> JobRecord | None:
     try:
         lives = record is None or is_alive(directory, record)
     except LaunchError:
-        # The file system cannot tell: keep the launcher's last state.
+        # The file system cannot tell: keep the last state that the launcher recorded.
         lives = True
     # Read again: the job may have ended in the meantime and released its lock.
     record = record if lives else read_record(directory)
@@ -81,7 +81,7 @@ def find(job_id: str | None) -> JobRecord:
 
 
 def find_running(job_id: str | None) -> JobRecord:
-    """Return the job with this id; without an id the only running job."""
+    """Return the job with this id; without an id, the only running job."""
     jobs = all_jobs()
     if job_id is not None:
         return _with_prefix(job_id, jobs)
