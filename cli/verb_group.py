@@ -52,7 +52,7 @@ VERBS_BY_PACKAGE: Final = {
     },
     "cli.verbs": {"completion": "Print the completion script for your shell."},
 }
-"""The first line of each verb's help, by the package that holds the verb's module; the verb is its ``command``."""
+"""First line of each verb's help, by the package that contains the verb's module; the verb is its ``command``."""
 VERBS: Final = {name: text for verbs in VERBS_BY_PACKAGE.values() for name, text in verbs.items()}
 ELSEWHERE: Final = {
     **dict.fromkeys(("deploy", "create"), "cdk deploy creates or updates a cluster"),
@@ -69,9 +69,9 @@ ELSEWHERE: Final = {
     **dict.fromkeys(("allow", "whitelist", "firewall"), "dlcluster allow-ip lets an address reach the SSH port"),
     **dict.fromkeys(("sync", "rsync", "scp", "cp"), "dlcluster push copies to every node, dlcluster pull from one"),
 }
-"""Words that people try as verbs, with the command to use."""
+"""Words that users try as verbs, with the command to use."""
 MIN_SIMILARITY: Final = 0.5
-"""Smallest ratio of difflib for a suggestion: ``stats`` and ``sttus`` suggest ``status``, ``fly`` suggests nothing."""
+"""Smallest difflib ratio for a suggestion: ``stats`` and ``sttus`` suggest ``status``, ``fly`` suggests nothing."""
 
 
 class VerbGroup(click.Group):

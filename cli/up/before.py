@@ -1,4 +1,4 @@
-"""Check before anything is made that the zones offer the types and that the quota allows the nodes; tell the price."""
+"""Check, before creating anything, that the zones offer the types and the quota allows the nodes; report the price."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from stacks.settings.props import ClusterProps
 
 
 def preflight_target(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> PreflightTarget:
-    """Return the input of the checks."""
+    """Return the input for the checks."""
     caller = clients.sts.get_caller_identity()
     return PreflightTarget(
         clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"]
@@ -23,7 +23,10 @@ def preflight_target(clients: Clients, props: ClusterProps, context: Mapping[str
 
 
 def zones_without_type(target: PreflightTarget, zones: Sequence[str]) -> dict[str, str]:
-    """Return the reason for each zone in which EC2 does not sell a type. Raises ClusterError if that is all of them."""
+    """Return the reason for each zone in which EC2 does not offer a type.
+
+    Raises ClusterError if that is all of them.
+    """
     lacking: dict[str, list[str]] = {}
     for name in target.props.node_counts:
         having = zones_with(target, name)
@@ -37,7 +40,7 @@ def zones_without_type(target: PreflightTarget, zones: Sequence[str]) -> dict[st
 
 
 def require_quota(target: PreflightTarget) -> None:
-    """Refuse more vCPUs than the account may start, if the caller may ask. Raises ClusterError."""
+    """Raise ClusterError for more vCPUs than the account may start, if the caller may query the quota."""
     try:
         with aws_errors(target.clients.region):
             findings = [*vcpus(target)]
@@ -51,7 +54,7 @@ def require_quota(target: PreflightTarget) -> None:
 
 
 def fleet_rate(props: ClusterProps, prices: PriceList) -> Rate:
-    """Return what an hour of the cluster costs with every node."""
+    """Return the cluster's cost per hour with every node."""
     parts = BilledParts(
         node_counts=props.node_counts,
         volume_gib=props.root_volume_gib,
@@ -62,6 +65,6 @@ def fleet_rate(props: ClusterProps, prices: PriceList) -> Rate:
 
 
 def price_line(props: ClusterProps, prices: PriceList) -> str:
-    """Return the price of the whole fleet, for people."""
+    """Return the price of the complete fleet, for display."""
     rate = describe_rate(fleet_rate(props, prices), prices, purchase=props.purchase)
     return f"{props.worker_count + 1} nodes will cost {rate}"

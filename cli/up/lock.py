@@ -1,7 +1,7 @@
-"""Let one ``dlcluster up`` at a time work on a cluster: two would end each other's nodes.
+"""Let only one ``dlcluster up`` at a time work on a cluster: two would end each other's nodes.
 
-The owner is a tag of the workers' group, next to the attempt. Tags have no conditional write, so it is read again
-before each launch and each move: of two that began in the same second, the one that wrote first gives up.
+The owner is a tag of the workers' group, next to the attempt. Tags have no conditional write, so the tag is read again
+before each launch and each move: of two calls started in the same second, the one that wrote first gives up.
 """
 
 import os
@@ -20,16 +20,17 @@ from cli.sizes.groups import read_groups
 
 OWNER_TAG: Final = "deeplearning:up-owner"
 STALE_S: Final = 1200.0
-"""Age in seconds from which an owner on another machine is dead: more than the longest pause, as clocks differ."""
+"""Age in seconds from which an owner on another machine counts as dead; longer than the longest pause, because clocks
+differ."""
 SETTLE_S: Final = 2.0
-"""Seconds after which a tag written at the same time is seen."""
+"""Seconds after which a simultaneously written tag is visible."""
 _VALUE: Final = re.compile(r"([0-9]{1,12}) ([0-9]{1,10}) (\S{1,40}) (\S{1,170})")
 _NOT_ALLOWED: Final = re.compile(r"[^A-Za-z0-9+=._:/@-]")
 _GROUP: Final = "auto-scaling-group"
 
 
 class TakenError(ClusterError):
-    """Another dlcluster up works on the cluster: its nodes are not ours to end."""
+    """Another dlcluster up is working on the cluster, so its nodes are not ours to end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +49,7 @@ class Lock:
         self.hold()
 
     def hold(self) -> None:
-        """Write down that this call goes on. Raises TakenError if another one does."""
+        """Record that this call is still running. Raises TakenError if another one is."""
         tags = read_groups(self.clients.autoscaling, self.name)[WORKER].tags
         found = _VALUE.fullmatch(tags.get(OWNER_TAG, ""))
         if found is not None and not self._is_own(found) and not _is_dead(found):
@@ -71,7 +72,7 @@ class Lock:
         )
 
     def release(self) -> None:
-        """Let others begin, if AWS can be asked; otherwise they wait until this owner is stale."""
+        """Let other calls start; if AWS cannot be reached, they wait until this owner is stale."""
         with suppress(Exception):
             found = _VALUE.fullmatch(read_groups(self.clients.autoscaling, self.name)[WORKER].tags.get(OWNER_TAG, ""))
             if found is None or not self._is_own(found):
@@ -84,7 +85,7 @@ class Lock:
 
 
 def _is_dead(found: re.Match[str]) -> bool:
-    """Return whether the owner was killed: its process on this machine is gone, or it has been silent for long."""
+    """Return True if the owner was killed: its process on this machine is gone, or it has been silent too long."""
     if time.time() - int(found[1]) > STALE_S:
         return True
     if found[3] != _host():

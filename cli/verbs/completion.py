@@ -10,7 +10,7 @@ from cli.verb_group import PROGRAM
 
 SHELLS: Final = ("bash", "zsh", "fish")
 VARIABLE: Final = "_DLCLUSTER_COMPLETE"
-"""With this variable set, click answers the shell's questions (click.shell_completion)."""
+"""Variable that makes click answer the shell's questions (click.shell_completion)."""
 HELP: Final = f"""Print the completion script for your shell.
 
 \b

@@ -21,12 +21,12 @@ from cli.ssh.remote import Connection, last_line
 from cli.verb import verb
 
 AT_ONCE: Final = 8
-"""Nodes that run the setup at the same time, once it has succeeded on one: a server allows ten channels on a connection
-(MaxSessions in sshd_config(5))."""
+"""Number of nodes that run the setup simultaneously once it has succeeded on one; a server allows ten channels per
+connection (MaxSessions in sshd_config(5))."""
 MARGIN_S: Final = 120.0
-"""Seconds for a node's answer besides its setup."""
+"""Seconds for a node's answer beyond its setup."""
 LOGIN_S: Final = 120.0
-"""Seconds for which a failing login is tried again."""
+"""Seconds during which a failing login is retried."""
 RETRY_S: Final = 5.0
 SSH_FAILED: Final = 255
 """Exit code of ssh itself (EXIT STATUS in ssh(1))."""
@@ -41,9 +41,9 @@ SSH: Final = (
 def command(selection: Selection, *, as_json: bool) -> int:
     """Run the setup of the last deploy on nodes that were launched before it.
 
-    New nodes run it by themselves. It runs on one node first, then on eight at a time, and starts on no more once it
-    has failed; a node on which it failed gets no more jobs. It is refused while a job runs, and no job starts on a node
-    while the setup runs there. Nodes that have it already are passed over.
+    New nodes run it anyway. It runs on one node first, then on eight at a time, and starts on no more once it has
+    failed; a node on which it failed gets no more jobs. It is refused while a job runs, and no job starts on a node
+    while the setup runs there. Nodes that already have it are skipped.
     """
     with connect_to_master(selection) as (context, connection):
         setup = deployed_setup(context.cluster)
@@ -74,7 +74,7 @@ def _first_one_then_many(members: Sequence[Member]) -> Iterator[Sequence[Member]
 
 
 def _run_on_all(connection: Connection, members: Sequence[Member], setup: DeployedSetup) -> None:
-    """Run the setup on nodes at the same time, to the end on each. Raises ClusterError naming those that failed."""
+    """Run the setup on several nodes at a time, to the end on each. Raises ClusterError naming those that failed."""
     with ThreadPoolExecutor(AT_ONCE) as threads:
         failures = [*threads.map(lambda member: _run_on(connection, member, setup), members)]
     if failed := [failure for failure in failures if failure]:
@@ -82,13 +82,13 @@ def _run_on_all(connection: Connection, members: Sequence[Member], setup: Deploy
 
 
 def _run_on(connection: Connection, member: Member, setup: DeployedSetup) -> str:
-    """Run the setup on one node, from the master; return why it failed, the last line of its output, or nothing."""
+    """Run the setup on one node from the master; return its last line of output if it failed, or an empty text."""
     program = ["sudo", "-n", "python3", f"{CURRENT_RELEASE}/bootstrap", "bring-along"]
     words = [*program, "--url", setup.url, "--sha256", setup.sha256, "--timeout", str(setup.timeout_s)]
     line = shlex.join(words if member.node_type == MASTER else [*_ssh(member), *words])
     end = time.monotonic() + LOGIN_S
     while (done := connection.output(line, deadline_s=setup.timeout_s + MARGIN_S)).exit_code == SSH_FAILED:
-        # A master whose setup had failed is in no list: nodes let it in again once they know that it is back.
+        # A master whose setup had failed is in no list; nodes admit it again once they know that it is back.
         if time.monotonic() >= end:
             break
         time.sleep(RETRY_S)
@@ -99,7 +99,7 @@ def _run_on(connection: Connection, member: Member, setup: DeployedSetup) -> str
 
 
 def _ssh(member: Member) -> list[str]:
-    """Return ssh's words for a node: the master's own files name no node whose setup has failed."""
+    """Return ssh's words for a node, because the master's own files omit a node whose setup has failed."""
     return [
         *SSH,
         *("-o", f"HostName={member.address}"),

@@ -107,7 +107,7 @@ def command(
 
 
 def _check_script(name: str) -> None:
-    """Raise UsageError if the command is a script that the directory to send does not have."""
+    """Raise UsageError if the command is a script that the directory to send lacks."""
     if not name.endswith(SCRIPT) or Path(name).is_absolute() or Path(name).exists():
         return
     scripts = sorted(path.name for path in Path(name).parent.glob(f"*{SCRIPT}"))
