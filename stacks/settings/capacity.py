@@ -72,7 +72,7 @@ class CapacitySettings(Settings):
 
     @property
     def instance(self) -> InstanceType | None:
-        """Return the catalogue's entry of the instance type; None for a type that it does not know."""
+        """Return the catalogue's entry of the instance type; None for an unknown type."""
         return instance_types.find(self.instance_type)
 
     @property
@@ -82,17 +82,17 @@ class CapacitySettings(Settings):
 
     @property
     def master_instance(self) -> InstanceType | None:
-        """Return the catalogue's entry of the master's type; None for a type that it does not know."""
+        """Return the catalogue's entry of the master's type; None for an unknown type."""
         return instance_types.find(self.master_type)
 
     @property
     def trains_on_master(self) -> bool:
-        """Return whether jobs run on the master too."""
+        """Return True if jobs also run on the master."""
         return self.master_type == self.instance_type if self.master_trains is None else self.master_trains
 
     @property
     def node_counts(self) -> dict[str, int]:
-        """Return the number of nodes of each instance type."""
+        """Return the number of nodes per instance type."""
         counts = {self.instance_type: self.worker_count}
         counts[self.master_type] = counts.get(self.master_type, 0) + 1
         return {name: count for name, count in counts.items() if count}
@@ -116,12 +116,12 @@ class CapacitySettings(Settings):
 
     @property
     def starts_nodes(self) -> bool:
-        """Return whether a deploy starts nodes at all."""
+        """Return True if a deploy starts any nodes."""
         return True
 
     @property
     def fleet_sizes(self) -> ClusterSizes:
-        """Return the sizes of both Auto Scaling groups when every node is there."""
+        """Return the sizes of both Auto Scaling groups when every node is up."""
         return declared_sizes(worker_count=self.worker_count, needed_workers=self.needed_workers)
 
     def _check_gpu_count(self) -> None:
