@@ -53,7 +53,7 @@ class SecurityGroups(Construct):
         self._open_to_internet()
 
     def let_lustre_in(self, blocks: Sequence[str]) -> None:
-        """Let the servers of a Lustre file system connect to its clients, from the blocks in which they may be."""
+        """Let the servers of a Lustre file system connect to its clients, from the blocks where the servers may be."""
         for group, block, (first, last) in product((self.master, self.worker), blocks, LUSTRE_PORTS):
             group.add_ingress_rule(ec2.Peer.ipv4(block), ec2.Port.tcp_range(first, last), "servers of Lustre")
 
