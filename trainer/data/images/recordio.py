@@ -38,7 +38,7 @@ class Records(EncodedSamples):
 
 
 def load_recordio(train: RecordPaths, validation: RecordPaths, image_shape: ImageShape) -> DataSet:
-    """Read the labels of both files; there are as many classes as the highest label of the first says.
+    """Read the labels of both files; the highest label of the first determines the number of classes.
 
     Raises TrainerError if a file is missing or damaged, or validation has a class that training lacks.
     """
