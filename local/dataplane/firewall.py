@@ -36,7 +36,7 @@ def _permissions(rules: Iterable[Rule], *, member: str, peer: str, own_set: str)
 def _nat(instances: Iterable[Instance]) -> list[str]:
     inbound, outbound = [], []
     for instance in instances:
-        # The gateway translates only for subnets with a route to it.
+        # The gateway translates addresses only for subnets with a route to it.
         if instance.public_address and instance.public_address == instance.internet_address:
             inbound.append(f"    iifname igw ip daddr {instance.public_address} dnat ip to {instance.address.ip}")
         if instance.internet_address:
@@ -72,10 +72,10 @@ def _chain(name: str, groups: Iterable[Group]) -> list[str]:
 
 
 def render_rules(inventory: Inventory, vpc_id: str) -> str:
-    """Render the whole firewall of a VPC, for one transaction.
+    """Render the complete firewall of a VPC, for one transaction.
 
-    A packet passes when its sender's groups let it out and its receiver's groups let it in; answers pass always
-    (security groups are stateful). A node without a route to the internet cannot leave the VPC.
+    A packet passes if its sender's groups let it out and its receiver's groups let it in; answers always pass (security
+    groups are stateful). A node without a route to the internet cannot leave the VPC.
     """
     instances = [instance for instance in inventory.instances if instance.vpc_id == vpc_id]
     groups = [group for group in inventory.groups if group.vpc_id == vpc_id]

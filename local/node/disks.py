@@ -1,6 +1,7 @@
-"""Give each node a file system of its own, so that its disk can be full as an instance's can.
+"""Give each node its own file system, so that its disk can fill up like an instance's.
 
-It lies in a sparse file, which takes no more room on this machine than the node has written and not deleted.
+The file system is in a sparse file, which takes only as much room on this machine as the node has written and not
+deleted.
 """
 
 import subprocess
@@ -13,7 +14,7 @@ OPTIONS = "loop,discard,noinit_itable,nobarrier"
 
 
 def create_disk(node_directory: Path) -> Path:
-    """Make a node's disk, mount it, and return the directory that will hold what the node writes."""
+    """Create and mount a node's disk; return the directory for everything that the node writes."""
     mounted, image = node_directory / "disk", node_directory / "disk.img"
     mounted.mkdir()
     for command in (
@@ -29,5 +30,5 @@ def create_disk(node_directory: Path) -> Path:
 
 
 def unmount_disk(node_directory: Path) -> None:
-    """Unmount it. Nodes that started later hold a copy of the mount, which goes when the directory is removed."""
+    """Unmount it. Nodes started later have a copy of the mount, which disappears when the directory is removed."""
     subprocess.run(["umount", "-n", "--quiet", "--lazy", node_directory / "disk"], check=False)

@@ -1,4 +1,4 @@
-"""Register machine images: the latest of each family that a cluster may ask for."""
+"""Register machine images: the latest of each family that a cluster may request."""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from moto.ssm.models import Parameter, ssm_backends
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Release:
-    """Hold a family's latest image as AWS describes it."""
+    """A family's latest image as AWS describes it."""
 
     name: str
     gib: int = 30
@@ -27,7 +27,7 @@ _RELEASES = {
     "base-oss-nvidia-driver-gpu-ubuntu-24.04": _Release(
         name="Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261101", gib=75
     ),
-    # AWS no longer patches this one, but its parameter still answers.
+    # AWS no longer patches this one, but its parameter still exists.
     "oss-nvidia-driver-gpu-pytorch-2.7-ubuntu-22.04": _Release(
         name="Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.7 (Ubuntu 22.04) 20260502",
         created=datetime(2026, 5, 2, tzinfo=timezone.utc),
@@ -38,20 +38,20 @@ _RELEASES = {
 }
 FAMILIES = tuple(_RELEASES)
 _DEPRECATED_AFTER = timedelta(days=2 * 365)
-"""EC2 deprecates a public image at most two years after its creation."""
+"""Age of a public image's deprecation; EC2 allows at most two years."""
 _AMAZON = "898082745236"
-"""The account that owns the Deep Learning AMIs."""
+"""Account that owns the Deep Learning AMIs."""
 
 
 class _Image(Ami):
-    """Give moto's image its own size and a deprecation date."""
+    """moto's image with its own size and a deprecation date."""
 
     gib: int
     deprecation_time: str
 
     @property
     def block_device_mappings(self) -> list[dict[str, Any]]:
-        """The root volume, which moto always makes 15 GiB large."""
+        """Return the root volume, which moto always makes 15 GiB large."""
         [root] = super().block_device_mappings
         return [{**root, "Ebs": {**root["Ebs"], "VolumeSize": self.gib, "VolumeType": "gp3"}}]
 
@@ -62,7 +62,7 @@ def image_id(family: str) -> str:
 
 
 def parameter_name(family: str) -> str:
-    """Return the public SSM parameter that holds the ID of a family's latest image."""
+    """Return the public SSM parameter that contains the ID of a family's latest image."""
     return f"/aws/service/deeplearning/ami/x86_64/{family}/latest/ami-id"
 
 
