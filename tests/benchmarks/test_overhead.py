@@ -1,4 +1,4 @@
-"""Which figures are published."""
+"""Test which figures are published."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from benchmarks.train import overhead
 
 def test_epoch_speeds_are_reported_beside_window_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
     def compare(contestants: Sequence[Contestant], *, rounds: int) -> None:
-        """Ours, the bare script, MXNet: the best round within epochs need not be the best over them."""
+        """Compare our trainer, the bare script and MXNet; their best rounds within and over epochs may differ."""
         for contestant, speed in zip(contestants, (120.0, 100.0, 60.0), strict=True):
             contestant.speeds, contestant.epoch_speeds = [speed, speed / 2], [speed / 4, speed / 3]
         contestants[0].epoch_speeds = [30.0]
