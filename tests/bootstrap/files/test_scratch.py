@@ -1,4 +1,4 @@
-"""The directory on the instance's own disks: there only while they are mounted, open to every user."""
+"""Test the directory on the instance's own disks: it exists only while they are mounted, and is open to every user."""
 
 from pathlib import Path
 

@@ -26,7 +26,7 @@ esac
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a root with Ubuntu's files, and a systemctl for which sshd runs if ``state/active`` exists."""
+    """Create a root with Ubuntu's files, and a systemctl according to which sshd runs if ``state/active`` exists."""
     root = Path(shutil.copytree(FILES, tmp_path / "root"))
     (tmp_path / "state").mkdir()
     (tmp_path / "bin").mkdir()

@@ -1,4 +1,4 @@
-"""``dlcluster up`` never has two fleets, and never leaves nodes without saying so."""
+"""Test that ``dlcluster up`` never has two fleets, and never leaves nodes without reporting them."""
 
 import signal
 import time
@@ -24,7 +24,7 @@ ANN = "arn:aws:iam::123456789012:user/ann"
 
 
 def kill(cluster: Cluster) -> dict[str, list[str]]:
-    """End dlcluster once the workers are in the third zone, without a master; return the instances."""
+    """Kill dlcluster once the workers are in the third zone, without a master; return the instances."""
     cluster.killed_after = 22
     with pytest.raises(KilledError):
         cluster.up()
@@ -38,7 +38,7 @@ def tag(cluster: Cluster, key: str, value: str) -> None:
 
 
 def own(cluster: Cluster, age_s: float = 0.0) -> None:
-    """Write down that somebody else runs dlcluster up."""
+    """Record that another user runs dlcluster up."""
     tag(cluster, OWNER_TAG, f"{time.time() - age_s:.0f} 17 laptop {ANN}")
 
 

@@ -1,6 +1,6 @@
-"""A Capacity Block ends under a durable training, which goes on in the next block and ends with the same bits.
+"""Test that a durable training whose Capacity Block ends continues in the next one and ends with the same bits.
 
-It takes about ten minutes, most of which pass in waiting for the blocks: `make soak` runs it.
+The test takes about ten minutes, mostly waiting for the blocks: `make soak` runs it.
 """
 
 import json
@@ -19,11 +19,11 @@ from tests.waiting import await_true
 
 MASTER = "deeplearning-master"
 BEFORE_END = timedelta(minutes=40)
-"""Time before a block's end at which its nodes go."""
+"""Time before a block's end at which its nodes end."""
 DEPLOY = timedelta(seconds=90)
 """Time that a deploy without nodes may take."""
 IN_BLOCK = timedelta(minutes=4)
-"""Time that the first block's nodes have: to boot, and to train for a while."""
+"""Time in the first block for the nodes to boot and train for a while."""
 BOOT_S = 300.0
 STEPS = 4000
 SCRIPT = f"""\
@@ -87,8 +87,8 @@ def now() -> datetime:
 
 
 def buy(*, after: timedelta, usable: timedelta) -> tuple[str, datetime, datetime]:
-    """Buy a block for all nodes; return its ID, its start and the time at which its nodes go."""
-    # Schedules act at whole minutes.
+    """Buy a block for all nodes; return its ID, its start and the time at which its nodes end."""
+    # Schedules act at full minutes.
     minute = timedelta(minutes=1)
     starts = datetime.min.replace(tzinfo=timezone.utc)
     starts += math.ceil((now() + after - starts) / minute) * minute

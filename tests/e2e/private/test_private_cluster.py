@@ -1,9 +1,9 @@
 """Test a hardened cluster in an existing VPC: only sessions lead to its nodes, and destroying it changes no subnet.
 
-It needs a cluster of its own, after those that fail: that part of the gate is the shortest.
+It needs its own cluster, and runs after the tests of failing clusters because that part of the gate is the shortest.
 
-No node has a public address, and no port is open: logins, copies and forwarded ports go through Session Manager, with
-permissions enforced, those of the user's KMS key too.
+No node has a public address, and no port is open: logins, copies and forwarded ports use Session Manager, with
+permissions enforced, including those of the user's KMS key.
 """
 
 import json
@@ -37,12 +37,12 @@ SETUP = {
     "node-setup.sh": "#!/bin/bash\necho $(id -un) set up a $DEEPLEARNING_NODE_TYPE | tee -a /srv/set-up\n",
     "node-requirements.txt": "numpy\n",
 }
-"""The user's files for each node; the requirement is in the image, as nodes have no internet."""
+"""The user's files for each node; the requirement is in the image, because nodes have no internet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExistingVpc:
-    """A VPC as a company has it: a private subnet in a secondary block, and a public one with the main route table."""
+    """A VPC like a company's: a private subnet in a secondary block, and a public one with the main route table."""
 
     vpc_id: str
     public: str
@@ -61,7 +61,7 @@ class ExistingVpc:
         return [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
 
     def description(self) -> Any:
-        """Return what EC2 says of its subnets, routes and security groups."""
+        """Return EC2's description of its subnets, routes and security groups."""
         ec2 = client("ec2")
         mine: Any = [{"Name": "vpc-id", "Values": [self.vpc_id]}]
         subnets = ec2.describe_subnets(Filters=mine)["Subnets"]
@@ -116,7 +116,7 @@ class PrivateCluster:
     """A deployed private cluster, as its user reaches it."""
 
     user: User
-    """With a configuration of ssh that dlcluster printed."""
+    """The user, with the ssh configuration that dlcluster printed."""
     checkout: Path
 
     def group(self, output: str) -> list[dict[str, Any]]:
@@ -155,7 +155,7 @@ def cluster(user: User, vpc: ExistingVpc, tmp_path_factory: pytest.TempPathFacto
         (made.checkout / name).write_text(content)
     setup = ["-c", "setup=node-setup.sh", "-c", "requirements=node-requirements.txt"]
     deploy = ["cdk", *deploy_arguments(nodes=NODES), *vpc.context, *setup]
-    # The local AWS answers not all of preflight's questions.
+    # The local AWS does not answer all of preflight's queries.
     printed = made.try_in_checkout("dlcluster", "preflight", *deploy[deploy.index("-c") :]).stdout
     assert f"{vpc.vpc_id} has room, routes and name servers for the nodes" in printed
     assert f"the policy of {vpc.key} does not let logs.us-east-1.amazonaws.com use it: add to its policy: " in printed
@@ -204,7 +204,7 @@ def test_each_node_has_run_the_setup_before_it_joined(cluster: PrivateCluster) -
 
 
 def test_from_outside_no_port_of_any_node_answers(cluster: PrivateCluster, outside_address: str) -> None:
-    """The local internet carries packets to private addresses too, as a peered network would."""
+    """The local internet also carries packets to private addresses, like a peered network."""
     gateways = client("ec2").describe_nat_gateways(Filters=[{"Name": "state", "Values": ["available"]}])
     nat = [address["PublicIp"] for gateway in gateways["NatGateways"] for address in gateway["NatGatewayAddresses"]]
     master, worker = cluster.instances
@@ -213,9 +213,9 @@ def test_from_outside_no_port_of_any_node_answers(cluster: PrivateCluster, outsi
             programs.enter_context(listening(instance["InstanceId"]))
         targets = [str(instance["PrivateIpAddress"]) for instance in (master, worker)] + nat
         scans = [(source, address) for source in (USER_ADDRESS, outside_address) for address in targets]
-        with ThreadPoolExecutor(max_workers=len(scans)) as pool:  # each takes the time of a connection that fails
+        with ThreadPoolExecutor(max_workers=len(scans)) as pool:  # each scan takes as long as a failing connection
             assert list(pool.map(lambda scan: open_ports(*scan), scans)) == [set()] * len(scans)
-        # The ports are there: the other node reaches them.
+        # The ports exist, because the other node reaches them.
         found = open_ports_from_node(worker["InstanceId"], worker["PrivateIpAddress"], master["PrivateIpAddress"])
         assert len(found) > 1
 
@@ -252,7 +252,7 @@ def test_a_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:
 
 @pytest.fixture
 def keys(cluster: PrivateCluster) -> Iterator[dict[str, dict[str, str]]]:
-    """Make a user with the policy that dlcluster prints, and one whose policy names another cluster."""
+    """Create a user with the policy that dlcluster prints, and one whose policy names another cluster."""
     iam, policy = client("iam"), cluster.in_checkout("dlcluster", "policy", "--cluster", NAME)
     tag = f'"ssm:resourceTag/deeplearning:cluster": "{NAME}"'
     assert policy.count(tag) == 1

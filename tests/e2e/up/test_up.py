@@ -1,6 +1,6 @@
-"""``dlcluster up`` on real nodes: of three zones only the third has room for all, and there the cluster is whole.
+"""Test ``dlcluster up`` on real nodes: of three zones, only the third has room for all, and the cluster starts there.
 
-``make soak`` runs it: it deploys five times, and needs a local AWS of its own.
+``make soak`` runs it, because it deploys five times and needs its own local AWS.
 """
 
 import json
@@ -58,7 +58,7 @@ class Laptop:
         return output
 
     def kill_up_at(self, line: str) -> None:
-        """Begin ``dlcluster up``, and kill it with everything that it started once it has printed a line."""
+        """Start ``dlcluster up``, and kill it with everything that it started once it has printed a line."""
         process = self.start("dlcluster", "up", "--yes")
         assert process.stdout
         end = time.monotonic() + UP_S
@@ -76,7 +76,7 @@ def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lap
     checkout = copy_checkout(tmp_path_factory.mktemp("up"))
     file = checkout / "cdk.json"
     settings = json.loads(file.read_text())
-    # There is no terminal on which the CDK could ask.
+    # The CDK has no terminal on which it could ask.
     settings["requireApproval"] = "never"
     settings["context"] |= {**USER_SETTINGS, "zones": ZONES, "worker_count": NODES - 1}
     file.write_text(json.dumps(settings))
@@ -98,7 +98,7 @@ def members() -> dict[str, dict[str, Any]]:
 
 
 def costing() -> set[str]:
-    """Return every instance that costs money, of the cluster or not."""
+    """Return every instance that costs money, whether or not it belongs to the cluster."""
     wanted: Any = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
     found = client("ec2").describe_instances(Filters=wanted)["Reservations"]
     return {instance["InstanceId"] for each in found for instance in each["Instances"]}

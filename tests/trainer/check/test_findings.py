@@ -1,4 +1,4 @@
-"""Test which nodes are named, with seeded figures."""
+"""Test which nodes are reported, with seeded figures."""
 
 import random
 from pathlib import Path
@@ -13,7 +13,7 @@ SEEDS = range(20)
 
 
 def figures(nodes: int, rng: random.Random, slow: dict[int, float]) -> dict[Pair, float]:
-    """Return what pairs of nodes measure that differ by some percent; `slow` has the rates of some."""
+    """Return the figures of pairs of nodes that differ by some percent; `slow` contains the rates of some nodes."""
     rates = [slow.get(node, 1.0) * rng.gauss(40.0, 1.5) for node in range(nodes)]
     pairs = [pair for each in pair_rounds(nodes) for pair in each]
     return {(a, b): min(rates[a], rates[b]) * rng.uniform(0.85, 1.0) for a, b in pairs}
