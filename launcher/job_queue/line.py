@@ -45,7 +45,7 @@ def holders(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     return [other for other in others if (other.state is State.RUNNING or other.starting) and share_nodes(me, other)]
 
 
-def overtaken(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+def passed_over(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the queued jobs whose nodes this one would take: those submitted earlier or whose turn has come."""
     first = ahead_of(me, others)
     first += [other for other in others if other.starting and other not in first]

@@ -13,7 +13,7 @@ from launcher.history.records import JobRecord
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import claimed_gpus
 from launcher.job.restarts import count_nodes
-from launcher.job_queue.line import ahead_of, holders, living_jobs, overtaken
+from launcher.job_queue.line import ahead_of, holders, living_jobs, passed_over
 from launcher.job_queue.line_lock import locked_line
 from launcher.output.prefixes import Streams
 from launcher.spec import Job, Wait
@@ -55,7 +55,7 @@ def refuse_to_overtake(job: Job, job_id: str, *, jobs: Path) -> None:
     """Raise LaunchError if this job does not wait but an earlier one is queued for its nodes."""
     living = living_jobs(jobs)
     me = next((record for record in living if record.id == job_id), None)
-    if me is not None and (first := overtaken(me, living)):
+    if me is not None and (first := passed_over(me, living)):
         raise LaunchError(
             f"nothing started, {name_job(first[0])} waits for these nodes (--wait stands in line behind it, "
             "--force starts anyway)"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from launcher.history.records import JobRecord, State, write_record
-from launcher.job_queue.line import ahead_of, holders, living_jobs, overtaken
+from launcher.job_queue.line import ahead_of, holders, living_jobs, passed_over
 from tests.launcher.job_records import RECORD
 
 Given = Callable[..., JobRecord]
@@ -58,13 +58,13 @@ def test_a_running_job_has_the_nodes_on_which_it_takes_the_same_gpus(
 def test_a_job_whose_turn_has_come_has_its_nodes_whatever_the_order() -> None:
     starting = [job(7, state, starting=True) for state in (State.PENDING, State.WAITING)]
     assert holders(job(5), [*starting, job(8), job(9, starting=True, hosts=("three",))]) == starting
-    assert overtaken(job(5, State.PENDING, waits=False), [*starting, job(8)]) == starting
+    assert passed_over(job(5, State.PENDING, waits=False), [*starting, job(8)]) == starting
 
 
 def test_a_job_that_does_not_wait_passes_nobody_who_wants_its_nodes() -> None:
     me = job(5, State.PENDING, waits=False)
     others = [job(4), job(6), job(3, hosts=("three",)), job(2, State.PENDING, waits=False)]
-    assert ids(overtaken(me, others)) == ["04"]
+    assert ids(passed_over(me, others)) == ["04"]
 
 
 @pytest.fixture
