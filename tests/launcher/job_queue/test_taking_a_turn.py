@@ -143,7 +143,7 @@ def test_a_job_whose_nodes_turn_out_to_be_in_use_gives_its_turn_back(
 def test_a_blocked_terminal_does_not_keep_a_job_in_line_past_its_deadline(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn, "TELL_S", 0.01)
+    monkeypatch.setattr(turn, "REPORT_S", 0.01)
 
     async def start(_job: object, _has_waited: object) -> None:
         pytest.fail("it is not its turn")
