@@ -26,11 +26,11 @@ class AccessSettings(Settings):
     """The SSH key, and the way to the nodes: the master's SSH port, or Session Manager."""
 
     key_name: str | None = None
-    """EC2 key pair for logging in; left out, only ``ssh_keys`` let somebody log in over SSH."""
+    """EC2 key pair for logging in; left out, only ``ssh_keys`` allow SSH logins."""
     ssh_keys: tuple[str, ...] | None = field(default=None, metadata={PARSER: parse_list})
-    """Public SSH keys of the team: files, as paths relative to cdk.json, or the keys themselves, each as it is or as
-    ``NAME=KEY``; left out, ``key_name`` alone counts. A key's comment is its name unless one is given, which jobs and
-    logs carry. A deploy adds and removes keys on all nodes that run."""
+    """Public SSH keys of the team: files, as paths relative to cdk.json, or the keys themselves, each alone or as
+    ``NAME=KEY``; left out, only ``key_name`` counts. A key's name, by default its comment, appears in jobs and logs. A
+    deploy adds and removes keys on all running nodes."""
     ssh_location: str | tuple[str, ...] | None = field(default=None, metadata={PARSER: parse_list})
     """IPv4 block that may reach the master's SSH port, or a list of at most 20; left out, none may until
     ``dlcluster allow-ip``."""

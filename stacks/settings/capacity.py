@@ -29,10 +29,10 @@ class CapacitySettings(Settings):
     gpu_count: int | None = None
     """GPUs per node. Set it to use an instance type that is not in the catalogue."""
     worker_count: int = 1
-    """Nodes besides the master, which trains too; 0 makes a cluster of the master alone."""
+    """Number of nodes besides the master, which trains too; with 0 the cluster is only the master."""
     min_workers: int | None = None
-    """Workers without which the deploy fails; the others may come later and join by themselves, and
-    broken ones are replaced. Left out, all are needed and a broken one fails the deploy at once."""
+    """Number of workers without which the deploy fails; the others may join later, and broken ones are replaced. Left
+    out, all are needed, and a broken one fails the deploy immediately."""
 
     def check(self) -> None:
         """Check the number of workers and the instance type; ``ImageSettings`` checks that the AMI boots on it."""

@@ -39,11 +39,11 @@ class NetworkSettings(CapacitySettings):
     availability_zone: str | None = None
     """Zone of all nodes; left out, the region's first. Cannot be changed after creation, except by ``dlcluster up``."""
     zones: tuple[str, ...] = field(default=(), metadata={PARSER: parse_list})
-    """Up to 6 candidate zones, the preferred first: ``dlcluster up`` starts all nodes in one of them and writes it down
-    as ``availability_zone``; until then a deploy starts none. Cannot be changed after creation."""
+    """Up to 6 candidate zones, preferred ones first: ``dlcluster up`` starts all nodes in one of them and records it as
+    ``availability_zone``; until then, a deploy starts none. Cannot be changed after creation."""
     vpc_cidr: str = _OWN_VPC_CIDR
-    """Addresses of the cluster's network, /16 to /27; halved into a public and a private subnet, or cut into a pair for
-    each of ``zones``. Cannot be changed after creation."""
+    """Addresses of the cluster's network, /16 to /27; halved into a public and a private subnet, or divided into a pair
+    for each of ``zones``. Cannot be changed after creation."""
     vpc_id: str | None = None
     """Existing VPC for the nodes, which the stack does not change; left out, the stack creates one. Cannot be
     changed after creation."""

@@ -33,7 +33,7 @@ class PurchaseSettings(FabricSettings):
     all nodes; or ``capacity-block``, with which all nodes start and end. A change applies to nodes launched after the
     deploy."""
     capacity_reservation: str | None = None
-    """On-Demand Capacity Reservation or Capacity Block that holds every node of ``instance_type``; needed with
+    """On-Demand Capacity Reservation or Capacity Block that contains every node of ``instance_type``; needed with
     ``reservation`` and ``capacity-block``."""
 
     def check(self) -> None:

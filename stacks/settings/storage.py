@@ -33,8 +33,8 @@ class StorageSettings(NetworkSettings):
     """Name of an existing S3 bucket to use, such as an earlier cluster's; left out, the stack creates one. Cannot
     be changed after creation."""
     shared_storage: str = NO_SHARED_STORAGE
-    """File system that every node mounts on ``/shared``: ``efs`` makes one, which ``cdk destroy`` keeps;
-    ``efs:fs-...`` or ``lustre:fs-...`` takes an existing one. Cannot be changed after creation."""
+    """File system that every node mounts on ``/shared``: ``efs`` creates one, which ``cdk destroy`` keeps;
+    ``efs:fs-...`` or ``lustre:fs-...`` uses an existing one. Cannot be changed after creation."""
 
     def check(self) -> None:
         """Check the form of the name; ``dlcluster preflight`` asks S3 for the bucket."""
