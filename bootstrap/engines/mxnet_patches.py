@@ -2,9 +2,9 @@
 
 NumPy has removed its aliases of Python's types, which MXNet and scripts of its time still use.
 
-At exit, MXNet skips operations that its engine has not started, including the last gradients, and waits for the
-servers: another worker that has sent its share of those gradients never gets an answer. Freeing the kvstore would wait
-for them, but ``Module.fit`` with a ``batch_end_callback`` leaves a reference cycle that keeps it alive past the exit.
+At exit MXNet skips operations that its engine has not started, the last gradients included, and waits for the servers:
+another worker that has sent its share of those gradients never gets an answer. Freeing the kvstore would wait for them,
+but ``Module.fit`` with a ``batch_end_callback`` leaves a reference cycle that keeps it alive past the exit.
 """
 
 import atexit
@@ -36,12 +36,12 @@ class Finder:
         return spec
 
     def run_patched(self, run: "Callable[[ModuleType], None]", module: ModuleType) -> None:
-        """Restore NumPy's old names, run MXNet's import, then register waitall to run at exit."""
+        """Restore NumPy's old names, run MXNet's import, then register waitall at exit."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         restore_names()
         run(module)
-        # Register it after MXNet's own handler, so that it runs first. Servers end during the import, before this line.
+        # Registered after MXNet's own handler, so that it runs before it. Servers end in the import, before this line.
         atexit.register(module.nd.waitall)
 
 

@@ -1,7 +1,7 @@
 """Build the image layer for clusters with ``engines``: what a company's own image adds to Amazon's.
 
-Nodes have no internet, so the layer contains a mirror of the wheels that the recipes name, including Horovod's, which
-is compiled here once, and an /etc/pip.conf that points to it. The product installs with plain pip, as on AWS.
+Nodes have no internet, so the layer holds a mirror of the wheels that the recipes name, Horovod's among them, which
+is compiled here once, and an /etc/pip.conf that points to it. The product installs with plain pip, as it does on AWS.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from local.errors import LocalError
 
 MIRROR: Final = "srv/wheels"
 LIBRARIES: Final = ("libgomp1", "libquadmath0")
-"""Libraries that come with the compiler of Amazon's images and that MXNet needs."""
+"""Libraries that come with the compiler of Amazon's images; MXNet needs them."""
 LISTS: Final = tuple(BUILD_TOOLS.with_name(f"{engine}.txt") for engine in CONTENTS)
 
 

@@ -1,9 +1,8 @@
 #!/usr/bin/python3
-"""Stand in for the SSM agent of the Deep Learning AMIs: keep a channel to AWS open, and carry sessions to local ports.
+"""Stand in for the SSM agent of the Deep Learning AMIs: hold a channel to AWS, and carry sessions to local ports.
 
-It connects only to AWS, never listens, and reaches sshd from inside the node, so a session needs no open port. When
-denied, it waits longer and longer, like AWS's agent. Requests are not really signed, because the local AWS reads only
-the key's name.
+It connects to AWS only, never listens, and reaches sshd from inside the node: a session needs no open port. Denied, it
+waits longer and longer, as AWS's does. Requests are not really signed: the local AWS reads the key's name alone.
 """
 
 import json
@@ -30,7 +29,7 @@ def read(url: str, *, headers: dict[str, str], method: str = "GET", data: bytes 
 
 
 class Agent:
-    """Acts for this instance, with the credentials of its role."""
+    """Act for this instance, with the credentials of its role."""
 
     def __init__(self) -> None:
         self.endpoint = os.environ["AWS_ENDPOINT_URL"]
@@ -63,7 +62,7 @@ class Agent:
         return connection
 
     def serve(self) -> None:
-        """Keep the control channel open; return when it ends."""
+        """Hold the control channel; return when it ends."""
         information = {"InstanceId": self.instance_id, "AgentVersion": "3.3.4793.0", "PlatformType": "Linux"}
         body = json.dumps(information).encode()
         self.call("ssm", "/", method="POST", data=body, target="AmazonSSM.UpdateInstanceInformation")
