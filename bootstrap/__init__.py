@@ -1,1 +1,1 @@
-"""Turn an EC2 instance into a node of the cluster, and keep it one."""
+"""Turn an EC2 instance into a node of the cluster, and maintain it as one."""

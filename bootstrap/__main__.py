@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 if not __package__:
-    # Run as a directory, Python puts that directory first on the path: put its parent and the bundled
-    # libraries there instead. Resolve the link first: a switch of releases must not mix two of them.
+    # When run as a directory, Python puts that directory first on the path. Put its parent and the bundled libraries
+    # there instead. Resolve the link first, so that a switch of releases cannot mix two of them.
     release = Path(__file__).resolve().parents[1]
     sys.path[0:1] = [str(release), str(release / "vendor")]
 

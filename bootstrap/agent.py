@@ -1,6 +1,6 @@
 """Run the agent: make the instance a node, signal CloudFormation, and keep the node in the cluster.
 
-Each pass compares the present state with the desired one, so no event can be missed. A failure of AWS, the network or
+Each pass compares the actual state with the desired one, so no event can be missed. A failure of AWS, the network or
 the disk only delays the node until a later pass. `bootstrap.service` calls `Agent.step` in a loop.
 """
 
@@ -27,14 +27,14 @@ from bootstrap.shared_storage.state import SharedStorage
 log = logging.getLogger(__name__)
 
 EAGER_PASS_S: Final = 1.0
-"""Seconds between passes while the node is not ready yet, or drains."""
+"""Seconds between passes while the node is not ready yet or is draining."""
 EAGER_PASSES_FOR_S: Final = 300.0
-"""Seconds of frequent passes after the start: a node not ready by then waits for something slow."""
+"""Seconds of frequent passes after the start; a node not ready by then is waiting for something slow."""
 STEADY_PASS_S: Final = 6.0
-"""Seconds between passes of a ready node. Must stay below termination_notice.DRAIN_GRACE_S, so that every node reads
-that another drains before that one ends."""
+"""Seconds between passes of a ready node. Must stay below termination_notice.DRAIN_GRACE_S, so that every node learns
+that another is draining before that one ends."""
 LONGEST_RETRY_S: Final = 15.0
-"""Longest pause between passes that fail, and between reports of a failure, in seconds."""
+"""Longest pause between failing passes, and between reports of a failure, in seconds."""
 
 
 class Agent:
@@ -91,7 +91,7 @@ class Agent:
         return self._delay() * self._host.jitter()
 
     def _converge(self) -> None:
-        """Bring the record, the membership and the files up to date, and signal once the node is ready."""
+        """Bring the record, the membership and the files up to date; signal once the node is ready."""
         cluster = self._connect()
         self._notice = self._read_notice()
         if self._notice.ending:
@@ -130,7 +130,7 @@ class Agent:
             return self._notice
 
     def _publish(self, cluster: ClusterClients) -> None:
-        """Write this node's record if it has changed, but not before the setup has ended: jobs run on every member."""
+        """Write this node's record if it changed, but not before the setup has ended: jobs run on every member."""
         instance_id = cluster.identity.instance_id
         member = self._membership.member(instance_id)
         setup = self._setup.outcome if member is None else self._setup.outcome or member.setup
@@ -171,7 +171,7 @@ class Agent:
         self._phases.done("files")
 
     def _gpus_of_a_rank_node(self) -> int:
-        """Return the GPUs of this node if it trains, else of a worker: `launch` starts as many ranks on each."""
+        """Return the GPUs of this node if it trains, else of a worker; `launch` starts as many ranks on each node."""
         return self._gpus.count_or_zero() if self._config.trains else self._config.worker_gpu_count or 0
 
     def _signal_if_ready(self, cluster: ClusterClients) -> None:
@@ -197,14 +197,14 @@ class Agent:
             cluster.address.take(self._notice.public_address)
 
     def _do_duties(self, cluster: ClusterClients) -> None:
-        """Drain, check the health, hold the Elastic IP and follow the pauses, even after a failed pass."""
+        """Drain, check the health, keep the Elastic IP and handle pauses, even after a failed pass."""
         duties: list[Callable[[], None]] = []
         if self._notice.must_drain:
             membership = self._membership if self._has_membership else None
             duties.append(lambda: cluster.termination.respond(self._notice, membership))
         elif cluster.signals.is_settled:
             duties.append(lambda: self._watch_health(cluster))
-            # A user logs in to a master whose setup has failed, although no list names it.
+            # Users log in to a master whose setup has failed, although no list contains it.
             member = self._membership.member(cluster.identity.instance_id)
             if member is not None and (not member.draining or member.has_failed_setup):
                 duties.append(lambda: self._associate_address(cluster))
@@ -212,7 +212,7 @@ class Agent:
             self._attempt_and_log(duty)
 
     def _watch_health(self, cluster: ClusterClients) -> None:
-        """Check the machine's health; request a replacement after several defects in a row."""
+        """Check the machine's health; request a replacement after several consecutive defects."""
         now = self._host.monotonic()
         if now < self._next_health:
             return
@@ -227,7 +227,7 @@ class Agent:
 
     def _should_give_up(self, error: RetryableError | None) -> bool:
         now = self._host.monotonic()
-        # A node that has only its signal left to send has not failed.
+        # A node whose only remaining task is its signal has not failed.
         deadline = self._start + self._config.bootstrap_timeout_s
         is_overdue = now >= deadline and self._doing is not Step.STACK
         has_failed = is_overdue or self._setup.failure or isinstance(error, (ConfigError, EnginesError))
@@ -236,8 +236,8 @@ class Agent:
     def _give_up(self) -> None:
         """Report why this node is not ready, and keep trying.
 
-        The stack gets a failure signal if the deploy needs this node. Otherwise the group replaces the node if its
-        own machine is broken; a node that waits for peers is not replaced, as another instance would wait too.
+        The stack gets a failure signal if the deploy needs this node. Otherwise, the group replaces the node if its own
+        machine is broken. A node that waits for peers is not replaced, because a new instance would wait too.
         """
         self._next_give_up = self._host.monotonic() + LONGEST_RETRY_S
         why = self._problem.name or self._what_is_missing()
@@ -250,7 +250,7 @@ class Agent:
             log.warning("cannot report the failure %s: %s", why, error)
 
     def _report_failure(self, cluster: ClusterClients, why: str) -> None:
-        """Send the report, then record it, so that an agent killed in between reports again."""
+        """Send the report before recording it, so that an agent killed in between reports again."""
         if self._config.fails_deploy and cluster.signals.failure(why):
             return
         if self._is_broken():

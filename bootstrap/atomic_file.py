@@ -22,10 +22,10 @@ class Permissions:
 
 
 def replace_block(text: str, lines: str) -> str:
-    """Put our lines between the markers, in place of the old block or else at the end.
+    """Put our lines between the markers, replacing the old block or, if there is none, at the end.
 
-    Every other line stays byte for byte. If a user's edit has left a marker without its partner, only the marker is
-    removed: the lines after it may not be ours.
+    Every other line stays byte for byte. If a user's edit has left one marker without the other, only the marker is
+    removed, because the lines after it may not be ours.
     """
     block = f"{BLOCK_BEGIN}\n{lines}{BLOCK_END}\n" if lines else ""
     kept: list[str] = []
@@ -83,7 +83,7 @@ def write_and_act(path: Path, text: str, *, act: Callable[[], None], pending: Pa
     """Make the file contain the text, then call ``act``, even if the agent is killed in between.
 
     The file ``pending`` exists until ``act`` is done. It belongs under /run: after a reboot, the program that ``act``
-    would notify has read the new file at its start.
+    would notify has read the new file anyway.
     """
     if not _is_right(path, _encode(text), Permissions()):
         make_directory(pending.parent)
@@ -102,7 +102,7 @@ def set_permissions(path: Path, permissions: Permissions) -> None:
 
 
 def point_link(path: Path, target: Path) -> bool:
-    """Make the symbolic link point at the target, replacing an older link in one step."""
+    """Make the symbolic link point to the target, replacing an older link atomically."""
     if path.is_symlink() and path.readlink() == target:
         return False
     make_directory(path.parent)
@@ -145,9 +145,9 @@ def _owner(permissions: Permissions) -> tuple[int, int]:
 
 
 def _temporary(path: Path) -> Path:
-    """Return a fixed name for the file's new content: a killed write leaves at most one, which the next replaces.
+    """Return a fixed name for the file's new content: a killed write leaves at most one, which the next one replaces.
 
-    With its leading dot and its suffix, directories that are read as ``*.conf`` or ``*.sh`` do not include it.
+    Its leading dot and its suffix keep it out of directories that are read as ``*.conf`` or ``*.sh``.
     """
     return path.with_name(f".{path.name}.deeplearning-new")
 

@@ -27,7 +27,7 @@ class SignalTarget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeConfig:
-    """Values that the stack gives to a node, which discovers all others.
+    """Values that the stack gives to a node, which discovers everything else itself.
 
     The stack fills it at synthesis, so text may be a CDK token; numbers and ``networks`` may not.
     """
@@ -40,15 +40,15 @@ class NodeConfig:
     group: str
     """Name of this node's Auto Scaling group."""
     stack_id: str
-    """ARN of the stack. IAM would match a name against every stack that ever had it (``stack/NAME/*``)."""
+    """ARN of the stack. IAM would match a name to every stack that ever had it (``stack/NAME/*``)."""
     signal_resource: str
     """Logical ID of that group."""
     fails_deploy: bool
     """True if the deploy fails without this node."""
     min_nodes: int | None
-    """Number of nodes, the master included, that must be present before a node is ready; None: all of them."""
+    """Number of nodes, including the master, that must be present before a node is ready; None for all of them."""
     master_trains: bool
-    """True if jobs run on the master too."""
+    """True if jobs also run on the master."""
     gpu_count: int | None
     """GPUs of this node; None if unknown."""
     worker_gpu_count: int | None
@@ -72,13 +72,13 @@ class NodeConfig:
     shared_storage: str | None
     """Setting of that name: ``efs``, ``efs:ID`` or ``lustre:ID``; None for no shared storage."""
     shared_storage_resource: str | None
-    """Logical ID of the file system that the stack makes; its ID exists only after this configuration."""
+    """Logical ID of the file system that the stack creates; its ID is unknown when this configuration is written."""
     setup: str | None
-    """S3 URL of the archive with the user's setup, or None."""
+    """S3 URL of the archive with the user's setup; None without one."""
     setup_sha256: str | None
     """SHA-256 of that archive."""
     setup_timeout_s: int | None
-    """Seconds after which a setup is ended, and has failed."""
+    """Deadline for a setup, in seconds, after which it is ended and has failed."""
     default_user: str
     """Login user of the machine image, who owns the workers file."""
     bootstrap_timeout_s: int
@@ -127,7 +127,7 @@ class NodeConfig:
 
     @property
     def trains(self) -> bool:
-        """Return whether jobs run on this node."""
+        """Return True if jobs run on this node."""
         return self.master_trains or self.node_type == WORKER
 
     def role_id(self, node_type: NodeType) -> str:

@@ -1,7 +1,7 @@
 """Define every name that two parts of the product share.
 
-Scripts for deeplearning-cfn rely on the host names, the workers file and the ``DEEPLEARNING_*`` variables: do not
-change these. This module imports nothing of ours, so any package may import it.
+Scripts for deeplearning-cfn rely on the host names, the workers file and the ``DEEPLEARNING_*`` variables, so do not
+change these. This module imports none of our other modules, so any package may import it.
 """
 
 from typing import Final, Literal
@@ -26,7 +26,7 @@ CURRENT_RELEASE: Final = f"{ROOT}/current"
 TRAINER: Final = f"{ROOT}/trainer"
 """Symbolic link to the bundled trainer: ``launch python /opt/deeplearning/trainer ...``."""
 WORKERS_FILE: Final = f"{ROOT}/workers"
-"""One host name per line, in index order, owned by the default user."""
+"""Host names of the nodes on which jobs run, one per line in index order; owned by the default user."""
 NODE_CONFIG: Final = "/etc/deeplearning/node.json"
 """Configuration of the node: bootstrap.config.NodeConfig as JSON, written by the user data."""
 NODE_STATE: Final = "/run/deeplearning/node.json"
@@ -47,14 +47,14 @@ HOST_KEY_FILE: Final = "/etc/ssh/ssh_host_ed25519_key.pub"
 LOG_FILE: Final = "/var/log/deeplearning/agent.log"
 CLUSTER_KEY_DIR: Final = "/etc/deeplearning/cluster-key"
 CLUSTER_KEY_FILE: Final = f"{CLUSTER_KEY_DIR}/id_ed25519"
-"""The cluster's private key, on the master only: jobs that run without a user log in to the nodes with it."""
+"""The cluster's private key, on the master only; jobs that run without a user log in to the nodes with it."""
 AUTHORIZED_KEYS_DIR: Final = "/etc/deeplearning/authorized_keys"
-"""One file per login user, with the cluster's public key; sshd reads it as well as the user's own."""
+"""Directory with one file per login user, containing the cluster's public key; sshd reads it besides the user's own."""
 TEAM_KEYS_DIR: Final = "/etc/deeplearning/team_keys"
-"""One file per login user, with the keys of the setting ``ssh_keys``; sshd reads it as well. The third word of a line
-is the key's name."""
+"""Directory with one file per login user, containing the keys of the setting ``ssh_keys``; sshd reads it too. The third
+word of a line is the key's name."""
 SCRATCH_DIRS: Final = ("/var/tmp", "/opt/dlami/nvme")  # noqa: S108  (the node's check writes a nameless file)
-"""Directories of jobs' scratch data: on the root volume, and on the instance storage of the Deep Learning AMIs."""
+"""Directories for jobs' scratch data: on the root volume, and on the instance storage of the Deep Learning AMIs."""
 ENGINES_DIR: Final = f"{ROOT}/engines"
 """Parent of the engines environments (setting ``engines``), each named by its recipe's key."""
 ENGINES: Final = f"{ENGINES_DIR}/current"
@@ -62,9 +62,9 @@ ENGINES: Final = f"{ENGINES_DIR}/current"
 ENGINES_LIST: Final = f"{ENGINES}/engines"
 """List of the engines in it, one per line."""
 ENGINES_PREFIX: Final = "engines/"
-"""Prefix of the environments in a bucket: engines/CLUSTER/KEY.tar.gz, as clusters may share a bucket."""
+"""Prefix of the environments in a bucket: engines/CLUSTER/KEY.tar.gz, because clusters may share a bucket."""
 JOBS_PREFIX: Final = "jobs/"
-"""Prefix of the jobs' records in a bucket, each cluster's in jobs/CLUSTER/; the workers' role has no access to it."""
+"""Prefix of the jobs' records in a bucket, per cluster jobs/CLUSTER/; the workers' role has no access to it."""
 ENGINES_STATE: Final = "/run/deeplearning/engines.json"
 """Progress of the engines environment: {"doing", "why", "failure", "detail"}. "why" names the failure that caused this
 try; "failure" and "detail" are null until the last try has failed."""
@@ -81,13 +81,13 @@ SETUP_REQUIREMENTS: Final = "requirements.txt"
 SETUP_DIR: Final = "/var/lib/deeplearning/setup"
 """Parent of the unpacked archives, each named by its hash."""
 SETUP_MARKER: Final = "/var/lib/deeplearning/setup-done"
-"""Hash of the archive whose setup has succeeded on this disk; an image made of the node keeps it."""
+"""Hash of the archive whose setup has succeeded on this disk; an image made from the node includes it."""
 SETUP_STATE: Final = "/run/deeplearning/setup.json"
 """Progress of the setup: {"doing", "sha256", "failure"}; "failure" is null unless it has failed."""
 SETUP_LOG: Final = "/var/log/deeplearning/setup.log"
 SETUP_SERVICE: Final = "deeplearning-setup.service"
 HOROVOD_WHEEL: Final = "/etc/deeplearning-horovod.txt"
-"""Requirements file with hashes, put there by the image's owner: the Horovod wheel to install instead of compiling."""
+"""Requirements file with hashes that the image's owner provides: the Horovod wheel to install instead of compiling."""
 ENGINES_SERVICE: Final = "deeplearning-engines.service"
 MPIRUN_COMMAND: Final = "/usr/local/bin/mpirun"
 """Symbolic link to mpirun of an environment with Horovod, for login shells."""
@@ -102,7 +102,7 @@ PYTORCH_PYTHON: Final = "/opt/pytorch/bin/python"
 
 BLOCK_BEGIN: Final = "# BEGIN deeplearning-cdk"
 BLOCK_END: Final = "# END deeplearning-cdk"
-"""Markers around our lines in a shared file; we change no other line."""
+"""Markers around our lines in a shared file; we change no line outside them."""
 
 # ---- host names ----
 MASTER_HOST: Final = "deeplearning-master"
@@ -121,9 +121,9 @@ GPU_COUNT_VARIABLE: Final = "DEEPLEARNING_WORKER_GPU_COUNT"
 BUCKET_VARIABLE: Final = "DEEPLEARNING_BUCKET"
 """Name of the cluster's bucket, for data that must outlive the nodes and the cluster."""
 EFS_MOUNT_VARIABLE: Final = "EFS_MOUNT"
-"""deeplearning-cfn's name of DEEPLEARNING_SHARED, the directory that all nodes share."""
+"""deeplearning-cfn's name for DEEPLEARNING_SHARED, the directory that all nodes share."""
 KEEP_VARIABLE: Final = "DEEPLEARNING_KEEP_S"
-"""Seconds for which ``launch`` keeps idle connections; 0 turns this off."""
+"""Seconds for which ``launch`` keeps idle connections; 0 disables this."""
 
 # ---- secrets of ranks ----
 SECRETS_PATTERN: Final = (
@@ -131,7 +131,7 @@ SECRETS_PATTERN: Final = (
     r"|secretsmanager:(?P<secret>[A-Za-z0-9/_+=.@-]{1,512}"
     r"|arn:aws[a-z-]*:secretsmanager:(?P<region>[a-z0-9-]+):[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]{1,512}-[A-Za-z0-9]{6})"
 )
-"""Pattern of a secret's place, in the setting ``secrets`` and after ``launch --secret KEY=``. No name of a parameter
+"""Pattern of a secret's location, in the setting ``secrets`` and after ``launch --secret KEY=``. No parameter's name
 begins with aws or ssm (PutParameter); a secret's ARN ends with six random characters (CreateSecret)."""
 SECRETS_FORMS: Final = "ssm:PARAMETER, secretsmanager:NAME or secretsmanager:ARN"
 JOB_NAME_PATTERN: Final = "[A-Za-z][A-Za-z0-9_.-]{0,39}"
@@ -150,9 +150,10 @@ def group_name(cluster_name: str, node_type: NodeType) -> str:
 
 
 EXPIRES_TAG: Final = "deeplearning:expires"
-"""Tag of the master's group: time from which on AWS pauses the cluster, ISO 8601 in UTC; absent from one that stays."""
+"""Tag of the master's group: time from which AWS pauses the cluster, ISO 8601 in UTC; absent if it never does."""
 BLOCK_PAUSES_TAG: Final = "deeplearning:block-pauses"
-"""Tag of the master's group: time at which AWS pauses the cluster, as its Capacity Block ends; absent without one."""
+"""Tag of the master's group: time at which AWS pauses the cluster because its Capacity Block ends; absent without
+one."""
 IDLE_STOP_TAG: Final = "deeplearning:idle-stop"
 """Tag of the master's group: seconds of idleness after which the master pauses the cluster; absent if it never does."""
 GROUP_TAG: Final = "aws:autoscaling:groupName"
@@ -160,10 +161,10 @@ GROUP_TAG: Final = "aws:autoscaling:groupName"
 DRAIN_HOOK: Final = "drain"
 """Lifecycle hook of both groups: AWS waits for a node to drain before it terminates the instance."""
 DRAIN_TIMEOUT_S: Final = 30
-"""Timeout of the hook in seconds, AWS's minimum; a rollback waits that long for a silent node."""
+"""Timeout of the hook in seconds, AWS's minimum; a rollback waits that long for an unresponsive node."""
 
 ALLOW_LIST_SIZE: Final = 20
-"""Most entries of the list of addresses that may log in; AWS counts them as rules of the security group."""
+"""Maximum number of addresses in the list of those that may log in; AWS counts them as security group rules."""
 STACK_DESCRIPTION: Final = "A training cluster of deeplearning-cdk"
 """Description of the template, by which dlcluster recognizes a stack without outputs."""
 
@@ -179,17 +180,17 @@ SHARED_STORAGE_OUTPUT: Final = "SharedStorage"
 """ID of the file system that the nodes share; absent without one."""
 LOGIN_USER_OUTPUT: Final = "LoginUser"
 NETWORKS_OUTPUT: Final = "ClusterNetworks"
-"""CIDR blocks, separated by commas; readers reject a node address outside of them."""
+"""CIDR blocks, separated by commas; readers reject node addresses outside of them."""
 PRIVATE_OUTPUT: Final = "ClusterPrivate"
-"""``true`` if logins go through Session Manager; a cluster with an open SSH port has no such output."""
+"""``true`` if logins use Session Manager; a cluster with an open SSH port lacks this output."""
 ALLOW_LIST_OUTPUT: Final = "ClusterAllowList"
 """ID of the prefix list from which SSH to the master is allowed; absent from a private cluster."""
 ZONE_GUARD: Final = "AvailabilityZone"
 """ID of the construct that keeps the nodes' zone; ``CreatedWith`` is the parameter in it."""
 NO_ZONE: Final = "not chosen"
-"""Value of that parameter while the zone is still to be chosen among candidates."""
+"""Value of that parameter until the zone has been chosen among the candidates."""
 EXPIRES_OUTPUT: Final = "ClusterExpires"
-"""Time at which the cluster pauses itself, ISO 8601 in UTC; absent from a cluster that never does."""
+"""Time at which the cluster is paused, ISO 8601 in UTC; absent from a cluster that never is."""
 EXPIRY_ACTION_OUTPUT: Final = "ClusterExpiryAction"
 """``delete`` if the stack is deleted after the pause; absent otherwise."""
 BLOCK_OUTPUT: Final = "CapacityBlock"
@@ -200,9 +201,9 @@ PRICE_OUTPUT: Final = "PricePerHour"
 RELEASE_OUTPUT: Final = "ClusterRelease"
 """Release that new nodes run, in the form of RELEASE_FIELD; absent from the stacks of earlier releases."""
 KMS_KEY_OUTPUT: Final = "ClusterKey"
-"""ARN of the user's KMS key; only a cluster with one has it."""
+"""ARN of the user's KMS key; absent without one."""
 ROLE_PREFIX_OUTPUT: Final = "ClusterRolePrefix"
-"""Start of the names of the roles; only a cluster with the setting has it."""
+"""Start of the names of the roles; absent without the setting."""
 SETUP_OUTPUT: Final = "ClusterSetup"
 """URL, SHA-256 and timeout in seconds of the user's setup, separated by spaces; absent without one."""
 
@@ -219,7 +220,7 @@ PAUSE_ID: Final = "pause"
 UP_ID: Final = "up"
 """Record of the ``dlcluster up`` that works on the cluster: cli.up.lock. No node's role may read or write it."""
 RECORD_VERSION: Final = 2
-"""Version of the records, in the field ``version``: agents of two deploys must understand each other. A version may
+"""Version of the records, in the field ``version``; agents of two deploys must understand each other. A version may
 gain keys; readers ignore keys that they do not know."""
 
 
@@ -233,7 +234,7 @@ def node_record_id(role_id: str, instance_id: str) -> str:
 
 
 def release_name(bundle_hash: str) -> str:
-    """Return the name of a release, by which laptop, stack and nodes compare theirs."""
+    """Return a release's name, by which the user's machine, the stack and the nodes compare their releases."""
     return f"{VERSION}:{bundle_hash[:RELEASE_HASH_LENGTH]}"
 
 
@@ -244,11 +245,11 @@ MEMBERS_FIELD: Final = "members"
 """Fields of the membership record; ``members`` is a JSON list. ``desired_nodes`` is the sum of the groups'
 DesiredCapacity."""
 SHARED_STORAGE_FIELD: Final = "shared_storage"
-"""Field of the membership record: ``efs:ID`` or ``lustre:ID:MOUNT_NAME``; absent while none is known."""
+"""Field of the membership record: ``efs:ID`` or ``lustre:ID:MOUNT_NAME``; absent while unknown."""
 MASTER_TRAINS_FIELD: Final = "master_trains"
-"""Field of the membership: false if no job runs on the master, absent otherwise."""
+"""Field of the membership record: false if no job runs on the master, otherwise absent."""
 TEAM_KEYS_FIELD: Final = "team_keys"
-"""Field of the membership record: the team's SSH keys in the form of bootstrap.team_keys.keys; absent without any."""
+"""Field of the membership record: the team's SSH keys in the form of bootstrap.team_keys.keys; absent if none."""
 NODE_INDEX_FIELD: Final = "node_index"
 INSTANCE_ID_FIELD: Final = "instance_id"
 ADDRESS_FIELD: Final = "address"
@@ -257,7 +258,7 @@ HOST_KEY_FIELD: Final = "host_key"
 SSH_KEY_FIELD: Final = "ssh_key"
 DRAINING_FIELD: Final = "draining"
 MOUNT_FIELD: Final = "mount"
-"""Fields of a member. A node's own record has all but the index and the address. ``mount`` is one of MOUNT_STATES, and
+"""Fields of a member. A node's own record has all except the index and the address. ``mount`` is one of MOUNT_STATES;
 absent without shared storage."""
 SETUP_FIELD: Final = "setup"
 """Field of a member and of a node's own record: ``done:`` or ``failed:`` and the first SETUP_HASH_LENGTH digits of the
@@ -279,14 +280,14 @@ NO_CLIENT: Final = "no-client"
 OCCUPIED: Final = "occupied"
 STOPPED: Final = "stopped"
 MOUNT_STATES: Final = (MOUNTED, NOT_KNOWN, NO_ADDRESS, UNREACHABLE, REFUSED, NO_CLIENT, OCCUPIED, STOPPED)
-"""States of a node's shared directory: the file system is mounted and answers; its ID has not arrived yet; its name has
-no address, as there is no mount target; nothing answers there; it refuses the mount; the kernel has no such client;
-something else is mounted on the directory; the service that mounts has ended, and starts again."""
+"""States of a node's shared directory, in order: the file system is mounted and answers; its ID is not known yet; its
+name has no address because there is no mount target; nothing answers there; it refuses the mount; the kernel lacks the
+client; something else is mounted on the directory; the mount service has ended and is restarting."""
 ACTIVITY_FIELD: Final = "activity"
-"""Field of a node's own record: how long the node has been idle; absent without the setting ``idle_stop``. It is no
-part of the membership, as it changes often."""
+"""Field of a node's own record: how long the node has been idle; absent without the setting ``idle_stop``. It is not
+part of the membership because it changes often."""
 PAUSE_FIELD: Final = "pause"
-"""Field of the record of the pauses: a JSON object."""
+"""Field of the record of upcoming pauses: a JSON object."""
 ENVIRONMENT_FIELD: Final = "environment"
 SHA256_FIELD: Final = "sha256"
 """Fields of the record of the engines environment."""

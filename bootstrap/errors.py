@@ -49,7 +49,7 @@ class CommandError(BootstrapError):
 class EnginesError(BootstrapError):
     """The engines environment cannot be provided; ``short`` fits into a failure signal.
 
-    ``lasting``: a retry would fail in the same way.
+    ``lasting`` means that a retry would fail in the same way.
     """
 
     reason = "engines-failed"
@@ -63,7 +63,7 @@ class EnginesError(BootstrapError):
 class SetupError(BootstrapError):
     """The user's setup has failed on this node; ``short`` fits into a failure signal.
 
-    ``transient``: a second run may succeed.
+    ``transient`` means that a second run may succeed.
     """
 
     reason = "setup-failed"

@@ -64,21 +64,21 @@ def reason(error: RetryableError, *, doing: Step) -> str:
 
 
 def replacement_would_help(error: RetryableError) -> bool:
-    """Return True if the error is this machine's own; after a failure of AWS a replacement would fail too."""
+    """Return True if the error is this machine's own; if AWS fails, a replacement would fail too."""
     if isinstance(error, OSError):
         return error.errno in BROKEN_DISK
     return isinstance(error, (HostKeyError, CommandError))
 
 
 class Problem:
-    """The problem that keeps the agent's passes from succeeding; logged when it starts and ends, not in every pass."""
+    """Problem that keeps the agent's passes from succeeding; logged only when it starts and ends."""
 
     def __init__(self) -> None:
         self.error: RetryableError | None = None
         self.name: str | None = None
         """Short name of the problem; None if the last pass succeeded."""
         self.failed_passes = 0
-        """Number of failed passes in a row."""
+        """Number of consecutive failed passes."""
 
     def note(self, error: RetryableError | None, *, doing: Step) -> None:
         """Record the outcome of a pass."""

@@ -29,12 +29,12 @@ from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_
 from bootstrap.shared_storage.lookup import FileSystemLookup
 
 RANDOM: Final = random.SystemRandom()
-"""Source of random pauses, which spread the polls of nodes that started at the same moment."""
+"""Source of random pauses, which spread the polls of nodes that started together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostServices:
-    """Functions and clients that the agent uses of its machine; tests replace each."""
+    """The machine's functions and clients that the agent uses; tests replace each."""
 
     root: Path
     actions: Actions
@@ -61,7 +61,7 @@ class HostServices:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterClients:
-    """Identity and clients of a node; they exist once the instance has credentials."""
+    """Identity and clients of a node, available once the instance has credentials."""
 
     identity: Identity
     table: Table
@@ -122,10 +122,10 @@ def connect_to_cluster(
 def own_record(
     config: NodeConfig, host: HostServices, *, instance_id: str, draining: bool, mount: str, setup: str
 ) -> NodeRecord:
-    """Return this node's record; make its keys if it has none.
+    """Return this node's record, making its keys if it has none.
 
-    Only a master has the cluster's key: delete a worker's copy, which came with its image. A node whose setup has
-    failed is in no list, like one that drains.
+    Only a master has the cluster's key; on a worker, delete the copy that came with its image. Like a draining node, a
+    node whose setup has failed is in no list.
     """
     return NodeRecord(
         record_id=node_record_id(config.role_id(config.node_type), instance_id),
@@ -149,7 +149,7 @@ def _ensure_cluster_key(config: NodeConfig, host: HostServices, instance_id: str
 
 
 def node_files(config: NodeConfig, host: HostServices) -> NodeFiles:
-    """Return the writer of the node's files."""
+    """Return the writer of this node's files."""
     return NodeFiles(
         host.root,
         user_name=config.default_user,

@@ -166,7 +166,7 @@ class Services(Protocol):
 
 
 def install(release: Path, *, root: Path, services: Services) -> None:
-    """Make this release the current one, and restart what runs from another one."""
+    """Make this release the current one, and restart everything that runs another one."""
     if not (release / "bootstrap").is_dir():
         raise BootstrapError(f"release must hold bootstrap/, got {release}")
     if root == Path("/") and os.geteuid() != 0:
@@ -186,14 +186,14 @@ def install(release: Path, *, root: Path, services: Services) -> None:
 
 
 def compile_for_users(release: Path) -> None:
-    """Compile the code that jobs run: users cannot write byte code there, so every rank would compile it again."""
+    """Compile the code that jobs run; users cannot write byte code there, so otherwise every rank would compile it."""
     for package in ("bootstrap", "launcher", "trainer"):
         if (release / package).is_dir() and not compileall.compile_dir(release / package, quiet=2):
             raise BootstrapError(f"cannot compile {release / package}")
 
 
 def _start(release: Path, service: str, file: str, unit: str, *, pending: str, root: Path, services: Services) -> None:
-    """Start a service; restart it if it runs from another release, which the unit file names."""
+    """Start a service, or restart it if its unit file names another release."""
 
     def take_over() -> None:
         services.reload_units()
@@ -219,9 +219,9 @@ def _read_config(root: Path) -> NodeConfig | None:
 
 
 def _serve_jobs(config: NodeConfig, release: Path, *, root: Path, services: Services) -> None:
-    """Prepare the master for detached jobs, and start the service that takes up durable ones.
+    """Prepare the master for detached jobs, and start the service that restarts durable ones.
 
-    Both are units of the login user's systemd, which without lingering ends at logout.
+    Both are units of the login user's systemd, which ends at logout unless lingering is enabled.
     """
     if config.node_type == MASTER:
         services.enable_linger(config.default_user)
@@ -231,7 +231,7 @@ def _serve_jobs(config: NodeConfig, release: Path, *, root: Path, services: Serv
 
 
 def start_services(config: NodeConfig, *, root: Path, services: Services) -> None:
-    """Start the services of the user's setup and of the engines, if the configuration requires them."""
+    """Start the services for the user's setup and the engines, if the configuration requires them."""
     for wanted, service, file, unit in (
         (config.setup, SETUP_SERVICE, SETUP_UNIT_FILE, SETUP_UNIT),
         (config.engines, ENGINES_SERVICE, ENGINES_UNIT_FILE, ENGINES_UNIT),

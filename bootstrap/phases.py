@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class Phases:
-    """Logs each phase once. A phase begins when the previous one ends."""
+    """Logs each phase once; a phase starts when the previous one ends."""
 
     def __init__(self, *, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -31,8 +31,7 @@ class Phases:
 def first_start(root: Path, *, now: float) -> float:
     """Return when the agent first started since boot, in monotonic seconds.
 
-    A restarted agent must not get a new deadline. A reboot empties /run and restarts the
-    monotonic clock.
+    A restarted agent must not get a new deadline. A reboot empties /run and restarts the monotonic clock.
     """
     file = run_file(root, "agent-started")
     try:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 def serve(root: Path) -> NoReturn:
     """Run the agent until a signal ends it."""
-    # An exception rather than a flag, because it also ends a sleep. The agent may stop at any moment.
+    # Raise an exception instead of setting a flag, because it also ends a sleep. The agent may stop at any moment.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     shipper = set_up_logging(under_root(root, LOG_FILE))
@@ -69,7 +69,7 @@ def _host(root: Path, shipper: LogShipper) -> HostServices:
 
 
 def own_release(directory: Path) -> str:
-    """Return the release of the code in `directory`, which a bundle's hash names; nothing for other directories."""
+    """Return the release of the code in `directory`, whose name is a bundle's hash; empty for other directories."""
     return release_name(directory.name) if SHA256.fullmatch(directory.name) else ""
 
 
@@ -94,7 +94,7 @@ def read_config(root: Path) -> NodeConfig:
 
 
 def report(target: SignalTarget, why: str, root: Path) -> None:
-    """Signal a failure with a new client, as the failed agent's may be broken."""
+    """Signal a failure with a new client, because the failed agent's client may be broken."""
     try:
         signals = Signals(
             connect(target.region).cloudformation,
@@ -103,7 +103,7 @@ def report(target: SignalTarget, why: str, root: Path) -> None:
             sent_file=under_root(root, SIGNALLED_FILE),
         )
         if not signals.is_settled and not signals.failure(why):
-            # Another machine would crash in the same way: do not request one.
+            # Another machine would crash in the same way, so do not request one.
             signals.settle(why)
     except RETRYABLE_ERRORS as error:
         log.warning("cannot report the failure %s: %s", why, error)

@@ -41,7 +41,7 @@ class System:
         self._logged_logins: set[int] = set()
 
     def set_environment(self, values: Mapping[str, str]) -> None:
-        """Set the variables for every unit that starts from now on."""
+        """Set the variables for every unit started from now on."""
         run(["systemctl", "set-environment", *(f"{name}={value}" for name, value in values.items())])
 
     def reload_sshd(self) -> None:
@@ -90,7 +90,7 @@ class System:
     def nvidia_smi(self) -> str | None:
         """Return the output of ``nvidia-smi -L``; None if it is not installed.
 
-        Raises CommandError if it fails: the driver is not loaded yet, or has another version than its library.
+        Raises CommandError if it fails because the driver is not loaded yet or its version differs from the library's.
         """
         if shutil.which("nvidia-smi") is None:
             return None
@@ -106,7 +106,7 @@ class System:
         return done.stdout
 
     def gpu_percent(self) -> int | None:
-        """Return the utilization of the busiest GPU in percent; None if none tells, as one in MIG mode does not."""
+        """Return the utilization of the busiest GPU in percent; None if no GPU reports it, as in MIG mode."""
         if shutil.which("nvidia-smi") is None:
             return None
         listing = run(["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"])

@@ -1,1 +1,1 @@
-"""Run ``dlcluster``, a user's daily work with a cluster; it keeps no local state."""
+"""Run ``dlcluster``, which covers a user's daily work with a cluster and keeps no local state."""

@@ -1,4 +1,4 @@
-"""Read the settings as ``cdk deploy`` does: from a directory's files, the user's own file, and ``-c name=value``."""
+"""Read the settings like ``cdk deploy``: from a directory's files, the user's own file, and ``-c name=value``."""
 
 import json
 import os.path
@@ -12,14 +12,14 @@ from stacks.settings.values import SettingsError, shown
 
 APP_FILE: Final = "cdk.json"
 LOOKED_UP_FILE: Final = "cdk.context.json"
-"""File with what earlier synths looked up in the account, such as the machine image."""
+"""File with values that earlier synths looked up in the account, such as the machine image."""
 USER_FILE: Final = "~/.cdk.json"
 """File with the user's settings for every app."""
 
 
 def read_context(directory: Path, words: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the context as the CDK's command line does: a name comes from ``-c``, cdk.json, the look-ups or the user's
-    file, in this order; objects that several of them give are merged (aws-cdk, user-configuration).
+    """Return the context like the CDK's command line: a name's value comes from ``-c``, cdk.json, the look-ups or the
+    user's file, in this order. If several of them give objects, these are merged (aws-cdk, user-configuration).
     """
     user_file = os.path.expanduser(USER_FILE)  # noqa: PTH111  (Path.expanduser fails where no home is known)
     user = _context(Path(user_file), needed=False)
@@ -29,7 +29,7 @@ def read_context(directory: Path, words: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def read_props(context: dict[str, Any]) -> ClusterProps:
-    """Return the cluster's settings. Raises UsageError if one cannot be used."""
+    """Return the cluster's settings. Raises UsageError if one is invalid."""
     try:
         return ClusterProps.from_context(context)
     except SettingsError as error:
@@ -62,7 +62,7 @@ def _read(path: Path, *, needed: bool) -> dict[str, Any]:
 
 
 def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Merge two objects name by name, and nested objects likewise."""
+    """Merge two objects name by name, including nested objects."""
     both = {name: _merged(under[name], over[name]) for name in under if _are_objects(under[name], over.get(name))}
     return {**under, **over, **both}
 

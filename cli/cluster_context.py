@@ -25,7 +25,7 @@ def find_selected_cluster(selection: Selection) -> ClusterContext:
 
 
 def look_up(selection: Selection, clients: Clients) -> ClusterContext:
-    """Return the selected cluster, found with existing clients, as creating them is slow. Raises ClusterError."""
+    """Return the selected cluster with existing clients, because creating them is slow. Raises ClusterError."""
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     try:
         membership = read_membership(

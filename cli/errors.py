@@ -1,4 +1,4 @@
-"""Define what ``dlcluster`` raises and the exit codes that scripts can rely on; cli.main alone catches the errors.
+"""Define dlcluster's errors, which only cli.main catches, and the exit codes on which scripts can rely.
 
 0 is success, and 130 is Ctrl-C. ``ssh`` and ``run`` return the exit code of the command that they started.
 """
@@ -14,7 +14,7 @@ EXIT_NO_CLUSTER: Final = 3
 EXIT_CREDENTIALS: Final = 4
 """AWS does not accept the caller's credentials."""
 EXIT_INTERRUPTED: Final = 130
-"""Ctrl-C; the number that shells give to a process that SIGINT ended."""
+"""Ctrl-C; shells use the same number for a process ended by SIGINT."""
 
 
 class ClusterError(Exception):
@@ -22,7 +22,7 @@ class ClusterError(Exception):
 
     exit_code = EXIT_FAILED
     fix = ""
-    """Advice that fits every command; empty if there is none."""
+    """Advice that applies to every command; empty if there is none."""
 
 
 class NoClusterError(ClusterError):
@@ -43,7 +43,7 @@ class CredentialsError(ClusterError):
 
 
 class NoAnswerError(ClusterError):
-    """AWS did not answer: the network failed, or something else answered in its place."""
+    """AWS did not answer: the network failed, or something else answered instead."""
 
     fix = "check the region, the network, the proxy (HTTPS_PROXY) and AWS_ENDPOINT_URL"
 

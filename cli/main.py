@@ -1,6 +1,6 @@
-"""Run ``dlcluster VERB``: look at a cluster, log in to it, run jobs on it.
+"""Run ``dlcluster VERB``: inspect a cluster, log in to it, run jobs on it.
 
-Importing this module costs little: each verb's module is imported when the verb runs.
+Importing this module is fast, because each verb's module is imported only when the verb runs.
 """
 
 import os
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _fail(_one_line(error.format_message()), EXIT_USAGE)
     except BrokenPipeError:
-        # The reader has gone, as in ``dlcluster status | head -1``.
+        # The reader has closed the pipe, as in ``dlcluster status | head -1``.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     except (KeyboardInterrupt, click.Abort):
@@ -62,6 +62,6 @@ def _fail(message: str, exit_code: int) -> int:
 
 
 def _one_line(message: str) -> str:
-    """Return click's message as our errors are written: lower case, no final period."""
+    """Return click's message in the style of our errors: lower case, no final period."""
     line = " ".join(message.split()).removesuffix(".")
     return line[:1].lower() + line[1:]

@@ -1,4 +1,4 @@
-"""Print results for people and for programs: tables on a terminal, aligned lines in a pipe, JSON on request."""
+"""Print results for people and programs: tables on a terminal, aligned lines in a pipe, JSON on request."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 JSON_VERSION: Final = 1
-"""Version of each JSON object that a verb prints. Keys may be added under the same version (docs/dlcluster-json.md)."""
+"""Version of each JSON object that a verb prints. The same version may gain keys (docs/dlcluster-json.md)."""
 STYLES: Final = {
     **dict.fromkeys(("running", "RUNNING", "SUCCEEDED", "ok", "active"), "green"),
     **dict.fromkeys(("pending", "PENDING", "CANCELLED", "warning"), "yellow"),
@@ -22,7 +22,7 @@ STYLES: Final = {
 
 
 def json_option(function: Function) -> Function:
-    """Add ``--json``, as the parameter ``as_json``."""
+    """Add ``--json`` as the parameter ``as_json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/dlcluster-json.md).")(
         function
     )
@@ -34,7 +34,7 @@ def print_json(**document: Any) -> None:
 
 
 def is_terminal() -> bool:
-    """Return whether standard output is a terminal."""
+    """Return True if standard output is a terminal."""
     return sys.stdout.isatty()
 
 
@@ -61,13 +61,13 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Replace each control character except those in `keep`: a node may write anything, and a terminal would obey."""
+    """Replace each control character not in `keep`: a node may write anything, and a terminal would obey."""
     return "".join(char if char.isprintable() or char in keep else " " for char in text)
 
 
 def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> "Table":
     """Return a table for a terminal, with the states in colour."""
-    # Import only for a terminal: it takes longer than all else that a pipe needs.
+    # Import only for a terminal: this takes longer than everything else that a pipe needs.
     from rich import box
     from rich.table import Table
     from rich.text import Text

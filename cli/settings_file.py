@@ -1,4 +1,4 @@
-"""Change one setting in the text of cdk.json, and leave every other character as it is."""
+"""Change one setting in the text of cdk.json, leaving every other character unchanged."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _DECODER: Final = json.JSONDecoder()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
-    """The place of one member of a JSON object in a text."""
+    """Position of one member of a JSON object in a text."""
 
     key: str
     key_start: int
@@ -30,7 +30,7 @@ class _Part:
 
 
 def write_setting(path: Path, name: str, value: Any) -> None:
-    """Set a cluster's setting in a cdk.json, in one step: a reader sees the old file or the new. Raises UsageError."""
+    """Set a cluster's setting in a cdk.json atomically. Raises UsageError."""
     try:
         text = path.read_text()
         changed = with_setting(text, name, value)
@@ -41,13 +41,13 @@ def write_setting(path: Path, name: str, value: Any) -> None:
 
 
 def with_setting(text: str, name: str, value: Any) -> str:
-    """Return the text of a cdk.json with a setting changed, or added where there is none. Raises ValueError."""
+    """Return the text of a cdk.json with a setting changed or added. Raises ValueError."""
     root = _skip(text, 0)
     context = _find(text, root, CONTEXT)
     if context is None:
         return _insert(text, root, CONTEXT, {CLUSTER: {name: value}})
     single, cluster = _find(text, context.start, name), _find(text, context.start, CLUSTER)
-    # A single key of the context overrides the same one in the cluster's object.
+    # A separate key of the context overrides the same one in the cluster's object.
     found = single or (cluster and _find(text, cluster.start, name))
     if found is not None:
         return text[: found.start] + json.dumps(value) + text[found.end :]
@@ -57,7 +57,7 @@ def with_setting(text: str, name: str, value: Any) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    # Through a link, as an editor would, and with the file's own permissions.
+    # Follow links, as an editor would, and keep the file's permissions.
     target = path.resolve()
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     temporary = Path(name)
@@ -79,7 +79,7 @@ def _skip(text: str, index: int) -> int:
 
 
 def _find(text: str, start: int, key: str) -> _Part | None:
-    """Return the member that counts: the last of that name, as JSON readers take it."""
+    """Return the member that counts: like JSON readers, the last of that name."""
     return next((part for part in reversed([*_members(text, start)]) if part.key == key), None)
 
 
@@ -99,7 +99,7 @@ def _members(text: str, start: int) -> Iterator[_Part]:
 
 
 def _insert(text: str, start: int, key: str, value: Any) -> str:
-    """Add a member at the end of the object that begins at `start`, indented as the others."""
+    """Add a member at the end of the object that begins at `start`, indented like the others."""
     members = [*_members(text, start)]
     entry = f"{json.dumps(key)}: {json.dumps(value)}"
     if not members:

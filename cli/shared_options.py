@@ -1,4 +1,4 @@
-"""Define the options that every verb takes, before the verb or after it: which cluster, where, with which key."""
+"""Define the options that every verb accepts, before or after it: which cluster, where, with which key."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ class Selection:
     """The cluster to work on, and the key to log in with."""
 
     cluster: str | None = None
-    """Left out: the only cluster of the account and region."""
+    """Cluster's name; None means the only cluster of the account and region."""
     region: str | None = None
-    """Left out: the region of the environment or the profile."""
+    """Region; None means that of the environment or the profile."""
     identity: str | None = None
-    """Private key file. Left out: the SSH agent and the usual files."""
+    """Private key file; None means the SSH agent and the usual files."""
 
 
 OPTIONS: Final = (
@@ -41,7 +41,7 @@ def cluster_options(function: Function) -> Function:
 
 
 def selection() -> Selection:
-    """Return the selection of the running command line; an option after the verb wins over one before it."""
+    """Return the selection of the running command line; an option after the verb overrides one before it."""
     return Selection(**click.get_current_context().find_root().ensure_object(dict))
 
 

@@ -1,4 +1,4 @@
-"""Declare a verb: its shared options, its examples, and which words it refuses."""
+"""Declare a verb: its shared options, its examples, and the words that it refuses."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ END_OF_OPTIONS: Final = "--"
 
 
 class Verb(click.Command):
-    """One verb: its help shows examples, and it refuses words that it does not take."""
+    """One verb: its help shows examples, and it refuses words that it does not accept."""
 
     examples: Sequence[str] = ()
     takes_command = False
@@ -45,9 +45,9 @@ class Verb(click.Command):
 def verb(
     name: str, *, examples: Sequence[str], takes_command: bool = False, interspersed: bool = True
 ) -> Callable[[Callable[Concatenate[Selection, Parameters], int]], Verb]:
-    """Turn a function into a verb; it gets the selection first and its own parameters by name.
+    """Turn a function into a verb, which gets the selection first and its own parameters by name.
 
-    Without ``interspersed``, options end at the first other word: the rest is a command with its own options.
+    Without ``interspersed``, options end at the first other word; the rest is a command with its own options.
     """
 
     def decorate(function: Callable[Concatenate[Selection, Parameters], int]) -> Verb:

@@ -53,7 +53,7 @@ VERBS_BY_PACKAGE: Final = {
     },
     "cli.verbs": {"completion": "Print the completion script for your shell."},
 }
-"""The first line of each verb's help, by the package that holds the verb's module; the verb is its ``command``."""
+"""First line of each verb's help, by the package that contains the verb's module; the verb is its ``command``."""
 VERBS: Final = {name: text for verbs in VERBS_BY_PACKAGE.values() for name, text in verbs.items()}
 SYNONYMS: Final = {
     "cdk deploy creates or updates a cluster": "deploy create update apply create-cluster update-cluster",

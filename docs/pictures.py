@@ -1,7 +1,7 @@
 """Draw the documentation's pictures from a run: the tutorials' sessions as SVG, TensorBoard in headless Chromium.
 
-Run by ``make docs-pictures`` as ``python -m docs.pictures DIRECTORY``, inside a local AWS, which drops what is written
-into the checkout. Look at the pictures before you commit them.
+``make docs-pictures`` runs this as ``python -m docs.pictures DIRECTORY`` inside a local AWS, which discards anything
+written to the checkout. Look at the pictures before you commit them.
 """
 
 import io
@@ -35,12 +35,12 @@ PAGES: Final[Mapping[str, str]] = {
 NODES: Final = 3
 COLUMNS: Final = 104
 MAX_LINES: Final = 12
-"""Lines of one command's output in a picture; the last of a longer one are shown."""
+"""Number of lines of a command's output in a picture; of a longer output, the last ones are shown."""
 TRAIN: Final = (
     "launch --env PYTHONPATH:/home/ubuntu/tools/lib/python3.11/site-packages python /opt/deeplearning/trainer "
     "--network lenet --kv-store dist_sync --num-epochs 8 --tensorboard runs/lenet"
 )
-"""Training whose rank 0 finds TensorBoard in the user's environment, as the image has none."""
+"""Training whose rank 0 finds TensorBoard in the user's environment, because the image has none."""
 CHROMIUM: Final = (
     *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"),
     *("--window-size=1280,800", "--virtual-time-budget=20000"),
@@ -61,7 +61,7 @@ def main(directory: Path) -> int:
 
 @contextmanager
 def cluster_user() -> Iterator[User]:
-    """Deploy a cluster, and yield its user, whose ssh knows it as docs/use/log-in.md says."""
+    """Deploy a cluster, and yield its user, whose ssh is configured as in docs/use/log-in.md."""
     with new_user() as own:
         user = replace(own, environment={**own.environment, "CDK_VALIDATION": "false"})
         user.cdk("bootstrap", "aws://123456789012/us-east-1")
@@ -74,7 +74,7 @@ def cluster_user() -> Iterator[User]:
 
 
 def run_page(user: User, page: Path, laptop: str) -> list[tuple[Step, list[str]]]:
-    """Run a page's lines as its test does; return each command with what it printed."""
+    """Run a page's lines like its test; return each command with its output."""
     found: list[tuple[Step, list[str]]] = []
     for machine, session in sessions(page):
         lines = script(session)
@@ -87,14 +87,14 @@ def run_page(user: User, page: Path, laptop: str) -> list[tuple[Step, list[str]]
 
 
 def session_svg(printed: Sequence[tuple[Step, Sequence[str]]], *, title: str) -> str:
-    """Return a picture of a terminal with the commands and what they printed."""
+    """Return a picture of a terminal with the commands and their output."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     for step, lines in printed:
         first, *rest = step.command.splitlines()
         console.print(Text.assemble((f"{step.machine}$ ", "bold green"), first), soft_wrap=False)
         for line in (*rest, *lines[-MAX_LINES:]):
             console.print(Text(line, no_wrap=True, overflow="ellipsis"))
-    # Without the fonts that rich would fetch from the web.
+    # Leave out the fonts that rich would fetch from the web.
     plain = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     return console.export_svg(title=title, code_format=plain, unique_id=title)
 

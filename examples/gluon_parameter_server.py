@@ -2,20 +2,20 @@
 
     launch -s 2 python gluon_parameter_server.py       two servers, a worker on every node
 
-One worker a machine, which drives all of its GPUs; the servers keep the weights and add up the gradients.
+Each machine has one worker, which drives all of its GPUs; the servers keep the weights and add up the gradients.
 """
 
 import argparse
 import random
 
-# A server or the scheduler serves inside this import, and never returns from it.
+# A server or the scheduler runs inside this import, and never returns from it.
 import mxnet as mx
 from digits import load
 from mxnet import autograd, gluon, nd
 
 
 class SplitSampler(gluon.data.sampler.Sampler):
-    """Shuffle this worker's part of the samples; all parts are equally long."""
+    """Shuffles this worker's part of the samples; all parts are equally long."""
 
     def __init__(self, length, num_parts=1, part_index=0):
         self._length = length // num_parts

@@ -45,7 +45,7 @@ PEAK_TFLOPS = {"A100": 312, "A10G": 70, "L40S": 362, "L4": 121, "H100": 989, "H2
 
 
 class Block(nn.Module):
-    """Attend to earlier tokens, then transform each token by itself."""
+    """Attends to earlier tokens, then transforms each token separately."""
 
     def __init__(self, width, heads, layers):
         super().__init__()
@@ -54,7 +54,7 @@ class Block(nn.Module):
         self.qkv, self.attention_out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         for linear in (self.qkv, self.attention_out, self.up, self.down):
-            # GPT-2 shrinks what it adds to the residual stream by the number of additions.
+            # GPT-2 scales its additions to the residual stream down by their number.
             scale = 1 if linear in (self.qkv, self.up) else 1 / math.sqrt(2 * layers)
             nn.init.normal_(linear.weight, std=0.02 * scale)
             nn.init.zeros_(linear.bias)
@@ -68,7 +68,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Predict each token from those before it, with GPT-2's layers."""
+    """Predicts each token from those before it, with GPT-2's layers."""
 
     def __init__(self, layers, heads, width, length, vocabulary):
         super().__init__()
@@ -88,7 +88,7 @@ class GPT(nn.Module):
 
 
 class Tokens:
-    """Draw sequences from a file of tokens, by the number of the step."""
+    """Draws sequences from a file of tokens, by the number of the step."""
 
     def __init__(self, path, length, vocabulary):
         if not path.is_file():
@@ -117,7 +117,7 @@ def step_of(path):
 
 
 class Checkpoints:
-    """Keep the newest checkpoints in a directory: files of DistributedDataParallel, directories of FSDP."""
+    """Keeps the newest checkpoints in a directory: files of DistributedDataParallel, directories of FSDP."""
 
     def __init__(self, out, shape, fsdp):
         self.out, self.shape, self.fsdp, self.saving = out, shape, fsdp, None
@@ -134,7 +134,7 @@ class Checkpoints:
         if fsdp and not all(seen):
             sys.exit(f"gpt2.py: --fsdp on several nodes needs a directory in --out that they share, got {out}")
         self.writes = dist.get_rank() == 0 if all(seen) else int(os.environ.get("LOCAL_RANK", "0")) == 0
-        # The saves run beside the training, so they need a group of their own.
+        # The saves run in parallel with the training, so they need their own group.
         self.group = dist.new_group(backend="gloo") if fsdp else None
 
     def found(self):
@@ -158,7 +158,7 @@ class Checkpoints:
             self.prune()
 
     def finish(self):
-        """Wait for the save that is under way."""
+        """Wait for a save in progress."""
         if self.saving is not None:
             self.saving.result()
             self.saving = None
@@ -208,7 +208,7 @@ def restore(model, optimizer, saved):
 
 
 class Pace:
-    """Measure the seconds of a step since the last look, without those of evaluation and saving."""
+    """Measures the seconds per step since the last call, without those of evaluation and saving."""
 
     def __init__(self, step):
         self.restart(step)
@@ -302,7 +302,7 @@ def main():
     shape = {name: getattr(args, name) for name in ("layers", "heads", "width", "length", "vocabulary")}
     train = Tokens(args.data / "train.bin", args.length, args.vocabulary)
     held_out = Tokens(args.data / "val.bin", args.length, args.vocabulary) if (args.data / "val.bin").exists() else None
-    # Flags and checkpoints go over gloo, so that they never wait for the GPU.
+    # Flags and checkpoints use gloo, so that they never wait for the GPU.
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     sizes = [None] * ranks
@@ -310,7 +310,7 @@ def main():
     if len(set(sizes)) > 1:
         sys.exit(f"gpt2.py: the nodes have different token files in {args.data}: lengths {sorted(set(sizes), key=str)}")
 
-    # Refused now, not at the first evaluation.
+    # Refuse now, not at the first evaluation.
     for flag, count in (("--total-batch", args.total_batch), ("--eval-batch", args.eval_batch)):
         parts(np.arange(count), args.batch_size, rank, ranks, f"{flag}:")
 
@@ -360,7 +360,7 @@ def main():
     first = checkpoints.load(model, optimizer)
     log(f"{weights / 1e6:.1f} M weights, {ranks} processes, {half}, {'FSDP2' if args.fsdp else 'DDP'}")
     log(f"resuming after step {first} from {args.out}" if first else f"starting; checkpoints in {args.out}")
-    # A node that leaves, Ctrl-C in launch and a job that is stopped: first TERM, then time to save.
+    # A leaving node, Ctrl-C in launch and a stopped job first send TERM, then leave time to save.
     stop = torch.zeros(1)
     signal.signal(signal.SIGTERM, lambda *_: stop.fill_(1))
     pace = Pace(first)
@@ -371,7 +371,7 @@ def main():
         total = torch.zeros((), device=device)
         for index, starts in enumerate(batches):
             is_last = index == len(batches) - 1
-            # Gradients are summed over all processes once a step.
+            # Sum the gradients over all processes once per step.
             if args.fsdp:
                 model.set_requires_gradient_sync(is_last)
             else:

@@ -1,4 +1,4 @@
-"""A CDK app of your own with a training cluster in it: ``cdk deploy --all --app 'python own_app.py'``."""
+"""Define your own CDK app with a training cluster in it: ``cdk deploy --all --app 'python own_app.py'``."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_s3 as s3

@@ -8,12 +8,12 @@ if not __package__:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120  (pathlib is slow to import)
 
 INTERRUPTED = 130
-"""128 + SIGINT; importing signal is slow, and Ctrl-C may arrive meanwhile."""
+"""128 + SIGINT, spelled out: importing signal is slow, and Ctrl-C may arrive before it is done."""
 
 
 def start() -> int:
     """Import the launcher and run it."""
-    # Collect garbage later: an import creates none.
+    # Delay garbage collection: imports produce no garbage.
     gc.disable()
     from launcher.main import main
 
@@ -23,10 +23,10 @@ def start() -> int:
 if __name__ == "__main__":
     try:
         code = start()
-    except KeyboardInterrupt:  # before anything had started
+    except KeyboardInterrupt:  # before the job started
         code = INTERRUPTED
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    # Skip the interpreter's shutdown, which takes a while.
+    # Skip the interpreter's slow shutdown.
     os._exit(code)

@@ -1,6 +1,6 @@
-"""Tell which durable jobs are open on this master: a directory for each, which launcher.durable fills.
+"""Find this master's open durable jobs: launcher.durable creates a directory for each.
 
-``launch list`` and ``launch stop`` need no more of a durable job, and no call to AWS.
+``launch list`` and ``launch stop`` need nothing else about a durable job, and make no call to AWS.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ RECORD = "record.json"
 DENIED = "denied.json"
 """What is known of a job whose record S3 denies; the service tries again to read it."""
 ENDED = "ended"
-"""Marks a job that is over or stopped, and whose record in the bucket is still there."""
+"""File that marks a job as ended or stopped while its record is still in the bucket."""
 
 
 def directory_of(job_id: str) -> Path:
@@ -31,6 +31,9 @@ def is_denied(job_id: str) -> bool:
 
 
 def mark_ended(job_id: str) -> None:
-    """Mark a job as over or stopped: nothing starts it again, and the service deletes its record. Raises OSError."""
+    """Mark a job as ended or stopped, so that nothing restarts it and the service deletes its record.
+
+    Raises OSError.
+    """
     if directory_of(job_id).exists():
         (directory_of(job_id) / ENDED).touch(mode=0o600)

@@ -6,8 +6,9 @@ LOGIN_DENIED = "login-denied"
 NO_KEY_EXCHANGE = "no-key-exchange"
 OTHER_VERSION = "other-version"
 SILENT_SSH = "silent-ssh"
-"""Kinds of a LaunchError whose connection failed: messages of ssh, a runner of another release, and an ssh that failed
-without a message."""
+"""Kinds of LaunchError for a failed connection: ssh's messages, a runner of another release, and an ssh that failed
+without a message.
+"""
 
 
 class LaunchError(Exception):
@@ -27,11 +28,11 @@ class UnreachableError(LaunchError):
     def __init__(self, reason: str, *, final: bool) -> None:
         super().__init__(reason)
         self.final = final
-        """True if a retry cannot help: ssh is refused, and would be refused again."""
+        """True if a retry cannot help because ssh would be refused again."""
 
 
 class BusyError(LaunchError):
-    """The job's nodes are in use at this moment; nothing was started."""
+    """The job's nodes are in use; nothing was started."""
 
     def __init__(self, reason: str, *, detail: str) -> None:
         super().__init__(reason)
@@ -40,11 +41,11 @@ class BusyError(LaunchError):
 
 
 class OverdueError(LaunchError):
-    """The job has stood in line for as long as it may."""
+    """The job has waited in the queue for as long as it may."""
 
 
 class RefusedError(LaunchError):
-    """The job's nodes cannot run it, and a retry would be refused again; nothing was started."""
+    """The job's nodes cannot run it, now or on a retry; nothing was started."""
 
 
 class UsageError(RefusedError):

@@ -1,6 +1,6 @@
-"""Determine which jobs still run, from their directories of logs and records, and remove the oldest others.
+"""Determine from the directories of logs and records which jobs still run, and remove the oldest others.
 
-The launcher and the runners share these directories (launcher.paths), so both need a fast import.
+The launcher and the runners share these directories (launcher.paths), so this module must import quickly in both.
 """
 
 import fcntl
@@ -44,7 +44,7 @@ def _unlink(path: str) -> None:
 
 
 def lock_is_fresh(directory: str | os.PathLike[str]) -> bool:
-    """Return True if the job's launcher touched its lock lately, for shared home directories without locks."""
+    """Return True if the job's launcher touched its lock recently, for shared home directories without locks."""
     try:
         return abs(time.time() - os.stat(f"{os.fspath(directory)}/{LOCK_FILE}").st_mtime) < STALE_S
     except OSError:
@@ -52,7 +52,7 @@ def lock_is_fresh(directory: str | os.PathLike[str]) -> bool:
 
 
 def is_running(directory: str | os.PathLike[str]) -> bool:
-    """Return True if a part of the job with this directory runs on this machine."""
+    """Return True if any part of the job with this directory is running on this machine."""
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

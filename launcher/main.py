@@ -1,6 +1,6 @@
 """Run ``launch [options] COMMAND...``.
 
-Startup time matters, so import in two stages: first the modules that parse the command line and call the idle runners
+Startup time matters, so import in two stages: first the modules that parse the command line and wake the idle runners
 on the nodes; then the rest, while the runners get ready.
 """
 
@@ -46,7 +46,7 @@ def run_subcommand(arguments: Sequence[str]) -> int:
 
 
 def end_durable(job_id: str) -> None:
-    """Close a durable job, which ``launch stop`` stops."""
+    """Close a durable job that ``launch stop`` has ended."""
     from launcher.durable.mirror import close_job
 
     close_job(job_id)
@@ -79,7 +79,7 @@ def run_attached(job: Job, *, cwd: str) -> int:
 
 
 def import_asyncio() -> None:
-    """Import asyncio without TLS, which takes a quarter of its time and is not used here."""
+    """Import asyncio without TLS, which accounts for a quarter of its import time and is not used here."""
     if "ssl" not in sys.modules:
         # A module set to None in sys.modules cannot be imported.
         sys.modules["ssl"] = None  # type: ignore[assignment]  # the stubs do not allow it
@@ -89,7 +89,7 @@ def import_asyncio() -> None:
 
 
 def enable_gc() -> None:
-    """Turn the garbage collector on; freeze the imported modules first."""
+    """Freeze the modules imported so far, then turn the garbage collector on."""
     gc.freeze()
     gc.enable()
 
@@ -106,16 +106,16 @@ def open_streams() -> None:
 def close_fds_on_exec() -> None:
     """Close inherited descriptors in child processes, because kept connections outlive this process.
 
-    Otherwise those would keep holding the caller's flock(1) locks and the write ends of its pipes.
+    They would otherwise hold the caller's flock(1) locks and keep the write ends of its pipes open.
     """
     for entry in Path("/proc/self/fd").iterdir():
         fd = int(entry.name)
-        with suppress(OSError):  # The listing's own descriptor is closed by now.
+        with suppress(OSError):  # The descriptor used for the listing is already closed.
             os.set_inheritable(fd, fd in STANDARD_FDS)
 
 
 def working_directory() -> str:
-    """Return the current directory, in which the ranks start."""
+    """Return the current directory, where the ranks start."""
     try:
         return str(Path.cwd())
     except FileNotFoundError as error:

@@ -54,7 +54,7 @@ def run_and_record(
 ) -> int:
     """Run a job to its end; return the exit code of the first rank that failed, or 0.
 
-    `is_stopped` is asked once the record is written: from then on a stop finds the launcher and signals it.
+    `is_stopped` is called after the record is written: from then on, a stop finds the launcher and signals it.
     """
     journal.begin()
     try:
@@ -64,7 +64,7 @@ def run_and_record(
             failure = asyncio.run(run_until_signal(job, journal=journal, cwd=cwd, streams=streams, pool=pool))
     except LaunchError as error:
         failure = Failure.of_error(error)
-    except KeyboardInterrupt:  # The signal arrived before its handler was installed.
+    except KeyboardInterrupt:  # the signal arrived before its handler was installed
         failure = stopped_by(signal.SIGINT)
     journal.on_end(failure)
     stderr = streams[FrameType.STDERR]
@@ -77,7 +77,7 @@ def run_and_record(
 
 
 def print_note(line: str, stderr: Sink) -> None:
-    """Print a notice on stderr that does not change the exit code."""
+    """Print a notice on stderr; it does not change the exit code."""
     stderr.send_at_the_end(f"launch: {line}\n".encode(errors="surrogateescape"), deadline_s=PRINT_TIMEOUT_S)
 
 
@@ -120,7 +120,7 @@ async def run_until_signal(
             job_task.cancel()
 
     for number in STOP_SIGNALS:
-        # Under nohup the job outlives its terminal.
+        # Under nohup, the job outlives its terminal.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
     # A suspended launcher would send no heartbeats, and its nodes would end the job.
@@ -128,7 +128,7 @@ async def run_until_signal(
     try:
         return await job_task
     except asyncio.CancelledError:
-        # Before the handlers are installed, asyncio's own cancels this task, from Python 3.11 on.
+        # Until the handlers are installed, asyncio's own handler cancels this task (Python 3.11 and later).
         return stopped_by(received[0] if received else signal.SIGINT)
     finally:
         touching.cancel()

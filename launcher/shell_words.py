@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-"""Beginning of a word that sets a variable before the command's name; env(1) takes letters of any language."""
+"""Matches the beginning of a word that sets a variable before the command; env(1) allows letters of any language."""
 SHELL_OPERATORS = frozenset(";&|<>$`()\n")
-"""Operators after which another command than the first may have failed."""
+"""Operators after which the failed command may be another than the first."""
 GLOB_CHARS = frozenset("*?[{~")
 """Characters that a shell expands, besides SHELL_OPERATORS."""
 KEYWORDS = frozenset(("!", "{", "do", "elif", "else", "if", "then", "until", "while"))
@@ -16,7 +16,7 @@ SHELLS = frozenset(("bash", "dash", "sh", "zsh"))
 
 
 def command_word(command: Sequence[str]) -> str | None:
-    """Return the word that a shell would look up; None if it may be any of several."""
+    """Return the word that a shell would look up as the command; None if there are several candidates."""
     words = list(command)
     if words[:2] == ["/bin/bash", "-c"]:
         if SHELL_OPERATORS.intersection(words[2]):

@@ -25,14 +25,15 @@ class Restarts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wait:
-    """How a job stands in line for its nodes (launcher.job_queue)."""
+    """How a job queues for its nodes (launcher.job_queue)."""
 
     timeout_s: float
-    """Longest time in line, in seconds."""
+    """Longest time in the queue, in seconds."""
     exclusive: bool
-    """True if no running job may have its GPUs, nor its nodes if they have none. False: only what the nodes report."""
+    """True if its GPUs (or nodes, if they have none) must be free of running jobs. False: trust only the nodes'
+    reports."""
     nodes: tuple[int, int] | None = None
-    """Smallest and largest number of nodes; None: all that are there when its turn comes."""
+    """Smallest and largest number of nodes; None: all that are up when its turn comes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,11 +51,12 @@ class Job:
     environment: Mapping[str, str]
     """Variables of every process, besides its node's."""
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """Place (in SSM or Secrets Manager) of each secret variable. Only the nodes read the values, not the launcher."""
+    """Where each secret variable is stored (SSM or Secrets Manager). Only the nodes read the values, not the
+    launcher."""
     command: tuple[str, ...]
     """Argument list of each process."""
     host_source: HostSource | None = None
-    """Source of the hosts, read again before a restart. None: they never change."""
+    """Source of the hosts, read again before a restart. None: the hosts never change."""
     servers_match_workers: bool = False
     """True if a restart on other nodes sets the number of servers to the number of workers."""
     restarts: Restarts = Restarts()
@@ -72,13 +74,13 @@ class Job:
     has_gpus: bool = False
     """True if the cluster's nodes have GPUs, which no two jobs may share."""
     wait: Wait | None = None
-    """How the job waits for its nodes; None: it is refused while they are in use."""
+    """How the job queues for its nodes; None: it is refused while they are in use."""
     keep_s: float = 0.0
     """Seconds that a successful job's connections stay open for the next launch."""
     sync: SyncRequest | None = None
     """Files to sync to every node before anything starts."""
     venv: str | None = None
-    """Directory of the Python environment whose programs come first; None for the image's."""
+    """Directory of the Python environment whose programs take precedence; None for the image's."""
     shown: frozenset[int] | None = None
     """Local ranks of each node whose output is shown, None for all; the logs contain all output."""
     notes: tuple[str, ...] = ()
@@ -100,7 +102,7 @@ class ProcessSpec:
     """Prefix of its output lines."""
     command: tuple[str, ...]
     environment: dict[str, str]
-    """Variables of this process alone."""
+    """Variables of this process only."""
     ends_job: bool = True
     """True if the job waits for this process; it ends once all such processes have."""
 
@@ -143,5 +145,5 @@ class NodeSpec:
 
 
 def _fields(spec: NodeSpec | ProcessSpec) -> dict[str, object]:
-    """Return fields for JSON. dataclasses.asdict would copy them, which costs more than all other work here."""
+    """Return fields for JSON. dataclasses.asdict would copy them, which takes longer than everything else here."""
     return {field.name: getattr(spec, field.name) for field in fields(spec)}

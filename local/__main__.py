@@ -130,7 +130,7 @@ def _status(name: str | None) -> int:
 
 
 def _end(name: str | None) -> int:
-    """End a run; succeed if there is none and none was named."""
+    """End a run; succeed if none exists and none was named."""
     if name is None and not all_runs():
         print("no local AWS is up")
         return 0

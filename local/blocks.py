@@ -1,4 +1,4 @@
-"""Buy a Capacity Block in the local AWS that the shell is in: ``local-aws block``."""
+"""Buy a Capacity Block in the current local AWS: ``local-aws block``."""
 
 import argparse
 import math
@@ -49,8 +49,8 @@ def buy_block(instance_type: str, *, count: int, starts: datetime, ends: datetim
 
 
 def act(options: argparse.Namespace) -> int:
-    """Buy the block of the command line, and print its ID and its times."""
-    # Schedules act at whole minutes.
+    """Buy the block that the command line describes; print its ID and its times."""
+    # Schedules act at full minutes.
     starts = (datetime.now(timezone.utc) + timedelta(minutes=options.start)).replace(second=0, microsecond=0)
     ends = starts + timedelta(minutes=options.length)
     block = buy_block(options.type, count=options.count, starts=starts, ends=ends)

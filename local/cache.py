@@ -32,7 +32,7 @@ def recipe_hash(paths: Iterable[Path], *, extra: str = "") -> str:
 
 @contextlib.contextmanager
 def locked(name: str, *, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
-    """Hold a named lock of the cache. Raises TimeoutError when another process keeps it too long."""
+    """Acquire a named lock of the cache. Raises TimeoutError if another process keeps it too long."""
     path = cache_dir() / f"{name}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + timeout_s
@@ -49,10 +49,10 @@ def locked(name: str, *, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
 
 
 def cached_tree(name: str, key: str, build: Callable[[Path], None]) -> Path:
-    """Return the cache's directory NAME-KEY; build it under a lock if it does not exist yet.
+    """Return the cache's directory NAME-KEY, building it under a lock if it does not exist yet.
 
-    The tree appears only when it is complete. Trees of the same name with other keys may serve another checkout, even
-    running nodes, so they are removed only after a week without use.
+    The tree appears only when complete. Trees of the same name with other keys may serve another checkout, even running
+    nodes, so they are removed only after a week without use.
     """
     tree = cache_dir() / f"{name}-{key}"
     with locked(name):

@@ -1,6 +1,6 @@
-"""Remove everything that was set up, unless a local AWS is running: its nodes use these files.
+"""Remove everything that was set up, unless a local AWS is running, whose nodes use these files.
 
-python3 -m local.clean    (`make clean`; works with any Python, because it removes the environment too)
+python3 -m local.clean    (`make clean`; works with any Python, because it also removes the environment)
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Run the main job as a user does, on the local AWS.
+"""Run the main job like a user, on the local AWS.
 
-python -m local.demo 3           (inside a local AWS of its own: `make demo`)
-python -m local.demo 3 --keep    (inside one that stays up with its cluster: `KEEP=1 make demo`)
+python -m local.demo 3           (inside its own local AWS: `make demo`) python -m local.demo 3 --keep    (inside one
+that stays up with its cluster: `KEEP=1 make demo`)
 """
 
 import logging
@@ -26,7 +26,7 @@ TRAIN = "launch python /opt/deeplearning/trainer --network lenet --kv-store dist
 
 
 class Steps:
-    """Announce each step and record how long it took."""
+    """Announces each step and records its duration."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

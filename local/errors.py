@@ -2,8 +2,8 @@
 
 
 class LocalError(Exception):
-    """Explain in one line why a local AWS cannot be started, found, entered or ended."""
+    """A local AWS cannot be started, found, entered or ended; the message explains why in one line."""
 
 
 class UsageError(LocalError):
-    """Explain in one line what is wrong with a command line."""
+    """A command line is wrong; the message explains how in one line."""

@@ -1,10 +1,10 @@
-"""Find the directory of the local AWS that this process runs in."""
+"""Find the directory of the current local AWS, in which this process runs."""
 
 import os
 from pathlib import Path
 
 RUN_DIR_VARIABLE = "LOCAL_AWS_DIR"
-"""Variable with the run's directory; it is set inside a local AWS only."""
+"""Variable with the run's directory; set only inside a local AWS."""
 
 
 def current_run_dir() -> Path:

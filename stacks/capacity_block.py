@@ -1,4 +1,4 @@
-"""Define the life of a cluster in a Capacity Block: its nodes start with the block, and are gone before its end."""
+"""Define a cluster's lifetime in a Capacity Block: its nodes start with the block, and end before it does."""
 
 from datetime import datetime, timezone
 from typing import Any, Final
@@ -22,7 +22,7 @@ _PROPERTIES: Final = (
 class BlockSchedules(Construct):
     """Schedules that set both groups to their sizes at the block's start, and to zero before its end.
 
-    A role for each may set these sizes of these groups and do nothing else.
+    For each schedule, a role may set these sizes of these groups and do nothing else.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps, block: CapacityBlock) -> None:
@@ -45,7 +45,7 @@ class BlockSchedules(Construct):
 
 
 def capacity_block(scope: Construct, props: ClusterProps) -> CapacityBlock | None:
-    """Look the block of the settings up, once; None without one. Raises SettingsError if the cluster does not fit.
+    """Look up the block of the settings, once; None without one. Raises SettingsError if the cluster does not fit.
 
     The answer stays in cdk.context.json, so that each synth makes the same schedules.
     """

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from stacks.storage.shared_storage import SharedStorage
 
 BOOTSTRAP_TIMEOUT_S: Final = 1200
-"""Seconds that an agent waits until its node is ready, besides a setup. Even after a slow boot and download this ends
-well before CREATION_TIMEOUT, so that the node reports what it waited for."""
+"""Seconds that an agent waits until its node is ready, in addition to a setup. Even after a slow boot and download, the
+wait ends well before CREATION_TIMEOUT, so that the node can report what it waited for."""
 
 
 class DeepLearningCluster(Construct):
@@ -100,10 +100,10 @@ class DeepLearningCluster(Construct):
         groups = self.master, self.workers = self._node_groups()
         for group in groups:
             group.set_user_data(self._node_config(group), self.bundle.source)
-            # Nodes of an earlier deploy may use both, even if the launch template names them no longer.
+            # Nodes of an earlier deploy may use both, even if the launch template no longer names them.
             group.group.node.add_dependency(self.security.efa, self.placement_group)
             if props.private:
-                # An SSM agent that is denied at its first try waits for minutes before the next.
+                # An SSM agent that is denied at its first attempt waits for minutes before the next.
                 group.group.node.add_dependency(self.roles)
         self.master.tag_keys(props.team_keys)
         self.block = limit_lifetime(self, props, self.roles.master, groups=groups, network=self.network)
@@ -125,7 +125,7 @@ class DeepLearningCluster(Construct):
             cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
 
     def _price(self) -> str:
-        """Return what an hour costs, by the list prices of the region if it is known."""
+        """Describe the cost per hour, by the list prices of the region if they are known."""
         region = cdk.Stack.of(self).region
         prices = price_list(None if cdk.Token.is_unresolved(region) else region)
         nat_gateways = 0 if self.props.vpc_id else 1
@@ -139,7 +139,7 @@ class DeepLearningCluster(Construct):
         return describe_rate(hourly_rate(parts, prices), prices, purchase=self.props.purchase)
 
     def _zone_warning(self) -> dict[str, str]:
-        """Warn if CloudFormation chooses the zone: nothing records its name."""
+        """Warn if CloudFormation chooses the zone, because nothing records its name."""
         if self.zone is not None:
             return {}
         sentence = (
@@ -169,7 +169,7 @@ class DeepLearningCluster(Construct):
         return MasterAddress(self, "MasterAddress", cluster_name=self.props.cluster_name, subnet=subnet)
 
     def _shared_storage(self) -> "SharedStorage | None":
-        """Return the mount target of EFS; None where the user's own VPC has one, and without shared storage."""
+        """Return the mount target of EFS; None if the user's own VPC has one, and without shared storage."""
         props = self.props
         if not props.makes_mount_target:
             return None
@@ -230,7 +230,7 @@ class DeepLearningCluster(Construct):
             security_groups=self.security.of_node(contract.WORKER),
             role=self.roles.worker.of_instances,
             setup_timeout=setup_timeout,
-            # The master is never a spot instance: it holds the membership, and jobs end with it.
+            # The master is never a spot instance: it keeps the membership, and jobs end with it.
             is_spot=self.props.purchase == SPOT,
         )
         return master, workers
@@ -249,9 +249,9 @@ class DeepLearningCluster(Construct):
         )
 
     def _placement_group(self) -> ec2.CfnPlacementGroup:
-        """Return a group that keeps nodes close together; unused too, as running nodes may still be in it."""
+        """Return a group that keeps nodes close together; keep it even if unused: running nodes may be in it."""
         group = ec2.CfnPlacementGroup(self, "PlacementGroup", strategy="cluster")
-        # Without the setting's tags: another tag would replace the group, which running nodes are in.
+        # Leave out the setting's tags: a changed tag would replace the group, which running nodes are in.
         group.add_property_override("Tags", [{"Key": "Name", "Value": self.props.cluster_name}])
         return group
 

@@ -1,4 +1,4 @@
-"""Define the roles of a cluster: their names, and where their permissions stand."""
+"""Define the roles of a cluster: their names, and whether their permissions are inline or in managed policies."""
 
 import json
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
 
 POLICY_SIZE: Final = 6144
-"""Characters of a managed policy, without white space ("IAM and AWS STS quotas", IAM User Guide)."""
+"""Longest managed policy in characters, without white space ("IAM and AWS STS quotas", IAM User Guide)."""
 _ENVELOPE: Final = len('{"Version":"2012-10-17","Statement":}')
 _SETTINGS: Final[Mapping[str, str]] = {"Data": "data_buckets and data_keys", "Secrets": "secrets and secret_keys"}
-"""Settings by the purpose of the policy that they fill."""
+"""Settings, by the purpose of the policy that they fill."""
 _LONGEST: Final[Mapping[str, str]] = {
     "AWS::Partition": "aws-us-gov",
     "AWS::Region": "ap-southeast-1",
@@ -24,22 +24,22 @@ _LONGEST: Final[Mapping[str, str]] = {
     "AWS::URLSuffix": "amazonaws.com.cn",
 }
 _LONG_NAME: Final = "x" * 100
-"""Stands for a name or an ARN that CloudFormation makes."""
+"""Placeholder for a name or an ARN that CloudFormation generates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RoleRules:
-    """What an organisation demands of the roles that its stacks make."""
+    """An organisation's requirements for the roles that its stacks create."""
 
     cluster_name: str
     name_prefix: str | None = None
-    """Start of every role's name; without one CloudFormation names the roles."""
+    """Start of every role's name; if empty, CloudFormation names the roles."""
     has_managed_policies: bool = False
-    """Whether permissions stand in managed policies, which have versions, and not in the roles themselves."""
+    """True if permissions are in managed policies, which have versions, instead of in the roles themselves."""
 
     @classmethod
     def of(cls, props: ClusterProps) -> "RoleRules":
-        """Return what the settings ask for."""
+        """Return the rules that the settings request."""
         return cls(
             cluster_name=props.cluster_name,
             name_prefix=props.role_name_prefix,
@@ -48,7 +48,7 @@ class RoleRules:
 
 
 class ClusterRole(iam.Role):
-    """A role that follows the rules; ``name`` ends its name where the rules give it one."""
+    """A role that follows the rules; its name ends with ``name`` if they define names."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, principal: iam.IPrincipal, name: str, rules: RoleRules
@@ -62,11 +62,11 @@ class ClusterRole(iam.Role):
 
     @property
     def of_instances(self) -> iam.IRole:
-        """Return the role for the construct of the instances, which would put a permission into the role itself."""
+        """Return the role for the instances' construct, which would add a permission to the role itself."""
         return self.without_policy_updates() if self._has_managed_policies else self
 
     def allow(self, purpose: str, *statements: iam.PolicyStatement) -> None:
-        """Add permissions; each purpose has a managed policy of its own, which has room for 6,144 characters."""
+        """Add permissions; each purpose has its own managed policy, with room for 6,144 characters."""
         if not self._has_managed_policies:
             for statement in statements:
                 self.add_to_policy(statement)
@@ -74,7 +74,7 @@ class ClusterRole(iam.Role):
             self.allow_apart(purpose, *statements)
 
     def allow_apart(self, purpose: str, *statements: iam.PolicyStatement) -> iam.Policy | iam.ManagedPolicy:
-        """Add permissions in a policy of their own, for which other resources can wait."""
+        """Add permissions in a separate policy, for which other resources can wait."""
         name = f"{purpose}Policy"
         if not self._has_managed_policies:
             return iam.Policy(self, name, roles=[self], statements=list(statements))
@@ -82,13 +82,13 @@ class ClusterRole(iam.Role):
         if (size := len(json.dumps(_shown(document), separators=(",", ":"))) + _ENVELOPE) > POLICY_SIZE:
             message = f"must need permissions of at most {POLICY_SIZE} characters with hardened, got {size}"
             raise SettingsError(f"{_SETTINGS.get(purpose, 'the settings')} {message}: name fewer or shorter ones")
-        # What is denied comes last: cdk-nag reads from "s3:*" in a Deny to the next Allow, and reports full access.
+        # Denials come last: cdk-nag reads from "s3:*" in a Deny to the next Allow, and reports full access.
         ordered = sorted(statements, key=lambda each: each.effect == iam.Effect.DENY)
         return iam.ManagedPolicy(self, name, roles=[self], statements=ordered)
 
 
 def _shown(value: Any) -> Any:
-    """Return a part of a policy with text as long as AWS's in place of the template's references."""
+    """Return a part of a policy in which text as long as AWS's replaces the template's references."""
     if isinstance(value, list):
         return [_shown(each) for each in value]
     if not isinstance(value, dict):
@@ -103,7 +103,7 @@ def _shown(value: Any) -> Any:
 
 
 def limit_roles(scope: Construct, boundary: str) -> None:
-    """Give every role of the scope a permissions boundary, named or by its ARN."""
+    """Give every role of the scope a permissions boundary, given as a name or ARN."""
     if boundary.startswith("arn:"):
         policy = iam.ManagedPolicy.from_managed_policy_arn(scope, "PermissionsBoundary", boundary)
     else:

@@ -1,7 +1,7 @@
-"""Define the end of a cluster: from its time on, EventBridge Scheduler sets both groups to zero, again and again.
+"""Define the end of a cluster: from a given time, EventBridge Scheduler repeatedly sets both groups to zero.
 
-A single call could be undone by a resume, or by an update that rolls back. The schedules call AWS themselves,
-so nothing has to run, neither here nor on the cluster. If the stack is to go too, another schedule deletes it later.
+A resume, or an update that rolls back, could undo a single call. The schedules call AWS directly, so nothing needs to
+run, neither here nor on the cluster. If the stack should end too, another schedule deletes it later.
 """
 
 from datetime import datetime, timezone
@@ -19,9 +19,10 @@ DELETE_STACK: Final = "cloudformation:deleteStack"
 
 
 class Expiry(Construct):
-    """A schedule for each group, with a role that may set a size to zero and do nothing else.
+    """One schedule per group, with a role that may set a size to zero and do nothing else.
 
-    With ``deletes``, one more for the stack, with a role that may delete this stack as CloudFormation's own role.
+    With ``deletes``, there is one more for the stack, with a role that may delete this stack as CloudFormation's own
+    role.
     """
 
     def __init__(
@@ -53,12 +54,12 @@ class Expiry(Construct):
             )
             return
         role = scheduler_role(self, "DeletionRole", name="deletion", rules=self._role_rules)
-        # The stack's ID, not its name: a later stack of the name is another.
+        # Use the stack's ID instead of its name, because a later stack may have the same name.
         role.allow(
             "Deletion",
             iam.PolicyStatement(actions=["cloudformation:DeleteStack"], resources=[stack.stack_id]),
-            # CloudFormation deletes as the role with which the stack was deployed. AWS's pages disagree whether the
-            # caller must be allowed to pass it.
+            # CloudFormation deletes with the role that deployed the stack. AWS's pages disagree on whether the caller
+            # must be allowed to pass it.
             iam.PolicyStatement(
                 actions=["iam:PassRole"],
                 resources=[executor],
@@ -70,12 +71,12 @@ class Expiry(Construct):
 
 
 def _execution_role(scope: Construct) -> str | None:
-    """Return the ARN of the role with which the CDK deploys the stack; None for a nested one, and without a role."""
+    """Return the ARN of the role with which the CDK deploys the stack; None for a nested stack or without a role."""
     stack = cdk.Stack.of(scope)
     synthesizer = stack.synthesizer
     if not isinstance(synthesizer, cdk.DefaultStackSynthesizer):
         return None
     if stack.nested or isinstance(synthesizer, cdk.BootstraplessSynthesizer):
         return None
-    # Account and region are placeholders of Fn::Sub in a stack that fits any.
+    # In a stack for any environment, account and region are placeholders of Fn::Sub.
     return cdk.Fn.sub(synthesizer.cloud_formation_execution_role_arn)

@@ -1,4 +1,4 @@
-"""Name the settings that cannot change in a running cluster, with the reason for each."""
+"""List the settings that cannot change in a running cluster, with the reason for each."""
 
 from typing import Final
 
@@ -46,7 +46,8 @@ def pin_settings(scope: Construct, props: ClusterProps, *, zone: str | None) -> 
 
 
 def _pin_network(scope: Construct, props: ClusterProps) -> None:
-    # One parameter for all, so that a cluster moves neither into an existing VPC nor out of it, nor cuts its own anew.
+    # Use one parameter for all, so that a cluster can neither move into or out of an existing VPC, nor divide its own
+    # differently.
     name, value = ("vpc_id", vpc) if (vpc := props.vpc_id) else ("vpc_cidr", props.vpc_cidr)
     if props.zones:
         name, value = "zones", f"{','.join(props.candidate_zones)} in {value}"

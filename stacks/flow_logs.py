@@ -12,11 +12,11 @@ from stacks.cluster_role import ClusterRole, RoleRules
 from stacks.storage.log_group import ClusterLogs
 
 AGGREGATION_S: Final = 600
-"""Seconds of traffic in one record: a training run's few long connections then make few records."""
+"""Seconds of traffic per record; at this length, the few long connections of a training run create few records."""
 
 
 class FlowLogs(Construct):
-    """A flow log of all traffic, and the log group that it fills, which outlives the stack like the nodes'."""
+    """A flow log of all traffic with its log group, which outlives the stack like the nodes' log group."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc, key: kms.IKey | None, rules: RoleRules
@@ -24,7 +24,7 @@ class FlowLogs(Construct):
         super().__init__(scope, construct_id)
         self.log_group = ClusterLogs(self, "Logs", key=key).log_group
         role = ClusterRole(self, "Role", principal=_service(self), name="flow-logs", rules=rules)
-        # Not the construct for flow logs, whose role may also pass itself on.
+        # Do not use the construct for flow logs: its role may also pass itself on.
         role.allow(
             "Delivery",
             iam.PolicyStatement(
@@ -53,7 +53,7 @@ class FlowLogs(Construct):
 
 
 def _service(scope: Construct) -> iam.IPrincipal:
-    """Return the principal of flow logs, for those of this account alone."""
+    """Return the service principal of flow logs, limited to this account."""
     flow_logs = cdk.Stack.of(scope).format_arn(service="ec2", resource="vpc-flow-log", resource_name="*")
     return iam.ServicePrincipal(
         "vpc-flow-logs.amazonaws.com",

@@ -1,6 +1,6 @@
-"""Acknowledge what a hardened cluster keeps although cdk-nag's packs for NIST, PCI DSS and HIPAA name it.
+"""Acknowledge what a hardened cluster keeps although cdk-nag's packs for NIST, PCI DSS and HIPAA report it.
 
-Each reason also stands in docs/security.md, which a test compares with this list.
+docs/security.md also lists each reason; a test compares the two.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ ACKNOWLEDGED: Final[Mapping[str, str]] = {
     "VPCDefaultSecurityGroupClosed": "nothing is in the default group; only a Lambda function could empty its rules",
     "VPCNoUnrestrictedRouteToIGW": "the public subnet holds the NAT gateway alone, and no node",
 }
-"""Rules by name, in all packs that have them, with the reason."""
+"""Rules by name, in all packs that contain them, with the reason."""
 
 
 def acknowledge_rules(cluster: Construct) -> None:

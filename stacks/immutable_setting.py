@@ -1,12 +1,11 @@
 """Refuse a deploy that changes a setting which cannot change in a running cluster.
 
-The setting becomes a parameter whose default is its value, and a rule that says the two are equal, as they are
-when the stack is created. On an update the CDK's command line passes the previous value of every parameter
-(``--previous-parameters``, its default), so that a changed setting breaks the rule. CloudFormation checks rules
-before it changes anything:
-https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/rules-section-structure.html
-A stack that is older than the setting has no previous value, so that the rule lets the first change through: `dlcluster
-preflight` finds it (cli/preflight/stack.py).
+The setting becomes a parameter whose default is its value, together with a rule that the two are equal, as they are
+when the stack is created. On an update, the CDK's command line passes the previous value of every parameter
+(``--previous-parameters``, its default), so that a changed setting breaks the rule. CloudFormation checks rules before
+it changes anything: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/rules-section-structure.html A stack
+that is older than the setting has no previous value, so the rule accepts the first change; `dlcluster preflight` finds
+it (cli/preflight/stack.py).
 """
 
 import aws_cdk as cdk

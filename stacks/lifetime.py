@@ -1,4 +1,4 @@
-"""Define what ends a cluster: the schedules of ``expires`` and of a Capacity Block, and what its nodes have to know."""
+"""Define what ends a cluster: the schedules of ``expires`` and of a Capacity Block, and what its nodes must know."""
 
 from constructs import Construct, IConstruct
 
@@ -23,9 +23,9 @@ def limit_lifetime(
     groups: tuple[NodeGroup, NodeGroup],
     network: Network | ExistingNetwork,
 ) -> CapacityBlock | None:
-    """Add the schedules, and tell the master in tags of its group, which a deploy changes while the nodes run.
+    """Add the schedules, and inform the master by tags of its group, which a deploy changes while the nodes run.
 
-    Return the Capacity Block in which the nodes live, if they do. The master's group is the first.
+    Return the Capacity Block of the nodes, if any. The master's group is the first.
     """
     master, workers = groups
     if props.expires_at is not None:
@@ -37,7 +37,7 @@ def limit_lifetime(
             role_rules=RoleRules.of(props),
             deletes=deletes,
         )
-        # CloudFormation deletes what costs money first, so that a deletion that fails is tried again.
+        # CloudFormation first deletes what costs money, so that a failed deletion is retried.
         costly: list[IConstruct] = [master.group, workers.group]
         if isinstance(network, Network):
             costly.append(network.nat_gateway)

@@ -1,4 +1,4 @@
-"""Define schedules of EventBridge Scheduler that call AWS themselves, each as a role of its own."""
+"""Define schedules of EventBridge Scheduler that call AWS directly, each with its own role."""
 
 import json
 from dataclasses import dataclass
@@ -19,12 +19,13 @@ from stacks.settings.lifetime import iso
 EVERY: Final = "rate(5 minutes)"
 RETRIES: Final = 3
 RETRY_FOR_S: Final = 240
-"""Seconds after which a repeated call is given up: the next is due."""
+"""Seconds after which a repeated call is abandoned, because the next one is due."""
 START_RETRIES: Final = 60
 START_RETRY_FOR_S: Final = 3600
-"""Seconds after which a call that starts the nodes is given up."""
+"""Seconds after which a call that starts the nodes is abandoned."""
 START_AFTER_MIN: Final = (0, 5, 15)
-"""Minutes after the start at which the nodes are started: AWS may not retry a call that another service has refused."""
+"""Minutes after the block's start at which the nodes are started; AWS may not retry a call that another service has
+refused."""
 UPDATE_GROUP: Final = "autoscaling:updateAutoScalingGroup"
 
 
@@ -41,7 +42,7 @@ class Call:
 
 
 def pause_from(scope: Construct, start: datetime, *, rules: RoleRules, name: str, role_id: str = "Role") -> None:
-    """Set both groups to zero from a time on, again and again, in a role of this name."""
+    """Repeatedly set both groups to zero from a given time, with a role of this name."""
     role, cluster_name = scheduler_role(scope, role_id, name=name, rules=rules), rules.cluster_name
     allow_pause(role, cluster_name)
     for node_type in NODE_TYPES:
@@ -50,7 +51,7 @@ def pause_from(scope: Construct, start: datetime, *, rules: RoleRules, name: str
 
 
 def start_at(scope: Construct, start: datetime, *, before: datetime, rules: RoleRules, sizes: ClusterSizes) -> None:
-    """Give both groups these sizes at a time and twice soon after; never from ``before`` on, nor in the past."""
+    """Give both groups these sizes at a given time and twice soon after; never from ``before`` on, nor in the past."""
     role, cluster_name = scheduler_role(scope, "StartRole", name="start", rules=rules), rules.cluster_name
     allow_sizes(role, cluster_name, sizes)
     for node_type in NODE_TYPES:
@@ -63,16 +64,16 @@ def start_at(scope: Construct, start: datetime, *, before: datetime, rules: Role
             if time >= before:
                 continue
             # EventBridge refuses a StartDate that has passed, and cdk deploy must work during a block. A time of the
-            # year with an EndDate comes once at most: a block is sold eight weeks ahead and lasts half a year.
+            # year with an EndDate occurs once at most: a block is sold eight weeks ahead and lasts half a year.
             expression = f"cron({time.minute} {time.hour} {time.day} {time.month} ? *)"
             name = f"Start{node_type.capitalize()}{time:%Y%m%dT%H%M%S}"
             _schedule(scope, name, expression, call, end_date=iso(before))
 
 
 def repeat_from(scope: Construct, name: str, start: datetime, call: Call) -> None:
-    """Make a call from a time on, every five minutes."""
-    # The time is part of the ID, so that a new time makes a new schedule: EventBridge refuses a start that has
-    # passed, and an update that is rolled back would have to set one.
+    """Make a call every five minutes from a given time."""
+    # The time is part of the ID, so that a new time creates a new schedule: EventBridge refuses a start that has
+    # passed, which an update that is rolled back would have to set.
     _schedule(scope, f"{name}{start:%Y%m%dT%H%M%S}", EVERY, call, start_date=iso(start))
 
 
@@ -104,7 +105,7 @@ def _schedule(
 
 
 def scheduler_role(scope: Construct, construct_id: str, *, name: str, rules: RoleRules) -> ClusterRole:
-    """Return a role that only the schedules of this account may take."""
+    """Return a role that only the schedules of this account may assume."""
     group_of_schedules = cdk.Stack.of(scope).format_arn(
         service="scheduler", resource="schedule-group", resource_name="default"
     )

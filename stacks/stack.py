@@ -15,7 +15,7 @@ from stacks.settings.storage import NO_SHARED_STORAGE
 
 
 class ClusterStack(cdk.Stack):
-    """A stack named after the cluster; dlcluster and scripts find the cluster by its outputs."""
+    """A stack named after its cluster; dlcluster and scripts find the cluster by the stack's outputs."""
 
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps, **options: Any) -> None:
         options = {"description": contract.STACK_DESCRIPTION, **options}
@@ -57,7 +57,7 @@ class ClusterStack(cdk.Stack):
         }
 
     def _allow_list_output(self) -> dict[str, str]:
-        """Name the list of addresses that ``dlcluster allow-ip`` changes; a private cluster has none."""
+        """Output the list of addresses that ``dlcluster allow-ip`` changes; a private cluster has none."""
         allow_list = self.cluster.security.allow_list
         return {contract.ALLOW_LIST_OUTPUT: allow_list.attr_prefix_list_id} if allow_list else {}
 
@@ -69,27 +69,27 @@ class ClusterStack(cdk.Stack):
         return {contract.EXPIRES_OUTPUT: iso(props.expires_at), **deletes}
 
     def _block_output(self) -> dict[str, str]:
-        """Name the Capacity Block, its start, the time at which its nodes go, and its end."""
+        """Output the Capacity Block, its start, the time at which its nodes end, and its end."""
         block = self.cluster.block
         if block is None:
             return {}
         return {contract.BLOCK_OUTPUT: " ".join((block.block_id, *map(iso, (block.starts, block.pauses, block.ends))))}
 
     def _shared_storage_output(self) -> dict[str, str]:
-        """Name the file system that the nodes share, which ``cdk destroy`` keeps."""
+        """Output the file system that the nodes share, which ``cdk destroy`` keeps."""
         setting, made = self.cluster.props.shared_storage, self.cluster.shared_storage
         if setting == NO_SHARED_STORAGE:
             return {}
         return {contract.SHARED_STORAGE_OUTPUT: made.file_system_id if made else setting.partition(":")[2]}
 
     def _security_outputs(self) -> dict[str, str]:
-        """Name what `dlcluster preflight` compares, and the key that `dlcluster policy` names."""
+        """Output what `dlcluster preflight` compares, and the key that `dlcluster policy` names."""
         props = self.cluster.props
         named = {contract.KMS_KEY_OUTPUT: props.kms_key, contract.ROLE_PREFIX_OUTPUT: props.role_name_prefix}
         return {output: value for output, value in named.items() if value is not None}
 
     def _setup_output(self) -> dict[str, str]:
-        """Name the user's setup, which ``dlcluster setup`` brings to nodes that run already."""
+        """Output the user's setup, which ``dlcluster setup`` brings to nodes that already run."""
         setup = self.cluster.setup
         if setup is None:
             return {}

@@ -1,4 +1,4 @@
-"""Shared fixtures of all tests."""
+"""Provide fixtures for all tests."""
 
 import functools
 import shutil
@@ -21,11 +21,12 @@ SLOWEST = (
     "test_app.py",
     "stacks/test_validators.py",
 )
-"""Files that run for half a minute or more: they start first, because one that starts last is waited for alone."""
+"""Files that run for half a minute or more; they start first, because everything would wait for one that starts
+last."""
 
 
 def pytest_configure() -> None:
-    """Let programs that the tests start be interrupted: in the background, a shell has its commands ignore SIGINT."""
+    """Make programs that the tests start interruptible: a shell makes background commands ignore SIGINT."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -37,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_bytecode_in_the_checkout() -> Iterator[None]:
-    """Programs that tests start in isolation, as nodes do, write bytecode beside their sources."""
+    """Stop programs that tests start in isolation, as nodes do, from writing bytecode beside their sources."""
     yield
     for directory in REPOSITORY.glob("[a-z]*/**/__pycache__"):
         shutil.rmtree(directory, ignore_errors=True)
@@ -45,7 +46,7 @@ def _no_bytecode_in_the_checkout() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _services_are_read_once() -> Iterator[None]:
-    """Botocore reads its descriptions of AWS's services in every session, and each verb and each agent opens one."""
+    """Cache botocore's descriptions of AWS's services, which it otherwise reads in every session of a verb or agent."""
     read = functools.cache(functools.partial(JSONFileLoader.load_file, JSONFileLoader()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JSONFileLoader, "load_file", lambda _, file_path: read(file_path))

@@ -61,7 +61,7 @@ def broken_rules(repository: Path = REPOSITORY) -> Iterator[str]:
 
 
 def _folders(repository: Path) -> Iterator[str]:
-    # Folders with tracked files: others hold caches and outputs.
+    # Only folders with tracked files: others contain caches and outputs.
     listed = subprocess.run(["git", "ls-files"], cwd=repository, capture_output=True, text=True, check=True).stdout
     found = {name.split("/")[0] for name in listed.splitlines() if "/" in name and not name.startswith(".")}
     yield from (f"{name}: no such top-level folder in the layout" for name in sorted(found - FOLDERS))
@@ -143,7 +143,7 @@ def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
 
 
 def _launch_path(repository: Path) -> Iterator[str]:
-    """Check the table of one launch's files: how many, that their functions exist, and that earlier rows call them."""
+    """Check the table of one launch's files: their number, their functions, and that earlier rows call them."""
     page = repository / LAUNCH_PATH_PAGE
     rows = LAUNCH_PATH_ROW.findall(page.read_text()) if page.exists() else []
     files = [file for _, file, _ in rows]
@@ -154,7 +154,7 @@ def _launch_path(repository: Path) -> Iterator[str]:
     for where, file, cell in rows:
         functions = _functions(repository / "launcher" / file)
         names = re.findall(r"`([^`]+)`", cell)
-        # What the file's own functions call counts too: the reader has it open.
+        # Calls by the file's own functions count too, because the reader has it open.
         called[where] |= {name for one in names for name in functions.get(one, ())}
         for name in names:
             if name not in functions:

@@ -2,10 +2,10 @@
 
 python -m tests.machine COMMAND...    run a command; if it leaves something, print the difference and exit 1
 
-Other programs use the machine at the same time, so only what is certainly the command's own is compared. Names of its
-runs begin with the command's mark, and so do those of all that they make (cgroups, mounts, disks). Processes descend
-from the command or have the mark in their environment. Temporary files lie in a directory of its own. What a local AWS
-would make on the machine itself without its sandbox has names that nothing else uses.
+Other programs use the machine at the same time, so compare only what is certainly the command's own. Names of its runs
+start with the command's mark, and so do the names of everything that they create (cgroups, mounts, disks). Processes
+descend from the command or have the mark in their environment. Temporary files are in the command's own directory. What
+a local AWS would create on the machine itself without its sandbox has names that nothing else uses.
 """
 
 import contextlib
@@ -33,10 +33,10 @@ PR_SET_CHILD_SUBREAPER = 36
 TEMPORARY = "TMPDIR"
 KEPT_BY_OTHERS = re.compile(r"pytest-of-.*|hypothesis|torchelastic_.*|torchinductor_.*")
 """Directories that other programs keep on purpose: pytest's last three runs, Hypothesis's database and caches,
-torchrun's logs and PyTorch's compiled kernels. They lie in the directory that is removed after the command."""
+torchrun's logs and PyTorch's compiled kernels. They are in the directory that is removed after the command."""
 NAMESPACES = re.compile(r"internet|(?:vpc|i)-[0-9a-f]{17}")
 LINKS = re.compile(r"internet|user|igw|ens5|[0-9a-f]{15}")
-"""Pattern of the names of links in a local AWS: those of nodes and VPCs derive from their ids."""
+"""Matches the names of links in a local AWS; those of nodes and VPCs derive from their ids."""
 TABLES = re.compile(r"table inet (?:vpc|faults)")
 WHERE_NODES_WRITE = ("/etc", "/etc/profile.d", "/etc/systemd/system", "/opt", "/run", "/run/systemd/system", "/var/lib")
 NODES_FILES = re.compile(r"deeplearning|user-of-the-demo")
@@ -66,7 +66,7 @@ def take_snapshot() -> Snapshot:
 
 
 def difference(before: Snapshot, after: Snapshot) -> list[str]:
-    """Return one line for each thing that came or went."""
+    """Return one line for each thing that appeared or disappeared."""
     return [
         f"{kind} {change}: {thing}"
         for kind in before
@@ -76,7 +76,7 @@ def difference(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 def settled_difference(before: Snapshot) -> list[str]:
-    """Wait up to half a minute for the difference to disappear, and return what is left of it."""
+    """Wait up to half a minute for the difference to disappear; return the rest."""
     deadline = time.monotonic() + SETTLE_S
     while (found := difference(before, take_snapshot())) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -85,10 +85,10 @@ def settled_difference(before: Snapshot) -> list[str]:
 
 @contextlib.contextmanager
 def marked() -> Iterator[None]:
-    """Give the processes that this one starts a new mark and a directory of their own for temporary files."""
+    """Give the processes that this one starts a new mark and their own directory for temporary files."""
     before = {name: os.environ.get(name) for name in (MARK_VARIABLE, TEMPORARY)}
     own = secrets.token_hex(2)
-    # Keep it short, because sockets lie below it and Linux limits their paths to 107 bytes; not below pytest's own.
+    # Keep it short, because it contains sockets and Linux limits their paths to 107 bytes; not below pytest's own.
     directory = Path("/tmp", f"dlc-{own}-{os.getpid()}")
     directory.mkdir(mode=0o700)
     os.environ.update({MARK_VARIABLE: own, TEMPORARY: str(directory)})
@@ -164,7 +164,7 @@ def _temporary_files() -> frozenset[str]:
 
 
 def prepare() -> None:
-    """Make what any use of the cache and of sshd makes, and nobody removes."""
+    """Create what any use of the cache and of sshd creates and nothing removes."""
     cache_dir().mkdir(parents=True, exist_ok=True)
     make_privilege_separation_directory()
     runs_dir().mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""TCP ports that are still free when they are taken: claimed as a launch does, until the test is done with them."""
+"""Reserve TCP ports like a launch, so that they are still free when a test uses them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from launcher.runner.port import claim_port
 
 @contextmanager
 def held_port() -> Iterator[int]:
-    """A port that no other test, launch or outgoing connection of this machine gets inside the block."""
+    """Yield a port that no other test, launch or outgoing connection of this machine gets inside the block."""
     claim = claim_port()
     try:
         yield claim.port

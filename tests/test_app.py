@@ -1,4 +1,4 @@
-"""app.py as the CDK's command line runs it."""
+"""Test app.py as the CDK's command line runs it."""
 
 import json
 import os
@@ -12,14 +12,14 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 KEPT = ("PATH", "HOME", "PYTHONPYCACHEPREFIX", "JSII_RUNTIME_PACKAGE_CACHE_ROOT")
-"""Without the last two, where they are set, Python compiles the CDK and Node unpacks it in every test."""
+"""Variables to keep; without the last two, if set, Python compiles the CDK and Node unpacks it in every test."""
 
 
 VALIDATED = {"CDK_VALIDATION": "true"}
 
 
 def run_app(outdir: Path, context: dict[str, Any], **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run it, without the CDK's own validator unless it matters: that takes two thirds of a synth."""
+    """Run the app, by default without the CDK's own validator, which takes two thirds of the time."""
     flags = json.loads((REPOSITORY / "cdk.json").read_text())["context"]
     return subprocess.run(
         [sys.executable, "app.py"],
@@ -78,7 +78,7 @@ def test_fails_when_a_setting_is_wrong_with_one_line(tmp_path: Path, context: di
 
 
 def test_fails_when_the_environment_is_not_active_with_one_line(tmp_path: Path) -> None:
-    # As a Python without it says.
+    # The message of a Python without it.
     (tmp_path / "aws_cdk.py").write_text("raise ModuleNotFoundError(name='aws_cdk')\n")
     result = run_app(tmp_path / "out", {}, PYTHONPATH=str(tmp_path))
     advice = "activate the environment that has requirements.txt installed, as in: . .venv/bin/activate"

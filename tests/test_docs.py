@@ -1,4 +1,4 @@
-"""Check the documentation: pages written from the code follow it, files that pages name exist, lists render.
+"""Check the documentation: generated pages match the code, files that pages name exist, lists render.
 
 ``make lint`` compares all reference pages with the code and checks links and anchors.
 """
@@ -55,7 +55,7 @@ def test_symbols_that_a_page_names_are_in_their_file(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_a_list_follows_an_empty_line(page: Path) -> None:
-    """GitHub shows a list without one, the built pages do not."""
+    """GitHub shows a list without one, but the built pages do not."""
     lines = list(text_lines(page))
     starts = [now for before, now in pairwise(lines) if is_item(now) and is_text(before)]
     assert starts == []
@@ -91,7 +91,7 @@ def test_the_variables_page_has_every_variable_of_the_contract() -> None:
 
 @pytest.mark.parametrize("name", pictures.PAGES)
 def test_a_picture_shows_what_its_page_shows(name: str) -> None:
-    """``make docs-pictures`` draws it again after a change of the page or of what is printed."""
+    """After a change of the page or of the output, ``make docs-pictures`` draws it again."""
     svg = (pictures.PICTURES / f"{name}.svg").read_text()
     drawn = {general(html.unescape(text).replace("\xa0", " ")) for text in re.findall(r"<text[^>]*>(.*?)</text>", svg)}
     shown = [line for step in steps(pictures.DOCS / pictures.PAGES[name]) for line in step.shown if line != OMITTED]

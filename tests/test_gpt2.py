@@ -1,4 +1,4 @@
-"""Test examples/gpt2.py as its users run it, with a tiny network: it survives lost ranks and refuses bad input."""
+"""Test examples/gpt2.py like its users, with a tiny network: it survives lost ranks and refuses bad input."""
 
 import re
 import runpy
@@ -20,7 +20,7 @@ STEPS = 40
 TOKENS, TOKEN_COUNT = 64, 4000
 SMALL = (
     *("--layers", "2", "--heads", "2", "--width", "32", "--length", "16", "--vocabulary", str(TOKENS)),
-    # Two ranks have five sequences each, in micro-batches of three and two.
+    # Each of two ranks has five sequences, in micro-batches of three and two.
     *("--batch-size", "3", "--total-batch", "10", "--eval-batch", "7", "--lr", "0.01", "--warmup", "5"),
     *("--steps", str(STEPS), "--log-every", "5", "--save-every", "5"),
 )
@@ -28,7 +28,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write files of tokens that a network can learn: each follows from the one before, with some noise."""
+    """Write files of tokens that a network can learn: each follows from the previous one, with some noise."""
     directory = tmp_path_factory.mktemp("tokens")
     random = np.random.default_rng(0)
     for name in ("train.bin", "val.bin"):
@@ -39,7 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def training(data: Path, *more: str, nodes: tuple[Path, ...], count: int = 2) -> Iterator[list[Rank]]:
-    """Run ranks that each have a node, and a directory of its own or one that they share."""
+    """Run ranks that each have a node, with separate directories or a shared one."""
     for node in nodes:
         node.mkdir(exist_ok=True)
     options = ("--data", str(data), *SMALL, *more)
@@ -82,7 +82,7 @@ def test_lost_first_node_does_not_change_the_loss(data: Path, undisturbed: tuple
     with training(data, nodes=nodes) as ranks:
         await_step(ranks[0], 10)
         ranks[0].process.kill()
-        # Its peer notices by itself.
+        # Its peer notices without help.
         assert [ranks[0].wait(), ranks[1].wait() != 0] == [-signal.SIGKILL, True]
     with training(data, nodes=(tmp_path / "replacement", nodes[1])) as ranks:
         assert finish(ranks) == undisturbed

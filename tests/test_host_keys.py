@@ -1,4 +1,4 @@
-"""Nothing in the tree trusts a host key that it was not told of."""
+"""Check that nothing in the tree trusts an unknown host key."""
 
 import re
 from pathlib import Path

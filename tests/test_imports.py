@@ -11,13 +11,13 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local", "benchmarks")
 CONTRACT = {"bootstrap.contract"}
 RECORDS = {"bootstrap.cluster.record_fields", "bootstrap.cluster.records"}
-"""The code that checks records, which every reader of records uses."""
+"""Code that checks records, which every reader of records uses."""
 PAUSES = {"bootstrap.idle.pause_record"}
-"""The code that checks the record of the pauses to come."""
+"""Code that checks the record of upcoming pauses."""
 TEAM_KEYS = {"bootstrap.team_keys.keys"}
-"""The code that checks SSH keys, which settings and nodes use."""
+"""Code that checks SSH keys, which settings and nodes use."""
 SIZES = {"bootstrap.aws.group_sizes"}
-"""The one module that owns the groups' sizes, for every writer."""
+"""The only module that computes the groups' sizes, for every writer."""
 ALLOWED: dict[str, set[str]] = {
     "stacks": CONTRACT | SIZES | TEAM_KEYS | {"bootstrap.config"},
     "launcher": CONTRACT | RECORDS,
@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "bootstrap": set(),
     "trainer": set(),
 }
-"""Modules of other packages that a package may import; local and benchmarks stand outside the product."""
+"""Modules of other packages that a package may import; local and benchmarks are outside the product."""
 ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"torch", "mxnet", "horovod", "numpy"}}
 """Packages that code on nodes may import besides the standard library."""
 
@@ -110,7 +110,7 @@ def test_settings_are_read_without_the_cdk() -> None:
 
 
 def test_nothing_of_the_product_imports_local() -> None:
-    # Benchmarks, like tests, look at the product from outside.
+    # Like tests, benchmarks see the product from outside.
     product = [package for package in PACKAGES if package not in ("local", "benchmarks")]
     paths = [*(path for package in product for path in modules(package)), REPOSITORY / "app.py"]
     assert [p for p in paths for n in imports(p) if n.partition(".")[0] == "local"] == []

@@ -1,4 +1,4 @@
-"""Programs that the tests start can be interrupted, also where the tests run in the background of a shell."""
+"""Test that programs started by tests can be interrupted, even if the tests run in the background of a shell."""
 
 import signal
 import subprocess

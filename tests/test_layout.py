@@ -1,4 +1,4 @@
-"""Check the layout script: each rule, broken in a small tree of its own, is one line."""
+"""Check the layout script: breaking each rule in a small tree gives one line."""
 
 import subprocess
 from pathlib import Path

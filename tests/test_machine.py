@@ -1,4 +1,4 @@
-"""The gate's comparison reports everything that is left, and ignores what other programs do."""
+"""Test that the gate's comparison reports everything that is left, and ignores what other programs do."""
 
 import os
 import re
@@ -15,9 +15,9 @@ from tests import machine
 COMPARE = "import sys; from tests import machine; machine.SETTLE_S = float(sys.argv.pop(1)); sys.exit(machine.main())"
 APART = ("unshare", "--fork", "--pid", "--kill-child", "--mount-proc", "--mount", "--net", "--propagation", "private",
          "sh", "-ec", 'mount -n -t tmpfs tmpfs /run; exec "$@"', "sh")  # fmt: skip
-"""Command prefix that leaves things in namespaces of their own; control groups, loop devices and files have none."""
+"""Command prefix that leaves things in separate namespaces; control groups, loop devices and files have none."""
 OWN = f"{os.getpid() % 10000:04}"
-"""End of the names used here: the same tests may run in another checkout."""
+"""End of the names used here, because the same tests may run in another checkout."""
 LEFT_IN_THE_CHECKOUT = machine.REPOSITORY / "left-by-a-test"
 BYTECODE = machine.REPOSITORY / "tests/__pycache__" / f"test{OWN}.pyc"
 LEAKS = {
@@ -86,7 +86,7 @@ def compare(*command: str, cache: Path, settle_s: float = 0.0) -> subprocess.Com
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give the test a cache of its own; remove afterwards what was left outside of it and of its namespaces."""
+    """Give the test its own cache; afterwards remove what was left outside of it and of its namespaces."""
     directory = tmp_path_factory.mktemp("cache")
     yield directory
     for loop in Path("/sys/block").glob("loop*/loop/backing_file"):
@@ -130,7 +130,7 @@ def test_what_others_make_meanwhile_is_passed_over(cache: Path) -> None:
 def test_process_of_somebody_else_is_passed_over() -> None:
     with machine.marked():
         before = machine.take_snapshot()
-        # An orphan does not descend from this process, and this one has variables of its own.
+        # An orphan does not descend from this process, and this one has its own variables.
         script = "setsid env -i sleep 60 < /dev/null > /dev/null 2>&1 & echo $!"
         pid = int(subprocess.check_output(["env", "-i", "sh", "-c", script]))
         try:

@@ -83,7 +83,7 @@ def test_its_dependencies_are_ranges_that_begin_with_the_pinned_versions() -> No
 
 
 def import_in(directory: Path) -> "subprocess.CompletedProcess[str]":
-    """Import the constructs as an app in this directory does, which Python looks through first."""
+    """Import the constructs like an app in this directory, which Python searches first."""
     command = [sys.executable, "-c", "import deeplearning_cdk"]
     path = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     return subprocess.run(command, cwd=directory, env=path, capture_output=True, text=True, timeout=60)

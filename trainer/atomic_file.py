@@ -49,7 +49,7 @@ def temporary_path(path: Path) -> Path:
 
 
 def remove_temporaries(directory: Path, prefix: str) -> None:
-    """Remove temporary files with this prefix that dead processes of this machine left."""
+    """Remove temporary files with this prefix that dead processes of this machine left behind."""
     # The AWS command line adds its own suffix to a file that it has not downloaded completely (s3transfer,
     # get_temp_filename).
     name = re.compile(rf"\.+{re.escape(prefix)}.*\.{re.escape(os.uname().nodename)}-(\d+)\.tmp(\.[0-9A-Fa-f]{{8}})?")

@@ -74,7 +74,7 @@ NO_RESULT_YET: Final = BatchResult(loss_sum=0.0, correct=0)
 class Backend(Protocol):
     """A network on this rank's device, and its connection to the other ranks.
 
-    Every rank must make the same calls in the same order, also when it has no samples.
+    Every rank must make the same calls in the same order, even if it has no samples.
     """
 
     timer: StepTimer
@@ -94,14 +94,14 @@ class Backend(Protocol):
         """Run forward and backward, and sum gradients, loss and flags over all ranks.
 
         A backend that does not wait for its device returns the previous step's result, and NO_RESULT_YET in the first
-        step; all ranks alike. Such a backend itself skips the update when the loss is not finite.
+        step, on all ranks alike. Such a backend, not its caller, skips the update when the loss is not finite.
         """
 
     def take_deferred(self) -> BatchResult | None:
         """Return the deferred result that compute_gradients has not returned yet, if any."""
 
     def set_learning_rate(self, rate: float) -> None:
-        """Use this rate from the next update on."""
+        """Set the rate of the next update and those after it."""
 
     def update(self, *, samples: int) -> None:
         """Update the weights with the mean gradient; ``samples`` is the global batch size of this step."""
@@ -130,7 +130,7 @@ class Backend(Protocol):
     def restore(self, state: State | None, *, source: int) -> None:
         """Load the state of the rank ``source`` on all ranks; the other ranks pass None.
 
-        If the source passes None too, all ranks get its initial weights.
+        If the source also passes None, all ranks get its initial weights.
         """
 
     def allow_pause(self, seconds: float) -> None:
@@ -181,7 +181,7 @@ def set_library_defaults() -> None:
 
 
 def make_backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
-    """Import the backend of --engine and determine this process's rank; some backends connect the ranks for that.
+    """Import the backend of --engine and determine this process's rank, for which some backends connect the ranks.
 
     Raises TrainerError if the backend's packages are not installed.
     """

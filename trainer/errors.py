@@ -1,4 +1,4 @@
-"""Define the errors that end a training run with one line, and shorten those of libraries to one."""
+"""Define the errors that end a training run with one line, and shorten libraries' errors to one line."""
 
 import re
 

@@ -11,9 +11,9 @@ from trainer.errors import TrainerError
 
 SCHEME: Final = "s3://"
 LIST_S: Final = 180.0
-"""Longest time for a request without a transfer, in seconds. One attempt to connect may take 60 s before the next ("AWS
-CLI Command Reference", --cli-connect-timeout), and a new machine loads the command line itself block by block
-("Initialize Amazon EBS volumes")."""
+"""Longest time for a request without a transfer, in seconds. A single connection attempt may take 60 s ("AWS CLI
+Command Reference", --cli-connect-timeout), and a new machine loads the command line itself block by block ("Initialize
+Amazon EBS volumes")."""
 COPY_S: Final = 1800.0
 """Longest time for one transfer, in seconds: 10 GB at 50 Mbit/s."""
 NO_SUCH_KEY: Final = 1
@@ -22,7 +22,7 @@ NO_METADATA: Final[Mapping[str, str]] = {}
 
 
 class S3Folder:
-    """The objects with one prefix, as files."""
+    """The objects with a common prefix, used like files."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")

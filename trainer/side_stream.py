@@ -37,7 +37,7 @@ def record_event(device: torch.device) -> torch.cuda.Event | None:
 def wait_for(event: torch.cuda.Event | None, *, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
     """Wait for the event. Raises TrainerError after ``timeout_s``: another rank is probably lost."""
     deadline = clock() + timeout_s
-    # Not synchronize(): NCCL's operations wait for lost ranks without a limit.
+    # Do not use synchronize(): NCCL's operations wait for lost ranks without a limit.
     while event is not None and not event.query():  # type: ignore[no-untyped-call]  # see above
         if clock() >= deadline:
             raise TrainerError(f"the GPU has not finished its work within {timeout_s:.0f} s, another rank may be lost")
@@ -51,13 +51,13 @@ def to_host(values: torch.Tensor) -> torch.Tensor:
     try:
         host = torch.empty_like(values, device="cpu", pin_memory=True)
     except RuntimeError:
-        # A machine may have less memory that can be pinned than its GPUs have; without pinning the copy is slower.
+        # A machine may have less pinnable memory than its GPUs have memory; without pinning, the copy is slower.
         host = torch.empty_like(values, device="cpu")
     return host.copy_(values, non_blocking=True)
 
 
 def read(values: torch.Tensor, *, timeout_s: float) -> torch.Tensor:
-    """Return a copy in the host's memory. Raises TrainerError if the device does not reach it in time."""
+    """Return a copy in the host's memory. Raises TrainerError if the device does not complete it in time."""
     copied = to_host(values)
     wait_for(record_event(values.device), timeout_s=timeout_s)
     return copied

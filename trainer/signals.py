@@ -15,8 +15,8 @@ HANGUP: Final = set() if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else 
 when it ends a session (systemd.kill(5))."""
 ENDING: Final = {signal.SIGTERM, signal.SIGINT} | HANGUP
 END_AT_ONCE_IF_REPEATED: Final = {signal.SIGINT}
-"""Signals that end the process at once when repeated: Ctrl-C, because a person sent it. Other signals often come in
-pairs, from systemd or from two programs that pass on the same one."""
+"""Signals that end the process immediately when repeated: only Ctrl-C, because a person sent it. Other signals often
+come in pairs, from systemd or from two programs that forward the same one."""
 LAST_STEP_S: Final = 60.0
 """Longest time for the current step and its checkpoint, in seconds; most senders of a signal wait less."""
 
@@ -48,7 +48,7 @@ class Signals:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """In this block, treat a signal as a request to stop; a second Ctrl-C still ends the process at once."""
+        """In this block, treat a signal as a request to stop; a second Ctrl-C still ends the process immediately."""
         with self._lock:
             self._deferred = True
         try:

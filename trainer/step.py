@@ -91,7 +91,7 @@ class TorchBackend:
         self._device = device
         self._shard = shard
         self._collective = Collective(count=shard.count, ring=ring, groups=groups)
-        # It communicates in every forward and backward pass: a rank without samples must run them too.
+        # It communicates in every forward and backward pass, so a rank without samples must run them too.
         self._sync_bn = sync_bn and self._collective.is_distributed
         self._autotune = autotune
         self._accumulation = accumulation
@@ -262,7 +262,7 @@ class TorchBackend:
         )
 
     def wait_for_snapshot(self) -> None:
-        """Wait until the last snapshot, if any, is copied: the next update changes its values."""
+        """Wait until the last snapshot, if any, has been copied, because the next update changes its values."""
         self._snapshots.wait()
 
     def restore(self, state: State | None, *, source: int) -> None:

@@ -12,8 +12,8 @@ FETCH_S: Final = 3600.0
 """Seconds to download a data set that other machines may already have: 150 GB, ImageNet's size, at 350 Mbit/s."""
 STEP_S: Final = 300.0
 """Longest wait in a collective operation after the first step, in seconds: a rank may read its validation set from a
-cold disk. Only a hung rank takes this long: closed connections reveal a dead rank at once, and the launcher detects a
-silent node in 20 s."""
+cold disk. Only a hung rank takes this long: closed connections reveal a dead rank immediately, and the launcher detects
+a silent node in 20 s."""
 WRITE_S: Final = 1800.0
 """Seconds to write a checkpoint to a local or shared disk: 10 GB at 50 Mbit/s."""
 PAUSE_S: Final = WRITE_S + STEP_S

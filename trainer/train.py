@@ -53,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         set_library_defaults()
         if is_server(os.environ):
-            # A parameter server: importing mxnet runs the server loop and exits the process when the job ends. Skip the
-            # checks below, as the workers report what they find.
+            # This is a parameter server: importing mxnet runs the server loop and exits the process when the job ends.
+            # Skip the checks below, because the workers report their results.
             unblock_signals()
             importlib.import_module("mxnet")
         config = parse(sys.argv[1:] if arguments is None else arguments)
@@ -86,14 +86,14 @@ def main_and_exit() -> NoReturn:
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit: a gloo thread that still frees a tensor while the interpreter shuts down aborts the process
-    # (torch 2.13, one rank in thirty on a busy machine).
+    # Do not use sys.exit: a gloo thread that is still freeing a tensor during the interpreter's shutdown aborts the
+    # process (torch 2.13, one rank in thirty on a busy machine).
     os._exit(code)
 
 
 def run(config: TrainConfig, signals: Signals) -> None:
     """Train and write the final checkpoint; return on every rank once it is written."""
-    # Data. Open it before loading the backend and connecting the ranks, so that a wrong path fails at once.
+    # Data. Open it before loading the backend and connecting the ranks, so that a wrong path fails early.
     data = open_data(config)
     config = replace(config, num_classes=config.num_classes or data.classes)
 
@@ -142,14 +142,14 @@ def run(config: TrainConfig, signals: Signals) -> None:
             results = trainer.train(start)
         # The other ranks wait while rank 0 writes the final checkpoint and uploads it to S3.
         backend.allow_pause(shutdown_timeout_s(config))
-        # One rank per model: with --kv-store device every process trains its own model and has shard 0.
+        # One rank per model: with --kv-store device, every process trains its own model and has shard 0.
         if shard.is_first:
             path = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
             print(f"rank {world} {summarize(results)} checkpoint={path}", flush=True)
         checkpoints.wait_for_final(backend)
     backend.close()
     checkpoints.finish()
-    # Repeat the warning of the start, which has scrolled away.
+    # Repeat the warning from the start, which has scrolled away.
     warn_if_independent(config, world)
 
 
@@ -197,7 +197,7 @@ class Trainer:
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
         timer, started = backend.timer, self.clock()
-        # The checkpoint holds the sum over all ranks: add it on one rank only.
+        # The checkpoint contains the sum over all ranks, so add it on only one rank.
         own_correct = progress.correct if self.shard.is_first else 0
         timer.take()
         timer.start()
@@ -229,7 +229,7 @@ class Trainer:
                 backend.update(samples=batch_size)
                 timer.end("optimizer")
 
-                # A GPU returns a step's result in the next step. Wait for this step's only if it is used below.
+                # A GPU returns a step's result in the next step. Wait for this step's result only if it is used below.
                 must_wait_for_result = speedometer.is_due or result.flags != NO_FLAGS or progress.samples == total
                 correct = result.correct
                 if must_wait_for_result and (latest := backend.take_deferred()):
@@ -245,7 +245,7 @@ class Trainer:
                     metrics = {"train/loss": result.loss_sum / batch_size, **pace.metrics}
                     self.writers.write(metrics, epoch=epoch, samples=epoch * self.samples_in_epoch() + progress.samples)
 
-                # Save a checkpoint, and stop if a rank was told to. All ranks see the same flags.
+                # Save a checkpoint, and stop if a rank received a signal. All ranks see the same flags.
                 if result.flags != NO_FLAGS:
                     [all_correct] = backend.all_reduce([own_correct])
                     self.checkpoints.save(backend, replace(progress, correct=int(all_correct)))
@@ -254,7 +254,7 @@ class Trainer:
                 timer.start()
         seconds = self.clock() - started
 
-        # Gather before validation: with dist_async this is where all ranks finish the epoch and pull equal weights.
+        # Gather before validation: with dist_async, all ranks finish the epoch here and load equal weights.
         phases = all_gather(backend, timer.take(), shard=self.shard)
         own_valid = count_correct_validation(
             backend, self.load, self.data.validation, shard=self.shard, global_batch_size=self.global_batch_size
@@ -273,6 +273,6 @@ class Trainer:
         )
 
     def samples_in_epoch(self, *, resumed_at: int = 0) -> int:
-        """Return the sample index at which an epoch ends: less than the data set if the last batch is dropped."""
+        """Return the sample index at which an epoch ends; below the data set's size if the last batch is dropped."""
         samples, drop = len(self.data.train.labels), self.config.last_batch == "drop"
         return epoch_end(samples, global_batch_size=self.global_batch_size, begin=resumed_at, drop=drop)

@@ -1,9 +1,8 @@
-"""Count the API calls of a cluster without changes.
+"""Count the API calls of an unchanging cluster.
 
-``control_calls_N``: calls per minute of a whole cluster of N nodes to EC2, Auto Scaling and CloudFormation; they must
-not grow with the nodes. ``table_reads_N``: reads of the cluster's table per node and minute. They
-are counted in the control plane's request log once all nodes agree.
-Run by ``make bench B=api_calls``, on the local AWS.
+``control_calls_N``: calls per minute of a complete cluster of N nodes to EC2, Auto Scaling and CloudFormation; they
+must not grow with the nodes. ``table_reads_N``: reads of the cluster's table per node and minute. Both are counted in
+the control plane's request log once all nodes agree. Run by ``make bench B=api_calls``, on the local AWS.
 """
 
 import json
@@ -20,7 +19,7 @@ from local.run.user import deploy_arguments
 
 SIZES = (2, 8)
 SETTLE_S = 20.0
-"""Seconds until no agent polls at its fast rate any more."""
+"""Seconds until no agent polls at its fast rate."""
 WINDOW_S = 90.0
 """Seconds to count: twice the longest period of an agent, the master's call to EC2 in every third pass."""
 CONTROL = frozenset({"ec2", "autoscaling", "cloudformation"})

@@ -1,8 +1,8 @@
 """Compare our synth with a bare CDK app with the same resource types.
 
-Both run in turn as the CDK command line runs an app: same Python, Node, feature flags and validator.
-``synth_default`` is the ratio of the shortest times, because other load only ever adds to a time.
-Run by ``make bench B=synth`` or ``python -m benchmarks.cluster.synth [--rounds N]``.
+Both run in turn as the CDK command line runs an app, with the same Python, Node, feature flags and validator.
+``synth_default`` is the ratio of the shortest times, because other load can only lengthen a time. Run by ``make bench
+B=synth`` or ``python -m benchmarks.cluster.synth [--rounds N]``.
 """
 
 import argparse

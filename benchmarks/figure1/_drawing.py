@@ -25,7 +25,7 @@ WIDTH: Final = 0.86
 
 def draw(measured: Mapping[str, Any], path: Path) -> None:
     """Draw images/s and efficiency against workers, as SVG."""
-    # Without a salt each file has new random ids, and its date.
+    # Without a salt, each file has new random ids and its date.
     with mpl.rc_context({"svg.hashsalt": "figure1", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(11, 5), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=[3, 2])
@@ -45,7 +45,7 @@ def draw(measured: Mapping[str, Any], path: Path) -> None:
 def limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
     """Return the limit of the links in images/s: only the model is sent, and computing takes no time.
 
-    It is infinite for one worker.
+    With one worker, it is infinite.
     """
     seconds = METHODS[name].models_sent(workers) * measured["weights"] * BYTES_PER_WEIGHT * 8 / (measured["mbit"] * 1e6)
     images: int = workers * measured["batch"]
@@ -53,9 +53,9 @@ def limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
 
 
 def cores_limit(measured: Mapping[str, Any], name: str, workers: int) -> float:
-    """Return the limit of the cores in images/s: they do nothing but compute, one worker per core.
+    """Return the limit of the cores in images/s: one worker per core, and the cores only compute.
 
-    It is derived from the CPU time of a step, which hardly depends on other load of the machine.
+    It is derived from the CPU time of a step, which hardly depends on other load on the machine.
     """
     images: int = workers * measured["batch"]
     seconds: float = measured["cpu_s_per_step"][str(workers)][name] / min(workers, measured["cores"])

@@ -21,7 +21,7 @@ LATENCY = "200ms"
 TRIAL = 128 * 2**20
 """Size in bytes of the transfer that measures a link's rate."""
 UNCOUNTED = 16 * 2**20
-"""Number of first bytes to skip, as they include the burst."""
+"""Number of first bytes to skip, because they include the burst."""
 TIMEOUT_S = 60.0
 
 

@@ -21,7 +21,8 @@ class TrainingMethod:
     command: Callable[[int], str]
     """Function that returns the command for this number of workers, without the trainer's options."""
     models_sent: Callable[[int], float]
-    """Function that returns how often one step sends the whole model over the busiest link, in its busier direction."""
+    """Function that returns how many copies of the model one step sends over the busiest link, in its busier
+    direction."""
 
 
 def _servers(count: Callable[[int], int]) -> Callable[[int], str]:
@@ -43,7 +44,7 @@ METHODS: Final = {
         label="MXNet, one server",
         baseline="mxnet_alone",
         command=_servers(lambda _: 1),
-        # The server shares a node with one worker, whose model crosses no link.
+        # The server is on the same node as one worker, whose model crosses no link.
         models_sent=lambda workers: workers - 1,
     ),
     "n_servers": TrainingMethod(

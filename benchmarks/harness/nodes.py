@@ -1,7 +1,7 @@
 """Start nodes for benchmarks of the launcher: a real sshd for each, on its own address, all on this machine.
 
-Everything runs in separate namespaces, where /etc, /run and the network are private: names, host keys and the cluster's
-key are in the same places as on a cluster, and the machine stays unchanged.
+Everything runs in separate namespaces with private /etc, /run and network: names, host keys and the cluster's key are
+in the same places as on a cluster, and the machine stays unchanged.
 """
 
 import os
@@ -59,7 +59,7 @@ def running_nodes(count: int, *, programs: Path | None = None) -> Iterator[Path]
             Path(KNOWN_HOSTS_FILE).write_text(
                 "".join(f"{name} {node.host_key}\n" for name, node in zip(names, nodes, strict=True))
             )
-            # ssh of other programs needs the same key.
+            # Other programs' ssh needs the same key.
             Path(SSH_CLIENT_CONFIG).write_text(f"Host {worker_host(0)[:-1]}*\n  IdentityFile {CLUSTER_KEY_FILE}\n")
             # Only the first node inherits this variable: remove it, so that all nodes are alike.
             os.environ.pop("PYTHONPYCACHEPREFIX", None)
@@ -76,7 +76,7 @@ def running_nodes(count: int, *, programs: Path | None = None) -> Iterator[Path]
 
 
 def machine() -> str:
-    """Describe the machine, on which the times depend."""
+    """Describe the machine, which determines the times."""
     load = " ".join(f"{one:.1f}" for one in os.getloadavg())
     return f"{os.cpu_count()} cores, load {load}, Python {sys.version.split()[0]}"
 

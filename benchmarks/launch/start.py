@@ -65,7 +65,7 @@ def measure(rounds: int) -> None:
 
 
 def by_hand(script: Path) -> str:
-    """Return the lines of bash that people write."""
+    """Return the lines of bash that a user would write."""
     torchrun = (
         f"torchrun --nnodes {NODES} --nproc-per-node 1 --master-addr {worker_host(1)} --master-port {MASTER_PORT}"
     )

@@ -19,7 +19,7 @@ TOO_LATE: Final = "No active Lifecycle Action"
 
 
 class GroupRequests:
-    """Requests of one node. They are few, so the first one creates the client with ``connect``."""
+    """Requests of one node; they are rare, so the first one creates the client with ``connect``."""
 
     def __init__(self, connect: "Callable[[], AutoScalingClient]", *, group: str, instance_id: str) -> None:
         self._connect = connect
@@ -28,7 +28,7 @@ class GroupRequests:
         self._replacement_requested = False
 
     def request_replacement(self, why: str) -> None:
-        """Ask the group to replace this node, even if the group's own checks pass; once."""
+        """Ask the group, once, to replace this node even if the group's own checks pass."""
         if self._replacement_requested:
             return
         self._connect().set_instance_health(
@@ -38,7 +38,7 @@ class GroupRequests:
         self._replacement_requested = True
 
     def pause_cluster(self, cluster_name: str) -> None:
-        """Set both groups to zero; the workers' first, as the end of this node must not leave them."""
+        """Set both groups to zero, the workers' first, because this node's end must not leave any workers."""
         for node_type in reversed(NODE_TYPES):
             self._connect().update_auto_scaling_group(**PAUSED.request(group_name(cluster_name, node_type)))
 
@@ -61,7 +61,7 @@ class GroupRequests:
         }
 
     def _waits_for(self, call: Callable[[], object]) -> bool:
-        """Make a call about the lifecycle hook; return False if it came too late."""
+        """Make a call about the lifecycle hook; return False if the group no longer waits."""
         try:
             call()
         except ClientError as error:

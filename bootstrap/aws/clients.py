@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 DEFAULT: Final = Config(retries={"mode": "adaptive", "total_max_attempts": 3}, connect_timeout=5, read_timeout=10)
 """Retries and timeouts of most services."""
 SHORT: Final = Config(retries={"mode": "adaptive", "total_max_attempts": 3}, connect_timeout=2, read_timeout=4)
-"""Retries and timeouts of the table, shorter because it answers in milliseconds and must not delay a draining node."""
+"""Retries and timeouts of the table: short, because it answers in milliseconds and must not delay a draining node."""
 ONE_ATTEMPT: Final = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=2, read_timeout=5)
-"""One attempt, for a service that the agent does not depend on."""
+"""A single attempt, for a service that the agent does not depend on."""
 
 
 class Clients:
@@ -42,7 +42,7 @@ class Clients:
 
     @cached_property
     def stack_reader(self) -> "CloudFormationClient":
-        """Return a client of the stack with a single attempt, for calls that can wait."""
+        """Return a client of the stack that makes a single attempt, for calls that can wait."""
         return self._session.client("cloudformation", config=ONE_ATTEMPT)
 
     @cached_property
@@ -73,7 +73,7 @@ class Clients:
 
 
 def connect(region: str) -> Clients:
-    """Find the node's credentials and create the clients. Raises NoCredentialsError while there are none.
+    """Find the node's credentials and create the clients. Raises NoCredentialsError if there are none yet.
 
     A client created without credentials would never look for them again.
     """

@@ -14,7 +14,7 @@ ASK_AGAIN_S: Final = 15.0
 
 
 class ElasticIp:
-    """The cluster's Elastic IP, which a new master takes from the old one."""
+    """The cluster's Elastic IP, which a new master takes over from the old one."""
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class ElasticIp:
         self._not_before = 0.0
 
     def take(self, public_address: str | None) -> None:
-        """Associate the address, unless ``public_address``, this instance's current one, is the same."""
+        """Associate the address unless it is already ``public_address``, this instance's current one."""
         if public_address == self._address or self._monotonic() < self._not_before:
             return
-        # AllowReassociation: a lost master may still hold the address, and cannot release it.
+        # AllowReassociation: a lost master may still have the address and cannot release it.
         self._ec2.associate_address(
             AllocationId=self._allocation_id, InstanceId=self._instance_id, AllowReassociation=True
         )

@@ -1,6 +1,6 @@
 """Compute the sizes of a cluster's two Auto Scaling groups, for every program that writes them.
 
-These are CloudFormation (a deploy, and a rollback), the schedule of ``expires``, the master of an idle cluster, and
+These are CloudFormation (on deploys and rollbacks), the schedule of ``expires``, the master of an idle cluster, and
 ``dlcluster`` (pause, resume, resize). docs/how/sizes.md describes what each does to a group in each state.
 """
 
@@ -33,7 +33,7 @@ class GroupSize:
 
     @property
     def is_paused(self) -> bool:
-        """Return True if the group has no nodes and starts none."""
+        """Return True if the group has no nodes and launches none."""
         return self == PAUSED
 
     @property
@@ -42,21 +42,21 @@ class GroupSize:
         return 0 <= self.least <= self.desired <= self.most
 
     def request(self, group: str) -> SizeRequest:
-        """Return the request that gives a group this size, all three numbers at once."""
+        """Return the request that sets a group's three numbers together."""
         return SizeRequest(
             AutoScalingGroupName=group, MinSize=self.least, MaxSize=self.most, DesiredCapacity=self.desired
         )
 
 
 ClusterSizes = Mapping[NodeType, GroupSize]
-"""The sizes of both groups."""
+"""Sizes of both groups."""
 
 PAUSED: Final = GroupSize(least=0, desired=0, most=0)
 """Size of a paused group: MaxSize 0 keeps Auto Scaling from launching any node."""
 
 
 def declared_sizes(*, worker_count: int, needed_workers: int) -> ClusterSizes:
-    """Return the sizes of the settings.
+    """Return the sizes that the settings declare.
 
     MinSize is the number of nodes that a deploy requires: CloudFormation creates no group that has fewer.
     """
@@ -67,7 +67,7 @@ def declared_sizes(*, worker_count: int, needed_workers: int) -> ClusterSizes:
 
 
 def size_after_update(now: GroupSize, *, old: GroupSize, new: GroupSize) -> GroupSize:
-    """Return the size after an update of the stack, from the sizes in its old and its new template.
+    """Return the size after a stack update, given the sizes in its old and its new template.
 
     With IgnoreUnmodifiedGroupSizeProperties, CloudFormation applies only the numbers that differ between the templates.
     """

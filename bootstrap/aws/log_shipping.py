@@ -1,6 +1,6 @@
 """Send the agent's log lines to the journal, to a file, and to the cluster's log group.
 
-While the log group is unreachable, lines wait in a short queue, and the agent continues.
+While the log group is unreachable, lines wait in a short queue and the agent continues.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def set_up_logging(file: Path) -> "LogShipper":
     """Send every line to the journal, the file and the log shipper; return the shipper."""
     # On a full disk the file handler would fill the journal with tracebacks.
     logging.raiseExceptions = False
-    # Without the file, the journal still has every line.
+    # If the file is unavailable, the journal still has every line.
     with contextlib.suppress(OSError):
         make_directory(file.parent)
     to_file = logging.handlers.RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=1, delay=True)
@@ -64,7 +64,7 @@ def shorten(text: str) -> str:
 
 
 class LogShipper(logging.Handler):
-    """Queue of log lines; ``ship`` sends them to the node's log stream and logs no errors of AWS."""
+    """Queue of log lines; ``ship`` sends them to the node's log stream without logging errors of AWS."""
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class LogShipper(logging.Handler):
         self._failing = False
 
     def connect(self, client: "CloudWatchLogsClient", *, group: str, stream: str) -> None:
-        """Set the destination; earlier lines wait in the queue."""
+        """Set the destination; lines logged earlier are still queued."""
         self._client, self._group, self._stream = client, group, stream
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -104,7 +104,7 @@ class LogShipper(logging.Handler):
                 self._queue.popleft()
 
     def flush(self) -> None:
-        """Send all lines that wait, until the first failure."""
+        """Send all queued lines, until the first failure."""
         while self._client is not None and self._queue and self._monotonic() >= self._not_before:
             self.ship()
 

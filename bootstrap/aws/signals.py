@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SIGNALLED_FILE: Final = "/var/lib/deeplearning/signalled"
-"""File with the instance ID and its signal. The ID detects an image made of a node, which contains the file."""
+"""File with the instance ID and its signal. The ID reveals a file that came with an image made from another node."""
 
 
 class Signals:
-    """Sends this node's one signal, and remembers that it was sent."""
+    """Sends this node's single signal, and remembers that it was sent."""
 
     def __init__(
         self, client: "CloudFormationClient", *, target: SignalTarget, instance_id: str, sent_file: Path
@@ -54,7 +54,7 @@ class Signals:
         return in_time
 
     def settle(self, word: str) -> None:
-        """Record that nothing is left to signal, also for a restarted agent."""
+        """Record, for a restarted agent too, that nothing is left to signal."""
         self._is_settled = True
         write_file(self._sent_file, f"{self._instance_id} {word}\n")
 
@@ -82,5 +82,5 @@ class Signals:
 
 
 def failure_id(instance_id: str, reason: str) -> str:
-    """Return the UniqueId with the reason, cut to the longest that AWS accepts."""
+    """Return the UniqueId containing the reason, truncated to AWS's limit."""
     return f"{instance_id} {reason}"[:SIGNAL_ID_LENGTH]

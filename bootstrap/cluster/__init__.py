@@ -1,1 +1,1 @@
-"""Maintain the membership: records, table, and the coordinator on the master that writes it."""
+"""Maintain the membership: records, table, and the master's coordinator, which writes it."""

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 RANDOM: Final = random.SystemRandom()
 LARGEST_STEP: Final = 1_000_000
-"""Largest step of the generation after a forged record, random so that its author cannot have guessed the number."""
+"""Largest step of the generation after a forged record; random, so that the forger cannot have guessed the number."""
 
 
 class Coordinator:
@@ -66,10 +66,10 @@ class Coordinator:
         self.groups: Sequence[Group] = ()
         """Both groups at the last pass."""
         self.activities: Mapping[str, str] = {}
-        """Step in each instance's own record, by instance ID."""
+        """Activity in each instance's own record, by instance ID."""
 
     def reconcile(self, stored: Stored) -> Membership:
-        """Bring the membership up to date and return it."""
+        """Update the membership and return it."""
         if stored.error:
             log.warning("replacing the membership record: %s", stored.error)
         self._last = self._reconcile(stored)
@@ -100,7 +100,7 @@ class Coordinator:
         if stored.error is None and replace(wanted, generation=current.generation) == current and current.generation:
             return current
         if stored.error or base is not current:
-            # A node may have read a forged record with any generation, so the new number must differ from it.
+            # A node may have read a forged record with any generation, so the new number must differ from that one.
             wanted = replace(wanted, generation=self._generation_after(current, base))
         if not self._table.replace_membership(stored, wanted):
             log.info("generation %d not written: another coordinator was faster", wanted.generation)
@@ -109,7 +109,7 @@ class Coordinator:
         return wanted
 
     def _team_keys(self, *, known: str) -> str:
-        """Return the keys in the tags of the master's group; those of the membership while the tags are bad."""
+        """Return the keys in the tags of the master's group; while the tags are bad, those of the membership."""
         tags = next(group.tags for group in self.groups if group.node_type == MASTER)
         try:
             found = from_tags(tags)
@@ -121,11 +121,12 @@ class Coordinator:
         return found
 
     def _starting_membership(self, stored: Stored, grouped: "Mapping[str, _Grouped]") -> Membership:
-        """Return the membership to start from: indexes stay, even if the table was emptied or forged."""
+        """Return the membership to start from, which keeps node indexes even if the table was emptied or forged."""
         current = stored.membership
         if self._last == EMPTY or (not stored.error and current == self._last):
             return current
-        # Only another master can have changed it. A smaller generation is an older record, or, rarely, a wrapped one.
+        # Only another master can have changed it. A smaller generation means an older record or, rarely, a wrapped
+        # counter.
         if stored.error or self._is_alone(grouped) or current.generation < self._last.generation:
             return self._last
         return current
@@ -143,7 +144,7 @@ class Coordinator:
         if found.error is not None and self._last == EMPTY:
             return EMPTY
         membership = self._starting_membership(found, grouped)
-        # The node's state file, from which the last membership came, has no keys.
+        # The last membership came from the node's state file, which contains no keys.
         return membership if membership == EMPTY else replace(membership, team_keys=team_keys)
 
     def _nodes(
@@ -184,7 +185,7 @@ def _candidates(
     records: Mapping[str, NodeRecord],
     current: Membership,
 ) -> Iterator[Node]:
-    """Yield the instances of the groups as nodes. A node's own record can only mark it as draining."""
+    """Yield the groups' instances as nodes. A node's own record can only mark it as draining."""
     for instance_id, group in grouped.items():
         instance, record, member = instances.get(instance_id), records.get(instance_id), current.member(instance_id)
         draining = not group.counted or (instance is not None and not instance.reachable)
@@ -206,7 +207,7 @@ def _candidates(
 
 
 def _stray_nodes(strays: Iterable[Member], instances: Mapping[str, Instance]) -> Iterator[Node]:
-    """Yield members without a group: draining, unless EC2 shows that the group's answer is out of date."""
+    """Yield members that have no group as draining, unless EC2 shows that the group's answer is out of date."""
     for member in strays:
         instance, node = instances.get(member.instance_id), _without_record(member, instances)
         listed = instance is not None and instance.reachable and instance.grouped
@@ -216,7 +217,8 @@ def _stray_nodes(strays: Iterable[Member], instances: Mapping[str, Instance]) ->
 def _without_record(member: Member, instances: Mapping[str, Instance]) -> Node:
     """Update a member without a record.
 
-    Use EC2's address. If EC2 knows none, keep the old one, but drain if another instance has it now.
+    Use EC2's address. If EC2 knows none, keep the old one, but mark the member as draining if another instance has the
+    address now.
     """
     instance = instances.get(member.instance_id)
     if instance is not None and instance.address is not None:

@@ -16,7 +16,7 @@ NOT_COUNTED: Final = ("Terminating", "Terminated", "Detaching", "Detached", "Ent
 """Lifecycle states of instances that the group does not count, with or without ``:Wait`` and ``:Proceed``
 ("Amazon EC2 Auto Scaling instance lifecycle")."""
 ENDED: Final = frozenset({"terminated"})
-"""EC2 states of an ended instance. One that is shutting down still runs, and may write a checkpoint."""
+"""EC2 states of an ended instance. An instance that is shutting down still runs and may be writing a checkpoint."""
 STARTED: Final = frozenset({"pending", "running"})
 FILTER_VALUES: Final = 200
 """Largest number of values in a filter of DescribeInstances."""
@@ -32,7 +32,8 @@ class Group:
     tags: Mapping[str, str]
     """Its tags, which a deploy changes while the nodes run."""
     instances: Mapping[str, bool]
-    """Every instance of the group by ID, with False if the group does not count it: terminating or in standby."""
+    """Every instance of the group by ID; False if the group does not count it, because it is terminating or in
+    standby."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +59,7 @@ class Instance:
 
     @property
     def reachable(self) -> bool:
-        """Return True if the instance can be a member now."""
+        """Return True if the instance can be a member at present."""
         return self.state in STARTED and self.address is not None
 
 
@@ -66,7 +67,7 @@ def describe_groups(client: "AutoScalingClient", *, cluster_name: str) -> list[G
     """Describe both groups. Raises GroupsError unless both exist."""
     names = {group_name(cluster_name, node_type): node_type for node_type in NODE_TYPES}
     found = client.describe_auto_scaling_groups(AutoScalingGroupNames=sorted(names))["AutoScalingGroups"]
-    # CloudFormation creates them in parallel: with only one, half a cluster would look complete.
+    # CloudFormation creates them in parallel; with only one, half a cluster would look complete.
     missing = sorted(names.keys() - {group["AutoScalingGroupName"] for group in found})
     if missing:
         raise GroupsError(f"both Auto Scaling groups must exist, missing {' and '.join(missing)}")

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 REFRESH_PASSES: Final = 3
-"""Number of passes after which EC2 is called in any case: it reports a crash before Auto Scaling does."""
+"""Number of passes after which EC2 is always called: it reports a crash before Auto Scaling does."""
 ABSENT_ANSWERS: Final = 10
-"""Number of answers in a row without an instance before it counts as gone: EC2's API is eventually consistent."""
+"""Number of consecutive answers without an instance before it counts as gone: EC2's API is eventually consistent."""
 
 
 class Ec2Cache:
-    """Cache EC2's last description of each instance, and count the answers that lacked it."""
+    """Caches EC2's last description of each instance, and counts the answers that lacked it."""
 
     def __init__(self, ec2: "EC2Client") -> None:
         self._ec2 = ec2

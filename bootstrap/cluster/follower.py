@@ -19,7 +19,7 @@ class Follower:
         self._turn = turn
         self._monotonic = monotonic
         self.seconds_until_turn = 0.0
-        """Seconds until this node's turn to read a change that all nodes noticed at the same time."""
+        """Seconds until this node's turn to read a change, which all nodes noticed simultaneously."""
         self.error: str | None = None
         """Reason why the table's records cannot be used, or None. The master rewrites bad records."""
 
@@ -46,7 +46,7 @@ class Follower:
         return found
 
     def _generation(self) -> int | None:
-        """Return the generation; None if its record is bad, as the membership may still be good."""
+        """Return the generation; None if its record is bad, because the membership may still be good."""
         try:
             return self._table.read_generation()
         except RecordError as error:

@@ -20,18 +20,18 @@ class Node:
     ssh_key: str = ""
     """Public half of the cluster's key; empty on a worker."""
     draining: bool = False
-    """True if the node is about to end or in standby: the hosts and workers files omit it, but it keeps its index."""
+    """True if the node is in standby or about to end: the hosts and workers files omit it, but it keeps its index."""
     mount: str = ""
     """State of the shared directory; empty without shared storage."""
     setup: str = ""
     """Outcome of the setup (contract.SETUP_FIELD); empty without one."""
     release: str = field(default="", compare=False)
-    """Release that the node runs (contract.RELEASE_FIELD); empty if it does not say. Alone it makes no new membership,
-    which every node would read: it goes into the record with the next change."""
+    """Release that the node runs (contract.RELEASE_FIELD); empty if unknown. A changed release creates no new
+    membership, which every node would read; the next change includes it."""
 
     @property
     def has_failed_setup(self) -> bool:
-        """Return whether the user's setup has failed: the node gets an index, so that it is seen, but no job."""
+        """Return True if the user's setup has failed; the node gets an index, so that it is visible, but no jobs."""
         return self.setup.startswith(SETUP_FAILED)
 
 
@@ -54,31 +54,31 @@ class Member(Node):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Membership:
-    """The members of the cluster, as the coordinator last saw them."""
+    """Members of the cluster, as the coordinator last saw them."""
 
     generation: int
     """Changes with every change of the membership, and grows until it wraps around at MAX_GENERATION. Readers compare
-    only for equality, as a forged record may have had any number; the coordinator also takes a smaller one as a sign
-    that the table lost the newer record. After a wrap that costs one more write."""
+    only for equality, because a forged record may have had any number. The coordinator also takes a smaller one as a
+    sign that the table lost the newer record; after a wrap, that costs one extra write."""
     desired_nodes: int
     """Sum of the Auto Scaling groups' DesiredCapacity, the master included."""
     members: tuple[Member, ...]
-    """In index order."""
+    """Members in index order."""
     shared_storage: str = ""
     """File system to mount on every node; empty while there is none."""
     master_trains: bool = True
-    """True if jobs run on the master too."""
+    """True if jobs also run on the master."""
     team_keys: str = ""
     """The team's SSH keys (contract.TEAM_KEYS_FIELD)."""
 
     @property
     def training_members(self) -> tuple[Member, ...]:
-        """Return the members on which jobs run, which the workers file names."""
+        """Return the members on which jobs run; the workers file lists these."""
         return tuple(member for member in self.active_members if self.master_trains or member.node_type != MASTER)
 
     @property
     def active_members(self) -> tuple[Member, ...]:
-        """Return the members that do not drain; the lists name these."""
+        """Return the members that are not draining; the lists contain these."""
         return tuple(member for member in self.members if not member.draining)
 
     def has_at_least(self, min_nodes: int | None) -> bool:
@@ -87,20 +87,20 @@ class Membership:
 
     @property
     def master(self) -> Member | None:
-        """Return the master, unless it drains."""
+        """Return the master; None if it is absent or draining."""
         return next((member for member in self.active_members if member.node_type == MASTER), None)
 
     def member(self, instance_id: str) -> Member | None:
-        """Return the member with this instance ID, if any."""
+        """Return the member with this instance ID; None if there is none."""
         return next((member for member in self.members if member.instance_id == instance_id), None)
 
     def is_listed(self, instance_id: str) -> bool:
-        """Return True if the lists name the instance."""
+        """Return True if the lists contain the instance."""
         return any(member.instance_id == instance_id for member in self.active_members)
 
 
 EMPTY = Membership(generation=0, desired_nodes=0, members=())
-"""The membership before the first coordinator pass."""
+"""Membership before the first coordinator pass."""
 
 
 def next_membership(
@@ -140,7 +140,7 @@ def assign_node_indexes(
     """Keep the present members, free the indexes of those gone, and give newcomers the lowest free indexes.
 
     Index 1 is reserved for the master; a second master waits until the first is gone. The highest index is
-    ``desired_nodes``: a replacement that arrives before its predecessor is gone waits for that index.
+    ``desired_nodes``, so a replacement that arrives before its predecessor is gone waits for that index.
     """
     known = {node.instance_id: node for node in nodes}
     refreshed = [_refreshed(each, known.get(each.instance_id)) for each in members if each.instance_id not in gone]
@@ -165,7 +165,7 @@ def _may_join(node: Node) -> bool:
 def _close_gaps(members: Sequence[Member], *, desired_nodes: int) -> Iterator[Member]:
     """Move the highest survivors of a shrink to the lowest free indexes.
 
-    All move at once, when the last leaving node is gone, so that ranks change only once.
+    All move together when the last leaving node is gone, so that ranks change only once.
     """
     workers = [member for member in members if member.node_index > 1]
     # Index 1 stays free for a master that is absent now.
@@ -193,7 +193,7 @@ def members_to_json(members: Iterable[Member]) -> str:
 
 
 def member_row(member: Member) -> dict[str, object]:
-    """Return a member in the form of records and state file: without what it does not say."""
+    """Return a member as records and the state file store it, without empty fields."""
     row = asdict(member)
     for name in (MOUNT_FIELD, SETUP_FIELD, RELEASE_FIELD):
         if not row[name]:

@@ -1,4 +1,4 @@
-"""Publish this node's own record in the cluster's table: its keys, whether it drains, its activity."""
+"""Publish this node's own record in the cluster's table: its keys, its activity, and whether it is draining."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -8,25 +8,25 @@ from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
 
 RETRY_S: Final = 60.0
-"""Seconds between writes of the same record while the membership does not contain it."""
+"""Seconds between writes of the same record while the membership does not include it."""
 
 
 class Report(Protocol):
-    """The node's activity (bootstrap.idle.report), which is no part of the membership."""
+    """The node's activity (bootstrap.idle.report), which is not part of the membership."""
 
     @property
     def is_due(self) -> bool:
-        """Return True if the table must have it now."""
+        """Return True if the report must be written now."""
 
     def text(self) -> str:
-        """Return what to write; empty for nothing."""
+        """Return the report to write; empty for none."""
 
     def written(self) -> None:
-        """Note that it is in the table."""
+        """Note that the report has been written."""
 
 
 class NodeRecordWriter:
-    """Writes the record when it is new to the cluster."""
+    """Writes the node's record whenever the cluster lacks it."""
 
     def __init__(self, *, report: Report, monotonic: Callable[[], float]) -> None:
         self._report = report
@@ -53,7 +53,7 @@ class NodeRecordWriter:
 
 
 def _agrees(record: NodeRecord, membership: Membership) -> bool:
-    """Return True if the membership has what the record says, except the release: an earlier master leaves it out."""
+    """Return True if the membership matches the record, apart from the release, which an earlier master leaves out."""
     member = membership.member(record.instance_id)
     if member is None:
         return False

@@ -5,11 +5,11 @@ from collections.abc import Callable, Set
 from typing import Final
 
 STEADY_RECONCILE_S: Final = 15.0
-"""Seconds between the coordinator's passes while no instance is arriving; every third pass calls EC2 too."""
+"""Seconds between the coordinator's passes while no instance is arriving; every third pass also calls EC2."""
 EAGER_RECONCILE_S: Final = 2.0
 """Seconds between passes while instances arrive."""
 EAGER_RECONCILES_FOR_S: Final = 300.0
-"""Seconds of frequent passes; an instance that has not joined by then is broken or waits."""
+"""Seconds of frequent passes; an instance that has not joined by then is broken or waiting for something."""
 
 
 class PollInterval:
@@ -36,18 +36,18 @@ READ_UNIT_BYTES: Final = 4096
 MEMBER_BYTES: Final = 240
 """Bytes of one member in the item."""
 SHORTEST_ROUND_S: Final = 1.0
-"""Shortest round in seconds in which agents take turns: below it their polls are spread enough."""
+"""Shortest round in seconds in which agents take turns; in a shorter one, their polls are spread enough anyway."""
 
 
 def round_s(nodes: int) -> float:
-    """Return the seconds that this many agents need to read in turn; 0 if they need no turns."""
+    """Return the seconds that this many agents need to read in turn; 0 if they need not take turns."""
     units = math.ceil(nodes * MEMBER_BYTES / READ_UNIT_BYTES)
     needed = nodes * units / READ_UNITS_PER_SECOND
     return needed if needed >= SHORTEST_ROUND_S else 0.0
 
 
 class ReadTurn:
-    """Gives an agent its turn to read a changed membership: once per round, at a random moment."""
+    """Gives an agent its turn to read a changed membership, once per round at a random moment."""
 
     def __init__(self, chance: Callable[[], float]) -> None:
         self._chance = chance
@@ -62,5 +62,5 @@ class ReadTurn:
         return max(0.0, self._due - now)
 
     def taken(self, *, now: float) -> None:
-        """Record that the membership was read."""
+        """Note that the membership was read."""
         self._due, self._read_at = None, now

@@ -1,4 +1,4 @@
-"""Limit how often a node's record can change the membership, as every node reads the members after each change.
+"""Limit how often a node's record can change the membership, because every node reads each change.
 
 Any process on a node can write the node's record at any rate.
 """
@@ -11,7 +11,7 @@ from typing import Final
 from bootstrap.cluster.records import NodeRecord
 
 HOLD_S: Final = 60.0
-"""Seconds between two changes by one node. A change to draining is exempt: a spot notice leaves only two minutes."""
+"""Seconds between two changes by one node. Draining is exempt: a spot notice leaves only two minutes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,7 +22,7 @@ class _Accepted:
 
 
 class RecordRateLimit:
-    """Limit each node to one change per HOLD_S: a record that changes sooner counts as its last accepted one."""
+    """Limits each node to one change per HOLD_S: until then, its last accepted record stays in force."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -31,7 +31,7 @@ class RecordRateLimit:
     def apply(self, records: Mapping[str, NodeRecord], *, instances: Collection[str]) -> dict[str, NodeRecord]:
         """Return the records in force, by instance ID; forget nodes that are not in ``instances``."""
         now = self._monotonic()
-        # Keep a node whose record is bad: otherwise a bad record would reset the limit.
+        # Keep a node whose record is bad; otherwise a bad record would reset the limit.
         self._accepted = {name: each for name, each in self._accepted.items() if name in instances}
         for name, record in records.items():
             self._accepted[name] = _next(self._accepted.get(name), record, now=now)

@@ -44,9 +44,9 @@ MAX_NETWORKS: Final = 8
 MAX_RECORD: Final = 1024 * 1024
 """Largest record in characters: a DynamoDB item has at most 400 KB, and the state file adds indentation."""
 MAX_INTEGER: Final = 16
-"""Largest number of digits; Python 3.10 takes seconds to parse an integer of 400,000."""
+"""Largest number of digits; Python 3.10 takes seconds to parse an integer of 400,000 digits."""
 MAX_SHOWN: Final = 60
-"""Longest value in a message, in characters."""
+"""Longest value shown in a message, in characters."""
 
 INSTANCE_ID: Final = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 KEY: Final = re.compile(r"ssh-ed25519 ([A-Za-z0-9+/]{68})")
@@ -56,13 +56,13 @@ SHARED_STORAGE: Final = re.compile(r"(efs|lustre):(fs-(?:[0-9a-f]{8}|[0-9a-f]{17
 SETUP: Final = re.compile(rf"(?:{SETUP_DONE}|{SETUP_FAILED}):[0-9a-f]{{{SETUP_HASH_LENGTH}}}")
 RELEASE: Final = re.compile(rf"[0-9A-Za-z.+-]{{1,32}}:[0-9a-f]{{{RELEASE_HASH_LENGTH}}}")
 KEY_HEADER: Final = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
-"""First bytes of the 51 of a public key: the type, and the length of the rest (RFC 8709, RFC 4251)."""
+"""First of the 51 bytes of a public key: the type, and the length of the rest (RFC 8709, RFC 4251)."""
 
 Networks = tuple[IPv4Network, ...]
 
 
 class RecordError(ValueError):
-    """A record cannot be used; the message is one line without control characters."""
+    """The record cannot be used; the message is one line without control characters."""
 
 
 def parse_networks(text: str) -> Networks:
@@ -77,7 +77,7 @@ def parse_networks(text: str) -> Networks:
 
 
 def check_address(value: object, networks: Networks | None) -> str:
-    """Return an IPv4 address in canonical form; it must be in one of the networks, unless they are None."""
+    """Return an IPv4 address in canonical form; it must be in one of the networks, unless `networks` is None."""
     try:
         address = IPv4Address(value) if isinstance(value, str) else None
     except ValueError:
@@ -89,35 +89,35 @@ def check_address(value: object, networks: Networks | None) -> str:
 
 
 def check_node_index(value: object) -> int:
-    """Return a node index."""
+    """Return a valid node index."""
     if type(value) is not int or not 1 <= value <= MAX_NODES:  # bool is a subclass of int
         raise RecordError(f"{NODE_INDEX_FIELD} must be a whole number from 1 to {MAX_NODES}, got {shown(value)}")
     return value
 
 
 def check_generation(value: object) -> int:
-    """Return the generation of a membership."""
+    """Return a valid generation of a membership."""
     if type(value) is not int or not 1 <= value <= MAX_GENERATION:
         raise RecordError(f"{GENERATION_FIELD} must be a whole number from 1 to {MAX_GENERATION}, got {shown(value)}")
     return value
 
 
 def check_desired_nodes(value: object) -> int:
-    """Return the number of nodes that the cluster should have."""
+    """Return a valid number of desired nodes."""
     if type(value) is not int or not 0 <= value <= MAX_NODES:
         raise RecordError(f"{DESIRED_NODES_FIELD} must be a whole number from 0 to {MAX_NODES}, got {shown(value)}")
     return value
 
 
 def check_instance_id(value: object) -> str:
-    """Return an EC2 instance ID."""
+    """Return a valid EC2 instance ID."""
     if not isinstance(value, str) or not INSTANCE_ID.fullmatch(value):
         raise RecordError(f"{INSTANCE_ID_FIELD} must be i- followed by 8 or 17 hex digits, got {shown(value)}")
     return value
 
 
 def check_node_type(value: object) -> NodeType:
-    """Return a node type."""
+    """Return a valid node type."""
     for node_type in NODE_TYPES:
         if value == node_type:
             return node_type
@@ -125,14 +125,14 @@ def check_node_type(value: object) -> NodeType:
 
 
 def check_flag(value: object) -> bool:
-    """Return True if a member is draining."""
+    """Return a valid flag."""
     if not isinstance(value, bool):
         raise RecordError(f"{DRAINING_FIELD} must be true or false, got {shown(value)}")
     return value
 
 
 def check_key(value: object, name: str) -> str:
-    """Return a public ed25519 key, which must have no comment and no options."""
+    """Return a public ed25519 key, which must have neither comment nor options."""
     match = KEY.fullmatch(value) if isinstance(value, str) else None
     if match is None or not _decoded(match[1]).startswith(KEY_HEADER):
         raise RecordError(f"{name} must be an ed25519 key, got {shown(value)}")
@@ -146,7 +146,7 @@ def check_sha256(value: object) -> str:
 
 
 def check_shared_storage(value: object) -> str:
-    """Return the file system to mount on every node, or nothing."""
+    """Return the file system to mount on every node, or an empty text."""
     match = SHARED_STORAGE.fullmatch(value) if isinstance(value, str) else None
     if value != "" and (match is None or (match[1] == "lustre") != bool(match[3])):
         raise RecordError(f"{SHARED_STORAGE_FIELD} must be efs:ID or lustre:ID:MOUNT_NAME, got {shown(value)}")
@@ -154,28 +154,28 @@ def check_shared_storage(value: object) -> str:
 
 
 def check_mount(value: object) -> str:
-    """Return the state of a node's shared directory, or nothing."""
+    """Return the state of a node's shared directory, or an empty text."""
     if value not in ("", *MOUNT_STATES):
         raise RecordError(f"{MOUNT_FIELD} must be one of {', '.join(MOUNT_STATES)}, got {shown(value)}")
     return str(value)
 
 
 def check_setup(value: object) -> str:
-    """Return the outcome of a node's setup, or nothing."""
+    """Return the outcome of a node's setup, or an empty text."""
     if value != "" and not (isinstance(value, str) and SETUP.fullmatch(value)):
         raise RecordError(f"{SETUP_FIELD} must be {SETUP_DONE}:HASH or {SETUP_FAILED}:HASH, got {shown(value)}")
     return str(value)
 
 
 def check_release(value: object) -> str:
-    """Return the release that a node runs, or nothing."""
+    """Return the release that a node runs, or an empty text."""
     if value != "" and not (isinstance(value, str) and RELEASE.fullmatch(value)):
         raise RecordError(f"{RELEASE_FIELD} must be VERSION:HASH, got {shown(value)}")
     return str(value)
 
 
 def check_team_keys(value: object) -> str:
-    """Return the team's SSH keys, or nothing."""
+    """Return the team's SSH keys, or an empty text."""
     if not isinstance(value, str):
         raise RecordError(f"{TEAM_KEYS_FIELD} must be text, got {shown(value)}")
     try:
@@ -185,7 +185,7 @@ def check_team_keys(value: object) -> str:
 
 
 def check_unique(name: str, values: Iterable[Hashable]) -> None:
-    """Check that the members' values of a field differ."""
+    """Check that the members' values of a field are distinct."""
     repeated = [value for value, times in Counter(values).items() if times > 1]
     if repeated:
         raise RecordError(f"{name} must be unique among the members, got {repeated[0]} more than once")

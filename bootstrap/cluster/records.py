@@ -1,8 +1,8 @@
 """Parse the records of the cluster's table; every record is hostile until it has been checked here.
 
-Each process on a node can use the node's role to write records: on a worker the node's own record, on the master also
-the membership. Checked values go into ssh's command line on an administrator's machine and into files that root
-writes on every node. Agents, the launcher and dlcluster therefore read records only through this module.
+Any process on a node can use the node's role to write records: on a worker the node's own record, on the master also
+the membership. Checked values end up in ssh's command line on an administrator's machine and in files that root writes
+on every node. Agents, the launcher and dlcluster therefore read records only through this module.
 
 The functions are pure and raise RecordError. They ignore keys that a newer agent has added.
 """
@@ -111,7 +111,7 @@ class StateRecord:
 class NodeRecord:
     """A node's record about itself.
 
-    Only its key in the table can be trusted, since IAM lets a node write no other. Readers therefore take the instance
+    Only its key in the table is trustworthy, since IAM lets a node write no other. Readers therefore take the instance
     ID and the node type from AWS, not from this record.
     """
 
@@ -141,7 +141,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EnvironmentRecord:
-    """The record of the environment whose archive a master has stored."""
+    """Record of the environment whose archive a master has stored."""
 
     environment: str
     """Name of the environment. It is not checked, so only compare it."""
@@ -201,21 +201,21 @@ def parse_state(text: str, networks: Networks | None) -> StateRecord:
     return StateRecord(
         instance_id=check_instance_id(state.get(INSTANCE_ID_FIELD)),
         generation=check_generation(state.get(GENERATION_FIELD)),
-        # Agents of an earlier release did not write it.
+        # Agents of earlier releases did not write it.
         desired_nodes=check_desired_nodes(state.get(DESIRED_NODES_FIELD, len(members))),
         members=members,
     )
 
 
 def parse_members(rows: object, networks: Networks | None) -> tuple[MemberRecord, ...]:
-    """Parse the list of members; no two may share an index, an instance ID, or an address while both are present."""
+    """Parse the list of members; no two may share an index, an instance ID or, while both are present, an address."""
     if not isinstance(rows, list) or len(rows) > MAX_NODES:
         got = f"{len(rows)}" if isinstance(rows, list) else shown(rows)
         raise RecordError(f"{MEMBERS_FIELD} must be a list of at most {MAX_NODES} members, got {got}")
     members = tuple(parse_member(row, networks) for row in rows)
     check_unique(NODE_INDEX_FIELD, (member.node_index for member in members))
     check_unique(INSTANCE_ID_FIELD, (member.instance_id for member in members))
-    # EC2 gives the address of an ended instance to a new one while the record may still hold both.
+    # EC2 may reuse the address of an ended instance while the record still contains both.
     check_unique(ADDRESS_FIELD, (member.address for member in members if not member.draining))
     return tuple(sorted(members, key=lambda member: member.node_index))
 
@@ -267,7 +267,7 @@ def _collide(one: MemberRecord, other: MemberRecord) -> bool:
 
 
 def _check_version(item: Item) -> None:
-    """Accept this version and newer ones: extra keys are ignored, missing ones are errors."""
+    """Accept this version and newer ones; extra keys are ignored, missing ones are errors."""
     try:
         _number(item, VERSION_FIELD, least=RECORD_VERSION, most=10**9)
     except RecordError as error:
@@ -284,7 +284,7 @@ def _attribute(item: Item, name: str, kind: str) -> Any:
 
 
 def _optional(item: Item, name: str) -> str:
-    """Return a text; empty if the record has none."""
+    """Return a text field; empty if the record lacks it."""
     return str(_attribute(item, name, "S")) if name in item else ""
 
 

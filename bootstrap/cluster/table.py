@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 BATCH: Final = 100
 """Largest number of keys in a BatchGetItem."""
 BATCH_ATTEMPTS: Final = 5
-"""Number of answers in a row without any item after which a batch is given up."""
+"""Number of consecutive answers without any item after which a batch is abandoned."""
 NODE_FIELDS: Final = {
     f"#{number}": name
     for number, name in enumerate(
@@ -70,7 +70,7 @@ NODE_FIELDS: Final = {
         )
     )
 }
-"""Fields to read of a node's own record, by placeholder: the node may have written others, up to 400 KB."""
+"""Fields to read of a node's own record, by placeholder; the node may have written others, up to 400 KB."""
 LOST_RACE: Final = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
 """Reasons of a transaction that DynamoDB cancelled because two writers met (TransactWriteItems)."""
 BUSY: Final = frozenset(
@@ -92,14 +92,14 @@ BUSY_PAUSES_S: Final = (0.2, 0.4, 0.8)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stored:
-    """The membership as the coordinator finds it in the table."""
+    """Membership as the coordinator finds it in the table."""
 
     membership: Membership
-    """The stored membership; of a bad record, the members that are valid by themselves."""
+    """The stored membership; if its record is bad, only its valid members."""
     error: str | None = None
-    """Reason why both records must be written again, or None."""
+    """Reason why both records must be rewritten, or None."""
     condition: Mapping[str, Any]
-    """Condition for a write: no other process has replaced the record since."""
+    """Condition for a write: no other process has replaced the record in the meantime."""
 
 
 class Table:
@@ -118,7 +118,7 @@ class Table:
         self._networks = networks
         self._sleep = sleep
         self.activities: dict[str, str] = {}
-        """Step in each node's record at the last read, by record ID; bootstrap.idle parses it."""
+        """Activity in each node's record at the last read, by record ID; bootstrap.idle parses it."""
 
     def read_generation(self, *, consistent: bool = False) -> int:
         """Return the membership's generation, eventually consistent: far cheaper than the membership."""
@@ -144,12 +144,12 @@ class Table:
         return Stored(membership=membership, error=reason, condition=_if_unchanged(item.get(GENERATION_FIELD)))
 
     def read_record(self, record_id: str, *, consistent: bool) -> Item | None:
-        """Return a record as it is in the table; None if there is none."""
+        """Return a record unparsed; None if there is none."""
         key = {TABLE_KEY: {"S": record_id}}
         return self._client.get_item(TableName=self._name, Key=key, ConsistentRead=consistent).get("Item")
 
     def replace_membership(self, old: Stored, new: Membership) -> bool:
-        """Write the new membership and its generation, both or neither; return False if another process was faster."""
+        """Write the new membership and its generation atomically; return False if another process was faster."""
         generation = {VERSION_FIELD: {"N": str(RECORD_VERSION)}, GENERATION_FIELD: {"N": str(new.generation)}}
         membership = {
             **generation,
@@ -169,7 +169,7 @@ class Table:
         return True
 
     def _write(self, write: Callable[[], object]) -> None:
-        """Write; retry while the table is busy, as any node can keep it busy for a while."""
+        """Write, retrying while the table is busy; any node can keep it busy for a while."""
         for pause in (*BUSY_PAUSES_S, None):
             try:
                 write()
@@ -202,7 +202,7 @@ class Table:
         self.write_record(record.record_id, fields)
 
     def write_record(self, record_id: str, fields: Item) -> None:
-        """Write a record that has one writer."""
+        """Write a record that has a single writer."""
         self._write(lambda: self._client.put_item(**self._put(record_id, fields)))
 
     def read_nodes(self, record_ids: Sequence[str]) -> dict[str, NodeRecord]:
@@ -223,9 +223,9 @@ class Table:
             yield from self._batch(record_ids[start : start + BATCH])
 
     def _batch(self, record_ids: Sequence[str]) -> Iterator[Item]:
-        """Read until no key is left: large records, which any node can write, only take more calls.
+        """Read until no key is left; large records, which any node can write, only take more calls.
 
-        Skip keys that the table never processes, unless those are all of them: then raise TableBusyError.
+        Skip keys that the table never processes, unless those are all of them; then raise TableBusyError.
         """
         keys: list[Mapping[str, Any]] = [{TABLE_KEY: {"S": record_id}} for record_id in record_ids]
         total, failed_attempts = len(keys), 0
@@ -269,7 +269,7 @@ def _if_absent() -> Mapping[str, Any]:
 
 
 def _if_unchanged(generation: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the condition that the record still has the attribute that was read as its generation."""
+    """Return the condition that the record still has the generation attribute that was read."""
     if generation is None:
         return {"ConditionExpression": f"attribute_not_exists({GENERATION_FIELD})"}
     return {
@@ -291,7 +291,7 @@ def _membership(item: Item, networks: Networks) -> Membership:
 
 
 def _usable(item: Item, networks: Networks) -> Membership:
-    """Return the membership of the valid members of a bad record."""
+    """Return the membership of a bad record's valid members."""
     try:
         generation = parse_generation(item)
     except RecordError:

@@ -1,15 +1,15 @@
-"""Handle the notices that this instance will end: a spot interruption, EC2's advice to leave, or a termination.
+"""Handle notices that this instance will end: a spot interruption, EC2's rebalance advice, or a termination.
 
 Spot gives two minutes' notice of an interruption. EC2 may recommend a rebalance earlier, while the risk of one is high.
-The Auto Scaling group holds its own terminations with a lifecycle hook until the node has drained.
+The Auto Scaling group delays its own terminations with a lifecycle hook until the node has drained.
 
 1. The agent reads the notice in each pass (`read_notice`).
-2. On any of the three the node drains (`must_drain`): the agent writes that into the node's record, and the coordinator
-   on the master drops the node from all lists (coordinator.py). On the master, ``launch`` then restarts or ends the
-   jobs that use the node (launcher/job/preemption.py).
-3. `TerminationHandler` asks the group for what the notice needs: a replacement for a node at risk; a termination waits
-   until the other nodes have dropped this one. An interruption cannot be delayed, and the group replaces the node
-   unasked.
+2. On any notice, the node drains (`must_drain`): the agent marks the node's record, and the coordinator on the master
+   drops the node from all lists (coordinator.py). On the master, ``launch`` then restarts or ends the jobs that use the
+   node (launcher/job/preemption.py).
+3. `TerminationHandler` asks the group for what the notice requires: a replacement for a node at risk; for a
+   termination, a delay until the other nodes have dropped this one. An interruption cannot be delayed, and the group
+   replaces the node without a request.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ from bootstrap.aws.imds import ADDRESS, TIMEOUT_S, read_categories
 from bootstrap.cluster.membership import Membership
 
 DRAIN_GRACE_S: Final = 20.0
-"""Seconds after the membership drops this node in which every other node reads it, even if one read fails."""
+"""Seconds for every other node to read the membership that drops this node, even if one read fails."""
 MAX_DRAIN_S: Final = 45.0
-"""Seconds from the notice after which the node ends in any case: there may be no coordinator to drop it."""
+"""Longest delay of the node's end after the notice, in seconds: there may be no coordinator to drop the node."""
 HEARTBEAT_S: Final = 10.0
-"""Seconds between heartbeats to the lifecycle hook, whose timeout is short because a broken node sends none."""
+"""Seconds between heartbeats to the lifecycle hook; its timeout is short because a broken node sends none."""
 LIFECYCLE: Final = "autoscaling/target-lifecycle-state"
 TERMINATED: Final = "Terminated"
 """Target lifecycle state of an instance that its group is about to terminate (Amazon EC2 Auto Scaling User Guide,
@@ -37,7 +37,7 @@ PUBLIC_ADDRESS: Final = "public-ipv4"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TerminationNotice:
-    """The notices in force for this instance, read together with its public address."""
+    """Notices in force for this instance, read together with its public address."""
 
     public_address: str | None = None
     ending: bool = False
@@ -79,7 +79,7 @@ class TerminationHandler:
     def is_urgent(self, notice: TerminationNotice, membership: Membership) -> bool:
         """Return True if a draining master must reconcile in this pass.
 
-        Once the lists have dropped it, only a termination by the group is urgent.
+        Once the lists no longer contain it, only a termination by the group is urgent.
         """
         return notice.ending or (notice.must_drain and membership.is_listed(self._instance_id))
 
@@ -92,7 +92,7 @@ class TerminationHandler:
         self._completed = not self._requests.extend_termination()
 
     def respond(self, notice: TerminationNotice, membership: Membership | None) -> None:
-        """Request a replacement, or let the termination go on; ``membership`` is None if it could not be read."""
+        """Request a replacement or complete the termination; ``membership`` is None if it could not be read."""
         if notice.at_risk and not notice.interrupted and not notice.ending:
             self._requests.request_replacement("spot recommends a replacement")
         if notice.ending and not self._completed and self._drain_is_over(membership):

@@ -58,7 +58,7 @@ class Archive:
     def fetch(self, directory: Path, *, sha256: str) -> None:
         """Unpack the archive and rename it to ``directory``. Raises WrongHashError before unpacking."""
         directory.parent.mkdir(parents=True, exist_ok=True)
-        # No other user can write to a temporary directory, so the hashed bytes are the unpacked ones.
+        # No other user can write to a temporary directory, so the unpacked bytes are the hashed ones.
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".fetch-") as work:
             packed, unpacked = Path(work, "packed"), Path(work, "unpacked")
             found = self._download(packed)
@@ -86,7 +86,7 @@ class Archive:
         """Pack the environment and upload it; return the archive's SHA-256. S3 shows only complete objects."""
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".store-") as work:
             packed = Path(work, "packed")
-            # Fast rather than small: the archive stays within the region.
+            # Prefer speed to size: the archive stays within the region.
             fast = "--use-compress-program=gzip --fast"
             outward = [f"--exclude=./{name}" for name in OUTWARD_LINKS]
             plain = ["--hard-dereference", "--owner=0", "--group=0", "--numeric-owner", "--anchored", *outward]

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class HashRecord:
-    """The record of the archive that a master has stored last."""
+    """Record of the archive that a master stored last."""
 
     def __init__(self, client: "DynamoDBClient", *, table: str) -> None:
         self._client = client
         self._table = table
 
     def read(self, environment: str) -> str | None:
-        """Return the hash of an environment's archive; None without a record, or if it is of another environment.
+        """Return the hash of an environment's archive; None if there is no record, or it is for another environment.
 
         Raises EnginesError if the record is bad.
         """

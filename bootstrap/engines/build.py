@@ -34,7 +34,7 @@ PIP: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input")
 
 
 class Builder:
-    """Runs the programs of one build before its deadline."""
+    """Runs the programs of one build until its deadline."""
 
     def __init__(self, *, deadline: float, environ: Mapping[str, str] = ENVIRON) -> None:
         self._deadline = deadline
@@ -46,7 +46,7 @@ class Builder:
         self._run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", str(directory)], failure="venv failed")
         pip = self._pip(directory)
         for requirements in recipe.requirements:
-            # Every dependency is listed, so that pip resolves none and compiles nothing.
+            # The list includes every dependency, so that pip resolves none and compiles nothing.
             wheels = ["--require-hashes", "--only-binary=:all:", "--no-deps", "-r", str(requirements)]
             self._run([*pip, "install", *wheels], failure="pip install failed")
         version = ".".join(map(str, recipe.python))
@@ -59,7 +59,7 @@ class Builder:
         write_file(directory / Path(ENGINES_LIST).name, "".join(f"{engine}\n" for engine in recipe.engines))
 
     def _pip(self, directory: Path) -> list[str]:
-        """Return a pip that installs into the environment: its own, or the PyTorch image's; Debian has none."""
+        """Return a pip that installs into the environment: its own or the PyTorch image's, because Debian has none."""
         python = str(directory / "bin/python")
         if self._works([python, "-m", "ensurepip", "--default-pip"]):
             return [python, *PIP]
@@ -74,7 +74,7 @@ class Builder:
     def _install_horovod(self, pip: Sequence[str], directory: Path) -> None:
         """Install the wheel that the image lists, or else compile one, which takes minutes."""
         install = [*pip, "install", "--no-deps", "--require-hashes"]
-        # PyPI lets a project's owner add a wheel to an old release: install only a wheel whose hash is listed.
+        # On PyPI, a project's owner can add a wheel to an old release, so install only a wheel whose hash is listed.
         if Path(HOROVOD_WHEEL).is_file() and self._works([*install, "--only-binary=:all:", "-r", HOROVOD_WHEEL]):
             return
         if shutil.which(COMPILER, path=self._environ["PATH"]) is None:
@@ -85,7 +85,7 @@ class Builder:
         self._run([*pip, "install", "--require-hashes", "-r", str(BUILD_TOOLS)], failure="pip install failed")
         path = f"{directory}/bin:{self._environ['PATH']}"
         compiling = Builder(deadline=self._deadline, environ={**self._environ, **HOROVOD_OPTIONS, "PATH": path})
-        # pip checks the hash before it runs setup.py. No cache: a wheel that root compiled earlier fits another
+        # pip checks the hash before it runs setup.py. Use no cache: a wheel that root compiled earlier fits another
         # environment.
         source = ["--no-cache-dir", "--no-binary=:all:", "--no-build-isolation", "-r", str(HOROVOD_SOURCE)]
         compiling._run([*install, *source], failure="compiling Horovod failed")
@@ -116,6 +116,6 @@ class Builder:
 
 
 def install_patches(site_packages: Path) -> None:
-    """Install the patches, which each Python of the environment imports at startup."""
+    """Install the patches, which every Python of the environment imports at startup."""
     write_file(site_packages / f"{PATCHES_MODULE}.py", MXNET_PATCHES.read_text())
     write_file(site_packages / f"{PATCHES_MODULE}.pth", f"import {PATCHES_MODULE}\n")

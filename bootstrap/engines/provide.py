@@ -1,8 +1,8 @@
 """Provide a node with the engines environment of the setting ``engines``.
 
 The node downloads the archive from the bucket and compares it with the hash that the master has written into the table.
-If there is none yet, the master builds the environment and uploads it, and the workers wait. The state file holds the
-outcome, which the agent reports to the stack.
+If there is none yet, the master builds the environment and uploads it, and the workers wait. The state file contains
+the outcome, which the agent reports to the stack.
 """
 
 import logging
@@ -28,11 +28,11 @@ from bootstrap.files.paths import under_root
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 5.0
-"""Seconds between two checks of the bucket, and half of the first pause after a failure."""
+"""Seconds between checks of the bucket, and half of the first pause after a failure."""
 MAX_PAUSE_S: Final = 80.0
-"""Longest pause after a failure, in seconds; it doubles with each one."""
+"""Longest pause after a failure, in seconds; each pause is twice the previous one."""
 RANDOM: Final = random.SystemRandom()
-"""Source of random pauses, which spread the polls of workers that started at the same moment."""
+"""Source of random pauses, which spread the polls of workers that started together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,9 +43,9 @@ class EngineServices:
     archive: Callable[[Recipe], Archive]
     """Returns the archive of a recipe. Raises errors of AWS until the node has credentials."""
     record: Callable[[], HashRecord]
-    """Returns the record of the archive's hash. Raises errors of AWS until the node has credentials."""
+    """Builds the environment in a directory, with a deadline in seconds."""
     build: Callable[[Recipe, Path, float], None]
-    """Builds the environment in a directory within a number of seconds."""
+    """Builds the environment in a directory, with a deadline in seconds."""
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -53,7 +53,7 @@ class EngineServices:
 def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: EngineServices) -> None:
     """Provide the environment within ``wait_s`` seconds. Raises EnginesError."""
     directory = under_root(services.root, recipe.directory)
-    # The master checks the bucket each time, as it may have been stopped before it had uploaded the archive.
+    # The master always checks the bucket, because it may have been stopped before it had uploaded the archive.
     if is_master or not is_complete(directory):
         _fetch_or_build(
             recipe, directory, is_master=is_master, deadline=services.monotonic() + wait_s, services=services
@@ -66,7 +66,7 @@ def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: EngineS
 
 
 def is_complete(directory: Path) -> bool:
-    """Return True if an environment is complete: a build writes the list of its engines last."""
+    """Return True if an environment is complete; a build writes the list of its engines last."""
     return (directory / Path(ENGINES_LIST).name).is_file()
 
 
@@ -139,7 +139,7 @@ def _build_and_store(
         services.build(recipe, directory, limit_s)
         log.info("built %s in %.0f s", recipe.key, services.monotonic() - started)
     write_state(services.root, State(doing="storing", why=why))
-    # In this order a node that finds the hash also finds its archive.
+    # In this order, a node that finds the hash also finds its archive.
     record.write(recipe.key, archive.store(directory))
 
 

@@ -16,7 +16,7 @@ from bootstrap.errors import EnginesError
 MXNET: Final = "mxnet"
 HOROVOD: Final = "horovod"
 CONTENTS: Final = {MXNET: (MXNET,), HOROVOD: (MXNET, HOROVOD)}
-"""Engines of each environment. Horovod's has Open MPI too."""
+"""Engines of each environment; Horovod's also has Open MPI."""
 MACHINE: Final = "x86_64"
 PYTHONS: Final = ((3, 10), (3, 11), (3, 12))
 """Python versions: the agent needs 3.10, and MXNet's last NumPy has no wheels after 3.12."""
@@ -25,7 +25,7 @@ OUTWARD_LINKS: Final = {"bin/python3": SYSTEM_PYTHON}
 """Links from an environment to files outside of it. Archives contain none: each node creates its own."""
 MXNET_PATCHES: Final = Path(__file__).with_name("mxnet_patches.py")
 PATCHES_MODULE: Final = "deeplearning_patches"
-"""Name of the patches in an environment, where each Python imports them at its start."""
+"""Name of the patches in an environment, where every Python imports them at startup."""
 
 HOROVOD_SOURCE: Final = Path(__file__).with_name("horovod-source.txt")
 """PyPI has only Horovod's source, which is compiled against the environment's MXNet and Open MPI."""
@@ -59,21 +59,21 @@ class Recipe:
     python: tuple[int, int]
     machine: str
     libc: str
-    """C library and version: programs compiled on one Linux may not run on an older one."""
+    """C library and version; programs compiled on one Linux may not run on an older one."""
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """Return the engines of the environment."""
+        """Return the environment's engines."""
         return CONTENTS[self.name]
 
     @property
     def requirements(self) -> tuple[Path, ...]:
-        """Return the requirements files: wheels, each pinned and with its hashes."""
+        """Return the requirements files, which list pinned wheels with their hashes."""
         return tuple(Path(__file__).with_name(f"{engine}.txt") for engine in self.engines)
 
     @property
     def key(self) -> str:
-        """Return the name of the environment, a hash of the recipe."""
+        """Return the environment's name, a hash of the recipe."""
         digest = hashlib.sha256()
         for path in (*self.requirements, MXNET_PATCHES):
             digest.update(path.read_bytes())
@@ -92,8 +92,8 @@ class Recipe:
     def object_key(self, cluster_name: str) -> str:
         """Return the bucket's key for a cluster's archive.
 
-        Archives of two builds differ, and each cluster's table has the hash of its own: clusters that share a bucket
-        must not replace each other's archives.
+        Archives of two builds differ, and each cluster's table has the hash of its own archive, so clusters that share
+        a bucket must not replace each other's archives.
         """
         return f"{ENGINES_PREFIX}{cluster_name}/{self.key}.tar.gz"
 

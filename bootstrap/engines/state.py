@@ -1,4 +1,4 @@
-"""Keep the progress of a node's engines environment in a file: the service writes it, the agent reads it."""
+"""Store the progress of a node's engines environment in a file: the service writes it, the agent reads it."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -51,7 +51,7 @@ class EnginesStatus:
         """Step that the agent waits for, short enough for a failure signal; None if it waits for none."""
 
     def check(self) -> bool:
-        """Read the progress into ``waiting``; return True if the environment is ready, or not wanted.
+        """Read the progress into ``waiting``; return True if the environment is ready or not wanted.
 
         Raises EnginesError if the service has failed.
         """

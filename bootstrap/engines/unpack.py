@@ -1,4 +1,4 @@
-"""Unpack an engines environment: files, directories and links that stay inside, all owned by the agent's user.
+"""Unpack an engines environment: files, directories and links that stay inside it, all owned by the agent's user.
 
 ``tarfile`` has an extraction filter since Python 3.10.12 and 3.11.4, but later versions fixed holes in it. An
 environment needs less than the filter allows, and these checks are the same on every node.
@@ -20,7 +20,7 @@ DATA: Final = 0o644
 
 
 def unpack(archive: Path, directory: Path) -> None:
-    """Unpack a gzipped tar file into an empty directory. Raises EnginesError, and leaves the part unpacked so far."""
+    """Unpack a gzipped tar file into an empty directory. Raises EnginesError, leaving what it has already unpacked."""
     links: set[PurePosixPath] = set()
     try:
         with tarfile.open(archive, "r|gz") as packed:
@@ -45,7 +45,10 @@ def _checked(packed: tarfile.TarFile, links: set[PurePosixPath]) -> Iterator[tup
 
 
 def _check_target(member: tarfile.TarInfo, path: PurePosixPath) -> None:
-    """Refuse a target outside of the directory. ``..`` may only come first: after a link it would lead elsewhere."""
+    """Refuse a target outside of the directory.
+
+    ``..`` may only be at the start: after a link, it would lead elsewhere.
+    """
     target = PurePosixPath(member.linkname)
     ups = next((i for i, part in enumerate(target.parts) if part != ".."), len(target.parts))
     if target.is_absolute() or ".." in target.parts[ups:] or ups > len(path.parts) - 1:

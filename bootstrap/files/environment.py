@@ -1,7 +1,7 @@
 """Define the ``DEEPLEARNING_*`` variables, and render them for login shells, PAM sessions and systemd.
 
-A new variable is one row of VARIABLES: the nodes write it and docs/reference/variables.md describes it. The contract
-has only the names that other packages read.
+To add a variable, add a row to VARIABLES: the nodes write it, and docs/reference/variables.md describes it. The
+contract contains only the names that other packages read.
 """
 
 import shlex
@@ -25,19 +25,19 @@ class NodeFacts:
     """Facts about a node that determine its variables."""
 
     workers_count: int
-    """Number of nodes in the workers file: with the master, as in deeplearning-cfn, unless it does not train. The
-    setting worker_count excludes it."""
+    """Number of nodes in the workers file. As in deeplearning-cfn, this includes the master, unless it does not train.
+    The setting worker_count excludes it."""
     gpu_count: int
     bucket: str
     instance_id: str
     scratch: str | None
-    """Directory on the local disks; None on a node without."""
+    """Directory on the local disks; None on a node without any."""
     shared: str | None
     """Directory that all nodes share; None in a cluster without shared storage."""
 
 
 class Variable(NamedTuple):
-    """A variable that every process on a node sees."""
+    """A variable that every process on a node has."""
 
     name: str
     meaning: str
@@ -95,7 +95,7 @@ def profile_script(values: Mapping[str, str]) -> str:
 
 
 def environment_lines(values: Mapping[str, str]) -> str:
-    """Render lines for /etc/environment, unquoted: pam_env reads it, not a shell."""
+    """Render unquoted lines for /etc/environment, which pam_env reads and not a shell."""
     return "".join(f"{name}={value}\n" for name, value in values.items())
 
 

@@ -7,7 +7,7 @@ from bootstrap.contract import MASTER_HOST, worker_host
 
 
 def host_names(node_index: int) -> list[str]:
-    """Return the host names of a node: the master is a training node too, so index 1 has two."""
+    """Return the host names of a node: the master is also a training node, so index 1 has two."""
     return [MASTER_HOST, worker_host(node_index)] if node_index == 1 else [worker_host(node_index)]
 
 
@@ -17,7 +17,7 @@ def in_index_order(members: Iterable[Member]) -> list[Member]:
 
 
 def hosts_lines(members: Iterable[Member], *, also: Mapping[int, str] | None = None) -> str:
-    """Render one line per member; ``also`` maps node indexes to further names."""
+    """Render one line per member; ``also`` maps node indexes to additional names."""
     further = also or {}
 
     def line(member: Member) -> str:

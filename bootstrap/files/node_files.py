@@ -21,10 +21,10 @@ from bootstrap.team_keys.logins import replace_team_keys
 
 
 class Actions(Protocol):
-    """Commands that make a change take effect; `bootstrap.system.System` runs them."""
+    """Commands that put a change into effect; `bootstrap.system.System` runs them."""
 
     def set_environment(self, values: Mapping[str, str]) -> None:
-        """Set the variables for every unit that starts from now on."""
+        """Set the variables for every unit started from now on."""
 
     def reload_sshd(self) -> None:
         """Make a running sshd read its configuration again."""
@@ -58,7 +58,7 @@ class NodeFiles:
         own_name: str | None = None,
         shared: str | None = None,
     ) -> None:
-        # Horovod's Gloo connects to the address of the machine's own name, which /etc/hosts must therefore define.
+        # Horovod's Gloo connects to the address of the machine's own name, so /etc/hosts must define it.
         self._own_name = own_name
         self._root = root
         self._user_name = user_name
@@ -70,7 +70,7 @@ class NodeFiles:
     def write(self, membership: Membership, *, member: Member, gpu_count: int) -> list[str]:
         """Bring every file up to date; return the paths of changed files.
 
-        The node's state is written last: a reader that finds a generation there finds matching files.
+        The node's state is written last, so that a reader who finds a generation there also finds matching files.
         """
         values = environment.variables(
             environment.NodeFacts(
@@ -108,7 +108,7 @@ class NodeFiles:
             contract.ENVIRONMENT_FILE: write_block(
                 self._path(contract.ENVIRONMENT_FILE), environment.environment_lines(values)
             ),
-            # systemd reads the drop-in only at boot: set the variables until then.
+            # systemd reads the drop-in only at boot; until then, set the variables directly.
             contract.SYSTEMD_ENVIRONMENT: write_and_act(
                 self._path(contract.SYSTEMD_ENVIRONMENT),
                 environment.systemd_environment(values),

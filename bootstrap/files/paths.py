@@ -6,7 +6,7 @@ from bootstrap.contract import NODE_STATE
 
 
 def under_root(root: Path, path: str) -> Path:
-    """Return an absolute path of the contract below ``root``, which is another directory in tests."""
+    """Return the path below ``root`` for an absolute path of the contract; tests use a root other than ``/``."""
     return root / path.lstrip("/")
 
 
@@ -16,5 +16,5 @@ def run_file(root: Path, name: str) -> Path:
 
 
 def pending_file(root: Path, action: str) -> Path:
-    """Return the file that exists while an action is still to be done; see ``atomic_file.write_and_act``."""
+    """Return the file that exists while an action remains to be done; see ``atomic_file.write_and_act``."""
     return run_file(root, f"{action}.pending")

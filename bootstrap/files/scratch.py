@@ -1,4 +1,4 @@
-"""Find the instance's own NVMe disks and make the directory on them that every user may write."""
+"""Find the instance's own NVMe disks and make a directory on them that every user may write."""
 
 import logging
 import os
@@ -8,11 +8,11 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 IMAGE_MOUNT: Final = "/opt/dlami/nvme"
-"""Mount point of a Deep Learning AMI for all instance-store disks, one file system, mounted at every boot before the
-user data runs (its release notes: ``dlami-nvme.service``). Another image may mount its disks there, too."""
+"""Mount point of all instance-store disks, as one file system, on a Deep Learning AMI; mounted at every boot before the
+user data runs (its release notes: ``dlami-nvme.service``). Another image may use the same mount point."""
 SCRATCH_DIR: Final = f"{IMAGE_MOUNT}/deeplearning"
 _OPEN_TO_ALL: Final = 0o1777
-"""Mode of /tmp: everybody may write, and only owners may delete."""
+"""Mode of /tmp: everybody may write, but only owners may delete."""
 
 
 def scratch_directory(root: Path) -> str | None:
@@ -32,7 +32,7 @@ def scratch_directory(root: Path) -> str | None:
 def _is_ready(directory: Path) -> bool:
     """Make the directory and open it to all; False if another user made it, who could replace its contents."""
     directory.mkdir(exist_ok=True)
-    # The mount point may be open to all: do not follow a link, which could lead root elsewhere.
+    # Everybody may be able to write to the mount point, so do not follow a link, which could lead root elsewhere.
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if os.fstat(handle).st_uid != os.geteuid():

@@ -13,7 +13,8 @@ Host deeplearning-*
     ForwardAgent no
     StrictHostKeyChecking yes
 """
-"""Configuration on a worker. Agent forwarding ends at the master: root on a node can sign with a forwarded agent."""
+"""Configuration on a worker. Agent forwarding ends at the master, because root on a node can sign with a forwarded
+agent."""
 SSH_CLIENT_WITH_KEY: Final = f"""\
 {SSH_CLIENT}Match host deeplearning-* exec "test -r {CLUSTER_KEY_FILE}"
     IdentitiesOnly yes
@@ -21,13 +22,13 @@ SSH_CLIENT_WITH_KEY: Final = f"""\
     IdentityFile ~/.ssh/id_ed25519
     IdentityFile ~/.ssh/id_rsa
 """
-"""Configuration on the master. Naming one identity file disables the defaults, so they are named too. IdentitiesOnly:
-an agent with many keys would use up the attempts that sshd allows."""
+"""Configuration on the master. Naming one identity file disables the defaults, so name them too. IdentitiesOnly is set
+because an agent with many keys would use up the attempts that sshd allows."""
 _SSHD: Final = (
     f"AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys2 {AUTHORIZED_KEYS_DIR}/%u {TEAM_KEYS_DIR}/%u\n"
     "ExposeAuthInfo yes\n"
 )
-"""ExposeAuthInfo: ``launch`` records whose key started a job."""
+"""Configuration of every sshd. With ExposeAuthInfo, ``launch`` records whose key started a job."""
 SSHD_MASTER: Final = f"AllowAgentForwarding yes\n{_SSHD}"
 SSHD_WORKER: Final = f"AllowAgentForwarding no\n{_SSHD}"
 
@@ -41,12 +42,12 @@ def known_hosts_lines(members: Iterable[Member]) -> str:
 
 
 def team_keys(keys: Iterable[TeamKey]) -> str:
-    """Render the team's keys, which are valid from anywhere."""
+    """Render the team's keys, which are valid from any address."""
     return "".join(f"{key.line}\n" for key in keys)
 
 
 def authorized_keys(master: Member | None) -> str:
-    """Render the cluster's key, valid only from the master's address; nothing without a master or a key.
+    """Render the cluster's key, valid only from the master's address; empty without a master or a key.
 
     The users' own keys stay in their own files.
     """

@@ -1,7 +1,7 @@
 """Make the cluster's SSH key, with which unattended jobs reach the nodes; read the node's host key.
 
-The private half never leaves the master that made it; every new master makes its own. An image made of a master
-contains the key, hence the instance ID in its comment: an instance with another ID replaces the key.
+The private half never leaves the master that made it; every new master makes its own. An image made from a master
+contains the key, so the key's comment names the instance, and another instance replaces the key.
 """
 
 import shutil
@@ -15,7 +15,7 @@ from bootstrap.files.paths import under_root
 
 
 def cluster_key(root: Path, *, instance_id: str, user: Permissions, maker: Actions) -> str:
-    """Return the public half of this master's key, made if missing; the login user owns the private half."""
+    """Return the public half of this master's key, which is made if missing; the login user owns the private half."""
     directory = under_root(root, CLUSTER_KEY_DIR)
     key = under_root(root, CLUSTER_KEY_FILE)
     public = key.with_name(f"{key.name}.pub")
@@ -38,7 +38,7 @@ def read_host_key(root: Path) -> str:
 
 
 def delete_cluster_key(root: Path) -> None:
-    """Delete the cluster's key from a worker, whose image may have been made of a master."""
+    """Delete the cluster's key from a worker, whose image may have been made from a master."""
     directory = under_root(root, CLUSTER_KEY_DIR)
     for left in (directory, _fresh(directory)):
         shutil.rmtree(left, ignore_errors=True)
@@ -57,7 +57,7 @@ def _make(directory: Path, *, name: str, instance_id: str, user: Permissions, ma
 
 
 def _fresh(directory: Path) -> Path:
-    """Return the temporary directory of a new key; a killed agent may leave it."""
+    """Return an empty temporary directory for a new key; a killed agent may have left one."""
     return directory.with_name(f".{directory.name}.new")
 
 

@@ -1,7 +1,7 @@
 """Render the workers file, which DEEPLEARNING_WORKERS_PATH names.
 
 Training scripts and ``launch`` read one host name per line, in index order, so that a node keeps its node_rank and data
-shard when another is replaced. The number of nodes comes from the setting ``worker_count``, through the groups'
+shard when another is replaced. The number of nodes derives from the setting ``worker_count``, through the groups'
 DesiredCapacity (stacks/nodes/node_group.py, bootstrap/cluster/discovery.py).
 """
 
@@ -13,5 +13,5 @@ from bootstrap.files.hosts import in_index_order
 
 
 def workers_file(members: Iterable[Member]) -> str:
-    """Render one host name per line, in index order; a master that trains is the first, as ``deeplearning-worker1``."""
+    """Render one host name per line, in index order; a master that trains is first, as ``deeplearning-worker1``."""
     return "".join(f"{worker_host(member.node_index)}\n" for member in in_index_order(members))

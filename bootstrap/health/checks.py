@@ -1,8 +1,8 @@
-"""Check whether this node is fit to train: before it signals ready, and regularly afterwards.
+"""Check whether this node is fit to train, before it signals ready and regularly afterwards.
 
-A defect is a finding about this machine (a GPU is missing, a disk cannot be written): only a replacement helps. Any
-other finding (a peer does not answer) may pass or is another node's fault: if nodes reported themselves unhealthy for
-it, one fault could take the whole cluster down.
+A defect is a finding about this machine that only a replacement fixes: a GPU is missing, a disk cannot be written. Any
+other finding, such as a peer that does not answer, may pass or be another node's fault; if nodes reported themselves
+unhealthy for it, one fault could take down the complete cluster.
 """
 
 import errno
@@ -28,9 +28,9 @@ EFA_DRIVER: Final = "efa"
 PROBE_BYTES: Final = 4096
 """Number of bytes that a check writes to a scratch directory and reads back."""
 HEALTH_S: Final = 60.0
-"""Seconds between two health checks of a ready node."""
+"""Seconds between health checks of a ready node."""
 DEFECTS_BEFORE_REPLACEMENT: Final = 3
-"""Number of health checks in a row that must find a defect before the node requests its replacement."""
+"""Number of consecutive health checks that must find a defect before the node requests its replacement."""
 ANSWER_TIMEOUT_S: Final = 3.0
 """Seconds within which an SSH server must answer."""
 
@@ -40,7 +40,7 @@ class Finding:
     """A failed check."""
 
     what: str
-    """The fault, short enough for the signal's one field."""
+    """The fault, short enough for the signal's only field."""
     needs_replacement: bool
     """True if this machine itself is broken."""
 
@@ -76,7 +76,7 @@ class Health:
         count = self.count_gpus()
         if count == self.expected_gpus:
             return None
-        # A driver that does not answer is no defect: after an update that needs a reboot, replacements fail likewise.
+        # A driver that does not answer is no defect: after an update that needs a reboot, replacements would fail too.
         shown = "?" if count is None else count
         return Finding(what=f"gpus {shown}/{self.expected_gpus}", needs_replacement=count is not None)
 
@@ -86,7 +86,7 @@ class Health:
         count = sum(_driver_of(each) == EFA_DRIVER for each in devices.iterdir()) if is_needed else 0
         if count >= self.expected_efa:
             return None
-        # Without a single one the driver is missing, in every replacement too.
+        # If there is none at all, the driver is missing, and every replacement would lack it too.
         return Finding(what=f"efa {count}/{self.expected_efa}", needs_replacement=count > 0)
 
     def _check_scratch(self) -> Finding | None:

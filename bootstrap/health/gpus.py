@@ -1,4 +1,4 @@
-"""Count this node's GPUs, on the machine rather than in a list of instance types."""
+"""Count this node's GPUs on the machine itself, rather than from a list of instance types."""
 
 import logging
 from collections.abc import Callable
@@ -18,7 +18,7 @@ STEADY_COUNT_S: Final = 60.0
 
 
 class GpuCounter:
-    """Counts the GPUs, repeatedly: a driver may load after the agent, and a GPU can fall off its bus."""
+    """Counts the GPUs repeatedly: a driver may load after the agent, and a GPU can fall off its bus."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class GpuCounter:
         return self.count_or_none() or 0
 
     def count_or_none(self) -> int | None:
-        """Return the number of GPUs, counted anew if the last count is old; None while unknown."""
+        """Return the number of GPUs, counting again if the last count is old; None while unknown."""
         if self._monotonic() >= self._next_ask:
             self._count = self._ask()
             wrong = not self._count if self._expected is None else self._count != self._expected
@@ -51,7 +51,7 @@ class GpuCounter:
     def _ask(self) -> int | None:
         """Run nvidia-smi, which also loads the driver; if it is not installed, use the kernel's count.
 
-        Never use the kernel's count if nvidia-smi is installed: the kernel still shows a GPU that no longer answers.
+        Never use the kernel's count if nvidia-smi is installed: the kernel still lists a GPU that no longer answers.
         """
         try:
             listing = self._nvidia_smi()

@@ -1,1 +1,1 @@
-"""Pause a cluster that nobody uses, and announce every pause to come."""
+"""Pause a cluster that nobody uses, and announce every upcoming pause."""

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 READ_S: Final = 60.0
-"""Seconds between a worker's reads of the record: a fifth of the shortest announcement, to keep reads few."""
+"""Seconds between a worker's reads of the record; a fifth of the shortest announcement, to keep reads rare."""
 
 
 class PauseDuty:
-    """The agent's part in the pauses of its cluster: one step in each pass."""
+    """The agent's part in pausing its cluster; ``step`` runs once per pass."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class PauseDuty:
         self._times: dict[float, datetime] = {}
 
     def step(self, cluster: "ClusterClients", membership: Membership) -> None:
-        """Write or read the record, announce what it holds, and pause the cluster when that is due."""
+        """Write or read the record, announce the pauses in it, and pause the cluster when due."""
         is_due = False
         if cluster.coordinator is None:
             self._read(cluster.table)
@@ -82,10 +82,10 @@ class PauseDuty:
     def _decide_and_write(
         self, table: Table, membership: Membership, *, groups: Sequence[Group], reports: Mapping[str, str]
     ) -> bool:
-        """Write what the groups' tags and the nodes' reports mean, on the master; return True if the pause is due."""
+        """Write the record that the groups' tags and the nodes' reports imply; return True if the pause is due."""
         now = self._monotonic()
         tags = {name: value for group in groups for name, value in group.tags.items()}
-        # A node in standby or protected from scale-in outlives a pause.
+        # A node that is in standby or protected from scale-in outlives a pause.
         is_paused = not any(group.desired_capacity for group in groups)
         idle_stop_s = 0 if is_paused else parse_seconds(tags.get(IDLE_STOP_TAG, "0"))
         counted = [name for group in groups for name, is_counted in group.instances.items() if is_counted]
@@ -113,7 +113,7 @@ class PauseDuty:
         )
 
     def _write(self, table: Table) -> None:
-        """Write the record if it differs from the table's. A pause that could not be written is not announced."""
+        """Write the record if it differs from the table's; if that fails, withdraw the announcement."""
         try:
             if not self._is_read:
                 self._stored, self._is_read = _stored(table), True
@@ -132,7 +132,7 @@ def _tagged_time(tags: Mapping[str, str], name: str) -> datetime | None:
 
 
 def _stored(table: Table) -> PauseRecord | None:
-    """Return the table's record; None if there is none, or a bad one, which must be replaced."""
+    """Return the table's record; None if it is missing or must be replaced because it is bad."""
     item = table.read_record(PAUSE_ID, consistent=False)
     try:
         return parse_pause(item) if item else None
@@ -141,7 +141,7 @@ def _stored(table: Table) -> PauseRecord | None:
 
 
 def pause_duty(config: NodeConfig, host: "HostServices") -> PauseDuty:
-    """Return the duty of one node."""
+    """Build the duty of one node."""
     load = Load(root=host.root, user=config.default_user, gpu_percent=host.gpu_percent, monotonic=host.monotonic)
     return PauseDuty(
         cluster_name=config.cluster_name,

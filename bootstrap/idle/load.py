@@ -1,7 +1,7 @@
-"""Look for signs of use on this node: jobs, terminals, CPU, network and GPUs.
+"""Detect signs of use on this node: jobs, terminals, CPU, network and GPUs.
 
-What runs outside ``launch`` counts by its load. The thresholds tell a node that works from one that only runs its
-daemons; those of CPU and network are averages since the last look (report.SAMPLE_S).
+Programs outside ``launch`` count by their load. The thresholds separate a working node from one that only runs its
+daemons; those of CPU and network apply to averages since the last sample (report.SAMPLE_S).
 """
 
 import fcntl
@@ -20,19 +20,20 @@ from bootstrap.files.paths import under_root
 from bootstrap.idle.watch import UNKNOWN_S
 
 BUSY_CORES: Final = 0.5
-"""Cores in use of a busy node, on average. One single-threaded program fills a whole core of any machine, while the
-daemons of an idle one take some hundredths of one. A share of all cores would miss that program where there are 192."""
+"""Average number of cores in use from which a node is busy. A single-threaded program fills one core of any machine,
+while the daemons of an idle one use a few hundredths of one. A share of all cores would miss that program on a machine
+with 192."""
 BUSY_BYTES_PER_S: Final = 100_000
-"""Bytes per second, sent and received, of a busy node. The slowest download worth waiting for has more. The polling of
-the agents has less: the master of 501 nodes reads 20,000 (600 bytes of each record every 15 s), a worker 1,000."""
+"""Bytes per second, sent and received, from which a node is busy. The slowest download worth waiting for has more. The
+agents' polling has less: the master of 501 nodes reads 20,000 (600 bytes of each record every 15 s), a worker 1,000."""
 BUSY_GPU_PERCENT: Final = 5
-"""Utilization of the busiest GPU of a busy node, in percent of the last second or less, as nvidia-smi shows it. An idle
-GPU shows 0."""
+"""Utilization of the busiest GPU, in percent, from which a node is busy. It covers the last second or less, as
+nvidia-smi shows it; an idle GPU shows 0."""
 INPUT_S: Final = 45.0
-"""Seconds since the last input to a terminal for which it counts as used: the time between two looks, and the 8 s to
-which the kernel rounds a terminal's times (tty_update_time)."""
+"""Seconds after its last input for which a terminal counts as used: the time between two samples, plus the 8 s to which
+the kernel rounds a terminal's times (tty_update_time)."""
 JOBS: Final = ".local/state/deeplearning/jobs"
-"""Directory of the jobs in a home directory: launcher.paths.JOBS_DIR. Each process of a job locks its directory."""
+"""Directory of the jobs in a home directory: launcher.paths.JOBS_DIR. Each process of a job locks its own directory."""
 CPU_STAT: Final = "sys/fs/cgroup/cpu.stat"
 """CPU time of all processes, in microseconds (Control Group v2, "cpu.stat")."""
 NETWORK_STAT: Final = "proc/net/dev"
@@ -48,7 +49,7 @@ class _Counters:
 
 @dataclass(kw_only=True)
 class Load:
-    """The use of one node; ``busy_with`` names the first sign of it."""
+    """Load of one node; ``busy_with`` names the first sign of use."""
 
     root: Path
     user: str
@@ -61,7 +62,7 @@ class Load:
     _gpus_answered: float | None = field(default=None, init=False)
 
     def busy_with(self) -> str:
-        """Return what keeps the node busy; empty if nothing does. A node whose load cannot be read is busy."""
+        """Return what keeps the node busy; empty if nothing does. A node whose load cannot be read counts as busy."""
         try:
             return self._first_sign()
         except (OSError, ValueError, IndexError) as error:
@@ -82,7 +83,7 @@ class Load:
         return any(is_locked(directory) for directory in entries(jobs))
 
     def _runs_setup(self) -> bool:
-        """Return True during ``dlcluster setup``, which may wait for minutes for a server."""
+        """Return True during ``dlcluster setup``, which may wait minutes for a server."""
         try:
             state = json.loads(under_root(self.root, SETUP_STATE).read_text())
         except FileNotFoundError:
@@ -96,7 +97,7 @@ class Load:
         )
 
     def _load_since_last(self) -> str:
-        """Compare the counters with those of the last look; the first look finds nothing."""
+        """Compare the counters with those of the last sample; the first sample finds nothing."""
         last, self._last = self._last, self._read_counters()
         if last is None or (elapsed := self._last.at - last.at) <= 0:
             return ""
@@ -108,13 +109,13 @@ class Load:
         words = (self.root / CPU_STAT).read_text().split()
         cpu_us = int(words[words.index("usage_usec") + 1])
         rows = [line.partition(":") for line in (self.root / NETWORK_STAT).read_text().splitlines()[2:]]
-        # The first column after the name counts the bytes received, the ninth those sent: proc_net_dev(5).
+        # The first column after the name counts bytes received, the ninth bytes sent: proc_net_dev(5).
         counts = [row.split() for name, _, row in rows if name.strip() != "lo"]
         sent_and_received = sum(int(row[0]) + int(row[8]) for row in counts)
         return _Counters(at=self.monotonic(), cpu_s=cpu_us / 1e6, network_bytes=sent_and_received)
 
     def _uses_gpu(self) -> bool:
-        """Return True for a GPU in use; one that cannot be asked counts as in use for UNKNOWN_S."""
+        """Return True if a GPU is in use; one that does not answer counts as in use for UNKNOWN_S."""
         now = self.monotonic()
         if self._gpus_answered is None:
             self._gpus_answered = now
@@ -127,7 +128,7 @@ class Load:
 
 
 def entries(directory: Path) -> "Iterator[os.DirEntry[str]]":
-    """Yield what a directory holds; nothing if it is not there."""
+    """Yield a directory's entries; nothing if it does not exist."""
     try:
         with os.scandir(directory) as entries:
             yield from entries

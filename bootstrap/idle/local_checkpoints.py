@@ -1,6 +1,6 @@
-"""Find the running jobs whose checkpoints go with the nodes' disks, from the launcher's records on the master.
+"""Find running jobs whose checkpoints are lost with the nodes' disks, from the launcher's records on the master.
 
-The login user writes these records and this runs as root: nothing but a checked id leaves this module.
+The login user writes these records but this code runs as root, so nothing but a checked id leaves this module.
 """
 
 import json
@@ -21,7 +21,7 @@ JOB_ID: Final = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{7}")
 
 
 def jobs_with_local_checkpoints(root: Path, user: str) -> list[str]:
-    """Return the ids of these jobs, the oldest first."""
+    """Return the ids of these jobs, oldest first."""
     try:
         jobs = root / pwd.getpwnam(user).pw_dir.lstrip("/") / JOBS
     except KeyError:

@@ -1,4 +1,4 @@
-"""Announce the pauses to come on this node: on its terminals and in the agent's log."""
+"""Announce upcoming pauses on this node: on its terminals and in the agent's log."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from bootstrap.idle.pause_record import PauseRecord
 log = logging.getLogger(__name__)
 
 BEFORE_EXPIRY: Final = timedelta(minutes=15)
-"""Time before ``expires``, and before the nodes of a Capacity Block go, at which the announcement begins."""
+"""Time before ``expires``, or before the end of a Capacity Block's nodes, at which the announcement starts."""
 MOST_NAMED: Final = 5
 """Largest number of jobs in an announcement."""
 EXPIRES: Final = "expires"
@@ -20,16 +20,16 @@ IDLE: Final = "idle"
 
 
 class Notices:
-    """Tells each pause once, and once that it has been put off."""
+    """Announces each pause once, and once that it has been withdrawn."""
 
     def __init__(self, wall: Callable[[str], None], *, losing: Callable[[], list[str]] = list) -> None:
-        """`losing` returns the jobs whose checkpoints go with the nodes."""
+        """`losing` returns the jobs whose checkpoints are lost with the nodes."""
         self._wall = wall
         self._losing = losing
         self._told: dict[str, datetime] = {}
 
     def follow(self, record: PauseRecord, *, now: datetime) -> None:
-        """Announce what the record holds."""
+        """Announce new pauses in the record, and withdraw those it no longer contains."""
         coming = dict(_coming(record, now))
         for kind, time in coming.items():
             if self._told.get(kind) != time:

@@ -1,6 +1,7 @@
-"""Render and parse the record of the pauses to come, and each node's activity.
+"""Render and parse the record of upcoming pauses, and each node's activity.
 
-Both are hostile until checked here: any process on the master can write the first, and any on a node the second.
+Both are hostile until checked here: any process on the master can write the first, and any process on a node the
+second.
 """
 
 import json
@@ -21,16 +22,16 @@ LONGEST_S: Final = 10**9 - 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PauseRecord:
-    """What the master knows of the pauses to come; every node and ``dlcluster status`` read it."""
+    """The master's knowledge of upcoming pauses; every node and ``dlcluster status`` read it."""
 
     expires: datetime | None = None
-    """Time from which on AWS pauses the cluster."""
+    """Time from which AWS pauses the cluster."""
     block_pauses: datetime | None = None
-    """Time from which on AWS pauses the cluster, because its Capacity Block ends."""
+    """Time from which AWS pauses the cluster because its Capacity Block ends."""
     idle_stop_s: int = 0
     """Seconds of idleness after which the master pauses the cluster; 0 for never."""
     idle_since: datetime | None = None
-    """Time since when no node has been busy; None for a busy cluster."""
+    """Time since which no node has been busy; None for a busy cluster."""
     pauses_at: datetime | None = None
     """Announced time of the pause of an idle cluster."""
     silent: tuple[str, ...] = ()
@@ -39,10 +40,10 @@ class PauseRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeActivity:
-    """What a node says of itself."""
+    """A node's report about its activity."""
 
     beat: int
-    """Number that differs in each report, so that the reader's own clock tells how old a report is."""
+    """Number that differs in each report, so that the reader can measure a report's age by its own clock."""
     idle_s: int
     """Seconds without activity at the time of the report."""
 
@@ -53,7 +54,7 @@ def render_activity(activity: NodeActivity) -> str:
 
 
 def parse_activity(text: str) -> NodeActivity | None:
-    """Return a node's report; None if it is none."""
+    """Return a node's report; None if the text is not a valid report."""
     match = _ACTIVITY.fullmatch(text)
     return NodeActivity(beat=int(match[1]), idle_s=int(match[2])) if match else None
 
@@ -72,7 +73,7 @@ def render_pause(record: PauseRecord) -> Mapping[str, Mapping[str, Any]]:
 
 
 def parse_pause(item: Mapping[str, Mapping[str, Any]]) -> PauseRecord:
-    """Parse the table's item; ignore keys of newer agents. Raises RecordError."""
+    """Parse the table's item, ignoring keys of newer agents. Raises RecordError."""
     text: object = item.get(PAUSE_FIELD, {}).get("S")
     if not isinstance(text, str):
         raise RecordError(f"{PAUSE_FIELD} must be text, got {shown(text)}")
@@ -94,14 +95,14 @@ def parse_pause(item: Mapping[str, Mapping[str, Any]]) -> PauseRecord:
 
 
 def parse_seconds(text: str) -> int:
-    """Parse a number of seconds, as tags have it. Raises RecordError."""
+    """Parse a number of seconds from a tag. Raises RecordError."""
     if not re.fullmatch("[0-9]{1,9}", text):
         raise RecordError(f"seconds must be a whole number from 0 to {LONGEST_S}, got {shown(text)}")
     return int(text)
 
 
 def parse_time(text: str) -> datetime:
-    """Parse a time in UTC, as tags and records have it. Raises RecordError."""
+    """Parse a UTC time from a tag or record. Raises RecordError."""
     try:
         return datetime.strptime(text, _TIME).replace(tzinfo=timezone.utc)
     except ValueError:

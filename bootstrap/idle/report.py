@@ -1,4 +1,4 @@
-"""Decide when this node reports how long it has been idle: as few writes as possible, but none too late."""
+"""Decide when this node reports how long it has been idle: rarely, but never too late."""
 
 import logging
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from bootstrap.idle.pause_record import NodeActivity, render_activity
 log = logging.getLogger(__name__)
 
 SAMPLE_S: Final = 30.0
-"""Seconds between two looks at the node's load; CPU and network are averages over them."""
+"""Seconds between samples of the node's load; CPU and network are averages over them."""
 HEARTBEAT_S: Final = 120.0
-"""Seconds between two reports of a node in one state: two are written while one counts (watch.FRESH_S)."""
+"""Seconds between reports of an unchanged state: two are written while one counts (watch.FRESH_S)."""
 
 
 class ActivityReport:
-    """The node's report: ``observe`` looks at the load, ``is_due`` says whether to write it."""
+    """The node's report; ``observe`` samples the load, ``is_due`` tells whether to write the report."""
 
     def __init__(
         self, busy_with: Callable[[], str], *, monotonic: Callable[[], float], beat: Callable[[], int]
@@ -31,13 +31,13 @@ class ActivityReport:
         self._is_wanted = False
 
     def want(self, is_wanted: bool) -> None:
-        """Follow the load only on a cluster with ``idle_stop``; the moment when it gets one counts as activity."""
+        """Follow the load only on a cluster with ``idle_stop``; being given that setting counts as activity."""
         if is_wanted and not self._is_wanted:
             self._active = self._monotonic()
         self._is_wanted = is_wanted
 
     def observe(self) -> None:
-        """Look at the load, unless the last look is recent."""
+        """Sample the load, unless the last sample is recent."""
         now = self._monotonic()
         if not self._is_wanted or now < self._next_sample:
             return
@@ -51,7 +51,7 @@ class ActivityReport:
 
     @property
     def is_due(self) -> bool:
-        """Return True for a heartbeat, and as soon as the node is busy after a report that said idle."""
+        """Return True for a heartbeat, or if the node is busy but last reported that it was idle."""
         now = self._monotonic()
         said_idle = self._next_report - HEARTBEAT_S - self._reported_active > SAMPLE_S
         is_heartbeat = now >= self._next_report
@@ -65,6 +65,6 @@ class ActivityReport:
         return render_activity(NodeActivity(beat=self._beat(), idle_s=int(idle_s)))
 
     def written(self) -> None:
-        """Note that the report is in the table."""
+        """Note that the report has been written."""
         self._next_report = self._monotonic() + HEARTBEAT_S
         self._reported_active = self._active

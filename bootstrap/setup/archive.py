@@ -1,4 +1,4 @@
-"""Fetch the archive of the user's setup from S3, check its hash, and unpack the files that it may hold."""
+"""Fetch the archive of the user's setup from S3, check its hash, and unpack the files that it may contain."""
 
 import hashlib
 import io
@@ -19,14 +19,14 @@ from bootstrap.errors import SetupError
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 3.0
-"""Seconds between two tries to fetch the archive: the node's role may be younger than the node."""
+"""Seconds between attempts to fetch the archive, because the node's role may be younger than the node."""
 MODES: Final = {SETUP_SCRIPT: 0o755, SETUP_REQUIREMENTS: 0o644}
-"""Modes of the files that an archive may hold."""
+"""Modes of the files that an archive may contain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetupSource:
-    """The place of the archive, its hash, and the time for all that it asks for."""
+    """Location, hash and deadline of a setup's archive."""
 
     url: str
     """``s3://BUCKET/KEY``."""
@@ -48,9 +48,10 @@ def fetch(
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bytes:
-    """Return the archive; ``read`` returns an object of a bucket. Raises SetupError at the deadline, or if it differs.
+    """Return the archive. Raises SetupError at the deadline or if the hash is wrong.
 
-    The hash comes with the node's configuration: nobody who can write to the bucket chooses what root runs.
+    ``read`` returns an object of a bucket. The hash comes with the node's configuration, so write access to the bucket
+    does not allow choosing what root runs.
     """
     while True:
         try:
@@ -68,7 +69,7 @@ def fetch(
 
 
 def unpack(content: bytes, directory: Path) -> None:
-    """Write the archive's files into the directory."""
+    """Write the archive's files to the directory."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for name in archive.namelist():
             if name not in MODES:

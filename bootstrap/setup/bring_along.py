@@ -1,4 +1,4 @@
-"""Run the setup of a later deploy on a node that was launched before it; ``dlcluster setup`` calls this as root."""
+"""Run the setup of a later deploy on a node that was launched earlier; ``dlcluster setup`` calls this as root."""
 
 import json
 import logging
@@ -19,9 +19,9 @@ from bootstrap.setup.state import SetupStatus
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.5
-"""Seconds between two looks at the service's progress."""
+"""Seconds between checks of the service's progress."""
 MARGIN_S: Final = 60.0
-"""Seconds that the service may take besides the setup itself."""
+"""Seconds that the service may take beyond the setup itself."""
 
 
 def bring_along(
@@ -34,14 +34,14 @@ def bring_along(
 ) -> None:
     """Put the setup into the node's configuration, run it, and wait for its end. Raises SetupError if it fails.
 
-    The agent reads the configuration anew; until the end the node keeps its place in the cluster.
+    The agent rereads the configuration. Until the setup has ended, the node keeps its place in the cluster.
     """
     file = under_root(root, NODE_CONFIG)
     named = {"setup": source.url, "setup_sha256": source.sha256, "setup_timeout_s": int(source.timeout_s)}
     text = json.dumps(json.loads(file.read_text()) | named, indent=2) + "\n"
     config = parse_config(text)
     write_file(file, text)
-    # An earlier try at the same setup has left its outcome.
+    # An earlier attempt at the same setup has left its outcome.
     under_root(root, SETUP_STATE).unlink(missing_ok=True)
     start_services(config, root=root, services=services)
     for unit in (SETUP_SERVICE, AGENT_SERVICE):

@@ -1,4 +1,4 @@
-"""Run one program of the setup with a deadline, pass on its output line by line, and leave none of its group behind."""
+"""Run a program of the setup with a deadline, forward its output line by line, and leave none of its group behind."""
 
 import contextlib
 import os
@@ -15,20 +15,20 @@ from bootstrap.errors import SetupError
 
 CHUNK: Final = 1 << 16
 LONGEST_LINE: Final = 4096
-"""Longest line in bytes; a longer one is passed on in pieces, so that no output fills the memory."""
+"""Longest line in bytes; a longer one is split, so that output without line ends cannot fill the memory."""
 LOOK_S: Final = 0.5
-"""Longest pause in seconds between two calls of ``meanwhile``, and between two looks whether the program has ended."""
+"""Longest pause in seconds between calls of ``meanwhile``, and between checks for the program's end."""
 END_S: Final = 5.0
 """Seconds between SIGTERM and SIGKILL."""
 DRAIN_S: Final = 1.0
-"""Seconds for which output is read after the program's end, from a process that it has left behind."""
+"""Seconds to keep reading output after the program's end, from a process that it left behind."""
 LONGEST_REASON: Final = 200
-"""Longest failure in characters; a signal has room for fewer."""
+"""Longest failure message, in characters; a signal has room for fewer."""
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Lines:
-    """Cut output into printable lines, and remember the last one that says something."""
+    """Splits output into printable lines, and remembers the last one that is not blank."""
 
     def __init__(self, write_line: Callable[[str], None]) -> None:
         self._write_line = write_line
@@ -36,7 +36,7 @@ class Lines:
         self.last = ""
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes; a carriage return ends a line too, as in progress bars."""
+        """Add the next bytes; a carriage return also ends a line, as in progress bars."""
         *whole, self._rest = (self._rest + chunk).replace(b"\r", b"\n").split(b"\n")
         for line in whole:
             self._add(line)
@@ -45,7 +45,7 @@ class Lines:
             self._rest = self._rest[LONGEST_LINE:]
 
     def end(self) -> None:
-        """Take what came without a line's end."""
+        """Add the unfinished last line."""
         self._add(self._rest)
         self._rest = b""
 
@@ -67,9 +67,9 @@ def run_program(
     meanwhile: Callable[[], None],
     monotonic: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Run a program to its end. Raises SetupError with its last line if it fails, or is not done at the deadline.
+    """Run a program to its end. Raises SetupError with its last line if it fails or exceeds the deadline.
 
-    Whatever it leaves in its process group ends with it: systemd ends the rest of the service's processes.
+    Its remaining process group ends with it; systemd ends the rest of the service's processes.
     """
     name = Path(command[0]).name
     lines = Lines(write_line)
@@ -122,13 +122,13 @@ def _read_until_exit(
 
 
 def _drain(descriptor: int, lines: Lines, until: float, monotonic: Callable[[], float]) -> None:
-    """Read what is left; a process outside of the group may hold the output open."""
+    """Read the remaining output; a process outside of the group may keep the output open."""
     while (left := until - monotonic()) > 0 and _read(descriptor, lines, wait_s=left):
         pass
 
 
 def _read(descriptor: int, lines: Lines, *, wait_s: float) -> bool:
-    """Wait for output and take it; return False once there will be no more."""
+    """Wait for output and read it; return False once there will be no more."""
     if not select.select([descriptor], [], [], wait_s)[0]:
         return True
     chunk = os.read(descriptor, CHUNK)
@@ -139,7 +139,7 @@ def _read(descriptor: int, lines: Lines, *, wait_s: float) -> bool:
 def _end_group(
     process: "subprocess.Popen[bytes]", lines: Lines, descriptor: int, monotonic: Callable[[], float]
 ) -> None:
-    """Ask the program's group to end, and give it a moment to do so."""
+    """Ask the program's group to end, and give it time to do so."""
     _signal_group(process, signal.SIGTERM)
     until = monotonic() + END_S
     while not _has_exited(process) and monotonic() < until:
@@ -148,7 +148,7 @@ def _end_group(
 
 
 def _has_exited(process: "subprocess.Popen[bytes]") -> bool:
-    """Return whether the program has ended, and leave it waiting: so its number still names its group."""
+    """Return True if the program has ended, but do not reap it, so that its id still identifies its group."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
@@ -158,5 +158,5 @@ def _signal_group(process: "subprocess.Popen[bytes]", number: signal.Signals) ->
 
 
 def _ascii(text: str) -> str:
-    """Return the text as a failure signal takes it."""
+    """Return the text in the characters that a failure signal accepts."""
     return text.encode("ascii", "replace").decode()[:LONGEST_REASON]

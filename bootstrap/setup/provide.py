@@ -1,4 +1,4 @@
-"""Run the user's setup once per content: a marker on the disk says which archive's setup has succeeded there."""
+"""Run the user's setup once per content: a marker on the disk records which archive's setup has succeeded."""
 
 import logging
 import shutil
@@ -30,26 +30,26 @@ PIP_INSTALL: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input", 
 
 
 RETRY_S: Final = 30.0
-"""Pause in seconds before a program that failed runs again: package indexes and apt's lock are busy for moments."""
+"""Seconds before a failed program runs again: package indexes and apt's lock may be busy briefly."""
 
 
 class Run(Protocol):
-    """Runs a program of the setup, as `bootstrap.setup.process.run_program` does. Raises SetupError."""
+    """Runs a program of the setup, like `bootstrap.setup.process.run_program`. Raises SetupError."""
 
     def __call__(self, command: list[str], *, cwd: Path, deadline: float) -> None:
-        """Run it to its end."""
+        """Run the program to its end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetupServices:
-    """The parts of the machine and of AWS that a setup uses; tests replace each."""
+    """Parts of the machine and of AWS that a setup uses; tests replace each."""
 
     root: Path
     read: Callable[[str, str], bytes]
     """Returns an object of a bucket. Raises errors of AWS until the node has credentials."""
     run: Run
     flush: Callable[[], None]
-    """Sends the output to the log group: a failed node may end as soon as its failure is known."""
+    """Sends the output to the log group, because a failed node may end as soon as its failure is known."""
     python: str = PYTORCH_PYTHON
     """Python whose environment gets the requirements."""
     monotonic: Callable[[], float] = time.monotonic
@@ -57,7 +57,7 @@ class SetupServices:
 
 
 def provide(source: SetupSource, *, services: SetupServices) -> None:
-    """Run the setup unless it has succeeded on this disk; write its outcome for the agent."""
+    """Run the setup unless it has already succeeded on this disk; write its outcome for the agent."""
     marker = under_root(services.root, SETUP_MARKER)
     if marker.is_file() and marker.read_text().strip() == source.sha256:
         log.info("setup %s was done before", source.sha256)
@@ -81,7 +81,7 @@ def provide(source: SetupSource, *, services: SetupServices) -> None:
 
 def _run_all(source: SetupSource, *, deadline: float, services: SetupServices) -> None:
     directory = under_root(services.root, f"{SETUP_DIR}/{source.sha256}")
-    # A setup that was cut off starts again with fresh files.
+    # Restart an interrupted setup with fresh files.
     shutil.rmtree(directory, ignore_errors=True)
     content = fetch(source, read=services.read, deadline=deadline, monotonic=services.monotonic, sleep=services.sleep)
     unpack(content, directory)
@@ -98,7 +98,7 @@ def _run_all(source: SetupSource, *, deadline: float, services: SetupServices) -
 
 
 def _run(command: list[str], *, cwd: Path, deadline: float, services: SetupServices) -> None:
-    """Run a program, and once more if it fails with an exit code and the deadline leaves time."""
+    """Run a program, and once more if it fails with an exit code before the deadline."""
     try:
         services.run(command, cwd=cwd, deadline=deadline)
     except SetupError as error:

@@ -21,13 +21,13 @@ from bootstrap.setup.provide import SetupServices, provide
 log = logging.getLogger(__name__)
 
 SHIP_S: Final = 1.0
-"""Seconds between two calls to the log group; a program that says much must not wait for each."""
+"""Seconds between calls to the log group; a program with much output must not wait for each."""
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin:/opt/pytorch/bin"
-"""Where the script's programs are; the image's own come before those of its PyTorch environment."""
+"""Search path of the script; the image's own programs precede those of its PyTorch environment."""
 
 
 def serve_setup(root: Path) -> None:
-    """Run the setup that the node's configuration names, if it names one."""
+    """Run the setup that the node's configuration names, if any."""
     config = parse_config(under_root(root, NODE_CONFIG).read_text())
     if config.setup is None or config.setup_sha256 is None or config.setup_timeout_s is None:
         return
@@ -45,13 +45,13 @@ def serve_setup(root: Path) -> None:
 
 
 def environment_of(config: NodeConfig) -> dict[str, str]:
-    """Return the environment of the script and of pip: a service of systemd has nearly none."""
+    """Return the environment of the script and of pip, because systemd gives a service almost none."""
     return {
         "PATH": PATH,
         "HOME": "/root",
         "LANG": "C.UTF-8",
         "DEBIAN_FRONTEND": "noninteractive",
-        # After an update of a library, apt's hook would restart this very service.
+        # After updating a library, apt's hook would otherwise restart this very service.
         "NEEDRESTART_MODE": "l",
         "PIP_ROOT_USER_ACTION": "ignore",
         "AWS_DEFAULT_REGION": config.region,
@@ -61,13 +61,13 @@ def environment_of(config: NodeConfig) -> dict[str, str]:
 
 
 def _read(region: str, bucket: str, key: str) -> bytes:
-    # Connect anew each time: a client made without credentials would never look for them again.
+    # Connect each time: a client created without credentials would never look for them again.
     found: Any = connect(region).s3.get_object(Bucket=bucket, Key=key)
     return bytes(found["Body"].read())
 
 
 class SetupOutput:
-    """Send the output to the node's log stream, beside the lines of its agent; the setup never waits for it long."""
+    """Sends the output to the node's log stream, beside its agent's lines; the setup never waits for it long."""
 
     def __init__(self, config: NodeConfig, shipper: LogShipper) -> None:
         self._config = config
@@ -76,7 +76,7 @@ class SetupOutput:
         self._not_before = 0.0
 
     def ship(self) -> None:
-        """Send the oldest lines that wait, once in a while."""
+        """Send the oldest queued lines, at most every SHIP_S."""
         if time.monotonic() < self._not_before:
             return
         if self._connect():
@@ -84,7 +84,7 @@ class SetupOutput:
         self._not_before = time.monotonic() + SHIP_S
 
     def flush(self) -> None:
-        """Send all lines that wait, unless the log group cannot be reached."""
+        """Send all queued lines, unless the log group cannot be reached."""
         if self._connect():
             self._shipper.flush()
 

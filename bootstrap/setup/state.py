@@ -1,4 +1,4 @@
-"""Keep the progress of a node's setup in a file: the service writes it, the agent reads it."""
+"""Store the progress of a node's setup in a file: the service writes it, the agent reads it."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,11 +12,11 @@ from bootstrap.files.paths import under_root
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """The progress of the service; the file is gone after a reboot."""
+    """Progress of the service; a reboot deletes the file."""
 
     doing: Literal["running", "done", "failed"]
     sha256: str
-    """Hash of the archive that this is about."""
+    """Hash of the archive whose progress this is."""
     failure: str | None = None
     """The failure, short enough for a failure signal; None unless the setup has failed."""
 
@@ -27,7 +27,7 @@ def write_state(root: Path, state: State) -> None:
 
 
 class SetupStatus:
-    """Tell the agent how far its node's setup is; ``sha256`` is the archive's hash, None for no setup."""
+    """Tells the agent how far its node's setup is; ``sha256`` is the archive's hash, None for no setup."""
 
     def __init__(self, root: Path, *, sha256: str | None) -> None:
         self._root = root
@@ -35,7 +35,7 @@ class SetupStatus:
 
     @property
     def outcome(self) -> str | None:
-        """Return the outcome for this node's record, empty without a setup; None while there is none yet."""
+        """Return the outcome for this node's record; empty without a setup, None until there is one."""
         if self._sha256 is None:
             return ""
         state = self._read()
@@ -43,16 +43,16 @@ class SetupStatus:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the setup has succeeded, or there is none."""
+        """Return True if the setup has succeeded or there is none."""
         return self._sha256 is None or self._read().doing == SETUP_DONE
 
     @property
     def failure(self) -> str | None:
-        """Return why the setup has failed, if it has."""
+        """Return why the setup has failed; None if it has not."""
         return None if self._sha256 is None else self._read().failure
 
     def _read(self) -> State:
-        """Return what the service wrote last about this archive."""
+        """Return the service's last state for this archive."""
         starting = State(doing=SETUP_RUNNING, sha256=self._sha256 or "")
         try:
             state = State(**json.loads(under_root(self._root, SETUP_STATE).read_text()))

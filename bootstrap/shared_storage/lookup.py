@@ -1,6 +1,6 @@
-"""Find the file system that nodes mount, on the master only; the answer travels in the membership.
+"""Find the file system that nodes mount, on the master only; the membership carries the answer to the others.
 
-The stack makes the file system beside the nodes, so that their configuration cannot name it.
+The stack creates the file system in parallel with the nodes, so their configuration cannot name it.
 """
 
 import logging
@@ -17,11 +17,11 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_S: Final = 2.0
 LONGEST_RETRY_S: Final = 60.0
-"""Pauses between questions, doubled each time; each question may take seconds of a coordinator's pass."""
+"""Longest pause between queries, in seconds; pauses double, and each query may take seconds of a coordinator's pass."""
 
 
 class FileSystemLookup:
-    """Ask AWS until it has answered once; no error of this delays the membership."""
+    """Queries AWS until it has answered once; an error never delays the membership."""
 
     def __init__(self, config: NodeConfig, clients: Clients, *, monotonic: Callable[[], float]) -> None:
         self._config = config
@@ -33,7 +33,7 @@ class FileSystemLookup:
         self._error = ""
 
     def find(self) -> str:
-        """Return contract.SHARED_STORAGE_FIELD's value; empty while it is unknown, and without shared storage."""
+        """Return contract.SHARED_STORAGE_FIELD's value; empty while it is unknown and without shared storage."""
         if self._found or self._config.shared_storage is None or self._monotonic() < self._next:
             return self._found
         try:

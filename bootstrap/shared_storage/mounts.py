@@ -1,4 +1,4 @@
-"""Look at what is mounted on the shared directory, and keep it read-only until the file system is there."""
+"""Check what is mounted on the shared directory, and keep it read-only until the file system is mounted."""
 
 import logging
 import subprocess
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 MOUNTINFO: Final = "/proc/self/mountinfo"
 GUARD: Final = "deeplearning-not-mounted"
-"""Source of the guard: an empty read-only file system. Without it root would write below the mount point."""
+"""Source of the guard, an empty read-only file system; without it, root could write below the mount point."""
 GUARD_COMMAND: Final = (
     *("mount", "-t", "tmpfs", "-o", "ro,size=4k,nr_inodes=2,mode=555,nosuid,nodev,noexec"),
     *(GUARD, SHARED_DIR),
@@ -35,11 +35,11 @@ OPEN_COMMAND: Final = (
     "{}",
     "+",
 )
-"""Open the root directory of a new file system to all users, as /tmp is. Any other mode is somebody's choice."""
+"""Opens the root directory of a new file system to all users, like /tmp. Any other mode was chosen by somebody."""
 MOUNT_TIMEOUT_S: Final = 90.0
 OPEN_TIMEOUT_S: Final = 30.0
 NOT_IN_KERNEL: Final = "unknown filesystem type"
-"""Part of mount(8)'s message if the kernel has no client."""
+"""Part of mount(8)'s message if the kernel lacks the client."""
 
 
 class MountError(CommandError):
@@ -74,16 +74,16 @@ class Mount(NamedTuple):
     """An entry of the mount table (proc(5), mountinfo)."""
 
     root: str
-    """Path in the file system that is the root of this mount."""
+    """Path within the file system that is the root of this mount."""
     kind: str
     source: str
     options: tuple[str, ...]
     """Options of the file system."""
 
     def is_of(self, target: Target) -> bool:
-        """Return True if the entry names the file system: its ID, our tunnel, or Lustre's own name for it.
+        """Return True if the entry names the file system: by its ID, our tunnel, or Lustre's own name.
 
-        The kernel shows Lustre's servers by their addresses, and AWS's helper for EFS has tunnels of its own.
+        The kernel shows Lustre's servers by their addresses, and AWS's helper for EFS has its own tunnels.
         """
         if target.file_system in self.source or target.file_system in self.root:
             return True
@@ -93,7 +93,7 @@ class Mount(NamedTuple):
 
 
 def mounted_on(mountinfo: str, directory: str) -> Mount | None:
-    """Return what is mounted on a directory, the uppermost; None if nothing is."""
+    """Return the uppermost mount on a directory; None if there is none."""
     found = None
     for line in mountinfo.splitlines():
         place, _, rest = line.partition(" - ")
@@ -105,13 +105,13 @@ def mounted_on(mountinfo: str, directory: str) -> Mount | None:
 
 
 class SharedDirectory:
-    """The directory on this node."""
+    """The shared directory on this node."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def guard(self) -> None:
-        """Make the directory refuse writes, also root's, unless something is mounted there. Raises MountError."""
+        """Make the directory refuse writes, even root's, unless something is mounted there. Raises MountError."""
         if self._mount() is None:
             directory = under_root(self._root, SHARED_DIR)
             directory.mkdir(exist_ok=True)
@@ -119,9 +119,9 @@ class SharedDirectory:
             run(GUARD_COMMAND, timeout_s=OPEN_TIMEOUT_S)
 
     def is_mounted(self, target: Target) -> bool:
-        """Return True if the file system is there; asks the kernel only, as the file system may not answer.
+        """Return True if the file system is mounted; ask only the kernel, because the file system may not answer.
 
-        Raises OccupiedError if something else is.
+        Raises OccupiedError if something else is mounted.
         """
         found = self._mount()
         if found is None or found.source == GUARD:

@@ -1,4 +1,4 @@
-"""Run the service ``bootstrap shared``: mount the file system however late it comes, and watch whether it answers.
+"""Run the service ``bootstrap shared``: mount the file system however late it appears, and monitor it.
 
 Nothing waits for this service: a node is ready, and in the cluster, without its shared directory.
 """
@@ -34,21 +34,21 @@ from bootstrap.shared_storage.tunnel import Tunnel, probe
 log = logging.getLogger(__name__)
 
 LONGEST_RETRY_S: Final = 20.0
-"""Longest pause between two tries to mount, in seconds; they go on for ever."""
+"""Longest pause between attempts to mount, in seconds; they never stop."""
 WATCH_S: Final = 15.0
-"""Seconds between two questions whether a mounted file system answers."""
+"""Seconds between checks that a mounted file system answers."""
 LOOK_S: Final = 1.0
-"""Seconds between two looks for the file system's ID."""
+"""Seconds between checks for the file system's ID."""
 
 
 class Directory(Protocol):
-    """The shared directory, as `bootstrap.shared_storage.mounts.SharedDirectory` is."""
+    """The shared directory; see `bootstrap.shared_storage.mounts.SharedDirectory`."""
 
     def guard(self) -> None:
         """Make it refuse writes unless something is mounted there. Raises MountError."""
 
     def is_mounted(self, target: Target) -> bool:
-        """Return True if the file system is there. Raises OccupiedError if something else is."""
+        """Return True if the file system is mounted. Raises OccupiedError if something else is."""
 
     def mount(self, command: Sequence[str]) -> None:
         """Mount the file system. Raises MountError."""
@@ -58,7 +58,7 @@ class Directory(Protocol):
 
 
 class Mounter:
-    """Mount the file system; ``step`` makes one try or one check."""
+    """Mounts the file system; ``step`` makes one attempt or one check."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class Mounter:
         self._root = root
         self._region = region
         self._is_ours = is_ours
-        """The stack made the file system: nobody has chosen its permissions yet."""
+        """True if the stack created the file system, so nobody has chosen its permissions yet."""
         self._directory = directory
         self._start_tunnel = start_tunnel
         self._ask = ask
         self._has_tunnel = False
         self._is_open = False
-        """Whether users may write, as far as this is ours to decide."""
+        """True if users may write to it, as far as the node decides that."""
         self._failures = 0
         self._state = ""
 
@@ -99,7 +99,7 @@ class Mounter:
         return WATCH_S if state == MOUNTED else min(LONGEST_RETRY_S, 2.0 ** min(self._failures - 1, 8))
 
     def _try(self, target: Target) -> tuple[str, str]:
-        """Return the state after a check, and after a mount if there is none yet."""
+        """Check the file system, and mount it if necessary; return the new state and why."""
         try:
             self._serve(target)
             self._ask(target)
@@ -141,7 +141,7 @@ class Mounter:
 
 
 def serve_shared_storage(root: Path) -> None:
-    """Serve until the process ends; return at once if the cluster has no shared storage."""
+    """Serve until the process ends; return immediately if the cluster has no shared storage."""
     config = parse_config(under_root(root, NODE_CONFIG).read_text())
     if config.shared_storage is None:
         return

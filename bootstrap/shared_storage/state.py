@@ -1,4 +1,4 @@
-"""Connect the agent with the service that mounts: the file system's ID goes there, the mount's state comes back."""
+"""Connect the agent with the mount service: the agent writes the file system's ID, the service its state."""
 
 import logging
 from collections.abc import Callable
@@ -14,8 +14,8 @@ log = logging.getLogger(__name__)
 
 
 SETTLE_S: Final = 30.0
-"""Seconds that a state other than mounted must last before the cluster hears of it: a change makes every node read the
-membership, and the master counts one a minute."""
+"""Seconds that any state other than mounted must last before the cluster is informed: every node reads each changed
+membership, and the master counts one change a minute."""
 
 
 class SharedStorage:
@@ -31,7 +31,7 @@ class SharedStorage:
     def follow(self, announced: str) -> None:
         """Tell the service which file system the membership announces.
 
-        The setting's own ID wins: a process on the master can write the membership.
+        The setting's own ID takes precedence, because a process on the master can write the membership.
         """
         if self._wanted is None:
             return

@@ -1,7 +1,7 @@
 """Describe the file system to mount: its host name, its port and the mount command.
 
-EFS carries NFS 4.1 on port 2049, in TLS if the client begins with it. The tunnel (tunnel.py) does, and the kernel's NFS
-client talks to the tunnel on this node's loopback address. Encryption of Lustre is the instance's own work.
+EFS serves NFS 4.1 on port 2049, through TLS if the client starts it. The tunnel (tunnel.py) does, and the kernel's NFS
+client connects to the tunnel on this node's loopback address. The instance itself encrypts Lustre's traffic.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NFS_PORT: Final = 2049
 LUSTRE_PORT: Final = 988
 TUNNEL_ADDRESS: Final = "127.0.0.1"
 TUNNEL_PORT: Final = 20490
-"""Port of the tunnel: fixed, so that a restarted tunnel serves a mount that exists."""
+"""Port of the tunnel; fixed, so that a restarted tunnel serves an existing mount."""
 DNS_SUFFIXES: Final = {
     "cn-": "amazonaws.com.cn",
     "eusc-": "amazonaws.eu",
@@ -23,12 +23,13 @@ DNS_SUFFIXES: Final = {
     "us-isof-": "csp.hci.ic.gov",
     "eu-isoe-": "cloud.adc-e.uk",
 }
-"""End of AWS's names, by the begin of a region's name, where it is not amazonaws.com (botocore, partitions.json)."""
+"""Ends of AWS's host names other than amazonaws.com, by the beginning of a region's name (botocore,
+partitions.json)."""
 _SAFE: Final = "nosuid,nodev"
-"""Any node's root writes there: no file there may make a user of another node root."""
+"""Every node's root writes to the file system, so no file there may let a user of another node become root."""
 _NFS: Final = "vers=4.1,proto=tcp,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2"
-"""AWS's options for EFS ("Recommended NFS mount options", Amazon EFS User Guide) except ``noresvport``: the tunnel lets
-in nobody but root, whom it knows by the reserved port."""
+"""AWS's options for EFS ("Recommended NFS mount options", Amazon EFS User Guide) except ``noresvport``: the tunnel
+admits only root, which it recognizes by the reserved port."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +41,7 @@ class Target:
     file_system: str
     """ID of the file system."""
     host: str
-    """Name with which AWS's name servers answer the address in the node's zone."""
+    """Name that AWS's name servers resolve to the address in the node's zone."""
     mount_name: str = ""
     """Lustre's name of the file system."""
 
@@ -66,7 +67,10 @@ class Target:
 
     @property
     def mount_command(self) -> list[str]:
-        """Command that mounts it. ``addr`` is for the kernel, as an image may lack NFS's mount helper."""
+        """Return the command that mounts it.
+
+        ``addr`` is for the kernel, because an image may lack NFS's mount helper.
+        """
         if self.is_efs:
             options = f"{_NFS},addr={TUNNEL_ADDRESS},port={TUNNEL_PORT},{_SAFE}"
             return ["mount", "-t", "nfs4", "-o", options, f"{TUNNEL_ADDRESS}:/", SHARED_DIR]
@@ -79,7 +83,7 @@ def _dns_suffix(region: str) -> str:
 
 
 def parse_or_none(text: str, *, region: str) -> Target | None:
-    """Return the target, or None if the text names none."""
+    """Return the target; None if the text does not name one."""
     try:
         return Target.parse(text.strip(), region=region)
     except RecordError:

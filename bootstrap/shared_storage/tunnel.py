@@ -1,7 +1,7 @@
-"""Carry NFS to EFS in TLS: accept on the loopback address, and connect each time to the file system's name.
+"""Tunnel NFS to EFS through TLS: accept on the loopback address, and connect each time to the file system's name.
 
-EFS speaks TLS on NFS's own port. AWS's mount helper starts stunnel or a proxy of its own for this; neither is in
-Ubuntu's images, and a network without internet could not fetch them. Python's standard library does the same.
+EFS speaks TLS on NFS's own port. AWS's mount helper starts stunnel or its own proxy for this. Ubuntu's images contain
+neither, and a network without internet could not download them. Python's standard library provides the same.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 CONNECT_S: Final = 10.0
 """Seconds for a connection with its TLS handshake."""
 DEAD_AFTER_S: Final = 30
-"""Seconds without an acknowledgement after which a connection is given up; the NFS client then makes another."""
+"""Seconds without an acknowledgement after which a connection is closed; the NFS client then opens another."""
 CHUNK: Final = 1 << 20
-"""Largest piece to carry at a time, in bytes: NFS's largest request."""
+"""Largest piece to forward at a time, in bytes: NFS's largest request."""
 RESERVED_PORTS: Final = 1024
-"""Ports below this one only root can use: the kernel's NFS client does."""
+"""Limit below which only root can use a port; the kernel's NFS client does."""
 
 
 def tls_context() -> ssl.SSLContext:
@@ -36,7 +36,7 @@ def tls_context() -> ssl.SSLContext:
 
 
 class Tunnel:
-    """Serve one file system."""
+    """Serves one file system."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Tunnel:
         reserved_ports: int = RESERVED_PORTS,
         on_end: Callable[[], object] = lambda: os._exit(1),
     ) -> None:
-        """``on_end`` runs if the tunnel fails: the process ends, as systemd starts another one with a new tunnel."""
+        """``on_end`` runs if the tunnel fails: the process ends, and systemd starts another one with a new tunnel."""
         self._target = target
         self._context = context or tls_context()
         self._port = port
@@ -75,7 +75,7 @@ class Tunnel:
         await server.serve_forever()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry one connection until either side ends it."""
+        """Forward one connection until either side ends it."""
         try:
             if writer.get_extra_info("peername")[1] < self._reserved_ports:
                 await self._join(reader, writer)
@@ -106,7 +106,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def set_up_connection(connection: socket.socket) -> None:
-    """Notice a peer that is gone, also while nothing is sent."""
+    """Detect a peer that is gone, even while nothing is sent."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
         (socket.TCP_KEEPIDLE, 10),

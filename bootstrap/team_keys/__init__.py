@@ -1,1 +1,1 @@
-"""Let the team's SSH keys in (setting ``ssh_keys``), and end the logins of those that are removed."""
+"""Admit the team's SSH keys (setting ``ssh_keys``), and end the logins of keys that are removed."""

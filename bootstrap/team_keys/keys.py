@@ -1,7 +1,7 @@
 """Parse and render the team's SSH keys; the functions are pure.
 
-In records a list of keys is one text: type, key and name of each, separated by single spaces. Nodes write checked keys
-into a file that sshd reads, so a key has no options, and no part holds a space or a control character.
+In records, a list of keys is one text: type, key and name of each, separated by single spaces. Nodes write checked keys
+to a file that sshd reads, so a key has no options, and no part contains a space or a control character.
 """
 
 import base64
@@ -19,12 +19,12 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 NAME_FORM: Final = "1 to 64 letters, digits and . _ @ + -"
 
 TAG: Final = "deeplearning:ssh-keys"
-"""Tag of the master's group: SHA-256 of the list; tags with a number after it hold the list's parts."""
+"""Tag of the master's group: SHA-256 of the list; numbered tags contain the list's parts."""
 TAG_LENGTH: Final = 256
 """Longest value of a tag of a group (Amazon EC2 Auto Scaling API Reference, "Tag")."""
 
 _SEPARATOR: Final = ":"
-"""Character between the words in tags, where a part could begin or end with a space, which AWS need not keep."""
+"""Separator of words in tags, because a part could begin or end with a space, which AWS need not preserve."""
 _LONGEST_SHOWN: Final = 60
 _ED25519_BYTES: Final = 32
 _POINT_BYTES: Final[Mapping[bytes, int]] = {b"nistp256": 65, b"nistp384": 97, b"nistp521": 133}
@@ -46,18 +46,18 @@ class TeamKey:
 
     @property
     def line(self) -> str:
-        """Return the key as authorized_keys has it."""
+        """Return the key in the format of authorized_keys."""
         return f"{self.type} {self.body} {self.name}"
 
     @property
     def fingerprint(self) -> str:
-        """Return the fingerprint as sshd logs it."""
+        """Return the fingerprint in the form that sshd logs."""
         digest = hashlib.sha256(base64.b64decode(self.body)).digest()
         return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 def check_key(key: TeamKey) -> TeamKey:
-    """Return the key, if its name, its type and its parts are good. Raises KeyListError."""
+    """Return the key if its name, type and parts are valid. Raises KeyListError."""
     if not NAME.fullmatch(key.name):
         raise KeyListError(f"name of a key must be {NAME_FORM}, got {_shown(key.name)}")
     if key.type not in TYPES:
@@ -72,7 +72,7 @@ def check_key(key: TeamKey) -> TeamKey:
 
 
 def check_team_keys(keys: Sequence[TeamKey]) -> None:
-    """Check that names and keys differ, and that the list is short enough. Raises KeyListError."""
+    """Check that names and keys are distinct and that the list is short enough. Raises KeyListError."""
     for what, values in (("name of a key", [key.name for key in keys]), ("key", [key.body for key in keys])):
         repeated = [value for number, value in enumerate(values) if value in values[:number]]
         if repeated:
@@ -82,7 +82,7 @@ def check_team_keys(keys: Sequence[TeamKey]) -> None:
 
 
 def parse(text: str) -> tuple[TeamKey, ...]:
-    """Parse a list of keys. Raises KeyListError if any of them is bad."""
+    """Parse a list of keys. Raises KeyListError if any is bad."""
     if len(text) > MAX_TEXT:
         raise KeyListError(f"the keys must take at most {MAX_TEXT} characters with their names, got {len(text)}")
     words = text.split(" ") if text else []
@@ -95,12 +95,12 @@ def parse(text: str) -> tuple[TeamKey, ...]:
 
 
 def render(keys: Iterable[TeamKey]) -> str:
-    """Render a list of keys, as tags and records have it."""
+    """Render a list of keys for tags and records."""
     return " ".join(key.line for key in keys)
 
 
 def to_tags(keys: Sequence[TeamKey]) -> dict[str, str]:
-    """Render a list of keys as tags of the master's group; none for no keys."""
+    """Render a list of keys as tags of the master's group; no keys give no tags."""
     text = render(keys).replace(" ", _SEPARATOR)
     parts = [text[start : start + TAG_LENGTH] for start in range(0, len(text), TAG_LENGTH)]
     numbered = {f"{TAG}:{number:02}": part for number, part in enumerate(parts, 1)}
@@ -108,9 +108,9 @@ def to_tags(keys: Sequence[TeamKey]) -> dict[str, str]:
 
 
 def from_tags(tags: Mapping[str, str]) -> str:
-    """Return the list of keys in the tags of the master's group; empty without any. Raises KeyListError.
+    """Return the list of keys in the tags of the master's group; empty if there are none. Raises KeyListError.
 
-    The hash tells whether all parts are of one list: CloudFormation may change one tag before another.
+    The hash shows whether all parts belong to one list: CloudFormation may change one tag before another.
     """
     text = "".join(tags[name] for name in sorted(tags) if name.startswith(f"{TAG}:"))
     if TAG not in tags:
@@ -133,7 +133,7 @@ def _digest(text: str) -> str:
 
 
 def _parts(body: str) -> list[bytes] | None:
-    """Split a key into its parts, each after its length (RFC 4251, section 5); None if it is not whole."""
+    """Split a key into its parts, each preceded by its length (RFC 4251, section 5); None if it is incomplete."""
     try:
         left = base64.b64decode(body, validate=True)
     except (binascii.Error, ValueError):
@@ -163,7 +163,7 @@ def _is_ecdsa(curve: bytes) -> Callable[[list[bytes]], bool]:
 
 
 def _is_on_a_security_key(is_valid: Callable[[list[bytes]], bool]) -> Callable[[list[bytes]], bool]:
-    """A security key's last part names the application (OpenSSH, PROTOCOL.u2f)."""
+    """Return a check for a security key, whose last part names the application (OpenSSH, PROTOCOL.u2f)."""
     return lambda parts: len(parts) > 1 and is_valid(parts[:-1])
 
 

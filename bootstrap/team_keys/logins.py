@@ -1,4 +1,4 @@
-"""Replace the file with the team's keys, and end the logins that were made with the keys removed."""
+"""Replace the file of the team's keys, and end the logins of removed keys."""
 
 import json
 import logging
@@ -18,15 +18,15 @@ from bootstrap.team_keys.keys import KeyListError, TeamKey, check_key
 log = logging.getLogger(__name__)
 
 SERVERS: Final = ("sshd", "sshd-session")
-"""Names of the processes that serve one connection; the second is OpenSSH's from 9.8 on."""
+"""Names of the processes that serve one connection; OpenSSH uses the second from 9.8 on."""
 JOURNAL: Final = (
     *("journalctl", "--boot", "--quiet", "--output=json", "--output-fields=MESSAGE,_PID", "_UID=0"),
     *(f"_COMM={name}" for name in SERVERS),
 )
-"""Command that prints what sshd's processes logged: fields with an underscore are journald's own, not a sender's."""
+"""Command that prints what sshd's processes logged; fields with an underscore are journald's own, not a sender's."""
 ACCEPTED: Final = "Accepted publickey for "
 REPEAT_FOR_S: Final = 120
-"""Seconds in which the logins of removed keys are ended again: journald may write a line after the login."""
+"""Seconds during which logins of removed keys are ended repeatedly: journald may write a line after the login."""
 
 _TITLE_OF_A_LOGIN: Final = re.compile(r"(?:sshd|sshd-session): [^\s\[]+")
 """Title of a process after authentication, `sshd: ubuntu@pts/0`; others have brackets, `sshd: ubuntu [priv]`."""
@@ -43,8 +43,8 @@ def replace_team_keys(
 ) -> bool:
     """Make the file contain the text, then end the logins of keys that it no longer has; return True if it changed.
 
-    The file ``removed`` has the fingerprints of removed keys for two minutes, even if the agent is killed in between:
-    each call ends the logins that it finds.
+    For two minutes, the file ``removed`` contains the fingerprints of removed keys, even if the agent is killed in
+    between; each call ends the logins that it finds.
     """
     gone = {*_words(removed), *_fingerprints(path)} - {key.fingerprint for key in keys}
     if gone:
@@ -65,13 +65,13 @@ def replace_team_keys(
 def end_logins(
     fingerprints: Collection[str], *, journal: str, already_logged: set[int], processes: Path = Path("/proc")
 ) -> None:
-    """End the connections that sshd accepted with these keys, by its lines in the journal.
+    """End the connections that sshd accepted with these keys, according to its lines in the journal.
 
-    Warn about each login without such a line, once: ``already_logged`` keeps the processes for the next call.
+    Warn once about each login without such a line; ``already_logged`` keeps the processes for the next call.
     """
     accepted: dict[int, str] = {}
     for pid, message in _lines(journal):
-        # A process id may come again: its last login counts.
+        # A process id may be reused, so its last login counts.
         accepted[pid] = message.split()[-1]
     for pid, fingerprint in accepted.items():
         if fingerprint in fingerprints and _serves(processes / str(pid)):
@@ -94,14 +94,14 @@ def _lines(journal: str) -> Iterator[tuple[int, str]]:
 
 
 def _logins_without_line(accepted: Collection[int], processes: Path) -> Iterator[int]:
-    """Yield the processes of logins of which neither they nor their parents have logged a key."""
+    """Yield the login processes for which neither they nor their parents have logged a key."""
     for process in processes.iterdir():
         if not process.name.isdecimal() or not _serves(process):
             continue
         # The process may end at any moment.
         with suppress(OSError):
             title = (process / "cmdline").read_text(errors="replace").rstrip("\0 ")
-            # The process of the login itself has the user's rights; its parent has logged the key.
+            # The login process itself has the user's rights; its parent has logged the key.
             parent = re.search(r"^PPid:\s*(\d+)$", (process / "status").read_text(), re.MULTILINE)
             pids = {int(process.name), *([int(parent[1])] if parent else [])}
             if _TITLE_OF_A_LOGIN.fullmatch(title) and pids.isdisjoint(accepted):
@@ -117,7 +117,7 @@ def _serves(process: Path) -> bool:
 
 
 def _fingerprints(path: Path) -> Iterator[str]:
-    """Yield the fingerprints of the keys in the file that was written before."""
+    """Yield the fingerprints of the keys in the file that was written earlier."""
     words = _words(path)
     for start in range(0, len(words) - 2, 3):
         kind, body, name = words[start : start + 3]

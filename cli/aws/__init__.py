@@ -1,1 +1,1 @@
-"""Ask AWS about a cluster: stacks, nodes, scaling activities, logs."""
+"""Query AWS about a cluster: stacks, nodes, scaling activities, logs."""

@@ -1,7 +1,7 @@
 """Read and change a cluster's allow list: the addresses that may reach its SSH port besides ``ssh_location``.
 
-The list is an EC2 prefix list of the stack, whose entries only ``dlcluster allow-ip`` writes. An entry's description
-holds the time until which it is allowed.
+The list is an EC2 prefix list of the stack; only ``dlcluster allow-ip`` writes its entries. An entry's description
+contains the time until which it is allowed.
 """
 
 import re
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import ManagedPrefixListTypeDef, PrefixListEntryTypeDef
 
 UNTIL: Final = re.compile(r"until (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)Z")
-"""Description of an entry with an end."""
+"""Description of an entry that expires."""
 FOREVER: Final = "dlcluster allow-ip"
-"""Description of an entry without one."""
+"""Description of an entry that never expires."""
 BUSY: Final = frozenset(("IncorrectState", "PrefixListVersionMismatch"))
-"""AWS's codes while somebody else changes the list."""
+"""AWS's codes while another change of the list is in progress."""
 CHANGE_TIMEOUT_S: Final = 60.0
-"""Seconds until a change is given up; AWS takes one or two for each."""
+"""Deadline for a change, in seconds; AWS takes one or two for each."""
 LOOK_EVERY_S: Final = 0.5
 
 
@@ -40,15 +40,15 @@ class Entry:
 
     cidr: str
     until: datetime | None = None
-    """None if it stays until it is removed."""
+    """None if the entry stays until it is removed."""
 
     def is_expired(self, now: datetime) -> bool:
-        """Return whether its time has passed."""
+        """Return True if its time has passed."""
         return self.until is not None and self.until <= now
 
     @property
     def request(self) -> Any:
-        """Entry as EC2 takes it."""
+        """Return the entry in EC2's request format."""
         return {"Cidr": self.cidr, "Description": f"until {iso(self.until)}" if self.until else FOREVER}
 
 
@@ -77,21 +77,23 @@ class AllowList:
         return _entries(self._ec2.get_managed_prefix_list_entries(PrefixListId=self._id)["Entries"])
 
     def remove_expired(self, now: datetime) -> tuple[Entry, ...]:
-        """Remove the entries whose time has passed, and return them.
+        """Remove the expired entries and return them.
 
-        AWS's time counts, as a wrong clock here would take colleagues off the list; ``now`` only if AWS tells none.
+        Uses AWS's time, because a wrong clock here would remove colleagues from the list; ``now`` applies only if AWS
+        gives none.
         """
         found = self._ec2.get_managed_prefix_list_entries(PrefixListId=self._id)
         now = _answered_at(found["ResponseMetadata"]["HTTPHeaders"].get("date", "")) or now
         if not any(each.is_expired(now) for each in _entries(found["Entries"])):
             return ()
-        # Chosen again with each version: a colleague may have prolonged one meanwhile.
+        # Select them again for each version: a colleague may have extended one in the meantime.
         return self._change(lambda present: ([each for each in present if each.is_expired(now)], []))
 
     def add(self, entry: Entry) -> bool:
-        """Add an entry, or give the present one another end; return whether anything changed.
+        """Add an entry, or change the end of an existing one; return True if anything changed.
 
-        AWS changes no description: the present entry is removed first, so for some seconds new connections fail.
+        AWS cannot change a description, so the existing entry is removed first and new connections fail for some
+        seconds.
         """
         if entry in self.entries():
             return False
@@ -100,7 +102,7 @@ class AllowList:
         return True
 
     def remove(self, cidr: str) -> bool:
-        """Remove an entry, and return whether it was there."""
+        """Remove an entry; return True if it existed."""
         return bool(self._change(lambda present: ([each for each in present if each.cidr == cidr], [])))
 
     def _room(self, present: Sequence[Entry], entry: Entry) -> list[Entry]:
@@ -113,7 +115,7 @@ class AllowList:
         return [entry]
 
     def _change(self, choose: Callable[[Sequence[Entry]], tuple[list[Entry], list[Entry]]]) -> tuple[Entry, ...]:
-        """Remove and add the entries that ``choose`` returns for the present ones; return those removed.
+        """Remove and add the entries that ``choose`` returns for the current ones; return those removed.
 
         Waits until AWS is done. Raises ClusterError at the deadline.
         """
@@ -132,7 +134,7 @@ class AllowList:
         return tuple(removed)
 
     def _modify(self, version: int, removed: Sequence[Entry], added: Sequence[Entry]) -> bool:
-        """Change this version; return False if somebody else changes the list."""
+        """Change this version; return False if another change of the list is in progress."""
         try:
             self._ec2.modify_managed_prefix_list(
                 PrefixListId=self._id,
@@ -147,7 +149,7 @@ class AllowList:
         return True
 
     def _settled(self, deadline: float) -> "ManagedPrefixListTypeDef":
-        """Return the list when no change is under way."""
+        """Return the list once no change is in progress."""
         while True:
             [found] = self._ec2.describe_managed_prefix_lists(PrefixListIds=[self._id])["PrefixLists"]
             if not found["State"].endswith("-in-progress"):
@@ -165,7 +167,7 @@ def _entries(found: "Sequence[PrefixListEntryTypeDef]") -> tuple[Entry, ...]:
 
 
 def _answered_at(header: str) -> datetime | None:
-    """Return the time of an HTTP Date header; None if it has none."""
+    """Return the time of an HTTP Date header; None without one."""
     try:
         found = parsedate_to_datetime(header)
     except ValueError:
@@ -178,7 +180,7 @@ def _entry(cidr: str, description: str) -> Entry:
 
 
 def _until(description: str) -> datetime | None:
-    """Return the end; None for an entry without one, or with somebody else's description."""
+    """Return the end of an entry; None if it has none or the description is not ours."""
     match = UNTIL.fullmatch(description)
     try:
         return datetime.fromisoformat(f"{match[1]}+00:00") if match else None

@@ -1,4 +1,4 @@
-"""Make the AWS clients of one region, and turn AWS's errors into ours."""
+"""Create the AWS clients of one region, and turn AWS's errors into ours."""
 
 import os
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 MAX_MESSAGE: Final = 400
-"""Longest message in characters: enough for a refusal, which names caller, action and resource."""
+"""Longest message in characters; enough for a refusal, which names caller, action and resource."""
 
 
 EXPIRED: Final = frozenset(("ExpiredToken", "ExpiredTokenException", "RequestExpired"))
@@ -45,16 +45,16 @@ UNKNOWN_CALLER: Final = frozenset(
         *("InvalidSignatureException", "UnrecognizedClientException"),
     )
 )
-"""AWS's codes for a caller that it does not know ("Common errors" of its API references)."""
+"""AWS's codes for an unknown caller ("Common errors" of its API references)."""
 
 
 def _client(service: str) -> Any:
-    """Return an attribute of Clients that is created at its first use, because creating a client is slow."""
+    """Return an attribute of Clients that is created on first use, because creating a client is slow."""
 
     def make(clients: "Clients") -> Any:
         with _sdk_setting_errors():
             made = clients.session.create_client(service)
-            _ = urlsplit(made.meta.endpoint_url).port  # which botocore itself reads with the first request
+            _ = urlsplit(made.meta.endpoint_url).port  # botocore itself reads it with the first request
             return made
 
     return cached_property(make)
@@ -64,7 +64,7 @@ class Clients:
     """The clients of one region."""
 
     def __init__(self, session: Session, region: str) -> None:
-        # botocore's session, not boto3's, whose import costs each login a tenth of its time for S3 transfers.
+        # botocore's session, not boto3's, whose import for S3 transfers costs each login a tenth of its time.
         self.session: Any = session
         self.region = region
 
@@ -87,13 +87,13 @@ class Clients:
 def connect(region: str | None) -> Clients:
     """Return clients for `region`, or for the region of the environment or profile."""
     session = Session()
-    # botocore itself reads AWS_DEFAULT_REGION only; every other tool reads AWS_REGION.
+    # botocore itself reads only AWS_DEFAULT_REGION; every other tool reads AWS_REGION.
     chosen = region or os.environ.get("AWS_REGION")
     with _sdk_setting_errors():
         if chosen:
             session.set_config_variable("region", chosen)
         found = session.get_config_variable("region")
-        session.get_scoped_config()  # a profile that is not there is an error here
+        session.get_scoped_config()  # raises an error for a missing profile
     if found is None:
         raise NoRegionError
     return Clients(session, found)
@@ -110,7 +110,7 @@ def _sdk_setting_errors() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        # Most messages quote the value, and none names the variable that holds it.
+        # Most messages quote the value, but none names the variable that contains it.
         guilty = [name for name, value in os.environ.items() if name.startswith("AWS_") and repr(value) in str(error)]
         sources = ", ".join(guilty) or "--region, AWS_ENDPOINT_URL and its like, the profile"
         raise UsageError(_shorten(f"the settings for AWS ({sources}) cannot be used: {error}")) from error
@@ -130,14 +130,14 @@ def aws_errors(region: str | None) -> Iterator[None]:
     except ClientError as error:
         details = error.response["Error"]
         code, message = details.get("Code", "unknown"), details.get("Message", "")
-        # An HTTP status in place of a code: not AWS's own error, and the message is some web page.
+        # An HTTP status in place of a code: the error is not AWS's own, and the message is some web page.
         if code.isdigit():
             raise NoAnswerError(f"AWS refused {error.operation_name}: HTTP status {code}") from error
         refused = _shorten(f"AWS refused {error.operation_name}: {code}: {message}")
         if code in EXPIRED:
             raise CredentialsError(refused) from error
         if code in UNKNOWN_CALLER:
-            # Also AWS's answer in a region that the account has not enabled.
+            # AWS also answers this way in a region that the account has not enabled.
             place = f" (or the region {_region(region)} is not enabled for the account)"
             raise CredentialsError(f"{refused}{place}") from error
         raise ClusterError(refused) from error

@@ -1,4 +1,4 @@
-"""Find clusters: the CloudFormation stacks that have a cluster's outputs."""
+"""Find clusters: CloudFormation stacks with a cluster's outputs."""
 
 import re
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ _RULES: Final = (
     (TABLE_OUTPUT, TABLE, TABLE_RULE),
     (LOGIN_USER_OUTPUT, re.compile(r"[a-z_][a-z0-9_-]{0,31}"), "a user of the nodes"),
 )
-"""Outputs that end up on ssh's command line, with the pattern and the description of valid values."""
+"""Outputs that end up on ssh's command line, each with the pattern and the description of valid values."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,11 +58,11 @@ class Cluster:
     created: str = ""
     """Time when the stack was created; ISO 8601, UTC."""
     expires: datetime | None = None
-    """Time from which on AWS pauses the cluster; None if it never does."""
+    """Time from which AWS pauses the cluster; None if it never does."""
     file_system: str = ""
     """ID of the file system that the nodes share; empty without one."""
     expiry_action: str = "pause"
-    """``delete`` if AWS then deletes the stack too."""
+    """``delete`` if AWS also deletes the stack afterwards."""
     setup: str | None = None
     """Output SETUP_OUTPUT; None without one."""
     release: str = ""
@@ -70,13 +70,13 @@ class Cluster:
     block: str | None = None
     """Output BLOCK_OUTPUT; None without a Capacity Block."""
     allow_list: str | None = None
-    """Output ALLOW_LIST_OUTPUT; None on a private cluster, and if the stack is older than this output."""
+    """Output ALLOW_LIST_OUTPUT; None in a private cluster and in stacks older than this output."""
     kms_key: str | None = None
-    """Output KMS_KEY_OUTPUT; None without a key of the user's own."""
+    """Output KMS_KEY_OUTPUT; None without a user's key."""
 
     @property
     def networks(self) -> Networks:
-        """Return the networks of the nodes' addresses. Raises ClusterError."""
+        """Return the networks that contain the nodes' addresses. Raises ClusterError."""
         if self.networks_text is None:
             raise ClusterError(f"stack {self.stack_name} has no output {NETWORKS_OUTPUT}: cdk deploy adds it")
         try:
@@ -87,7 +87,7 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnfinishedStack:
-    """A cluster's stack without outputs: it is being created, or that failed."""
+    """A cluster's stack without outputs, because it is being created or its creation failed."""
 
     name: str
     status: str
@@ -95,7 +95,7 @@ class UnfinishedStack:
 
 
 def find_stacks(cloudformation: "CloudFormationClient") -> "Iterator[Cluster | UnfinishedStack]":
-    """Yield every cluster of the account and region, those that are not complete too."""
+    """Yield every cluster of the account and region, including incomplete ones."""
     for page in cloudformation.get_paginator("describe_stacks").paginate():
         for stack in page["Stacks"]:
             cluster = _cluster(stack)
@@ -142,7 +142,7 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeployedSetup:
-    """The setup that new nodes run."""
+    """Setup that new nodes run."""
 
     url: str
     sha256: str
@@ -178,7 +178,7 @@ def check_outputs(cluster: Cluster) -> Cluster:
 
 def _why_no_cluster(stack: "StackTypeDef") -> str:
     name, status = stack["StackName"], stack["StackStatus"]
-    # A deploy that was stopped while it made its change set leaves only this.
+    # A deploy that was stopped while creating its change set leaves only this.
     begun = "cdk deploy continues it, cdk destroy removes it"
     advice = begun if status == "REVIEW_IN_PROGRESS" else f"dlcluster why --cluster {name} tells more"
     return f"a stack of that name exists in status {status}; {advice}"
@@ -186,7 +186,7 @@ def _why_no_cluster(stack: "StackTypeDef") -> str:
 
 def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, region: str) -> Cluster:
     """Return the cluster named `name`, or the only one. Raises ClusterError."""
-    # Our stacks have their cluster's name.
+    # Our stacks are named after their clusters.
     stack = describe_stack(cloudformation, name) if name is not None else None
     if stack is not None and (named := _cluster(stack)) is not None and named.name == name:
         return check_outputs(named)

@@ -1,4 +1,4 @@
-"""Read the template of a deployed cluster: what its groups' sizes should be, and which of its parts cost money."""
+"""Read the template of a deployed cluster: the sizes that its groups should have, and its parts that cost money."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ SCHEDULE_TYPE: Final = "AWS::Scheduler::Schedule"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeployedTemplate:
-    """The template that CloudFormation has of a cluster."""
+    """CloudFormation's template of a cluster."""
 
     stack_name: str
     resources: Mapping[str, Mapping[str, Any]]
@@ -28,11 +28,11 @@ class DeployedTemplate:
         return {node_type: self._size(group) for node_type, group in self.groups(cluster_name).items()}
 
     def declared_sizes(self, cluster_name: str) -> ClusterSizes:
-        """Return the sizes of a running cluster: those that a Capacity Block's start sets, or the groups'."""
+        """Return the sizes of a running cluster: those set at a Capacity Block's start, or else the groups'."""
         return {**self.sizes(cluster_name), **self._sizes_at_start(cluster_name)}
 
     def _sizes_at_start(self, cluster_name: str) -> ClusterSizes:
-        """Return the sizes other than zero that the template's schedules set."""
+        """Return the nonzero sizes that the template's schedules set."""
         requests = [json.loads(text) for text in map(_input, self.properties(SCHEDULE_TYPE)) if text]
         by_group = {str(found.get("AutoScalingGroupName")): found for found in requests if found.get("MaxSize")}
         names = {node_type: group_name(cluster_name, node_type) for node_type in NODE_TYPES}
@@ -53,7 +53,7 @@ class DeployedTemplate:
                 yield resource.get("Properties", {})
 
     def named(self, value: Any, resource_type: str) -> Mapping[str, Mapping[str, Any]]:
-        """Return the properties of each resource of a type that a value of the template names, by logical ID."""
+        """Return, by logical ID, the properties of each resource of a type to which a value of the template refers."""
         found = {name: self.resources[name] for name in sorted(set(_references(value))) if name in self.resources}
         return {name: each.get("Properties", {}) for name, each in found.items() if each.get("Type") == resource_type}
 
@@ -72,7 +72,7 @@ def _input(schedule: Mapping[str, Any]) -> str | None:
 
 
 def _references(value: Any) -> Iterator[str]:
-    """Yield the logical ID of each Ref and Fn::GetAtt, however deep."""
+    """Yield the logical ID of each Ref and Fn::GetAtt at any depth."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             if name == "Ref" and isinstance(inner, str):
@@ -88,7 +88,7 @@ def _references(value: Any) -> Iterator[str]:
 
 def read_template(cloudformation: "CloudFormationClient", stack_name: str) -> DeployedTemplate:
     """Return the template of a stack. Raises ClusterError."""
-    # The stubs say text, and boto3 returns an object for a template that is JSON.
+    # The stubs declare text, but boto3 returns an object for a JSON template.
     body: Any = cloudformation.get_template(StackName=stack_name, TemplateStage="Original")["TemplateBody"]
     if not isinstance(body, Mapping) or not isinstance(body.get("Resources"), Mapping):
         raise ClusterError(f"the template of stack {stack_name} must be JSON with resources, as cdk deploy writes it")

@@ -1,4 +1,4 @@
-"""Find out why a deploy failed or a node is missing: ask CloudFormation, EC2 and the nodes' logs."""
+"""Find out why a deploy failed or a node is missing: query CloudFormation, EC2 and the nodes' logs."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class NodePresence:
 
     sentence: str = ""
     absent: tuple[str, ...] = ()
-    """Instances that are not nodes now: members that are not running, and instances that have not joined."""
+    """Instances that are not nodes at present: members that are not running, and instances that have not joined."""
     complete: bool = True
 
 
@@ -35,12 +35,12 @@ NO_CLUSTER: Final = NodePresence()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diagnosis:
-    """Everything that was found out about a cluster's trouble."""
+    """Everything that was found out about a cluster's problem."""
 
     stack: StackState
     cluster_name: str
     failures: tuple[Event, ...]
-    """Failures of the last deploy or destroy that failed, the cause first."""
+    """Failures of the last failed deploy or destroy, the cause first."""
     presence: NodePresence
     activities: tuple[Activity, ...]
     """Latest activities of the groups, newest first; empty if nothing is wrong."""
@@ -51,11 +51,11 @@ class Diagnosis:
     """Buckets of earlier clusters of this name."""
     region: str
     unknown: tuple[str, ...]
-    """Questions that got no answer, with the reason."""
+    """Questions that could not be answered, with the reason."""
 
 
 def diagnose(clients: Clients, stack: StackState, cluster: Cluster | None) -> Diagnosis:
-    """Ask every service that can explain the trouble, and note the calls that fail."""
+    """Query every service that can explain the problem, and note the calls that fail."""
     unknown: list[str] = []
 
     def ask(call: Callable[[], T], default: T) -> T:
@@ -121,7 +121,7 @@ def _suspects(failures: Sequence[Event], presence: NodePresence) -> list[str]:
 
 
 def _logs(clients: Clients, group: str, suspects: Sequence[str], launched: Sequence[str]) -> list[NodeLog]:
-    """Read the suspects' logs; without suspects, those of the nodes that wrote last, or else were launched last."""
+    """Read the suspects' logs; without suspects, those of the nodes that wrote or, if none did, were launched last."""
     silent = list(dict.fromkeys(launched))[:MAX_NODES]
     wanted = suspects or newest_streams(clients.logs, group, count=MAX_NODES) or silent
     return [read_log(clients.logs, group, instance_id, lines=MAX_LINES) for instance_id in wanted]

@@ -1,4 +1,4 @@
-"""Find the EFS file systems that clusters made, with what they cost and who uses them."""
+"""Find the EFS file systems that clusters created, with their cost and their users."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ GB: Final = 10**9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileSystem:
-    """A file system that a cluster made."""
+    """A file system that a cluster created."""
 
     file_system_id: str
     cluster: str
-    """Name of the cluster that made it."""
+    """Name of the cluster that created it."""
     size: int
-    """Bytes, as EFS metered them in the last hours."""
+    """Size in bytes, as EFS metered it in the last hours."""
     mount_targets: int
     used_by: str
-    """Name of the stack that mounts it now; empty if none does."""
+    """Name of the stack that currently mounts it; empty if none does."""
 
     def monthly_price(self, prices: PriceList) -> str:
-        """Return the price of its storage, in dollars a month."""
+        """Return the price of its storage in dollars per month."""
         return f"{self.size / GB * prices.efs_gb_month:.2f}"
 
     @property
     def gigabytes(self) -> str:
-        """Size for people."""
+        """Return the size for display."""
         return f"{self.size / GB:.1f}"
 
 
@@ -52,7 +52,7 @@ def made_file_systems(clients: Clients) -> list[FileSystem]:
 
 
 def find_file_system(clients: Clients, file_system_id: str) -> FileSystem:
-    """Return one file system. Raises ClusterError if there is none, or if no cluster made it."""
+    """Return one file system. Raises ClusterError if it does not exist or no cluster created it."""
     try:
         [system] = clients.efs.describe_file_systems(FileSystemId=file_system_id)["FileSystems"]
     except ClientError as error:
@@ -77,7 +77,7 @@ def _file_system(system: Any, used: dict[str, str]) -> FileSystem:
 
 
 def _used(clients: Clients) -> Iterator[tuple[str, str]]:
-    """Yield the file systems that the outputs of stacks name, with the stack."""
+    """Yield each file system that the outputs of a stack name, with the stack."""
     for page in clients.cloudformation.get_paginator("describe_stacks").paginate():
         for stack in page["Stacks"]:
             for output in stack.get("Outputs", []):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mypy_boto3_logs import CloudWatchLogsClient
 
 _KEPT: Final = "\n\t"
-"""Control characters that stay in a message: a traceback has lines and indentation."""
+"""Control characters to keep in a message, because a traceback has lines and indentation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,13 +39,13 @@ def read_log(logs: "CloudWatchLogsClient", group: str, instance_id: str, *, line
 
 
 def newest_streams(logs: "CloudWatchLogsClient", group: str, *, count: int) -> list[str]:
-    """Return the instance ids of the nodes that wrote last, newest first."""
+    """Return the instance ids of the nodes that wrote most recently, newest first."""
     try:
         found = logs.describe_log_streams(logGroupName=group, orderBy="LastEventTime", descending=True, limit=count)
     except logs.exceptions.ResourceNotFoundException:
         return []
     names = (stream["logStreamName"] for stream in found["logStreams"])
-    # A node may give its streams any name, and names end up in command lines that people copy.
+    # A node may give its streams any name, and names end up in command lines that users copy.
     return [name for name in names if INSTANCE_ID.fullmatch(name)]
 
 

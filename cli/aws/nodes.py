@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
-    """One node, as in the membership record."""
+    """One node of the membership record."""
 
     node_index: int
     instance_id: str
@@ -28,17 +28,17 @@ class Member:
     host_key: str
     """Public ed25519 host key, which the node itself wrote to the table."""
     draining: bool = False
-    """About to end, or in standby: it keeps its index but is left out of the hosts and workers files."""
+    """True if the node is in standby or about to end: the hosts and workers files omit it, but it keeps its index."""
     mount: str = ""
     """State of the shared directory (contract.MOUNT_STATES); empty without shared storage."""
     setup: str = ""
     """Outcome of the setup (contract.SETUP_FIELD); empty without one."""
     release: str = ""
-    """Release that the node runs (contract.RELEASE_FIELD); empty if it does not say."""
+    """Release that the node runs (contract.RELEASE_FIELD); empty if unknown."""
 
     @property
     def has_failed_setup(self) -> bool:
-        """Return whether the user's setup has failed: no list names the node, but it can be logged in to."""
+        """Return True if the user's setup has failed: no list contains the node, but users can log in to it."""
         return self.setup.startswith(SETUP_FAILED)
 
     @property
@@ -65,11 +65,11 @@ class Membership:
     desired_nodes: int
     members: tuple[Member, ...]
     shared_storage: str = ""
-    """File system that all nodes mount; empty while none is known."""
+    """File system that all nodes mount; empty while unknown."""
 
     @property
     def master(self) -> Member:
-        """The node that can be reached from outside. Raises ClusterError if there is none."""
+        """Return the node that can be reached from outside. Raises ClusterError if there is none."""
         for member in self.members:
             if member.node_type == MASTER and (not member.draining or member.has_failed_setup):
                 return member
@@ -83,13 +83,13 @@ class Machine:
     instance_type: str
     zone: str
     public_address: str
-    """Empty if it has none."""
+    """Public address; empty without one."""
     state: str
     launched: datetime | None = None
 
 
 MAX_FILTER_VALUES: Final = 200
-"""Limit of a filter's values in one request ("List and filter your resources", Amazon EC2 User Guide)."""
+"""Largest number of values in a filter ("List and filter your resources", Amazon EC2 User Guide)."""
 RUNNING: Final = "running"
 GONE: Final = Machine(instance_type="", zone="", public_address="", state="gone")
 
@@ -99,7 +99,7 @@ def read_membership(
 ) -> Membership:
     """Return the membership record of a cluster's table; `cluster_name`, if known, is for messages.
 
-    Any process on the master can write the record: nothing of it is used before all of it has been checked.
+    Any process on the master can write the record, so no part of it is used before all of it has been checked.
     """
     cluster = "the cluster" if cluster_name is None else f"cluster {cluster_name}"
     try:
@@ -151,7 +151,7 @@ def find_machines(ec2: "EC2Client", instance_ids: Sequence[str]) -> dict[str, Ma
 
 
 def _described(ec2: "EC2Client", instance_ids: Sequence[str]) -> "Iterator[InstanceTypeDef]":
-    # A filter, unlike InstanceIds, does not fail for an id that no longer exists.
+    # Unlike InstanceIds, a filter does not fail for an id that no longer exists.
     pages = ec2.get_paginator("describe_instances").paginate(
         Filters=[{"Name": "instance-id", "Values": list(instance_ids)}]
     )
@@ -188,7 +188,7 @@ def master_address(ec2: "EC2Client", membership: Membership, *, cluster_name: st
 def check_instance(ec2: "EC2Client", member: Member, *, cluster_name: str) -> "InstanceTypeDef":
     """Return EC2's description of a member after checking that the instance runs and belongs to the cluster.
 
-    Any process on the master can write the record, and with another instance's id lead a login there.
+    Any process on the master can write the record and, with another instance's id, lead a login there.
     """
     instance = next(_described(ec2, [member.instance_id]), None)
     named = f"the {MASTER} {member.instance_id}" if member.node_type == MASTER else member.instance_id
@@ -219,7 +219,7 @@ def _public_address(instance: "InstanceTypeDef") -> str:
 
 
 def choose_node(name: str, members: Iterable[Member], *, cluster_name: str) -> Member:
-    """Return the node that `name` means: master, worker2, 2, deeplearning-worker2 or an instance id."""
+    """Return the node that `name` denotes: master, worker2, 2, deeplearning-worker2 or an instance id."""
     members = tuple(members)
     short = name.removeprefix(f"{cluster_name}-")
     for member in members:

@@ -1,4 +1,4 @@
-"""Find the buckets that destroyed or rolled back clusters left behind: kept on purpose, but they cost money."""
+"""Find the buckets that destroyed or rolled-back clusters left behind: kept on purpose, but they cost money."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
 
 KEPT: Final = "DELETE_SKIPPED"
-"""CloudFormation's status for a resource that it leaves behind."""
+"""CloudFormation's status for a resource that it has left behind."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bucket:
-    """A bucket that a cluster made."""
+    """A bucket that a cluster created."""
 
     name: str
     cluster: str
-    """Name of the cluster that made it."""
+    """Name of the cluster that created it."""
 
 
 def orphaned_buckets(
     tagging: Any, cloudformation: "CloudFormationClient", *, cluster_name: str, events: Sequence[Event]
 ) -> list[str]:
-    """Return the buckets of clusters of that name that no stack uses now.
+    """Return the buckets of clusters of that name that no stack currently uses.
 
-    ``events`` belong to the stack of that name: while it is being created, only they tell which bucket is its own.
+    ``events`` belong to the stack of that name: while it is being created, only they show which bucket is its own.
     """
     tagged = {bucket.name for bucket in made_buckets(tagging) if bucket.cluster == cluster_name}
     last = {event.physical_id: event.status for event in events}
     candidates = {bucket for bucket in tagged if last.get(bucket, KEPT) == KEPT}
-    # A cluster may have adopted one: its output says so, and its parameter before there are outputs.
+    # A cluster may have adopted one: its output names it, or, before there are outputs, its parameter.
     return sorted(candidates - set(used_by_stacks(cloudformation))) if candidates else []
 
 
@@ -54,23 +54,23 @@ def _bucket(found: Any) -> Bucket:
 
 
 def used_by_stacks(cloudformation: "CloudFormationClient") -> dict[str, str]:
-    """Return the stack for each bucket that a stack of the region has, and for each value of outputs and parameters.
+    """Return, by bucket, the stack of the region that has or names it, including every value of outputs and parameters.
 
-    A stack that was rolled back counts: its deploy may be tried again.
+    A rolled-back stack counts, because its deploy may be retried.
     """
     used: dict[str, str] = {}
     for page in cloudformation.get_paginator("describe_stacks").paginate():
         for stack in page["Stacks"]:
             values = [out["OutputValue"] for out in stack.get("Outputs", [])]
             values += [parameter["ParameterValue"] for parameter in stack.get("Parameters", [])]
-            # A cluster in somebody's own stack needs neither outputs nor parameters.
+            # A cluster in a user's own stack needs neither outputs nor parameters.
             values += _own_buckets(cloudformation, stack["StackName"])
             used |= dict.fromkeys(values, stack["StackName"])
     return used
 
 
 def _own_buckets(cloudformation: "CloudFormationClient", stack_name: str) -> list[str]:
-    """Return the buckets that a stack has as resources, without those that it left behind."""
+    """Return the buckets among a stack's resources, except those that it left behind."""
     pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack_name)
     try:
         return [
@@ -84,13 +84,13 @@ def _own_buckets(cloudformation: "CloudFormationClient", stack_name: str) -> lis
     except ClientError as error:
         if error.response["Error"]["Code"] != "ValidationError":
             raise
-        return []  # Deleted meanwhile.
+        return []  # deleted in the meantime
 
 
 def delete_versions(s3: Any, bucket: str) -> Iterator[int]:
-    """Delete every version and delete marker of a bucket; yield how many each request has deleted.
+    """Delete every version and delete marker of a bucket; yield the number that each request has deleted.
 
-    ``aws s3 rb --force`` leaves old versions, and then the bucket. Raises ClusterError if S3 refuses one.
+    ``aws s3 rb --force`` leaves old versions and thus the bucket. Raises ClusterError if S3 refuses a deletion.
     """
     for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
         found = [each for kind in ("Versions", "DeleteMarkers") for each in page.get(kind, [])]

@@ -9,12 +9,12 @@ from typing import Final
 from cli.errors import ClusterError, UsageError
 
 URL: Final = "https://checkip.amazonaws.com"
-"""AWS's service, which answers with the caller's address and nothing else."""
+"""AWS's service, which answers with only the caller's address."""
 VARIABLE: Final = "DLCLUSTER_CHECKIP_URL"
-"""Environment variable with the URL of another service that answers so."""
+"""Environment variable with the URL of another such service."""
 TIMEOUT_S: Final = 10.0
 LONGEST_ANSWER: Final = 64
-"""Bytes to read: more than an address and a line's end."""
+"""Maximum number of bytes to read; more than an address and a line end."""
 
 
 def own_address() -> IPv4Address:

@@ -1,4 +1,4 @@
-"""Read the activities of EC2 Auto Scaling, and the reasons of those that failed."""
+"""Read the activities of EC2 Auto Scaling, with the reasons for failures."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mypy_boto3_autoscaling.type_defs import ActivityTypeDef, InstanceTypeDef
 
 MAX_ACTIVITIES: Final = 100
-"""Activities to read per group: some hours of failing launches. AWS keeps six weeks."""
+"""Number of activities to read per group: some hours of failing launches. AWS keeps six weeks."""
 _STANDBY: Final = ("EnteringStandby", "Standby")
 _LEAVING: Final = ("Terminat", "Detach")
 _FAILURES: Final = ("Failed", "Cancelled")
@@ -22,12 +22,12 @@ _ONE_CALL_ONLY: Final = re.compile(
     r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
     r"|(?<=Encoded authorization failure message: )\S+"
 )
-"""Parts that differ between two messages of the same reason: instances, request ids, encoded refusals."""
+"""Parts in which two messages with the same reason differ: instances, request ids, encoded refusals."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Activity:
-    """One launch or termination that a group tried."""
+    """One launch or termination that a group attempted."""
 
     time: datetime
     group: str
@@ -35,7 +35,7 @@ class Activity:
     status: str
     reason: str
     end: datetime | None = None
-    """None while it goes on."""
+    """End of the activity; None while it is in progress."""
 
     @property
     def is_failure(self) -> bool:
@@ -43,7 +43,7 @@ class Activity:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """Group and reason, which are the same for each try that fails alike."""
+        """Return group and reason, which repeated failures have in common."""
         return self.group, _ONE_CALL_ONLY.sub("", self.reason)
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Activity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepeatedFailure:
-    """Failures of a group for one reason: the newest, and how many."""
+    """A group's failures for one reason: the newest, and their number."""
 
     newest: Activity
     count: int
@@ -64,7 +64,7 @@ class RepeatedFailure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalingGroups:
-    """A cluster's Auto Scaling groups, and the instances in them now."""
+    """A cluster's Auto Scaling groups and their current instances."""
 
     names: tuple[str, ...]
     instance_ids: tuple[str, ...]
@@ -81,10 +81,10 @@ class ScalingGroups:
 
 
 def holding_reason(instance: "InstanceTypeDef") -> str:
-    """Return why an instance stays when its group's size goes to zero; empty if it does not stay.
+    """Return why an instance stays when its group's size becomes zero; empty if it does not stay.
 
-    "Temporarily remove instances from your Auto Scaling group", "Use instance scale-in protection" (Amazon EC2 Auto
-    Scaling User Guide).
+    See "Temporarily remove instances from your Auto Scaling group" and "Use instance scale-in protection" (Amazon EC2
+    Auto Scaling User Guide).
     """
     state = instance["LifecycleState"]
     if state in _STANDBY:
@@ -117,9 +117,9 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
 def read_activities(
     autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime, most: int | None = MAX_ACTIVITIES
 ) -> list[Activity]:
-    """Return what the groups did, deleted groups too, newest first; before `since` an earlier cluster had the names.
+    """Return what the groups, including deleted ones, did since `since`, newest first: before, others had their names.
 
-    Without `most` it reads all that AWS still has of each group.
+    Without `most`, read everything that AWS still has of each group.
     """
     found = (_activity(each) for group in groups for each in _activities(autoscaling, group, most))
     kept = (activity for activity in found if activity.time >= since)
@@ -146,7 +146,7 @@ def _activity(found: "ActivityTypeDef") -> Activity:
 
 
 def distinct_failures(activities: Sequence[Activity]) -> list[RepeatedFailure]:
-    """Return each group's newest failure for each reason: without capacity a group tries again every few minutes."""
+    """Return each group's newest failure per reason: without capacity, a group retries every few minutes."""
     alike: dict[tuple[str, str], list[Activity]] = {}
     for activity in activities:
         if activity.is_failure:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 STACK_TYPE: Final = "AWS::CloudFormation::Stack"
 _BEGINNINGS: Final = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")
 _CONSEQUENCES: Final = ("Resource creation cancelled", "Resource update cancelled")
-"""Reasons of resources that CloudFormation cancelled because something else had failed."""
+"""Reasons of resources that CloudFormation cancelled because another one had failed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,17 +39,17 @@ class Event:
 
     @property
     def is_failure(self) -> bool:
-        """Return True if the event gives a reason for a failure. A node's reason precedes its group's status."""
+        """Return True if the event explains a failure. A node's reason precedes its group's status."""
         is_reported = self.status.endswith("_FAILED") or self.reason.startswith("Received FAILURE signal")
         return is_reported and not self.reason.startswith(_CONSEQUENCES)
 
 
 def describe_stack(cloudformation: "CloudFormationClient", name: str) -> "StackTypeDef | None":
-    """Return the stack that has this name now, if any; this needs no permission to see other stacks."""
+    """Return the stack that currently has this name, if any; this needs no permission to see other stacks."""
     try:
         return cloudformation.describe_stacks(StackName=name)["Stacks"][0]
     except ClientError as error:
-        if error.response["Error"]["Code"] != "ValidationError":  # there is no such stack
+        if error.response["Error"]["Code"] != "ValidationError":  # the stack does not exist
             raise
         return None
 
@@ -86,13 +86,13 @@ def read_events(cloudformation: "CloudFormationClient", stack_id: str) -> list[E
 
 
 def last_failures(events: Sequence[Event]) -> list[Event]:
-    """Return the failures of the last change that failed, the cause first."""
+    """Return the failures of the last failed change, the cause first."""
     failed = [[event for event in change if event.is_failure] for change in _changes(events)]
     return next((failures for failures in reversed(failed) if failures), [])
 
 
 def _changes(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """Split the events by deploy and destroy; a rollback belongs to the change that it undoes."""
+    """Split the events by deploy and destroy; a rollback belongs to the change that it reverts."""
     change: list[Event] = []
     for event in events:
         if event.resource_type == STACK_TYPE and event.status in _BEGINNINGS:

@@ -1,10 +1,10 @@
-"""Refresh stacks/catalogue/gpu_types.json through ec2:DescribeInstanceTypes, and show what has changed.
+"""Refresh stacks/catalogue/gpu_types.json with ec2:DescribeInstanceTypes, and show what has changed.
 
     python -m cli.catalogue.refresh us-east-1 us-west-2
 
-A region describes only the types that it has, so name several; types that none of them describes stay as they are.
-It needs credentials with ec2:DescribeInstanceTypes, and changes nothing in AWS. ``python -m cli.costs.refresh`` does
-the same for prices.
+A region describes only the types that it offers, so name several; types that none of them describes stay unchanged. The
+program needs credentials with ec2:DescribeInstanceTypes, and changes nothing in AWS. ``python -m cli.costs.refresh``
+does the same for prices.
 """
 
 import argparse
@@ -24,18 +24,18 @@ from stacks.prices.price_list import FALLBACK_REGION
 Row = dict[str, Any]
 _MIB_A_GIB: Final = 1024
 _OURS: Final = ("successor",)
-"""Keys of a row that EC2 does not tell."""
+"""Keys of a row that EC2 does not provide."""
 _NUMBERS: Final = re.compile(r"[0-9]+")
 
 
 def rows(described: Sequence[Mapping[str, Any]]) -> dict[str, Row]:
-    """Return the rows of the NVIDIA types among EC2's descriptions."""
+    """Return rows for the NVIDIA types among EC2's descriptions."""
     found = ((str(each["InstanceType"]), each, _nvidia_gpu(each)) for each in described)
     return {name: _row(each, gpu) for name, each, gpu in found if gpu is not None and _is_known_layout(name, each)}
 
 
 def _is_known_layout(name: str, described: Mapping[str, Any]) -> bool:
-    """Tell of a type whose cards with EFA do not follow one another: the catalogue cannot hold it."""
+    """Return False, with a message, for a type that the catalogue cannot represent: its EFA cards have gaps."""
     cards = _efa_cards(described)
     if not cards or cards == [*range(cards[0], len(described["NetworkInfo"]["NetworkCards"]))]:
         return True
@@ -73,13 +73,13 @@ def _row(described: Mapping[str, Any], gpu: Mapping[str, Any]) -> Row:
         "capacity_block": "capacity-block" in described.get("SupportedUsageClasses", []),
         "arm": "arm64" in described["ProcessorInfo"]["SupportedArchitectures"],
     }
-    # What most types have in common is the loader's default.
+    # The loader's default is what most types have in common.
     usual = {"gpu_fraction": 1.0, "first_efa_card": 0, "capacity_block": False, "arm": False}
     return {name: value for name, value in row.items() if name not in usual or value != usual[name]}
 
 
 def merge(known: Mapping[str, Row], found: Mapping[str, Row]) -> dict[str, Row]:
-    """Return the known rows with those found in their place."""
+    """Merge the found rows into the known ones."""
     kept = {name: {key: row[key] for key in _OURS if key in row} for name, row in known.items()}
     return {**known, **{name: {**row, **kept.get(name, {})} for name, row in found.items()}}
 
@@ -97,7 +97,7 @@ def difference(old: Mapping[str, Row], new: Mapping[str, Row]) -> Iterator[str]:
 
 
 def render(types: Mapping[str, Row], date: str) -> str:
-    """Return the text of gpu_types.json: one line for each type, so that a change reads well in a diff."""
+    """Return the text of gpu_types.json, with one line per type for readable diffs."""
     lines = [f"    {json.dumps(name)}: {json.dumps(types[name])}" for name in sorted(types, key=_order)]
     return f'{{\n  "date": {json.dumps(date)},\n  "types": {{\n' + ",\n".join(lines) + "\n  }\n}\n"
 
@@ -110,7 +110,7 @@ def _order(name: str) -> tuple[str, int, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show the difference to EC2's figures in the named regions, and write the file."""
+    """Show the difference from EC2's figures in the named regions, and write the file."""
     parser = argparse.ArgumentParser(prog="python -m cli.catalogue.refresh", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("regions", nargs="*", default=[FALLBACK_REGION], metavar="REGION")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the file would change")

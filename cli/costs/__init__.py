@@ -1,1 +1,1 @@
-"""Tell what a cluster costs and has cost, and refresh the prices."""
+"""Report what a cluster costs and has cost, and refresh the prices."""

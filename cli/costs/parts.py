@@ -1,7 +1,7 @@
-"""Find the parts of a deployed cluster that cost money by the hour, in its template.
+"""Find the parts of a deployed cluster that cost money per hour, in its template.
 
-The stack may hold more than the cluster, so the parts are found from the cluster's two groups along the template's
-references: launch templates, the NAT gateways on the routes of the groups' subnets, and the addresses of both.
+The stack may contain more than the cluster, so start from the cluster's two groups and follow the template's
+references: to launch templates, NAT gateways on the routes of the groups' subnets, and the addresses of both.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ _ROUTE_TABLE: Final = "AWS::EC2::RouteTable"
 
 
 def billed_parts(template: DeployedTemplate, cluster_name: str, sizes: ClusterSizes) -> BilledParts:
-    """Return the parts of a cluster whose groups have these sizes. Raises ClusterError."""
+    """Return the billed parts of a cluster whose groups have these sizes. Raises ClusterError."""
     groups = template.groups(cluster_name)
     nodes = template.named([group.get("LaunchTemplate") for group in groups.values()], _LAUNCH_TEMPLATE)
     nat_gateways = _nat_gateways(template, [group.get("VPCZoneIdentifier") for group in groups.values()])
@@ -38,7 +38,7 @@ def billed_parts(template: DeployedTemplate, cluster_name: str, sizes: ClusterSi
             prepaid_type=prepaid,
             volume_gib=_volume(node),
             nat_gateways=len(nat_gateways),
-            # The master's user data names its address.
+            # The master's user data contains its address.
             addresses=len(template.named([*nat_gateways.values(), *nodes.values()], _ADDRESS)),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -72,7 +72,7 @@ def _volume(node: Mapping[str, Any]) -> int:
 
 
 def paused_line(rate: Rate, prices: PriceList) -> str:
-    """Return what a paused cluster still costs, with its price."""
+    """Return what a paused cluster still costs, and the price."""
     month = rate.paused * HOURS_PER_MONTH
     storage = "" if rate.shared_storage is None else f", shared storage {rate.shared_storage:.3f}"
     parts = f"NAT gateway {rate.nat:.3f}, public addresses {rate.addresses:.3f}{storage}"

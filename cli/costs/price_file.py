@@ -1,4 +1,4 @@
-"""Render the file of prices: one line for each instance family, so that a change of prices reads well in a diff."""
+"""Render the file of prices, with one line per instance family for readable diffs."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def _region(prices: Mapping[str, Any]) -> str:
 
 
 def _families(instances: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Group the types by family, the cheapest size first."""
+    """Group the types by family, cheapest size first."""
     found: dict[str, dict[str, float]] = {}
     for name, price in sorted(instances.items(), key=lambda each: (each[1], each[0])):
         family, _, size = name.partition(".")

@@ -1,4 +1,4 @@
-"""Read what a cluster costs an hour now, and what it has cost since its deploy."""
+"""Read what a cluster currently costs per hour, and what it has cost since its deploy."""
 
 import sys
 from collections.abc import Mapping
@@ -26,15 +26,15 @@ FILE_SYSTEM: Final = "AWS::EFS::FileSystem"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """The cost of a cluster."""
+    """Cost of a cluster."""
 
     rate: Rate
-    """An hour, with the nodes that its groups ask for now."""
+    """Cost per hour with the nodes that its groups currently request."""
     spent: Spent
     prices: PriceList
 
     def lines(self) -> tuple[str, str]:
-        """Return what an hour costs, and what was spent, for people."""
+        """Return the cost per hour and the sum spent, for display."""
         total = "an unknown price" if self.rate.total is None else f"{self.rate.total:.2f} USD"
         parts = ", ".join(f"{kind} {dollars(value)}" for kind, value in self.spent.by_kind.items())
         since = f"{self.spent.since:%Y-%m-%d %H:%M} UTC"
@@ -45,14 +45,14 @@ class Cost:
 
 
 def dollars(value: float | None) -> str:
-    """Return an amount for people."""
+    """Format an amount for display."""
     return "unknown" if value is None else f"{value:.2f}"
 
 
 def read_cost(clients: Clients, cluster: Cluster) -> Cost:
     """Return the cost of a cluster. Raises ClusterError."""
     prices, now = price_list(clients.region), datetime.now(timezone.utc)
-    # Without a node in the template there is nothing to ask of Auto Scaling.
+    # If the template has no nodes, there is nothing to query.
     template = read_template(clients.cloudformation, cluster.stack_name)
     template.sizes(cluster.name)
     groups = read_groups(clients.autoscaling, cluster.name)
@@ -68,7 +68,7 @@ def read_cost(clients: Clients, cluster: Cluster) -> Cost:
 
 
 def read_parts(clients: Clients, cluster: Cluster, template: DeployedTemplate, sizes: ClusterSizes) -> BilledParts:
-    """Return the parts of a cluster whose groups have these sizes, with the present size of the file system it made."""
+    """Return the parts of a cluster whose groups have these sizes, with the current size of its own file system."""
     parts = billed_parts(template, cluster.name, sizes)
     if not (cluster.file_system and [*template.properties(FILE_SYSTEM)]):
         return parts
@@ -81,7 +81,7 @@ def read_parts(clients: Clients, cluster: Cluster, template: DeployedTemplate, s
 
 
 def _older(machines: Mapping[str, Machine], found: list[Life]) -> list[Life]:
-    """Return the running nodes whose launch Auto Scaling no longer tells."""
+    """Return the running nodes whose launch Auto Scaling no longer reports."""
     known = {life.instance_id for life in found}
     return [
         Life(instance_id=name, start=machine.launched, end=None)

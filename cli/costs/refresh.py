@@ -1,8 +1,8 @@
-"""Refresh stacks/prices/price_list.json through the AWS Price List API.
+"""Refresh stacks/prices/price_list.json with the AWS Price List API.
 
     python -m cli.costs.refresh us-east-1 eu-west-1
 
-It asks for the On-Demand prices of the catalogue's instance types, gp3 volumes, NAT gateways, public addresses,
+This queries the On-Demand prices of the catalogue's instance types, gp3 volumes, NAT gateways, public addresses,
 buckets and EFS in each region. It needs credentials with pricing:GetProducts, and changes nothing in AWS.
 """
 
@@ -21,7 +21,7 @@ from stacks.catalogue.instance_types import find
 from stacks.prices.price_list import FALLBACK_REGION, PRICES_FILE
 
 API_REGION: Final = "us-east-1"
-"""The Price List API is in few regions, and each has the prices of all."""
+"""Region of the Price List API, which few regions have; each has the prices of all regions."""
 _INSTANCES: Final = {
     "operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used",
     "licenseModel": "No License required", "marketoption": "OnDemand",
@@ -33,17 +33,17 @@ _PARTS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "efs_gb_month": ("AmazonEFS", {"productFamily": "Storage", "storageClass": "General Purpose"}),
     "bucket_gb_month": ("AmazonS3", {"productFamily": "Storage", "volumeType": "Standard"}),
 }
-"""Service and filters of each part but the instances."""
+"""Service and filters of each part except the instances."""
 _MONTHLY_UNIT: Final = "GB-Mo"
 _HOURLY_UNIT: Final = "Hrs"
 
 
 class PriceError(Exception):
-    """The API has no single price for something."""
+    """The API has no unique price for something."""
 
 
 def products(pricing: Any, service: str, region: str, wanted: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Yield the products of a service in a region that have all wanted attributes."""
+    """Yield a service's products in a region that have all wanted attributes."""
     filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
     pages = pricing.get_paginator("get_products").paginate(
         ServiceCode=service, Filters=[*filters, {"Type": "TERM_MATCH", "Field": "regionCode", "Value": region}]
@@ -64,7 +64,7 @@ def first_price(product: Mapping[str, Any], units: Sequence[str]) -> float | Non
 
 
 def region_prices(pricing: Any, region: str, today: str) -> dict[str, Any]:
-    """Return the prices of a region as the file has them. Raises PriceError."""
+    """Return a region's prices as stored in the file. Raises PriceError."""
     instances: dict[str, float] = {}
     for product in products(pricing, "AmazonEC2", region, _INSTANCES):
         name = product["product"]["attributes"].get("instanceType", "")
@@ -90,7 +90,7 @@ def _only_price(pricing: Any, region: str, part: str) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Rewrite the file with new prices of the named regions."""
+    """Rewrite the file with new prices for the named regions."""
     parser = argparse.ArgumentParser(prog="python -m cli.costs.refresh", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("regions", nargs="*", default=[FALLBACK_REGION], metavar="REGION")
     regions = parser.parse_args(arguments).regions

@@ -1,7 +1,7 @@
-"""Work out what a cluster has cost since its deploy, by kind, from what Auto Scaling launched and ended.
+"""Calculate what a cluster has cost since its deploy, by kind, from Auto Scaling's launches and terminations.
 
-Instances count from their launch to their end. Auto Scaling tells of the last six weeks; what it no longer tells is
-named, not guessed. The bucket, logs and data transfer are left out.
+Instances count from their launch to their end. Auto Scaling reports the last six weeks; anything older is reported as
+unknown, not guessed. The bucket, logs and data transfer are not included.
 """
 
 import re
@@ -15,22 +15,23 @@ from stacks.prices.price_list import HOURS_PER_MONTH, PriceList
 from stacks.prices.rate import STORAGE, BilledParts, storage_rate
 
 ACTIVITIES_KEPT: Final = timedelta(days=42)
-"""Time for which Auto Scaling keeps activities ("DescribeScalingActivities", Amazon EC2 Auto Scaling API Reference)."""
+"""Period for which Auto Scaling keeps activities ("DescribeScalingActivities", Amazon EC2 Auto Scaling API
+Reference)."""
 _LAUNCH: Final = re.compile(r"Launching a new EC2 instance: (i-[0-9a-f]+)")
 _END: Final = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Life:
-    """One instance's time."""
+    """Lifetime of one instance."""
 
     instance_id: str
     start: datetime
     end: datetime | None
-    """None while it runs."""
+    """End of the instance; None while it runs."""
 
     def hours(self, now: datetime) -> float:
-        """Return the hours until its end, or until now."""
+        """Return the hours until its end or, while it runs, until now."""
         return max((self.end or now) - self.start, timedelta()) / timedelta(hours=1)
 
 
@@ -40,18 +41,18 @@ class Spent:
 
     since: datetime
     by_kind: Mapping[str, float | None]
-    """None for the nodes if the price of their type is not known."""
+    """Amount by kind; None for the nodes if their type's price is unknown."""
     node_hours: float
 
     @property
     def total(self) -> float | None:
-        """Return the sum; None if one of them is not known."""
+        """Return the sum; None if a part of it is unknown."""
         known = [each for each in self.by_kind.values() if each is not None]
         return sum(known) if len(known) == len(self.by_kind) else None
 
 
 def lives(activities: Iterable[Activity]) -> list[Life]:
-    """Return the time of each instance that was launched; a failed launch costs nothing."""
+    """Return the lifetime of each launched instance; a failed launch costs nothing."""
     started: dict[str, datetime] = {}
     ended: dict[str, datetime] = {}
     for activity in activities:
@@ -71,9 +72,9 @@ def spent(
     since: datetime,
     now: datetime,
 ) -> Spent:
-    """Return the cost of all instances and of the parts that run since the deploy.
+    """Return the cost of all instances, and of the parts that have run since the deploy.
 
-    `types` has the type of each instance that EC2 still knows; the others are taken for the template's type.
+    `types` has the type of each instance that EC2 still knows; the others count as the template's type.
     """
     hours = {life.instance_id: life.hours(now) for life in found}
     node_types = [types.get(name, parts.usual_type) for name in hours]
@@ -89,6 +90,6 @@ def spent(
         "addresses": stack_hours * parts.addresses * prices.public_address_hour,
     }
     if (storage := storage_rate(parts, prices)) is not None:
-        # AWS keeps no history of the size: this is what it would be with the present one.
+        # AWS keeps no history of the size, so assume the current size throughout.
         costs[STORAGE] = stack_hours * storage
     return Spent(since=since, by_kind=costs, node_hours=sum(hours.values()))

@@ -1,7 +1,7 @@
 """Copy a file or folder from a node.
 
 The node is not trusted: nothing is written outside of the destination, the user names the top entry, and no link is
-made or followed.
+created or followed.
 """
 
 import os
@@ -29,9 +29,9 @@ class Archive:
     """Tar archive that the master sends."""
 
     command: str
-    """Command for the master that prints the archive."""
+    """Command that prints the archive on the master."""
     name: str
-    """Name of the archive's only top entry."""
+    """Name of the archive's only top-level entry."""
 
 
 @dataclass(slots=True)
@@ -42,15 +42,15 @@ class Download:
     files: int = 0
     size: int = 0
     links: int = 0
-    """Number of links, devices and the like, which are left out."""
+    """Number of links, devices and the like that were skipped."""
     is_empty: bool = True
-    """True until the first entry comes."""
+    """True until the first entry arrives."""
     warnings: list[str] = field(default_factory=list)
 
 
 def remote_tar(path: str, member: Member, *, master: Member) -> Archive:
     """Return the archive of a path on a node."""
-    # The line begins in the home directory.
+    # The shell line starts in the home directory.
     parent, name = posixpath.split(posixpath.normpath(path.removeprefix("~/") or "~")) if path else ("", "")
     if name in ("", ".", "..", "~") or "\0" in path:
         raise UsageError(f"a remote path must name a file or folder in the home directory or below /, got {path!r}")
@@ -60,7 +60,7 @@ def remote_tar(path: str, member: Member, *, master: Member) -> Archive:
 
 
 def download(connection: Connection, source: Archive, destination: Path) -> Download:
-    """Unpack an archive that the master sends, into `destination` if that is a directory."""
+    """Unpack an archive that the master sends; if `destination` is a directory, unpack into it."""
     result = Download(path=destination / source.name if destination.is_dir() else destination)
     broken: Exception | None = None
     with connection.read_tar(source.command, warn=result.warnings.append) as stream:
@@ -72,7 +72,8 @@ def download(connection: Connection, source: Archive, destination: Path) -> Down
                     _unpack(archive, entry, _inside(result.path, parts[1:]), result)
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
             broken = error
-        # tar pads its output; the command ends once all is read. Of a broken archive the command may say why.
+        # tar pads its output; the command ends only once all is read. If the archive is broken, the command may explain
+        # why.
         while stream.read(1 << 16):
             if broken is not None:
                 raise ClusterError(f"the node sent an archive that cannot be read: {broken}") from broken
@@ -117,7 +118,7 @@ def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, result
 
 
 def _write(content: IO[bytes], entry: tarfile.TarInfo, path: Path) -> None:
-    """Write a file under a name of its own first, until it is complete."""
+    """Write a file under a temporary name until it is complete."""
     number, name = tempfile.mkstemp(prefix=PART_PREFIX, dir=path.parent)
     part = Path(name)
     try:
@@ -132,7 +133,7 @@ def _write(content: IO[bytes], entry: tarfile.TarInfo, path: Path) -> None:
 
 
 def _mtime_ns(entry: tarfile.TarInfo) -> int:
-    """Return the exact time of change, by which the next run or push recognises the file as the node's own."""
+    """Return the exact modification time, by which the next run or push recognizes the file as the node's own."""
     seconds, _, fraction = entry.pax_headers.get("mtime", "").partition(".")
     if not (seconds.isdigit() and fraction.isdigit()):
         return int(entry.mtime * 10**9)

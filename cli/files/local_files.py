@@ -1,4 +1,4 @@
-"""List the files of a directory that are sent to the nodes: those that .gitignore does not name."""
+"""List the files of a directory that are sent to the nodes: those not excluded by .gitignore."""
 
 import os
 import stat
@@ -13,7 +13,8 @@ from cli.ssh.remote import last_line
 
 MAX_FILES: Final = 50_000
 MAX_BYTES: Final = 1 << 30
-"""Enough for a program and its configuration; data belongs in S3, where every node fetches it itself."""
+"""Largest size in bytes; enough for a program and its configuration. Data belongs in S3, where every node fetches
+it."""
 ADVICE: Final = "list data in .gitignore, or copy it with launch --sync-s3"
 CACHES: Final = ("__pycache__",)
 """Folders that are never sent."""
@@ -21,10 +22,10 @@ CACHES: Final = ("__pycache__",)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalFile:
-    """One file or symbolic link, as the master must have it."""
+    """One file or symbolic link as the master should have it."""
 
     path: str
-    """Relative to the directory."""
+    """Path relative to the directory."""
     size: int
     mtime_ns: int
     executable: bool
@@ -33,7 +34,7 @@ class LocalFile:
 
 
 def find_files(directory: Path) -> dict[str, LocalFile]:
-    """Return the files by path: git's list in a checkout, else all outside hidden folders. Raises UsageError."""
+    """Return the files by path: git's list in a checkout, otherwise all outside hidden folders. Raises UsageError."""
     top = directory.resolve()
     if not top.is_dir():
         raise UsageError(f"no directory {directory}")
@@ -56,7 +57,7 @@ def find_files(directory: Path) -> dict[str, LocalFile]:
 
 
 def is_sent(path: Path) -> bool:
-    """Return whether files at a path would be sent from the current directory."""
+    """Return True if files at a path would be sent from the current directory."""
     here, there = Path.cwd().resolve(), path.resolve()
     if not there.is_relative_to(here):
         return False
@@ -73,7 +74,7 @@ def _paths(top: Path) -> Iterator[str]:
         return
     for path in listed:
         if path.rstrip("/") in ("", "."):
-            continue  # what git calls a submodule that was not checked out
+            continue  # git's entry for a submodule that is not checked out
         if (top / path).is_dir() and not (top / path).is_symlink():  # a submodule
             yield from (f"{path.rstrip('/')}/{inner}" for inner in _paths(top / path))
         else:
@@ -81,7 +82,7 @@ def _paths(top: Path) -> Iterator[str]:
 
 
 def _git_list(top: Path) -> list[str] | None:
-    """Return what git tracks or would track; None outside of a checkout or without git."""
+    """Return the files that git tracks or would track; None outside of a checkout or without git."""
     try:
         done = subprocess.run(
             ["git", "-C", str(top), "ls-files", "-co", "--exclude-standard", "-z"],
@@ -106,7 +107,7 @@ def _walk(top: Path) -> Iterator[str]:
 
 
 def _describe(top: Path, path: str) -> LocalFile | None:
-    """Describe a file; return None if it is gone, and for sockets, devices and pipes."""
+    """Describe a file; return None if it is gone, or if it is a socket, device or pipe."""
     try:
         info = os.lstat(top / path)
         link = str(Path(top, path).readlink()) if stat.S_ISLNK(info.st_mode) else None

@@ -6,7 +6,7 @@ from typing import Final
 from cli.files.upload import Progress, Upload
 
 MIN_BAR_BYTES: Final = 1 << 20
-"""Smallest upload with a bar; less is sent before anyone could read it."""
+"""Smallest upload with a bar; a smaller one finishes before anyone could read it."""
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB")
 
 
@@ -14,7 +14,7 @@ def upload_bar(size: int) -> Progress:
     """Return the callback that advances a bar for an upload of `size` bytes, if it is large and a terminal shows it."""
     if size < MIN_BAR_BYTES or not sys.stderr.isatty():
         return lambda sent: None
-    # Import only for a terminal: it takes longer than all else.
+    # Import only for a terminal: this takes longer than everything else.
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
@@ -33,19 +33,19 @@ def upload_bar(size: int) -> Progress:
 
 
 def summary(sent: Upload) -> str:
-    """Return one line about what was sent."""
+    """Return one line about the files that were sent."""
     if not sent.sent_files:
         return f"the master's copy already has all {plural(sent.files)}"
     return f"sent {sent.sent_files} of {plural(sent.files)}, {readable(sent.sent_size)}, to the master"
 
 
 def plural(files: int) -> str:
-    """Return a number of files, for people."""
+    """Format a number of files for display."""
     return f"{files} file" if files == 1 else f"{files} files"
 
 
 def readable(size: float) -> str:
-    """Return a number of bytes with a unit, for people."""
+    """Format a number of bytes with a unit for display."""
     unit = 0
     while size >= 1024 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1

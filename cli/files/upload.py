@@ -1,7 +1,7 @@
-"""Make a folder on the master hold exactly the files of a local directory; send only what differs.
+"""Make a folder on the master contain exactly the files of a local directory; send only what differs.
 
-The launcher copies the folder on to the nodes (``launch --sync-dst-dir``). Jobs run elsewhere, so that no file of
-theirs gets into it.
+The launcher copies the folder to the nodes (``launch --sync-dst-dir``). Jobs run elsewhere, so that none of their files
+end up in it.
 """
 
 import getpass
@@ -22,7 +22,7 @@ from cli.output import printable
 from cli.ssh.remote import Connection, Output, last_line
 
 FOLDER: Final = ".cache/deeplearning/push"
-"""Folder of the copies, in the login user's home on the master."""
+"""Folder of the copies in the login user's home on the master."""
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 LOCK_WAIT_S: Final = 10
 CHUNK_BYTES: Final = 1 << 18
@@ -90,7 +90,7 @@ def _sync(
     folder: str,
     show: Callable[[int], Progress],
 ) -> Sequence[LocalFile]:
-    """Make a folder on the master hold the local files; return those that were sent."""
+    """Make a folder on the master contain the local files; return those that were sent."""
     there = _listing(connection, folder)
     stale = sorted(there.keys() - local.keys())
     changed = [file for path, file in sorted(local.items()) if not _is_unchanged(file, there.get(path))]
@@ -104,7 +104,7 @@ def _sync(
 
 @contextmanager
 def _locked_by_owner(connection: Connection, name: str, *, owner: str) -> Iterator[None]:
-    """Lock a copy while it is written. Raises UsageError if it is somebody else's: all share one login."""
+    """Lock a copy while it is being written. Raises UsageError if it belongs to another user: all share one login."""
     lock, marker = f".{name}.lock", f".{name}.owner"
     line = (
         f"{{ exec 9>{lock} || exit; flock -w {LOCK_WAIT_S} 9 || {{ echo; exit; }}; "
@@ -124,7 +124,7 @@ def _locked_by_owner(connection: Connection, name: str, *, owner: str) -> Iterat
 def _owner(directory: Path) -> str:
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
+    except (KeyError, OSError):  # for example a container's user without a name
         user = str(os.getuid())
     return printable(f"{user}@{socket.gethostname().partition('.')[0]}:{directory.resolve()}")
 
@@ -167,7 +167,7 @@ def _is_unchanged(file: LocalFile, there: LocalFile | None) -> bool:
 
 
 def _remove(connection: Connection, folder: str, paths: Sequence[str]) -> None:
-    """Remove files, then empty folders: a file may replace a folder of its name, and the other way round."""
+    """Remove files, then empty folders: a file may replace a folder of the same name, or a folder a file."""
     names = "".join(f"./{path}\0" for path in paths).encode(errors="surrogateescape")
     _check(
         connection.output(
@@ -192,7 +192,7 @@ def _tar(top: Path, files: Sequence[LocalFile]) -> Iterator[bytes]:
 
 
 def _content(path: Path, size: int) -> Iterator[bytes]:
-    """Yield exactly `size` bytes, as the archive's header says, and fill the last block."""
+    """Yield exactly `size` bytes, to match the archive's header, and pad the last block."""
     left = size
     try:
         with path.open("rb") as file:

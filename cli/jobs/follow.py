@@ -37,7 +37,7 @@ def exit_code(job: Job) -> int:
     """Return dlcluster's exit code for a job that has ended."""
     if job.state == "SUCCEEDED":
         return 0
-    # A shell sees the lowest eight bits: 256 would mean success.
+    # A shell sees only the lowest eight bits: 256 would mean success.
     return min(max(job.exit_code or EXIT_FAILED, EXIT_FAILED), MAX_EXIT_CODE)
 
 
@@ -47,7 +47,7 @@ def _print_end(job: Job) -> None:
 
 
 def _leave_or_stop(connection: Connection, job_id: str) -> None:
-    """Ask on a terminal; without one stop the job, as an interrupted script must leave nothing running."""
+    """Ask on a terminal; without one, stop the job, because an interrupted script must leave nothing running."""
     if sys.stdin.isatty() and _stays(job_id):
         _print_note(f"job {job_id} keeps running: dlcluster logs -f {job_id}, dlcluster stop {job_id}")
         return
@@ -59,7 +59,7 @@ def _stays(job_id: str) -> bool:
     try:
         return click.confirm(f"\nleave job {job_id} running (Ctrl-C: yes)?", default=True, err=True)
     except click.Abort:
-        return True  # A second Ctrl-C ends dlcluster and leaves the job running.
+        return True  # A second Ctrl-C ends dlcluster but not the job.
 
 
 def _print_note(text: str) -> None:

@@ -1,6 +1,6 @@
 """Read the records of jobs from the launcher on the master.
 
-Any process on the master can write them: they are validated, and message without control characters.
+Any process on the master can write them, so validate them and remove control characters from messages.
 """
 
 import json
@@ -14,7 +14,7 @@ from cli.ssh.remote import Connection, Output, last_line
 
 ENDED: Final = ("SUCCEEDED", "FAILED", "CANCELLED")
 WAITING: Final = "WAITING"
-"""State of a job that stands in line, and of a durable one whose nodes are gone: nothing of it runs on the nodes."""
+"""State of a queued job, and of a durable one whose nodes are gone; no part of it runs on the nodes."""
 LAUNCHER_USAGE_ERROR: Final = 2
 MAX_COMMAND: Final = 60
 
@@ -35,12 +35,12 @@ class Job:
     reason: str | None
     restarts: int
     place: int | None
-    """Place in line, from 1."""
+    """Place in the queue, from 1."""
     waiting: str | None
-    """Its place in line and what it waits for, as a sentence for the user."""
+    """Place in the queue and what the job waits for, as a sentence for the user."""
     durable: bool
     local_checkpoints: bool
-    """True if its checkpoints go with the nodes' disks."""
+    """True if its checkpoints are lost with the nodes' disks."""
     detached: bool
     directory: str
     started_by: str | None
@@ -48,7 +48,7 @@ class Job:
 
     @property
     def line(self) -> str:
-        """The command as a single line."""
+        """Return the command as a single line."""
         return self.command[2] if self.command[:2] == ("/bin/bash", "-c") else shlex.join(self.command)
 
     def row(self, now: datetime) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def read_jobs(connection: Connection, *, deadline_s: float | None = None) -> lis
 
 
 def running_jobs(connection: Connection) -> list[str]:
-    """Return the ids of the jobs that run now, newest last."""
+    """Return the ids of the running jobs, newest last."""
     return [job.id for job in read_jobs(connection) if job.state not in (*ENDED, WAITING)]
 
 

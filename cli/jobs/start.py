@@ -26,12 +26,12 @@ ONLY_FILES: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
 SECRET: Final = rf"[A-Za-z_][A-Za-z0-9_]*=(?:{SECRETS_PATTERN})"
 OVERWRITE: Final = "--sync-overwrite"
 HINT: Final = "launch: follow it with:"
-"""Beginning of the launcher's hint about following a detached job on the master, which is not shown here."""
+"""Beginning of the launcher's hint about following a detached job on the master; not shown here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchOptions:
-    """Options of the launcher that ``dlcluster run`` accepts too."""
+    """Launcher options that ``dlcluster run`` also accepts."""
 
     nnodes: int | None = None
     nproc_per_node: str | None = None
@@ -44,7 +44,7 @@ class LaunchOptions:
     secret: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Check what the launcher would refuse only after the files are sent. Raises UsageError."""
+        """Raise UsageError now for what the launcher would refuse only after the files are sent."""
         for item in self.secret:
             if not re.fullmatch(SECRET, item, re.ASCII):
                 # The user may have typed the value itself: do not print it.
@@ -70,7 +70,7 @@ class LaunchOptions:
 def start_job(connection: Connection, command: Sequence[str], *, options: LaunchOptions, sent: Upload | None) -> str:
     """Start a detached job; return its id once its processes run. Raises ClusterError with the launcher's reason."""
     sync = [] if sent is None else ["--sync-dst-dir", sent.name]
-    # Tie the start to the connection: after Ctrl-C the user would not know the id of a job that goes on.
+    # End the start with the connection: after Ctrl-C the user would not know the id of a job that continues.
     line = ending_with_connection(["launch", "--detach", *sync, *options.words(), "--", *command])
     try:
         done = connection.output(
@@ -93,13 +93,13 @@ def start_job(connection: Connection, command: Sequence[str], *, options: Launch
 
 
 def warn_of_jobs(connection: Connection, sent: Upload) -> None:
-    """Warn on stderr if a job runs in the directory that the upload has changed."""
+    """Warn on stderr if a job is running in the directory that the upload has changed."""
     if not sent.sent_files:
         return
     try:
         jobs = read_jobs(connection)
     except ClusterError:
-        return  # the next step will fail too, or does not need the records
+        return  # the next step will also fail, or does not need the records
     for job in jobs:
         if job.state not in ENDED and PurePosixPath(job.directory).name == sent.name:
             print(f"dlcluster: job {printable(job.id)} runs in ~/{sent.name} and sees what changes", file=sys.stderr)

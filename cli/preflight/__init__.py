@@ -1,1 +1,1 @@
-"""Check before a deploy what it needs: one module per concern, each check a generator of findings."""
+"""Check before a deploy that its requirements are met: one module per concern, each check a generator of findings."""

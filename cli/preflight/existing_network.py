@@ -1,4 +1,4 @@
-"""Check that an existing VPC can hold the cluster: subnets, free addresses, routes, name servers and endpoints."""
+"""Check that an existing VPC can host the cluster: subnets, free addresses, routes, name servers and endpoints."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Network
@@ -23,7 +23,7 @@ GATEWAY_SERVICES: Final = ("s3", "dynamodb")
 INTERFACE_SERVICES: Final = ("autoscaling", "cloudformation", "logs")
 """Services that a worker calls (stacks/nodes/roles.py), besides GATEWAY_SERVICES."""
 MASTER_SERVICES: Final = ("ec2",)
-"""Services that the master calls besides."""
+"""Further services that the master calls."""
 SESSION_SERVICES: Final = ("ssm", "ssmmessages")
 """Services that the SSM agent of each node in a private cluster calls."""
 CHINESE_SERVICES: Final = ("autoscaling", "cloudformation", "ec2", "fsx")
@@ -33,7 +33,7 @@ _HTTPS: Final = 443
 
 
 def subnets(target: PreflightTarget) -> Iterator[Finding]:
-    """Find what the subnets lack for the nodes, each with its fix; the deploy never changes the VPC."""
+    """Find what the subnets lack for the nodes, with a fix for each; the deploy never changes the VPC."""
     props = target.props
     if props.vpc_id is None or props.subnet_id is None or props.master_subnet is None:
         return
@@ -55,7 +55,7 @@ def subnets(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def _routes(target: PreflightTarget, worker: "SubnetTypeDef", master: "SubnetTypeDef") -> Iterator[Finding]:
-    """Check the way to AWS of each subnet that gets nodes."""
+    """Check how each subnet that gets nodes reaches AWS."""
     if not target.props.private:
         yield from _master_route(target, master)
         if target.props.worker_count:
@@ -70,13 +70,13 @@ def _routes(target: PreflightTarget, worker: "SubnetTypeDef", master: "SubnetTyp
 
 
 def _secret_services(target: PreflightTarget) -> tuple[str, ...]:
-    """Return the services from which each node reads secrets; they use KMS themselves."""
+    """Return the services from which each node reads secrets; these services use KMS themselves."""
     props = target.props
     return (*(("ssm",) if props.secret_parameters else ()), *(("secretsmanager",) if props.managed_secrets else ()))
 
 
 def _private_route(target: PreflightTarget, subnet: "SubnetTypeDef", services: Sequence[str]) -> Iterator[Finding]:
-    """Check that nodes without a public address reach AWS, and say what cannot work where that is all they reach."""
+    """Check that nodes without a public address reach AWS; report what cannot work if they reach nothing else."""
     table = _route_table(target, subnet)
     route, name = _default_route(table), subnet["SubnetId"]
     if _leads_to_internet(route):
@@ -164,7 +164,7 @@ def _public_addresses(target: PreflightTarget, subnet: "SubnetTypeDef") -> Itera
 
 
 def _worker_routes(target: PreflightTarget, worker: "SubnetTypeDef") -> Iterator[Finding]:
-    """Check that workers reach AWS over a default route, or else over endpoints."""
+    """Check that workers reach AWS over a default route, or otherwise over endpoints."""
     table = _route_table(target, worker)
     route = _default_route(table)
     if route is None:
@@ -255,7 +255,7 @@ def _permits(permission: "IpPermissionOutputTypeDef", group_id: str, block: IPv4
 
 
 def _name_servers(target: PreflightTarget, vpc_id: str) -> Iterator[Finding]:
-    """Check the VPC's DNS attributes: names of services need the first, private names of endpoints also the second."""
+    """Check the VPC's DNS attributes: service names need the first, private names of endpoints the second too."""
     ec2 = target.clients.ec2
     support = ec2.describe_vpc_attribute(VpcId=vpc_id, Attribute="enableDnsSupport")["EnableDnsSupport"]
     names = ec2.describe_vpc_attribute(VpcId=vpc_id, Attribute="enableDnsHostnames")["EnableDnsHostnames"]

@@ -1,4 +1,4 @@
-"""Define a finding, one line of the report: how bad it is, what it is, and what to do."""
+"""Define a finding, one line of the report: its severity, its subject, and what to do about it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +15,7 @@ class Finding:
     """The thing that was checked, in two or three words."""
     sentence: str
     fix: str = ""
-    """Advice, or nothing."""
+    """Advice; empty if there is none."""
 
     def __str__(self) -> str:
         message = f"{self.sentence}: {self.fix}" if self.fix else self.sentence
@@ -23,15 +23,15 @@ class Finding:
 
 
 def ok(subject: str, sentence: str) -> Finding:
-    """Report that nothing has to be done."""
+    """Report that nothing needs to be done."""
     return Finding(level="ok", subject=subject, sentence=sentence)
 
 
 def warning(subject: str, sentence: str, fix: str = "") -> Finding:
-    """Report something with which the deploy may still succeed."""
+    """Report something that may not prevent the deploy."""
     return Finding(level="warning", subject=subject, sentence=sentence, fix=fix)
 
 
 def problem(subject: str, sentence: str, fix: str) -> Finding:
-    """Report something with which the deploy would fail."""
+    """Report something that would make the deploy fail."""
     return Finding(level="problem", subject=subject, sentence=sentence, fix=fix)

@@ -1,4 +1,4 @@
-"""Judge a resource's policy for one caller, by the policy alone: IAM's simulator knows no anonymous caller."""
+"""Evaluate a resource's policy for one caller without IAM's simulator, which knows no anonymous caller."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ Statement = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """Someone who uses the resource."""
+    """A user of the resource."""
 
     arn: str | None
-    """Or a service's name; None for a caller without credentials, whom only the star names."""
+    """ARN or service name; None for a caller without credentials, whom only the star matches."""
     keys: Mapping[str, str]
-    """Condition keys of its requests, in lower case, with their values; it has no others."""
+    """All condition keys of its requests, in lower case, with their values."""
 
 
 def allows(policy: Mapping[str, Any], action: str, caller: Caller) -> bool:
-    """Return whether the caller may do the action: something allows it and nothing denies it."""
+    """Return True if the caller may perform the action: a statement allows it and none denies it."""
     found = [each["Effect"] for each in _listed(policy["Statement"]) if _applies(each, action, caller)]
     return "Allow" in found and "Deny" not in found
 
 
 def denying(policy: Mapping[str, Any], action: str, caller: Caller) -> list[str]:
-    """Return the names of the statements that deny the action to the caller."""
+    """Return the names of the statements that deny the caller the action."""
     return [
         f"statement {statement.get('Sid') or number}"
         for number, statement in enumerate(_listed(policy["Statement"]), start=1)

@@ -1,4 +1,4 @@
-"""Say what a deploy starts and ends, and whether the cluster is paused."""
+"""Report what a deploy starts and ends, and whether the cluster is paused."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from cli.sizes.groups import read_groups, sizes_of
 
 
 def sizes(target: PreflightTarget) -> Iterator[Finding]:
-    """Report the change of the groups' sizes; a cluster that is not deployed yet has none."""
+    """Report the change of the groups' sizes; an undeployed cluster has none."""
     if not target.props.is_placed:
         yield ok("sizes", "cdk deploy starts no node: dlcluster up does, in a zone with room for all")
         return

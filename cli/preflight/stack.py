@@ -1,4 +1,4 @@
-"""Check that no stack of the cluster's name is in the way of a deploy, and nothing in that of its deletion."""
+"""Check that no stack of the cluster's name prevents a deploy, and that nothing prevents the stack's deletion."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -54,7 +54,7 @@ def stack(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def _fixed_settings(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator[Finding]:
-    """Find a change of settings that are younger than some stacks (stacks/immutable_setting.py): those had them off."""
+    """Find changes of settings that some stacks predate and so have off (stacks/immutable_setting.py)."""
     props = target.props
     none = NO_SHARED_STORAGE
     made = props.makes_file_system and SHARED_STORAGE_OUTPUT in outputs
@@ -62,7 +62,7 @@ def _fixed_settings(target: PreflightTarget, outputs: Mapping[str, str]) -> Iter
         ("private", str(props.private).lower(), outputs.get(PRIVATE_OUTPUT, "false")),
         ("shared_storage", props.shared_storage, None if SHARED_STORAGE_OUTPUT in outputs else none),
         ("role_name_prefix", props.role_name_prefix or none, outputs.get(ROLE_PREFIX_OUTPUT, none)),
-        # The key of a file system that the stack made.
+        # The key of a file system that the stack created.
         ("kms_key", props.kms_key or none, outputs.get(KMS_KEY_OUTPUT, none) if made else None),
     ):
         if was is not None and was != value:
@@ -71,7 +71,7 @@ def _fixed_settings(target: PreflightTarget, outputs: Mapping[str, str]) -> Iter
 
 
 def _former_key(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator[Finding]:
-    """Name the key that the cluster has now, if nodes could no longer use it."""
+    """Name the cluster's current key if nodes could no longer use it."""
     props, key = target.props, outputs.get(KMS_KEY_OUTPUT)
     if key is not None and key not in (props.kms_key, *props.data_keys):
         sentence = f"nodes can no longer read what {key}, the kms_key until now, encrypted in the bucket"

@@ -1,4 +1,4 @@
-"""Define the target of a deploy: account, region, settings, and the questions that several checks share."""
+"""Define the target of a deploy: account, region, settings, and the queries that several checks share."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -52,11 +52,11 @@ Check = Callable[[PreflightTarget], Iterator[Finding]]
 
 
 def find_current_stack(target: PreflightTarget) -> "StackTypeDef | None":
-    """Return the stack that has the cluster's name now, if any."""
+    """Return the stack that currently has the cluster's name, if any."""
     return describe_stack(target.clients.cloudformation, target.props.cluster_name)
 
 
 def is_deployed(target: PreflightTarget) -> bool:
-    """Return whether the cluster's network exists already."""
+    """Return True if the cluster's network already exists."""
     stack = find_current_stack(target)
     return stack is not None and stack["StackStatus"] in _SETTLED

@@ -1,4 +1,4 @@
-"""Tell the times of a cluster's Capacity Block, which the output of its stack names."""
+"""Report the times of a cluster's Capacity Block, which an output of its stack contains."""
 
 import re
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ _BLOCK: Final = re.compile(r"(?P<id>cr-[0-9a-f]{8,17}) (?P<starts>\S+) (?P<pause
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeployedBlock:
-    """The Capacity Block of the last deploy."""
+    """Capacity Block of the last deploy."""
 
     block_id: str
     starts: datetime
     pauses: datetime
-    """Time from which on AWS pauses the cluster."""
+    """Time from which AWS pauses the cluster."""
     ends: datetime
 
     def line(self, now: datetime) -> str:
-        """Return what comes next, for people."""
+        """Describe the next event, for display."""
         name = f"Capacity Block {self.block_id}"
         if now < self.starts:
             return f"{name} starts in {_length(self.starts - now)}, at {iso(self.starts)}; AWS starts the nodes then"
@@ -41,7 +41,7 @@ NEXT_BLOCK: Final = "set capacity_reservation to the next one in cdk.json, then 
 
 
 def parse_deployed_block(text: str | None) -> DeployedBlock | None:
-    """Return the block of the output; None without one."""
+    """Parse the output; None without a block."""
     found = _BLOCK.fullmatch(text or "")
     if found is None:
         return None

@@ -1,7 +1,7 @@
-"""Read the report of trainer/check, and show it.
+"""Parse and show the report of trainer/check.
 
-Any process on a node can forge the report: it is checked, nodes are looked up by name in the membership, and text is
-printed without control characters.
+Any process on a node can forge the report, so validate it, look up nodes by name in the membership, and print text
+without control characters.
 """
 
 import json
@@ -16,7 +16,7 @@ from cli.output import printable
 
 COLUMNS: Final = ("NODE", "INSTANCE", "GPUS", "EFA", "GB/S", "WITH")
 LONGEST: Final = 200
-"""Number of characters of a finding."""
+"""Longest finding, in characters."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,13 +61,13 @@ class Finding:
 
     @property
     def line(self) -> str:
-        """The finding, and the command that replaces the node."""
+        """Return the finding, with the command that replaces the node."""
         return f"{self.sentence}; to replace it: aws ec2 terminate-instances --instance-ids {self.instance_id}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckReport:
-    """What the nodes found out about themselves."""
+    """What the nodes have measured about themselves."""
 
     backend: str
     ranks: int
@@ -80,14 +80,14 @@ class CheckReport:
 
     @property
     def summary(self) -> str:
-        """The first line."""
+        """Return the report's first line."""
         nodes = f"{len(self.nodes)} node{'s' * (len(self.nodes) != 1)}"
         figure = "" if self.gb_per_s is None else f": bus bandwidth between all {self.gb_per_s:.3g} GB/s"
         return f"{nodes}, {self.ranks} rank{'s' * (self.ranks != 1)} with {self.backend}{figure}"
 
     @property
     def conclusion(self) -> list[str]:
-        """The last lines."""
+        """Yield the report's last lines."""
         if self.findings:
             return [finding.line for finding in self.findings]
         alone = len(self.nodes) < 3
@@ -99,7 +99,7 @@ class CheckReport:
 
 
 def parse_report(output: str, members: Iterable[Member]) -> CheckReport:
-    """Return the report in the output of the job, whose lines begin with the node. Raises ClusterError."""
+    """Parse the report in the job's output, whose lines begin with the node. Raises ClusterError."""
     by_name = {member.short_name: member.instance_id for member in members}
     for line in reversed(output.splitlines()):
         text = line.partition("] ")[2]

@@ -1,4 +1,4 @@
-"""Compare the releases of this machine, the stack and the nodes: say in one line that they differ, and what to do."""
+"""Compare the releases of this machine, the stack and the nodes: report a difference in one line, with advice."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ from cli.aws.nodes import Member
 from cli.errors import ClusterError
 
 MAX_NAMED: Final = 4
-"""Largest number of nodes that the line names."""
+"""Largest number of nodes named in the line."""
 REPLACE: Final = "dlcluster pause and resume replace the nodes"
-"""What brings running nodes to the stack's release; a deploy leaves them as they are."""
+"""Command that brings running nodes to the stack's release; a deploy leaves them unchanged."""
 
 
 def release_lines(members: Sequence[Member], *, stack: str, here: str = VERSION) -> list[str]:
-    """Return nothing if all are of one release, else one line; `stack` and a node's release may be unknown."""
+    """Return nothing if all have the same release, else one line; `stack` and a node's release may be unknown."""
     differing: dict[str, list[str]] = {}
     for member in members:
         if member.release != stack:
@@ -27,7 +27,7 @@ def release_lines(members: Sequence[Member], *, stack: str, here: str = VERSION)
     advice = ["cdk deploy brings the stack up to this one"] if is_stack_behind else []
     if not is_stack_behind and version != here:
         advice.append("update dlcluster on this machine")
-    # After a deploy of another release all running nodes are behind.
+    # After a deploy of another release, all running nodes are behind.
     if differing or is_stack_behind:
         advice.append(REPLACE)
     parts = [f"dlcluster {here}", f"stack {_shown(stack)}", *_nodes(differing)]
@@ -55,7 +55,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def check_secrets_are_known(members: Sequence[Member]) -> None:
-    """Raise ClusterError if a node is of a release that had no secrets, as it does not even name its release."""
+    """Raise ClusterError if a node's release predates secrets; such a node does not even report its release."""
     if behind := [member.short_name for member in members if not member.release and not member.draining]:
         names = ", ".join(behind) if len(behind) <= MAX_NAMED else f"{len(behind)} nodes"
         raise ClusterError(f"--secret needs nodes of this release, and {names} run an earlier one: {REPLACE}")

@@ -35,7 +35,7 @@ MOUNT_REASONS: Final = {
 }
 """Explanation of each state except mounted."""
 PAUSED_WITHIN: Final = timedelta(minutes=2)
-"""Time after ``expires`` in which a cluster may still run: the schedule is accurate to a minute."""
+"""Time after ``expires`` for which a cluster may still run: the schedule is accurate to a minute."""
 COLUMNS = ("INDEX", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
 
 
@@ -52,15 +52,15 @@ class Status:
     held: Mapping[str, str] = field(default_factory=dict)
     """Instances that a size of zero does not end, with the reason."""
     expires: datetime | None = None
-    """Time from which on AWS pauses the cluster."""
+    """Time from which AWS pauses the cluster."""
     block: DeployedBlock | None = None
-    """Capacity Block in which its nodes live."""
+    """Capacity Block of its nodes."""
     is_deleted: bool = False
-    """True if AWS then deletes the stack too."""
+    """True if AWS also deletes the stack afterwards."""
     release: str = ""
     """Release that new nodes run (contract.RELEASE_FIELD)."""
     pause: PauseRecord = field(default_factory=PauseRecord)
-    """What the master says of the pauses to come."""
+    """The master's record of upcoming pauses."""
 
     @property
     def running(self) -> int:
@@ -74,7 +74,7 @@ class Status:
 
     @property
     def summary(self) -> str:
-        """Summary of all nodes, in one line."""
+        """Summarize all nodes in one line."""
         if self.desired_nodes == 0:
             held = sum(member.instance_id in self.held for member in self.membership.members if not member.draining)
             leaving = self.running - held
@@ -87,7 +87,7 @@ class Status:
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
 
     def expiry_lines(self, now: datetime) -> Iterator[str]:
-        """Yield when AWS pauses or deletes a running cluster, and the times of its Capacity Block, if it has them."""
+        """Yield when AWS pauses or deletes a running cluster, and the times of its Capacity Block, if any."""
         if self.block is not None:
             yield self.block.line(now)
             if not self.desired_nodes and self.block.starts <= now < self.block.pauses:
@@ -98,7 +98,7 @@ class Status:
             yield f"AWS {outcome} in {hours} h {minutes} min, at {iso(self.expires)}; dlcluster extend 8h puts that off"
 
     def idle_lines(self, now: datetime) -> Iterator[str]:
-        """Yield since when a running cluster is idle and when it pauses, and which nodes do not report."""
+        """Yield since when a running cluster is idle, when it pauses, and which nodes do not report."""
         if self.desired_nodes == 0:
             return
         since, pauses_at = self.pause.idle_since, self.idle_pauses_at
@@ -112,13 +112,13 @@ class Status:
 
     @property
     def idle_pauses_at(self) -> datetime | None:
-        """Return when an idle cluster pauses, as announced or as things stand; None for a busy one."""
+        """Return when an idle cluster pauses, as announced or as currently expected; None for a busy one."""
         if self.pause.idle_since is None:
             return None
         return self.pause.pauses_at or self.pause.idle_since + timedelta(seconds=self.pause.idle_stop_s)
 
     def warnings(self, now: datetime) -> Iterator[str]:
-        """Yield what costs money although the cluster should be paused, a line each."""
+        """Yield, line by line, what costs money although the cluster should be paused."""
         if self.desired_nodes and self.block is not None and now > self.block.pauses + PAUSED_WITHIN:
             yield f"{self.cluster_name} is not paused though its Capacity Block ends: dlcluster pause ends its nodes"
         if self.desired_nodes and self.expires is not None and now > self.expires + PAUSED_WITHIN:
@@ -144,7 +144,7 @@ class Status:
         return (str(member.node_index), member.short_name, member.instance_id, *location_cells, state)
 
     def document(self, reasons: Sequence[str]) -> dict[str, Any]:
-        """Return the status as a JSON object; `reasons` holds the reasons for missing nodes."""
+        """Return the status as a JSON object; `reasons` are those for missing nodes."""
         return {
             "cluster": self.cluster_name,
             "region": self.region,
@@ -181,7 +181,7 @@ class Status:
         }
 
     def shared_storage_lines(self) -> list[str]:
-        """Return where the shared storage is mounted, and why it is not elsewhere; nothing without shared storage."""
+        """Return where the shared storage is mounted, and why it is not elsewhere; empty without shared storage."""
         states = {member.short_name: member.mount for member in self.membership.members if member.mount}
         if not states:
             return []
@@ -193,11 +193,11 @@ class Status:
         ]
 
     def release_lines(self) -> list[str]:
-        """Return what is of another release, and what to do; nothing if all are of one."""
+        """Return what has another release, and what to do; empty if all releases are the same."""
         return release_lines([member for member in self.membership.members if not member.draining], stack=self.release)
 
     def setup_lines(self) -> list[str]:
-        """Return which setup ran on how many nodes, and where one has failed; nothing without a setup."""
+        """Return which setup ran on how many nodes, and where one has failed; empty without a setup."""
         members = [member for member in self.membership.members if member.setup]
         counts = Counter(member.setup.partition(":")[2] for member in members if not member.has_failed_setup)
         failed = [member for member in members if member.has_failed_setup]
@@ -223,7 +223,7 @@ def _setup(outcome: str) -> dict[str, str] | None:
 
 
 def reasons(activities: Sequence[Activity]) -> list[str]:
-    """Return EC2's newest failure, and its newest activity if that succeeded: the failure may be long over."""
+    """Return EC2's newest failure, and its newest activity if that succeeded, because the failure may be long past."""
     found = [f"newest failure of EC2 Auto Scaling: {failure}" for failure in distinct_failures(activities)[:1]]
     if activities and not activities[0].is_failure:
         found.append(f"newest activity of EC2 Auto Scaling: {activities[0]}")

@@ -22,7 +22,7 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         region=clients.region,
         membership=membership,
         machines=find_machines(clients.ec2, [member.instance_id for member in membership.members]),
-        # The groups have the desired numbers at once; the membership only after the master's next pass.
+        # The groups have the desired numbers immediately; the membership only after the master's next pass.
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
         held=groups.held,
         expires=context.cluster.expires,
@@ -35,7 +35,7 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
 
 
 def _read_pause(clients: Clients, table: str) -> PauseRecord:
-    """Return what the master says of the pauses to come; nothing if its record is bad or the user may not read it."""
+    """Return the master's record of upcoming pauses; empty if it is bad or the user may not read it."""
     try:
         with aws_errors(clients.region):
             found = clients.dynamodb.get_item(TableName=table, Key={TABLE_KEY: {"S": PAUSE_ID}})
@@ -45,7 +45,7 @@ def _read_pause(clients: Clients, table: str) -> PauseRecord:
 
 
 def _groups(clients: Clients, cluster_name: str) -> tuple[ScalingGroups, list[str]]:
-    """Return the groups; if the user may not list them, none and the refusal: the table does without them."""
+    """Return the groups; if the user may not list them, none and the refusal, because the table works without them."""
     try:
         with aws_errors(clients.region):
             return find_groups(clients.autoscaling, cluster_name), []

@@ -15,7 +15,7 @@ MAX_REASONS: Final = 5
 
 
 def why_text(found: Diagnosis) -> str:
-    """Return the text: one block each for the stack, its instances, its nodes' logs and left buckets."""
+    """Return the text, with one block each for the stack, its instances, its nodes' logs and orphaned buckets."""
     blocks = (
         _stack(found),
         _activities(found),
@@ -81,7 +81,7 @@ def _failure(event: Event) -> str:
 
 
 def _activities(found: Diagnosis) -> Iterator[str]:
-    """Yield the reasons of failed launches, each once, and the groups' newest activities: a node may be on its way."""
+    """Yield each reason for a failed launch once, and the groups' newest activities: a node may be on its way."""
     failures = distinct_failures(found.activities)
     if failures:
         failed = sum(failure.count for failure in failures)

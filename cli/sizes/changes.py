@@ -1,4 +1,4 @@
-"""Predict what a deploy does to the sizes of a cluster's groups, and put it in words."""
+"""Predict and describe what a deploy does to the sizes of a cluster's groups."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class Change:
     """The sizes before a deploy, and those that its templates declare."""
 
     now: ClusterSizes
-    """Present sizes, which somebody may have changed since the last deploy."""
+    """Current sizes, which somebody may have changed since the last deploy."""
     old: ClusterSizes
     """Sizes in the deployed template."""
     new: ClusterSizes
@@ -20,7 +20,7 @@ class Change:
 
     @property
     def after(self) -> ClusterSizes:
-        """Return the sizes that the deploy leaves."""
+        """Return the sizes after the deploy."""
         return {
             node_type: size_after_update(self.now[node_type], old=self.old[node_type], new=self.new[node_type])
             for node_type in NODE_TYPES
@@ -28,12 +28,12 @@ class Change:
 
     @property
     def is_paused(self) -> bool:
-        """Return whether the cluster is paused before the deploy."""
+        """Return True if the cluster is paused before the deploy."""
         return all(size.is_paused for size in self.now.values())
 
     @property
     def is_refused(self) -> bool:
-        """Return whether Auto Scaling refuses the sizes, so that the deploy fails and CloudFormation rolls back."""
+        """Return True if Auto Scaling refuses the sizes, so that the deploy fails and CloudFormation rolls back."""
         return not all(size.is_valid for size in self.after.values())
 
     @property
@@ -48,12 +48,12 @@ class Change:
 
 
 def leaves_no_master(change: Change) -> bool:
-    """Return whether the deploy leaves workers without a master, as one of another size does on a paused cluster."""
+    """Return True if the deploy leaves workers without a master, as a changed size does on a paused cluster."""
     return change.after[MASTER].desired == 0 < change.after[WORKER].desired
 
 
 def describe(change: Change) -> Iterator[str]:
-    """Yield what the deploy will do, a line each."""
+    """Yield, line by line, what the deploy will do."""
     old, new = (sizes[WORKER].desired for sizes in (change.old, change.new))
     paused = "the cluster is paused: " if change.is_paused else ""
     if change.is_refused:

@@ -17,7 +17,7 @@ CDK: Final = "cdk"
 
 
 def deploy_line(context: Sequence[str], parameters: Mapping[str, str] | None = None) -> list[str]:
-    """Return the words of the command that deploys ./cdk.json; parameters are those of the stack."""
+    """Return the words of the command that deploys ./cdk.json; `parameters` are the stack's."""
     pairs = [f"{name}={value}" for name, value in (parameters or {}).items()]
     return [
         *(CDK, "deploy"),
@@ -27,13 +27,13 @@ def deploy_line(context: Sequence[str], parameters: Mapping[str, str] | None = N
 
 
 def require_cdk() -> None:
-    """Raise UsageError if the CDK's command line is not there."""
+    """Raise UsageError if the CDK's command line is not installed."""
     if shutil.which(CDK) is None:
         raise UsageError("no cdk on the PATH: npm install -g aws-cdk, or add --no-deploy and deploy where there is one")
 
 
 def set_and_deploy(name: str, value: object, *, context: Sequence[str], region: str, deploy: bool) -> None:
-    """Write a setting to ./cdk.json and deploy, or print the line that does. Raises ClusterError."""
+    """Write a setting to ./cdk.json and deploy, or print the command that does. Raises ClusterError."""
     line = deploy_line(context)
     if deploy:
         require_cdk()
@@ -50,6 +50,6 @@ def set_and_deploy(name: str, value: object, *, context: Sequence[str], region: 
 
 
 def run_deploy(line: Sequence[str], *, region: str) -> int:
-    """Run a line of ``deploy_line``, and return its exit code."""
-    # The CDK asks by itself, on this terminal, before it widens any permission.
+    """Run the words of ``deploy_line``; return the exit code."""
+    # The CDK itself asks on this terminal before it widens any permission.
     return subprocess.run(line, env={**os.environ, "AWS_REGION": region}, stdout=sys.stderr, check=False).returncode

@@ -88,27 +88,27 @@ def held_instances(groups: GroupStates) -> dict[str, str]:
 
 
 def is_paused(groups: GroupStates) -> bool:
-    """Return whether neither group has or starts nodes."""
+    """Return True if neither group has or launches nodes."""
     return all(group.size.is_paused for group in groups.values())
 
 
 def pause_groups(clients: Clients, cluster_name: str) -> None:
-    """Set both groups to zero, the workers' first, so that a call that is lost between leaves no headless cluster."""
+    """Set both groups to zero, the workers' first, so that a lost call leaves no workers without a master."""
     for node_type in (WORKER, MASTER):
         clients.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(cluster_name, node_type)))
 
 
 def end_held(clients: Clients, instances: Iterable[str]) -> None:
-    """End instances that a size of zero does not end; they drain as any other node."""
+    """End instances that a size of zero does not end; they drain like any other node."""
     for instance_id in instances:
-        # Nothing replaces them: their group's size is zero, below which AWS decrements nothing.
+        # Nothing replaces them: their group's size is zero, and AWS does not decrement it further.
         clients.autoscaling.terminate_instance_in_auto_scaling_group(
             InstanceId=instance_id, ShouldDecrementDesiredCapacity=False
         )
 
 
 def resume_groups(clients: Clients, cluster_name: str, declared: ClusterSizes) -> None:
-    """Give both groups the declared sizes, the master's first, as workers without a master do nothing but cost."""
+    """Give both groups the declared sizes, the master's first, because workers without a master only cost money."""
     for node_type in (MASTER, WORKER):
         clients.autoscaling.update_auto_scaling_group(
             **declared[node_type].request(group_name(cluster_name, node_type))
@@ -116,7 +116,7 @@ def resume_groups(clients: Clients, cluster_name: str, declared: ClusterSizes) -
 
 
 def open_groups(clients: Clients, groups: GroupStates, declared: ClusterSizes) -> None:
-    """Give paused groups the room for their nodes, and start none: LaunchInstances raises the desired size."""
+    """Raise the limits of paused groups without starting nodes: LaunchInstances raises the desired size."""
     for node_type, group in groups.items():
         most = declared[node_type].most
         if group.size.most < most:
@@ -125,14 +125,14 @@ def open_groups(clients: Clients, groups: GroupStates, declared: ClusterSizes) -
 
 
 def require_settled(cluster: Cluster) -> None:
-    """Refuse to change sizes while CloudFormation changes the stack: it could undo the change. Raises ClusterError."""
+    """Refuse to change sizes while CloudFormation changes the stack and could undo the change. Raises ClusterError."""
     status = cluster.stack_status
     if status.endswith("_IN_PROGRESS") and "_CLEANUP_" not in status:
         raise ClusterError(f"stack {cluster.stack_name} is {status}: wait until CloudFormation has finished, try again")
 
 
 def require_placed(cluster: Cluster, declared: ClusterSizes) -> None:
-    """Refuse to start nodes before ``dlcluster up`` has chosen a zone: until then the template declares none.
+    """Refuse to start nodes until ``dlcluster up`` has chosen a zone, because the template declares none before.
 
     Raises ClusterError.
     """

@@ -1,4 +1,4 @@
-"""Ask before nodes end or start, and name the jobs that would end with them."""
+"""Ask before nodes end or start, naming the jobs that would end with them."""
 
 import sys
 from typing import Final
@@ -14,11 +14,11 @@ from cli.ssh.master import ssh_target
 from cli.ssh.remote import connect
 
 MOST_NAMED: Final = 5
-"""Most jobs that are named; the others are counted."""
+"""Largest number of jobs to name; the others are counted."""
 
 
 def require_yes(question: str, *, yes: bool) -> None:
-    """Ask on standard error; end the program at a no. Without a terminal ``--yes`` must be given. Raises UsageError."""
+    """Ask on standard error; on no, end the program. Without a terminal, ``--yes`` is required. Raises UsageError."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -27,7 +27,7 @@ def require_yes(question: str, *, yes: bool) -> None:
 
 
 def warn_of_running_jobs(selection: Selection) -> None:
-    """Name the jobs that run and what they lose, on standard error; say so if the master cannot be asked."""
+    """Name, on standard error, the running jobs and what they lose; report it if the master cannot be reached."""
     try:
         with connect(ssh_target(find_selected_cluster(selection))) as connection:
             running = [job for job in read_jobs(connection) if job.state not in ENDED]
@@ -41,7 +41,7 @@ def warn_of_running_jobs(selection: Selection) -> None:
 
 
 def _fate(job: Job) -> str:
-    """Tell what becomes of an open job whose nodes end."""
+    """Describe what happens to an open job whose nodes end."""
     is_doing = "waits" if job.state == WAITING else "runs"
     loses = ", and its checkpoints are on the nodes' disks alone" if job.local_checkpoints else ""
     return f"{is_doing} and would {'be interrupted until nodes are back' if job.durable else 'end'}{loses}"

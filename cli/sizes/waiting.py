@@ -1,4 +1,4 @@
-"""Wait until the nodes of a cluster are gone or ready, and tell what is missing meanwhile."""
+"""Wait until the nodes of a cluster are gone or ready, and report what is still missing."""
 
 import sys
 import time
@@ -17,13 +17,13 @@ from cli.output import printable
 from cli.sizes.groups import IN_SERVICE, GroupStates, instance_ids, is_paused, read_groups, sizes_of
 
 POLL_S: Final = 3.0
-"""Seconds between two readings."""
+"""Seconds between polls."""
 GONE_TIMEOUT_S: Final = 600.0
-"""Seconds that nodes get to end: drained in a minute, and large types take minutes to shut down."""
+"""Deadline for nodes to end, in seconds: draining takes a minute, and large types take minutes to shut down."""
 READY_TIMEOUT_S: Final = 1800.0
-"""Seconds that nodes get to be ready; a deploy gives them as many."""
+"""Deadline for nodes to be ready, in seconds; the same as a deploy's."""
 CLOCK_DIFFERENCE: Final = timedelta(minutes=5)
-"""Largest difference between this machine's clock and AWS's: AWS refuses requests of a larger one."""
+"""Largest difference between this machine's clock and AWS's; AWS refuses requests beyond it."""
 STILL_STARTING: Final = (
     "EC2 Auto Scaling goes on starting nodes: dlcluster resume waits again, dlcluster pause ends them"
 )
@@ -31,16 +31,16 @@ STILL_STARTING: Final = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """Hold what a wait still lacks; it is empty once the wait is over."""
+    """What a wait is still waiting for; empty once it is over."""
 
     missing: str = ""
     failures: tuple[Activity, ...] = ()
-    """Launches that failed, one for each reason."""
+    """Failed launches, one per reason."""
     members: tuple[Member, ...] = ()
 
 
 def await_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TIMEOUT_S) -> None:
-    """Wait until both groups have no instances. Raises ClusterError, also if somebody starts the nodes again."""
+    """Wait until both groups have no instances. Raises ClusterError, even if somebody starts the nodes again."""
 
     def read_progress() -> Progress:
         groups = read_groups(clients.autoscaling, cluster.name)
@@ -55,9 +55,9 @@ def await_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TI
 def await_ready(
     clients: Clients, cluster: Cluster, declared: ClusterSizes, *, timeout_s: float = READY_TIMEOUT_S
 ) -> tuple[Member, ...]:
-    """Wait until every declared node is a member and runs; return the members. Raises ClusterError.
+    """Wait until every declared node is a member and running; return the members. Raises ClusterError.
 
-    Failed launches are printed as they come: a group without capacity tries again for ever.
+    Failed launches are printed as they occur, because a group without capacity never stops retrying.
     """
     since = datetime.now(timezone.utc) - CLOCK_DIFFERENCE
 
@@ -101,7 +101,7 @@ def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates, *, since
 
 
 def _failed_launches(clients: Clients, groups: GroupStates, *, since: datetime) -> tuple[Activity, ...]:
-    """Return the newest failure for each reason; none if the user may not ask."""
+    """Return the newest failure per reason; none if the user lacks the permission."""
     try:
         with aws_errors(clients.region):
             activities = read_activities(clients.autoscaling, [group.name for group in groups.values()], since=since)

@@ -17,8 +17,8 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 def resolve_access(context: ClusterContext) -> Access:
     """Return how OpenSSH reaches this cluster. Raises ClusterError if the cluster has no master."""
     cluster, membership = context.cluster, context.membership
-    # The running Python has boto3; the one on PATH may not. Pass table and networks, because
-    # finding them would cost each login two more clients and a call.
+    # The running Python has boto3, the one on PATH may not. Pass table and networks, because finding them would cost
+    # each login two more clients and a call.
     networks = ",".join(map(str, cluster.networks))
     named = ("--region", context.clients.region, "--table", cluster.table, "--networks", networks)
     own = [ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(own_program()))]
@@ -37,9 +37,9 @@ def resolve_access(context: ClusterContext) -> Access:
 
 
 def own_program() -> Path:
-    """Return the path of dlcluster: in the checkout, or as ``pip install`` created it."""
+    """Return the path of dlcluster: in the checkout, or as installed by ``pip install``."""
     program = CHECKOUT / "bin" / "dlcluster"
-    # pip install --user puts programs into another directory, the one of the running program.
+    # pip install --user puts programs into another directory, that of the running program.
     installed = (Path(sysconfig.get_path("scripts"), PROGRAM), Path(sys.argv[0]).absolute().parent / PROGRAM)
     return next((path for path in (program, *installed) if path.is_file()), installed[0])
 
@@ -55,7 +55,7 @@ def identity_path(name: str | None) -> str | None:
 
 
 def ssh_path(path: str, name: str) -> str:
-    """Return the path if ssh's configuration can contain it: ssh expands ${VARIABLE}, and no quoting prevents that."""
+    """Return the path if ssh's configuration can contain it: ssh expands ${VARIABLE} even within quotes."""
     if "${" in path or not path.isprintable():
         raise UsageError(f"{name} must be a path without ${{ and control characters, got {path!r}")
     return path

@@ -1,7 +1,7 @@
 """Generate OpenSSH's configuration for a node, as text for ssh_config(5) and as command-line options.
 
-ssh reads host keys from the cluster's table at each login (KnownHostsCommand, OpenSSH 8.5 and later), so there is no
-file of known hosts to clean up after a replacement.
+ssh reads host keys from the cluster's table at each login (KnownHostsCommand, OpenSSH 8.5 and later), so no file of
+known hosts needs cleaning up after a replacement.
 """
 
 import shlex
@@ -60,7 +60,7 @@ def options(access: Access, member: Member) -> dict[str, str]:
         "ForwardAgent": "yes" if is_master else "no",
         "StrictHostKeyChecking": "yes",
         "HostKeyAlias": member.alias,
-        # Named, so that ssh need not read the table again to order the key types that it offers.
+        # Name the algorithm, so that ssh need not read the table again to order the key types that it offers.
         "HostKeyAlgorithms": "ssh-ed25519",
         "KnownHostsCommand": f"{' '.join(map(_quoted, access.known_hosts_command))} %H",
         # A hung node accepts connections without answering.
@@ -76,19 +76,19 @@ def options(access: Access, member: Member) -> dict[str, str]:
 
 
 def _through_session_manager(access: Access, member: Member) -> dict[str, str]:
-    """Return the options that look up the node when ssh connects, so that no instance id or address can be stale."""
+    """Return options that look up the node when ssh connects, so that no instance id or address can be stale."""
     words = (*access.session_command, member.short_name)
     return {
         # The user's shell parses it, after ssh has expanded %-sequences.
         "ProxyCommand": shlex.join(words).replace("%", "%%"),
-        # A session ends after 20 minutes without traffic; after the loss of a node it stays open on this side.
+        # A session ends after 20 minutes without traffic; if the node is lost, it stays open on this side.
         "ServerAliveInterval": str(KEEPALIVE_S),
         "ServerAliveCountMax": str(KEEPALIVES_UNANSWERED),
     }
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for ssh, which splits by quotes and backslashes as a shell does, and expands %-sequences."""
+    """Quote a word for ssh, which splits by quotes and backslashes like a shell, and expands %-sequences."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 
@@ -109,13 +109,13 @@ def _as_arguments(own: Mapping[str, str]) -> list[str]:
 
 
 def config_text(access: Access, members: Sequence[Member]) -> str:
-    """Return a block for ~/.ssh/config that plain ssh, scp and rsync work with."""
+    """Return a block for ~/.ssh/config with which plain ssh, scp and rsync work."""
     return "\n".join(_config_block(access, member) for member in members)
 
 
 def _config_block(access: Access, member: Member) -> str:
     own = options(access, member)
-    # No instance ids: the block outlives them, and the old name would lead to somebody else's machine.
+    # Use no instance ids: the block outlives them, and a stale one could lead to another user's machine.
     names = [access.host_name(member)]
     if member == access.master:
         names.append(f"{access.cluster_name}-worker{member.node_index}")
@@ -128,7 +128,7 @@ def _config_block(access: Access, member: Member) -> str:
 
 
 def known_hosts_text(members: Sequence[Member], host: str | None) -> str:
-    """Return known-hosts lines of the member that `host` names, or of all members."""
+    """Return known-hosts lines of the member with the name `host`, or of all members."""
     return "".join(
         f"{','.join(names)} {member.host_key}\n"
         for member in members

@@ -12,7 +12,7 @@ from stacks.settings.lifetime import iso
 
 
 def remove_expired_addresses(clients: Clients, cluster: Cluster) -> None:
-    """Remove expired addresses and name them on stderr, or say why not: the caller's own work goes on."""
+    """Remove expired addresses and name them on stderr, or explain why not; the caller continues in either case."""
     if cluster.is_private or cluster.allow_list is None:
         return
     try:
@@ -25,7 +25,7 @@ def remove_expired_addresses(clients: Clients, cluster: Cluster) -> None:
 
 
 def name_expired(expired: tuple[Entry, ...]) -> None:
-    """Say on stderr which addresses were removed."""
+    """Print on stderr which addresses were removed."""
     for each in expired:
         end = f" at {iso(each.until)}" if each.until else ""
         print(f"dlcluster: removed {printable(each.cidr)}, whose time ended{end}", file=sys.stderr)

@@ -68,7 +68,7 @@ def await_listening(process: "subprocess.Popen[bytes]", port: int) -> None:
 
 
 def poll(is_ready: Callable[[], bool], process: "subprocess.Popen[bytes]", *, deadline_s: float) -> bool:
-    """Return True if it is ready before the deadline. Raises ClusterError if ssh ends."""
+    """Wait until `is_ready` returns True; return False at the deadline. Raises ClusterError if ssh ends."""
     deadline = time.monotonic() + deadline_s
     while time.monotonic() < deadline:
         if process.poll() is not None:

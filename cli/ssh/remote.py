@@ -78,8 +78,8 @@ class Connection:
     ) -> Output:
         """Run a command with `chunks` as its standard input; return its output.
 
-        With `holds_input` its input stays open until the connection ends (ending_with_connection). At the deadline the
-        connection counts as lost: a frozen master acknowledges packets without answering.
+        With `holds_input`, its input stays open until the connection ends (ending_with_connection). At the deadline,
+        the connection counts as lost: a frozen master acknowledges packets without answering.
         """
         with self._channel(command) as channel, _closing_after(deadline_s, channel):
             stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, most=MAX_ERROR_BYTES)
@@ -124,7 +124,7 @@ class Connection:
                 channel.exec_command(command)
                 yield channel
         except BrokenPipeError:
-            raise  # the reader of our own output is gone
+            raise  # the reader of our own output has left
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise self._lost() from error
 
@@ -154,7 +154,7 @@ def _closing_after(seconds: float | None, channel: paramiko.Channel) -> Iterator
 
 
 class _Drain(threading.Thread):
-    """Reads one stream of a channel to its end in a thread: all streams share a window, so none may stay unread."""
+    """Reads a channel's stream to its end in a thread: all streams share a window, so none may stay unread."""
 
     def __init__(self, receive: Callable[[int], bytes], *, most: int | None = None) -> None:
         super().__init__(daemon=True)
@@ -177,7 +177,7 @@ def _send(channel: paramiko.Channel, chunks: Iterable[bytes]) -> bool:
     for chunk in chunks:
         try:
             channel.sendall(chunk)
-        except OSError:  # The command has ended; its exit code explains more.
+        except OSError:  # the command has ended; its exit code explains more
             return False
     channel.shutdown_write()
     return True
@@ -195,7 +195,7 @@ def connect(target: SshTarget) -> Iterator[Connection]:
 def run_command(target: SshTarget, command: str, *, stdout_fd: int, stderr_fd: int) -> int:
     """Run one command with the user's agent forwarded, forward its output, and return its exit code.
 
-    The master does not need the agent to reach the workers: it has the cluster's key.
+    The master needs no agent to reach the workers, because it has the cluster's key.
     """
     with connect(target) as connection:
         return connection.stream(command, stdout_fd=stdout_fd, stderr_fd=stderr_fd, forward_agent=True)
@@ -247,7 +247,7 @@ def _log_in(client: paramiko.SSHClient, target: SshTarget, sock: socket.socket |
     except paramiko.BadHostKeyException as error:
         reason = "its host key is not the one in the cluster's table"
         raise ClusterError(f"refused to log in to {target.address}: {reason}") from error
-    except (paramiko.SSHException, OSError, EOFError, ValueError) as error:  # ValueError: a file that is no key.
+    except (paramiko.SSHException, OSError, EOFError, ValueError) as error:  # ValueError: a file that is not a key
         hint = f" ({KEY_HINT})" if isinstance(error, paramiko.SSHException) else ""
         reason = str(error) or "the connection was closed"
         raise ClusterError(f"cannot log in to {target.user}@{target.address}: {reason}{hint}") from error

@@ -1,7 +1,7 @@
 """Reach a node's SSH port through Systems Manager: start a session, and run AWS's plugin, which carries it.
 
-The plugin connects its standard input and output to port 22 of the node, over the connection that the SSM agent on the
-node keeps to AWS. Its arguments are those of awscli/customizations/sessionmanager.py in aws/aws-cli.
+The plugin connects its standard input and output to port 22 of the node, over the connection that the node's SSM agent
+keeps to AWS. Its arguments are those of awscli/customizations/sessionmanager.py in aws/aws-cli.
 """
 
 import json
@@ -27,7 +27,8 @@ DOCUMENT: Final = "AWS-StartSSHSession"
 """AWS's document for sessions that carry SSH; users' policies name it."""
 RESPONSE_VARIABLE: Final = "AWS_SSM_START_SESSION_RESPONSE"
 LAST_WITHOUT_VARIABLE: Final = (1, 2, 497, 0)
-"""Last version of the plugin that takes the session's token only as an argument, which all users of the machine see."""
+"""Last version of the plugin that accepts the session's token only as an argument, which all users of the machine
+see."""
 WHERE: Final = (
     "https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-install-plugin.html"
 )
@@ -68,7 +69,7 @@ def start_session(clients: Clients, instance_id: str) -> PluginCall:
                     "starts connects within minutes, if its network leads to ssm and ssmmessages (dlcluster preflight)"
                 ) from error
             time.sleep(1)
-    # The token opens the node's port: pass it in the environment, which no other user of this machine can read.
+    # The token opens the node's port, so pass it in the environment, which no other user of this machine can read.
     response = json.dumps({name: answer.get(name, "") for name in ("SessionId", "TokenValue", "StreamUrl")})
     endpoint = ssm.meta.endpoint_url
     return PluginCall(
@@ -78,7 +79,7 @@ def start_session(clients: Clients, instance_id: str) -> PluginCall:
 
 
 def _find_plugin() -> str:
-    """Return the plugin's path; check it before a session starts, which only the plugin could use or end."""
+    """Return the plugin's path; check it before a session starts, because only the plugin could use or end that."""
     path = shutil.which(PLUGIN)
     if path is None:
         raise ClusterError(f"{PLUGIN} is not installed; logins to a private cluster need it: {WHERE}")
@@ -117,7 +118,7 @@ class CarriedSession:
                 stdin=fd,
                 stdout=fd,
                 stderr=errors,
-                # The plugin would end the session on Ctrl-C and Ctrl-Z of the terminal.
+                # Ctrl-C and Ctrl-Z on the terminal would make the plugin end the session.
                 start_new_session=True,
             )
 
@@ -144,7 +145,7 @@ class CarriedSession:
                 self._printed += ahead
                 raise ClusterError("the session ended before the node's SSH server answered")
             if not discarded:
-                time.sleep(PAUSE_S)  # The first bytes of the line may have arrived.
+                time.sleep(PAUSE_S)  # only the first bytes of the line may have arrived
         raise ClusterError(f"the node's SSH server did not answer through the session within {CONNECT_TIMEOUT_S} s")
 
     def end(self) -> str:

@@ -1,4 +1,4 @@
-"""Read a cluster's membership for OpenSSH, given the table and the networks, which saves a call per login."""
+"""Read a cluster's membership for OpenSSH from a given table and networks, which saves a call per login."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,10 +27,10 @@ def table_options(function: Function) -> Function:
 def read_named_membership(
     selection: Selection, *, cluster: str | None, table: str | None, networks: str | None
 ) -> tuple[Clients, Membership]:
-    """Return clients and the membership: from the given table, or of the cluster, looked up. Raises ClusterError."""
+    """Return clients and the membership, from the given table or by looking up the cluster. Raises ClusterError."""
     checked_table = None if table is None else _table(table)
     checked_networks = None if networks is None else _networks(networks)
-    if checked_table is None or checked_networks is None:  # A block of an older version names only the table.
+    if checked_table is None or checked_networks is None:  # a block of an older version names only the table
         from cli.cluster_context import find_selected_cluster
 
         context = find_selected_cluster(replace(selection, cluster=cluster))

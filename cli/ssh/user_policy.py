@@ -30,7 +30,7 @@ class Place:
 
 
 def user_policy(cluster: Cluster, place: Place) -> dict[str, Any]:
-    """Return the policy document of people who log in to a cluster and run jobs on it."""
+    """Return the policy document for users who log in to a cluster and run jobs on it."""
     statements = [*_look_up(cluster, place), *(_sessions(cluster, place) if cluster.is_private else [])]
     return {"Version": "2012-10-17", "Statement": statements}
 
@@ -49,13 +49,13 @@ def _look_up(cluster: Cluster, place: Place) -> list[Statement]:
             {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [MEMBERSHIP_ID, PAUSE_ID]}},
         ),
         *_key(cluster, place),
-        # AWS defines no resource for these.
+        # AWS defines no resource for these actions.
         _allow("SeeNodes", ["autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances"], "*"),
     ]
 
 
 def _key(cluster: Cluster, place: Place) -> list[Statement]:
-    """Allow what DynamoDB does with the user's own key to read the table."""
+    """Allow the actions that DynamoDB performs with the user's own key to read the table."""
     if cluster.kms_key is None:
         return []
     suffix = "amazonaws.com.cn" if place.partition == "aws-cn" else "amazonaws.com"

@@ -1,7 +1,8 @@
 """Run a web application on the master while a verb runs here, and reach it through a tunnel.
 
-One ssh carries the tunnel and the application's standard input. The first line of input is its secret, the following
-empty lines are heartbeats of the verb: sshd itself would not notice a laptop that has lost its network.
+A single ssh carries the tunnel and the application's standard input. The first line of input is its secret; the
+following empty lines are the verb's heartbeats, because sshd itself would not notice a laptop that has lost its
+network.
 """
 
 import http.client
@@ -27,9 +28,10 @@ from cli.ssh.remote import connect, last_line
 
 IMAGE_ENVIRONMENT: Final = PYTORCH_PYTHON.removesuffix("/bin/python")
 START_TIMEOUT_S: Final = 180
-"""Seconds until the application must answer: a new node reads each of its files from the network once."""
+"""Deadline for the application's first answer, in seconds; a new node first reads each of its files over the
+network."""
 ALIVE_S: Final = 15
-"""Seconds between two heartbeats."""
+"""Seconds between heartbeats."""
 SILENCE_S: Final = 60
 """Seconds without a heartbeat after which the application ends."""
 GRACE_S: Final = 10
@@ -70,21 +72,21 @@ class WebApp:
 
     module: str
     package: str
-    """Package to install, pinned to the version that was tried."""
+    """Package to install, pinned to the tested version."""
     arguments: Sequence[str]
     """Arguments; ``{port}`` is replaced by the port."""
     local_port: int
-    """Port on this machine, if it is free."""
+    """Preferred port on this machine."""
     directory: str = "."
-    """Directory on the master that it reads."""
+    """Directory on the master that the application reads."""
     stdin_variable: str = "UNUSED"
-    """Variable for its secret; not on a command line, which every user of the node can read."""
+    """Variable for the secret, which must not be on a command line, where every user of the node can read it."""
     secret: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunningApp:
-    """An application that answers."""
+    """An application that answers requests."""
 
     address: str
     has_directory: bool
@@ -128,7 +130,7 @@ def running(selection: Selection, app: WebApp, *, venv: str | None, local_port: 
 def app_script(*, silence_s: int = SILENCE_S, grace_s: int = GRACE_S) -> str:
     """Return a script for bash with the arguments environment, variable for the secret, and Python's arguments.
 
-    It ends Python and its children when its standard input ends, or is silent for `silence_s` seconds.
+    It ends Python and its children when its standard input ends or is silent for `silence_s` seconds.
     """
     return f"""\
 venv=$(cd -- "$1" && pwd) && read -r -t {silence_s} "$2" || exit
@@ -164,7 +166,7 @@ def _start(process: "subprocess.Popen[bytes]", secret: str) -> "deque[str]":
 
     def keep_lines() -> None:
         assert process.stdout is not None
-        with suppress(ValueError):  # The verb has closed the pipe.
+        with suppress(ValueError):  # the verb has closed the pipe
             for line in process.stdout:
                 output.append(line.decode(errors="replace"))
 
@@ -175,7 +177,7 @@ def _start(process: "subprocess.Popen[bytes]", secret: str) -> "deque[str]":
             try:
                 process.stdin.write(line)
                 process.stdin.flush()
-            except (OSError, ValueError):  # ssh has ended, or the verb has closed the pipe.
+            except (OSError, ValueError):  # ssh has ended, or the verb has closed the pipe
                 return
             line = b"\n"
             ended.wait(ALIVE_S)
@@ -191,7 +193,7 @@ def _newest(output: Iterable[str]) -> str:
 
 
 def _answers(port: int) -> bool:
-    """Return True if the application answers a request, with any status."""
+    """Return True if the application answers a request with any status."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=10)
     try:
         connection.request("GET", "/")

@@ -1,1 +1,1 @@
-"""Start the whole fleet in the first candidate zone that has room for it, or nothing."""
+"""Start the complete fleet in the first candidate zone that has room for it, or start nothing."""

@@ -1,6 +1,6 @@
-"""Keep the attempt in one zone as a tag of the workers' group, so that a call which was killed can be continued.
+"""Store the attempt in one zone as a tag of the workers' group, so that a killed call can be continued.
 
-The token in it makes each LaunchInstances of the attempt one launch however often it is sent.
+The attempt's token makes each of its LaunchInstances a single launch, however often it is sent.
 """
 
 import re
@@ -17,30 +17,30 @@ from cli.sizes.groups import GroupStates
 ATTEMPT_TAG: Final = "deeplearning:up-attempt"
 _VALUE: Final = re.compile(r"([0-9a-f]{16}) ([a-z0-9-]{1,40}) ([0-9]{1,4}) ([0-9]{1,4}) ([0-9]{1,12})")
 TOKEN_LIFETIME_S: Final = 3 * 3600.0
-"""Age in seconds from which a token launches nothing: AWS does not say for how long it knows one."""
+"""Maximum age of a usable token, in seconds; AWS does not document how long it remembers one."""
 BATCH: Final = 100
-"""Instances of one call (Amazon EC2 Auto Scaling API Reference, "LaunchInstances")."""
+"""Largest number of instances per call (Amazon EC2 Auto Scaling API Reference, "LaunchInstances")."""
 _GROUP: Final = "auto-scaling-group"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """One try to start every node in a zone."""
+    """One attempt to start every node in a zone."""
 
     token: str
     zone: str
     counts: tuple[int, ...]
-    """Nodes to launch, in the order of NODE_TYPES: another number of nodes is another attempt."""
+    """Numbers of nodes to launch, in the order of NODE_TYPES; other numbers make it another attempt."""
     begun: int = 0
-    """Seconds since the epoch."""
+    """Time of its start, in seconds since the epoch."""
 
     @property
     def is_old(self) -> bool:
-        """Return whether AWS may have forgotten the token."""
+        """Return True if AWS may have forgotten the token."""
         return time.time() - self.begun > TOKEN_LIFETIME_S
 
     def client_token(self, node_type: NodeType, batch: int) -> str:
-        """Return the token of one call, which makes AWS answer a repetition with the same instances."""
+        """Return the token of one call, which makes AWS answer a repeated call with the same instances."""
         return f"{self.token}/{node_type}/{batch}"
 
     @property
@@ -70,9 +70,10 @@ def begin(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> Att
 
 
 def find(groups: GroupStates, declared: ClusterSizes) -> Attempt | None:
-    """Return the attempt that goes on; None if there is none for that many nodes.
+    """Return the attempt to continue; None if there is none for these numbers of nodes.
 
-    Groups that are closed again were emptied since: the attempt's tokens would only repeat what AWS answered then.
+    Groups that are closed again have been emptied in the meantime: the attempt's tokens would only repeat AWS's earlier
+    answers.
     """
     if any(groups[node_type].size.most < declared[node_type].most for node_type in NODE_TYPES):
         return None
@@ -81,7 +82,7 @@ def find(groups: GroupStates, declared: ClusterSizes) -> Attempt | None:
 
 
 def recorded(groups: GroupStates) -> Attempt | None:
-    """Return the attempt in the tag, whether or not it can go on."""
+    """Return the attempt in the tag, whether or not it can continue."""
     match = _VALUE.fullmatch(groups[WORKER].tags.get(ATTEMPT_TAG, ""))
     if match is None:
         return None

@@ -18,7 +18,7 @@ from stacks.settings.props import ClusterProps
 
 
 def preflight_target(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> PreflightTarget:
-    """Return the input of the checks."""
+    """Return the input for the checks."""
     caller = clients.sts.get_caller_identity()
     return PreflightTarget(
         clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"]
@@ -26,7 +26,10 @@ def preflight_target(clients: Clients, props: ClusterProps, context: Mapping[str
 
 
 def zones_without_type(target: PreflightTarget, zones: Sequence[str]) -> dict[str, str]:
-    """Return the reason for each zone in which EC2 does not sell a type. Raises ClusterError if that is all of them."""
+    """Return the reason for each zone in which EC2 does not offer a type.
+
+    Raises ClusterError if that is all of them.
+    """
     lacking: dict[str, list[str]] = {}
     for name in target.props.node_counts:
         having = zones_with(target, name)
@@ -40,7 +43,7 @@ def zones_without_type(target: PreflightTarget, zones: Sequence[str]) -> dict[st
 
 
 def require_quota(target: PreflightTarget) -> None:
-    """Refuse more vCPUs than the account may start, if the caller may ask. Raises ClusterError."""
+    """Raise ClusterError for more vCPUs than the account may start, if the caller may query the quota."""
     try:
         with aws_errors(target.clients.region):
             findings = [*vcpus(target)]
@@ -76,7 +79,7 @@ def by_score(zones: Sequence[str], scores: Mapping[str, int]) -> list[str]:
 
 
 def fleet_rate(props: ClusterProps, prices: PriceList) -> Rate:
-    """Return what an hour of the cluster costs with every node."""
+    """Return the cluster's cost per hour with every node."""
     parts = BilledParts(
         node_counts=props.node_counts,
         volume_gib=props.root_volume_gib,
@@ -87,6 +90,6 @@ def fleet_rate(props: ClusterProps, prices: PriceList) -> Rate:
 
 
 def price_line(props: ClusterProps, prices: PriceList) -> str:
-    """Return the price of the whole fleet, for people."""
+    """Return the price of the complete fleet, for display."""
     rate = describe_rate(fleet_rate(props, prices), prices, purchase=props.purchase)
     return f"{props.worker_count + 1} nodes will cost {rate}"

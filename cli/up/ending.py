@@ -1,4 +1,4 @@
-"""End every node of a fleet, those too that EC2 still launches for a call that it did not answer."""
+"""End every node of a fleet, including those that EC2 is still launching for an unanswered call."""
 
 import sys
 import time
@@ -18,9 +18,9 @@ from cli.up.attempt import Attempt
 
 LOOK_PAUSE_S: Final = 5.0
 LATE_LOOKS: Final = 24
-"""Looks in a row, two minutes, that find no instance after a launch that AWS did not answer."""
+"""Number of consecutive polls, over two minutes, that must find no instance after a launch that AWS did not answer."""
 LATE_TIMEOUT_S: Final = 600.0
-"""Seconds that instances which came late get to end."""
+"""Deadline for the end of instances that arrived late, in seconds."""
 CHANGE_TIMEOUT_S: Final = 120.0
 _BUSY: Final = ("ScalingActivityInProgress", "ResourceContention")
 
@@ -28,7 +28,7 @@ _BUSY: Final = ("ScalingActivityInProgress", "ResourceContention")
 def end_fleet(clients: Clients, cluster: Cluster, *, unanswered: bool = False) -> None:
     """End every node, and wait until all are gone. Raises ClusterError.
 
-    After an ``unanswered`` launch it looks for two minutes, as instances may still come.
+    After an ``unanswered`` launch, keep watching for two minutes, because instances may still arrive.
     """
     groups = read_groups(clients.autoscaling, cluster.name)
     attempt = attempts.recorded(groups)
@@ -44,7 +44,7 @@ def end_fleet(clients: Clients, cluster: Cluster, *, unanswered: bool = False) -
 
 
 def _pause(clients: Clients, name: str) -> None:
-    """Set both groups to zero, again while Auto Scaling is busy with them."""
+    """Set both groups to zero, retrying while Auto Scaling is busy with them."""
     end = time.monotonic() + CHANGE_TIMEOUT_S
     while True:
         try:
@@ -56,7 +56,7 @@ def _pause(clients: Clients, name: str) -> None:
 
 
 def _await_late(clients: Clients, cluster: Cluster, attempt: Attempt | None, *, looks: int) -> None:
-    """Wait until that many looks in a row find no instance of the fleet. Raises ClusterError."""
+    """Wait until LATE_LOOKS consecutive polls find no instance of the fleet. Raises ClusterError."""
     end, empty = time.monotonic() + LATE_TIMEOUT_S, 0
     if looks > 1:
         print(f"dlcluster: looking {looks * LOOK_PAUSE_S:.0f} s for nodes that come late", file=sys.stderr)
@@ -72,7 +72,7 @@ def _await_late(clients: Clients, cluster: Cluster, attempt: Attempt | None, *, 
 
 
 def _running(clients: Clients, name: str, attempt: Attempt | None) -> list[str]:
-    """Return the instances that cost money, by their group and by the attempt's tokens: one alone may not be there."""
+    """Return the instances that cost money, found by group and by the attempt's tokens, since either may miss some."""
     groups = [group_name(name, node_type) for node_type in NODE_TYPES]
     found = _find(clients, "tag:aws:autoscaling:groupName", groups)
     if attempt is not None:

@@ -1,6 +1,6 @@
-"""Start every node in one zone, or end what came: the groups are then empty again.
+"""Start every node in one zone, or end those that were launched, which empties the groups again.
 
-Each step looks at the groups first, so that a call that was killed anywhere is completed by the next.
+Each step inspects the groups first, so that the next call completes one that was killed at any point.
 """
 
 from dataclasses import dataclass
@@ -30,15 +30,15 @@ from cli.up.lock import Lock, TakenError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """The result of one attempt in a zone."""
+    """Result of one attempt in a zone."""
 
     zone: str
     came: dict[NodeType, int]
-    """Nodes that EC2 gave, which were ended unless all came."""
+    """Nodes that EC2 launched; they were ended unless all were."""
     reason: str = ""
-    """EC2's reason; empty if the whole fleet is there."""
+    """EC2's reason; empty if the complete fleet is up."""
     is_final: bool = False
-    """True if no other zone and no later try would do better."""
+    """True if neither another zone nor a later attempt would do better."""
 
     @property
     def is_whole(self) -> bool:
@@ -46,13 +46,13 @@ class Outcome:
 
     @property
     def nodes(self) -> int:
-        """Return the number of nodes that came."""
+        """Return the number of nodes that were launched."""
         return sum(self.came.values())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fleet:
-    """The nodes that a cluster is to have."""
+    """Nodes that a cluster should have."""
 
     clients: Clients
     cluster: Cluster
@@ -60,11 +60,11 @@ class Fleet:
     lock: Lock
 
     def read(self) -> GroupStates:
-        """Return the groups as they are now."""
+        """Return the groups' current state."""
         return read_groups(self.clients.autoscaling, self.cluster.name)
 
     def start(self, zone: str) -> Outcome:
-        """Launch every node in the zone of the groups; end what came if it is not all. Raises ClusterError."""
+        """Launch every node in the groups' zone; end those launched unless all were. Raises ClusterError."""
         self.lock.hold()
         name, groups = self.cluster.name, self.read()
         if (places := places_of(groups)) != {zone}:
@@ -83,7 +83,7 @@ class Fleet:
             launched = launch.run(groups)
         except TakenError:
             raise
-        except Exception as error:  # whatever went wrong, no node may go on costing; a killed call is continued later
+        except Exception as error:  # whatever failed, no node may keep costing money; a killed call is continued later
             self.end(unanswered=not isinstance(error, ClientError))
             raise
         failed = next((each for each in launched.values() if each.code), None)
@@ -95,7 +95,7 @@ class Fleet:
         return Outcome(zone=zone, came={each: self.declared[each].desired for each in NODE_TYPES})
 
     def continues(self, attempt: Attempt, groups: GroupStates) -> bool:
-        """Return whether the attempt can go on: groups and nodes are in its zone, and AWS knows its tokens.
+        """Return True if the attempt can continue: groups and nodes are in its zone, and AWS knows its tokens.
 
         A deploy in between may have moved the groups away from their nodes.
         """

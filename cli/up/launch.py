@@ -1,8 +1,8 @@
-"""Launch the nodes of an attempt by ``autoscaling:LaunchInstances``, which answers with the instances or EC2's reason.
+"""Launch the nodes of an attempt with ``autoscaling:LaunchInstances``, which returns the instances or EC2's reason.
 
-AWS: "Launch instances synchronously" (Amazon EC2 Auto Scaling User Guide): at most 100 instances a call, of which part
-may come. A call that takes long may end without instances and without errors while EC2 goes on: the same token asks
-again.
+AWS: "Launch instances synchronously" (Amazon EC2 Auto Scaling User Guide): a call launches at most 100 instances,
+perhaps only some of them. A slow call may end without instances and without errors while EC2 continues; calling again
+with the same token returns the outcome.
 """
 
 import sys
@@ -22,15 +22,15 @@ from cli.sizes.groups import GroupStates
 from cli.up.attempt import BATCH, Attempt
 
 ANSWER_TIMEOUT_S: Final = 300.0
-"""Seconds for which a launch without an answer is asked for again."""
+"""Seconds during which an unanswered launch is repeated."""
 ANSWER_PAUSE_S: Final = 5.0
 _UNANSWERED: Final = (
     *("IdempotentCallInProgress", "ResourceContention", "ScalingActivityInProgress", "Throttling"),
     *("RequestLimitExceeded", "InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"),
 )
-"""Beginnings of the codes that do not say whether the call launches anything."""
+"""Beginnings of the codes that leave open whether the call launches anything."""
 NO_CODE: Final = "NoCode"
-"""Our own code for an error of EC2's that names none."""
+"""Our own code for an error of EC2 that has none."""
 OF_THE_ZONE: Final = frozenset(
     (
         *("InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacity", "UnfulfillableCapacity"),
@@ -39,11 +39,11 @@ OF_THE_ZONE: Final = frozenset(
         *("RequestLimitExceeded", "InternalError", "ServiceUnavailable", "Unavailable"),
     )
 )
-"""Codes with which another zone, or a later try, may do better."""
+"""Codes after which another zone, or a later attempt, may succeed."""
 
 
 class UnansweredError(ClusterError):
-    """AWS did not say what became of a launch: its instances may still come."""
+    """AWS did not report the outcome of a launch: its instances may still arrive."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,30 +52,30 @@ class Launched:
 
     count: int
     code: str = ""
-    """EC2's code if it did not give all."""
+    """EC2's code if it did not launch all."""
     message: str = ""
 
     @property
     def reason(self) -> str:
-        """Return EC2's own reason on one line; empty if all nodes came."""
+        """Return EC2's own reason on one line; empty if all nodes were launched."""
         return " ".join(f"{self.code}: {self.message}".split()) if self.code else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
-    """Launch what the groups lack."""
+    """Launches the nodes that the groups lack."""
 
     clients: Clients
     name: str
     attempt: Attempt
     declared: ClusterSizes
     before_call: Callable[[], None] = lambda: None
-    """Raises an error if nothing may be launched any more."""
+    """Raises an error if nothing more may be launched."""
 
     def run(self, groups: GroupStates) -> dict[NodeType, Launched]:
-        """Launch the workers, and the master once all workers came: the many are the scarce ones. Raises ClusterError.
+        """Launch the workers, then the master if all were launched: the many are the scarce ones. Raises ClusterError.
 
-        A group that has its nodes is left alone: AWS does not say for how long it knows a token.
+        Skip a group that already has its nodes, because AWS does not document how long it remembers a token.
         """
         came: dict[NodeType, Launched] = {}
         for node_type in (WORKER, MASTER):
@@ -95,7 +95,7 @@ class Launch:
         return Launched(count=came)
 
     def _batch(self, node_type: NodeType, batch: int, wanted: int) -> tuple[int, str, str]:
-        """Repeat one launch until AWS says what became of it; return the instances, and EC2's code and words."""
+        """Repeat one launch until AWS reports its outcome; return the instances, and EC2's code and message."""
         group, end, is_printed = group_name(self.name, node_type), time.monotonic() + ANSWER_TIMEOUT_S, False
         while True:
             self.before_call()

@@ -1,4 +1,4 @@
-"""Let one ``dlcluster up`` at a time work on a cluster: two would end each other's nodes.
+"""Let only one ``dlcluster up`` at a time work on a cluster: two would end each other's nodes.
 
 The owner is a record of the cluster's table, next to the members. Each write has the condition that the record is as
 it was read: of two calls that begin together one becomes the owner, and one that was overtaken notices before its next
@@ -30,7 +30,7 @@ _NOT_ALLOWED: Final = re.compile(r"[^A-Za-z0-9+=._:/@-]")
 
 
 class TakenError(ClusterError):
-    """Another dlcluster up works on the cluster: its nodes are not ours to end."""
+    """Another dlcluster up is working on the cluster, so its nodes are not ours to end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +89,7 @@ class Lock:
         raise TakenError(f"others began dlcluster up of {self.name} {ATTEMPTS} times in this second: try again")
 
     def release(self) -> None:
-        """Let others begin, if AWS can be asked; otherwise they wait until this owner is stale."""
+        """Let other calls start; if AWS cannot be reached, they wait until this owner is stale."""
         with suppress(Exception):
             table = self._table()
             found = self._read(table)

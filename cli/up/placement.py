@@ -1,4 +1,4 @@
-"""Move both groups to a zone while they are empty, and write the zone down once the nodes are there: by deploys."""
+"""Deploy to move both groups to a zone while they are empty, and to record the zone once the nodes are up."""
 
 import sys
 import time
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 ZONE: Final = "availability_zone"
 SETTLE_TIMEOUT_S: Final = 2700.0
-"""Seconds that a deploy gets which an earlier call began."""
+"""Deadline for a deploy that an earlier call started, in seconds."""
 SETTLE_PAUSE_S: Final = 5.0
 _ONLY_BEGUN: Final = "REVIEW_IN_PROGRESS"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """Deploy a cluster of ./cdk.json with its nodes in a zone."""
+    """Deploys a cluster of ./cdk.json with its nodes in a given zone."""
 
     clients: Clients
     name: str
@@ -39,7 +39,7 @@ class Placement:
     """The -c options of the user's deploys."""
 
     def settled_stack(self) -> "StackTypeDef | None":
-        """Wait for a deploy that an earlier call began, and return the stack. Raises ClusterError."""
+        """Wait for a deploy that an earlier call started, and return the stack. Raises ClusterError."""
         end, last_status = time.monotonic() + SETTLE_TIMEOUT_S, ""
         while True:
             stack = describe_stack(self.clients.cloudformation, self.name)
@@ -56,7 +56,7 @@ class Placement:
             time.sleep(SETTLE_PAUSE_S)
 
     def move(self, zone: str) -> None:
-        """Deploy with empty groups in a zone: while none is chosen, they are in the first of ``zones``."""
+        """Deploy with empty groups in a zone; until one is chosen, the groups are in the first of ``zones``."""
         if has_groups(describe_stack(self.clients.cloudformation, self.name)):
             self.lock.hold()
             groups = read_groups(self.clients.autoscaling, self.name)
@@ -67,21 +67,21 @@ class Placement:
         self._deploy(words, self._guard(NO_ZONE))
 
     def keep(self, zone: str) -> None:
-        """Write the zone into cdk.json, and deploy: the template then declares the nodes that run there."""
+        """Write the zone to cdk.json and deploy: the template then declares the nodes that run there."""
         self.lock.hold()
         self.remember(zone)
         self._deploy(self.context, self._guard(zone))
 
     def remember(self, zone: str) -> None:
-        """Write the zone into cdk.json, without which a later deploy would be refused."""
+        """Write the zone to cdk.json; without it, a later deploy would be refused."""
         write_setting(Path.cwd() / APP_FILE, ZONE, zone)
 
     def free(self) -> None:
-        """Take the zone out of cdk.json: the nodes may come up in another."""
+        """Remove the zone from cdk.json, because the nodes may start in another."""
         write_setting(Path.cwd() / APP_FILE, ZONE, None)
 
     def _guard(self, value: str) -> Mapping[str, str]:
-        """Return the parameter that otherwise keeps the zone as it is; none before the stack is there."""
+        """Return the parameter that otherwise fixes the zone; none before the stack exists."""
         return dict.fromkeys(zone_parameters(describe_stack(self.clients.cloudformation, self.name)), value)
 
     def _deploy(self, words: Sequence[str], parameters: Mapping[str, str]) -> None:
@@ -94,17 +94,17 @@ class Placement:
 
 
 def has_groups(stack: "StackTypeDef | None") -> bool:
-    """Return whether the stack was created whole."""
+    """Return True if the stack was created completely."""
     return stack is not None and CLUSTER_NAME_OUTPUT in {each.get("OutputKey") for each in stack.get("Outputs", [])}
 
 
 def zone_parameters(stack: "StackTypeDef | None") -> dict[str, str]:
-    """Return the parameter of the stack that keeps the zone, with its value."""
+    """Return the stack's parameter that fixes the zone, with its value."""
     found = stack.get("Parameters", []) if stack else []
     values = {each.get("ParameterKey", ""): each.get("ParameterValue", "") for each in found}
     return {key: value for key, value in values.items() if f"{ZONE_GUARD}CreatedWith" in key}
 
 
 def is_placed(stack: "StackTypeDef") -> bool:
-    """Return whether the deployed template says in which zone the nodes are."""
+    """Return True if the deployed template declares the nodes' zone."""
     return NO_ZONE not in zone_parameters(stack).values()

@@ -1,4 +1,4 @@
-"""Find where an earlier call stopped, from CloudFormation and the groups alone, and end what cannot be continued."""
+"""Find where an earlier call stopped, from only CloudFormation and the groups, and end what cannot be continued."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from cli.up.placement import Placement, has_groups, is_placed, zone_parameters
 
 
 class OtherSizesError(ClusterError):
-    """The cluster runs, and is not for this call to change."""
+    """The cluster is running, and this call must not change it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,15 +20,15 @@ class Found:
     """The state in which a call finds a cluster."""
 
     zone: str = ""
-    """Zone in which to go on; empty if every group is empty."""
+    """Zone in which to continue; empty if every group is empty."""
     is_whole: bool = False
     """True if every node was launched there."""
     is_kept: bool = False
-    """True if the template says so too."""
+    """True if the template also declares them."""
 
 
 def recover(placement: Placement, declared: ClusterSizes) -> Found:
-    """Return where to go on; end nodes that belong to no attempt. Raises ClusterError."""
+    """Return where to continue; end nodes that belong to no attempt. Raises ClusterError."""
     stack = placement.settled_stack()
     if stack is None or not has_groups(stack):
         return Found()
@@ -55,7 +55,7 @@ def recover(placement: Placement, declared: ClusterSizes) -> Found:
 
 
 def running_zone(placement: Placement, declared: ClusterSizes) -> str:
-    """Return the zone in which every node was started before; empty if something is to do. Raises ClusterError."""
+    """Return the zone in which every node was started earlier; empty if work remains. Raises ClusterError."""
     stack = placement.settled_stack()
     if stack is None or not has_groups(stack) or not is_placed(stack):
         return ""
@@ -64,18 +64,18 @@ def running_zone(placement: Placement, declared: ClusterSizes) -> str:
 
 
 def fleet_of(placement: Placement, declared: ClusterSizes) -> Fleet:
-    """Return the fleet of the stack. Raises ClusterError."""
+    """Return the stack's fleet. Raises ClusterError."""
     return Fleet(clients=placement.clients, cluster=cluster_of(placement), declared=declared, lock=placement.lock)
 
 
 def cluster_of(placement: Placement) -> Cluster:
-    """Return the cluster of the stack. Raises ClusterError."""
+    """Return the stack's cluster. Raises ClusterError."""
     clients = placement.clients
     return find_cluster(clients.cloudformation, name=placement.name, region=clients.region)
 
 
 def _unfinished(placement: Placement, fleet: Fleet, groups: GroupStates) -> Found | None:
-    """Return the attempt that can be continued, or the fleet that is whole and only lacks the deploy that keeps it."""
+    """Return the attempt that can be continued, or the complete fleet that lacks only the deploy that declares it."""
     attempt = attempts.find(groups, fleet.declared)
     if attempt is not None:
         goes_on = attempt.zone in placement.zones and fleet.continues(attempt, groups)

@@ -1,4 +1,4 @@
-"""Say what a search did: each zone with EC2's own reason, and what it cost."""
+"""Report what a search did: each zone with EC2's own reason, and what it cost."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
 
 MINIMUM_S: Final = 60
-"""Seconds that AWS bills at least of each Linux instance (Amazon EC2 pricing, "per-second billing")."""
+"""Minimum number of seconds that AWS bills for a Linux instance (Amazon EC2 pricing, "per-second billing")."""
 COLUMNS: Final = ("ZONE", "TRIES", "CAME", "REASON")
 SCORE: Final = "SCORE"
 """Column of the spot placement scores, which only a search by them has."""
 
 
 def minimum_charge(came: Mapping[NodeType, int], props: ClusterProps, prices: PriceList) -> float | None:
-    """Return the least that AWS bills for nodes that were ended at once; None if a price is not known."""
+    """Return the minimum charge for nodes that were ended immediately; None if a price is unknown."""
     total = 0.0
     for node_type, count in came.items():
         price = prices.instances.get(props.master_type if node_type == MASTER else props.instance_type)
@@ -29,7 +29,7 @@ def minimum_charge(came: Mapping[NodeType, int], props: ClusterProps, prices: Pr
 
 
 def tries_charge(tried: Sequence[Outcome], props: ClusterProps, prices: PriceList) -> str:
-    """Return what all tries that failed cost at least, for the last line."""
+    """Return the minimum cost of all failed attempts, for the last line."""
     charges = [minimum_charge(outcome.came, props, prices) for outcome in tried if outcome.nodes]
     known = [charge for charge in charges if charge is not None]
     cost = f"{sum(known):.3f} USD" if len(known) == len(charges) else "an unknown amount"
@@ -37,13 +37,13 @@ def tries_charge(tried: Sequence[Outcome], props: ClusterProps, prices: PriceLis
 
 
 def most_a_try(props: ClusterProps, prices: PriceList) -> str:
-    """Return the price of a minute of the fleet, which a zone costs that has room for all nodes but one."""
+    """Return the fleet's price per minute: the cost of a zone that has room for all nodes but one."""
     charge = minimum_charge({MASTER: 1, WORKER: props.worker_count}, props, prices)
     return "an unknown amount" if charge is None else f"{charge:.3f} USD"
 
 
 def ended_line(outcome: Outcome, props: ClusterProps, prices: PriceList) -> str:
-    """Return what came of a try that failed, and what that costs at least."""
+    """Describe the outcome of a failed attempt, with its minimum cost."""
     verdict = "refused" if outcome.is_final else "has no room for"
     message = f"{outcome.zone} {verdict} all {props.worker_count + 1} nodes: {outcome.reason}"
     if not outcome.nodes:

@@ -1,4 +1,4 @@
-"""Find room for the fleet, write its zone down, and say what was tried and what is left when there is none."""
+"""Find a zone with room for the fleet and record it, or report what was tried and what is left."""
 
 import sys
 from collections.abc import Mapping
@@ -81,12 +81,12 @@ def _find(
 
 
 def _warn_of_cost(placement: Placement, props: ClusterProps, prices: PriceList) -> None:
-    """Say what may go on costing, unless AWS says that nothing does."""
+    """Warn of anything that may keep costing money, unless AWS confirms that nothing does."""
     with suppress(Exception):
         try:
             groups = read_groups(placement.clients.autoscaling, placement.name)
         except ClusterError:
-            return  # there are no groups yet
+            return  # the groups do not exist yet
         if is_paused(groups) and not instance_ids(groups) and recorded(groups) is None:
             return
     total = fleet_rate(props, prices).total

@@ -1,4 +1,4 @@
-"""Try zone after zone until one has room for the whole fleet, and all again with back-off until a time."""
+"""Try one zone after another until one has room for the complete fleet; repeat with back-off until a given time."""
 
 import sys
 import time
@@ -14,24 +14,24 @@ from cli.up.recovery import fleet_of
 
 FIRST_PAUSE_S: Final = 30.0
 LONGEST_PAUSE_S: Final = 600.0
-"""Pauses between two rounds of the zones, doubled each time."""
+"""Longest pause between rounds of the zones; pauses double each time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """Look for room for the nodes of a cluster."""
+    """Searches for a zone with room for a cluster's nodes."""
 
     placement: Placement
     declared: ClusterSizes
     zones: Sequence[str]
-    """Zones to try, the preferred first."""
+    """Zones to try, preferred ones first."""
     until: datetime | None = None
-    """Time after which no zone is tried; None for one round."""
+    """Time after which no zone is tried; None for a single round."""
 
     def run(self, begun: str = "") -> Iterator[Outcome]:
-        """Yield what came of each try, and end with the first that is whole or final. Raises ClusterError.
+        """Yield the outcome of each attempt, ending with the first complete or final one. Raises ClusterError.
 
-        An attempt that was begun in a zone is completed before any other.
+        An attempt that was already begun in a zone is completed first.
         """
         pause, place = FIRST_PAUSE_S, begun
         order = sorted(self.zones, key=lambda zone: zone != begun)
@@ -55,12 +55,12 @@ class Search:
         return fleet_of(self.placement, self.declared).start(zone)
 
     def _is_over(self, pause: float) -> bool:
-        """Return whether a try after a pause would come too late."""
+        """Return True if an attempt after a pause would start too late."""
         return self.until is None or datetime.now(timezone.utc) + timedelta(seconds=pause) >= self.until
 
 
 def parse_until(text: str, now: datetime) -> datetime | None:
-    """Return the next time of the clock of a text like 18:00, in the zone of ``now``; None if the text is none."""
+    """Return the next time that a text like 18:00 denotes, in the zone of ``now``; None if the text is invalid."""
     try:
         clock = datetime.strptime(text, "%H:%M").time()
     except ValueError:

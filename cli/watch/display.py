@@ -27,7 +27,7 @@ def display(*, as_json: bool) -> Iterator[Show]:
 
 
 def _print_json(snapshot: Snapshot) -> None:
-    """Print one JSON object in one line, so that a reader sees where it ends."""
+    """Print one JSON object on one line, so that a reader sees where it ends."""
     print(
         json.dumps({"version": JSON_VERSION, "time": f"{utc_now():{TIME_FORMAT}}", **snapshot.document()}), flush=True
     )

@@ -18,10 +18,10 @@ from cli.watch.snapshot import Watcher
 def watch(
     selection: Selection, *, interval_s: float, as_json: bool, sleep: Callable[[float], None] = time.sleep
 ) -> NoReturn:
-    """Snapshot every `interval_s` seconds. Raises KeyboardInterrupt on Ctrl-C, ClusterError if looking has no use."""
+    """Take a snapshot every `interval_s` seconds until Ctrl-C. Raises ClusterError if further ones would be useless."""
     clients = connect(selection.region)
     with display(as_json=as_json) as show, closing(Watcher()) as watcher:
-        # The first snapshot fails as status does: nothing is shown yet.
+        # If the first snapshot fails, fail like status, because nothing has been shown yet.
         show(watcher.take_snapshot(look_up(selection, clients)))
         while True:
             sleep(interval_s)

@@ -1,6 +1,6 @@
-"""Ask every node from the master whether its agent runs and how busy its GPUs are; the answer itself shows its sshd.
+"""Ask every node from the master whether its agent runs and how busy its GPUs are; any answer proves its sshd.
 
-Any process on a node can forge the answer: it is checked, and what is not as expected counts as unknown.
+Any process on a node can forge the answer, so validate it and treat anything unexpected as unknown.
 """
 
 import re
@@ -13,9 +13,9 @@ from bootstrap.contract import AGENT_SERVICE, WORKER_HOST_PREFIX
 from cli.ssh.remote import Connection
 
 NODE_TIMEOUT_S: Final = 8
-"""Seconds for one node's answer: a login, and nvidia-smi, which hangs when a GPU is lost."""
+"""Deadline for one node's answer, in seconds: a login, and nvidia-smi, which hangs when a GPU is lost."""
 AT_ONCE: Final = 16
-"""Number of nodes that the master checks at the same time."""
+"""Number of nodes that the master checks simultaneously."""
 MARGIN_S: Final = 10
 """Seconds beyond the nodes' timeouts before the connection to the master counts as lost."""
 _GPU: Final = re.compile(r"(\d{1,3}), (\d{1,7}), (\d{1,7})")
@@ -45,12 +45,12 @@ class NodeCheck:
     sshd: bool
     """True if the master could log in to the node."""
     agent: str = ""
-    """systemd's word for the agent: ``active``, or what is wrong; empty if unknown."""
+    """systemd's state of the agent: ``active`` or another one; empty if unknown."""
     gpus: tuple[Gpu, ...] = ()
 
     @property
     def cells(self) -> tuple[str, str, str]:
-        """The node's cells in a table: agent, sshd, GPUs."""
+        """Return the node's cells in a table: agent, sshd, GPUs."""
         return self.agent or "unknown", "ok" if self.sshd else "no answer", self._gpu_cell()
 
     def _gpu_cell(self) -> str:
@@ -85,7 +85,7 @@ def remote_line(node_indexes: Iterable[int]) -> str:
 
 
 def parse_answers(text: str, node_indexes: Iterable[int]) -> dict[int, NodeCheck]:
-    """Return the answers of these nodes; a node without one has no sshd."""
+    """Parse the answers of these nodes; a node without one has no sshd."""
     lines: dict[str, list[str]] = {}
     for line in text.splitlines():
         index, _, answer = line.partition(" ")

@@ -35,7 +35,7 @@ class Snapshot:
     trouble: str = ""
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return columns and rows; GPUs have a column if a node has some."""
+        """Return columns and rows; GPUs have a column if any node has some."""
         with_gpus = any(check.gpus for check in self.checks.values())
         columns = (*COLUMNS, GPU_COLUMN) if with_gpus else COLUMNS
         rows = []
@@ -63,7 +63,7 @@ class Snapshot:
         return [printable(line) for line in (*jobs, *warnings, *missing, *trouble)]
 
     def document(self) -> dict[str, Any]:
-        """Return the snapshot as a JSON object: that of status with the nodes' answers, and the jobs."""
+        """Return the snapshot as a JSON object: the status, extended by the nodes' answers, and the jobs."""
         found = self.status.document(self.reasons)
         for node in found["nodes"]:
             check = self.checks.get(node["index"])
@@ -77,7 +77,7 @@ def _job_line(job: Job, now: datetime) -> str:
 
 
 class Watcher:
-    """Takes snapshots; keeps the connection to the master until it is lost or the master is another one."""
+    """Takes snapshots; keeps the connection to the master until it is lost or the master has changed."""
 
     def __init__(self) -> None:
         self._connection: Connection | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, WORKERS_FILE, WORKERS_PATH_VARIABLE
 from launcher.cli.torchrun_options import AUTO_COUNTS, Nodes, auto_ranks, parse_nnodes
-from launcher.cli.wait_options import declared_nodes, stands_in_line
+from launcher.cli.wait_options import declared_nodes, is_queued
 from launcher.engines import LAUNCHED_BY_MPI, load_engine
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import LOCAL_HOST, MAX_SLOTS, Host, HostSource
@@ -38,13 +38,13 @@ def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, engine:
 
 
 def _node_count(options: argparse.Namespace, available: int) -> int:
-    # $DEEPLEARNING_WORKERS_COUNT is out of date in a shell that is older than the last change of nodes.
+    # A shell opened before the last change of nodes has an outdated $DEEPLEARNING_WORKERS_COUNT.
     name, nodes = "--nnodes", parse_nnodes(options)
     if nodes is None:
         wanted = available if options.num_workers is None else whole_number(options.num_workers, name="-n")
         name, nodes = "-n", Nodes(min=wanted, max=wanted)
     if nodes.min > available:
-        declared = declared_nodes() if stands_in_line(options) and options.hostfile is None else None
+        declared = declared_nodes() if is_queued(options) and options.hostfile is None else None
         if declared is None:
             raise UsageError(f"{name} must be at most {available}, the nodes that are there now, got {nodes.min}")
         if nodes.min > declared:
@@ -53,9 +53,9 @@ def _node_count(options: argparse.Namespace, available: int) -> int:
 
 
 def _fill_hosts(options: argparse.Namespace, hosts: tuple[Host, ...]) -> tuple[Host, ...]:
-    """Return the first hosts that together have as many slots as ``-np`` requests, each host in full.
+    """Return the first hosts whose slots together match ``-np`` exactly, using every slot of each host.
 
-    A job that used a part of a host might use another part after a restart.
+    If the job used only part of a host, a restart might use another part.
     """
     if options.num_workers is not None or options.nnodes is not None:
         raise UsageError("-np counts ranks, -n and --nnodes count nodes: give one of them")
@@ -94,7 +94,7 @@ def _ranks_per_node(options: argparse.Namespace, environ: Mapping[str, str]) -> 
 
 
 def _one_worker(ranks: int | None) -> int:
-    """Return 1: one worker of MXNet drives all GPUs of its machine."""
+    """Return 1: a single MXNet worker drives all GPUs of its machine."""
     if ranks not in (None, 1):
         raise UsageError(f"--nproc-per-node must be 1 with --engine mxnet, got {ranks}")
     return 1

@@ -1,7 +1,7 @@
-"""Recognize programs that start ranks themselves: under launch each copy would train its own model.
+"""Recognize programs that start ranks themselves: under launch, each copy would train its own model.
 
-torchrun does what launch does, so launch accepts its options (launcher.cli.options). The others are refused with the
-line that works. Any other command passes unchanged.
+launch accepts torchrun's options because both do the same job (launcher.cli.options). It refuses the other programs and
+shows the line that works. Any other command passes unchanged.
 """
 
 import re
@@ -21,7 +21,7 @@ NESTED_LAUNCHERS = {
     "mpiexec": "--launcher mpi",
     "srun": "",
 }
-"""Option of launch that replaces a program, by the program's name."""
+"""Option of launch that replaces each program, by the program's name."""
 MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torch.distributed.launch",
@@ -48,17 +48,17 @@ class NestedLauncherCall:
 
     name: str
     before: tuple[str, ...]
-    """Assignments of variables before it, if launch's line can take them over."""
+    """Variable assignments before the program, if launch's line can include them."""
     python: str
     """Python that would run the script."""
     words: tuple[str, ...]
-    """The words after its name."""
+    """Words after the program's name."""
     plain: bool
-    """True if only variables precede it and the line needs no shell."""
+    """True if only variable assignments precede the program and the line needs no shell."""
 
 
 def find_nested_launcher(command: Sequence[str]) -> NestedLauncherCall | None:
-    """Find the nested launcher that `command` calls, in words or in a line for a shell."""
+    """Find the nested launcher that `command` calls, either as words or within a shell line."""
     words = list(command)
     while len(words) > 1 and ASSIGNMENT.match(words[0]):
         words.pop(0)
@@ -121,7 +121,7 @@ def _parse_call(command: Sequence[str]) -> NestedLauncherCall | None:
 
 
 def _program_index(command: Sequence[str]) -> int:
-    """Return the index of the program that a line runs in the end."""
+    """Return the index of the program that a line finally runs."""
     start, wraps, after_option = 0, False, False
     while start < len(command):
         word = command[start]
@@ -142,7 +142,7 @@ def _name(word: str) -> str:
 
 
 def refuse_nested_launchers(command: Sequence[str], *, options: Sequence[str], hosts: Sequence[Host]) -> None:
-    """Raise UsageError with the line that works if `command` starts several ranks."""
+    """Raise UsageError with the line that works if `command` starts several ranks itself."""
     nested, processes = find_nested_launcher(command), sum(host.slots for host in hosts)
     if nested is None or processes == 1:
         return

@@ -33,11 +33,12 @@ ENGINE_CHOICES = tuple(name for name in ENGINES if name != LAUNCHED_BY_MPI)
 REJOIN_S = 600
 """Seconds for a replacement to boot from its image; also torchrun's timeout for nodes that join."""
 KEEP_S = 60
-"""Seconds to keep connections: enough to edit and rerun, less than an idle runner waits (launcher.runner.idle)."""
+"""Seconds to keep connections: long enough to edit and rerun, shorter than an idle runner waits
+(launcher.runner.idle)."""
 MAX_SECONDS = 86400
 MAX_RESTARTS = 1000
 MAX_SERVERS = 1024
-"""Largest accepted number of parameter servers. No cluster needs more, so a larger number is a typing error."""
+"""Largest accepted number of parameter servers; no cluster needs more, so a larger number is a typing error."""
 DEFAULT_HELP_COLUMNS = 80
 SCRIPT = re.compile(r"[\w@%+=:,./-]+\.py", re.ASCII)
 """File name that a shell would not expand (as in shlex.quote)."""
@@ -45,7 +46,7 @@ PYTHON = ("python", "-u")
 
 
 class _Help(argparse.HelpFormatter):
-    """Format help as wide as the terminal; argparse would import shutil for it, which is slow."""
+    """Format help at the terminal's width without importing shutil, which argparse would import and which is slow."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_terminal_width() - 2)
@@ -57,7 +58,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _RejectMpirunOption(argparse.Action):
-    """Refuse an option of mpirun that begins like one of launch's: argparse would parse the rest as its value."""
+    """Refuse an mpirun option that begins like one of launch's; argparse would parse the rest as its value."""
 
     def __call__(self, parser: object, namespace: object, values: Any, option_string: str | None = None) -> None:
         # Imported late: most command lines do not need it.
@@ -153,7 +154,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         else first_hosts(options, host_source.read(), engine=engine_name)
     )
     wait = wait_request(options, environ, hosts)
-    # Raises UsageError for commands such as mpirun, which would start ranks of their own.
+    # Raises UsageError for commands such as mpirun that start ranks of their own.
     refuse_nested_launchers(_command_words(options), options=_launch_words(arguments, options), hosts=hosts)
     passed_on = {name: environ[name] for name in engine.passed_on if name in environ}
     return Job(
@@ -174,7 +175,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         force=options.force,
         has_gpus=gpus_per_node(environ) > 0,
         wait=wait,
-        # A kept connection must not wait in line with its job.
+        # Do not hold a connection open while its job is queued.
         keep_s=0 if local or options.detach or options.durable or options.wait else _keep_seconds(environ),
         sync=sync_request(options),
         venv=venv_directory(options),
@@ -184,7 +185,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
 
 
 def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the options; UsageError names an unknown one. The options of a torchrun command count as launch's."""
+    """Parse the options; UsageError names an unknown one. Options of a torchrun command count as launch's."""
     options, unknown = parser.parse_known_args(arguments)
     nested = None if unknown else find_nested_launcher(_command_words(options))
     if nested is not None and nested.name == "torchrun" and nested.plain:
@@ -259,7 +260,7 @@ def _command_words(options: argparse.Namespace) -> list[str]:
 
 
 def _torchrun_command(nested: NestedLauncherCall, options: argparse.Namespace) -> list[str]:
-    """Return the command of a torchrun line: the script, run by the Python that torchrun is installed in."""
+    """Return the script of a torchrun line, run by the Python in which torchrun is installed."""
     if options.no_python:
         return [*nested.before, *_command_words(options)]
     python = [nested.python, "-u", *(["-m"] if options.module else [])]
@@ -275,7 +276,7 @@ def _command(options: argparse.Namespace) -> tuple[str, ...]:
     variables = tuple(takewhile(ASSIGNMENT.match, words[:-1]))
     program = _with_python(words[len(variables) :], options)
     if len(program) == 1:
-        # A single word is a line quoted for a shell, as launch.py takes it.
+        # Like launch.py, treat a single word as a line quoted for a shell.
         program = ("/bin/bash", "-c", *program)
     return ("env", *variables, *program) if variables else program
 

@@ -1,4 +1,4 @@
-"""Parse the options about what every node has: files to copy there, and the Python environment to use."""
+"""Parse the options for files to copy to every node and for the Python environment to use."""
 
 import argparse
 from pathlib import Path
@@ -68,7 +68,7 @@ def sync_request(options: argparse.Namespace) -> SyncRequest | None:
 
 
 def venv_directory(options: argparse.Namespace) -> str | None:
-    """Return the environment's directory, in the home directory unless it is absolute; the nodes' is the same."""
+    """Return the environment's directory, the same on every node; a relative one is in the home directory."""
     if options.venv is None:
         return None
     return str(Path.home() / Path(_directory(options.venv, option="--venv")).expanduser())

@@ -1,7 +1,7 @@
 """Parse torchrun's options, so that a torchrun command works unchanged.
 
-Names and meanings: "torchrun (Elastic Launch)", https://docs.pytorch.org/docs/stable/elastic/run.html. Options
-without an equivalent are refused, with what to do instead (launcher.cli.unsupported_options).
+Names and meanings: "torchrun (Elastic Launch)", https://docs.pytorch.org/docs/stable/elastic/run.html. An option
+without an equivalent is refused, with advice on what to do instead (launcher.cli.unsupported_options).
 """
 
 import argparse
@@ -13,13 +13,13 @@ from launcher.errors import UsageError
 from launcher.validate import whole_number
 
 RENDEZVOUS_OPTIONS = ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--master-addr", "--master-port", "--node-rank")
-"""Options of the rendezvous. launch sets it up itself, so they never change the job."""
+"""Rendezvous options; launch sets the rendezvous up itself, so they never change the job."""
 IGNORED_OPTIONS = ("--log-dir", "--redirects", "--tee", "--role")
-"""Options that launch ignores because it always shows and keeps all output; a note reports them."""
+"""Options that launch ignores, with a note, because it always shows and keeps all output."""
 BACKENDS = ("c10d", "static")
 """Rendezvous backends that need no server besides the nodes."""
 RANKED_ENGINES = ("torch", "horovod")
-"""Engines whose processes have local ranks that launch knows."""
+"""Engines whose processes have local ranks known to launch."""
 AUTO_COUNTS = ("auto", "gpu", "cpu")
 """Values of ``--nproc-per-node`` besides numbers."""
 
@@ -33,7 +33,7 @@ class Nodes:
 
 
 def spellings(option: str) -> tuple[str, str]:
-    """Return an option's two spellings in torchrun; messages use the last one."""
+    """Return torchrun's two spellings of an option; messages use the last one."""
     return "--" + option[2:].replace("-", "_"), option
 
 
@@ -74,7 +74,7 @@ def parse_nnodes(options: argparse.Namespace) -> Nodes | None:
 
 
 def launcher_option(options: argparse.Namespace) -> str:
-    """Return ``--launcher``, which ``--standalone`` implies."""
+    """Return ``--launcher``; ``--standalone`` implies a value."""
     if options.standalone and options.launcher not in (None, "local"):
         raise UsageError(f"--standalone is --launcher local, got --launcher {options.launcher} as well")
     return options.launcher or ("local" if options.standalone else "ssh")

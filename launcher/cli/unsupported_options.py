@@ -1,4 +1,4 @@
-"""Refuse options that launch lacks; for those of torchrun, mpirun and horovodrun name the replacement."""
+"""Refuse options that launch lacks; for options of torchrun, mpirun and horovodrun, name the replacement."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ REPLACEMENTS = {
 
 
 def unknown_option_error(option: str, *, known: Sequence[str]) -> UsageError:
-    """Return the error for an unknown option, with its replacement or the most similar one of `known`."""
+    """Return the error for an unknown option, naming its replacement or the most similar option of `known`."""
     if replacement := _replacement(option):
         return UsageError(f"{option.partition('=')[0]} is not supported: {replacement}")
     return UsageError(f"unknown option {option}, {_suggestion(option, known)}supported: {', '.join(known)}")

@@ -9,13 +9,13 @@ from launcher.engines import load_engine
 from launcher.errors import UsageError
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""Name of a variable in a shell (POSIX.1-2017, Base Definitions 3.235, Name)."""
+"""Matches a shell variable's name (POSIX.1-2017, Base Definitions 3.235, Name)."""
 MOST_SECRETS = 20
-"""Largest number of secrets: every node reads all of them at once."""
+"""Largest number of secrets; every node reads all of them simultaneously."""
 SECRET = re.compile(
     r"(?:SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|(?:^|_|API)KEY|(?:^|_)PAT)$", re.IGNORECASE
 )
-"""Matches the name of a variable that is likely to have a secret."""
+"""Matches the name of a variable that probably contains a secret."""
 ASSIGNED = re.compile(r"(?:^|[\s;&|('\"`])([A-Za-z_]\w*)=")
 """Matches variables that a command sets."""
 INSTEAD = "or have the nodes read it (--secret)"
@@ -45,7 +45,7 @@ def requested_variables(options: argparse.Namespace, environ: Mapping[str, str],
 
 
 def secret_references(options: argparse.Namespace, *, engine: str) -> dict[str, str]:
-    """Return the place of each variable of ``--secret``."""
+    """Return where each variable of ``--secret`` is stored."""
     found: dict[str, str] = {}
     for item in options.secret:
         key, equals, reference = item.partition("=")
@@ -80,7 +80,7 @@ def _check_name(key: str, *, option: str, engine: str) -> None:
 
 
 def check_storable(*, hostfile: str | None, variables: Sequence[str], command: Sequence[str]) -> None:
-    """Raise UsageError if a durable job's line needs what the bucket must not have, or a new master will not have."""
+    """Raise UsageError if a durable job's line needs a value that must not be stored or that a new master lacks."""
     if hostfile is not None:
         raise UsageError(f"-H is not for --durable: a new master has only the cluster's hosts file, got {hostfile!r}")
     for item in variables:

@@ -1,4 +1,4 @@
-"""Parse ``--wait`` and ``--wait-timeout``, and refuse a job that could wait for ever."""
+"""Parse ``--wait`` and ``--wait-timeout``, and refuse a job that might never leave the queue."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ from launcher.spec import Wait
 from launcher.validate import whole_number
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-"""Seconds of each unit."""
+"""Seconds per unit."""
 TIMEOUT = "24h"
 LONGEST = "30d"
 DURATION = re.compile(r"([0-9]{1,7})([smhd])?")
@@ -32,19 +32,19 @@ def add_wait_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def stands_in_line(options: argparse.Namespace) -> bool:
-    """Return True if the job waits for nodes that are in use: on request, and if it is durable."""
+def is_queued(options: argparse.Namespace) -> bool:
+    """Return True if the job queues for nodes in use, as ``--wait`` and ``--durable`` request."""
     return bool(options.wait or options.durable) and not options.force
 
 
 def wait_request(options: argparse.Namespace, environ: Mapping[str, str], hosts: tuple[Host, ...]) -> Wait | None:
-    """Return how the job waits, if it does. Raises UsageError if it can never start."""
+    """Return how the job queues, or None if it does not. Raises UsageError if it can never start."""
     if options.wait and options.force:
         raise UsageError("--wait waits for GPUs in use, --force takes them: give one of them")
     if options.wait_timeout is not None and not (options.wait or options.durable):
         raise UsageError("--wait-timeout is for a job that stands in line: give --wait too")
     timeout_s = seconds(TIMEOUT if options.wait_timeout is None else options.wait_timeout)
-    if not stands_in_line(options):
+    if not is_queued(options):
         return None
     gpus = whole_number(environ.get(GPU_COUNT_VARIABLE) or "0", name=f"${GPU_COUNT_VARIABLE}", least=0)
     most = max(host.slots for host in hosts)
@@ -54,7 +54,7 @@ def wait_request(options: argparse.Namespace, environ: Mapping[str, str], hosts:
 
 
 def _node_range(options: argparse.Namespace, count: int) -> tuple[int, int] | None:
-    """Return the smallest and the largest number of nodes that the command line asks for."""
+    """Return the smallest and largest number of nodes that the command line requests."""
     if options.launcher == "local":
         return None
     if (nodes := parse_nnodes(options)) is not None:
@@ -66,8 +66,8 @@ def _node_range(options: argparse.Namespace, count: int) -> tuple[int, int] | No
 
 
 def declared_nodes(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> int | None:
-    """Return the number of nodes that train when all are there; None if this machine is in no cluster."""
-    # Imported late: most command lines do not ask.
+    """Return how many nodes train in the complete cluster; None if this machine belongs to no cluster."""
+    # Imported late: most command lines do not need it.
     from bootstrap.cluster.records import parse_state
 
     try:

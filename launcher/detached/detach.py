@@ -23,9 +23,9 @@ from launcher.transport.protocol import AFTER_GRACE_S
 UNIT = "deeplearning-job-{job_id}.service"
 UNIT_PROGRAM = Path(__file__).parent
 LINGER = Path("/var/lib/systemd/linger")
-"""Directory with a file for each user whose systemd runs without a session; see loginctl(1), enable-linger."""
+"""Directory with a file for each user whose systemd runs without a login session; see loginctl(1), enable-linger."""
 SYSTEMD_MARGIN_S = 10.0
-"""Seconds that systemd may take to stop a unit, beyond the launcher's own."""
+"""Seconds that systemd allows a unit to stop, beyond the launcher's own deadline."""
 PROPERTIES = (
     "Type=notify",  # systemd-run returns once the job has started
     "TimeoutStartSec=infinity",
@@ -35,11 +35,11 @@ PROPERTIES = (
 
 
 class _TerminatedError(Exception):
-    """SIGTERM came while the job started."""
+    """SIGTERM arrived while the job was starting."""
 
 
 def detach(arguments: Sequence[str], *, grace_s: float, cwd: str, durable: DurableStart | None = None) -> int:
-    """Run ``launch`` with these arguments as a unit; return when the job has started, or report why not.
+    """Run ``launch`` with these arguments as a unit; return once the job has started, or report why it did not.
 
     `grace_s` is the job's time between TERM and KILL.
     """
@@ -71,7 +71,7 @@ def detach(arguments: Sequence[str], *, grace_s: float, cwd: str, durable: Durab
 
 @contextmanager
 def _sigterm_raises() -> Iterator[None]:
-    """Raise _TerminatedError at SIGTERM: ``dlcluster run`` was interrupted, and its user knows no job id."""
+    """Raise _TerminatedError on SIGTERM: ``dlcluster run`` was interrupted before its user learned a job id."""
 
     def terminate(number: int, frame: object) -> NoReturn:
         raise _TerminatedError
@@ -84,7 +84,7 @@ def _sigterm_raises() -> Iterator[None]:
 
 
 def _stop_unit(job_id: str, *, deadline_s: float, environment: Mapping[str, str]) -> None:
-    """Stop the unit, whether it still starts or runs. Raises LaunchError."""
+    """Stop the unit, whether it is starting or running. Raises LaunchError."""
     command = ["systemctl", "--user", "stop", UNIT.format(job_id=job_id)]
     try:
         subprocess.run(command, env=dict(environment), stdin=subprocess.DEVNULL, timeout=deadline_s, check=True)
@@ -111,7 +111,7 @@ def check_linger(user: str) -> None:
 
 
 def runtime_directory() -> Path:
-    """Return the user's runtime directory, where the user's systemd listens; `su` and cron do not set the variable."""
+    """Return the directory where the user's systemd listens; `su` and cron do not set its variable."""
     path = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
     if not (path / "systemd").is_dir():
         raise LaunchError(f"--detach: the systemd of {user_name()} does not run: {path}/systemd is not there")
@@ -119,7 +119,7 @@ def runtime_directory() -> Path:
 
 
 def stop_timeout_s(grace_s: float) -> float:
-    """Return the seconds that a launcher may take to end its job, including silent nodes and uploads."""
+    """Return the seconds that a launcher may take to end its job, including unresponsive nodes and uploads."""
     return grace_s + 2 * AFTER_GRACE_S + UPLOADS_S
 
 
@@ -137,7 +137,7 @@ def _start_unit(job_id: str, program: Sequence[str], *, stop_s: float, environme
             text=True,
             errors="replace",
             check=False,
-            # Ctrl-C goes only to this process.
+            # Ctrl-C must reach only this process.
             start_new_session=True,
         )
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Pass a job from the shell to its unit, through a private file in memory.
+"""Pass a job from the shell to its unit through a private in-memory file.
 
-The file contains the shell's variables, secrets among them, so it must never reach a disk or a command line.
+The file contains the shell's variables, including secrets, so it must never reach a disk or a command line.
 """
 
 import json
@@ -17,15 +17,15 @@ LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DurableStart:
-    """One start of a durable job, whose id was chosen when it was submitted."""
+    """One start of a durable job. Its id was chosen on submission."""
 
     job_id: str
     program: tuple[str, ...]
-    """Program of the unit, before the name of the request's file."""
+    """Program of the unit, without the argument that names the request's file."""
     attempt: int = 1
-    """Number of starts, this one included."""
+    """Number of starts so far, including this one."""
     submitted: str | None = None
-    """Time of the submission; None for now."""
+    """Time of submission; None means now."""
     started_by: str | None = None
     """Name of the submitter's SSH key."""
 
@@ -44,7 +44,7 @@ class DetachedJob:
     """Soft limits of the shell (ulimit)."""
     attempt: int = 1
     submitted: str | None = None
-    """As in DurableStart."""
+    """Same as in DurableStart."""
     started_by: str | None = None
     """Name of the user's SSH key."""
 
@@ -58,13 +58,13 @@ class DetachedJob:
         durable: DurableStart | None = None,
         started_by: str | None = None,
     ) -> "DetachedJob":
-        """Capture the request from this process and what it inherited from its shell."""
+        """Capture the request from this process, including what it inherited from the shell."""
         umask = os.umask(0o077)
         os.umask(umask)
         return cls(
             job_id=job_id,
             arguments=list(arguments),
-            # A forwarded agent ends with the session; a job that does not need it keeps working.
+            # A forwarded agent ends with the session. Without its variable, a job that does not need it keeps working.
             environment={name: value for name, value in os.environ.items() if name != SSH_AGENT_VARIABLE},
             cwd=cwd,
             umask=umask,
@@ -75,7 +75,7 @@ class DetachedJob:
         )
 
     def write(self, path: Path) -> None:
-        """Write the file. `path` must be in memory, in a directory that only this user can read."""
+        """Write the file; `path` must be in memory, in a directory that only this user can read."""
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w") as file:
             json.dump(asdict(self), file)
@@ -88,7 +88,7 @@ class DetachedJob:
         return cls(**values)
 
     def enter(self) -> None:
-        """Give this process the shell's environment, limits and directory."""
+        """Apply the shell's environment, limits and directory to this process."""
         os.environ.clear()
         os.environ.update(self.environment)
         os.umask(self.umask)

@@ -22,20 +22,20 @@ from launcher.transport.protocol import FrameType
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 SYSTEMD_S = 10.0
-"""Deadline for an answer of the user's systemd, in seconds."""
+"""Deadline for the user's systemd to answer, in seconds."""
 
 
 class AttemptHooks(Protocol):
-    """What a durable job adds to its run (launcher.durable.attempt)."""
+    """Hooks through which a durable job changes its run (launcher.durable.attempt)."""
 
     def prepare(self, job: Job) -> Job:
-        """Return the job of this attempt."""
+        """Return the job to run in this attempt."""
 
     def is_stopped(self) -> bool:
-        """Return True if somebody has stopped the job."""
+        """Return True if a user has stopped the job."""
 
     def stays_open(self, failure: Failure, state: State) -> bool:
-        """Return True if the job goes on after this failure, as another attempt."""
+        """Return True if the job continues with another attempt after this failure."""
 
     def finish(self, state: State) -> None:
         """Close the job if it is over."""
@@ -44,12 +44,12 @@ class AttemptHooks(Protocol):
 def main(job_file: Path, *, hooks: Callable[[str, int], AttemptHooks] | None = None) -> int:
     """Run the job that the file describes; return the exit code of ``launch``.
 
-    `hooks` makes those of a durable job from its id and the number of its attempt.
+    `hooks` creates a durable job's AttemptHooks from its id and attempt number.
     """
     systemd = os.environ.get(NOTIFY_VARIABLE)
     request = DetachedJob.take(job_file)
     request.enter()
-    # The user's launch has already parsed the same command line.
+    # `launch` in the user's shell has already parsed the same command line.
     job = parse_options(request.arguments, environ=os.environ)
     durable = hooks(request.job_id, request.attempt) if hooks else None
     if durable is not None:
@@ -89,7 +89,7 @@ def notify_systemd(systemd: str | None) -> None:
 
 
 def systemd_is_stopping() -> bool:
-    """Return True if systemd stops the user's whole session, not only this job; see systemctl(1), is-system-running."""
+    """Return True if systemd is stopping the user's whole session, not only this job; see systemctl(1)."""
     try:
         state = subprocess.run(
             ["systemctl", "--user", "is-system-running"],

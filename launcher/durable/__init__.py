@@ -1,1 +1,1 @@
-"""Keep jobs in the cluster's bucket, so that they outlive all nodes, and take them up again: ``launch --durable``."""
+"""Store jobs in the cluster's bucket so that they outlive all nodes, and restart them: ``launch --durable``."""

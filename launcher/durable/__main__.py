@@ -1,6 +1,6 @@
 """Run ``python3 .../launcher/durable/__main__.py serve``, the service on the master.
 
-``attempt JOB`` starts an attempt for it; ``unit REQUEST`` is the program of a job's unit.
+``attempt JOB`` starts another attempt of a job; ``unit REQUEST`` is the program of a job's unit.
 """
 
 import logging
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 if not __package__:
-    # Python puts this directory first: its modules are no top-level ones.
+    # Python puts this directory first on the path, but its modules are not top-level modules.
     sys.path[0:1] = [str(Path(__file__).resolve().parents[2])]
 
 from launcher.detached import unit

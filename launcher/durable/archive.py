@@ -1,4 +1,4 @@
-"""Pack a job's directory into one archive, the same bytes for the same files, and unpack it on a new master."""
+"""Pack a job's directory into a reproducible archive, and unpack it on a new master."""
 
 import gzip
 import hashlib
@@ -14,12 +14,12 @@ from launcher.sync.manifest import DIRECTORY, LINK, Entry, Manifest, scan
 from launcher.sync.request import IGNORE_FILE, SyncRequest, destination_path
 
 MAX_SIZE = 500_000_000
-"""Largest size of a job's files in bytes: code and small data; large data belongs in the bucket itself."""
+"""Largest size of a job's files, in bytes; enough for code and small data. Put large data into the bucket directly."""
 CHUNK = 1 << 20
 
 
 def scan_source(source: Path, request: SyncRequest) -> Manifest:
-    """List the files that the sync would send. Raises LaunchError if they are too large to keep."""
+    """List the files that a sync would send. Raises LaunchError if they are too large to store."""
     destination = destination_path(request.directory or ".", home=Path.home()).resolve()
     without = source / destination.relative_to(source) if source in destination.parents else None
     manifest = scan(source, ignore=read_ignore(source, excludes=request.excludes), without=without)
@@ -72,7 +72,7 @@ def sha256_of(file: Path) -> str:
 
 
 def unpack(archive: Path, directory: Path, *, sha256: str) -> None:
-    """Unpack the archive and rename it to `directory`. Raises LaunchError, before unpacking if its hash is wrong."""
+    """Unpack the archive into `directory` atomically. Raises LaunchError if its hash is wrong, before unpacking."""
     found = sha256_of(archive)
     if found != sha256:
         raise LaunchError(f"archive of the job's files must have SHA-256 {sha256}, got {found}")
@@ -92,7 +92,7 @@ def unpack(archive: Path, directory: Path, *, sha256: str) -> None:
 
 
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) -> None:
-    """Write one member below the directory; tarfile has a filter for that only since Python 3.10.12 and 3.11.4."""
+    """Write one member below the directory; tarfile has had a filter for this only since Python 3.10.12 and 3.11.4."""
     path = directory / member.name
     if ".." in Path(member.name).parts or not path.parent.resolve().is_relative_to(directory.resolve()):
         raise LaunchError(f"archive of the job's files must stay in its directory, got {member.name!r}")

@@ -1,4 +1,4 @@
-"""Decide inside a job's unit whether an attempt was the job's last one."""
+"""Decide, inside a job's unit, whether this attempt was its last."""
 
 from dataclasses import dataclass, replace
 
@@ -18,23 +18,23 @@ class DurableAttempt:
     number: int
 
     def prepare(self, job: Job) -> Job:
-        """Return the job of this attempt. Raises LaunchError if it was stopped meanwhile."""
+        """Return the job to run in this attempt. Raises LaunchError if the job has been stopped."""
         if not is_open(self.job_id):
             raise LaunchError(f"job {self.job_id} is over or stopped")
         if self.number == 1 or job.sync is None:
             return job
-        # The nodes that stayed have what the job has changed there.
+        # Keep the changes that the job made on the surviving nodes.
         return replace(job, sync=replace(job.sync, keeps=True))
 
     def is_stopped(self) -> bool:
-        """Return True if ``launch stop`` came before the launcher could be signalled."""
+        """Return True if ``launch stop`` ran before the launcher could receive its signal."""
         return not is_open(self.job_id)
 
     def stays_open(self, failure: Failure, state: State) -> bool:
-        """Return True if the failure is the nodes', not the job's own, and nobody has stopped the job.
+        """Return True if the nodes caused the failure and nobody has stopped the job.
 
-        A first attempt that neither ran nor stood in line is refused, as any other job would be; so is one whose nodes
-        cannot run it, however long it stood there.
+        A first attempt that neither ran nor queued is refused, like any other job. So is one whose nodes cannot run it,
+        however long it queued.
         """
         has_begun = self.number > 1 or state is State.RUNNING or (state is State.WAITING and not failure.refused)
         return has_begun and not (failure.of_process or failure.overdue) and is_open(self.job_id)

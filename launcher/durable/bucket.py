@@ -1,4 +1,4 @@
-"""Store durable jobs in the cluster's bucket, below jobs/CLUSTER/: durable/JOB.json, and files/SHA256.tar.gz."""
+"""Store durable jobs in the cluster's bucket below jobs/CLUSTER/, as durable/JOB.json and files/SHA256.tar.gz."""
 
 import json
 import sys
@@ -17,12 +17,12 @@ from launcher.errors import LaunchError
 from launcher.sync.manifest import Manifest
 
 VENDOR = Path(__file__).resolve().parents[2] / "vendor"
-"""The release's own libraries."""
+"""Directory of the libraries that the release bundles."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where a cluster's jobs are."""
+    """Location of a cluster's jobs."""
 
     bucket: str
     cluster: str
@@ -30,12 +30,12 @@ class Place:
 
     @property
     def prefix(self) -> str:
-        """Return what all keys of the cluster's jobs begin with."""
+        """Return the prefix of all keys of the cluster's jobs."""
         return f"{JOBS_PREFIX}{self.cluster}/"
 
 
 def read_place(config: Path = Path(NODE_CONFIG)) -> Place:
-    """Return the place of this cluster's jobs. Raises LaunchError on any other machine than its master."""
+    """Return the location of this cluster's jobs. Raises LaunchError unless this machine is a cluster's master."""
     try:
         values = json.loads(config.read_text())
     except (OSError, ValueError) as error:
@@ -71,7 +71,7 @@ class JobBucket:
             self._client.put_object(Bucket=self._place.bucket, Key=self._key(record.job.id), Body=record.to_bytes())
 
     def remove(self, job_id: str) -> None:
-        """Delete a job's record; no master takes up the job from now on."""
+        """Delete a job's record; from now on no master restarts it."""
         with _reported("delete the job's record"):
             self._client.delete_object(Bucket=self._place.bucket, Key=self._key(job_id))
 
@@ -114,7 +114,7 @@ class JobBucket:
             raise DeniedError(" ".join(str(error).split())) from error
 
     def put_files(self, source: Path, manifest: Manifest) -> str:
-        """Store a directory's files, unless the bucket has them; return the SHA-256 of their archive."""
+        """Store a directory's files unless the bucket already has them; return their archive's SHA-256."""
         with tempfile.TemporaryDirectory(prefix="launch-durable-") as work:
             packed = Path(work, "files")
             sha256 = archive.pack(source, manifest, packed)
@@ -125,7 +125,7 @@ class JobBucket:
         return sha256
 
     def fetch_files(self, sha256: str, directory: Path) -> None:
-        """Unpack a stored archive as `directory`, which must not exist; its parent is gone if the job was stopped."""
+        """Unpack a stored archive to the new `directory`. Its parent is missing if the job has been stopped."""
         with tempfile.TemporaryDirectory(prefix="launch-durable-") as work:
             packed = Path(work, "files")
             with _reported("fetch the job's files"):
@@ -159,7 +159,7 @@ class JobBucket:
 
 @contextmanager
 def _reported(action: str) -> Iterator[None]:
-    """Raise LaunchError for a failed call to S3."""
+    """Turn a failed call to S3 into a LaunchError."""
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
 

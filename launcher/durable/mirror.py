@@ -1,4 +1,4 @@
-"""Keep the open durable jobs on the master's disk too, where ``launch list`` finds them without a call to AWS."""
+"""Mirror open durable jobs on the master's disk, where ``launch list`` finds them without calling AWS."""
 
 import fcntl
 import json
@@ -70,7 +70,7 @@ def locked(job_id: str) -> Iterator[None]:
     except OSError as error:
         raise LaunchError(f"job {job_id} is over or stopped") from error
     try:
-        # No deadline: the holder makes one call to S3, which has its own.
+        # No deadline: the holder makes one call to S3, which has a deadline.
         fcntl.flock(directory, fcntl.LOCK_EX)
         yield
     finally:
@@ -78,7 +78,7 @@ def locked(job_id: str) -> Iterator[None]:
 
 
 def update(record: DurableRecord, bucket: JobBucket | None = None) -> None:
-    """Store the changed record of an open job, in the bucket too if that is given. Raises LaunchError if it is over."""
+    """Store an open job's changed record here and in `bucket`, if given. Raises LaunchError if the job is over."""
     with locked(record.job.id):
         if not is_open(record.job.id):
             raise LaunchError(f"job {record.job.id} is over or stopped")
@@ -88,13 +88,16 @@ def update(record: DurableRecord, bucket: JobBucket | None = None) -> None:
 
 
 def close_job(job_id: str, bucket: JobBucket | None = None) -> None:
-    """Close a job: no master starts it again. If the bucket cannot be reached, the service deletes the record later."""
+    """Close a job, so that no master restarts it.
+
+    If the bucket is unreachable, the service deletes the record later.
+    """
     if not directory_of(job_id).exists():
         return
-    with suppress(OSError):  # On a full disk the bucket still has to forget the job.
+    with suppress(OSError):  # Even with a full disk, remove the job from the bucket.
         mark_ended(job_id)
     try:
-        # An attempt that was in time for the mark may be writing the record.
+        # An attempt that passed the check before the mark may still be writing the record.
         with locked(job_id):
             (bucket or open_bucket()).remove(job_id)
             remove(job_id)
@@ -103,12 +106,12 @@ def close_job(job_id: str, bucket: JobBucket | None = None) -> None:
 
 
 def remove(job_id: str) -> None:
-    """Remove all that is stored of a job here."""
+    """Remove everything that this machine stores about a job."""
     shutil.rmtree(directory_of(job_id), ignore_errors=True)
 
 
 def ended_jobs() -> list[str]:
-    """Return the ids of the jobs that are over or stopped, but whose record is still in the bucket."""
+    """Return the ids of jobs that have ended or been stopped but still have a record in the bucket."""
     return [path.parent.name for path in sorted((Path.home() / DIRECTORY).glob(f"*/{ENDED}"))]
 
 
@@ -125,18 +128,18 @@ def _records() -> Iterator[DurableRecord]:
 
 
 def is_older(job_id: str, seconds: float) -> bool:
-    """Return True if the job's record was stored longer ago than that."""
+    """Return True if the job's record was stored more than `seconds` ago."""
     return time.time() - (directory_of(job_id) / RECORD).stat().st_mtime > seconds
 
 
-def stands_in_line(job_id: str) -> bool:
-    """Return True if the job's launcher waits for nodes that other jobs have."""
+def is_queued(job_id: str) -> bool:
+    """Return True if the job's launcher is waiting for nodes that other jobs use."""
     record = read_record(jobs_directory() / job_id)
     return record is not None and record.waiting is not None
 
 
 def list_as_waiting(record: DurableRecord, jobs: Path) -> None:
-    """Give the job a record among `jobs`, where ``launch list`` finds it, unless it has one. Raises OSError."""
+    """Give the job a record among `jobs`, so that ``launch list`` shows it, unless it has one. Raises OSError."""
     directory = jobs / record.job.id
     if not (directory / RECORD_FILE).exists():
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Tell whether all nodes of the cluster are there, from the files of this node's agent.
+"""Check, from the files of this node's agent, whether the cluster has all its nodes.
 
-A cluster that shrinks or is being paused is not complete: a job that starts on what is left would only be ended again.
+A cluster that is shrinking or being paused is incomplete: a job started on the remaining nodes would soon be ended.
 """
 
 import json
@@ -11,7 +11,7 @@ from bootstrap.contract import MOUNTED, NODE_CONFIG, NODE_STATE, SETUP_FAILED, w
 
 
 def has_minimum(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> bool:
-    """Return True if the cluster may be smaller than declared (min_workers) and has that many nodes, all usable."""
+    """Return True if the cluster may run below its declared size (min_workers) and has that many nodes, all usable."""
     try:
         members = [member for member in parse_state(state.read_text(), networks=None).members if not member.draining]
         settings = json.loads(config.read_text())
@@ -23,13 +23,13 @@ def has_minimum(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)
 
 
 def missing(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> str | None:
-    """Return what the cluster lacks for a job, in a few words; None if it is complete."""
+    """Describe briefly what the cluster lacks to run a job; None if it is complete."""
     try:
         known = parse_state(state.read_text(), networks=None)
         has_shared = json.loads(config.read_text()).get("shared_storage") is not None
     except (OSError, ValueError):
         return "this node has not joined the cluster"
-    # A node whose setup has failed never runs jobs, so do not wait for it.
+    # Do not wait for a node whose setup has failed: it never runs jobs.
     usable = [member for member in known.members if not member.setup.startswith(SETUP_FAILED)]
     if leaving := [worker_host(member.node_index) for member in usable if member.draining]:
         return f"{', '.join(leaving)} leaves the cluster"

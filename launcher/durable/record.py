@@ -1,7 +1,7 @@
-"""Define what the bucket keeps of an open durable job.
+"""Define the bucket's record of an open durable job.
 
-A record exists until the job has ended or was stopped. Only the master's role may write it, because the next master
-runs the command that it contains.
+The record exists until the job ends or is stopped. Only the master's role may write it, because the next master runs
+the command in it.
 """
 
 import json
@@ -14,26 +14,26 @@ from launcher.history.records import JobRecord
 
 RECORD_VERSION = 1
 JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{7}")
-"""Form of launcher.history.records.new_job_id; an id becomes a directory's name."""
+"""Form of the ids from launcher.history.records.new_job_id; an id is used as a directory name."""
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DurableRecord:
-    """What a new master needs to start the job again."""
+    """Data that a new master needs to restart the job."""
 
     job: JobRecord
-    """The job's own record; its attempt is the last one that was started."""
+    """The job's own record; its attempt number is that of the last attempt started."""
     arguments: tuple[str, ...]
-    """Arguments of ``launch``, with the variables given by ``--env``."""
+    """Arguments of ``launch``, including the variables given with ``--env``."""
     umask: int
     files: str | None
-    """SHA-256 of the archive of the job's directory; None if the job synced none."""
+    """SHA-256 of the job directory's archive; None if the job synced no directory."""
     short_attempts: int = 0
-    """Attempts in a row, up to the last one, that have not run for long enough (launcher.durable.short_attempts)."""
+    """Number of consecutive short attempts, up to the last one (launcher.durable.short_attempts)."""
 
     def next_attempt(self) -> "DurableRecord":
-        """Return the record of a further attempt."""
+        """Return the record for another attempt."""
         return replace(self, job=replace(self.job, attempt=self.job.attempt + 1))
 
     def to_bytes(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Warn about what a durable job's later attempts will lack, and build the environment that they get."""
+"""Warn about what later attempts of a durable job will lack, and build their environment."""
 
 import os
 import pwd
@@ -14,15 +14,15 @@ SESSION = re.compile(
     r"_|PWD|OLDPWD|SHLVL|TERM|COLORTERM|COLUMNS|LINES|HOSTNAME|MAIL|EDITOR|PAGER|LESS\w*|LS_COLORS|DISPLAY|TMUX\w*|STY"
     r"|DBUS_\w+|XDG_\w+|SSH_\w+|SUDO_\w+|LC_\w+|LANG\w*|BASH_FUNC_.*|PS[0-9]|MOTD_SHOWN|INVOCATION_ID|JOURNAL_STREAM"
 )
-"""Variables of a login session, not of its user."""
+"""Variables that belong to a login session rather than to the user."""
 LOGIN_S = 10.0
-"""Deadline of a login shell that prints its environment, in seconds."""
+"""Deadline for a login shell to print its environment, in seconds."""
 MAX_NAMED = 12
 """Largest number of variables named in one line."""
 
 
 def notes(*, command: Sequence[str], is_synced: bool, cwd: str, environ: Mapping[str, str]) -> list[str]:
-    """Return a line for each thing that a new master will not have."""
+    """Return one line for each thing that a new master will lack."""
     found = []
     lost = variables_not_kept(environ, login_environment())
     if lost:
@@ -41,7 +41,7 @@ def notes(*, command: Sequence[str], is_synced: bool, cwd: str, environ: Mapping
 
 
 def variables_not_kept(environ: Mapping[str, str], fresh: Mapping[str, str]) -> list[str]:
-    """Return the names of the shell's variables that a new login shell does not have."""
+    """Return the names of the shell's variables that a new login shell lacks."""
     return sorted(name for name in environ if name not in fresh and not SESSION.fullmatch(name))
 
 
@@ -74,7 +74,7 @@ def login_environment() -> dict[str, str]:
 
 
 def session_variables() -> dict[str, str]:
-    """Return the variables of /etc/environment, which PAM gives to a session; see pam_env(8)."""
+    """Return the variables that PAM gives to a session from /etc/environment; see pam_env(8)."""
     try:
         lines = Path(ENVIRONMENT_FILE).read_text(errors="replace").splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""Count a job's attempts in a row that did not run for long, pause after each, and end a job that has had too many.
+"""Count a job's consecutive short attempts, pause after each, and fail a job that has too many.
 
-A job that hangs its nodes, and one whose line no longer fits the cluster, would otherwise be started for ever, and
-every node would be billed. The count is in the stored record, so that it survives the master.
+A job that hangs its nodes, or whose command no longer fits the cluster, would otherwise restart endlessly at the cost
+of every node. The count is part of the stored record, so it survives the master.
 """
 
 import logging
@@ -20,15 +20,15 @@ from launcher.history.records import State, now, read_record, write_record
 log = logging.getLogger("launch")
 
 LONG_S = 600.0
-"""Seconds from which an attempt counts as long."""
+"""Minimum duration of a long attempt, in seconds."""
 MOST_SHORT = 10
-"""Short attempts in a row after which a job has failed."""
+"""Number of consecutive short attempts after which a job has failed."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
-"""Pauses after a short attempt; each is twice the one before."""
+"""First and longest pause after a short attempt, in seconds; each pause is twice the previous one."""
 
 
 class ShortAttempts:
-    """Follows the attempts of all open jobs."""
+    """Tracks the attempts of all open jobs."""
 
     def __init__(self, *, clock: Callable[[], float], save: Callable[[DurableRecord], None]) -> None:
         self._clock = clock
@@ -38,7 +38,7 @@ class ShortAttempts:
         self._errors: dict[str, str] = {}
 
     def observe(self, record: DurableRecord, *, is_running: bool) -> None:
-        """Forget the count of a job that has run for long; pause after a short attempt that has ended."""
+        """Reset the count of a job that has run for long; pause after a short attempt that has ended."""
         if is_running:
             since = self._since.setdefault(record.job.id, self._clock())
             if record.short_attempts and self._clock() - since >= LONG_S:
@@ -47,7 +47,7 @@ class ShortAttempts:
             self._pause(record)
 
     def is_due(self, record: DurableRecord) -> bool:
-        """Return True if no pause keeps the job from its next attempt."""
+        """Return True if the job is not pausing."""
         return self._clock() >= self._not_before.get(record.job.id, 0.0)
 
     def count(self, record: DurableRecord) -> DurableRecord:
@@ -57,7 +57,7 @@ class ShortAttempts:
         return counted
 
     def has_started(self, record: DurableRecord) -> None:
-        """Measure the attempt from now on."""
+        """Start measuring the attempt's duration."""
         self._since[record.job.id] = self._clock()
         self._errors.pop(record.job.id, None)
 
@@ -66,8 +66,8 @@ class ShortAttempts:
         self._errors[record.job.id] = error
         return self._pause(record)
 
-    def gives_up(self, record: DurableRecord) -> bool:
-        """End a job that has had too many short attempts; return False for any other."""
+    def end_if_exhausted(self, record: DurableRecord) -> bool:
+        """Fail a job that has had too many short attempts; return False for any other."""
         if record.short_attempts < MOST_SHORT:
             return False
         directory = jobs_directory() / record.job.id
@@ -77,7 +77,7 @@ class ShortAttempts:
             f"{record.short_attempts} attempts in a row did not start or ran less than {LONG_S:g} s, the last: {last}"
         )
         log.error("job %s has failed: %s", record.job.id, reason)
-        with suppress(OSError):  # On a full disk the job still has to end.
+        with suppress(OSError):  # End the job even if the disk is full.
             write_record(directory, replace(known, state=State.FAILED, reason=reason, exit_code=1, end=now()))
             upload(directory)
         mirror.close_job(record.job.id)
@@ -90,7 +90,7 @@ class ShortAttempts:
 
 
 def save(record: DurableRecord) -> None:
-    """Store a changed record here and in the bucket; a later attempt stores it if the bucket does not answer."""
+    """Store a changed record here and in the bucket; if the bucket does not answer, a later attempt stores it."""
     try:
         mirror.update(record)
         mirror.update(record, open_bucket())

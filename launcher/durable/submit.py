@@ -22,11 +22,11 @@ from launcher.spec import Job
 UNIT_PROGRAM = (str(Path(__file__).with_name("__main__.py")), "unit")
 """Program of a durable job's unit."""
 STARTS_ANYWAY = 128 + signal.SIGINT
-"""Exit code of `detach` after Ctrl-C."""
+"""Exit code of `detach` after Ctrl-C, when the job starts anyway."""
 
 
 def submit(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket | None = None) -> int:
-    """Store the job and start it; a job whose start fails is not stored."""
+    """Store the job and start it; remove it again if it cannot start."""
     bucket = bucket or open_bucket()
     check_writable(jobs_directory())
     is_synced = job.sync is not None and job.sync.directory is not None

@@ -1,4 +1,4 @@
-"""Start open durable jobs again on the master: after the loss of the master, of all nodes, or of one that a job needed.
+"""Restart open durable jobs on the master after it, all nodes, or a node that a job needed was lost.
 
 The service asks the bucket once, when it starts; from then on this master's own disk has all that is open, except the
 records that S3 has denied.
@@ -34,17 +34,17 @@ log = logging.getLogger("launch")
 
 POLL_S = 5.0
 SUBMISSION_S = 60.0
-"""Seconds after which a stored job without a job record is taken up: its submission was killed."""
+"""Seconds until a stored job without a job record is restarted, because its submission was killed."""
 READY_S = 1800.0
-"""Seconds for which an attempt waits for the cluster to be complete."""
+"""Seconds to wait for the cluster to be complete before an attempt."""
 START_S = 3600.0
-"""Seconds for which the service waits for an attempt's start, its copies included."""
+"""Seconds to wait for an attempt to start, including its copies."""
 SYSTEMD_S = 10.0
 PROGRAM = Path(__file__).with_name("__main__.py")
 
 
 class Service:
-    """Takes up the open jobs of one user, in the order of submission."""
+    """Restarts the open jobs of one user in the order of submission."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Service:
         self._short_attempts = ShortAttempts(clock=clock, save=save)
         self._denied = DeniedJobs(clock=clock)
         self._waits_until: float | None = None
-        self._said: str | None = None
+        self._last_lack: str | None = None
 
     def fetch(self, bucket: JobBucket) -> None:
         """Copy this user's open jobs from the bucket to this master. Raises LaunchError."""
@@ -84,15 +84,15 @@ class Service:
             _take_up(record)
 
     def step(self) -> None:
-        """Start every open job that does not run, if the cluster is complete."""
+        """Start every open job that is not running, if the cluster is complete."""
         idle = [record for record in mirror.open_jobs() if self._is_idle(record)]
-        jobs = [record for record in idle if not self._short_attempts.gives_up(record)]
+        jobs = [record for record in idle if not self._short_attempts.end_if_exhausted(record)]
         if not jobs:
-            self._waits_until = self._said = None
+            self._waits_until = self._last_lack = None
             return
-        if (lack := self._missing()) is not None and not self._goes_without(jobs, lack):
+        if (lack := self._missing()) is not None and not self._accepts_minimum(jobs, lack):
             return
-        self._waits_until = self._said = None
+        self._waits_until = self._last_lack = None
         for record in jobs:
             self._attempt(record)
 
@@ -100,34 +100,34 @@ class Service:
         if not self._has_begun(record):
             return False
         is_running = self._is_running(record.job.id)
-        if is_running and mirror.stands_in_line(record.job.id):
+        if is_running and mirror.is_queued(record.job.id):
             self._short_attempts.has_started(record)
             return False
         self._short_attempts.observe(record, is_running=is_running)
         return not is_running and self._short_attempts.is_due(record)
 
     def _has_begun(self, record: DurableRecord) -> bool:
-        """Return False for a job that is just being submitted: its first attempt begins elsewhere."""
+        """Return False for a job that is still being submitted: its first attempt starts elsewhere."""
         if not (jobs_directory() / record.job.id / RECORD_FILE).exists():
             if not mirror.is_older(record.job.id, SUBMISSION_S):
                 return False
             mirror.list_as_waiting(record, jobs_directory())
         return True
 
-    def _goes_without(self, jobs: list[DurableRecord], lack: str) -> bool:
-        """Wait for an incomplete cluster; return True if its minimum is there once that has taken too long."""
+    def _accepts_minimum(self, jobs: list[DurableRecord], lack: str) -> bool:
+        """Wait while the cluster is incomplete; return True after READY_S if it has its minimum."""
         ids = ", ".join(record.job.id for record in jobs)
         if self._waits_until is None:
             self._waits_until = self._clock() + READY_S
         if self._clock() >= self._waits_until:
-            self._waits_until = self._said = None
+            self._waits_until = self._last_lack = None
             if self._has_minimum():
                 log.warning("starting after %g s with the nodes that are there: %s: %s", READY_S, ids, lack)
                 return True
             log.error("not started within %g s: %s: %s", READY_S, ids, lack)
-        elif lack != self._said:
+        elif lack != self._last_lack:
             log.info("waiting at most %g s for the nodes of %s: %s", self._waits_until - self._clock(), ids, lack)
-            self._said = lack
+            self._last_lack = lack
         return False
 
     def _attempt(self, record: DurableRecord) -> None:
@@ -164,7 +164,7 @@ def serve() -> None:
     """Run the service until a signal ends it."""
     service = Service(start=start_in_login_environment, is_running=is_running)
     _fetch_when_possible(service)
-    # The record of a job that has failed here is uploaded.
+    # Lets the service upload the records of jobs that fail here.
     os.environ.setdefault(BUCKET_VARIABLE, read_place().bucket)
     old_archives = OldArchives(clock=time.monotonic)
     while True:
@@ -176,7 +176,7 @@ def serve() -> None:
 
 
 def _fetch_when_possible(service: Service) -> None:
-    """Ask the bucket until it answers: a booting node may have no credentials yet."""
+    """Query the bucket until it answers: a booting node may have no credentials yet."""
     last_error = ""
     while True:
         try:
@@ -190,7 +190,7 @@ def _fetch_when_possible(service: Service) -> None:
 
 
 def delete_ended() -> None:
-    """Delete the records of ended jobs whose deletion failed."""
+    """Delete the records of ended jobs that could not be deleted before."""
     for job_id in mirror.ended_jobs():
         try:
             open_bucket().remove(job_id)
@@ -200,7 +200,7 @@ def delete_ended() -> None:
 
 
 def is_running(job_id: str) -> bool:
-    """Return True if a launcher has the job, or its unit starts or ends."""
+    """Return True if a launcher runs the job, or its unit is starting or stopping."""
     if is_held(jobs_directory() / job_id):
         return True
     try:
@@ -238,20 +238,20 @@ def start_in_login_environment(job_id: str) -> str | None:
 
 
 def attempt(job_id: str, *, bucket: JobBucket | None = None) -> int:
-    """Start a further attempt of a job in this process's environment; return 0 once it runs."""
+    """Start another attempt of a job in this process's environment; return 0 once it runs."""
     bucket = bucket or open_bucket()
     directory = directory_of(job_id)
     if not is_open(job_id):
         raise LaunchError(f"job {job_id} is over or stopped")
     record = DurableRecord.from_bytes((directory / RECORD).read_bytes()).next_attempt()
-    # Two attempts must not have one number, even if this master is lost now. From here on nothing writes the record
-    # again, so a stop during the copy is final.
+    # No two attempts may have the same number, even if this master is lost now. Nothing writes the record after this
+    # point, so a stop during the copy is final.
     mirror.update(record, bucket)
     try:
         cwd = restore_directory(record, directory / mirror.FILES, bucket=bucket)
     finally:
         if not (directory / RECORD).exists():
-            mirror.remove(job_id)  # A stop cannot remove the files that are being unpacked.
+            mirror.remove(job_id)  # A stop cannot remove files while they are being unpacked.
     if not is_open(job_id):
         raise LaunchError(f"job {job_id} is over or stopped")
     os.umask(record.umask)
@@ -272,7 +272,7 @@ def attempt(job_id: str, *, bucket: JobBucket | None = None) -> int:
 
 
 def restore_directory(record: DurableRecord, files: Path, *, bucket: JobBucket) -> Path:
-    """Return the directory in which the job was submitted, or the stored copy of it."""
+    """Return the directory in which the job was submitted, or its stored copy."""
     cwd = Path(record.job.cwd)
     if record.files is None:
         return cwd if cwd.is_dir() else Path.home()

@@ -39,7 +39,7 @@ Plan: TypeAlias = Callable[[Job, JobTopology], Sequence[tuple[ProcessSpec, ...]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Engine:
-    """Plan of a job's processes, and their requirements."""
+    """How to plan a job's processes, and what they require."""
 
     plan: Plan
     """Function that returns the processes of each node, in order."""
@@ -50,10 +50,12 @@ class Engine:
     interface_variables: tuple[str, ...] = ()
     """Variables with the name of a network interface, set from the route unless the user sets them."""
     shared_defaults: Mapping[str, str] = field(default_factory=dict)
-    """Defaults of variables on a machine with several ranks; machine and user override them."""
+    """Default values of variables on a machine with several ranks; the machine's and the user's values override
+    them."""
     has_servers: bool = False
-    """True if the engine has parameter servers, and one worker per machine, which drives all its GPUs."""
+    """True if the engine has parameter servers and one worker per machine, which drives all its GPUs."""
     required_setting: str | None = None
     """Value of the cluster's setting ``engines`` that installs this engine; None if every image has it."""
     serve_rendezvous: Callable[[Job, str], AbstractAsyncContextManager[tuple[str, int]]] | None = None
-    """Serves the ranks' rendezvous store on the address towards a node; yields host and port. None: not needed."""
+    """Serves the ranks' rendezvous store at this machine's address towards a node; yields host and port. None: not
+    needed."""

@@ -1,8 +1,8 @@
-"""Serve the rendezvous store of Horovod's Gloo ranks: keys and values over HTTP, as horovodrun does.
+"""Serve the rendezvous store of Horovod's Gloo ranks: keys and values over HTTP, like horovodrun.
 
-PUT and GET /SCOPE/KEY; GET answers 404 until the key exists. A rank that has met the others sends
-DELETE /SCOPE/RANK; once all ranks of a scope have, its keys are dropped, so that they can meet again. A scope of
-unknown size, such as a process set's, loses only the one key. See
+PUT and GET use /SCOPE/KEY; GET answers 404 until the key exists. A rank that has met the others sends DELETE
+/SCOPE/RANK. Once all ranks of a scope have sent it, the store drops the scope's keys, so that the ranks can meet again.
+In a scope of unknown size, such as a process set's, DELETE drops only the one key. See
 horovod/runner/http/http_server.py and horovod/common/gloo/http_store.cc of Horovod 0.28.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 REQUEST_DEADLINE_S = 30.0
 MAX_BODY = 1 << 20
-"""Longest value in bytes; a rank's address takes some hundred."""
+"""Longest value in bytes; a rank's address takes a few hundred."""
 REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found"}
 
 
@@ -57,7 +57,7 @@ async def serve(store: RendezvousStore, *, address: str) -> asyncio.Server:
         try:
             await asyncio.wait_for(_exchange(store, reader, writer), REQUEST_DEADLINE_S)
         except (OSError, ValueError, asyncio.TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # Not one of our ranks, or one that died, which the launcher detects elsewhere.
+            # The client is not one of our ranks, or its rank died, which the launcher detects elsewhere.
             pass
         finally:
             writer.close()

@@ -18,7 +18,8 @@ ALWAYS_PASSED = ("PATH",)
 """Variables passed on so that the other nodes find the same Python."""
 REMOTE_SHELL = "OMPI_MCA_plm_rsh_agent"
 NO_TREE_SPAWN = {"OMPI_MCA_plm_rsh_no_tree_spawn": "1", "OMPI_MCA_orte_leave_session_attached": "1"}
-"""Settings that keep a daemon in its runner's session, and from starting others, for which its node has no key."""
+"""Settings that keep a daemon in its runner's session and from starting other daemons, for which its node has no
+key."""
 INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "NCCL_SOCKET_IFNAME")
 
 

@@ -22,7 +22,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """Plan the workers and servers of each node, and on the first node the scheduler too."""
     user_interface = job.environment.get(INTERFACE)
     if user_interface == LOOPBACK and not topology.one_machine:
-        # ps-lite waits without a limit for nodes that cannot reach each other.
+        # ps-lite waits indefinitely for nodes that cannot reach each other.
         raise UsageError(f"{INTERFACE} must be the interface that leads to the other nodes, got {LOOPBACK!r}")
     shared = {
         "DMLC_NUM_WORKER": str(sum(host.slots for host in job.hosts)),

@@ -13,7 +13,7 @@ from launcher.spec import Job, ProcessSpec
 def rank_variables(
     slots: Sequence[int], *, master_addr: str, master_port: int, run_id: str, restart: int = 0, max_restarts: int = 0
 ) -> tuple[tuple[dict[str, str], ...], ...]:
-    """Return for each node, in order, the variables of each of its ranks; `slots` is their number on each node."""
+    """Return the variables of each rank, node by node; `slots` lists the number of ranks per node."""
     offsets = [0, *accumulate(slots)]
 
     def variables(node_rank: int, local_rank: int) -> dict[str, str]:

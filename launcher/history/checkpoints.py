@@ -1,4 +1,4 @@
-"""Tell from a command whether its checkpoints go with the nodes."""
+"""Tell from a command whether its checkpoints are lost with the nodes."""
 
 import re
 from collections.abc import Sequence
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from bootstrap.contract import SHARED_DIR, TRAINER
 
 TRAINER_MODULE = re.compile(rf"(?:{re.escape(TRAINER)}|/opt/deeplearning/current/trainer)(?:/__main__\.py)?/?")
-"""Matches a word that runs the bundled trainer."""
+"""Matches an argument that runs the bundled trainer."""
 MODEL_PREFIX = "--model-prefix"
-"""Option of the trainer that says where checkpoints go."""
+"""Trainer option that sets where checkpoints go."""
 
 
 def saves_locally(command: Sequence[str]) -> bool:
-    """Return True if the command is the bundled trainer, with checkpoints that only the nodes have."""
+    """Return True if the command is the bundled trainer and its checkpoints exist only on the nodes."""
     words = [part for word in command for part in word.split()]
     if not any(TRAINER_MODULE.fullmatch(word) for word in words):
         return False

@@ -25,12 +25,12 @@ from launcher.transport.protocol import AFTER_GRACE_S
 
 KILL_DEADLINE_S = 5.0
 RECORD_DEADLINE_S = 5.0
-"""Seconds within which a launcher that holds its job's lock has written the record."""
+"""Seconds within which a launcher that holds its job's lock has written its record."""
 POLL_S = 0.05
 MAX_COMMAND = 60
 COLUMNS = "{:23} {:9} {:20} {:>8} {:>5}  {:12} {}{}"
 LABELS = {State.WAITING: "WAITING for nodes"}
-"""States that `launch list` shows in more words."""
+"""Longer descriptions of states for `launch list`."""
 BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
@@ -41,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str], *, end_durable: Callable[[str], None] = mark_ended) -> int:
-    """Run the subcommand named by the first word; `end_durable` closes a durable job."""
+    """Run the subcommand that the first word names; `end_durable` closes a durable job."""
     name, *rest = arguments
     parser = _Parser(prog=f"launch {name}", allow_abbrev=False, description=SUBCOMMANDS[name])
     if name not in ("list", "close"):
@@ -94,7 +94,7 @@ def _name_column(jobs: Sequence[JobRecord]) -> list[str]:
 
 
 def state_label(job: JobRecord) -> str:
-    """Return the state as `launch list` shows it: a job in line has another line for what it waits for."""
+    """Return the state as `launch list` shows it, except what a queued job waits for: that goes on a second line."""
     return job.state.value if job.waiting is not None else LABELS.get(job.state, job.state.value)
 
 
@@ -149,7 +149,7 @@ def stop(options: argparse.Namespace) -> int:
         job = begun or job
     if job.pid:
         signal_launcher(directory, job, signal.SIGTERM)
-    # Longer than a launcher takes to end its job, even with a node that does not answer.
+    # Allow more time than a launcher takes to end its job, even with an unresponsive node.
     ended = _wait_for_end(job, 2 * (job.grace_s + AFTER_GRACE_S))
     if not ended and _latest_record(job).state.is_terminal:
         # The launcher is uploading the record.
@@ -162,7 +162,7 @@ def stop(options: argparse.Namespace) -> int:
 
 
 def _await_record(job: JobRecord) -> JobRecord | None:
-    """Return the record that a launcher, if there is one, has just begun; None if it writes none in time."""
+    """Wait for the record that a launcher may be about to write; None if none appears in time."""
     directory, until = job_lookup.directory_of(job.id), time.monotonic() + RECORD_DEADLINE_S
     while is_held(directory) and time.monotonic() < until:
         record = read_record(directory)
@@ -173,7 +173,7 @@ def _await_record(job: JobRecord) -> JobRecord | None:
 
 
 def _cancel_waiting(job: JobRecord) -> int:
-    """Record the end of a durable job that no launcher runs."""
+    """Record the end of a durable job that no launcher is running."""
     directory = job_lookup.directory_of(job.id)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -243,9 +243,9 @@ def _short(job: JobRecord) -> str:
 
 
 def _printable(text: str) -> str:
-    """Replace unprintable characters by blanks: a command may hold line ends and control sequences."""
+    """Replace unprintable characters by blanks: a command may contain line ends and control sequences."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 COMMANDS = {"close": close, "list": list_jobs, "logs": logs.show, "status": show_status, "stop": stop}
-"""Function of each of launcher.subcommands."""
+"""Functions that implement launcher.subcommands."""

@@ -41,7 +41,7 @@ def current(directory: Path) -> JobRecord | None:
     try:
         lives = record is None or is_alive(directory, record)
     except LaunchError:
-        # The file system cannot tell: keep the launcher's last state.
+        # The file system cannot tell: keep the last state that the launcher recorded.
         lives = True
     # Read again: the job may have ended in the meantime and released its lock.
     record = record if lives else read_record(directory)

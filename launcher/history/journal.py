@@ -32,7 +32,7 @@ def jobs_directory() -> Path:
 
 
 class Journal:
-    """Keeps one job's record."""
+    """Maintains one job's record."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Journal:
         self._revision_query: RevisionQuery | None = None
         self._upload: Upload | None = None
         self.write_error: str | None = None
-        """Reason why no record is kept; None if there is one."""
+        """Reason why no record is kept; None while one is."""
 
     @property
     def state(self) -> State:
@@ -109,20 +109,20 @@ class Journal:
                 touch_lock(self._directory)
 
     def on_waiting(self, text: str, *, place: int) -> None:
-        """Record the job's place in line."""
+        """Record the job's place in the queue."""
         self._change(state=State.WAITING, place=place, waiting=text)
         self._report_start()
 
     def on_turn(self, job: Job) -> None:
-        """Record that the job starts on these nodes, before it asks them."""
+        """Record that the job's turn has come, before it connects to its nodes."""
         self._change(starting=True, hosts=tuple(map(str, job.hosts)), gpus=claimed_gpus(job))
 
     def on_turn_lost(self) -> None:
-        """Record that the job has to wait again."""
+        """Record that the job is queued again."""
         self._change(starting=False)
 
     def _report_start(self) -> None:
-        """Report once that the job runs or stands in line."""
+        """Report, once, that the job runs or is queued."""
         on_start, self._on_start = self._on_start, None
         if on_start is not None:
             on_start()
@@ -130,7 +130,7 @@ class Journal:
     def on_running(
         self, logs: Mapping[str, Sequence[str]], *, restart: int, gpus: Mapping[str, Sequence[str] | None]
     ) -> None:
-        """Record that the processes start, after `restart` restarts, with each host's logs and GPUs."""
+        """Record the start of the processes after `restart` restarts, with each host's logs and GPUs."""
         is_restart = self._record.state is State.RUNNING
         self._change(
             state=State.RUNNING,
@@ -163,7 +163,7 @@ class Journal:
             )
             return
         if failure is not None and failure.cancelled and self._systemd_is_stopping():
-            # Nobody requested the end.
+            # The end was not requested.
             failure = replace(failure, cancelled=False, reason=f"{failure.reason}: its user's systemd stops")
         state = State.SUCCEEDED if failure is None else State.CANCELLED if failure.cancelled else State.FAILED
         self._change(
@@ -186,7 +186,7 @@ class Journal:
             self._upload.finish()
         upload_error = upload(self._directory)
         with suppress(OSError):
-            # From now on another job may remove the record.
+            # Another job may remove the record from now on.
             mark_lock_stale(self._directory)
         return upload_error
 
@@ -197,7 +197,7 @@ class Journal:
         return replace(query.answer(), digest=self._record.revision.digest)
 
     def _begin_upload(self) -> None:
-        # Do not wait, because the nodes would miss the launcher's heartbeats.
+        # Do not wait: the launcher's heartbeats to the nodes would stop.
         if self._revision_query is not None and self._revision_query.is_answered:
             self._change(revision=self._revision())
         with suppress(OSError):

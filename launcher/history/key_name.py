@@ -1,7 +1,7 @@
-"""Find the name of the SSH key with which the user logged in, for the records of jobs.
+"""Find the name of the SSH key with which the user logged in, for job records.
 
-sshd writes a login's key into a file (ExposeAuthInfo in sshd_config(5)). The user could name another file: the name is
-for display, and opens nothing.
+sshd writes a login's key to a file (ExposeAuthInfo in sshd_config(5)). The user could point to another file, so the
+name is only for display and grants no access.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ LONGEST_FILE = 64 * 1024
 
 
 def key_name(environ: Mapping[str, str], *, user: str, root: Path = Path("/"), home: Path | None = None) -> str | None:
-    """Return the name of the login's key, among the team's keys or else the user's own; None if it has none."""
+    """Return the name of the login's key, from the team's keys or else the user's own; None if it has none."""
     login = environ.get(LOGIN_VARIABLE)
     keys = {tuple(words[1:3]) for words in _lines(Path(login)) if words[0] == METHOD} if login else set()
     own = (home or Path.home()) / ".ssh/authorized_keys"
@@ -29,7 +29,7 @@ def key_name(environ: Mapping[str, str], *, user: str, root: Path = Path("/"), h
 
 
 def _lines(file: Path) -> Iterator[list[str]]:
-    """Yield the words of each line; nothing of a file that cannot be read."""
+    """Yield the words of each line; nothing if the file cannot be read."""
     try:
         with file.open(encoding="utf-8", errors="replace") as lines:
             text = lines.read(LONGEST_FILE)

@@ -1,4 +1,4 @@
-"""Detect whether a job's launcher lives: it holds a lock on a file in the job's directory.
+"""Detect whether a job's launcher is alive: it holds a lock on a file in the job's directory.
 
 Other machines that share the home directory may not see the lock, so the launcher also touches the file regularly.
 """
@@ -28,7 +28,7 @@ def acquire_lock(directory: Path) -> None:
 
 
 def is_held(directory: Path) -> bool:
-    """Return True if the job's launcher lives; LaunchError if the file system cannot tell."""
+    """Return True if the job's launcher is alive; LaunchError if the file system cannot tell."""
     try:
         fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -45,22 +45,22 @@ def is_held(directory: Path) -> bool:
 
 
 def touch_lock(directory: Path) -> None:
-    """Touch the lock file, so that other machines know that the launcher lives. Raises OSError."""
+    """Touch the lock file, so that other machines know that the launcher is alive. Raises OSError."""
     os.utime(directory / LOCK_FILE)
 
 
 def mark_lock_stale(directory: Path) -> None:
-    """Backdate the lock file, so that other machines see at once that the job is over. Raises OSError."""
+    """Backdate the lock file, so that other machines immediately see that the job is over. Raises OSError."""
     os.utime(directory / LOCK_FILE, (0, 0))
 
 
 def is_alive(directory: Path, record: JobRecord) -> bool:
-    """Return True if the job's launcher lives, here or on another machine; LaunchError if that is unknown."""
+    """Return True if the job's launcher is alive, here or on another machine; LaunchError if that is unknown."""
     return is_held(directory) or (is_elsewhere(record) and lock_is_fresh(directory))
 
 
 def is_elsewhere(record: JobRecord) -> bool:
-    """Return True if the job's launcher is a process of another machine."""
+    """Return True if the job's launcher runs on another machine."""
     return record.machine not in (None, os.uname().nodename) and record.boot_id not in (None, boot_id())
 
 
@@ -73,7 +73,7 @@ def boot_id() -> str | None:
 
 
 def signal_launcher(directory: Path, record: JobRecord, number: signal.Signals) -> None:
-    """Send a signal to the job's launcher if it lives, and never to another process with its id."""
+    """Send a signal to the job's launcher if it is alive, and never to another process with its id."""
     if is_elsewhere(record) and is_alive(directory, record):
         raise LaunchError(f"job {record.id} runs on {record.machine}: stop it there")
     with suppress(ProcessLookupError):

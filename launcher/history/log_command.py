@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print a job's log; return 1 if a part of it could not be read."""
+    """Print a job's log; return 1 if any part could not be read."""
     job = job_lookup.find(options.job)
     host, names = _find_logs(job, options)
     words = ["python3", "-I", "-S", "-X", "utf8", str(READER), *(["-f"] if options.follow else []), job.id, *names]
@@ -52,7 +52,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _find_logs(job: JobRecord, options: argparse.Namespace) -> tuple[Host | None, Sequence[str]]:
-    """Return the host that has the logs (None: this machine), and their names."""
+    """Return the host that has the logs (None means this machine) and their names."""
     if options.rank is None and options.node is None:
         if not job.detached:
             raise UsageError(

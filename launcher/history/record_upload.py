@@ -12,7 +12,7 @@ from launcher.history.records import RECORD_FILE
 
 DEADLINE_S = 15.0
 UPLOADS_S = 2 * DEADLINE_S
-"""Seconds after the end of the job that the launcher waits for a running upload and the final one."""
+"""Seconds after the job's end that the launcher waits for a running upload and the final one."""
 REGION_VARIABLE = "AWS_DEFAULT_REGION"
 
 
@@ -36,7 +36,7 @@ class Upload:
             )
 
     def finish(self) -> str | None:
-        """Wait for the end; return the reason of a failure, or None."""
+        """Wait until it has ended; return the reason of a failure, or None."""
         try:
             _, stderr = self._aws.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
@@ -71,7 +71,7 @@ def upload(directory: Path) -> str | None:
 
 
 def _node() -> Mapping[str, str]:
-    """Return the node's configuration; empty on other machines."""
+    """Return the node's configuration; empty on any other machine."""
     with suppress(OSError, ValueError):
         values = json.loads(Path(NODE_CONFIG).read_text())
         names = ("cluster_name", "node_type", "region")

@@ -22,14 +22,14 @@ RECORD_FILE = "job.json"
 RECORD_VERSION = 1
 """Version of the record format. New keys keep the version; readers skip unknown keys."""
 SHELL_ASSIGNMENT = re.compile(
-    # Beginning of a word, within quotes too, because the line may be for another shell.
+    # Match the beginning of a word even within quotes, because the line may be for another shell.
     r"""(?P<name>(?:^|[\s;&|('"`])[A-Za-z_]\w*\+?=)"""
     r"""(?:'[^']*'?|"(?:\\.|[^"\\])*"?|`[^`]*`?|\$?\([^)]*\)?|\$|\\.?|[^\s'"`$(\\;&|])*""",
     re.DOTALL,
 )
 SHELL_LINE = re.compile(r"[\s;&|(]")
 SHELL_OPTION = re.compile(r"-[a-z]*c")
-"""Options like that of ``bash -lc``, followed by a command line."""
+"""Matches an option such as ``bash -lc`` takes, which a command line follows."""
 ENV_OPTIONS = ("-u", "--unset", "-C", "--chdir")
 """Options of env(1) with a value."""
 
@@ -41,11 +41,11 @@ class State(str, enum.Enum):
     """The launcher is connecting to its nodes."""
     RUNNING = "RUNNING"
     WAITING = "WAITING"
-    """It stands in line for its nodes, or no launcher runs it, as it is durable and its nodes are gone."""
+    """The job is queued for its nodes; or it is durable, its nodes are gone, and no launcher runs it."""
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
-    """The user ended it: ``launch stop``, Ctrl-C, a closed terminal."""
+    """The user ended the job: ``launch stop``, Ctrl-C, a closed terminal."""
 
     @property
     def is_terminal(self) -> bool:
@@ -86,7 +86,7 @@ class JobRecord:
     machine: str | None = None
     """Name of the launcher's machine, for display."""
     boot_id: str | None = None
-    """Boot id of that machine, for which the process id is valid."""
+    """Boot id of that machine; `pid` is valid only during that boot."""
     start: str
     """Time of the request; ISO 8601, UTC."""
     detached: bool = False
@@ -102,23 +102,23 @@ class JobRecord:
     """Reason of the failure, in one line."""
     restarts: int = 0
     gpus: dict[str, list[str] | None] = field(default_factory=dict)
-    """GPUs that the job takes of each host; None for all."""
+    """GPUs that the job takes on each host; None for all."""
     waits: bool = False
-    """True if the job waits for nodes that are in use; false if it is refused then."""
+    """True if the job queues for nodes in use; False if it is refused instead."""
     place: int | None = None
-    """Its place in line, from 1; None unless it stands there."""
+    """Place in the queue, from 1; None if not queued."""
     waiting: str | None = None
-    """Its place in line and what it waits for, as a sentence for the user."""
+    """Place in the queue and what the job waits for, as a sentence for the user."""
     starting: bool = False
-    """True while the job, whose turn has come, connects to its nodes and copies files: it has its GPUs already."""
+    """True while a job whose turn has come connects to its nodes and copies files; it already owns its GPUs."""
     local_checkpoints: bool = False
-    """True if its checkpoints are on the nodes' disks alone, as far as the command tells."""
+    """True if its checkpoints are only on the nodes' disks, as far as the command shows."""
     durable: bool = False
     attempt: int = 1
-    """Number of times that a master has started the job, if it is durable."""
+    """Number of times that a master has started the job; for durable jobs."""
 
     def to_bytes(self) -> bytes:
-        """Return JSON for people and programs."""
+        """Return the record as JSON for people and programs."""
         values = {"version": RECORD_VERSION, **asdict(self)}
         return (json.dumps(values, indent=2) + "\n").encode("ascii")
 
@@ -159,9 +159,9 @@ def now() -> str:
 
 
 def without_values(command: Sequence[str]) -> tuple[str, ...]:
-    """Return `command` without the values of variables that it sets, because people put secrets there.
+    """Return `command` without the values of variables that it sets, because users put secrets there.
 
-    In doubt, remove a value.
+    When in doubt, remove a value.
     """
     kept: list[str] = []
     leading, before = True, ""

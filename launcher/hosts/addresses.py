@@ -16,7 +16,7 @@ def check_reachable(names: Sequence[str], addresses: Sequence[str]) -> None:
 
 
 def address_for_peers(name: str, sshd_address: str | None) -> str:
-    """Return a node's address: `sshd_address` if known, as its name may be an alias of ssh's."""
+    """Return a node's address: `sshd_address` if known, because the name may be an alias in ssh's configuration."""
     if sshd_address is not None and not is_loopback(sshd_address):
         return sshd_address
     try:
@@ -28,13 +28,13 @@ def address_for_peers(name: str, sshd_address: str | None) -> str:
 
 
 def address_of(host: str) -> str:
-    """Return a host name's IPv4 address, the first that is not loopback if there is one."""
+    """Return a host name's IPv4 address, preferably one that is not loopback."""
     try:
-        # Given a str, Python imports the codec for internationalized names, which is slow.
+        # With a str, Python imports the codec for internationalized names, which is slow.
         results = socket.getaddrinfo(
             host.encode() if host.isascii() else host, None, socket.AF_INET, socket.SOCK_STREAM
         )
-    except (OSError, UnicodeError) as error:  # the latter for a name that DNS does not allow
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name that DNS does not allow
         reason = error.strerror if isinstance(error, OSError) else "not a valid host name"
         raise LaunchError(f"{host}: {reason or error}") from error
     addresses = [str(item[4][0]) for item in results]
@@ -57,7 +57,7 @@ def is_loopback(address: str) -> bool:
 
 
 def is_own_address(address: str) -> bool:
-    """Return True if the address belongs to this machine: only then can a socket bind to it."""
+    """Return True if the address belongs to this machine; a socket can bind to no other."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         try:
             probe.bind((address, 0))

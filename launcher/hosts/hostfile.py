@@ -1,7 +1,7 @@
-"""Parse hosts files: the machines of a job, in the forms that launch.py and mpirun take.
+"""Parse hosts files, which list a job's machines, in the forms that launch.py and mpirun accept.
 
-One host per line: ``host``, ``host:port`` (of its sshd) or either with ``slots=N`` (its number of ranks).
-Blank lines and ``#`` comments are ignored.
+Each line is ``host``, ``host:port`` (of its sshd) or either with ``slots=N`` (its number of ranks). Blank lines and
+``#`` comments are ignored.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from launcher.validate import whole_number
 FORMS = "HOST, HOST:PORT or HOST slots=N"
 LOCAL_HOST = "localhost"
 MAX_SLOTS = 256
-"""Maximum number of ranks on a machine; no machine has as many GPUs, so more is a typing slip."""
+"""Maximum number of ranks on a machine; no machine has that many GPUs, so a larger number is a typing error."""
 MAX_PORT = 65535
 
 
@@ -26,9 +26,9 @@ class Host:
     name: str
     """Host name, address or alias in ssh's configuration."""
     port: int | None = None
-    """Port of its sshd. None: as in ssh's configuration."""
+    """Port of its sshd. None: from ssh's configuration."""
     slots: int = 0
-    """Number of ranks on it. None: as on the command line."""
+    """Number of ranks on it. None: from the command line."""
 
     def __str__(self) -> str:
         return self.name if self.port is None else f"{self.name}:{self.port}"
@@ -92,7 +92,7 @@ class HostSource:
 
     path: Path
     slots: int | None
-    """Ranks on each host, overriding the file. None: as in the file."""
+    """Ranks on each host, overriding the file. None: from the file."""
     default_slots: int
     """Ranks on a host if neither the file nor `slots` gives a number."""
     of_cluster: bool = False

@@ -1,6 +1,6 @@
 """Run a job, attempt by attempt: connect to its nodes, check them, start the ranks, and wait for the end.
 
-Nothing starts before all nodes have the synced files. A failed process, a lost or preempted node or a signal ends the
+No rank starts until all nodes have the synced files. A failed process, a lost or preempted node, or a signal ends the
 processes on all nodes; the attempt is over once every runner has ended.
 """
 
@@ -29,20 +29,21 @@ from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 
 SHORT_S = 300.0
-"""Seconds below which a failed attempt counts against --max-restarts, even after a preemption: a job that crashes its
-machines must not restart without limit."""
+"""Seconds below which a failed attempt counts against --max-restarts even after a preemption, because a job that
+crashes its machines must not restart without limit.
+"""
 
 
 class Observer(Protocol):
-    """Receives the events of a job to keep its record (launcher.history.journal)."""
+    """Receives a job's events to maintain its record (launcher.history.journal)."""
 
     def on_synced(self, digest: str) -> None:
-        """Handle the end of a sync; `digest` identifies the files."""
+        """Handle the end of a sync; `digest` identifies the synced files."""
 
     def on_running(
         self, logs: Mapping[str, Sequence[str]], *, restart: int, gpus: Mapping[str, Sequence[str] | None]
     ) -> None:
-        """Handle the start of the processes, after `restart` restarts, with each host's logs and GPUs."""
+        """Handle the start of the processes after `restart` restarts, with each host's logs and GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,21 +71,22 @@ async def run_job(
     has_waited: bool = False,
     claims: RestartHosts | None = None,
 ) -> Failure | None:
-    """Run `job` until it succeeds or fails for good. Cancelling ends its processes.
+    """Run `job` until it succeeds or finally fails. Cancelling ends its processes.
 
-    Raises BusyError, before anything has started, if its nodes are in use; if it `has_waited`, also without an answer.
+    Raises BusyError, before anything has started, if its nodes are in use; after a wait in the queue (`has_waited`),
+    also if one does not answer.
     """
     attempt = Attempt(job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer, claims=claims)
     failure, counted = await first_attempt(job, attempt, pool, has_waited=has_waited), 0
     while failure is not None and not failure.final and job.restarts.max_restarts:
-        # A preemption is not the job's fault and may happen any number of times: do not count it.
+        # A preemption is not the job's fault and may recur any number of times, so do not count it.
         counted += not failure.preempted
         if counted > job.restarts.max_restarts:
             break
         attempt = replace(attempt, restart=attempt.restart + 1)
         which = "restart (not counted)" if failure.preempted else f"restart {counted} of {job.restarts.max_restarts}"
         failure = await restart_job(job, attempt, failure, which=which)
-    # Only a durable job goes on after a lost node.
+    # Only a durable job continues after losing a node.
     if failure is not None and job.durable:
         return await excuse_lost_node(failure, streams[FrameType.STDERR])
     return failure
@@ -111,14 +113,14 @@ async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, which: st
     except UsageError:
         raise
     except LaunchError as error:
-        # For example, a node was lost while it received files: the next restart may succeed.
+        # For example, a node was lost while it received files; the next restart may succeed.
         return replace(failure, reason=str(error), preempted=False, of_process=False)
 
 
 async def run_attempt(
     job: Job, connections: Sequence[Connection], attempt: Attempt, pool: ConnectionPool | None = None
 ) -> Failure | None:
-    """Run `job` once; return None if every process ended with 0. Cancelling ends the processes.
+    """Run `job` once; return None if every process exited with 0. Cancelling ends the processes.
 
     `pool` receives the connections of a successful job. An attempt shorter than SHORT_S never counts as preempted.
     """
@@ -129,7 +131,7 @@ async def run_attempt(
         failure = await start_and_follow(job, connections, attempt, keep=pool is not None)
         if failure is None and pool is not None:
             pool.keep(connections)
-    finally:  # after a signal too
+    finally:  # even after a signal
         await close_connections(connections)
     if failure is None:
         return None
@@ -139,7 +141,7 @@ async def run_attempt(
 async def start_and_follow(
     job: Job, connections: Sequence[Connection], attempt: Attempt, *, keep: bool
 ) -> Failure | None:
-    """Check the nodes, start each one's ranks, and forward their output; `keep` leaves the runners idle at the end."""
+    """Check the nodes, start their ranks, and forward the output; `keep` leaves the runners idle at the end."""
     engine = load_engine(job.engine)
     await check_nodes(job, connections, is_restart=attempt.restart > 0)
     await read_secrets_on_nodes(job, connections)
@@ -217,6 +219,6 @@ def node_specs(engine: Engine, job: Job, topology: JobTopology, *, cwd: str, kee
 
 
 def path_prefix(engine: Engine, *, venv: str | None = None) -> list[str]:
-    """Return the directories that PATH begins with, so that ``python`` in a command is the engine's."""
+    """Return the directories to put first on PATH, so that ``python`` in a command is the engine's."""
     engines = [f"{ENGINES}/bin"] if engine.required_setting is not None else []
     return [*([f"{venv}/bin"] if venv else []), *engines, str(Path(PYTORCH_PYTHON).parent)]

@@ -21,7 +21,7 @@ async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart
     check_first_host(job, connections)
     if not job.force:
         check_fabric([(one.host, one.efa_devices) for one in connections])
-    # After a restart a replacement may have a newer setup. The user asked for restarts, so accept that.
+    # After a restart, a replacement may have a newer setup; by requesting restarts, the user has accepted that.
     if not (job.force or is_restart):
         check_setup([(one.host, one.setup) for one in connections])
     # On a restart the failed attempt's processes may still hold the GPUs.
@@ -30,9 +30,9 @@ async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart
 
 
 def check_fabric(found: Sequence[tuple[Host, int | None]]) -> None:
-    """Raise RefusedError if some nodes have Elastic Fabric Adapters and some have none: NCCL would hang.
+    """Raise RefusedError if only some nodes have Elastic Fabric Adapters, because NCCL would hang.
 
-    None means a runner of a release that did not report adapters; such a node was launched without EFA.
+    None means that the node runs a release that did not report adapters; it was launched without EFA.
     """
     without = [host for host, devices in found if not devices]
     if without and any(devices for _, devices in found):
@@ -43,7 +43,7 @@ def check_fabric(found: Sequence[tuple[Host, int | None]]) -> None:
 
 
 def check_setup(found: Sequence[tuple[Host, str]]) -> None:
-    """Raise BusyError if a setup runs on a node, RefusedError if nodes have run different ones: ranks would differ.
+    """Raise BusyError if a setup is running on a node, RefusedError if setups differ: the ranks would differ too.
 
     Each state is the JSON of contract.SETUP_STATE, or empty.
     """
@@ -75,7 +75,7 @@ def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
 
 
 async def read_secrets_on_nodes(job: Job, connections: Sequence[Connection]) -> None:
-    """Have each runner read the job's secrets for its own ranks; RefusedError if a node cannot."""
+    """Have each runner read the secrets of its own ranks; RefusedError if a node cannot."""
     if not job.secrets:
         return
     # Imported late: most jobs have no secrets.
@@ -88,6 +88,6 @@ async def read_secrets_on_nodes(job: Job, connections: Sequence[Connection]) -> 
         if not isinstance(error, LaunchError):
             raise error
     if errors:
-        # A connection that was lost is no refusal.
+        # A lost connection does not mean that the node refused.
         kind = RefusedError if all(isinstance(error, RemoteError) for error in errors) else LaunchError
         raise kind(f"nothing started, {merge_reasons(map(str, errors))}")

@@ -1,4 +1,4 @@
-"""Start a runner on each of the job's nodes, or on none."""
+"""Start a runner on each of the job's nodes, or on none of them."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ from launcher.transport.ssh import runner_command, ssh_command, with_verbose_ssh
 
 MAX_CONCURRENT = 32
 READY_DEADLINE_S = 30.0
-"""Deadline for login and start of the runner, in seconds; it also caps launcher.transport.ssh.CONNECT_TIMEOUT_S."""
+"""Deadline for logging in and starting the runner, in seconds; also caps launcher.transport.ssh.CONNECT_TIMEOUT_S."""
 KEX_ADVICE = "; launch disables curve25519 between nodes; allow ecdh-sha2-nistp256 in sshd_config"
 PERMANENT_ERRORS = frozenset((UNKNOWN_HOST, UNKNOWN_HOST_KEY, LOGIN_DENIED, OTHER_VERSION, NO_KEY_EXCHANGE))
 """Kinds of errors that a retry cannot fix."""
@@ -34,11 +34,11 @@ KEY_ERRORS = frozenset((UNKNOWN_HOST_KEY, LOGIN_DENIED))
 """Kinds of errors that a retry may fix on a new node, which is listed before it knows all keys."""
 
 Outcome = tuple[list[Connection], list[BaseException]]
-"""Connections to the runners that answered, in host order, and the reasons why others did not."""
+"""Connections to the runners that answered, in host order, and the reasons why the others did not."""
 
 
 def is_this_machine(host: Host) -> bool:
-    """Return True if `host` needs no ssh; a port may lead to a container or through a tunnel."""
+    """Return True if `host` needs no ssh; with a port, it may be a container or a tunnel's end."""
     try:
         return host.port is None and is_own_address(address_of(host.name))
     except LaunchError:
@@ -60,9 +60,10 @@ def is_permanent(error: BaseException) -> bool:
 
 
 def with_advice(error: BaseException) -> str:
-    """Return the error's message, with advice if an option of launch or a habit from launch.py causes the failure.
+    """Return the error's message, with advice if an option of launch or a habit from launch.py caused the failure.
 
-    Covers the key exchange that CLUSTER_OPTIONS disables, and hosts files from launch.py, which contain localhost.
+    Advice exists for a key exchange that CLUSTER_OPTIONS disables, and for hosts files from launch.py, which contain
+    localhost.
     """
     reason, kind = str(error), error.kind if isinstance(error, LaunchError) else ""
     if kind == UNKNOWN_HOST_KEY and reason.startswith(f"{LOCAL_HOST}:"):
@@ -73,7 +74,7 @@ def with_advice(error: BaseException) -> str:
 
 
 async def connect_all(hosts: Sequence[Host], *, local: bool, pool: ConnectionPool | None = None) -> list[Connection]:
-    """Connect to every host. Raises UnreachableError, which names every host that did not answer."""
+    """Connect to every host. Raises UnreachableError, naming every host that did not answer."""
     connections, errors = await connect_available(hosts, local=local, pool=pool)
     if not errors:
         return connections
@@ -90,7 +91,7 @@ async def connect_available(
 ) -> Outcome:
     """Connect to each host that answers, without ssh to the first one if it is this machine.
 
-    Reuse connections in `pool`.
+    Reuses connections in `pool`.
     """
     at_once = asyncio.Semaphore(MAX_CONCURRENT)
     local_host = hosts[0] if local or is_this_machine(hosts[0]) else None
@@ -104,7 +105,7 @@ async def connect_available(
             connection = resumed or await start_runner(host, command, deadline_s=deadline_s, environment=environment)
         if host is local_host:
             connection.is_local = True
-            # SSH_CONNECTION is that of the user's own login here, so its address means nothing to the other nodes.
+            # SSH_CONNECTION describes the user's own login here, so its address means nothing to the other nodes.
             connection.address = None
         return connection
 
@@ -121,7 +122,7 @@ async def connect_available(
 async def start_runner(
     host: Host, command: Sequence[str], *, deadline_s: float, environment: Mapping[str, str]
 ) -> Connection:
-    """Start a runner; if ssh fails without a message, try once more with ssh's log level raised."""
+    """Start a runner; if ssh fails without a message, retry once with a higher log level."""
     try:
         return await Connection.open(host, command, deadline_s=deadline_s, environment=environment)
     except LaunchError as error:
@@ -131,7 +132,7 @@ async def start_runner(
 
 
 async def _resume_idle(host: Host, pool: ConnectionPool | None) -> Connection | None:
-    """Reuse the runner that an earlier launch left on `host`, if it still runs and its session is valid."""
+    """Reuse the runner that an earlier launch left on `host` if it is still running and its session is valid."""
     process = None if pool is None else pool.pop(host)
     if process is None:
         return None

@@ -1,4 +1,4 @@
-"""Check that the nodes have what the job's engine needs, before anything starts.
+"""Check, before anything starts, that the nodes have what the job's engine needs.
 
 A command that names python or mpirun without a path gets the one in the cluster's ``engines`` environment. To use
 another one, give its path, or set PATH with ``--env``.
@@ -29,7 +29,7 @@ async def check_engine(job: Job, connections: Sequence[Connection]) -> None:
 
 
 async def check_venv(job: Job, connections: Sequence[Connection]) -> None:
-    """Raise RefusedError if a node lacks the Python environment that the user names."""
+    """Raise RefusedError if a node lacks the Python environment that the user named."""
     if job.venv is None:
         return
     # Import only now: most jobs name none.
@@ -43,7 +43,7 @@ async def check_venv(job: Job, connections: Sequence[Connection]) -> None:
 
 
 async def nodes_lacking_engine(job: Job, connections: Sequence[Connection]) -> tuple[str | None, list[Connection]]:
-    """Return the engine that the nodes must have installed, and the nodes that lack it."""
+    """Return the engine that the nodes must have installed, and the nodes without it."""
     engine = load_engine(job.engine).required_setting
     if engine is None or "PATH" in job.environment or not _uses_cluster_environment(job):
         return engine, []
@@ -60,8 +60,8 @@ def _uses_cluster_environment(job: Job) -> bool:
 
 
 def _words(command: Sequence[str]) -> list[str]:
-    """Return the words of the command; of a shell's command line, its words."""
-    # Assignments of variables may precede it.
+    """Return the words of the command, or those of the command line that it passes to a shell."""
+    # Variable assignments may precede it.
     if command[-3:-1] != ("/bin/bash", "-c"):
         return list(command)
     try:

@@ -10,7 +10,7 @@ from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND
 KILLED = 128 + signal.SIGKILL
 """Exit code of a killed process. The launcher sends KILL only after a failure is known."""
 SIMILARITY = 0.7
-"""Smallest ratio of difflib at which a word counts as a misspelt subcommand: `lst` and `stat` do, `ls` does not."""
+"""Smallest difflib ratio at which a word counts as a misspelt subcommand: `lst` and `stat` do, `ls` does not."""
 
 
 def exit_hint(code: int, command: Sequence[str]) -> str:
@@ -20,7 +20,7 @@ def exit_hint(code: int, command: Sequence[str]) -> str:
     if code not in (CANNOT_RUN, NOT_FOUND) or (name := command_word(command)) is None:
         return ""
     if code == CANNOT_RUN:
-        # Only for a path: a program found through PATH, such as python, did run.
+        # Check only paths: a program found through PATH, such as python, did run.
         return f": if Python is to run {name}: launch python {name}" if "/" in name else ""
     import difflib
 

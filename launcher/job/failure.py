@@ -23,17 +23,17 @@ class Failure:
     final: bool = False
     """True if a restart cannot help."""
     preempted: bool = False
-    """True if AWS took a node after a notice (launcher.job.preemption), which is not the job's fault."""
+    """True if AWS took a node after a notice (launcher.job.preemption); such a failure is not the job's fault."""
     preempted_host: Host | None = None
     """The preempted node."""
     instances: Mapping[Host, str | None] = field(default_factory=dict)
-    """Instances of the attempt's nodes at its start; empty outside a cluster, and for a job that is not durable."""
+    """Instances of the attempt's nodes at its start; empty outside a cluster and for jobs that are not durable."""
     of_process: bool = False
-    """True if the cause is a process of the job and not a node: a durable job then ends and is not started again."""
+    """True if a process of the job failed and not a node: a durable job then ends and is not restarted."""
     refused: bool = False
     """True if the nodes cannot run the job: a durable job then ends, unless it has run before."""
     overdue: bool = False
-    """True if the job stood in line for as long as it may: a durable job then ends."""
+    """True if the job waited in the queue for as long as it may: a durable job then ends."""
     cancelled: bool = False
     """True if the user ended the job."""
 

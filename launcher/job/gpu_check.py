@@ -1,4 +1,4 @@
-"""Check that a job gets no GPUs that are in use, given the nodes' reports.
+"""Check, from the nodes' reports, that a job gets no GPUs that are already in use.
 
 launcher.runner.gpu_usage creates the report on a node; launcher.transport.gpus_in_use defines its format.
 """
@@ -20,13 +20,13 @@ def gpus_of(job: Job, host: Host) -> Gpus:
     visible = _visible(job)
     if visible is not None:
         return tuple(gpu.strip() for gpu in visible.split(",") if gpu.strip())
-    # One process per GPU, from the first. A single process sees all of them, and may use them all.
+    # There is one process per GPU, from the first GPU on. A single process sees all GPUs and may use them all.
     takes_all = host.slots == 1 or load_engine(job.engine).has_servers
     return None if takes_all else tuple(map(str, range(host.slots)))
 
 
 def claimed_gpus(job: Job) -> dict[str, list[str] | None]:
-    """Return the GPUs that the job takes of each host, by the host's name."""
+    """Return the GPUs that the job takes on each host, by host name."""
     return {str(host): None if (gpus := gpus_of(job, host)) is None else list(gpus) for host in job.hosts}
 
 
@@ -38,7 +38,7 @@ def _visible(job: Job) -> str | None:
 
 
 def check_gpus(job: Job, in_use: Sequence[GpusInUse]) -> None:
-    """Raise BusyError if the job would use GPUs in use; `in_use` holds its hosts' reports."""
+    """Raise BusyError if the job would use GPUs in use; `in_use` contains its hosts' reports."""
     pairs = zip(job.hosts, in_use, strict=True)
     conflicts = [
         f"{host}: {'; '.join(users)}" for host, report in pairs if (users := _conflicts(gpus_of(job, host), report))
@@ -50,7 +50,7 @@ def check_gpus(job: Job, in_use: Sequence[GpusInUse]) -> None:
 
 
 def _conflicts(wanted: Gpus, report: GpusInUse) -> list[str]:
-    """Return the jobs, or else the processes, that use the wanted GPUs."""
+    """Return the jobs, or if there are none the processes, that use the wanted GPUs."""
     jobs = [f"job {job}" for job, gpus in report.jobs.items() if overlap(wanted, gpus)]
     if jobs:
         return jobs
@@ -58,7 +58,7 @@ def _conflicts(wanted: Gpus, report: GpusInUse) -> list[str]:
 
 
 def overlap(one: Gpus, other: Gpus) -> bool:
-    """Return True if two selections of a node's GPUs have one in common."""
+    """Return True if two selections of a node's GPUs intersect."""
     if one is None or other is None:
         # An empty selection overlaps nothing.
         return one != () and other != ()

@@ -1,7 +1,7 @@
-"""Choose the variables of processes on the launcher's own machine: those that sshd would set.
+"""Select the variables of processes on the launcher's own machine: those that sshd would set there.
 
-The other nodes do not have the launcher's shell, and engines hang if their settings differ between ranks.
-``--env`` passes a variable to all.
+The other nodes lack the launcher's shell, and engines hang if their settings differ between ranks. ``--env`` passes a
+variable to all nodes.
 """
 
 from collections.abc import Mapping

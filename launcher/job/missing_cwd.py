@@ -7,7 +7,7 @@ from launcher.output.prefixes import Sink
 
 
 class MissingCwd:
-    """Collects one answer per node, and prints the line after the last."""
+    """Collects one answer per node and prints the line after the last."""
 
     def __init__(self, hosts: Sequence[Host], *, wanted: str, stderr: Sink) -> None:
         self._hosts = hosts

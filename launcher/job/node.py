@@ -21,7 +21,7 @@ from launcher.transport.connection import Connection
 from launcher.transport.protocol import AFTER_GRACE_S, CANNOT_RUN, NOT_FOUND, Frame, FrameType
 
 LINGER_S = 5.0
-"""Seconds by which parameter servers, which end by themselves, may outlive their workers."""
+"""Seconds for which parameter servers, which exit without a request, may outlive their workers."""
 READER_CHECK_S = 1.0
 """Seconds between checks that the job's output still has a reader."""
 OUTPUT_LOST = 128 + signal.SIGPIPE
@@ -77,17 +77,17 @@ class Node:
             set_first_failure(failure, Failure(exit_code=NODE_LOST, reason=reason))
 
     def stop(self) -> None:
-        """Tell the runner to end the processes; frames arrive until they have ended."""
+        """Ask the runner to end the processes; frames arrive until they have ended."""
         self._stop_requested = True
         self.connection.request_stop()
 
     @property
     def is_silent_after_stop(self) -> bool:
-        """Return True if processes may still run, but no heartbeat or exit has arrived since the stop request."""
+        """Return True if processes may still run although no heartbeat or exit has arrived since the stop request."""
         return bool(self._running) and not self._answered_stop
 
     async def _on_frame(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
-        # Frames with output may have been sent before the request, so they prove nothing.
+        # Output frames may have been sent before the request, so they prove nothing.
         if self._stop_requested and frame.kind in (FrameType.ALIVE, FrameType.EXIT):
             self._answered_stop = True
         if frame.kind == FrameType.ALIVE:
@@ -126,7 +126,7 @@ class Node:
 
 
 async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, *, grace_s: float) -> Failure | None:
-    """Start the processes, wait for the end or the first failure, and end the remaining ones."""
+    """Start the processes, wait for the end or the first failure, then end the remaining ones."""
     failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
     follows = [asyncio.create_task(node.follow(failure)) for node in nodes]
     all_ended = asyncio.create_task(asyncio.wait(follows))
@@ -135,7 +135,7 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
     first: set[asyncio.Future[Any]] = {failure, all_ended, required_ended}
     try:
         await asyncio.gather(*(node.start(failure) for node in nodes))
-        # Start the watches after the ranks: their first look reads the agent's state file, which would delay the start.
+        # Start the watches after the ranks: the first check reads the agent's state file, which would delay the start.
         watches += [
             asyncio.create_task(fail_without_reader(stdout, failure)),
             asyncio.create_task(watch_for_preemption(hosts, failure)),
@@ -161,7 +161,7 @@ def clear_of_process_if_lost(outcome: Failure | None, nodes: Sequence[Node]) -> 
 def clear_preempted_if_silent(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
     """Clear `preempted` if the preempted host has not answered the stop request.
 
-    A node with a notice lives, and reports the end of its processes. A silent one has crashed, possibly because of
+    A node with a notice is alive and reports the end of its processes. A silent one has crashed, possibly because of
     the job.
     """
     crashed = [node.connection.host for node in nodes if node.is_silent_after_stop]
@@ -174,7 +174,7 @@ async def _wait_for_required_processes(nodes: Sequence[Node]) -> None:
 
 
 async def fail_without_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None:
-    """Fail the job when its output loses its reader, also while the job prints nothing."""
+    """Fail the job when its output loses its reader, even while the job prints nothing."""
     while not stdout.reader_has_gone():
         await asyncio.sleep(READER_CHECK_S)
     if lost := output_failure(stdout):
@@ -189,7 +189,7 @@ def output_failure(stdout: Sink) -> Failure | None:
 
 
 async def end_nodes(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, deadline_s: float) -> None:
-    """Tell every runner to end its processes; close the connections of those that exceed the deadline."""
+    """Ask every runner to end its processes; cut the connections of those that exceed the deadline."""
     for node in nodes:
         if not node.connection.is_idle:
             node.stop()

@@ -1,6 +1,6 @@
-"""Watch for nodes that leave the cluster while a job runs on them, in the state file of this node's agent.
+"""Watch the state file of this node's agent for nodes that leave the cluster while a job runs on them.
 
-A node with a notice, such as a spot instance's, leaves the membership some time before it ends: see docs/healing.md. A
+A node with a notice, such as a spot instance's, leaves the membership some time before it ends (docs/healing.md). A
 crashed node leaves it too. Nodes that join do not matter here.
 """
 
@@ -25,7 +25,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterView:
-    """Members of the cluster that have no notice."""
+    """Cluster members without a termination notice."""
 
     own_instance: str
     """Instance ID of this machine."""
@@ -34,7 +34,7 @@ class ClusterView:
     draining_instances: frozenset[str] = frozenset()
     """Instances that keep their node index although the cluster no longer counts on them, usually because of a notice.
 
-    A crashed instance may be among them for a while, but does not answer (launcher.job.attempt).
+    They may briefly include a crashed instance, but that one does not answer (launcher.job.attempt).
     """
 
     def has(self, instance: str | None) -> bool:
@@ -58,7 +58,7 @@ def parse_cluster_view(text: str) -> ClusterView:
 
 
 class NodeStateReader:
-    """Reads the state file of this node's agent, again when it changes."""
+    """Reads the state file of this node's agent whenever it changes."""
 
     def __init__(self, path: Path = Path(NODE_STATE)) -> None:
         self._path = path
@@ -66,20 +66,20 @@ class NodeStateReader:
         self._view: ClusterView | None = None
 
     def read(self) -> ClusterView | None:
-        """Return the file's contents, the previous ones if it cannot be read; None if it never existed."""
+        """Return the file's contents, or the previous ones if it cannot be read; None if it never existed."""
         try:
             status = self._path.stat()
             if (status.st_ino, status.st_mtime_ns) != self._version:
                 self._view = parse_cluster_view(self._path.read_text())
                 self._version = (status.st_ino, status.st_mtime_ns)
         except (OSError, ValueError):
-            # The file is missing or of another release. A preempted node is then noticed by its silence.
+            # The file is missing or from another release; a preempted node is then detected by its silence.
             pass
         return self._view
 
 
 def departure_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Failure | None:
-    """Return the failure of a job if this node or one of its hosts leaves the cluster; None if all stay.
+    """Return the job's failure if this node or one of its hosts is leaving the cluster; None if all stay.
 
     `hosts` maps each host to its instance at the start of the job.
     """
@@ -97,16 +97,16 @@ def departure_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
 
 
 def instances_of(hosts: Sequence[Host], *, reader: NodeStateReader | None = None) -> dict[Host, str | None]:
-    """Return the instance of each host; nothing outside a cluster."""
+    """Return the instance of each host; an empty mapping outside a cluster."""
     view = (reader or NodeStateReader()).read()
     return {} if view is None else {host: view.instances.get(host.name) for host in hosts}
 
 
 async def excuse_lost_node(failure: Failure, stderr: Sink, *, reader: NodeStateReader | None = None) -> Failure:
-    """Clear the mark of a process that failed by itself if one of the attempt's nodes leaves the cluster soon after.
+    """Clear `of_process` if one of the attempt's nodes leaves the cluster soon after a process failed.
 
-    A node that ends kills ranks while its runner still answers, and leaves the membership only then. It ends them with
-    SIGTERM, which nobody else sends a rank: a stopped job has another failure.
+    A node that ends kills ranks while its runner still answers, and leaves the membership only afterwards. It ends them
+    with SIGTERM, which nothing else sends to a rank: stopping a job produces another failure.
     """
     if not failure.of_process or failure.final:
         return failure
@@ -130,7 +130,7 @@ async def excuse_lost_node(failure: Failure, stderr: Sink, *, reader: NodeStateR
 async def watch_for_preemption(
     hosts: Sequence[Host], failure: "asyncio.Future[Failure]", *, reader: NodeStateReader | None = None
 ) -> None:
-    """Fail the job as soon as one of its nodes, or this one, has a notice or is gone."""
+    """Fail the job as soon as this node, or any of its nodes, has a notice or is gone."""
     reader = reader or NodeStateReader()
     view = reader.read()
     if view is None:

@@ -1,7 +1,7 @@
 """Find the nodes for a restart: the requested hosts, or those that answer in time.
 
-The whole group is stopped and restarted, over new connections and with a new port. Ranks follow the order of the
-hosts, so that a replacement takes the index of the lost node. The job's id and its logs stay the same.
+The whole group stops and restarts over new connections and with a new port. Ranks follow the order of the hosts, so a
+replacement takes the lost node's index. The job keeps its id and its logs.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from launcher.transport.protocol import FrameType
 from launcher.transport.ssh import CONNECT_TIMEOUT_S
 
 PAUSE_S = 2.0
-"""Seconds between two attempts to reach the nodes."""
+"""Seconds between attempts to reach the nodes."""
 LAST_LOOK_S = float(CONNECT_TIMEOUT_S)
-"""Deadline in seconds for the last attempt, however late it begins: ssh's timeout for a host that does not answer."""
+"""Deadline in seconds for the last attempt, however late it starts: ssh's timeout for a host that does not answer."""
 MAX_NAMED = 8
 """Maximum number of hosts named in one line."""
 
@@ -149,7 +149,7 @@ def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
 
 
 async def _connect_first(hosts: Sequence[Host], count: int, *, local: bool, deadline_s: float) -> ReachableNodes:
-    """Connect to the first `count` hosts that answer, and replace one that does not by the next."""
+    """Connect to the first `count` hosts that answer, replacing each silent one by the next."""
     reachable, rest = ReachableNodes(connections=[], reasons=[]), tuple(hosts)
     try:
         while rest and (lacking := count - len(reachable.connections)) > 0:
@@ -157,7 +157,7 @@ async def _connect_first(hosts: Sequence[Host], count: int, *, local: bool, dead
             connections, errors = await connect_available(batch, local=local, deadline_s=deadline_s)
             reachable.connections += connections
             reachable.reasons += map(str, errors)
-    except BaseException:  # Also after a signal.
+    except BaseException:  # even after a signal
         await close_connections(reachable.connections)
         raise
     return reachable

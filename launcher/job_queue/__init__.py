@@ -1,1 +1,1 @@
-"""Let jobs wait in line for nodes that other jobs have: ``launch --wait``, and durable jobs."""
+"""Queue jobs for nodes that other jobs use: ``launch --wait``, and durable jobs."""

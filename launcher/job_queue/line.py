@@ -1,7 +1,7 @@
-"""Order the jobs that wait on this machine: first come, first served.
+"""Order the jobs queued on this machine: first come, first served.
 
-There is no list. A job's place is its record, which counts while its launcher holds the job's lock: a dead one has lost
-its place. Durable and other jobs stand in one line, in the order of their submission.
+No list is stored. A job's place follows from its record, which counts while its launcher holds the job's lock, so a
+dead job loses its place. Durable and other jobs share one queue, in the order of their submission.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from launcher.job.gpu_check import overlap
 
 
 def living_jobs(jobs: Path) -> list[JobRecord]:
-    """Return the records of all jobs whose launcher lives."""
+    """Return the records of all jobs whose launcher is alive."""
     records = (read_record(directory) for directory in sorted(jobs.glob("*")))
     return [record for record in records if record is not None and _lives(jobs / record.id, record)]
 
@@ -26,13 +26,13 @@ def living_jobs(jobs: Path) -> list[JobRecord]:
 def _lives(directory: Path, record: JobRecord) -> bool:
     if record.state.is_terminal:
         return False
-    with suppress(LaunchError):  # The file system cannot tell: keep the place.
+    with suppress(LaunchError):  # If the file system cannot tell, keep the place.
         return is_alive(directory, record)
     return True
 
 
 def ahead_of(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
-    """Return the jobs in front of this one: those that wait or start, submitted earlier.
+    """Return the jobs ahead of this one: those submitted earlier that are waiting or starting.
 
     A job that does not wait counts only if it starts on the same nodes.
     """
@@ -41,32 +41,32 @@ def ahead_of(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
 
 
 def holders(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
-    """Return the jobs that have nodes of this one: those that run or restart, and those whose turn has come."""
+    """Return the jobs that use nodes of this one: those running or restarting, and those whose turn has come."""
     return [other for other in others if (other.state is State.RUNNING or other.starting) and share_nodes(me, other)]
 
 
 def passed_over(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
-    """Return the waiting jobs whose nodes this one would take: those that came earlier, or whose turn has come."""
+    """Return the queued jobs whose nodes this one would take: those submitted earlier or whose turn has come."""
     first = ahead_of(me, others)
     first += [other for other in others if other.starting and other not in first]
     return [other for other in first if other.waits and share_nodes(me, other)]
 
 
 def share_nodes(one: JobRecord, other: JobRecord) -> bool:
-    """Return True if two jobs take the same GPUs of a node; of a node without GPUs, if both have ranks there."""
+    """Return True if two jobs take the same GPUs of a node, or both have ranks on a node without GPUs."""
     mine, others = _claims(one), _claims(other)
     return any(overlap(gpus, others[host]) for host, gpus in mine.items() if host in others)
 
 
 def _claims(record: JobRecord) -> dict[str, tuple[str, ...] | None]:
-    # A record of an earlier release does not name the GPUs: all of them.
+    # A record of an earlier release names no GPUs, which means all of them.
     found = ((_canonical(host), record.gpus.get(host)) for host in record.hosts)
     return {host: None if gpus is None else tuple(gpus) for host, gpus in found}
 
 
 @cache
 def _canonical(host: str) -> str:
-    """Return one name for this machine: a job of --launcher local has another than the hosts file."""
+    """Return one name for this machine: ``--launcher local`` and the hosts file use different ones."""
     return LOCAL_HOST if host == LOCAL_HOST or (":" not in host and is_this_machine(Host(name=host))) else host
 
 
@@ -75,5 +75,5 @@ def _came_first(one: JobRecord, other: JobRecord) -> bool:
 
 
 def _submission(record: JobRecord) -> tuple[str, str]:
-    # Times have whole seconds; ids have milliseconds, in local time.
+    # Times have a resolution of one second; ids have milliseconds, in local time.
     return record.start, record.id

@@ -1,4 +1,4 @@
-"""Lock the line, so that no two jobs find the same nodes free: each looks and takes them under this lock."""
+"""Lock the queue, so that no two jobs claim the same free nodes: each checks and claims them under this lock."""
 
 import asyncio
 import fcntl
@@ -10,20 +10,20 @@ from pathlib import Path
 from launcher.errors import LaunchError
 
 LOCK = "line.lock"
-"""Name of the lock file beside the directory of jobs, where only jobs' own directories are removed."""
+"""Name of the lock file, beside the directory of jobs because that one is cleaned of old entries."""
 LOCK_S = 60.0
-"""Deadline for the lock, in seconds; its holder writes one record."""
+"""Deadline for acquiring the lock, in seconds; its holder writes only one record."""
 POLL_S = 0.05
 
 
 @asynccontextmanager
 async def locked_line(jobs: Path) -> AsyncIterator[None]:
-    """Hold the lock of the line of these jobs. Raises LaunchError at the deadline."""
+    """Lock the queue of these jobs. Raises LaunchError at the deadline."""
     path = jobs.with_name(LOCK)
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
-        # Nothing can be written here, so no record either: this job stands in no line.
+        # Nothing can be written here, not even a record, so this job is in no queue.
         yield
         return
     try:
@@ -44,5 +44,5 @@ async def _acquire(lock: int, path: Path) -> None:
             if clock() > until:
                 raise LaunchError(f"{path}: another launch holds it for more than {LOCK_S:g} s") from None
         except OSError:
-            return  # The file system has no locks.
+            return  # The file system does not support locks.
         await asyncio.sleep(POLL_S)

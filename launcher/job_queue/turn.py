@@ -1,4 +1,4 @@
-"""Wait until it is a job's turn: no earlier job waits, its nodes are there, and no other job has them."""
+"""Wait for a job's turn: no earlier job waits, its nodes are up, and no other job uses them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,30 +21,29 @@ from launcher.spec import Job, Wait
 from launcher.transport.protocol import FrameType
 
 POLL_S = 1.0
-"""Seconds between looks at the line."""
+"""Seconds between checks of the queue."""
 RETRY_S = 15.0
-"""Seconds after which nodes that were in use are asked again: unlike a job's end, that of another process shows only
-there."""
+"""Seconds before asking nodes in use again; their answer is the only sign that a process outside any job has ended."""
 REPORT_S = 10.0
-"""Deadline for a terminal to take a line, in seconds: a blocked one (Ctrl-S) must not hold up the line."""
+"""Deadline for a terminal to accept a line, in seconds; a blocked one (Ctrl-S) must not hold up the queue."""
 
 
 class Observer(Protocol):
-    """Records the job's place (launcher.history.journal)."""
+    """Records the job's place in the queue (launcher.history.journal)."""
 
     def on_waiting(self, text: str, *, place: int) -> None:
-        """Handle a changed place in line, from 1; `text` says it to people."""
+        """Handle a change of the job's place, counted from 1; `text` describes it for the user."""
 
     def on_turn(self, job: Job) -> None:
-        """Handle the job's turn: from now on the nodes of `job` are its own."""
+        """Handle the job's turn: from now on it owns the nodes of `job`."""
 
     def on_turn_lost(self) -> None:
-        """Handle that the job has to wait again."""
+        """Handle the loss of the turn: the job has to wait again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ticket:
-    """A job in line: where its record is, and where it prints and reports."""
+    """A queued job: where its record is, and where it prints and reports."""
 
     job_id: str
     jobs: Path
@@ -89,9 +88,9 @@ def _waits_in_line(record: JobRecord) -> bool:
 async def start_in_turn(
     job: Job, ticket: Ticket, *, start: Callable[[Job, bool], Awaitable[Failure | None]]
 ) -> Failure | None:
-    """Run a job with `start` when its turn comes, again if its nodes turn out to be in use.
+    """Run a job with `start` when its turn comes, and queue it again if its nodes turn out to be in use.
 
-    `start` gets the job with the nodes of that time, and True if the job has waited.
+    `start` gets the job with its current nodes, and True if the job has waited.
     """
     if job.wait is None:
         async with locked_line(ticket.jobs):
@@ -103,13 +102,13 @@ async def start_in_turn(
     turn = Turn(job, job.wait, ticket)
     while True:
         try:
-            return await start(await turn.come(), turn.has_waited)
+            return await start(await turn.take(), turn.has_waited)
         except BusyError as error:
             turn.try_later(error.detail)
 
 
 class Turn:
-    """A job's wait for its turn."""
+    """Waits in the queue for one job's turn."""
 
     def __init__(self, job: Job, wait: Wait, ticket: Ticket) -> None:
         self._job = job
@@ -123,16 +122,16 @@ class Turn:
 
     @property
     def has_waited(self) -> bool:
-        """Return True if the job has stood in line."""
+        """Return True if the job has waited in the queue."""
         return bool(self._last_report)
 
     def try_later(self, reason: str) -> None:
-        """Let the job wait for a while: its nodes, asked themselves, are in use."""
+        """Delay the job for RETRY_S: its nodes report that they are in use."""
         self._busy, self._busy_until = reason, self._clock() + RETRY_S
         self._ticket.observer.on_turn_lost()
 
-    async def come(self) -> Job:
-        """Return the job with the nodes that are there now, when it has taken its turn.
+    async def take(self) -> Job:
+        """Wait for the job's turn and take it; return the job with its current nodes.
 
         Raises OverdueError at the deadline.
         """
@@ -195,9 +194,9 @@ def describe_choice(job: Job) -> str:
 
 
 def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:
-    """Return the job on the nodes that are there now, and what is missing for its start, if anything is.
+    """Return the job on its current nodes, and what prevents its start, or an empty string.
 
-    Raises LaunchError if the cluster has become too small for the job, which would hold up the line.
+    Raises LaunchError if the cluster has become too small for the job, because it would block the queue.
     """
     if job.host_source is None:
         return job, ""
@@ -219,11 +218,11 @@ def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:
 
 
 def name_job(record: JobRecord) -> str:
-    """Name a job and its owner."""
+    """Describe a job by its id and user."""
     return f"job {record.id} of {record.user}"
 
 
 def ordinal(number: int) -> str:
-    """Return 1st, 2nd, 3rd, 4th and so on."""
+    """Format a number as 1st, 2nd, 3rd, 4th and so on."""
     suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{suffix}"

@@ -8,13 +8,13 @@ import stat
 import time
 
 CHUNK = 4096
-"""PIPE_BUF of Linux (pipe(7)): number of bytes that a writable pipe takes without blocking."""
+"""PIPE_BUF of Linux (pipe(7)): number of bytes that a writable pipe accepts without blocking."""
 READER_GONE = (errno.EPIPE, errno.ECONNRESET, errno.EIO)
 """Errors of a stream without a reader; a terminal after a hangup gives EIO."""
 
 
 class OutputStream:
-    """Writes whole pieces to a file descriptor; after an error discards everything."""
+    """Writes whole pieces to a file descriptor; discards everything after an error."""
 
     def __init__(self, fd: int) -> None:
         self._fd = _own_description(fd)
@@ -39,7 +39,7 @@ class OutputStream:
                     await self._wait_until_writable()
 
     def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
-        """Write `data` after everything else; at the deadline give up on a reader that takes nothing."""
+        """Write `data` after everything else; give up at the deadline if the reader accepts nothing."""
         view = memoryview(data)
         until = time.monotonic() + deadline_s
         while view and not self.lost and time.monotonic() < until:
@@ -47,7 +47,7 @@ class OutputStream:
             view = view[self._write_some(view) :]
 
     def reader_has_gone(self) -> bool:
-        """Return True if a pipe, socket or terminal has lost its reader, without writing."""
+        """Check, without writing, whether a pipe, socket or terminal has lost its reader."""
         events = dict(self._poller.poll(0)).get(self._fd, 0)
         if events & (select.POLLERR | select.POLLHUP) and not self.lost:
             self.lost = os.strerror(errno.EPIPE)
@@ -74,9 +74,9 @@ class OutputStream:
 
 
 def _own_description(fd: int) -> int:
-    """Open the same pipe or terminal again, non-blocking, without affecting its other users.
+    """Open the same pipe or terminal again in non-blocking mode, without affecting its other users.
 
-    A file keeps its descriptor, for its position; so does a socket, for which poll(2) must do.
+    A file keeps its descriptor because of its position; so does a socket, for which poll(2) must suffice.
     """
     mode = os.fstat(fd).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):

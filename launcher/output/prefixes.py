@@ -6,11 +6,11 @@ from typing import Protocol
 
 TAIL_LINES = 10
 MAX_LINE = 1 << 20
-"""Longest line in bytes; longer ones are broken, so that output without line ends cannot fill the memory."""
+"""Longest line in bytes; longer ones are split, so that output without line ends cannot fill the memory."""
 
 
 class Sink(Protocol):
-    """Destination of output: the launcher's own (launcher.output.output_stream), or a log (launcher.detached.unit)."""
+    """Destination of output: a launcher.output.output_stream, or a log (launcher.detached.unit)."""
 
     lost: str | None
     """The error that ended it, if any."""
@@ -20,13 +20,13 @@ class Sink(Protocol):
         """True for a terminal."""
 
     async def send(self, data: bytes) -> None:
-        """Write all of `data` without interleaving another piece."""
+        """Write all of `data` without interleaving other writes."""
 
     def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
         """Write `data` after everything else."""
 
     def reader_has_gone(self) -> bool:
-        """Return True if it has lost its reader."""
+        """Return True if the reader has left."""
 
 
 Streams = Mapping[int, Sink]

@@ -14,20 +14,20 @@ if not __package__:
 
 
 def start() -> int:
-    """Import and run the runner; imports are few, because they delay every node of every job."""
-    # Collect garbage later: an import creates none.
+    """Import and run the runner; it imports little, because imports delay every node of every job."""
+    # Delay garbage collection: imports produce no garbage.
     gc.disable()
     from launcher.runner.idle import report_idle, session_fingerprint
     from launcher.runner.main import main
     from launcher.runner.process.reaper import run_under_reaper
 
     at_login = session_fingerprint()
-    # Exclude the objects so far from collections, which would copy their pages in the child.
+    # Exclude existing objects from collections, which would copy their pages in the child.
     gc.freeze()
     gc.enable()
     return run_under_reaper(lambda is_reused: main(at_login, is_reused=is_reused), report_idle)
 
 
 if __name__ == "__main__":
-    # Skip the interpreter's shutdown, which takes a while.
+    # Skip the interpreter's slow shutdown.
     os._exit(start())

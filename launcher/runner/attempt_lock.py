@@ -1,6 +1,6 @@
 """Lock a job on this node, so that two attempts never share GPUs and memory.
 
-After a hang or a network failure, a node may be told to restart the job while it is still ending the last attempt.
+After a hang or a network failure, the launcher may ask a node to restart the job before the last attempt has ended.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ def acquire_attempt_lock(spec: "NodeSpec", channel: RunnerChannel, *, home: str)
     try:
         lock = _open(f"{home}/{JOBS_DIR}/{spec.job_id}/.{spec.host.replace('/', '-')}.lock")
     except OSError:
-        return True  # Another module reports that nothing can be written.
+        return True  # Nothing can be written here, which another module reports.
     until = time.monotonic() + spec.grace_s + AFTER_GRACE_S
     while not _try_lock(lock) and not channel.stop_requested:
         if time.monotonic() > until:
@@ -44,7 +44,7 @@ def _try_lock(lock: int) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return True  # The file system has no locks.
+        return True  # The file system does not support locks.
     return True
 
 

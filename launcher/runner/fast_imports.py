@@ -48,7 +48,7 @@ def json_string(text: str) -> str:
 
 
 def read_file(path: str) -> str:
-    """Read a small file of the kernel; open() would take as long as several such reads."""
+    """Read a small file of the kernel; open() takes as long as several such reads."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = b""
@@ -60,5 +60,5 @@ def read_file(path: str) -> str:
 
 
 def prctl(option: int, value: int) -> None:
-    """Set an attribute of this process that takes a single value."""
+    """Set an attribute of this process that has a single value."""
     _ctypes.call_function(_PRCTL, (option, value, 0, 0, 0))

@@ -16,8 +16,9 @@ from launcher.job_directories import is_running
 from launcher.paths import JOBS_DIR
 
 DEADLINE_S = 5.0
-"""Deadline for nvidia-smi in seconds. It takes up to a second if no process keeps the driver loaded, and hangs with a
-hung GPU."""
+"""Deadline for nvidia-smi in seconds; it takes up to a second if no process keeps the driver loaded, and hangs with a
+hung GPU.
+"""
 CLAIM_FILE = "gpus.json"
 
 

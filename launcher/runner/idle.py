@@ -1,7 +1,7 @@
-"""Wait between two jobs, as long as a new login would get the same session.
+"""Wait between two jobs for as long as a new login would get the same session.
 
-The fingerprint covers the files from which a session is created: see sshd(8), login process; pam_env(8);
-pam_limits(8); bash(1), invocation.
+The fingerprint covers the files from which a session is created: see sshd(8), login process; pam_env(8); pam_limits(8);
+bash(1), invocation.
 """
 
 import os
@@ -13,7 +13,7 @@ from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import HEARTBEAT_TIMEOUT_S, WAKE, FrameType, encode
 
 IDLE_S = 75.0
-"""Seconds to wait for a job; the pool (launcher.transport.pool) drops the connection before."""
+"""Seconds to wait for a job; the pool (launcher.transport.pool) drops the connection earlier."""
 FILES = (
     "/etc/passwd",
     "/etc/shadow",
@@ -74,7 +74,7 @@ def await_wake(channel: RunnerChannel, *, seconds: float = IDLE_S, clock: Callab
     while not channel.stop_requested and (left := until - clock()) > 0:
         select.select([channel.source], [channel.sink] if channel.has_pending else [], [], left)
         channel.flush()
-        # Skip heartbeats that were sent before.
+        # Skip heartbeats sent before the runner became idle.
         received = (received + channel.receive()).lstrip(b"\n")
         if received or channel.stop_requested:
             return received == WAKE
@@ -97,7 +97,7 @@ def _names(directory: str) -> list[str]:
 
 
 def _inode(path: str) -> object:
-    """Identify a home directory; its times do not count, as files in it come and go."""
+    """Identify a home directory by its inode; its times change whenever files in it come and go."""
     try:
         status = os.stat(path)
         return status.st_dev, status.st_ino

@@ -21,7 +21,7 @@ class Inbox:
         self._data_left = 0
 
     def add(self, received: bytes) -> "Iterator[NodeSpec | Request | bytes]":
-        """Return the messages that `received` completes; bytes belong to the stream of files, cut anywhere."""
+        """Return the messages that `received` completes; bytes belong to the stream of files and may end anywhere."""
         self._pending += received
         while self._pending:
             if self._data_left:
@@ -58,7 +58,7 @@ class _Fields:
 
 
 def parse_spec(line: bytes) -> "NodeSpec":
-    """Parse what NodeSpec.to_line wrote into an object with the same fields: importing dataclasses is slow."""
+    """Parse the result of NodeSpec.to_line into an object with the same fields; importing dataclasses is slow."""
     values = parse_json(line.decode("ascii"))
     values["processes"] = tuple(map(_Fields, values["processes"]))
     return _Fields(values)  # type: ignore[return-value]  # it has every field of a NodeSpec

@@ -19,7 +19,7 @@ MAX_LOG_SIZE = 16 << 20
 
 
 class JobLogs:
-    """Directory of one job; it is not removed while this process exists."""
+    """Directory of one job; it is kept at least as long as this process exists."""
 
     def __init__(self, home: str | os.PathLike[str], job_id: str) -> None:
         jobs = f"{os.fspath(home)}/{JOBS_DIR}"
@@ -35,7 +35,7 @@ class JobLogs:
 
 
 class ProcessLog:
-    """Log of one process's output, both streams in order of arrival; a restarted job's log continues."""
+    """Log of one process with both streams in order of arrival; after a restart it continues."""
 
     def __init__(self, path: str) -> None:
         self._path = path

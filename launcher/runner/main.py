@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from launcher.spec import NodeSpec
 
 EFA_DEVICES = "/sys/class/infiniband"
-"""Directory with one entry for each Elastic Fabric Adapter and, on some types, for each NVSwitch's adapter."""
+"""Directory with an entry for each Elastic Fabric Adapter and, on some instance types, each NVSwitch's adapter."""
 EFA_DRIVER = "efa"
 """Driver of Elastic Fabric Adapters; other entries of EFA_DEVICES have another driver."""
 SETUP_STATE = "/run/deeplearning/setup.json"
-"""As in bootstrap.contract, whose import would be slow."""
+"""Same as in bootstrap.contract, which would be slow to import."""
 BUSY_NAME = "launch-runner"
 """Process name during a job; its reaper keeps the name for idle runners."""
 
 
 def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
-    """Run this node's part of a job; return RUN_ANOTHER if another job may follow, else 0, whatever ranks' exit codes.
+    """Run this node's part of a job; return RUN_ANOTHER if another job may follow, else 0 even if ranks failed.
 
     `at_login` is the session's fingerprint; `is_reused` means that this session has run a job before.
     """
@@ -44,7 +44,7 @@ def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
         channel.send_bytes(PREAMBLE)
     elif not await_next_job(channel, at_login):
         return 0
-    claim = claim_port()  # Held until this process, and with it the job, ends.
+    claim = claim_port()  # held until this process, and with it the job, ends
     channel.send(FrameType.READY, ready_payload(claim.port))
     spec = receive_spec(channel)
     if spec is None:
@@ -55,7 +55,7 @@ def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
 
 
 def await_next_job(channel: RunnerChannel, at_login: SessionFingerprint) -> bool:
-    """Wait for another job; return False if none comes, or if a new login would get another session."""
+    """Wait for another job; return False if none arrives, or if a new login would get another session."""
     if not await_wake(channel) or session_fingerprint() != at_login:
         return False
     rename(BUSY_NAME)
@@ -67,7 +67,7 @@ def await_next_job(channel: RunnerChannel, at_login: SessionFingerprint) -> bool
 
 def has_gpus() -> bool:
     """Return True if this node has nvidia-smi; other nodes skip the imports."""
-    # os.get_exec_path() imports warnings, so repeat it here.
+    # Repeat os.get_exec_path() here, because it imports warnings.
     directories = os.environ.get("PATH", os.defpath).split(":")
     return any(os.access(f"{directory}/nvidia-smi", os.X_OK) for directory in directories)
 
@@ -81,7 +81,7 @@ def ready_payload(port: int) -> bytes:
 
 
 def read_setup_state(file: str = SETUP_STATE) -> str:
-    """Return what the agent's setup service has written, a JSON object; nothing without a setup."""
+    """Return the JSON object that the agent's setup service wrote; empty without a setup."""
     try:
         with open(file, encoding="ascii") as state:
             return state.read()
@@ -99,7 +99,7 @@ def count_efa_devices(directory: str = EFA_DEVICES) -> int:
 
 
 def driver_of(device: str) -> str:
-    """Return the name of a device's driver; nothing if it has none."""
+    """Return the name of a device's driver; empty if it has none."""
     try:
         return os.path.basename(os.readlink(f"{device}/device/driver"))
     except OSError:

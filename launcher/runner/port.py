@@ -17,7 +17,7 @@ RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 
 
 class Claim:
-    """A port that no other launch on this machine gets while this is open."""
+    """A port that no other launch on this machine gets while this object is open."""
 
     def __init__(self, port: int, lock: socket.socket) -> None:
         self.port = port
@@ -35,7 +35,7 @@ def claim_port(port_range: str = RANGE) -> Claim:
     # The range of outgoing connections may cover all ports.
     span = max(0, ephemeral - lowest)
     for attempt in range(PORTS_TRIED):
-        # As a last resort take any port from the kernel.
+        # As a last resort, let the kernel choose a port.
         wanted = lowest + int.from_bytes(os.urandom(4), "big") % span if span and attempt < PORTS_TRIED // 2 else 0
         if (claim := _claim(wanted)) is not None:
             return claim

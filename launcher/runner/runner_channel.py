@@ -21,11 +21,11 @@ class RunnerChannel:
         os.set_blocking(source, False)
         os.set_blocking(sink, False)
         self.stop_requested = False
-        """True if the processes must end: the launcher closed its end or is gone. It may still read."""
+        """True if the processes must end: the launcher closed its end or died. It may still be reading."""
         self.grace_s = 0.0
-        """Seconds that the launcher, which sends no more heartbeats, waits for the processes to end."""
+        """Seconds that the launcher, after its last heartbeat, waits for the processes to end."""
         self.reader_gone = False
-        """True if the launcher reads no more: it ended or was silent for too long."""
+        """True if the launcher no longer reads: it ended or was silent for too long."""
         self._pending = bytearray()
         self._clock = clock
         self._received_at = self._sent_at = clock()
@@ -74,7 +74,7 @@ class RunnerChannel:
         return data
 
     def count_unread_input_as_heartbeat(self) -> None:
-        """Count unread input as a sign of life, when there was no room to read it."""
+        """Count unread input as a heartbeat when there was no room to read it."""
         if select.select([self.source], [], [], 0)[0]:
             self._received_at = self._clock()
 

@@ -1,6 +1,6 @@
-"""Read secrets with the ``aws`` command line and this node's role: parameters of SSM, and secrets of Secrets Manager.
+"""Read secrets from SSM parameters and Secrets Manager with the ``aws`` command line and this node's role.
 
-Each value comes through a pipe: it is on no command line, and only the runner and its ranks keep it.
+Each value arrives through a pipe: it is on no command line, and only the runner and its ranks keep it.
 """
 
 import json
@@ -23,16 +23,18 @@ OTHER_IDENTITIES = (
     *("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     *("AWS_SECURITY_TOKEN", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"),
 )
-"""Variables that would give the command line another identity than the node's role."""
+"""Variables that would give the command line an identity other than the node's role."""
 NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
-"""Variables that hide the user's files, which may name another identity or turn on a history of all answers."""
+"""Variables that hide the user's files, which may set another identity or enable a history of all answers."""
 
 RETRIES = {"AWS_RETRY_MODE": "standard", "AWS_MAX_ATTEMPTS": "10"}
-"""Variables for more than the usual three tries: all nodes ask at once, and Parameter Store takes 40 calls a second."""
+"""Variables for more than the default three tries: all nodes ask simultaneously, and Parameter Store allows 40 calls a
+second.
+"""
 
 
 def read_secrets(references: Mapping[str, str], *, deadline_s: float = DEADLINE_S) -> dict[str, str]:
-    """Return each variable's value; LaunchError with the place that cannot be read, and why."""
+    """Return each variable's value. LaunchError names the secret that cannot be read, and why."""
     until = time.monotonic() + deadline_s
     queries: dict[str, _Query] = {}
     try:
@@ -47,7 +49,7 @@ def read_secrets(references: Mapping[str, str], *, deadline_s: float = DEADLINE_
 
 
 class _Query:
-    """One call in its own process; a call takes a second, so all run at the same time."""
+    """One call in its own process; a call takes a second, so all calls run in parallel."""
 
     def __init__(self, reference: str) -> None:
         self._reference = reference
@@ -92,7 +94,7 @@ def _command(reference: str) -> list[str]:
 
 
 def _region(reference: str) -> list[str]:
-    """Return the option for an ARN's region, else for this node's; nothing on other machines."""
+    """Return the option for the region of an ARN, else of this node; empty on other machines."""
     match = re.fullmatch(SECRETS_PATTERN, reference, re.ASCII)
     if match is not None and match["region"]:
         return ["--region", match["region"]]
@@ -105,13 +107,13 @@ def _region(reference: str) -> list[str]:
 
 def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in OTHER_IDENTITIES}
-    # Images with PyTorch have the aws command line there, and not all of them elsewhere too.
+    # Images with PyTorch have the aws command line there, and some have it nowhere else.
     path = f"{os.environ.get('PATH', os.defpath)}:{Path(PYTORCH_PYTHON).parent}"
     return {**kept, **NO_FILES, **RETRIES, "PATH": path}
 
 
 def _reason(reference: str, stderr: str) -> str:
-    """Explain an error in one line, with what to do."""
+    """Explain an error in one line, with advice."""
     match = ERROR.search(stderr)
     if match is None:
         lines = stderr.strip().splitlines()
@@ -125,7 +127,7 @@ def _reason(reference: str, stderr: str) -> str:
         return "this node may not use its key: name the key's ARN in secret_keys of cdk.json, then cdk deploy"
     if "explicit deny" in message:
         return f"a policy denies it to this node: {message}"
-    # Secrets Manager calls a secret that does not exist by the name in the request, and not by an ARN.
+    # For a missing secret, Secrets Manager's error gives the name from the request, not an ARN.
     if re.search(r"on resource: (?!arn:)", message):
         return "is not there, or not named so: look for it with aws secretsmanager list-secrets"
     return f"this node may not read it: add {reference} to secrets in cdk.json, then cdk deploy"

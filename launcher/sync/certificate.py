@@ -1,6 +1,6 @@
 """Create one certificate per sync, with which its nodes authenticate each other.
 
-All nodes receive its private key over their connections to the launcher. It is used once and stored in no file.
+All nodes receive its private key over their connections to the launcher. It is used once and never stored in a file.
 See docs/decisions/014.
 """
 
@@ -40,7 +40,7 @@ def server_context(identity: str) -> ssl.SSLContext:
     """Return the TLS context of the node that accepts the connection."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, identity)
     context.num_tickets = (
-        0  # A peer that only sends would never read session tickets, and would reset the connection at its end.
+        0  # A peer that only sends would never read session tickets, and would reset the connection on closing it.
     )
     return context
 

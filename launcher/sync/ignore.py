@@ -1,7 +1,7 @@
 """Exclude files from a sync by patterns as in a .gitignore (gitignore(5)).
 
-The last matching pattern counts. ``!`` before a pattern includes again what an earlier one excluded, except below an
-excluded directory.
+The last matching pattern wins. A pattern after ``!`` includes what an earlier one excluded, except below an excluded
+directory.
 """
 
 import re
@@ -18,7 +18,7 @@ DEFAULTS = (
     ".svn",
     "__pycache__",
     ".launch-part-*",  # Files that a node has received only in part (launcher.runner.sync.part_file).
-    # For users who sync their home directory: keys stay where they are, and so do the launcher's own files.
+    # If users sync their home directory, their keys and the launcher's own files stay out.
     "/.ssh",
     "/.aws",
     "/.local/state/deeplearning",
@@ -40,7 +40,7 @@ class Ignore:
         self._rules = [rule for pattern in patterns if (rule := _rule(pattern)) is not None]
 
     def matches(self, path: str, *, is_directory: bool) -> bool:
-        """Return True if a path below the source is excluded, given that none of its parents is."""
+        """Return True if a path below the source is excluded, assuming that none of its parents is."""
         for rule in reversed(self._rules):
             if (is_directory or not rule.directories_only) and rule.regex.fullmatch(path):
                 return not rule.negated

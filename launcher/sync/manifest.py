@@ -1,7 +1,7 @@
 """Describe a directory: path, kind, permissions, size and time of each entry, but no contents.
 
-A file counts as unchanged while its size and modification time are the same, as in rsync, so a second sync
-reads no file.
+Like rsync, treat a file as unchanged while its size and modification time are the same, so that a second sync reads no
+file.
 """
 
 import base64
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     """Path below the directory."""
     kind: str
     mode: int = 0
-    """Permission bits; the owner may always write to a directory, so that its files can be received."""
+    """Permission bits; the owner may always write to a directory, so that it can receive files."""
     size: int = 0
     mtime_ns: int = 0
     target: str = ""
@@ -72,7 +72,7 @@ class Manifest:
 def scan(
     source: Path, *, ignore: Ignore, without: Path | None = None, is_stopped: Callable[[], bool] = lambda: False
 ) -> Manifest:
-    """Scan `source`, links as links, without what `ignore` excludes and without the directory `without`.
+    """Scan `source` without following links, except what `ignore` excludes and the directory `without`.
 
     Skip sockets, devices and pipes. Raises LaunchError once `is_stopped` returns True.
     """
@@ -100,7 +100,7 @@ def _children(directory: Path) -> list[os.DirEntry[str]]:
         with os.scandir(directory) as items:
             return list(items)
     except FileNotFoundError:
-        return []  # Deleted since its parent was read.
+        return []  # deleted since its parent was read
     except OSError as error:
         raise LaunchError(f"cannot read {directory}: {error.strerror}") from error
 
@@ -125,7 +125,7 @@ def link_target(path: "str | Path") -> str:
 
 
 def is_unchanged(status: os.stat_result, entry: Entry) -> bool:
-    """Return True if the file on disk is the one that the entry describes."""
+    """Return True if the file on disk is the one described by the entry."""
     return (
         stat.S_ISREG(status.st_mode)
         and status.st_size == entry.size
@@ -134,5 +134,5 @@ def is_unchanged(status: os.stat_result, entry: Entry) -> bool:
 
 
 def _is_same_second(stored: int, sent: int) -> bool:
-    """Return True if `stored` is `sent` on a file system with a resolution of one second, such as Lustre."""
+    """Return True if `stored` equals `sent` on a file system with a resolution of one second, such as Lustre."""
     return stored % SECOND_NS == 0 and stored == sent // SECOND_NS * SECOND_NS

@@ -15,7 +15,7 @@ CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Number of bytes that the first node has received; the others are a few MB behind."""
+    """Counts the bytes that the first node has received; the others are a few MB behind."""
 
     def __init__(self, total: int, *, nodes: int) -> None:
         self.sent = 0

@@ -8,19 +8,20 @@ from launcher.errors import LaunchError
 
 DEADLINE_S = 3600
 IGNORE_FILE = ".launchignore"
-"""File in the source directory with patterns to exclude (launcher.sync.ignore)."""
+"""File of exclusion patterns in the source directory (launcher.sync.ignore)."""
 BUCKET_URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?)/?)?", re.DOTALL)
 """Matches a bucket with an optional prefix."""
 
 
 REFUSE, KEEP_RESULTS, KEEP, OVERWRITE = "refuse", "keep-results", "keep", "overwrite"
-"""What a node does with files that were changed there: answer their names and prepare nothing; the same, but keep files
-that no sync sent; keep all of them; or replace them."""
+"""What a node does with files that were changed there: answer with their names and prepare nothing; the same, but keep
+files that no sync sent; keep all of them; or replace them.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fetch:
-    """Prefix of a bucket, which each node downloads by itself."""
+    """Bucket prefix that every node downloads directly."""
 
     source: str
     """URL such as ``s3://bucket/prefix``."""
@@ -39,7 +40,7 @@ class SyncRequest:
     overwrites: bool = False
     """True to overwrite files that a job or a person changed on a node."""
     keeps: bool = False
-    """True to keep such files, as at a restart: a further attempt of a durable job."""
+    """True to keep such files, as a further attempt of a durable job does."""
     fetches: tuple[Fetch, ...] = ()
     deadline_s: float = DEADLINE_S
     """Deadline for the whole sync, in seconds."""

@@ -12,7 +12,7 @@ from launcher.transport.connection import Connection
 from launcher.transport.protocol import FrameType
 
 CAUSE_S = 3.0
-"""Seconds to collect other nodes' errors after the first, which may only be a lost neighbour."""
+"""Seconds to collect other nodes' errors after the first error, which may only report a lost neighbour."""
 
 
 class RemoteError(LaunchError):
@@ -21,7 +21,7 @@ class RemoteError(LaunchError):
     def __init__(self, reason: str, *, neighbour: bool) -> None:
         super().__init__(reason)
         self.neighbour = neighbour
-        """True if the node only lost its neighbour, whose own error is the cause."""
+        """True if the node only lost its neighbour, whose own error explains the failure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,7 @@ async def receive_answer(connection: Connection) -> Answer:
 async def run_on_all(
     connections: Sequence[Connection], operation: Callable[[Connection], Awaitable[Any]], *, deadline: Deadline
 ) -> list[Any]:
-    """Run `operation` for each node; raise one LaunchError that names every node with an error of its own."""
+    """Run `operation` for each node; raise one LaunchError that names every node that failed on its own."""
     tasks = [asyncio.ensure_future(operation(connection)) for connection in connections]
     try:
         done, pending = await asyncio.wait(tasks, timeout=deadline.left, return_when=asyncio.FIRST_EXCEPTION)

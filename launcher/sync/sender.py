@@ -32,9 +32,9 @@ from launcher.sync.stream import SourceStream
 from launcher.transport.connection import Connection
 
 SHOWN = 3
-"""Number of changed files, and of nodes for each, that an error names."""
+"""Number of changed files, and of nodes per file, that an error names."""
 ROUNDS = 3
-"""Number of rescans of a source that changes while it is sent."""
+"""Number of rescans of a source that changes while it is being sent."""
 
 
 async def sync(
@@ -49,8 +49,8 @@ async def sync(
 ) -> str | None:
     """Sync all requested files to every node, or raise LaunchError; return the digest of the source's state.
 
-    `addresses` are the nodes' addresses for each other; `first_is_local` means that the first node is this machine. At
-    a restart of the job the nodes keep the files that it has changed.
+    `addresses` are the nodes' addresses for each other; `first_is_local` means that the first node is this machine. On
+    a restart, the nodes keep the files that the job has changed.
     """
     deadline, digest = Deadline.after(request.deadline_s), None
     if request.directory is not None:
@@ -91,10 +91,10 @@ class _DirectorySync:
     directory: str
     excludes: Sequence[str]
     on_changed: str
-    """REFUSE, KEEP or OVERWRITE. Where the job also runs in the source itself, REFUSE becomes KEEP_RESULTS."""
+    """REFUSE, KEEP or OVERWRITE. If the job also runs in the source itself, REFUSE becomes KEEP_RESULTS."""
     source: Path
     local: Connection | None
-    """Connection of this machine's own node."""
+    """Connection of the node on this machine."""
     stderr: Sink
     deadline: Deadline
 
@@ -119,11 +119,11 @@ class _DirectorySync:
             scan_source = partial(scan, self.source, ignore=ignore, without=without, is_stopped=stopped.is_set)
             return await asyncio.to_thread(scan_source)
         finally:
-            # A cancelled task would otherwise wait for the thread: minutes for a directory of millions of files.
+            # Otherwise a cancelled task would wait for the thread: minutes for a directory of millions of files.
             stopped.set()
 
     def _within_source(self) -> Path | None:
-        """Return the destination on this machine if it lies in the source, to exclude it."""
+        """Return the destination on this machine, to exclude it, if it lies in the source."""
         path, source = destination_path(self.directory, home=Path.home()).resolve(), self.source.resolve()
         if path in source.parents:
             meant = f"{self.directory!r}, which is {path}"
@@ -171,7 +171,7 @@ class _DirectorySync:
             )
 
     async def _name_kept(self, answers: Sequence[Answer]) -> None:
-        """Name the results of nodes that stay although this directory has other files of their names."""
+        """Name the nodes' results that stay although this directory has other files of the same names."""
         if named := self._named("kept", answers):
             line = f"launch: results of earlier jobs stay as they are there: {named}; --sync-overwrite replaces them\n"
             await self.stderr.send(line.encode())
@@ -184,7 +184,7 @@ class _DirectorySync:
         return some([f"{path!r} on {some(names)}" for path, names in sorted(hosts.items())], separator="; ")
 
     async def _send(self, manifest: Manifest, chain: Sequence[_Member]) -> list[str]:
-        """Send the missing files; return those that changed meanwhile."""
+        """Send the missing files; return those that changed in the meantime."""
         needs = needed_from_here(chain)
         size = manifest.size_of(needs[0])
         progress = Progress(size, nodes=len(chain))

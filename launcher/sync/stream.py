@@ -1,6 +1,6 @@
 """Encode files as a stream of records, each file followed by its digest.
 
-Each file is read once, while it is sent. A file that differs from its manifest entry, or changes meanwhile, is
+Each file is read once, while it is sent. A file that differs from its manifest entry or changes during sending is
 cancelled: no node keeps it, and the launcher scans the source again.
 """
 
@@ -23,7 +23,7 @@ BLOCK = 1 << 20
 """Bytes per read: many small files, or a part of a large one."""
 MAX_CHUNK = 1 << 20
 NO_LONGER_A_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ESTALE)
-"""Errors of reading a path that has changed its type since the scan."""
+"""Errors of reading a path whose type has changed since the scan."""
 
 
 class RecordType(enum.IntEnum):
@@ -109,7 +109,7 @@ class SourceStream:
 
 
 def _open_file(path: Path) -> BinaryIO:
-    # A file may have become a pipe, which would block, or a link to somewhere else.
+    # The path may have become a pipe, which would block, or a link to somewhere else.
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0)
 
 

@@ -27,7 +27,7 @@ from launcher.transport.stderr_tail import StderrTail, last_line
 
 READ_LIMIT = 1 << 20
 WAKE_DEADLINE_S = 1.0
-"""Deadline in seconds for the first answer of an idle runner: opening a new connection takes less."""
+"""Deadline in seconds for the first answer of an idle runner; opening a new connection takes less."""
 EXIT_TIMEOUT_S = 5.0
 
 
@@ -120,12 +120,12 @@ class Connection:
         try:
             await self._stdout.readuntil(GREETING)
         except asyncio.IncompleteReadError as error:
-            # Another program answered, such as the message of AWS's images to root.
+            # Another program answered, such as the message that AWS's images show to root.
             raise await self._end_error(output=error.partial) from error
 
     async def _read_ready_again(self) -> None:
         try:
-            # The runner first confirms that its session is valid; its full answer may take a while.
+            # The runner first confirms that its session is valid; its complete answer may take a while.
             frame = await asyncio.wait_for(self._read_frame(), WAKE_DEADLINE_S)
             self._on_ready(await self._read_frame() if frame.kind == FrameType.ALIVE else frame)
         except asyncio.IncompleteReadError as error:
@@ -170,7 +170,7 @@ class Connection:
         return frame.payload
 
     async def _keep_alive(self) -> None:
-        """Send heartbeats, and close the connection if the runner sends none."""
+        """Send heartbeats; close the connection if the runner sends none."""
         while True:
             # Sleep first: the connection itself counts as the first heartbeat.
             await asyncio.sleep(HEARTBEAT_INTERVAL_S)
@@ -184,7 +184,7 @@ class Connection:
                 self._process.kill()
 
     async def _read_frame(self) -> Frame:
-        # Do not count the time in which a slow reader of our output keeps us from reading.
+        # Do not count the time during which a slow reader of our output prevents us from reading.
         self._waiting_since = asyncio.get_running_loop().time()
         try:
             return await self._receive_frame()
@@ -199,7 +199,7 @@ class Connection:
         return Frame(kind=kind, process=process, payload=payload)
 
     def request_stop(self) -> None:
-        """Tell the runner to end its ranks. Its frames arrive until they have ended."""
+        """Ask the runner to end its ranks; its frames arrive until they have ended."""
         self._stdin.close()
 
     async def kill(self) -> None:
@@ -211,7 +211,7 @@ class Connection:
         self.release()
 
     def release(self) -> None:
-        """Close our ends of the pipes; a process that inherited them keeps the runner."""
+        """Close our ends of the pipes; a process that inherited them keeps the runner alive."""
         if self._heartbeats is not None:
             self._heartbeats.cancel()
         self._stderr_tail.stop()
@@ -236,7 +236,7 @@ class Connection:
         return LaunchError(f"{self.host}: {reason}", kind=SILENT_SSH if is_silent else error_kind(reason))
 
     async def end_reason(self, *, output: bytes = b"") -> str:
-        """Return why the connection ended: the last line of ssh or the runner on stderr, or else of `output`."""
+        """Return why the connection ended: the last line on stderr of ssh or the runner, or else of `output`."""
         if self._timed_out:
             return f"silent for {HEARTBEAT_TIMEOUT_S:g} s"
         # A program that ssh started may keep its stderr open.

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 KILL = signal.SIGKILL
 IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals that Python ignores; programs that it starts would inherit that."""
+"""Signals that Python ignores; child processes would inherit that."""
 
 
 class Process:

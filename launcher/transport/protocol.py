@@ -1,15 +1,15 @@
 """Define the protocol of launcher and runner: frames one way, lines the other.
 
-The runner writes frames with a fixed header to its standard output. They are length-prefixed, so that binary
-output and unfinished lines arrive as they left. On its standard input it reads lines: requests about files, each
-followed by pieces of data (launcher.sync.messages); the node's spec, in JSON; empty lines, which are the launcher's
-heartbeats; and, when it is idle after a job, the line that wakes it for another.
+The runner writes frames with a fixed header to its standard output. They are length-prefixed, so that binary output and
+unfinished lines arrive unchanged. On its standard input it reads lines: requests about files, each followed by pieces
+of data (launcher.sync.messages); the node's spec, in JSON; empty lines, which are the launcher's heartbeats; and, when
+it is idle after a job, the line that wakes it for another.
 """
 
 import struct
 
 GREETING = b"\0deeplearning-runner "
-"""Start of the runner's output; it follows whatever a node's shell start-up files print."""
+"""Start of the runner's output; it follows anything that a node's shell start-up files print."""
 VERSION = "6"
 """Version of frames and spec; raise it when a runner of another release would misunderstand them."""
 PREAMBLE = GREETING + VERSION.encode("ascii") + b"\n"
@@ -26,11 +26,11 @@ Four heartbeats, because a machine under full load may miss some."""
 AFTER_GRACE_S = 10.0
 """Seconds beyond the grace period that a node may take to end its processes before its connection is cut."""
 CANNOT_RUN, NOT_FOUND = 126, 127
-"""Exit codes of a command that cannot be run or is not there (POSIX.1-2017, Shell, 2.8.2)."""
+"""Exit codes of a command that cannot be run or does not exist (POSIX.1-2017, Shell, 2.8.2)."""
 HEARTBEAT = b"\n"
 REQUEST = b"sync "
 DATA = b"data "
-"""Beginnings of the lines of requests and of their data; see launcher.sync.messages."""
+"""First words of the lines of requests and of their data; see launcher.sync.messages."""
 WAKE = b"again\n"
 """Line that wakes an idle runner, which then reports ready, or ends if its session is out of date."""
 
@@ -49,7 +49,7 @@ class FrameType:
     ALIVE = 4
     """Empty: a heartbeat."""
     NOTE = 5
-    """A line about the node for the user."""
+    """A line about the node, for the user."""
     IDLE = 6
     """Empty: nothing of the job is left on the node, and the runner waits for another job."""
     CWD = 7

@@ -25,7 +25,7 @@ OPTIONS = {
     "ServerAliveCountMax": str(ALIVE_COUNT),
     # Suppress login banners.
     "LogLevel": QUIET,
-    # A job's processes must not sign as the user whose agent is forwarded.
+    # A job's processes must not sign as the user who forwarded an agent.
     "ForwardAgent": "no",
     "ClearAllForwardings": "yes",
 }

@@ -1,4 +1,4 @@
-"""Keep the end of the stderr of ssh and the runner, which contains the reason why a connection ended."""
+"""Keep the end of the stderr of ssh and the runner, which shows why a connection ended."""
 
 import asyncio
 import os

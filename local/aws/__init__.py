@@ -1,1 +1,1 @@
-"""Serve the control plane of the local AWS: moto, with the behaviour that it lacks filled in."""
+"""Serve the control plane of the local AWS: moto, extended by the behaviour that it lacks."""

@@ -1,4 +1,4 @@
-"""Answer a share of the nodes' requests with the errors of an overloaded or broken control plane.
+"""Answer a fraction of the nodes' requests with the errors of an overloaded or broken control plane.
 
 The rules are a JSON file that others write while the server runs (``local.faults.api``). Only nodes get these errors;
 other callers, such as a test that observes, are always served.
@@ -24,7 +24,7 @@ REQUEST_ID: Final = "00000000-0000-0000-0000-000000000000"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApiFault:
-    """Describe which requests of nodes fail, and how."""
+    """Rule for which requests of nodes fail, and how."""
 
     kind: ApiFaultKind
     service: str | None = None
@@ -32,7 +32,7 @@ class ApiFault:
     instance_id: str | None = None
     """Instance whose requests fail; None for every node."""
     share: float = 1.0
-    """Share of the matching requests that fail, from 0 to 1; the seed decides which ones."""
+    """Fraction of the matching requests that fail; the seed decides which ones."""
     seed: int = 0
 
     def matches(self, service: str, instance_id: str) -> bool:
@@ -41,7 +41,7 @@ class ApiFault:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceError:
-    """Hold an error in a service's own words."""
+    """An error in a service's own words."""
 
     status: int
     code: str
@@ -103,7 +103,7 @@ def _xml(error: ServiceError, service: str) -> str:
 
 
 def read_faults(path: Path) -> tuple[ApiFault, ...]:
-    """Return the current rules; none when there is no file."""
+    """Return the current rules; none without a file."""
     try:
         return tuple(ApiFault(**rule) for rule in json.loads(path.read_text()))
     except FileNotFoundError:
@@ -111,14 +111,14 @@ def read_faults(path: Path) -> tuple[ApiFault, ...]:
 
 
 def write_faults(path: Path, faults: Iterable[ApiFault]) -> None:
-    """Replace all rules at once."""
+    """Replace all rules atomically."""
     partial = path.with_name(f"{path.name}.partial")
     partial.write_text(json.dumps([asdict(fault) for fault in faults]))
     partial.rename(path)
 
 
 class ApiFaults:
-    """Apply the current rules, with a random generator for each."""
+    """Applies the current rules, with a random generator for each."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -137,7 +137,7 @@ class ApiFaults:
         return None
 
     def _refresh(self) -> None:
-        """Read the file again if it has changed; rules that stay keep their random generators."""
+        """Reread the file if it has changed; unchanged rules keep their random generators."""
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -145,6 +145,6 @@ class ApiFaults:
             return
         if self._read != (found.st_ino, found.st_mtime_ns):
             kept = self._dice
-            # No secrets here, but a run must be repeatable.
+            # Not for secrets: a run must be reproducible.
             self._dice = {f: kept.get(f) or random.Random(f.seed) for f in read_faults(self._path)}  # noqa: S311  (see above)
             self._read = (found.st_ino, found.st_mtime_ns)

@@ -17,7 +17,7 @@ from local.aws.permissions.policies import Statement, parse
 _Properties = dict[str, Any]
 
 BUCKET_POLICIES: dict[str, str] = {}
-"""The policies that templates gave buckets: JSON by bucket.
+"""Policies that templates gave buckets: JSON by bucket.
 
 moto never sees them, because it would apply them without their conditions.
 """
@@ -32,7 +32,7 @@ class _NotEmpty(BucketNotEmpty):
 
 
 def install() -> None:
-    """Configure buckets as their templates say, and refuse to delete one that is not empty."""
+    """Configure buckets according to their templates, and refuse to delete one that is not empty."""
     wrap(FakeBucket, "create_from_cloudformation_json", _create)
     wrap(FakeBucket, "update_from_cloudformation_json", _update)
     wrap(S3Backend, "delete_bucket", _delete)
@@ -86,7 +86,7 @@ def _rule(rule: _Properties) -> _Properties:
 
 
 def _delete(original: Any, backend: S3Backend, bucket_name: str) -> FakeBucket:
-    """Refuse to delete a bucket with old versions or delete markers, and tell CloudFormation too."""
+    """Refuse to delete a bucket with old versions or delete markers, and inform CloudFormation."""
     bucket = backend.get_bucket(bucket_name)
     if bucket.keys:
         raise _NotEmpty(bucket_name) if bucket.versioning_status else BucketNotEmpty(bucket_name)
@@ -95,7 +95,7 @@ def _delete(original: Any, backend: S3Backend, bucket_name: str) -> FakeBucket:
 
 
 def bucket_policy(resource: str) -> tuple[Statement, ...]:
-    """Return the policy of the bucket that an ARN names or lies in. Raises PolicyError."""
+    """Return the policy of the bucket that an ARN denotes or that contains its object. Raises PolicyError."""
     if ":s3:::" not in resource:
         return ()
     bucket = resource.split(":::")[1].partition("/")[0]

@@ -1,4 +1,4 @@
-"""Read a request to the control plane as its service does."""
+"""Parse a request to the control plane like its service."""
 
 import json
 import re
@@ -14,7 +14,7 @@ LOOPBACK = ("127.0.0.1", "::1", "")
 
 
 class Credential(NamedTuple):
-    """Hold who signed a request, for which region and service; empty strings for an unsigned one."""
+    """Who signed a request, for which region and service; empty texts for an unsigned one."""
 
     access_key: str
     region: str
@@ -35,7 +35,7 @@ def parse_credential(environ: Mapping[str, Any]) -> Credential:
 
 @dataclass(frozen=True)
 class Call:
-    """Hold a request, and read from it what the service is asked to do."""
+    """A request, and what it asks the service to do."""
 
     environ: Mapping[str, Any]
     body: bytes
@@ -90,9 +90,9 @@ class Call:
 
     @property
     def action(self) -> str:
-        """Return the action; for a REST request its method, path and the names in its query.
+        """Return the action; for a REST request, its method, path and the names in its query.
 
-        Their values are left out, because a presigned URL has its signature there.
+        Leave out the query's values, because they include a presigned URL's signature.
         """
         if self.is_query:
             return str(self.parameters.get("Action", ""))

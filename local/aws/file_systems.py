@@ -1,4 +1,4 @@
-"""Give file systems of templates the policy that moto leaves out ("AWS::EFS::FileSystem", FileSystemPolicy)."""
+"""Give file systems of templates the policy, which moto leaves out ("AWS::EFS::FileSystem", FileSystemPolicy)."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from local.aws.moto_patching import wrap
 
 
 def install() -> None:
-    """Put the policies into effect."""
+    """Apply the policies."""
     wrap(FileSystem, "create_from_cloudformation_json", _create)
 
 

@@ -1,6 +1,6 @@
 """Wrap single functions of moto with our own.
 
-All behaviour that moto lacks is added this way: if moto no longer has a name, the server fails at start instead of
+All behaviour that moto lacks is added this way: if moto no longer has a name, the server fails at startup instead of
 silently ignoring the change.
 """
 
@@ -25,7 +25,7 @@ def wrap(owner: Any, name: str, function: Callable[..., Any]) -> None:
 
 
 def add(owner: Any, name: str, function: Callable[..., Any]) -> None:
-    """Add a function to ``owner``, which must not have one of that name."""
+    """Add a function to ``owner``, which must not already have one of that name."""
     if hasattr(owner, name):
         raise AttributeError(f"moto has a {owner.__name__}.{name} of its own")
     setattr(owner, name, function)

@@ -6,7 +6,7 @@ from threading import RLock
 
 
 class RequestLock:
-    """Lock the state; call ``changed`` before each release by a holder that may have changed it."""
+    """Locks the state; calls ``changed`` before each release by a holder that may have changed it."""
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -23,7 +23,7 @@ class RequestLock:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Hold the lock without changing the state."""
+        """Lock the state without changing it."""
         with self._lock:
             yield
 
@@ -33,4 +33,4 @@ def _ignore_change() -> None:
 
 
 LOCK = RequestLock()
-"""Held by every request and timer that reads or changes the state."""
+"""Lock of every request and timer that reads or changes the state."""

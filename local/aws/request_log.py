@@ -1,8 +1,8 @@
 """Log each request as a line of JSON, to audit the calls of nodes: caller, service, action and resources.
 
-For an authorized caller a line also has its identity, its number of policies (a role that is being deleted has none),
-the permissions that the call required, with the values of the condition keys, and the one that was refused. It has the
-application ID of a client that sends one (AWS_SDK_UA_APP_ID).
+For an authorized caller, the line also contains its identity, its number of policies (a role that is being deleted has
+none), the permissions that the call required, with the values of the condition keys, and the one that was refused. If
+the client sends an application ID (AWS_SDK_UA_APP_ID), the line contains that too.
 """
 
 import json
@@ -21,11 +21,11 @@ _HINTS = re.compile(
     r"|Name|KeyName|AutoScalingGroupNames?(\.member\.\d+)?|InstanceId(\.\d+)?|Filters?\..*"
     r"|LifecycleHookName|LifecycleActionResult|HealthStatus|AllocationId|AssociationId|NetworkInterfaceId|PublicIp"
 )
-"""Parameters that identify what a request is about."""
+"""Parameters that identify the subject of a request."""
 
 
 class RequestLog:
-    """Append to a file that others may read while it grows."""
+    """Appends to a file that others may read while it grows."""
 
     def __init__(self, path: Path):
         # line buffered: each request is one write
@@ -65,7 +65,7 @@ def _permission_entry(permission: Permission) -> dict[str, Any]:
 
 
 def _resources(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Keep names and keys only, neither contents nor secrets."""
+    """Return only names and keys, neither contents nor secrets."""
     found: dict[str, Any] = {name: v for name, v in parameters.items() if isinstance(v, str) and _HINTS.fullmatch(name)}
     found |= _key(parameters)
     if batch := parameters.get("RequestItems"):
@@ -81,6 +81,6 @@ def _item(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _key(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the key of the single item that is read or written."""
+    """Return the key of the only item that is read or written."""
     key = parameters.get("Key") or {"id": parameters.get("Item", {}).get("id")}
     return {"Key": key} if isinstance(key, dict) and any(key.values()) else {}

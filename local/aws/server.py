@@ -101,7 +101,7 @@ _ANSWERED_HERE: Final = {channels.SERVICE: channels.answer, cloud_control.SERVIC
 
 
 class LocalAwsError(Exception):
-    """Explain in one line why the server cannot run."""
+    """The server cannot run; the message explains why in one line."""
 
 
 def serve(
@@ -115,7 +115,7 @@ def serve(
     quotas: Path | None = None,
     changes: Path | None = None,
 ) -> BaseWSGIServer:
-    """Return a server that already listens; the caller runs its ``serve_forever``."""
+    """Return a server that is already listening; the caller runs its ``serve_forever``."""
     if version("moto") != MOTO_VERSION:
         raise LocalAwsError(f"unsupported moto version {version('moto')}, must be {MOTO_VERSION}")
     _prepare(region)
@@ -159,7 +159,7 @@ class Application:
         self._api_faults = api_faults
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        # Read before taking the lock, so that a slow sender blocks nobody else.
+        # Read before acquiring the lock, so that a slow sender blocks nobody else.
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
         call = Call(environ, body)
@@ -188,13 +188,13 @@ class Application:
 
 
 def _instance_id(user_id: str) -> str | None:
-    """Return the instance that uses its role's credentials: EC2 names the session after it."""
+    """Return the instance that uses its role's credentials; EC2 names the session after it."""
     name = user_id.partition(":")[2]
     return name if name.startswith("i-") else None
 
 
 class _QuietHandler(WSGIRequestHandler):
-    """Write no line per request: a cluster's nodes make calls every few seconds."""
+    """Writes no line per request, because a cluster's nodes make calls every few seconds."""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Write nothing."""

@@ -1,4 +1,4 @@
-"""Break a cluster with random faults, then wait until an outside observer finds it whole.
+"""Break a cluster with random faults, then wait until an outside observer finds it healthy.
 
     python -m local run -- python -m local.chaos.cluster_chaos --faults 70 --seed 7     (make soak)
 
@@ -18,15 +18,15 @@ from local.run.user import deploy_arguments, new_user
 NODES = 5
 CLUSTER = "deeplearning"
 RECOVERY_TIMEOUT_S = 300.0
-"""Seconds for recovery after the last fault; by then every fault with a duration has ended."""
+"""Seconds for recovery after the last fault, by which time every fault with a duration has ended."""
 SPACING_S = 8.0
-"""Average seconds between the starts of two faults: a replacement takes longer, so that they overlap."""
+"""Average seconds between the starts of two faults; a replacement takes longer, so they overlap."""
 
 
 def run_chaos(
     cluster: str, *, seed: int, count: int, over_s: float, at_least: int, environment: Mapping[str, str]
 ) -> None:
-    """Run a plan on a whole cluster and wait until it is whole again. Raises TimeoutError with the differences."""
+    """Run a plan on a healthy cluster and wait until it is healthy again. Raises TimeoutError with the differences."""
     faults, observer = Faults.current(), Observer.current(cluster, environment=environment)
     before = observer.await_agreement(RECOVERY_TIMEOUT_S)
     targets = [node_target(number) for number in sorted(before.instances)]

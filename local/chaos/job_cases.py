@@ -1,6 +1,6 @@
 """Draw faults under jobs from a seed, and judge each job by its output. Pure functions: no I/O.
 
-One fault hits several jobs at once, each in another phase and with another restart policy; each of these is a case.
+One fault affects several jobs, each in another phase and with another restart policy; each of these is a case.
 """
 
 import random
@@ -23,8 +23,8 @@ DETACHED_PHASE: Final[Phase] = "rendezvous"
 """Phase in which a fault hits detached jobs: one of three."""
 
 REACTION_TIMEOUT_S: Final = 60.0
-"""Seconds after the fault in which a job must end or restart; for one that waits for all nodes they begin when the
-cluster is whole."""
+"""Seconds after the fault in which a job must end or restart; for one that waits for all nodes, they start when the
+cluster is healthy."""
 MIN_NODES: Final = 2
 OPTIONS: Final[dict[RestartPolicy, tuple[str, ...]]] = {
     "end": (),
@@ -32,30 +32,30 @@ OPTIONS: Final[dict[RestartPolicy, tuple[str, ...]]] = {
     "all": ("--max-restarts", "3", "--rejoin-timeout", "180"),
 }
 RESTART_PREFIX: Final = "launch: restart "
-"""Start of the launcher's line when a job restarts."""
+"""Start of the line that the launcher prints when a job restarts."""
 TOO_FEW_NODES: Final = f"; not restarted: 1 node available, at least {MIN_NODES} needed; "
 NODE_LOST: Final = 1
 SESSION_LOST: Final = 255
-"""Exit code of ssh itself: the user's session was on the node that failed."""
+"""Exit code of ssh itself: the user's session was on the failed node."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobCase:
-    """Describe one job under one fault."""
+    """One job under one fault."""
 
     phase: Phase
     fraction: float
-    """Point within that phase at which the fault comes, as a fraction of its length."""
+    """Point within that phase at which the fault occurs, as a fraction of its length."""
     policy: RestartPolicy
     is_detached: bool = False
-    """True if the job runs without the user's session, so that its record always says how it ended."""
+    """True if the job runs without the user's session, so that its record always states how it ended."""
     uses_idle_connections: bool = False
-    """True if the job uses idle pooled connections; otherwise these stay idle and are hit by the fault."""
+    """True if the job uses idle pooled connections; otherwise these stay idle and the fault affects them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFault:
-    """Describe one fault and the jobs that it hits."""
+    """One fault and the jobs that it affects."""
 
     kind: JobFaultKind
     node_index: int
@@ -72,7 +72,7 @@ class JobFault:
 
 
 def draw_faults(seed: int, *, cases: int, node_indexes: Sequence[int]) -> tuple[JobFault, ...]:
-    """Draw cases, three per fault: every kind and every node in turn, in random order."""
+    """Draw three cases per fault, with every kind and every node in turn, in random order."""
     rng = random.Random(seed)  # noqa: S311  (repeatable on purpose)
     faults: list[JobFault] = []
     kinds, targets = _in_turn(rng, KINDS), _in_turn(rng, node_indexes)
@@ -101,7 +101,7 @@ def _in_turn(rng: random.Random, values: Sequence[_Value]) -> Iterator[_Value]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordedEnd:
-    """Hold the end that a job's record reports."""
+    """The end that a job's record states."""
 
     state: str
     exit_code: int | None
@@ -109,7 +109,7 @@ class RecordedEnd:
 
 @dataclass(kw_only=True, slots=True)
 class JobOutcome:
-    """Hold what was observed of a job, in seconds from the fault."""
+    """What was observed of a job, in seconds from the fault."""
 
     lines: list[tuple[float, str]] = field(default_factory=list)
     """Lines of its output, both streams."""
@@ -117,11 +117,11 @@ class JobOutcome:
     code: int | None = None
     """Exit code of the session."""
     recorded_end: RecordedEnd | None = None
-    """None if it has no record or its node is gone."""
+    """The end in its record; None without a record or if its node is gone."""
 
 
 def judge(outcome: JobOutcome, job_case: JobCase, *, fault: JobFault, recovered_s: float) -> list[str]:
-    """List what is wrong with a case, a line each; `recovered_s` is when all nodes were back."""
+    """List what is wrong with a case, one line each; `recovered_s` is when all nodes were back."""
     joined = any(at < 0 and " joins " in line for at, line in outcome.lines)
     if job_case.phase != "connecting" and not joined:
         return ["its ranks did not run when the fault came"]
@@ -150,7 +150,7 @@ def _judge_orphan(outcome: JobOutcome, job_case: JobCase, *, fault: JobFault) ->
         return []
     if outcome.recorded_end is None:
         return [] if job_case.phase == "connecting" else ["it has no record"]
-    # When the node shuts down in order, a logged-in user loses the session as on any other disconnect.
+    # If the node shuts down in order, a logged-in user loses the session as with any other disconnect.
     right = ("FAILED",) if job_case.is_detached else ("FAILED", "CANCELLED")
     state = outcome.recorded_end.state
     return [] if state in right else [f"its record says {state}, and not {' or '.join(right)}"]
@@ -171,7 +171,7 @@ def _judge_success(
         errors.append("it went on as if nothing had happened to its ranks")
     if restarts and job_case.policy == "end":
         errors.append("it started again, and should have ended")
-    # The launcher itself may have been frozen or cut off.
+    # The launcher itself may have been frozen or disconnected.
     limit_s = REACTION_TIMEOUT_S + (recovered_s if job_case.policy == "all" or fault.node_index == 1 else 0.0)
     if restarts and min(restarts) > limit_s:
         errors.append(f"it started again {min(restarts):.0f} s after the fault")
@@ -182,7 +182,7 @@ def _judge_failure(
     outcome: JobOutcome, code: int | None, job_case: JobCase, *, fault: JobFault, recovered_s: float
 ) -> list[str]:
     assert outcome.ended_s is not None
-    # A launcher that is cut off from all others for longer than it should wait has no node to restart on.
+    # A launcher that is disconnected from all others for longer than it should wait has no node to restart on.
     alone = fault.node_index == 1 and any(TOO_FEW_NODES in line for _, line in outcome.lines)
     if job_case.policy != "end" and not alone:
         return [f"it ended with {code}, and should have started again"]
@@ -194,9 +194,9 @@ def _judge_failure(
 
 
 def _wanted_nodes(text: Sequence[str]) -> int:
-    """Return the number of nodes that the launcher waited for; 0 if it never waited.
+    """Return the number of nodes for which the launcher waited; 0 if it never waited.
 
-    A node may have left the list before the job began.
+    A node may have left the list before the job started.
     """
     found = [int(match[1]) for line in text if (match := re.search(r"; waiting at most .* s for (\d+) node", line))]
     return found[0] if found else 0

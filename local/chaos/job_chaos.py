@@ -29,15 +29,15 @@ FAULT_DURATION_S = 30.0
 RECOVERY_TIMEOUT_S = 240.0
 POLL_S = 0.25
 START_S = 60.0
-"""Seconds in which a job starts, even on a busy machine."""
+"""Deadline for a job to start, in seconds, even on a busy machine."""
 STEPPING_S, RENDEZVOUS_S, CONNECTING_S = 3.0, 2.0, 0.8
-"""Lengths in seconds of the phases in which a fault can come."""
+"""Lengths in seconds of the phases in which a fault can occur."""
 CLEANUP_S = 10.0
-"""Seconds after the reaction deadline for which processes of an ended job may remain."""
+"""Seconds after the reaction deadline for which an ended job's processes may remain."""
 
 
 def run_cases(cluster: str, *, user: User, seed: int, cases: int, log: Callable[[str], None]) -> list[str]:
-    """Run jobs under faults on a whole cluster; return what was wrong, a line each."""
+    """Run jobs under faults on a healthy cluster; return what was wrong, one line each."""
     faults, observer = Faults.current(), Observer.current(cluster, environment=user.environment)
     errors: list[str] = []
     reused = 0
@@ -52,7 +52,7 @@ def run_cases(cluster: str, *, user: User, seed: int, cases: int, log: Callable[
 
 
 class FaultRun:
-    """Run one fault with its jobs."""
+    """Runs one fault with its jobs."""
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class FaultRun:
         self._token = uuid.uuid4().hex
         self._cluster = cluster
         self.reused = 0
-        """Number of pooled connections that the first job took over from an earlier one."""
+        """Number of pooled connections that the first job reused from an earlier one."""
 
     def run(self) -> list[str]:
-        """Start the jobs, cause the fault, heal, and check every job and one more after it."""
+        """Start the jobs, cause the fault, heal it, and check every job and one more afterwards."""
         self._fill_connection_pool()
         idle = idle_connections()
         jobs = self._start_jobs(idle)
@@ -103,7 +103,7 @@ class FaultRun:
         return found + self._leftovers(until=max(fault_at + REACTION_TIMEOUT_S, time.monotonic() + CLEANUP_S))
 
     def _orphaned_ranks(self, job: Job, *, fault_at: float) -> list[str]:
-        """List ranks that run too long, on any node: of the failed attempt, and after the end of the job."""
+        """List ranks that run too long, on any node: from the failed attempt, and after the end of the job."""
         answered, found = fault_at + REACTION_TIMEOUT_S, []
         if not job.await_end(until=answered):
             found = ranks_of(job.token, before=fault_at)
@@ -118,7 +118,7 @@ class FaultRun:
             raise LocalError(errors)
 
     def _start_jobs(self, idle: set[str]) -> list[Job]:
-        """Start the jobs so that the fault hits each in its phase."""
+        """Start the jobs so that the fault affects each in its phase."""
         jobs = []
         for job_case in sorted(self._fault.cases, key=lambda job_case: PHASES.index(job_case.phase), reverse=True):
             job = Job(self._user, job_case, token=f"{self._token}.{job_case.phase}")
@@ -128,7 +128,7 @@ class FaultRun:
                 time.sleep(job_case.fraction * STEPPING_S)
                 still, waiting = {pid for pid in idle if Path("/proc", pid).exists()}, idle_connections()
                 self.reused = len(still - waiting)
-                # The next jobs need idle connections too, and must not wait for them in the phase that is tested.
+                # The next jobs also need idle connections, and must not wait for them in the tested phase.
                 self._fill_connection_pool()
             elif job_case.phase == "rendezvous":
                 job.await_line("joins", timeout_s=START_S)
@@ -138,7 +138,7 @@ class FaultRun:
         return jobs
 
     def _break_and_heal(self, node: NodeHandle) -> float:
-        """Break the node, undo what has a duration, and return the time at which the cluster was whole again."""
+        """Break the node, undo temporary faults, and return the time at which the cluster was healthy again."""
         name, kind = node.instance_id, self._fault.kind
         if kind == "kill":
             self._faults.kill(name)

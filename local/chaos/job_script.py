@@ -2,8 +2,8 @@
 
     launch python -c "$(cat job_script.py)" RENDEZVOUS_S STEPS STEPS_AGAIN STEP_S TOKEN
 
-The token marks the job's record. Standard library only. A rank that loses another exits with LOST; one that is cut off
-hangs, as a framework's rank would.
+The token marks the job's record. Standard library only. A rank that loses another exits with LOST; a disconnected rank
+hangs, like a framework's.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ def lead(others: list[socket.socket], *, step_file: Path, steps: int, step_s: fl
 
 
 def follow(leader: socket.socket) -> None:
-    """Take the steps that rank 0 takes."""
+    """Take the same steps as rank 0."""
     log("resumes")
     while receive(leader, b"s", b"e") == b"s":
         leader.sendall(b"s")

@@ -12,7 +12,7 @@ TOKEN = "FAULTS_TOKEN"  # noqa: S105  (marks the processes of one fault's jobs)
 LAUNCHER = b"deeplearning/current/launcher"
 """Part of the command line of the launcher's own processes on a node."""
 DURABLE_SERVICE = LAUNCHER + b"/durable/__main__.py\0serve"
-"""Part of the command line of the master's service that takes up durable jobs, which runs always."""
+"""Part of the command line of the master's service that restarts durable jobs, which always runs."""
 POOL_DAEMON = LAUNCHER + b"/transport/pool/daemon.py"
 """Part of the command line of the connection pool's daemon (docs/decisions/018)."""
 IDLE = b"launch-idle"
@@ -50,9 +50,10 @@ def _line(process: Path) -> str:
 def _is_idle(process: Path, command: bytes, *, pool_pipes: set[str]) -> bool:
     """Return True if a process belongs to no job.
 
-    Such are an idle runner, its reaper, the pool daemon, a pooled connection, and the service for durable jobs.
+    Such processes are an idle runner, its reaper, the pool daemon, a pooled connection, and the service for durable
+    jobs.
 
-    A runner's wait and the daemon's work begin when their process starts: an older one than MAX_IDLE_S is a leftover.
+    A runner's wait and the daemon's work start with their process, so a process older than MAX_IDLE_S is a leftover.
     """
     name = _read(process / "comm").strip()
     if DURABLE_SERVICE in command:
@@ -100,7 +101,7 @@ def _read(file: Path) -> bytes:
 
 
 def _pipes(process: Path) -> set[str]:
-    """Return the pipes that a process has an end of."""
+    """Return the pipes of which a process has an end open."""
     found = set()
     with suppress(OSError):  # It has ended.
         for fd in (process / "fd").iterdir():

@@ -1,4 +1,4 @@
-"""Check that every node knows the same, correct membership: compare what AWS says with what the nodes say.
+"""Check that every node knows the same, correct membership: compare AWS's answers with the nodes' files.
 
 Pure functions: no I/O.
 """
@@ -15,18 +15,18 @@ _Value = TypeVar("_Value", int, str)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Instance:
-    """Describe an expected member: in service in its Auto Scaling group, and running."""
+    """An expected member: in service in its Auto Scaling group, and running."""
 
     instance_id: str
     address: str
     node_type: NodeType
     host_key: str
-    """Host key of its sshd, read from its disk; empty if it has none."""
+    """Host key of its sshd, read from its disk; empty without one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeView:
-    """Hold what one node knows of the membership, as read from its files by the chaos observer."""
+    """One node's knowledge of the membership, as the chaos observer read it from the node's files."""
 
     node_index: int
     generation: int
@@ -49,7 +49,7 @@ class NodeView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observation:
-    """Hold the membership that all nodes agreed on."""
+    """The membership on which all nodes agreed."""
 
     generation: int
     instances: Mapping[int, str]
@@ -57,7 +57,7 @@ class Observation:
 
 
 def block(text: str) -> list[str]:
-    """Return our lines of a file that we share."""
+    """Return our lines of a shared file."""
     lines = text.splitlines()
     if BLOCK_BEGIN not in lines or BLOCK_END not in lines:
         return []
@@ -65,7 +65,7 @@ def block(text: str) -> list[str]:
 
 
 def hosts_of(text: str) -> dict[str, str]:
-    """Return addresses by name; for a name that is listed twice the first, as the resolver does."""
+    """Return addresses by name; for a name listed twice the first, like the resolver."""
     found: dict[str, str] = {}
     for address, *names in map(str.split, block(text)):
         for name in names:
@@ -74,7 +74,7 @@ def hosts_of(text: str) -> dict[str, str]:
 
 
 def known_hosts_of(text: str) -> dict[str, str]:
-    """Return keys by name; join several for one name, because ssh would accept any of them."""
+    """Return keys by name; join several keys of one name, because ssh would accept any of them."""
     found: dict[str, str] = {}
     for names, key in (line.split(" ", 1) for line in block(text)):
         for name in names.split(","):
@@ -98,7 +98,7 @@ def differences(
     views: Mapping[str, NodeView | str],
     previous: Observation | None = None,
 ) -> list[str]:
-    """List all errors, a line each; ``views`` has by instance id what a node knows, or why it says nothing."""
+    """List all errors, one line each; ``views`` contains, by instance id, a node's knowledge or why it gives none."""
     expected = {instance.instance_id: instance for instance in instances}
     found = []
     if len(expected) != desired_nodes:
@@ -173,9 +173,9 @@ def _mismatches(what: str, found: Mapping[str, str], right: Mapping[str, str]) -
 
 
 def _changes_since(previous: Observation, now: NodeView, expected: Mapping[str, Instance]) -> Iterator[str]:
-    """Yield survivors that changed their index, and a generation that went back.
+    """Yield survivors whose index changed, and a generation that decreased.
 
-    No run lives long enough to let the generation wrap around at MAX_GENERATION, so a smaller one is older.
+    No run lasts long enough for the generation to wrap around at MAX_GENERATION, so a smaller one is older.
     """
     held = {instance: node_index for node_index, instance in now.instances.items()}
     for node_index, instance in previous.instances.items():

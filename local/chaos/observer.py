@@ -1,7 +1,7 @@
-"""Check from outside that a cluster is whole: all nodes know the correct membership and can log in to each other.
+"""Check from outside that a cluster is healthy: all nodes know the correct membership and can log in to each other.
 
-AWS (the groups and their instances) and the nodes' own keys give the correct membership; each node's files show what
-it knows. Then the observer tries each node's connections, in its network and with its files.
+AWS (the groups and their instances) and the nodes' own keys define the correct membership; each node's files show what
+it knows. Then the observer tries each node's connections, from its network and with its files.
 """
 
 import os
@@ -44,7 +44,7 @@ LOGIN_USER = "ubuntu"
 """Login user of the local image."""
 CONNECT_TIMEOUT_S = 5
 LOGINS_AT_ONCE = 8
-"""Number of connections tried at once."""
+"""Number of connections tried simultaneously."""
 INSTANCE_ID = "cat /var/lib/cloud/data/instance-id"
 POLL_S = 0.5
 FILES = (HOSTS_FILE, WORKERS_FILE, KNOWN_HOSTS_FILE, ENVIRONMENT_FILE)
@@ -60,7 +60,7 @@ class Snapshot:
 
 
 class Observer:
-    """Observe one cluster. ``environment`` has the SSH agent whose key opens its nodes."""
+    """Observes one cluster. ``environment`` has the SSH agent whose key opens its nodes."""
 
     def __init__(self, cluster: str, *, run_dir: Path, environment: Mapping[str, str]) -> None:
         self._cluster = cluster
@@ -69,7 +69,7 @@ class Observer:
 
     @classmethod
     def current(cls, cluster: str, *, environment: Mapping[str, str] | None = None) -> "Observer":
-        """Observe a cluster of the local AWS that this process is in."""
+        """Observe a cluster of the current local AWS."""
         return cls(cluster, run_dir=current_run_dir(), environment=environment or os.environ)
 
     def await_agreement(self, deadline_s: float, *, previous: Observation | None = None) -> Observation:
@@ -83,14 +83,14 @@ class Observer:
             if not found:
                 try:
                     return self.observe()
-                except LocalError as error:  # the next membership came between the two looks
+                except LocalError as error:  # the membership changed between the two reads
                     found = [str(error)]
             if time.monotonic() > deadline:
                 raise TimeoutError(f"waited {deadline_s:.0f} s for the nodes to agree:\n" + "\n".join(found))
             time.sleep(POLL_S)
 
     def differences(self, *, previous: Observation | None = None) -> list[str]:
-        """List all errors, a line each; connections are tried only if everything else is right."""
+        """List all errors, one line each; try connections only if everything else is right."""
         snapshot = self.snapshot()
         found = differences(
             desired_nodes=snapshot.desired_nodes, instances=snapshot.instances, views=snapshot.views, previous=previous
@@ -110,7 +110,7 @@ class Observer:
         return Observation(generation=generation, instances=dict(instances))
 
     def snapshot(self) -> Snapshot:
-        """Read what AWS and the nodes say."""
+        """Read AWS's and the nodes' states."""
         groups = self._groups()
         members = {i["InstanceId"]: group for group in groups for i in group["Instances"] if _in_service(i)}
         instances, views = [], {}
@@ -131,7 +131,7 @@ class Observer:
         return Snapshot(desired_nodes=desired_nodes, instances=tuple(instances), views=views)
 
     def login_failures(self, snapshot: Snapshot) -> list[str]:
-        """Return a line for each pair of nodes in which one cannot log in to the other."""
+        """Return a line for each pair of nodes of which one cannot log in to the other."""
         readable = {name: view for name, view in snapshot.views.items() if isinstance(view, NodeView)}
         pairs = [
             (source, view, node_index)
@@ -144,7 +144,7 @@ class Observer:
             return [answer for answer in answers if answer]
 
     def _try_login(self, source: str, view: NodeView, node_index: int) -> str | None:
-        """Log in from a node to another with the host key checked; return why that failed, or None."""
+        """Log in from one node to another, checking the host key; return why that failed, or None."""
         alias = worker_host(node_index)
         try:
             command = self._ssh(node_of(self._run_dir, source), alias, view.hosts[alias])
@@ -169,7 +169,7 @@ class Observer:
         return None if done.stdout.strip() == right else f"{source}: {alias} is {done.stdout.strip()}, must be {right}"
 
     def _ssh(self, node: NodeHandle, alias: str, address: str) -> Sequence[str]:
-        """Build the ssh command: with a node's network and known hosts, but with the agent of this process."""
+        """Build the ssh command, with a node's network and known hosts, but with this process's agent."""
         options = {
             "BatchMode": "yes",
             "ConnectTimeout": str(CONNECT_TIMEOUT_S),
@@ -190,7 +190,7 @@ class Observer:
 
 
 def read_node(node: NodeHandle) -> NodeView | str:
-    """Read a node's files; return what it knows of the membership, or why it says nothing."""
+    """Read a node's files; return its knowledge of the membership, or why it gives none."""
     state = node.state()
     if state is None:
         return "has no membership yet" if node.is_up else "does not run"

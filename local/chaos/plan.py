@@ -20,7 +20,7 @@ KINDS: Final = tuple(name for name, fault in FAULT_TYPES.items() if fault.is_pla
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedTarget:
-    """Name a fault's target: the node with an index at that time or, without an index, one of the nodes of a type."""
+    """A fault's target: the node with an index at that time or, without an index, one of the nodes of a type."""
 
     node_index: int | None = None
     node_type: NodeType | None = None
@@ -54,7 +54,7 @@ ANY_WORKER: Final = PlannedTarget(node_type=WORKER)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedFault:
-    """Describe one fault, in seconds since the plan's start."""
+    """One fault, in seconds since the plan's start."""
 
     kind: str
     """Name in FAULT_TYPES."""
@@ -62,7 +62,7 @@ class PlannedFault:
     duration_s: float = 0.0
     """Duration; 0 for a fault without one."""
     targets: tuple[PlannedTarget, ...] = ()
-    """Empty for AWS's API, two targets for a pair."""
+    """Targets: none for AWS's API, two for a pair."""
 
     @property
     def ends_s(self) -> float:
@@ -76,13 +76,13 @@ class PlannedFault:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Hold faults sorted by start time."""
+    """Faults sorted by start time."""
 
     seed: int
     faults: tuple[PlannedFault, ...]
 
     def overlapping(self) -> list[tuple[PlannedFault, PlannedFault]]:
-        """Return the pairs whose second fault begins while the first lasts."""
+        """Return the pairs whose second fault starts during the first."""
         return [
             (first, second)
             for number, first in enumerate(self.faults)
@@ -105,10 +105,10 @@ def make_plan(
     at_least: int = 1,
     durations_s: tuple[float, float] = (5.0, 30.0),
 ) -> Plan:
-    """Draw ``count`` faults that begin within ``over_s``, at least ``at_least`` of each kind.
+    """Draw ``count`` faults that start within ``over_s``, at least ``at_least`` of each kind.
 
-    Every third one begins while the one before it lasts, so that faults overlap. Two of one kind never hit one target
-    at the same time: the end of the first would end the second.
+    Every third one starts during its predecessor, so that faults overlap. Two of one kind never overlap on one target,
+    because the end of the first would end the second.
     """
     if count < at_least * len(kinds):
         raise ValueError(f"count must be at least {at_least * len(kinds)} for {len(kinds)} kinds, got {count}")
@@ -146,7 +146,7 @@ def _with_random_pick(rng: random.Random, target: PlannedTarget) -> PlannedTarge
 
 
 def _after_same_kind(fault: PlannedFault, others: Sequence[PlannedFault]) -> PlannedFault:
-    """Move a fault behind others of the same kind that may hit the same node at the same time."""
+    """Move a fault behind others of the same kind that may affect the same node at the same time."""
     for other in sorted(_conflicting(fault, others), key=lambda other: other.at_s):
         if other.at_s <= fault.ends_s and fault.at_s <= other.ends_s:
             fault = replace(fault, at_s=other.ends_s + 0.1)

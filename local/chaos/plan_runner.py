@@ -1,7 +1,7 @@
 """Execute a plan of faults, in its order and at its times, and log each step.
 
-A fault hits the node that is its target at that moment. If there is none (its node is being replaced, for example),
-the fault is skipped and logged.
+A fault affects the node that is its target at that moment. If there is none (for example while its node is being
+replaced), the fault is skipped and logged.
 """
 
 import heapq
@@ -16,7 +16,7 @@ from local.errors import LocalError
 from local.faults.faults import FAULT_TYPES, Faults
 
 API_SHARE = 0.5
-"""Share of the nodes' requests that fail while AWS's API throttles or returns errors."""
+"""Fraction of the nodes' requests that fail while AWS's API throttles or returns errors."""
 
 
 @dataclass(frozen=True, order=True, kw_only=True, slots=True)
@@ -27,7 +27,7 @@ class Event:
     fault_number: int
     is_end: bool = False
     instances: tuple[str, ...] = ()
-    """Instances that the fault hit; the end undoes it on these."""
+    """Instances that the fault affected; its end undoes it on these."""
 
 
 def run_plan(
@@ -39,7 +39,7 @@ def run_plan(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Begin and end each fault at its time; return after the last end. ``instances`` returns them by node index."""
+    """Start and end each fault at its time; return after the last end. ``instances`` returns them by node index."""
     started = clock()
     events = [Event(at_s=fault.at_s, fault_number=number) for number, fault in enumerate(plan.faults)]
     heapq.heapify(events)
@@ -59,13 +59,13 @@ def run_plan(
                     end = Event(at_s=fault.ends_s, fault_number=event.fault_number, is_end=True, instances=hit)
                     heapq.heappush(events, end)
             outcome = "ends" if event.is_end else "begins"
-        except (LocalError, ClientError) as error:  # Its node or its instance has just ended.
+        except (LocalError, ClientError) as error:  # its node or its instance has just ended
             outcome = f"skipped: {error}"
         log(f"{clock() - started:7.1f} s  {fault.kind} {' and '.join(hit)} {outcome}")
 
 
 def targeted_instances(fault: PlannedFault, instances: Mapping[int, str]) -> tuple[str, ...]:
-    """Return the instances that the fault's targets mean now, each at most once. Raises LocalError."""
+    """Return the instances that the fault's targets currently denote, each at most once. Raises LocalError."""
     left, names = dict(instances), []
     for target in fault.targets:
         node_index = target.pick_from(left)

@@ -25,7 +25,7 @@ own."""
 
 
 class Job:
-    """Run one job on the master in a session of its own. `token` marks its processes and its record."""
+    """Runs one job on the master in its own session. `token` marks its processes and its record."""
 
     def __init__(self, user: User, job_case: JobCase, *, token: str) -> None:
         self.case = job_case
@@ -58,7 +58,7 @@ class Job:
             self._news.notify_all()
 
     def await_line(self, words: str, *, timeout_s: float) -> bool:
-        """Wait for a line with these words; return whether it came in time."""
+        """Wait for a line with these words; return True if it arrived in time."""
         with self._news:
             self._news.wait_for(lambda: self._ended is not None or self._has_line(words), timeout_s)
             return self._has_line(words)
@@ -67,7 +67,7 @@ class Job:
         return any(words in line for _, line in self._lines)
 
     def await_end(self, *, until: float) -> bool:
-        """Wait for the end until a time of the monotonic clock; return whether it came."""
+        """Wait for the end until a time of the monotonic clock; return True if it occurred."""
         with self._news:
             return self._news.wait_for(lambda: self._ended is not None, max(0.0, until - time.monotonic()))
 
@@ -108,7 +108,7 @@ def recorded_ends(user: User) -> Mapping[str, RecordedEnd]:
 
 
 def fill_connection_pool(user: User) -> str | None:
-    """Run a job that ends well and leaves its connections in the pool; return what was wrong, or None."""
+    """Run a job that succeeds and leaves its connections in the pool; return what was wrong, or None."""
     command = user.ssh_command(MASTER_HOST, "launch true 2>&1", options=SESSION)
     try:
         done = subprocess.run(

@@ -11,19 +11,19 @@ from typing import Final
 
 FILE: Final = "changes"
 AT_LEAST_EVERY_S: Final = 10.0
-"""Longest time between two looks without a signal, because a change may go unnoticed."""
+"""Longest time between checks without a signal, because a change may go unnoticed."""
 _UNRELATED_SERVICES: Final = frozenset({"dynamodb", "iam", "logs", "s3", "ssm", "ssmmessages", "sts"})
 """Services that never change an instance, route or security group."""
 _READS: Final = re.compile(rb"(?:^|&)Action=(?:Describe|Get|List)")
 
 
 def may_change(service: str, body: bytes, *, method: str = "POST") -> bool:
-    """Return True if a request may change what the data plane maintains; if in doubt, it may."""
+    """Return True if a request may change what the data plane maintains, including in case of doubt."""
     return service not in _UNRELATED_SERVICES and method != "GET" and not _READS.search(body)
 
 
 class ChangeWriter:
-    """Write the signal, for the control plane. Raises OSError if the file cannot be written."""
+    """Writes the signal, for the control plane. Raises OSError if the file cannot be written."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -35,7 +35,7 @@ class ChangeWriter:
 
 
 class ChangeReader:
-    """Read the signal, for the data plane."""
+    """Reads the signal, for the data plane."""
 
     def __init__(self, file: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._file = file
@@ -44,7 +44,10 @@ class ChangeReader:
         self._next_look = 0.0
 
     def is_due(self) -> bool:
-        """Return True after a change, and now and then. Ask before looking, so that no change is missed."""
+        """Return True after a change, and occasionally otherwise.
+
+        Call it before reading, so that no change is missed.
+        """
         size, now = self._size(), self._clock()
         if size == self._seen_size and now < self._next_look:
             return False

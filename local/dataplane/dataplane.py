@@ -1,7 +1,7 @@
 """Run the data plane of the local AWS: make EC2's instances real and keep them as the control plane reports them.
 
-Level-triggered: each pass starts, stops and connects nodes until they match the inventory, which is read again when
-the control plane signals a change, and now and then.
+Level-triggered: each pass starts, stops and connects nodes until they match the inventory, which is reread when the
+control plane signals a change, and occasionally otherwise.
 
     python -m local.dataplane.dataplane RUN_DIR CGROUP LAYERS     (inside the sandbox; started by local.run.session)
 """
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 POLL_S = 0.2
 MAX_BOOTING = 8
-"""Number of nodes that boot at a time: on two cores, more would only make every node boot later."""
+"""Number of nodes that boot simultaneously; on two cores, more would only make every node boot later."""
 
 
 class InstanceCredentials:
-    """Read keys and roles for nodes from EC2, IAM and STS, and cache credentials while they are valid."""
+    """Reads keys and roles for nodes from EC2, IAM and STS, and caches credentials while they are valid."""
 
     def __init__(self, session: boto3.Session) -> None:
         self._ec2 = session.client("ec2")
@@ -88,7 +88,7 @@ class InstanceCredentials:
 
 
 class DataPlane:
-    """Keep nodes, by instance id, and their VPCs equal to an inventory."""
+    """Keeps nodes, by instance id, and their VPCs equal to an inventory."""
 
     def __init__(self, session: boto3.Session, *, run_dir: Path, cgroup: Path, layers: list[Path]) -> None:
         self._ec2: EC2Client = session.client("ec2")
@@ -115,9 +115,9 @@ class DataPlane:
         return self._metadata.get((vpc_id, address))
 
     def reconcile(self, *, reread: bool = True) -> None:
-        """Run one pass; an instance that cannot be served now does not hold up the others.
+        """Run one pass; an instance that cannot be updated now does not delay the others.
 
-        ``reread`` says whether to read the inventory again; if not, the last one still holds.
+        ``reread`` requests reading the inventory again; otherwise the last one is still valid.
         """
         with self._errors.recorded(RECONCILIATION):
             self._reconcile(
@@ -129,7 +129,7 @@ class DataPlane:
         return self._storage_faults != StorageFaults.read(self._run_dir)
 
     def _read_inventory(self) -> Inventory:
-        self._inventory = None  # Until the inventory can be read as a whole, each pass tries again.
+        self._inventory = None  # Until the complete inventory can be read, each pass tries again.
         found = read_inventory(self._ec2, self._autoscaling)
         self._storage_faults = StorageFaults.read(self._run_dir)
         targets = read_mount_targets(self._efs, faults=self._storage_faults)
@@ -200,9 +200,9 @@ class DataPlane:
         log.info("%s starts at %s", instance.instance_id, instance.address.ip)
 
     def _update(self, instance: Instance) -> None:
-        """Update what may change while an instance runs: its addresses, groups, role, and the state its group wants.
+        """Update what may change while an instance runs: addresses, groups, role, and the state that its group wants.
 
-        The role may be missing at first: the instance profile is associated a moment after the launch.
+        The role may be missing at first, because the instance profile is associated shortly after the launch.
         """
         key = _address_key(instance)
         known = self._metadata[key]
@@ -238,7 +238,7 @@ class DataPlane:
             raise self._fail_launch(instance_id, reason, after=BOOT_TIMEOUT_S)
 
     def _fail_launch(self, instance_id: str, reason: str, *, after: float) -> LocalError:
-        """Record why an instance cannot boot, terminate it if that lasts too long, and return the error to raise."""
+        """Record why an instance cannot boot; terminate it if that lasts too long; return the error to raise."""
         self._launch_attempts.note(instance_id, reason)
         if self._launch_attempts.exceeds(instance_id, after):
             launch_failures.report(self._run_dir, instance_id, reason)

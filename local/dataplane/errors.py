@@ -1,4 +1,4 @@
-"""Log each error of the data plane when it begins, not in each pass, and publish them for ``local-aws status``."""
+"""Log each data plane error when it starts, not in each pass, and publish errors for ``local-aws status``."""
 
 import contextlib
 import json
@@ -15,14 +15,14 @@ from local.errors import LocalError
 log = logging.getLogger(__name__)
 FILE: Final = "dataplane-errors.json"
 RECONCILIATION: Final = "reconciliation"
-"""Name of an error that ended a whole pass instead of the update of one instance."""
+"""Name of an error that ended a complete pass instead of the update of one instance."""
 RETRIED_ERRORS = (ClientError, BotoCoreError, LookupError, LocalError, OSError, subprocess.SubprocessError)
-"""Errors to retry in the next pass: a read between two writes of the control plane (a subnet just deleted), or
-something that this machine refuses. One instance must not stop the others."""
+"""Errors to retry in the next pass: a read between two writes of the control plane (for example of a deleted subnet),
+or something that this machine refuses. One instance must not stop the others."""
 
 
 class DataplaneErrors:
-    """Hold the errors of this pass and of the last one, by the name of what could not be updated."""
+    """Errors of this pass and of the last one, by the name of what could not be updated."""
 
     def __init__(self, run_dir: Path) -> None:
         self._file = run_dir / FILE
@@ -31,7 +31,7 @@ class DataplaneErrors:
 
     @contextlib.contextmanager
     def recorded(self, name: str) -> Iterator[None]:
-        """Swallow a temporary error; the next pass tries again."""
+        """Record and suppress a temporary error; the next pass tries again."""
         try:
             yield
         except RETRIED_ERRORS as error:

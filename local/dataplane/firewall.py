@@ -37,7 +37,7 @@ def _permissions(rules: Iterable[Rule], *, member: str, peer: str, own_set: str)
 def _nat(instances: Iterable[Instance], endpoint_source: str | None) -> list[str]:
     inbound, outbound = [], []
     for instance in instances:
-        # The gateway translates only for subnets with a route to it.
+        # The gateway translates addresses only for subnets with a route to it.
         if instance.public_address and instance.public_address == instance.internet_address:
             inbound.append(f"    iifname igw ip daddr {instance.public_address} dnat ip to {instance.address.ip}")
         if source := instance.internet_address or endpoint_source:

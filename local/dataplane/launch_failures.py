@@ -1,8 +1,8 @@
 """Record why instances cannot boot, in files for the control plane and the user.
 
 EC2 ends an instance that it cannot start with "Server.InternalError: Internal error on launch" ("Instance terminates
-immediately", Amazon EC2 User Guide), and its Auto Scaling group notes a failed launch. The local AWS does the same
-and adds the reason.
+immediately", Amazon EC2 User Guide), and its Auto Scaling group notes a failed launch. The local AWS does the same and
+adds the reason.
 """
 
 import time
@@ -14,14 +14,14 @@ from local.errors import LocalError
 
 DIRECTORY: Final = "launch-failures"
 START_TIMEOUT_S: Final = 60.0
-"""Seconds to retry a node that cannot be switched on, before its group launches another."""
+"""Seconds to retry a node that cannot be switched on before its group launches another."""
 RETRY_S: Final = 5.0
 BOOT_TIMEOUT_S: Final = 300.0
-"""Seconds in which a node must ask for its metadata; with eight at a time on two busy cores it takes a minute."""
+"""Seconds within which a node must request its metadata; with eight booting on two busy cores, it takes a minute."""
 
 
 class LaunchAttempts:
-    """Track each instance that has not booted yet: since when, what prevents it, and when to try again."""
+    """Tracks each instance that has not booted yet: since when, what prevents it, and when to try again."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -29,7 +29,10 @@ class LaunchAttempts:
         self._failed: dict[str, tuple[float, str]] = {}
 
     def begin_or_wait(self, instance_id: str) -> None:
-        """Note the first attempt's time. Raises LocalError with the last failure's reason until the next try is due."""
+        """Note the time of the first attempt.
+
+        Raises LocalError with the last failure's reason until the next attempt is due.
+        """
         now = self._monotonic()
         self._begun.setdefault(instance_id, now)
         failed_at, reason = self._failed.get(instance_id, (now, ""))
@@ -45,7 +48,7 @@ class LaunchAttempts:
         return self._monotonic() - self._begun.get(instance_id, self._monotonic()) > seconds
 
     def forget_except(self, instances: Collection[str]) -> None:
-        """Forget all instances but these: the others have booted or are gone."""
+        """Forget all instances but these, because the others have booted or are gone."""
         for instance_id in self._begun.keys() - set(instances):
             del self._begun[instance_id]
             self._failed.pop(instance_id, None)
@@ -61,7 +64,7 @@ def report(run_dir: Path, instance_id: str, reason: str) -> None:
 
 
 def reported(run_dir: Path) -> Mapping[str, str]:
-    """Return the reasons by instance, the oldest first."""
+    """Return the reasons by instance, oldest first."""
     files = sorted((run_dir / DIRECTORY).glob("i-*"), key=lambda file: file.stat().st_mtime)
     return {file.name: file.read_text() for file in files}
 

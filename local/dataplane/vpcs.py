@@ -1,6 +1,6 @@
-"""Keep a router for each VPC that has instances: its firewall, its instance metadata, its public addresses.
+"""Maintain a router for each VPC that has instances: its firewall, its instance metadata, its public addresses.
 
-VPCs share nothing but the internet, so that two of them may use the same private addresses.
+VPCs share nothing but the internet, so two of them may use the same private addresses.
 """
 
 import functools
@@ -20,20 +20,20 @@ FindMetadata = Callable[[str, str], metadata.Metadata | None]
 
 
 class Vpcs:
-    """Keep routers by VPC equal to an inventory."""
+    """Keeps routers equal to an inventory, by VPC."""
 
     def __init__(self, find: FindMetadata, exports: Exports) -> None:
         self._find = find
         self._exports = exports
         self._routers: dict[str, tuple[Callable[[], None], ...]] = {}
-        """By VPC: the functions that stop the router's metadata service and name server."""
+        """Per VPC, the functions that stop the router's metadata service and name server."""
         self._rules: dict[str, str] = {}
         self._routes: dict[str, str] = {}
         self._endpoint_sources: dict[str, str] = {}
         """By VPC: the address at which AWS's API sees the nodes that come through endpoints."""
 
     def reconcile(self, inventory: Inventory, *, kept: Collection[str]) -> None:
-        """Make missing routers, load what has changed, remove the others except those of the ``kept`` VPCs."""
+        """Create missing routers, load changes, remove the other routers except those of the ``kept`` VPCs."""
         wanted = {instance.vpc_id for instance in inventory.instances}
         for vpc_id in sorted(wanted - self._routers.keys()):
             self._create(vpc_id)

@@ -1,6 +1,6 @@
 """Break things in a local AWS: nodes, their disks and network, the control plane.
 
-These are real faults of real nodes, made from outside as a failing host, switch or service would make them:
+These are real faults of real nodes, caused from outside as a failing host, switch or service would cause them:
 
     faults = Faults(run_dir)
     faults.freeze("worker2")

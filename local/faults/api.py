@@ -1,4 +1,4 @@
-"""Make the control plane refuse requests of nodes. See local.aws.api_faults for its answers."""
+"""Make the control plane refuse requests from nodes. For its answers, see local.aws.api_faults."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ def put(run_dir: Path, fault: ApiFault) -> None:
 
 
 def take_back(run_dir: Path, fault: ApiFault) -> None:
-    """Deactivate a fault, whatever its share."""
+    """Deactivate a fault, whatever its fraction of requests."""
     left = [old for old in read_faults(run_dir / FILE) if _scope(old) != _scope(fault)]
     write_faults(run_dir / FILE, left)
 

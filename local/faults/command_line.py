@@ -1,4 +1,4 @@
-"""Break things by hand in the local AWS that the shell is in: ``local-aws fault``."""
+"""Break things by hand in the current local AWS: ``local-aws fault``."""
 
 import argparse
 import math
@@ -72,7 +72,7 @@ def _seconds(text: str) -> float:
 
 
 def _number(text: str) -> float:
-    """Parse a number; return NaN, which is in no range, for other text."""
+    """Parse a number; for other text return NaN, which is in no range."""
     try:
         return float(text)
     except ValueError:
@@ -80,7 +80,7 @@ def _number(text: str) -> float:
 
 
 def act(faults: Faults, options: argparse.Namespace) -> int:
-    """Do what the command line says, and print what was done. Raises LocalError."""
+    """Execute the command line, and print what was done. Raises LocalError."""
     print(_act(faults, options))
     return 0
 

@@ -1,6 +1,6 @@
 """Fill a node's disk by reserving all free space of its file system, at no cost to this machine.
 
-Blocks that are reserved but never written take no room in the sparse file below (fallocate(2)).
+Blocks that are reserved but never written take no room in the sparse file underneath (fallocate(2)).
 """
 
 import errno
@@ -23,12 +23,12 @@ def fill(node: NodeHandle) -> None:
 
 
 def free(node: NodeHandle) -> None:
-    """Free what was reserved."""
+    """Release the reserved space."""
     _filling(node).unlink(missing_ok=True)
 
 
 def _filling(node: NodeHandle) -> Path:
-    """Return the filler's path: beside the node's files, where the node cannot see and delete it."""
+    """Return the filler's path beside the node's files, where the node cannot see and delete it."""
     return node.directory / "disk/filling"
 
 

@@ -1,9 +1,9 @@
 """Define every fault: its methods in the class Faults, and its entry in FAULT_TYPES.
 
 The command line and chaos plans read FAULT_TYPES, so a new fault needs no change elsewhere, unless it takes arguments
-on the command line (local.faults.command_line). The outage of the shared storage does, and no plan draws it, so it has
-no entry. A fault takes effect before its call returns, and repeating it changes nothing.
-A node is named by its instance id, its host name or the end of that (worker2, master). Inside a local AWS only.
+on the command line (local.faults.command_line). The outage of the shared storage takes arguments, and no plan draws it,
+so it has no entry. A fault takes effect before its call returns, and repeating it changes nothing. A node is named by
+its instance id, its host name or the end of that (worker2, master). Works only inside a local AWS.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,23 +30,23 @@ SPOT_NOTICE_S = 120.0
 
 
 class Faults:
-    """Cause and undo the faults of one local AWS. Raises LocalError when a name leads to no node."""
+    """Causes and undoes the faults of one local AWS. Raises LocalError if a name denotes no node."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
 
     @classmethod
     def current(cls) -> "Faults":
-        """Return the faults of the local AWS that this process is in."""
+        """Return the faults of the current local AWS."""
         return cls(current_run_dir())
 
     def node(self, name: str) -> NodeHandle:
-        """Return the node that a name means now; one named by its id may have ended."""
+        """Return the node that a name currently denotes; one named by its id may have ended."""
         clusters = {} if name.startswith("i-") else members_by_cluster(self._run_dir)
         return node_of(self._run_dir, resolve(name, clusters))
 
     def target(self, name: str) -> Target:
-        """Describe the running instance that a name means."""
+        """Describe the running instance that a name denotes."""
         return find_target(self._run_dir, name)
 
     def instances(self, cluster: str) -> dict[int, str]:
@@ -56,11 +56,11 @@ class Faults:
     # ---- the machine ----
 
     def kill(self, name: str) -> None:
-        """End all processes at once, as when the host crashes; EC2 then shows the instance terminated."""
+        """End all processes abruptly, like a crash of the host; EC2 then shows the instance terminated."""
         power.kill(self.node(name))
 
     def terminate(self, name: str) -> None:
-        """Terminate a node through EC2, as a user of the console does."""
+        """Terminate a node through EC2, like a user of the console."""
         boto3.client("ec2").terminate_instances(InstanceIds=[self.node(name).instance_id])
 
     def reboot(self, name: str) -> None:
@@ -68,7 +68,7 @@ class Faults:
         boto3.client("ec2").reboot_instances(InstanceIds=[self.node(name).instance_id])
 
     def freeze(self, name: str) -> None:
-        """Hang the host: nothing runs, nothing answers, not even a ping."""
+        """Hang the host: nothing runs, and nothing answers, not even a ping."""
         node = self.node(name)
         power.freeze(node)
         network.add_elements(network.HUNG, network.link(node.link))
@@ -84,7 +84,7 @@ class Faults:
         power.kill_agent(self.node(name))
 
     def spot_notice(self, name: str, *, seconds: float = SPOT_NOTICE_S) -> None:
-        """Announce an interruption: the metadata service says when, and then the instance is terminated.
+        """Announce an interruption: the metadata service states its time, when the instance is terminated.
 
         A second notice sets a new time. None can be withdrawn.
         """
@@ -98,7 +98,7 @@ class Faults:
     # ---- disk ----
 
     def fill_disk(self, name: str) -> None:
-        """Take all free space: writes fail with ENOSPC."""
+        """Use up all free space, so that writes fail with ENOSPC."""
         disk.fill(self.node(name))
 
     def free_disk(self, name: str) -> None:
@@ -108,7 +108,7 @@ class Faults:
     # ---- network ----
 
     def partition(self, name: str, other: str | None = None) -> None:
-        """Cut a node off from everything, metadata and AWS's API included, or two nodes from each other."""
+        """Cut a node off from everything, including metadata and AWS's API, or two nodes from each other."""
         network.add_elements(*self._cut(name, other))
 
     def reconnect(self, name: str, other: str | None = None) -> None:
@@ -153,7 +153,7 @@ class Faults:
     def throttle(
         self, service: str | None = None, *, share: float = 1.0, name: str | None = None, seed: int = 0
     ) -> None:
-        """Answer a share of the nodes' requests to a service, or to all, with the service's throttling error."""
+        """Answer a fraction of the nodes' requests to a service, or to all, with the service's throttling error."""
         api.put(self._run_dir, self._fault("throttle", service, share=share, name=name, seed=seed))
 
     def stop_throttling(self, service: str | None = None, *, name: str | None = None) -> None:
@@ -163,7 +163,7 @@ class Faults:
     def api_errors(
         self, service: str | None = None, *, share: float = 1.0, name: str | None = None, seed: int = 0
     ) -> None:
-        """Answer a share of the nodes' requests to a service, or to all, with its internal error (HTTP 500)."""
+        """Answer a fraction of the nodes' requests to a service, or to all, with its internal error (HTTP 500)."""
         api.put(self._run_dir, self._fault("error", service, share=share, name=name, seed=seed))
 
     def stop_api_errors(self, service: str | None = None, *, name: str | None = None) -> None:
@@ -179,17 +179,17 @@ class Faults:
     # ---- shared storage ----
 
     def storage_outage(self, *, slow_s: float | None = None) -> None:
-        """Take the mount targets of all file systems away, or let them answer late."""
+        """Remove the mount targets of all file systems, or delay their answers."""
         StorageFaults(absent=slow_s is None, slow_s=slow_s or 0.0).write(self._run_dir)
 
     def storage_back(self) -> None:
-        """Give the mount targets back; the data plane notices within a second."""
+        """Restore the mount targets; the data plane notices within a second."""
         StorageFaults().write(self._run_dir)
 
     # ---- healing ----
 
     def heal(self) -> None:
-        """Undo all that can be undone: dead and rebooted nodes stay so, and notices stand."""
+        """Undo everything that can be undone; dead and rebooted nodes stay so, and notices remain in force."""
         network.heal_all()
         api.heal_all(self._run_dir)
         scarcity.heal_all(self._run_dir)
@@ -204,16 +204,16 @@ class FaultType:
     """A fault as the command line and chaos plans offer it."""
 
     begin_method: Callable[..., None]
-    """Method of Faults; takes as many instances as ``node_count`` says, and the ``plan_options``."""
+    """Method of Faults; takes ``node_count`` instances and the ``plan_options``."""
     end_method: Callable[..., None] | None = None
-    """Method of Faults that a plan calls at the end, with the same instances; None if nothing can be undone."""
+    """Method of Faults that a plan calls at the end, with the same instances; None if the fault cannot be undone."""
     help: str = ""
     done: str = ""
     """Report of the command line, before the node's name; empty for a fault that is no command or takes arguments."""
     node_count: int = 1
-    """Nodes that a plan draws; 0 for a fault of AWS's API."""
+    """Number of nodes that a plan draws; 0 for a fault of AWS's API."""
     plan_options: tuple[str, ...] = ()
-    """Options of ``begin`` that a plan passes: seconds, share, seed."""
+    """Options of ``begin`` that a plan passes: seconds, fraction, seed."""
     is_planned: bool = True
     """True if chaos plans may draw it."""
 

@@ -1,7 +1,7 @@
 """Make routers drop packets.
 
-The rules stand in the routers, in a table of their own that comes before the firewall's: what the data plane loads
-does not touch them, established connections are cut as well, and healing only deletes the table.
+The rules are in the routers, in a separate table that precedes the firewall's: what the data plane loads does not
+affect them, established connections are cut too, and healing only deletes the table.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ BEFORE_THE_FIREWALL: Final = -10
 
 
 def _layout() -> list[str]:
-    """Return the sets and rules; loading them again changes nothing and keeps the sets' elements."""
+    """Return the sets and rules; reloading them changes nothing and keeps the sets' elements."""
     lines = [f"add table {TABLE}", *(f"add set {TABLE} {name} {{ type {kind}; }}" for name, kind in _SETS.items())]
     for chain, rules in _CHAINS.items():
         hook = f"type filter hook {chain} priority {BEFORE_THE_FIREWALL};"
@@ -54,15 +54,15 @@ def _layout() -> list[str]:
 
 
 def _load(lines: Sequence[str]) -> None:
-    """Load all lines or none into every router: link names are unique, so that other routers ignore them.
+    """Load all lines or none into every router; link names are unique, so that other routers ignore them.
 
-    The internet's router has the rules too, for VPCs that are created later.
+    The internet's router also gets the rules, for VPCs that are created later.
     """
     for router in routers():
         try:
             run_nft(router, "\n".join(lines) + "\n")
         except LocalError:
-            if router in routers():  # Otherwise its VPC has just lost its last node.
+            if router in routers():  # otherwise its VPC has just lost its last node
                 raise
 
 
@@ -73,7 +73,7 @@ def add_elements(name: str, *elements: str) -> None:
 
 def remove_elements(name: str, *elements: str) -> None:
     """Remove elements from a set, if it has them."""
-    # Add first, because nft fails to delete what is not there.
+    # Add them first, because nft fails to delete missing elements.
     both = [f"{verb} element {TABLE} {name} {{ {element} }}" for element in elements for verb in ("add", "delete")]
     _load([*_layout(), *both])
 

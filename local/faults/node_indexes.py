@@ -16,7 +16,7 @@ _ALIAS: Final = re.compile(rf"(?:{WORKER_HOST_PREFIX}|worker)([1-9][0-9]*)")
 
 
 def index_of_alias(name: str) -> int:
-    """Return the node index that a host name, or its end, means. Raises UsageError."""
+    """Return the node index that a host name, or its end, denotes. Raises UsageError."""
     if name in (MASTER_HOST, "master"):
         return 1
     if match := _ALIAS.fullmatch(name):
@@ -39,12 +39,12 @@ def aliases(clusters: Mapping[str, Mapping[int, str]]) -> dict[str, str]:
 
 
 def newest(states: Iterable[State]) -> State | None:
-    """Return the state with the latest membership: a node that is cut off still claims its old index."""
+    """Return the state with the latest membership, because a disconnected node still claims its old index."""
     return max(states, key=lambda state: int(state["generation"]), default=None)
 
 
 def members_by_cluster(run_dir: Path) -> dict[str, dict[int, str]]:
-    """Return each cluster's instances by node index, as the node with the latest membership knows them."""
+    """Return each cluster's instances by node index, according to the node with the latest membership."""
     clusters = _clusters()
     states: dict[str, list[State]] = {}
     for node in all_nodes(run_dir):
@@ -73,7 +73,7 @@ def _clusters() -> dict[str, str]:
 
 
 def resolve(name: str, clusters: Mapping[str, Mapping[int, str]]) -> str:
-    """Return the instance that a name means. Raises LocalError."""
+    """Return the instance that a name denotes. Raises LocalError."""
     if _INSTANCE.fullmatch(name):
         return name
     node_index = index_of_alias(name)

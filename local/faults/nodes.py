@@ -1,6 +1,6 @@
-"""Reach a node of a local AWS from outside, by its cgroup, its link and its disk.
+"""Reach a node of a local AWS from outside, through its cgroup, its link and its disk.
 
-Nothing here needs the node's cooperation or its network: it works on a node that is cut off or hung.
+Nothing here needs the node's cooperation or its network, so it also works on a disconnected or hung node.
 """
 
 import json
@@ -22,7 +22,7 @@ COMMAND_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeHandle:
-    """Locate one node, running or not, to break it from outside; the data plane's side is ``container.Node``."""
+    """One node, running or not, located so as to break it from outside; the data plane has ``container.Node``."""
 
     instance_id: str
     directory: Path
@@ -46,13 +46,13 @@ class NodeHandle:
         return found
 
     def path(self, path: str) -> Path:
-        """Return a path to one of the node's files, also of its /run, that this process can open. Raises LocalError."""
+        """Return a path to one of the node's files, even in its /run, that this process can open. Raises LocalError."""
         return Path(f"/proc/{self.init()}/root", path.lstrip("/"))
 
     def run(self, *command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
         """Return the standard output of a command in the node's namespaces, as root. Raises LocalError.
 
-        Do not use it on a node that may be going down: its systemd waits 90 s for a process that is not its child.
+        Do not use it on a node that may be shutting down: its systemd waits 90 s for a process that is not its child.
         """
         entered = ["nsenter", f"--target={self.init()}", "--all", "--", *command]
         try:
@@ -67,7 +67,7 @@ class NodeHandle:
         return done.stdout
 
     def state(self) -> Mapping[str, Any] | None:
-        """Return what its agent last applied (contract.NODE_STATE); None before that, and when it does not run."""
+        """Return what its agent last applied (contract.NODE_STATE); None before that, and while it does not run."""
         try:
             found: Mapping[str, Any] = json.loads(self.path(NODE_STATE).read_text())
         except (OSError, LocalError):
@@ -82,13 +82,13 @@ def all_nodes(run_dir: Path) -> list[NodeHandle]:
 
 def node_of(run_dir: Path, instance_id: str) -> NodeHandle:
     """Return the handle of an instance's node, which need not exist."""
-    # A local AWS has the cgroup v2 hierarchy mounted at the usual place, even if the machine has it elsewhere.
+    # In a local AWS, the cgroup v2 hierarchy is mounted at the usual place, even if the machine has it elsewhere.
     cgroup = Path("/sys/fs/cgroup", run_cgroup(run_dir).name, instance_id)
     return NodeHandle(instance_id=instance_id, directory=run_dir / "nodes" / instance_id, cgroup=cgroup)
 
 
 def await_true(condition: Callable[[], bool], what: str, *, timeout_s: float, every_s: float = 0.02) -> None:
-    """Poll until a condition holds. Raises LocalError when the time is over."""
+    """Poll until a condition holds. Raises LocalError at the deadline."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

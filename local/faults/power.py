@@ -14,7 +14,7 @@ FREEZE_TIMEOUT_S = 20.0
 
 
 def kill(node: NodeHandle) -> None:
-    """End every process at once, as when the host crashes; EC2 then shows the instance terminated."""
+    """End every process abruptly, like a crash of the host; EC2 then shows the instance terminated."""
     _control(node, "cgroup.kill", "1")
 
 
@@ -31,7 +31,7 @@ def freeze(node: NodeHandle) -> None:
 
 
 def thaw(node: NodeHandle) -> None:
-    """Let the processes continue where they were."""
+    """Let the processes continue where they stopped."""
     _control(node, "cgroup.freeze", "0")
 
 
@@ -49,9 +49,9 @@ def _control(node: NodeHandle, file: str, value: str) -> None:
 
 
 def kill_agent(node: NodeHandle) -> None:
-    """Send SIGKILL to the agent's main process, if it runs; systemd may start it again. Raises LocalError."""
+    """Send SIGKILL to the agent's main process, if it is running; systemd may restart it. Raises LocalError."""
     init, service = node.init(), node.cgroup / "payload/system.slice" / AGENT_SERVICE
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # It does not run at the moment.
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it is not running at the moment
         for pid in map(int, (service / "cgroup.procs").read_text().split()):
             if _parent(pid) == init:
                 os.kill(pid, signal.SIGKILL)

@@ -33,7 +33,7 @@ def add_arguments(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def act(run_dir: Path, options: argparse.Namespace) -> int:
-    """Do what the command line says, and print what was done."""
+    """Execute the command line, and print what was done."""
     if options.verb == "quota":
         limit_vcpus(run_dir, options.quota, options.count)
         print(f"set the quota {options.quota} to {_format_count(options.count)} vCPUs")

@@ -1,4 +1,4 @@
-"""Describe the instance that a name means, so that the user reads what was broken."""
+"""Describe the instance that a name denotes, so that the user can read what was broken."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ GONE = ("shutting-down", "terminated")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """Describe the instance that a fault targets."""
+    """The instance that a fault targets."""
 
     instance_id: str
     alias: str | None
@@ -28,13 +28,13 @@ class Target:
 
 
 def find_target(run_dir: Path, name: str) -> Target:
-    """Describe the instance that a name means now. Raises LocalError, also when it has ended."""
+    """Describe the instance that a name currently denotes. Raises LocalError, even if it has just ended."""
     return target_of(name, members_by_cluster(run_dir))
 
 
 def target_of(name: str, clusters: Mapping[str, Mapping[int, str]]) -> Target:
     instance_id = resolve(name, clusters)
-    # A filter finds nothing where a list of ids would be an error.
+    # A filter finds nothing where a list of ids would cause an error.
     answer = boto3.client("ec2").describe_instances(Filters=[{"Name": "instance-id", "Values": [instance_id]}])
     found = [instance for reservation in answer["Reservations"] for instance in reservation["Instances"]]
     if not found:

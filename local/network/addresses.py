@@ -10,16 +10,16 @@ from ipaddress import IPv4Network
 from typing import Final
 
 INTERNET: Final = "internet"
-"""Network namespace between the user's machine, AWS's API and the VPCs. Each VPC's router is a namespace with its id:
-every packet of a node passes it, for routing, security groups, NAT and instance metadata."""
+"""Network namespace between the user's machine, AWS's API and the VPCs. Each VPC's router is a namespace named after
+it: every packet of a node passes it, for routing, security groups, NAT and instance metadata."""
 USER_ADDRESS: Final = "203.0.113.2"
-"""The user's machine as the internet sees it."""
+"""Address of the user's machine on the internet."""
 PROVIDER_ADDRESS: Final = "203.0.113.1"
-"""The internet as the user's machine sees it."""
+"""Address of the internet for the user's machine."""
 BACKBONE_ADDRESS: Final = "192.0.2.1"
-"""The internet as each VPC's gateway sees it (TEST-NET-1)."""
+"""Address of the internet for each VPC's gateway (TEST-NET-1)."""
 GATEWAY_ADDRESS: Final = "192.0.2.2"
-"""Each VPC's internet gateway as the internet sees it: all have one address, each on its own link."""
+"""Address of each VPC's internet gateway on the internet: all have the same, each on its own link."""
 GATEWAY_INTERFACE: Final = "igw"
 ENDPOINT_SOURCES: Final = IPv4Network("192.0.2.128/25")
 """Addresses at which AWS's API sees nodes that reach it through their VPC's endpoints alone, one for each VPC."""
@@ -35,4 +35,4 @@ NAME_SERVER_ADDRESS: Final = "169.254.169.253"
 NODE_INTERFACE: Final = "ens5"
 """First network interface of a Nitro instance."""
 DOCKER_ADDRESS: Final = "172.17.0.1/16"
-"""Address of docker0 on every Deep Learning AMI: software must not mistake it for the network."""
+"""Address of docker0 on every Deep Learning AMI; software must not mistake it for the network."""

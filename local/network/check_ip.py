@@ -1,4 +1,4 @@
-"""Tell a caller from which address the internet sees it, as AWS's checkip service does."""
+"""Tell callers their address on the internet, like AWS's checkip service."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -8,14 +8,14 @@ from local.network.addresses import INTERNET, PROVIDER_ADDRESS
 from local.network.vpc_network import in_namespace
 
 URL: Final = f"http://{PROVIDER_ADDRESS}/"
-"""Beyond the user's own link: at AWS's API itself, the user's packets would not have left the machine."""
+"""URL beyond the user's own link; at AWS's API itself, the user's packets would not have left the machine."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = 10
 
     def log_message(self, *_arguments: object) -> None:
-        """Log nothing: the console of the local AWS is for other messages."""
+        """Log nothing, because the console of the local AWS is for other messages."""
 
     def do_GET(self) -> None:
         body = f"{self.client_address[0]}\n".encode()

@@ -1,7 +1,7 @@
 """Build the network: the internet, one router namespace per VPC, one namespace per node, routed at layer 3.
 
 Every node has one link to its VPC's router, which answers for all neighbours (proxy ARP), so that every packet between
-two nodes passes the router's firewall: security groups, NAT and public addresses are rules there.
+two nodes passes the router's firewall; its rules are the security groups, NAT and public addresses.
 """
 
 import ctypes
@@ -54,7 +54,7 @@ def _sysctl(namespace: str, settings: dict[str, int]) -> None:
 
 
 def in_namespace(namespace: str, act: Callable[[], Result]) -> Result:
-    """Call a function in a thread that has entered a network namespace; sockets it makes stay there."""
+    """Call a function in a thread that has entered a network namespace; sockets that it creates stay there."""
     results: list[Result] = []
     errors: list[BaseException] = []
 
@@ -67,7 +67,7 @@ def in_namespace(namespace: str, act: Callable[[], Result]) -> Result:
             finally:
                 os.close(handle)
             results.append(act())
-        except BaseException as error:  # Hand it to the caller below.
+        except BaseException as error:  # passed to the caller below
             errors.append(error)
 
     thread = threading.Thread(target=enter_and_act, name=f"in-{namespace}")
@@ -79,7 +79,7 @@ def in_namespace(namespace: str, act: Callable[[], Result]) -> Result:
 
 
 def create_internet() -> None:
-    """Make the internet, with the user's machine and AWS's API on it."""
+    """Create the internet, with the user's machine and AWS's API on it."""
     _ip([
         "link set lo up",
         f"addr add {API_ADDRESS}/32 dev lo",
@@ -99,7 +99,7 @@ def create_internet() -> None:
 
 
 def create_router(vpc_id: str) -> None:
-    """Make a VPC's router and its gateway's link to the internet."""
+    """Create a VPC's router and its gateway's link to the internet."""
     link = _uplink_name(vpc_id)
     _ip([f"netns add {vpc_id}"])
     _ip([
@@ -119,7 +119,7 @@ def create_router(vpc_id: str) -> None:
 
 
 def delete_router(vpc_id: str) -> None:
-    """Remove a VPC's router and, at once, its link: a socket may hold the namespace a little longer."""
+    """Remove a VPC's router and, immediately, its link, because a socket may keep the namespace a little longer."""
     if Path(f"/run/netns/{vpc_id}").exists():
         _ip([f"link delete {_uplink_name(vpc_id)}"], namespace=INTERNET, check=False)
         _ip([f"netns delete {vpc_id}"])
@@ -131,7 +131,7 @@ def add_router_address(vpc_id: str, address: str) -> None:
 
 
 def delete_router_address(vpc_id: str, address: str) -> None:
-    """Take that address away."""
+    """Remove such an address."""
     _ip([f"addr delete {address}/32 dev lo"], namespace=vpc_id, check=False)
 
 
@@ -167,7 +167,7 @@ def mac_address(address: str) -> str:
 
 
 def create_node(instance_id: str, address: IPv4Interface, *, vpc_id: str) -> None:
-    """Make a node's network namespace: its interface in the VPC and the docker0 that every node has.
+    """Create a node's network namespace, with its interface in the VPC and the docker0 that every node has.
 
     ``address`` is the private address with the subnet's prefix length.
     """
@@ -179,7 +179,7 @@ def create_node(instance_id: str, address: IPv4Interface, *, vpc_id: str) -> Non
         f" address {mac_address(str(address.ip))} netns {instance_id}",
         f"link set {link} up",
         f"addr replace {gateway}/32 dev lo",
-        # Unused addresses of the VPC do not belong to the internet: no proxy ARP answers for them.
+        # Unused addresses of the VPC are not on the internet, and no proxy ARP answers for them.
         f"route replace unreachable {subnet}",
         f"route add {address.ip}/32 dev {link} src {gateway}",
     ], namespace=vpc_id)  # fmt: skip
@@ -195,7 +195,7 @@ def create_node(instance_id: str, address: IPv4Interface, *, vpc_id: str) -> Non
 
 
 def delete_node(instance_id: str) -> None:
-    """Remove a node's namespace and with it its link."""
+    """Remove a node's namespace and thus its link."""
     if Path(f"/run/netns/{instance_id}").exists():
         _ip([f"netns delete {instance_id}"])
 

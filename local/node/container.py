@@ -23,12 +23,12 @@ from local.storage.on_node import EXPORTS, install_storage_client
 log = logging.getLogger(__name__)
 BOOT = Path(__file__).parents[1] / "boot.sh"
 KEPT_LOGS = ("console.log", "disk/upper/var/log/cloud-init.log", "disk/upper/var/log/cloud-init-output.log")
-"""Logs in a node's directory: those of the container and of cloud-init, which includes user data's output."""
+"""Logs in a node's directory: those of the container, and of cloud-init, which includes user data's output."""
 REBOOT_CODE = 133
-"""Exit code of systemd-nspawn when the system inside asks for a reboot."""
+"""Exit code of systemd-nspawn when the system inside requests a reboot."""
 KILL_TIMEOUT_S = 20.0
 EFA_CLASS = "usr/share/local-aws/sys-class"
-"""Directory that stands for /sys/class on nodes with Elastic Fabric Adapters."""
+"""Directory that replaces /sys/class on nodes with Elastic Fabric Adapters."""
 SYSTEMD_REBOOT = signal.SIGRTMIN + 5
 """systemd(1), "Signals"."""
 
@@ -40,9 +40,9 @@ def host_name(instance: Instance) -> str:
 
 @dataclass(kw_only=True, slots=True)
 class Node:
-    """Describe a node that the data plane has booted and whose container it owns.
+    """A node that the data plane has booted and whose container it owns.
 
-    ``directory`` holds its disk and its console log, ``cgroup`` all its processes.
+    ``directory`` contains its disk and its console log, ``cgroup`` all its processes.
     """
 
     instance: Instance
@@ -52,11 +52,11 @@ class Node:
 
     @property
     def disk(self) -> Path:
-        """Return the directory with everything the node wrote, as seen from outside."""
+        """Return the directory with everything that the node has written, as seen from outside."""
         return self.directory / "disk/upper"
 
     def has_found_metadata(self) -> bool:
-        """Return True if its cloud-init has found the instance metadata: from then on the node reports for itself."""
+        """Return True if its cloud-init has found the instance metadata; from then on, the node reports for itself."""
         return (self.disk / "var/lib/cloud/instances" / self.instance.instance_id).exists()
 
     def last_console_line(self) -> str:
@@ -68,15 +68,15 @@ class Node:
         return lines[-1] if lines else "nothing on its console"
 
     def exit_code(self) -> int | None:
-        """Return the exit code of the node's container, or None while it runs."""
+        """Return the exit code of the node's container; None while it runs."""
         return self.process.poll()
 
 
 def is_frozen(cgroup: Path) -> bool:
-    """Return True if a node is frozen: none of its processes runs until it is thawed."""
+    """Return True if a node is frozen, so that none of its processes runs until it is thawed."""
     try:
         return "frozen 1" in (cgroup / "cgroup.events").read_text()
-    except OSError:  # It has ended or not started.
+    except OSError:  # it has ended or not started
         return False
 
 
@@ -105,9 +105,9 @@ def install_fake_nvidia_smi(disk: Path, *, instance_id: str, models: Sequence[st
 
 
 def install_fake_efa(disk: Path, *, count: int) -> None:
-    """Show the node's agent directories in place of Elastic Fabric Adapters, which nothing can use.
+    """Show the node's agent directories as Elastic Fabric Adapters, which nothing can use.
 
-    The kernel's own directory cannot be changed, so that the agent's unit gets another one in its place.
+    The kernel's own directory cannot be changed, so the agent's unit sees another one in its place.
     """
     for index in range(count):
         device = disk / EFA_CLASS / "infiniband" / f"rdmap{index}s6" / "device"
@@ -129,7 +129,7 @@ def start_node(
     gpu_models: Sequence[str] = (),
     efa_interfaces: int = 0,
 ) -> Node:
-    """Plug a new node into the network and switch it on."""
+    """Connect a new node to the network and switch it on."""
     directory = nodes_dir / instance.instance_id
     directory.mkdir(parents=True)
     try:
@@ -149,7 +149,7 @@ def start_node(
 
 
 def restart_node(node: Node, *, layers: list[Path]) -> None:
-    """Switch a node on again with the disk it had."""
+    """Switch a node on again with its old disk."""
     power_off(node)
     node.process = _boot(node.instance, directory=node.directory, cgroup=node.cgroup, layers=layers)
 
@@ -161,13 +161,13 @@ def ask_to_reboot(node: Node) -> bool:
         return False
     try:
         os.kill(init, SYSTEMD_REBOOT)
-    except ProcessLookupError:  # It went down in the meantime.
+    except ProcessLookupError:  # it has shut down in the meantime
         return False
     return True
 
 
 def init_process(cgroup: Path) -> int | None:
-    """Return the process id, as seen from here, of a node's systemd; None if it does not run."""
+    """Return the process id, in this namespace, of a node's systemd; None if it is not running."""
     try:
         processes = (cgroup / "payload/init.scope/cgroup.procs").read_text().split()
     except OSError:
@@ -176,7 +176,7 @@ def init_process(cgroup: Path) -> int | None:
 
 
 def power_off(node: Node) -> None:
-    """Cut the power: end every process of the node at once."""
+    """Cut the power: end every process of the node abruptly."""
     if node.cgroup.exists():
         (node.cgroup / "cgroup.kill").write_text("1")
     node.process.wait(timeout=KILL_TIMEOUT_S)
@@ -189,21 +189,21 @@ def _remove_cgroup(cgroup: Path) -> None:
         try:
             for directory, _, _ in os.walk(cgroup, topdown=False):
                 Path(directory).rmdir()
-        except OSError as error:  # It is busy until its last process is gone.
+        except OSError as error:  # busy until its last process is gone
             if time.monotonic() > deadline:
                 raise TimeoutError(f"waited {KILL_TIMEOUT_S:.0f} s for {cgroup} to be empty: {error}") from None
             time.sleep(0.02)
 
 
 def save_start_logs(directory: Path, kept: Path) -> None:
-    """Copy the logs that tell why a node did not start, for use after it is gone."""
+    """Copy the logs that show why a node did not start, to keep them after the node is gone."""
     for name in KEPT_LOGS:
         with contextlib.suppress(OSError):
             shutil.copy(directory / name, kept / f"{directory.name}.{Path(name).name}")
 
 
 def destroy_node(node: Node) -> None:
-    """Cut the power, unplug the network, delete the disk. The logs of its start are kept."""
+    """Cut the power, disconnect the network, delete the disk. The logs of the node's start are kept."""
     power_off(node)
     _throw_away(node.instance.instance_id, node.directory)
 

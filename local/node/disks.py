@@ -19,7 +19,7 @@ OPTIONS = "loop,discard,noinit_itable,nobarrier"
 
 
 def create_disk(node_directory: Path) -> Path:
-    """Make a node's disk, mount it, and return the directory that will hold what the node writes."""
+    """Create and mount a node's disk; return the directory for everything that the node writes."""
     mounted, image = node_directory / "disk", node_directory / "disk.img"
     mounted.mkdir()
     for command in (
@@ -35,7 +35,7 @@ def create_disk(node_directory: Path) -> Path:
 
 
 def unmount_disk(node_directory: Path) -> None:
-    """Unmount it. Nodes that started later hold a copy of the mount, which goes when the directory is removed."""
+    """Unmount it. Nodes started later have a copy of the mount, which disappears when the directory is removed."""
     subprocess.run(["umount", "-n", "--quiet", "--lazy", node_directory / "disk"], check=False)
 
 

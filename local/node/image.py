@@ -15,7 +15,7 @@ RECIPE = Path(__file__).parents[1] / "image"
 
 
 def _run(script: str, *arguments: str | Path) -> None:
-    # mount(8) would otherwise leave notes about mounts under the machine's /run.
+    # Otherwise mount(8) would leave notes about mounts in the machine's /run.
     environment = os.environ | {"LIBMOUNT_UTAB": str(cache_dir() / "utab")}
     subprocess.run([RECIPE / script, *arguments], check=True, stdin=subprocess.DEVNULL, env=environment)
 

@@ -23,7 +23,7 @@ def _count_free(wanted: int) -> int:
 
 
 def inotify_shortage(nodes: int) -> str | None:
-    """Explain in one line why this machine cannot run so many more nodes; None if it can."""
+    """Explain in one line why this machine cannot run that many more nodes; None if it can."""
     wanted, limit = nodes * INSTANCES_PER_NODE, int(LIMIT.read_text())
     free = _count_free(min(wanted, limit))
     if free >= wanted:

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _TARGETS = {"Pending": "InService", "Terminating": "Terminated", "EnteringStandby": "Standby", "Detaching": "Detached"}
-"""Lifecycle state that each unsteady state of a group's instance leads to ("Retrieve the target lifecycle state
+"""Lifecycle state to which each transient state of a group's instance leads ("Retrieve the target lifecycle state
 through instance metadata", Amazon EC2 Auto Scaling User Guide)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Instance:
-    """Describe a running instance; ``address`` carries its subnet's prefix length."""
+    """A running instance; ``address`` includes its subnet's prefix length."""
 
     instance_id: str
     address: IPv4Interface
     public_address: str | None
     internet_address: str | None
-    """Address that the internet sees: its public address, the NAT gateway's, or None without a route."""
+    """Its address on the internet: its public one, the NAT gateway's, or None without a route."""
     group_ids: tuple[str, ...]
     instance_type: str
     image_id: str
@@ -39,14 +39,14 @@ class Instance:
     target_state: str | None = None
     """Lifecycle state that its Auto Scaling group wants; None without a group."""
     launch_template: tuple[str, str] | None = None
-    """ID and version of the launch template that it comes from; None without one."""
+    """ID and version of its launch template; None without one."""
     life_cycle: str = "on-demand"
     """How it was bought, in the metadata's words."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """Describe one permission of a security group. ``protocol`` "-1" means all; ports are inclusive."""
+    """One permission of a security group. ``protocol`` "-1" means all; ports are inclusive."""
 
     protocol: str
     from_port: int
@@ -57,7 +57,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Describe a security group of a VPC."""
+    """A security group of a VPC."""
 
     group_id: str
     vpc_id: str
@@ -72,7 +72,7 @@ class Inventory:
     instances: tuple[Instance, ...]
     groups: tuple[Group, ...]
     unreadable: frozenset[str] = frozenset()
-    """Instances with incomplete records, whose nodes the data plane leaves as they are."""
+    """Instances with incomplete records, whose nodes the data plane leaves unchanged."""
     mount_targets: tuple[MountTarget, ...] = ()
     """Mount targets of file systems that can be reached."""
     vpcs_with_endpoints: frozenset[str] = frozenset()
@@ -97,9 +97,9 @@ def _rule(permission: Mapping[str, Any], listed: Mapping[str, tuple[str, ...]]) 
 
 
 def _default_routes(ec2: "EC2Client") -> dict[str, Mapping[str, Any]]:
-    """Return the default route by subnet, and by VPC that of its main table; {} where there is none.
+    """Return the default route by subnet, and by VPC for its main table; {} if there is none.
 
-    The main table is that of the subnets without a table of their own ("Subnet route tables", Amazon VPC User Guide).
+    The main table applies to subnets without their own table ("Subnet route tables", Amazon VPC User Guide).
     """
     routes: dict[str, Mapping[str, Any]] = {}
     for table in ec2.describe_route_tables()["RouteTables"]:
@@ -124,7 +124,7 @@ def _nat_addresses(ec2: "EC2Client") -> dict[str, str]:
 
 
 def target_state(lifecycle_state: str) -> str:
-    """Return the steady state that a member of a group is in or on its way to."""
+    """Return the steady state in which a member of a group is, or to which it is moving."""
     state = lifecycle_state.partition(":")[0]
     return _TARGETS.get(state, state)
 
@@ -196,7 +196,7 @@ def _launch_template(item: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Inventory:
-    """Read the running instances and the security groups, in a handful of calls."""
+    """Read the running instances and the security groups, with few calls."""
     prefixes = {s["SubnetId"]: ip_network(s["CidrBlock"]).prefixlen for s in ec2.describe_subnets()["Subnets"]}
     routes, nat_addresses, targets = _default_routes(ec2), _nat_addresses(ec2), _target_states(autoscaling)
     reservations = ec2.describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}])[

@@ -1,6 +1,6 @@
-"""Serve instance metadata, version 2: one server in each VPC's router tells the nodes apart by address, as EC2 does.
+"""Serve instance metadata, version 2: like EC2, one server in each VPC's router identifies the nodes by address.
 
-IMDSv1 is refused, as the launch templates require. "Instance metadata categories" in the Amazon EC2 User Guide names
+IMDSv1 is refused, as the launch templates require. "Instance metadata categories" in the Amazon EC2 User Guide lists
 the paths.
 """
 
@@ -25,13 +25,13 @@ TOKEN_HEADER = "X-aws-ec2-metadata-token"  # noqa: S105  (the name of a header)
 TTL_HEADER = "X-aws-ec2-metadata-token-ttl-seconds"
 MAX_TTL_S = 21600
 IDLE_S = 60.0
-"""Seconds that a connection may be silent: one left by a dead node would hold the namespace of its VPC's router."""
+"""Seconds that a connection may be silent; a dead node's connection would keep the namespace of its VPC's router."""
 VERSIONS = ("latest", "2021-03-23", "2018-09-24", "2016-09-02", "2009-04-04")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metadata:
-    """Hold all that the service needs to know about one instance."""
+    """Everything that the service needs to know about one instance."""
 
     instance: Instance
     user_data: bytes
@@ -40,7 +40,7 @@ class Metadata:
     region: str
     role_name: str | None
     credentials: Callable[[], Mapping[str, Any]]
-    """Function that returns fresh temporary credentials of the instance's role, as STS returns them."""
+    """Function that returns fresh temporary credentials of the instance's role, in STS's format."""
     spot_notices: Path
     """Directory of the instance's notices from EC2; a file is served from the moment it appears."""
 
@@ -131,7 +131,7 @@ def metadata_tree(metadata: Metadata) -> Tree:
 
 
 def lookup(metadata: Metadata, path: str) -> bytes | None:
-    """Return the answer to a GET of a path, or None if nothing is there."""
+    """Return the answer to a GET of a path; None if nothing exists there."""
     parts = [part for part in path.partition("?")[0].split("/") if part]
     if not parts:
         return "\n".join(VERSIONS).encode()
@@ -169,7 +169,7 @@ def start_server(namespace: str, find: Callable[[str], Metadata | None]) -> Call
         server_version = "EC2ws"
 
         def log_message(self, *_arguments: object) -> None:
-            """Log nothing: the console of the local AWS is for other messages."""
+            """Log nothing, because the console of the local AWS is for other messages."""
 
         def answer(self, code: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
             self.send_response(code)

@@ -7,7 +7,7 @@ Nodes of the local AWS with such a type have it as /usr/bin/nvidia-smi.
     nvidia-smi --query-gpu=index,name,uuid --format=csv[,noheader]
     nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name --format=csv[,noheader]    (always empty)
 
-If /run/local-aws/gpus holds a smaller number, only that many GPUs are listed: the others have fallen off the bus.
+If /run/local-aws/gpus contains a smaller number, only that many GPUs are listed: the others have fallen off the bus.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 GPUS = "usr/share/local-aws/gpus"
-"""File with the type's GPUs: a line per GPU, its name and its UUID separated by a tab."""
+"""File with the type's GPUs, one line per GPU: its name and its UUID, separated by a tab."""
 VISIBLE_COUNT_FILE = "run/local-aws/gpus"
 """File with the number of GPUs to list; without it all are listed."""
 NO_DEVICES, INVALID = 6, 2

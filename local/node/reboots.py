@@ -5,7 +5,7 @@ from pathlib import Path
 
 DIRECTORY = "reboots"
 HARD_REBOOT_S = 240.0
-"""Seconds for a node to go down before it is switched off and on: EC2's "few minutes" ("Reboot your instance")."""
+"""Seconds for a node to shut down before it is switched off and on: EC2's "few minutes" ("Reboot your instance")."""
 
 
 def request_reboot(run_dir: Path, instance_id: str) -> None:
@@ -26,5 +26,5 @@ def requested_since(run_dir: Path, instance_id: str) -> float | None:
 
 
 def done(run_dir: Path, instance_id: str) -> None:
-    """Remove the request: the node has gone down."""
+    """Remove the request, because the node has shut down."""
     (run_dir / DIRECTORY / instance_id).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Write and read the notices that a spot instance gets from EC2: files that the metadata service shows to the node.
 
-A notice also orders the end: the data plane terminates the instance at the time in it.
-See "Spot Instance interruption notices" and "EC2 instance rebalance recommendations" in the Amazon EC2 User Guide.
+A notice also orders the end: the data plane terminates the instance at the time in it. See "Spot Instance interruption
+notices" and "EC2 instance rebalance recommendations" in the Amazon EC2 User Guide.
 """
 
 import json

@@ -12,14 +12,14 @@ IMPAIRED_S: Final = 120.0
 
 
 class StatusChecks:
-    """Track how long each instance has hung."""
+    """Tracks how long each instance has hung."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._since: dict[str, float] = {}
 
     def newly_failed(self, instance_id: str, *, hangs: bool) -> bool:
-        """Return True if an instance has hung too long; called in each pass, it does so once per hang."""
+        """Return True, once per hang, if an instance has hung too long; called in each pass."""
         if not hangs:
             self._since.pop(instance_id, None)
             return False

@@ -1,1 +1,1 @@
-"""Run a local AWS: its sandbox, its session, and the shell that a person works in."""
+"""Run a local AWS: its sandbox, its session, and the shell in which a person works."""

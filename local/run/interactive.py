@@ -29,7 +29,7 @@ KILLED = 128 + 9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnedRun:
-    """Pair a run that this process has started with the process that owns it."""
+    """A run that this process has started, with the process that owns it."""
 
     run: Run
     owner: subprocess.Popen[bytes]
@@ -43,7 +43,7 @@ class OwnedRun:
 
 def _name_of(owner: subprocess.Popen[bytes], errors: IO[bytes]) -> str:
     """Read the run's name, which the owner prints once the run can be entered. Raises LocalError."""
-    assert owner.stdout is not None  # start_run made it a pipe.
+    assert owner.stdout is not None  # a pipe, as start_run created it
     ready, _, _ = select.select([owner.stdout], [], [], START_TIMEOUT_S)
     if not ready:
         raise LocalError(f"waited {START_TIMEOUT_S:.0f} s for the local AWS to start")
@@ -55,7 +55,7 @@ def _name_of(owner: subprocess.Popen[bytes], errors: IO[bytes]) -> str:
 
 
 def start_run(*, forever: bool) -> OwnedRun:
-    """Start a run that can be entered. It ends with this process or, if ``forever``, when it is ended explicitly."""
+    """Start a run that can be entered. It ends with this process or, if ``forever``, only when ended explicitly."""
     with tempfile.TemporaryFile() as errors:
         owner = subprocess.Popen(
             [*RUN_AND_HOLD, *(["--forever"] if forever else [])],

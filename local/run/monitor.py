@@ -1,6 +1,6 @@
-"""Tell the user when one of the local AWS's programs has ended or a node cannot boot.
+"""Inform the user when a program of the local AWS has ended or a node cannot boot.
 
-A deploy alone would only wait: CloudFormation gives nodes half an hour to signal.
+A deploy would only wait: CloudFormation gives nodes half an hour to signal.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ INTERVAL_S = 1.0
 
 
 class Monitor:
-    """Report each event once, in one line."""
+    """Reports each event once, in one line."""
 
     def __init__(
         self, run_dir: Path, *, programs: Mapping[str, subprocess.Popen[bytes]], warn: Callable[[str], object]
@@ -40,7 +40,7 @@ class Monitor:
         return lines[-1] if lines else "it warnings nothing"
 
     def start(self) -> Callable[[], None]:
-        """Check every second, in the background. Returns the function that stops it."""
+        """Start checking every second in the background; return the function that stops it."""
         ended = threading.Event()
 
         def watch() -> None:

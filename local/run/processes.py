@@ -11,7 +11,7 @@ def _state_and_start(pid: int) -> tuple[str, str]:
 
 
 def record_process(file: Path, pid: int | None = None) -> None:
-    """Write a process, by default this one, to a file that appears complete."""
+    """Write a process, by default this one, to a file that appears atomically."""
     pid = pid or os.getpid()
     partial = file.with_name(f"{file.name}.partial")
     partial.write_text(f"{pid} {_state_and_start(pid)[1]}")
@@ -19,7 +19,7 @@ def record_process(file: Path, pid: int | None = None) -> None:
 
 
 def process_of(file: Path) -> int | None:
-    """Return the process that a file identifies; None if it has ended or there is no such file."""
+    """Return the process that a file identifies; None if it has ended or the file is missing."""
     try:
         pid, recorded = file.read_text().split()
         state, started = _state_and_start(int(pid))

@@ -1,7 +1,7 @@
 """List, enter and end the runs of the local AWS on this machine.
 
-Each run has a directory: ``owner`` and ``sandbox`` identify processes, ``session.json`` appears when its control
-plane answers and holds what entering needs.
+Each run has a directory: ``owner`` and ``sandbox`` identify processes, ``session.json`` appears when its control plane
+answers and contains what entering requires.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ IN_CHECKOUT = ("sh", "-c", 'cd "$0" && exec "$@"')
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """Describe one running local AWS."""
+    """One running local AWS."""
 
     directory: Path
     owner: int
     """Process whose end ends the run."""
     sandbox: int
-    """Process that holds the run's namespaces open."""
+    """Process that keeps the run's namespaces open."""
     checkout: Path
     variables: Mapping[str, str]
     """Variables with which AWS clients reach it."""
@@ -71,7 +71,7 @@ def new_name() -> str:
 
 
 def announce(run_dir: Path, *, checkout: Path, variables: Mapping[str, str]) -> None:
-    """Publish what others need to enter a run."""
+    """Publish what others need in order to enter a run."""
     partial = run_dir / "session.json.partial"
     partial.write_text(json.dumps({"checkout": str(checkout), "variables": dict(variables)}))
     partial.rename(run_dir / "session.json")
@@ -96,7 +96,7 @@ def read_run(directory: Path) -> Run | None:
 
 
 def all_runs() -> list[Run]:
-    """Return every run that can be entered, the oldest first."""
+    """Return every run that can be entered, oldest first."""
     directories = sorted(runs_dir().glob("*"), key=_made_at)
     return [run for directory in directories if (run := read_run(directory))]
 
@@ -114,7 +114,7 @@ def _made_at(directory: Path) -> float:
 
 
 def pick_run(name: str | None) -> Run:
-    """Return the run whose name begins with ``name``, or the only run there is. Raises LocalError."""
+    """Return the run whose name starts with ``name``, or the only run. Raises LocalError."""
     runs = all_runs()
     names = ", ".join(run.name for run in runs) or "none"
     found = [run for run in runs if run.name.startswith(name or "")]
@@ -128,7 +128,7 @@ def pick_run(name: str | None) -> Run:
 
 
 def run_inside(run: Run, command: Sequence[str]) -> int:
-    """Run a command inside, on the caller's terminal, and return its exit code."""
+    """Run a command inside, on the caller's terminal; return its exit code."""
     entered = subprocess.run(run.command(command), env=run.environment(os.environ), check=False)
     return entered.returncode if entered.returncode >= 0 else 128 - entered.returncode
 

@@ -1,8 +1,8 @@
 """Isolate a local AWS in process, mount, network, IPC and host-name namespaces.
 
-When it ends, however it ends, the kernel ends every process in it and drops every mount, namespace, link and
-firewall rule. A reaper removes what the kernel leaves (the run's directory and its cgroups): a process of its own
-that waits until the sandbox's parent is gone, so that even a ``kill -9`` leaves nothing behind.
+However it ends, the kernel then ends every process in it and drops every mount, namespace, link and firewall rule. A
+reaper removes what the kernel leaves (the run's directory and its cgroups): a separate process that waits until the
+sandbox's parent is gone, so that even a ``kill -9`` leaves nothing behind.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ PR_SET_PDEATHSIG = 1
 REAP_TIMEOUT_S = 30.0
 UNSHARE = ("unshare", "--fork", "--pid", "--kill-child=KILL", "--mount-proc", "--mount", "--net", "--ipc", "--uts",
            "--propagation", "private")  # fmt: skip
-# bash as the namespace's first process waits for any child, so that orphans of nodes do not stay as zombies.
+# As the namespace's first process, bash waits for any child, so that orphans of nodes do not stay as zombies.
 FIRST_PROCESS = ("bash", "-c", '"$@"; exit $?', "sandbox")
 
 
@@ -42,7 +42,7 @@ def remove_run(run_dir: Path) -> None:
 
 
 def sweep() -> None:
-    """Remove runs whose owner is gone: their reaper was killed as well, or the machine went down."""
+    """Remove runs whose owner is gone, because their reaper was killed too or the machine went down."""
     for run_dir in runs_dir().glob("*"):
         if process_of(run_dir / "owner") is None:
             remove_run(run_dir)
@@ -50,7 +50,7 @@ def sweep() -> None:
 
 @contextlib.contextmanager
 def run_directory() -> Iterator[Path]:
-    """Make a directory for one run; the reaper removes it and the run's cgroups however this process ends."""
+    """Create a directory for one run; however this process ends, the reaper removes it and the run's cgroups."""
     with locked("run"):  # Another run's sweep must not see the directory before it has an owner.
         sweep()
         run_dir = runs_dir() / new_name()
@@ -78,9 +78,9 @@ def _reap(run_dir: Path) -> None:
 
 
 def run_in_sandbox(command: Sequence[str], *, run_dir: Path, environment: Mapping[str, str]) -> int:
-    """Run a command as the only one in new namespaces and return its exit code.
+    """Run a command as the only one in new namespaces; return its exit code.
 
-    SIGINT, SIGTERM and SIGHUP, and the death of this process, end everything in the sandbox at once.
+    SIGINT, SIGTERM and SIGHUP, and the death of this process, immediately end everything in the sandbox.
     """
     process = subprocess.Popen(
         [*UNSHARE, *FIRST_PROCESS, *command],

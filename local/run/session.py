@@ -32,7 +32,7 @@ START_TIMEOUT_S = 60.0
 
 
 def session_variables(run_dir: Path) -> dict[str, str]:
-    """Return variables with which unmodified AWS clients reach the local AWS and write below ``run_dir`` only."""
+    """Return variables with which unmodified AWS clients reach the local AWS and write only below ``run_dir``."""
     environment = Path(sys.prefix)
     return {
         "AWS_ENDPOINT_URL": USER_ENDPOINT,
@@ -55,12 +55,12 @@ def session_variables(run_dir: Path) -> dict[str, str]:
 
 
 def _mount(*arguments: str | Path) -> None:
-    # -n: /run is still the machine's here, and must not get notes about these mounts.
+    # -n, because /run is still the machine's here, and must not get notes about these mounts.
     subprocess.run(["mount", "-n", *arguments], check=True)
 
 
 def _mount_home(run_dir: Path) -> None:
-    """Make ``home`` the home directory also for programs that read the password file, as OpenSSH does."""
+    """Make ``home`` the home directory even for programs that read the password file, such as OpenSSH."""
     home = run_dir / "home"
     (home / ".ssh").mkdir(mode=0o700, parents=True)
     user = pwd.getpwuid(os.getuid())
@@ -117,12 +117,12 @@ def _save_logs(run_dir: Path) -> None:
 
 
 def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: str) -> int:
-    """Bring up the local AWS, run the command, return its exit code. The sandbox's end removes everything."""
+    """Start the local AWS, run the command, return its exit code. The sandbox's end removes everything."""
     _mount_private_files(run_dir)
     variables = session_variables(run_dir)
     environment = without_user_variables(os.environ) | variables
     requests = run_dir / "log" / "requests.jsonl"
-    # Listen on every address of the sandbox's own network namespace: users come by loopback, nodes by the internet.
+    # Listen on every address of the sandbox's own network namespace: users connect by loopback, nodes by the internet.
     serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
     serving += ["--api-faults", str(run_dir / api_faults.FILE), "--changes", str(run_dir / changes.FILE)]
     serving += ["--capacities", str(run_dir / limits.CAPACITY_FILE)]

@@ -1,8 +1,8 @@
 """Carry a session from standard input and output to the local AWS's gateway, in place of AWS's session-manager-plugin.
 
-It takes the arguments of the real one (response or the variable that has it, region, StartSession, profile, request,
-endpoint) and opens the session's channel as the caller, whose key is in the environment, so that the local AWS checks
-the caller's policy once more. Standard library only: each ssh starts it.
+It takes the arguments of the real one (response or the variable that contains it, region, StartSession, profile,
+request, endpoint) and opens the session's channel as the caller, whose key is in the environment, so that the local AWS
+checks the caller's policy again. Standard library only, because each ssh starts it.
 """
 
 import json
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
         fail(f"unexpected arguments: {arguments[1:]}")
     given = arguments[1]
     response = json.loads(os.environ[given] if given == VARIABLE else given)
-    # As the real one does, before it has connected.
+    # Like the real one, before it has connected.
     os.write(1, f"\nStarting session with SessionId: {response['SessionId']}\n".encode())
     with open_channel(response, arguments[2]) as connection:
         threading.Thread(target=send_input, args=(connection,), daemon=True).start()
@@ -78,4 +78,4 @@ def main(arguments: list[str]) -> int:
 if __name__ == "__main__":
     code = main(sys.argv)
     sys.stdout.flush()
-    os._exit(code)  # the thread may still wait for input
+    os._exit(code)  # the thread may still be waiting for input

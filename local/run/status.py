@@ -1,4 +1,4 @@
-"""Print the instances of a local AWS as a table: what EC2 reports, and how far each node has come."""
+"""Print the instances of a local AWS as a table: EC2's report, and the progress of each node."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -23,7 +23,7 @@ _ENDED = "User initiated (%Y-%m-%d %H:%M:%S %Z)"
 
 
 def node_state(node: NodeHandle) -> str:
-    """Return how far a running instance has come: waiting, booting, frozen or ready (its user data has run)."""
+    """Return a running instance's progress: waiting, booting, frozen or ready (its user data has run)."""
     if not node.directory.exists():
         return "waiting"
     if is_frozen(node.cgroup):
@@ -69,7 +69,7 @@ def row(instance: Mapping[str, Any], *, node: NodeHandle, alias: str, now: datet
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Format rows below the column names, or say that there are no instances."""
+    """Format rows below the column names, or report that there are no instances."""
     if not rows:
         return "no instances\n"
     lines = [COLUMNS, *rows]
@@ -78,18 +78,18 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def error_lines(run_dir: Path) -> str:
-    """List what the data plane cannot do now, and why: the user may be waiting for a node."""
+    """List what the data plane currently cannot do, and why, because the user may be waiting for a node."""
     return "".join(f"cannot update {name}, will retry: {why}\n" for name, why in sorted(read_errors(run_dir).items()))
 
 
 def launch_failure_lines(run_dir: Path) -> str:
-    """List the instances that recently could not boot: they are gone, and their groups launch others."""
+    """List the instances that recently could not boot; they are gone, and their groups launch others."""
     newest = list(reported(run_dir).items())[-FAILURES_SHOWN:]
     return "".join(f"{name} did not boot and was terminated: {why}\n" for name, why in newest)
 
 
 def status_text(run_dir: Path, now: datetime) -> str:
-    """Describe the local AWS that this process is in."""
+    """Describe the current local AWS."""
     reservations = boto3.client("ec2").describe_instances()["Reservations"]
     instances = [i for r in reservations for i in r["Instances"] if is_shown(i, now)]
     alias_of = aliases(members_by_cluster(run_dir))

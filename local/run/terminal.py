@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def terminal_restored() -> Iterator[None]:
-    """Give the terminal back as it was: its settings and its foreground process group.
+    """Restore the terminal's settings and its foreground process group.
 
-    A shell inside cannot give it back: our process group has no number in its process namespace. A program that is
-    killed with its sandbox, such as an editor, leaves the terminal in any state.
+    A shell inside cannot restore it, because our process group has no number in its process namespace. A program that
+    is killed with its sandbox, such as an editor, leaves the terminal in any state.
     """
     terminal = sys.stdin.fileno()
     if not os.isatty(terminal):
@@ -25,7 +25,7 @@ def terminal_restored() -> Iterator[None]:
     finally:
         # A background process that changes the terminal is stopped by SIGTTOU unless it ignores the signal.
         previous = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-        with contextlib.suppress(OSError, termios.error):  # The terminal may be gone.
+        with contextlib.suppress(OSError, termios.error):  # the terminal may be gone
             os.tcsetpgrp(terminal, group)
             termios.tcsetattr(terminal, termios.TCSADRAIN, settings)
         signal.signal(signal.SIGTTOU, previous)

@@ -1,6 +1,6 @@
-"""Act as a user at their own machine: a key in an SSH agent of their own, and the commands that they type.
+"""Act like a user at their own machine: a key in their own SSH agent, and the commands that they type.
 
-The demo and the end-to-end tests act through this, so that both do what the README says and nothing else.
+The demo and the end-to-end tests use this, so that both do what the README says and nothing else.
 """
 
 import logging
@@ -28,13 +28,13 @@ COMMAND_TIMEOUT_S = 600
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class User:
-    """Hold a user's AWS account, key pair and SSH agent."""
+    """A user's AWS account, key pair and SSH agent."""
 
     environment: Mapping[str, str]
     ssh_config: Path
 
     def run(self, *command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
-        """Run a command and let its output through. Raises CalledProcessError and TimeoutExpired."""
+        """Run a command and forward its output. Raises CalledProcessError and TimeoutExpired."""
         subprocess.run(command, env=dict(self.environment), check=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
 
     def output(self, *command: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
@@ -73,13 +73,13 @@ def deploy_arguments(*, nodes: int) -> list[str]:
 
 @contextmanager
 def user_of_this_session() -> Iterator[User]:
-    """Return the user of a local AWS kept for interactive use: the key and the agent exist, and stay."""
+    """Return the user of a local AWS kept for interactive use; the key and the agent already exist, and stay."""
     yield User(environment=dict(os.environ), ssh_config=Path.home() / ".ssh/config")
 
 
 @contextmanager
 def new_user() -> Iterator[User]:
-    """Make a key pair and an agent for it, import the public half; the agent ends with the block."""
+    """Create a key pair and an agent for it, and import the public half; the agent ends with the block."""
     directory = Path("/run/user-of-the-demo")
     directory.mkdir(mode=0o700)
     key, agent_socket = directory / "id_ed25519", directory / "agent.sock"
@@ -108,7 +108,7 @@ def _add_key(key: Path, *, environment: Mapping[str, str], agent_socket: Path) -
 
 
 def _is_listened_to(path: Path) -> bool:
-    """Return True if a socket accepts connections: its file exists before that."""
+    """Return True if a socket accepts connections; its file exists earlier."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))

@@ -27,11 +27,11 @@ class Authority:
         place.write_bytes(self.certificate.read_bytes())
 
     def server_context(self, host: str) -> ssl.SSLContext:
-        """Return the context of a server of that name."""
+        """Return the TLS context of a server of that name."""
         self._make()
         key, certificate = self._directory / f"{host}.key", self._directory / f"{host}.pem"
         if not certificate.exists():
-            # A subject has at most 64 characters; the name that counts is the alternative one.
+            # A subject has at most 64 characters; the alternative name is the one that counts.
             names = ("-subj", "/CN=mount target", "-addext", f"subjectAltName=DNS:{host}")
             issuer = ("-CA", self.certificate, "-CAkey", self._key)
             _openssl("req", "-x509", *_NEW_KEY, *names, *issuer, "-keyout", key, "-out", certificate)

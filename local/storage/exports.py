@@ -1,4 +1,4 @@
-"""Keep the served mount targets of all VPCs equal to what the control plane describes."""
+"""Keep the served mount targets of all VPCs equal to the control plane's description."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Exports:
-    """Serve mount targets, and their names, in the VPCs that have a router."""
+    """Serves mount targets, and their names, in the VPCs that have a router."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
@@ -27,7 +27,7 @@ class Exports:
         return start_name_server(vpc_id, lambda name: self._address(vpc_id, name))
 
     def reconcile(self, targets: Collection[MountTarget], *, vpcs: Collection[str]) -> None:
-        """Stop what is gone and start what is new, in the VPCs that have a router now."""
+        """Stop targets that are gone and start new ones, in the VPCs that currently have a router."""
         wanted = {target for target in targets if target.vpc_id in vpcs}
         for target in self._end.keys() - wanted:
             self._end.pop(target)()

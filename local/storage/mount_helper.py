@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Stand in for NFS on a node: ``mount.nfs4 SOURCE DIRECTORY -o OPTIONS``, called by mount(8).
 
-The kernel of the local AWS has no NFS client. This asks the server that the options name, as the client would, and then
-mounts the file system's directory, which the data plane put on the node's disk. It runs on the node and uses nothing
-but the standard library.
+The kernel of the local AWS has no NFS client. Like the client, this queries the server that the options name, and then
+mounts the file system's directory, which the data plane put on the node's disk. It runs on the node and uses only the
+standard library.
 """
 
 import socket
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 EXPORTS = "/var/lib/local-aws/file-systems"
-"""Directory of all file systems, on every node; only root may look into it."""
+"""Directory of all file systems, on every node; only root may read it."""
 FAILED = 32
 """Exit code of a mount that failed (mount(8))."""
 TIMEOUT_S = 30.0
@@ -22,7 +22,7 @@ CALL = struct.pack(">11I", 0x80000000 | 40, 1, 0, 2, 100003, 4, 0, 0, 0, 0, 0)
 
 
 def main(arguments: list[str]) -> int:
-    """Mount a file system; print why not."""
+    """Mount a file system, or print why not."""
     source, directory, *rest = [each for each in arguments if each not in ("-o", "-n", "-s", "-v")]
     options = dict(each.partition("=")[::2] for each in ",".join(rest).split(","))
     for name, value in (("vers", "4.1"), ("proto", "tcp"), ("addr", source.partition(":")[0])):
@@ -59,7 +59,7 @@ def ask(address: str, port: int) -> str:
 
 
 def fail(message: str) -> int:
-    """Print the message as mount.nfs4 does."""
+    """Print the message in the form of mount.nfs4."""
     print(f"mount.nfs4: {message}", file=sys.stderr)
     return FAILED
 

@@ -16,44 +16,44 @@ REACHABLE: Final = "available"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MountTarget:
-    """Describe an address in a VPC at which a file system can be mounted."""
+    """An address in a VPC at which a file system can be mounted."""
 
     file_system: str
     host: str
-    """Name that the VPC's name server answers with the address."""
+    """Name that the VPC's name server resolves to the address."""
     address: str
     vpc_id: str
     group_ids: tuple[str, ...]
     refuses_plaintext: bool
-    """The file system's policy denies access without TLS."""
+    """True if the file system's policy denies access without TLS."""
     slow_s: float = 0.0
-    """Seconds that it takes to answer: a fault."""
+    """Delay of its answers in seconds, which is a fault."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StorageFaults:
-    """Say what is wrong with every mount target: it is absent, or slow by some seconds."""
+    """Faults of all mount targets: they are absent, or slow by some seconds."""
 
     absent: bool = False
     slow_s: float = 0.0
 
     @classmethod
     def read(cls, run_dir: Path) -> "StorageFaults":
-        """Return the faults in force; none if nobody has written any."""
+        """Return the faults in force; none if none were written."""
         try:
             return cls(**json.loads((run_dir / FAULTS_FILE).read_text()))
         except FileNotFoundError:
             return cls()
 
     def write(self, run_dir: Path) -> None:
-        """Put the faults in force, in one step, and in place of earlier ones."""
+        """Put the faults in force atomically, replacing earlier ones."""
         fresh = run_dir / f"{FAULTS_FILE}.new"
         fresh.write_text(json.dumps({"absent": self.absent, "slow_s": self.slow_s}))
         fresh.replace(run_dir / FAULTS_FILE)
 
 
 def read_mount_targets(efs: Any, *, faults: StorageFaults) -> tuple[MountTarget, ...]:
-    """Return the mount targets that can be reached now."""
+    """Return the mount targets that can currently be reached."""
     return () if faults.absent else tuple(_available(efs, faults))
 
 
@@ -77,14 +77,14 @@ def _available(efs: Any, faults: StorageFaults) -> Iterator[MountTarget]:
 
 
 def _policy(efs: Any, file_system: str) -> Mapping[str, Any]:
-    with contextlib.suppress(ClientError):  # It has none.
+    with contextlib.suppress(ClientError):  # it has none
         found: Mapping[str, Any] = json.loads(efs.describe_file_system_policy(FileSystemId=file_system)["Policy"])
         return found
     return {}
 
 
 def denies_plaintext(policy: Mapping[str, Any]) -> bool:
-    """Return True if a file system's policy denies what does not come over TLS."""
+    """Return True if a file system's policy denies everything that does not use TLS."""
     return any(
         statement["Effect"] == "Deny" and statement.get("Condition", {}).get("Bool") == {"aws:SecureTransport": "false"}
         for statement in policy.get("Statement", [])

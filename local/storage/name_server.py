@@ -1,4 +1,4 @@
-"""Answer a VPC's nodes with the addresses of mount targets, as AWS's name server does; it knows no other names."""
+"""Answer a VPC's nodes with the addresses of mount targets, like AWS's name server; it knows no other names."""
 
 import socket
 import socketserver
@@ -16,7 +16,7 @@ _A, _INTERNET, _TTL_S = 1, 1, 1
 
 
 def answer(query: bytes, find: Callable[[str], str | None]) -> bytes | None:
-    """Return the answer to a query for one name (RFC 1035); None if it is no such query."""
+    """Return the answer to a query for one name (RFC 1035); None for any other packet."""
     labels, end = _name(query)
     if end is None:
         return None

@@ -27,7 +27,7 @@ def install_storage_client(disk: Path, *, authority: Authority) -> None:
 
 
 def make_directory(run_dir: Path, file_system: str) -> None:
-    """Make the directory behind a file system: its root belongs to root, as a new EFS file system's does."""
+    """Create the directory behind a file system; its root belongs to root, like a new EFS file system's."""
     directory = run_dir / EXPORTS / file_system
     directory.mkdir(parents=True, exist_ok=True)
     directory.parent.chmod(0o700)

@@ -1,7 +1,7 @@
 """Read and write the one remote procedure call that stands in for NFS: NULL of program 100003, version 4.
 
-"ONC RPC version 2" (RFC 5531) has the messages, "NFS version 4" (RFC 7530) the program. The answer has the file
-system's ID, which real NFS does not send: the node then knows which directory to mount.
+"ONC RPC version 2" (RFC 5531) defines the messages, "NFS version 4" (RFC 7530) the program. The answer contains the
+file system's ID, which real NFS does not send, so that the node knows which directory to mount.
 """
 
 import struct
@@ -22,7 +22,7 @@ def call(xid: int) -> bytes:
 
 
 def reply(request: bytes, file_system: str) -> bytes | None:
-    """Return the answer to a call as a record; None if it is no such call."""
+    """Return the answer to a call as a record; None if the request is another one."""
     if len(request) != 40:
         return None
     xid, kind, version, *procedure = struct.unpack(">6I", request[:24])
@@ -37,7 +37,7 @@ def file_system_in(answer: bytes) -> str:
 
 
 def read_record(receive: Callable[[int], bytes]) -> bytes:
-    """Read one record. Raises ConnectionError if the peer ends, or says what is no record."""
+    """Read one record. Raises ConnectionError if the peer closes or sends something else."""
     (mark,) = struct.unpack(">I", _exactly(receive, 4))
     size = mark & ~_LAST_FRAGMENT
     if not mark & _LAST_FRAGMENT or size > MAX_BYTES:

@@ -40,7 +40,7 @@ def start_server(target: MountTarget, context: ssl.SSLContext) -> Callable[[], N
                     connections.discard(connection)
 
         def _connection(self) -> socket.socket:
-            """Return the connection, in TLS if it begins with that. Raises OSError if the policy asks for TLS."""
+            """Return the connection, in TLS if the peer starts it. Raises OSError if the policy requires TLS."""
             plain: socket.socket = self.request
             plain.settimeout(IDLE_S)
             if plain.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE:

@@ -1,7 +1,7 @@
 """List the Deep Learning AMIs that clusters use, their instance types, and the dates on which their patches end.
 
-Source of the dates: the DLAMI support policy table (AWS Deep Learning AMIs Developer Guide), and for PyTorch 2.10 that
-of Deep Learning Containers, both read in November 2026. PyTorch 2.11 to 2.13 have no date there yet.
+Source of the dates: the DLAMI support policy table (AWS Deep Learning AMIs Developer Guide), and for PyTorch 2.10 the
+table of Deep Learning Containers, both read in November 2026. PyTorch 2.11 to 2.13 have no date there yet.
 """
 
 import re
@@ -16,7 +16,7 @@ ROOT_DEVICE: Final = "/dev/sda1"
 DEFAULT_AMI_FAMILY: Final = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
 """Family with PyTorch and the open NVIDIA driver, for Turing and newer GPUs; it also runs on CPU types."""
 IMAGE_GIB: Final = {DEFAULT_AMI_FAMILY: 30}
-"""Smallest root volume of each family, in GiB, as users saw it in 2026: AWS publishes no sizes, and they grow with the
+"""Smallest root volume of each family, in GiB, as observed in 2026: AWS publishes no sizes, and they grow with the
 releases. ``dlcluster preflight`` asks EC2 for the current size."""
 GPU_FAMILIES_BY_AMI: Final = {
     DEFAULT_AMI_FAMILY: frozenset({"g4dn", "g5", "g6", "gr6", "g6e", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200"})

@@ -1,4 +1,4 @@
-"""Read the GPU instance types in gpu_types.json; ``python -m cli.catalogue.refresh`` writes that file.
+"""Read the GPU instance types in gpu_types.json, which ``python -m cli.catalogue.refresh`` writes.
 
 The figures are EC2's own (DescribeInstanceTypes). Their prices are in stacks/prices/price_list.json.
 """
@@ -19,28 +19,28 @@ class InstanceType:
     name: str
     vcpus: int
     memory_gib: int | None = None
-    """None for CPU types, whose memory nothing here uses."""
+    """Memory in GiB; None for CPU types, whose memory nothing here uses."""
     gpus: int = 0
     gpu_model: str | None = None
     gpu_mib: int = 0
     """Memory of each GPU, in MiB."""
     gpu_fraction: float = 1
-    """Part of a GPU that the type has; 1 for whole ones."""
+    """Fraction of a GPU that the type has; 1 for complete ones."""
     network: str | None = None
-    """Bandwidth of all network cards together, as EC2 words it."""
+    """Total bandwidth of all network cards, in EC2's words."""
     network_cards: int = 1
     efa_interfaces: int = 0
-    """Interfaces for the Elastic Fabric Adapter, one a network card; 0 if the type has none."""
+    """Number of interfaces for the Elastic Fabric Adapter, one per network card; 0 if the type has none."""
     first_efa_card: int = 0
     """Index of the first network card with the Elastic Fabric Adapter; all cards after it have one too."""
     nvme_disks: int = 0
     nvme_gb: int = 0
     """Size of each NVMe disk, in GB."""
     capacity_block: bool = False
-    """Whether EC2 sells the type in Capacity Blocks."""
+    """True if EC2 sells the type in Capacity Blocks."""
     arm: bool = False
     successor: str | None = None
-    """Nearest type on sale; None if this one still is."""
+    """Nearest type on sale; None if this one still is on sale."""
 
     @property
     def family(self) -> str:
@@ -49,12 +49,12 @@ class InstanceType:
 
     @property
     def sold(self) -> bool:
-        """Return whether the type is still on sale everywhere."""
+        """Return True if the type is still on sale everywhere."""
         return self.successor is None
 
     @property
     def needs_ami(self) -> bool:
-        """Return whether no Deep Learning AMI for x86_64 drives the type."""
+        """Return True if no Deep Learning AMI for x86_64 supports the type."""
         return self.arm or self.gpu_fraction < 1 or self.successor is not None
 
 

@@ -23,7 +23,7 @@ def find(name: str) -> InstanceType | None:
 
 
 def is_arm(name: str) -> bool:
-    """Return whether a type has a Graviton or Grace processor, on which no x86_64 AMI boots."""
+    """Return True if a type has a Graviton or Grace processor, on which no x86_64 AMI boots."""
     return _ARM_NAME.fullmatch(name) is not None
 
 
@@ -39,7 +39,7 @@ def why_refused(name: str, *, own_image: bool) -> str | None:
 
 
 def is_listed(instance: InstanceType, ami_family: str) -> bool:
-    """Return whether AWS lists the type for the AMI family; CPU types are on no list and always pass."""
+    """Return True if AWS lists the type for the AMI family; CPU types are on no list and always pass."""
     return not instance.gpus or instance.family in GPU_FAMILIES_BY_AMI[ami_family]
 
 
@@ -47,7 +47,7 @@ def nearest(name: str) -> str | None:
     """Return the known type nearest to a misspelt name, or None."""
     family = name.partition(".")[0]
     guesses = (f"{base}.{size}" for base in (family, "c7i", "m7i", "r7i", "t3") for size in _COMMON_CPU_SIZES)
-    # Types that only an image of the user's drives are no advice for a typing error.
+    # Do not suggest types that only a user's own image supports for a typing error.
     usable = [
         each.name for each in GPU_TYPES.values() if each.family == family or not (each.arm or each.gpu_fraction < 1)
     ]

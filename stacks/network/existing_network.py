@@ -1,7 +1,7 @@
-"""A network that exists already: the user's VPC and subnets, looked up once and kept in cdk.context.json.
+"""Use an existing network: the user's VPC and subnets, looked up once and kept in cdk.context.json.
 
-The stack changes nothing in them. The nodes' addresses are those of the subnets, so that it makes no difference
-whether a subnet is in the VPC's first address block or in a secondary one.
+The stack changes nothing in them. The nodes' addresses are those of the subnets, so it does not matter whether a subnet
+is in the VPC's first address block or in a secondary one.
 """
 
 import ipaddress
@@ -36,12 +36,12 @@ class ExistingSubnet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExistingSubnets:
-    """The subnets of the two kinds of nodes; they may be the same one."""
+    """Subnets of the two kinds of nodes, which may be the same subnet."""
 
     master: ExistingSubnet
     worker: ExistingSubnet
     vpc_blocks: tuple[str, ...]
-    """The fewest blocks that contain every subnet of the VPC."""
+    """Smallest set of blocks that contains every subnet of the VPC."""
 
 
 class ExistingNetwork(Construct):
@@ -52,7 +52,7 @@ class ExistingNetwork(Construct):
         master, worker = subnets.master, subnets.worker
         self.vpc = ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=worker.vpc_id, availability_zones=[worker.zone])
         self.networks = ",".join(dict.fromkeys((master.cidr, worker.cidr)))
-        """The blocks that contain every node's address, with commas between them."""
+        """Blocks that contain every node's address, separated by commas."""
         self.vpc_blocks = subnets.vpc_blocks
         self._subnets = {
             contract.MASTER: _imported(self, "MasterSubnet", master),
@@ -60,7 +60,7 @@ class ExistingNetwork(Construct):
         }
 
     def subnet_for(self, node_type: contract.NodeType) -> ec2.ISubnet:
-        """Return the subnet of the nodes of a type."""
+        """Return the subnet of a type's nodes."""
         return self._subnets[node_type]
 
     @property
@@ -80,7 +80,7 @@ def _imported(scope: Construct, construct_id: str, subnet: ExistingSubnet) -> ec
 
 
 def existing_subnets(scope: Construct, props: ClusterProps) -> ExistingSubnets:
-    """Look the settings' subnets up. Raises SettingsError for those that cannot hold the cluster."""
+    """Look up the settings' subnets. Raises SettingsError for those that cannot host the cluster."""
     vpc_id, worker_id, master_id = props.vpc_id, props.subnet_id, props.master_subnet
     if vpc_id is None or worker_id is None or master_id is None:
         raise TypeError("the settings name no existing network")
@@ -115,7 +115,7 @@ def _require_public(master: ExistingSubnet, in_zone: list[ExistingSubnet]) -> No
 
 
 def _require_private(subnets: ExistingSubnets, in_zone: list[ExistingSubnet]) -> None:
-    """Refuse subnets that lead to an internet gateway: without a public address a node would reach nothing there."""
+    """Refuse subnets that lead to an internet gateway: without a public address, a node would reach nothing there."""
     private = ", ".join(subnet.subnet_id for subnet in in_zone if not subnet.is_public)
     for name, subnet in (("subnet_id", subnets.worker), ("master_subnet_id", subnets.master)):
         allowed = f"a private subnet with private: {private or f'{subnet.vpc_id} has none there'}"

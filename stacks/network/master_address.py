@@ -8,12 +8,12 @@ from bootstrap import contract
 
 
 class MasterAddress(Construct):
-    """An Elastic IP that CloudFormation does not associate: the agent of the current master does."""
+    """An Elastic IP that the current master's agent associates, not CloudFormation."""
 
     def __init__(self, scope: Construct, construct_id: str, *, cluster_name: str, subnet: ec2.ISubnet) -> None:
         super().__init__(scope, construct_id)
         address = ec2.CfnEIP(self, "Address", domain="vpc")
-        # It needs the attached gateway (AWS::EC2::EIP), which comes before the subnet's route to the internet.
+        # It needs the attached gateway (AWS::EC2::EIP), which precedes the subnet's route to the internet.
         address.node.add_dependency(subnet.internet_connectivity_established)
         cdk.Tags.of(address).add("Name", f"{cluster_name}-{contract.MASTER}")
         self.address = address.ref

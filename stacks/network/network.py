@@ -10,8 +10,8 @@ from bootstrap import contract
 class Network(Construct):
     """A VPC with one NAT gateway, and nodes in one of its zones; S3 and DynamoDB are reached without the gateway.
 
-    With ``private`` its public subnet holds only the NAT gateway. The gateway stays in the first zone by name wherever
-    the nodes are: another one would change the address from which they reach the internet.
+    With ``private``, its public subnet contains only the NAT gateway. The gateway stays in the first zone by name,
+    wherever the nodes are: another one would change the address from which they reach the internet.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Network(Construct):
                 "S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3),
                 "DynamoDb": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.DYNAMODB),
             },
-            # Emptying the default group takes a Lambda function with a role of its own; no node is in the group.
+            # Emptying the default group requires a Lambda function with its own role, and no node is in the group.
             restrict_default_security_group=False,
         )
         if not flow_logs:
@@ -59,17 +59,17 @@ class Network(Construct):
                 reason="the zone is pinned: one that moved would replace the network and every node",
             ),
         )
-        # A zone that CloudFormation chooses has no name yet; it is the only one.
+        # If CloudFormation chooses the zone, it has no name yet and is the only one.
         place = zones.index(node_zone) if node_zone in zones else 0
         self.public_subnet: ec2.ISubnet = self.vpc.public_subnets[place]
         self.private_subnet: ec2.ISubnet = self.vpc.private_subnets[place]
         self.nat_gateway = self.vpc.public_subnets[0].node.find_child("NATGateway")
         self.networks = cidr
-        """The blocks that contain every node's address, with commas between them."""
+        """Blocks that contain every node's address, separated by commas."""
         self._name_parts(cluster_name, zones)
 
     def subnet_for(self, node_type: contract.NodeType) -> ec2.ISubnet:
-        """Return the subnet of the nodes of a type: unless all are private, the master is reached from outside."""
+        """Return the subnet of a type's nodes; unless all are private, the master is reachable from outside."""
         is_public = node_type == contract.MASTER and not self._private
         return self.public_subnet if is_public else self.private_subnet
 
@@ -79,7 +79,7 @@ class Network(Construct):
         return self.vpc.private_subnets
 
     def _name_parts(self, cluster_name: str, zones: list[str]) -> None:
-        """Name every part after the cluster: the CDK's own names are the same in all clusters."""
+        """Name every part after the cluster, because the CDK's own names are the same in all clusters."""
         for subnets, name in ((self.vpc.public_subnets, "public"), (self.vpc.private_subnets, "private")):
             for subnet, zone in zip(subnets, zones, strict=True):
                 place = f"-{zone}" if len(zones) > 1 else ""

@@ -45,7 +45,7 @@ class SecurityGroups(Construct):
             )
         self.allow_list = None if ssh_locations is None else self._allow_list()
         """Addresses of ``dlcluster allow-ip``; None on a private cluster."""
-        # Without EFA too: a deploy that turned it off would take the rules from the nodes that still use it.
+        # Define it without EFA too: a deploy that turned EFA off would take the rules from the nodes that still use it.
         self.efa = self._efa(vpc)
         """Group of all nodes that use the Elastic Fabric Adapter."""
         self._uses_efa = efa
@@ -53,23 +53,23 @@ class SecurityGroups(Construct):
         self._open_to_internet()
 
     def let_lustre_in(self, blocks: Sequence[str]) -> None:
-        """Let the servers of a Lustre file system connect to its clients, from the blocks in which they may be."""
+        """Let the servers of a Lustre file system connect to its clients, from the blocks where the servers may be."""
         for group, block, (first, last) in product((self.master, self.worker), blocks, LUSTRE_PORTS):
             group.add_ingress_rule(ec2.Peer.ipv4(block), ec2.Port.tcp_range(first, last), "servers of Lustre")
 
     def _group(self, construct_id: str, name: str, vpc: ec2.IVpc, description: str) -> ec2.SecurityGroup:
         group = ec2.SecurityGroup(self, construct_id, vpc=vpc, description=description, allow_all_outbound=False)
-        # A tag and not a GroupName: another name would replace the group.
+        # Use a tag instead of a GroupName, because a changed name would replace the group.
         cdk.Tags.of(group).add("Name", f"{self._cluster_name}-{name}")
         return group
 
     def _allow_list(self) -> ec2.CfnPrefixList:
         """Return a list of addresses that may also reach the master's SSH port.
 
-        The template names no entries, so that CloudFormation has none to restore: a deploy leaves alone what
-        ``dlcluster allow-ip`` has written.
+        The template names no entries, so CloudFormation has none to restore: a deploy leaves entries of ``dlcluster
+        allow-ip`` unchanged.
         """
-        # Not ec2.PrefixList, which writes an empty list of entries: an update of anything else would apply that.
+        # Do not use ec2.PrefixList: it writes an empty list of entries, which an update of anything else would apply.
         allowed = ec2.CfnPrefixList(
             self,
             "AllowList",
@@ -82,14 +82,14 @@ class SecurityGroups(Construct):
         return allowed
 
     def of_node(self, node_type: contract.NodeType) -> list[ec2.ISecurityGroup]:
-        """Return the groups of the nodes of a type."""
+        """Return the groups of a type's nodes."""
         own = [self.master, self.admin_ssh] if node_type == contract.MASTER else [self.worker]
         return [*own, self.efa] if self._uses_efa else [*own]
 
     def _efa(self, vpc: ec2.IVpc) -> ec2.SecurityGroup:
         """Return a group that is open to itself by its ID.
 
-        No other rule lets the adapter's traffic through ("EFA-enabled security group", Amazon EC2 User Guide).
+        No other rule permits the adapter's traffic ("EFA-enabled security group", Amazon EC2 User Guide).
         """
         group = self._group("Efa", "efa", vpc, "Elastic Fabric Adapter between the nodes")
         group.add_ingress_rule(group, ec2.Port.all_traffic(), "EFA between nodes")

@@ -13,7 +13,7 @@ def cluster_zone(scope: Construct, props: ClusterProps) -> str | None:
     if props.vpc_id is not None:
         return existing_subnets(scope, props).worker.zone
     if props.zones:
-        # Only a deploy that `dlcluster up` begins starts nodes in the first: the groups are empty until then.
+        # Only a deploy started by `dlcluster up` starts nodes in the first one; until then, the groups are empty.
         return props.availability_zone or props.zones[0]
     return props.availability_zone or _default_zone(scope)
 
@@ -21,7 +21,7 @@ def cluster_zone(scope: Construct, props: ClusterProps) -> str | None:
 def _default_zone(scope: Construct) -> str | None:
     """Return the region's first zone, looked up once and kept in cdk.context.json; None without an account.
 
-    ``stack.availability_zones`` would not do: ClusterStack overrides it, and it would take any kind of zone.
+    ``stack.availability_zones`` is unsuitable: ClusterStack overrides it, and it would accept any kind of zone.
     """
     stack = cdk.Stack.of(scope)
     region = stack.region
@@ -38,10 +38,10 @@ def _default_zone(scope: Construct) -> str | None:
 
 
 def network_zones(scope: Construct, props: ClusterProps) -> list[str]:
-    """Return the zones in which the network has subnets: the candidates by name, or the one zone of all nodes."""
+    """Return the zones in which the network has subnets: the candidates by name, or the single zone of all nodes."""
     return [*props.candidate_zones] or [zone_in_template(cluster_zone(scope, props))]
 
 
 def zone_in_template(zone: str | None) -> str:
-    """Return the zone's name, or without one the expression that lets CloudFormation choose at the deploy."""
+    """Return the zone's name, or, without one, the expression that lets CloudFormation choose at the deploy."""
     return zone or cdk.Fn.select(0, cdk.Fn.get_azs())

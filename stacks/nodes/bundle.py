@@ -1,6 +1,6 @@
-"""Build the node bundle: one zip with the code that runs on nodes and the boto3 that it needs.
+"""Build the node bundle: a zip with the code that runs on nodes and the boto3 that it needs.
 
-The same files give the same bytes, so that an unchanged bundle keeps its hash and a deploy does not change the launch
+The same files give the same bytes, so an unchanged bundle keeps its hash and a deploy does not change the launch
 templates. Entries are stored uncompressed, because compressed bytes differ between versions of zlib.
 """
 
@@ -18,7 +18,7 @@ PACKAGES: Final = ("bootstrap", "launcher", "trainer")
 VENDORED: Final = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six")
 """boto3 and its dependencies, copied from the environment that runs the synth."""
 SERVICES: Final = frozenset({"autoscaling", "cloudformation", "dynamodb", "ec2", "fsx", "logs", "s3"})
-"""The services that the agent calls; botocore has the models of some 400, in 25 MB."""
+"""Services that the agent calls; botocore has the models of some 400, in 25 MB."""
 
 _SKIPPED_DIRECTORIES: Final = frozenset({"__pycache__", "tests"})
 _OLDEST_DATE: Final = (1980, 1, 1, 0, 0, 0)
@@ -81,12 +81,12 @@ def _files(directory: Path) -> Iterator[Path]:
 
 
 def zip_files(contents: Mapping[str, bytes]) -> bytes:
-    """Return a zip of the files: the same contents give the same bytes."""
+    """Return a zip of the files; the same contents give the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, content in contents.items():
             entry = zipfile.ZipInfo(name, _OLDEST_DATE)
-            entry.create_system = 3  # Unix on every system that builds it
+            entry.create_system = 3  # Unix, whatever system builds it
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, content)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Publish files that nodes fetch as assets of the stack, which ``cdk deploy`` uploads: first of all the node bundle."""
+"""Publish files that nodes fetch, above all the node bundle, as assets of the stack, which ``cdk deploy`` uploads."""
 
 import hashlib
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class PublishedFile:
     url: str
     sha256: str
     arn: str
-    """ARN of this one object; an S3 asset construct could only grant its whole bucket."""
+    """ARN of this single object; an S3 asset construct could only grant its complete bucket."""
 
 
 def publish_file(stack: cdk.Stack, content: bytes, *, display_name: str) -> PublishedFile:
-    """Write a zip file into the cloud assembly and register it with the stack's synthesizer.
+    """Write a zip file to the cloud assembly and register it with the stack's synthesizer.
 
     The construct for S3 assets would copy and hash the file a second time, and its module takes longer to load than the
     bundle takes to build.
@@ -50,7 +50,7 @@ def publish_file(stack: cdk.Stack, content: bytes, *, display_name: str) -> Publ
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BundleAsset:
-    """The location of the uploaded bundle, and the object that nodes must be allowed to read."""
+    """Location of the uploaded bundle, and the object that nodes must be allowed to read."""
 
     source: BundleSource
     arn: str

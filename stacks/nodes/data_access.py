@@ -1,4 +1,4 @@
-"""Say what the nodes' roles are allowed for the user's own data (settings data_buckets, data_keys, policy_arns)."""
+"""Grant the nodes' roles access to the user's own data (settings data_buckets, data_keys, policy_arns)."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from stacks.settings.data import READS, WRITES, DataBucket, DataSettings
 
 
 def allow_data(role: ClusterRole, settings: DataSettings) -> None:
-    """Let a role reach the buckets that the user names, each no further than its prefix, and nothing else."""
+    """Let a role reach the buckets that the user names, each only below its prefix, and nothing else."""
     statements = [statement for bucket in settings.buckets for statement in _bucket_statements(bucket)]
     role.allow("Data", *statements, *([_key_statement(settings)] if settings.data_keys else []))
     for bucket in settings.buckets:
@@ -32,7 +32,7 @@ def _bucket_statements(bucket: DataBucket) -> Iterator[iam.PolicyStatement]:
 
 
 def _key_statement(settings: DataSettings) -> iam.PolicyStatement:
-    """Allow the keys only through S3: a node cannot decrypt anything with them by itself."""
+    """Allow the keys only through S3, so that a node cannot decrypt anything with them directly."""
     regions = sorted({key.split(":")[3] for key in settings.data_keys})
     writes = any(bucket.is_writable for bucket in settings.buckets)
     return iam.PolicyStatement(

@@ -1,4 +1,4 @@
-"""Say what the nodes' roles may do with the user's key for the table and the bucket (setting kms_key)."""
+"""Grant the nodes' roles the use of the user's key for the table and the bucket (setting kms_key)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -20,14 +20,14 @@ KEY_ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "kms:ReEncryptTo",
     ),
 }
-"""What the services do with the user's key in a node's name."""
+"""Actions that the services perform with the user's key on a node's behalf."""
 
 
 def allow_key(role: ClusterRole, key: str, *, before: tuple[IConstruct, ...]) -> None:
-    """Allow a role the key before CloudFormation encrypts anything with it.
+    """Allow a role to use the key before CloudFormation encrypts anything with it.
 
-    Each key has a policy of its own: CloudFormation creates the new key's first and deletes the old key's last, so that
-    running nodes reach the table and the bucket all through a change.
+    Each key has its own policy: CloudFormation creates the new key's policy first and deletes the old key's last, so
+    that running nodes can reach the table and the bucket throughout a change.
     """
     policy = role.allow_apart(f"Key{key.rpartition('/')[2]}", *_statements(key))
     for resource in before:
@@ -35,9 +35,9 @@ def allow_key(role: ClusterRole, key: str, *, before: tuple[IConstruct, ...]) ->
 
 
 def _statements(key: str) -> Iterator[iam.PolicyStatement]:
-    """Allow the key to the two services alone: a node cannot decrypt anything with it by itself.
+    """Allow only the two services to use the key, so that a node cannot decrypt anything with it directly.
 
-    For a table the CDK's own grants name the same actions (aws-dynamodb, ``grantReadWriteData``).
+    For a table, the CDK's own grants name the same actions (aws-dynamodb, ``grantReadWriteData``).
     """
     for service, actions in KEY_ACTIONS.items():
         via = f"{service}.{cdk.Aws.REGION}.{cdk.Aws.URL_SUFFIX}"

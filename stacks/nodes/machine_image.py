@@ -10,7 +10,7 @@ from constructs import Construct
 from stacks.settings.props import ClusterProps
 
 LOGIN_USER: Final = "ubuntu"
-"""Ubuntu's login user. Amazon Linux has another, and its system Python is too old for the agent."""
+"""Ubuntu's login user. Amazon Linux has a different one, and its system Python is too old for the agent."""
 
 
 @jsii.implements(ec2.IMachineImage)
@@ -30,8 +30,8 @@ class ImageById:
 def machine_image(scope: Construct, props: ClusterProps) -> ec2.IMachineImage:
     """Return the image that the user names, or the Deep Learning AMI for the instance type.
 
-    With an account and a region the parameter is looked up once and kept in cdk.context.json;
-    without them CloudFormation resolves it at each deploy.
+    With an account and a region, the parameter is looked up once and kept in cdk.context.json; without them,
+    CloudFormation resolves it at each deploy.
     """
     source = props.ami_source
     if source.startswith("ami-"):

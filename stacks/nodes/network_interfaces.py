@@ -1,8 +1,8 @@
 """Lay out the network interfaces of a node that uses the Elastic Fabric Adapter (EFA).
 
-"Maximize network bandwidth on Amazon EC2 instances with multiple network cards" (Amazon EC2 User Guide) has the rules.
-The subnet is the Auto Scaling group's. It also says whether a node gets a public address, which AWS gives to a node
-with a single interface only: none of the interfaces says anything about it.
+For the rules, see "Maximize network bandwidth on Amazon EC2 instances with multiple network cards" (Amazon EC2 User
+Guide). The Auto Scaling group defines the subnet. The subnet decides whether a node gets a public address, which AWS
+gives only to a node with a single interface, so the interfaces do not mention it.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from stacks.catalogue.gpu_types import InstanceType
 
 
 def network_interfaces(instance: InstanceType, security_groups: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the interfaces of a launch template, with EFA on every network card that has it."""
+    """Return the interfaces of a launch template, with EFA on every network card that supports it."""
     if instance.network_cards == 1:
         return [_interface(0, 0, "efa", security_groups)]
     primary = _interface(0, 0, "interface", security_groups)
-    # They take no address of the subnet; on card 0 the primary interface has device 0.
+    # They use no address of the subnet; on card 0, the primary interface has device 0.
     cards = range(instance.first_efa_card, instance.network_cards)
     return [primary, *(_interface(card, 0 if card else 1, "efa-only", security_groups) for card in cards)]
 

@@ -1,4 +1,4 @@
-"""Define a group of nodes of one type: a launch template and an Auto Scaling group. The master is a group of one."""
+"""Define a group of nodes of one type: a launch template and an Auto Scaling group. The master's group has one node."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,22 +20,22 @@ from stacks.nodes import user_data
 from stacks.nodes.network_interfaces import network_interfaces
 
 CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)
-"""Time within which CloudFormation must have the signals of ``size.least`` nodes; a setup's time is added."""
+"""Time within which CloudFormation must receive the signals of ``size.least`` nodes, in addition to a setup's time."""
 
 SPOT_OPTIONS: Final = {
     "MarketType": "spot",
     "SpotOptions": {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"},
 }
-"""Market of spot instances; the group replaces one that EC2 takes back. Without a price the limit is the on-demand
+"""Market of spot instances; the group replaces one that EC2 takes back. Without a price, the limit is the on-demand
 price."""
 
 BLOCK_OPTIONS: Final = {"MarketType": "capacity-block"}
-"""Market of instances in a Capacity Block, without which EC2 launches none there."""
+"""Market of instances in a Capacity Block; without it, EC2 launches none there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeTemplate:
-    """The properties of one group's nodes; the master's may differ in type, EFA, placement and reservation."""
+    """Properties of one group's nodes; the master's may differ in type, EFA, placement and reservation."""
 
     cluster_name: str
     instance_type: str
@@ -44,15 +44,15 @@ class NodeTemplate:
     root_device: str
     root_volume_gib: int
     efa: InstanceType | None = None
-    """The instance type if its nodes use the Elastic Fabric Adapter."""
+    """Instance type, if its nodes use the Elastic Fabric Adapter."""
     placement_group: str | None = None
-    """Name of the placement group, if there is one."""
+    """Name of the placement group, if any."""
     volume_key: kms.IKey | None = None
-    """Key of the root volume; without one, the account's default key for volumes."""
+    """Key of the root volume; None for the account's default key for volumes."""
     capacity_reservation: str | None = None
-    """Reservation from which every node comes, if there is one."""
+    """Reservation that provides every node, if any."""
     is_block: bool = False
-    """Whether the reservation is a Capacity Block."""
+    """True if the reservation is a Capacity Block."""
 
 
 class NodeGroup(Construct):
@@ -92,9 +92,9 @@ class NodeGroup(Construct):
             launch_template=self.launch_template,
             min_capacity=size.least,
             max_capacity=size.most,
-            # The number travels as the group's DesiredCapacity: bootstrap/cluster/discovery.py reads it on the master.
+            # The group's DesiredCapacity carries the number: bootstrap/cluster/discovery.py reads it on the master.
             desired_capacity=size.desired,
-            # AWS's default ends the nodes of the oldest launch template first: after a redeploy, the ones that train.
+            # AWS's default first ends the nodes of the oldest launch template: after a redeploy, those that train.
             termination_policies=[autoscaling.TerminationPolicy.NEWEST_INSTANCE],
             # The name is explicit because user data and roles contain it before the group exists.
             auto_scaling_group_name=contract.group_name(template.cluster_name, node_type),
@@ -119,18 +119,19 @@ class NodeGroup(Construct):
         self._tag(template.cluster_name)
 
     def tag_group(self, key: str, value: str) -> None:
-        """Tag the group and no instance: the master reads such a tag, and a deploy changes it while nodes run."""
+        """Tag the group but no instance: the master reads such a tag, and a deploy changes it while nodes run."""
         kind = autoscaling.CfnAutoScalingGroup.CFN_RESOURCE_TYPE_NAME
         cdk.Tags.of(self.group).add(key, value, apply_to_launched_instances=False, include_resource_types=[kind])
 
     def tag_keys(self, keys: Sequence[TeamKey]) -> None:
-        """Tag the group with the team's SSH keys, which the master brings to all nodes."""
+        """Tag the group with the team's SSH keys, which the master passes to all nodes."""
         for key, value in to_tags(keys).items():
             self.tag_group(key, value)
 
     def _add_drain_hook(self) -> None:
-        """Let a node drain before AWS terminates it; without the node's heartbeats AWS does not wait."""
-        # The L2 hook would be a separate resource, which comes too late for nodes that end while the stack is created.
+        """Let a node drain before AWS terminates it; without the node's heartbeats, AWS does not wait."""
+        # The L2 hook would be a separate resource, which is created too late for nodes that end during the stack's
+        # creation.
         self._resource.lifecycle_hook_specification_list = [
             autoscaling.CfnAutoScalingGroup.LifecycleHookSpecificationProperty(
                 lifecycle_hook_name=contract.DRAIN_HOOK,
@@ -149,11 +150,11 @@ class NodeGroup(Construct):
 
     @property
     def signal_resource(self) -> str:
-        """Return the logical ID to which the nodes signal, as text: a reference would make a cycle."""
+        """Return the logical ID to which the nodes signal, as text, because a reference would create a cycle."""
         return cdk.Stack.of(self).get_logical_id(self._resource)
 
     def set_user_data(self, config: NodeConfig, bundle: user_data.BundleSource) -> None:
-        """Add the script to the user data: it names the group, which exists only after the launch template."""
+        """Add the script to the user data; it names the group, which is created only after the launch template."""
         self._user_data.add_commands(user_data.body(config, bundle))
 
     def _launch_template(
@@ -182,18 +183,18 @@ class NodeGroup(Construct):
     def _override(
         self, launch_template: ec2.LaunchTemplate, template: NodeTemplate, security_groups: list[ec2.ISecurityGroup]
     ) -> None:
-        """Set what the construct for launch templates has no properties for."""
+        """Set properties that the construct for launch templates lacks."""
         resource = _resource_of(launch_template)
         if template.efa is not None:
             groups = [group.security_group_id for group in security_groups]
             interfaces = network_interfaces(template.efa, groups)
             resource.add_property_override("LaunchTemplateData.NetworkInterfaces", interfaces)
-            # EC2 takes the groups from the interfaces, and refuses them in both places.
+            # EC2 reads the groups from the interfaces, and refuses them in both places.
             resource.add_property_deletion_override("LaunchTemplateData.SecurityGroupIds")
         if template.placement_group is not None:
             resource.add_property_override("LaunchTemplateData.Placement.GroupName", template.placement_group)
         if template.capacity_reservation is not None:
-            # With a target EC2 launches nowhere else; it refuses a preference beside it.
+            # With a target, EC2 launches nowhere else, and refuses a preference beside it.
             target = {"CapacityReservationTarget": {"CapacityReservationId": template.capacity_reservation}}
             resource.add_property_override("LaunchTemplateData.CapacityReservationSpecification", target)
             if template.is_block:

@@ -11,8 +11,8 @@ from bootstrap import contract
 from stacks.cluster_role import ClusterRole, RoleRules
 
 UNSCOPED_ACTIONS: Final = ("autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances")
-"""The only actions allowed on ``*``: AWS defines no resource type for them (Service Authorization Reference, Auto
-Scaling and EC2)."""
+"""The only actions allowed on ``*``, because AWS defines no resource type for them (Service Authorization Reference,
+Auto Scaling and EC2)."""
 
 CHANNEL_ACTIONS: Final = (
     "ssmmessages:CreateControlChannel",
@@ -20,9 +20,9 @@ CHANNEL_ACTIONS: Final = (
     "ssmmessages:OpenControlChannel",
     "ssmmessages:OpenDataChannel",
 )
-"""What the image's SSM agent needs for sessions, besides ssm:UpdateInstanceInformation; on ``*``, as AWS defines no
-resource for an instance's channels. The managed policy AmazonSSMManagedInstanceCore would also let each node read every
-parameter of the account."""
+"""Actions that the image's SSM agent needs for sessions, besides ssm:UpdateInstanceInformation; on ``*``, because AWS
+defines no resource for an instance's channels. The managed policy AmazonSSMManagedInstanceCore would also let each node
+read every parameter of the account."""
 
 SHARED_RECORDS: Final = (
     contract.MEMBERSHIP_ID,
@@ -41,9 +41,9 @@ BUCKET_CHANGES: Final = (
     "s3:DeleteBucketPolicy",
     "s3:PutBucketVersioning",
 )
-"""Actions that would let old versions go, or let others in."""
+"""Actions that would let old versions expire, or give others access."""
 TAG_CHANGES: Final = ("autoscaling:CreateOrUpdateTags", "autoscaling:DeleteTags")
-"""Actions that change the tags of a group: the master's has the team's SSH keys."""
+"""Actions that change the tags of a group; the master's contain the team's SSH keys."""
 OWN_RECORD: Final = "${aws:userid}"
 """IAM's variable for ``<role ID>:<instance ID>``, the key of a node's own record."""
 
@@ -56,15 +56,15 @@ class NodeResources:
     log_group: str
     bucket: str
     bundle: str
-    """The bundle's S3 object; ``Asset.grant_read`` would grant its whole bucket."""
+    """The bundle's S3 object; ``Asset.grant_read`` would grant its complete bucket."""
     address: str | None
     """The master's Elastic IP, if the cluster has one."""
     makes_file_system: bool = False
-    """Whether the stack makes the shared file system, whose ID the master has to ask for."""
+    """True if the stack creates the shared file system, whose ID the master must query."""
     lustre: str | None = None
     """ARN of the user's Lustre file system, if the cluster has one."""
     setup: str | None = None
-    """S3 object of the user's setup, if there is one."""
+    """S3 object of the user's setup, if any."""
 
 
 class NodeRoles(Construct):
@@ -117,7 +117,7 @@ class NodeRoles(Construct):
         )
 
     def _keep_tags(self) -> iam.PolicyStatement:
-        """Deny changes of the tags by which the team's SSH keys reach the nodes; policy_arns may allow all groups."""
+        """Deny changes of the tags that carry the team's SSH keys to the nodes; policy_arns may allow all groups."""
         group = contract.group_name(self._cluster_name, contract.MASTER)
         groups = self._arn("autoscaling", f"autoScalingGroup:*:autoScalingGroupName/{group}")
         return iam.PolicyStatement(effect=iam.Effect.DENY, actions=list(TAG_CHANGES), resources=[groups])
@@ -136,7 +136,7 @@ class NodeRoles(Construct):
         _acknowledge(self.worker, "*", "AWS defines no resource for the actions of CHANNEL_ACTIONS")
 
     def _nag_arn(self, arn: str) -> str:
-        """Render an ARN as cdk-nag writes it. A given bucket's ARN is text, except for the partition."""
+        """Render an ARN in cdk-nag's form. A given bucket's ARN is text, except for the partition."""
         resolved = cdk.Stack.of(self).resolve(arn)
         if isinstance(resolved, str):
             return resolved
@@ -155,7 +155,7 @@ class NodeRoles(Construct):
         _acknowledge(self.master, instances, "a condition narrows it to the instances of the master's group")
 
     def _own_group(self, node_type: contract.NodeType) -> list[iam.PolicyStatement]:
-        """Allow a node to ask for its own replacement and to complete its lifecycle hook.
+        """Allow a node to request its own replacement and to complete its lifecycle hook.
 
         IAM has no narrower resource than the group (Service Authorization Reference, Amazon EC2 Auto Scaling).
         """
@@ -205,7 +205,7 @@ def _common_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     programs = [resources.bundle, *([resources.setup] if resources.setup else [])]
     return [
         iam.PolicyStatement(actions=["s3:GetObject"], resources=programs),
-        # Every node runs them as root; a policy of policy_arns may allow all of S3.
+        # Every node runs these objects as root, and a policy of policy_arns may allow all of S3.
         iam.PolicyStatement(effect=iam.Effect.DENY, actions=list(OBJECT_CHANGES), resources=programs),
         iam.PolicyStatement(effect=iam.Effect.DENY, actions=list(BUCKET_CHANGES), resources=[resources.bucket]),
         iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[resources.log_group]),
@@ -227,7 +227,7 @@ def _worker_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
             actions=list(OBJECT_CHANGES),
             resources=[f"{resources.bucket}/{contract.ENGINES_PREFIX}*"],
         ),
-        # The master runs the jobs stored there: without its delete marker, an ended job would run again.
+        # The master runs the jobs stored there; without its delete marker, an ended job would run again.
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
             actions=["s3:*"],
@@ -252,7 +252,7 @@ def _master_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
 
 
 def _shared_storage(resources: NodeResources) -> list[iam.PolicyStatement]:
-    """Allow the master to ask which file system the nodes mount; mounting it takes no permission."""
+    """Allow the master to query which file system the nodes mount; mounting it requires no permission."""
     if resources.makes_file_system:
         return [
             iam.PolicyStatement(actions=["cloudformation:DescribeStackResource"], resources=[cdk.Aws.STACK_ID]),

@@ -1,4 +1,4 @@
-"""Say which secrets the nodes' roles may read (settings secrets, secret_keys)."""
+"""Grant the nodes' roles access to the user's secrets (settings secrets, secret_keys)."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,7 +10,8 @@ from stacks.cluster_role import ClusterRole
 from stacks.settings.data import SecretsSettings
 
 _RANDOM: Final = "-??????"
-"""Six characters at the end of a secret's ARN that only AWS knows (Secrets Manager User Guide, policy examples)."""
+"""Matches the six characters at the end of a secret's ARN that only AWS knows (Secrets Manager User Guide, policy
+examples)."""
 
 
 def allow_secrets(role: ClusterRole, settings: SecretsSettings) -> None:
@@ -34,7 +35,7 @@ def _statements(settings: SecretsSettings) -> Iterator[iam.PolicyStatement]:
 
 
 def _key_statement(keys: tuple[str, ...], services: list[str]) -> iam.PolicyStatement:
-    """Allow the keys only through the two services: a node cannot decrypt anything with them by itself."""
+    """Allow the keys only through the two services, so that a node cannot decrypt anything with them directly."""
     regions = sorted({key.split(":")[3] for key in keys})
     via = [f"{service}.{region}.{cdk.Aws.URL_SUFFIX}" for service in services for region in regions]
     return iam.PolicyStatement(

@@ -1,6 +1,6 @@
-"""Publish the user's setup as a file asset: one archive, whose hash each new node's configuration names.
+"""Publish the user's setup as a file asset: one archive, whose hash each new node's configuration contains.
 
-The same files give the same archive, so that a deploy without a change of theirs changes no launch template.
+The same files give the same archive, so a deploy that does not change them changes no launch template.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from stacks.settings.environment import EnvironmentSettings
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetupAsset:
-    """The location of the uploaded archive, and the object that nodes must be allowed to read."""
+    """Location of the uploaded archive, and the object that nodes must be allowed to read."""
 
     url: str
     sha256: str

@@ -1,8 +1,8 @@
 """Render the user data: the script with which an instance fetches the bundle and starts the agent.
 
-It writes the node's configuration, fetches, verifies and unpacks the bundle, and installs the agent; the agent does
-the rest. A failure is signalled to CloudFormation at once, so that a deploy does not wait for its timeout. Rendering
-only joins strings, so values may be CDK tokens.
+It writes the node's configuration, fetches, verifies and unpacks the bundle, and installs the agent; the agent does the
+rest. It signals a failure to CloudFormation immediately, so that a deploy does not wait for its timeout. Rendering only
+joins strings, so values may be CDK tokens.
 """
 
 import json
@@ -13,7 +13,7 @@ from bootstrap import contract
 from bootstrap.config import NodeConfig
 
 FETCH_TIMEOUT_S: Final = 420
-"""Seconds that a node waits for its route to S3 and its role, which may exist only after the node (a NAT gateway
+"""Seconds that a node waits for its route to S3 and its role, which may be created only after the node (a NAT gateway
 takes minutes)."""
 
 SIGNAL_TIMEOUT_S: Final = 600
@@ -22,7 +22,7 @@ SIGNAL_TIMEOUT_S: Final = 600
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BundleSource:
-    """The location of the node bundle, and the hash that names its release."""
+    """Location of the node bundle, and the hash that names its release."""
 
     url: str
     hash: str
@@ -48,13 +48,13 @@ def body(config: NodeConfig, bundle: BundleSource) -> str:
         signal_timeout=SIGNAL_TIMEOUT_S,
         signal_length=contract.SIGNAL_ID_LENGTH,
         too_late=contract.SIGNAL_TOO_LATE,
-        # One failure signal fails the whole deploy, whatever the other nodes signal.
+        # A single failure signal fails the complete deploy, whatever the other nodes signal.
         signal_failure="true" if config.fails_deploy else "false",
     )
 
 
 # bash's SECONDS measures every wait. cloud-init leaves HOME unset. Images with PyTorch have the AWS command line in
-# PyTorch's environment, and not all of them in the system too.
+# PyTorch's environment, and only some of them also in the system.
 _BODY: Final = """\
 set -euo pipefail
 export HOME=/root AWS_DEFAULT_REGION={region} PATH="$PATH:/opt/pytorch/bin"

@@ -1,1 +1,1 @@
-"""Hold AWS prices, and estimate what a cluster costs an hour."""
+"""Provide AWS prices, and estimate a cluster's cost per hour."""

@@ -1,4 +1,4 @@
-"""Read the list prices of the regions in price_list.json; ``python -m cli.costs.refresh`` writes that file.
+"""Read the regions' list prices in price_list.json, which ``python -m cli.costs.refresh`` writes.
 
 They are On-Demand list prices for Linux in US dollars: no discounts, no taxes, no data transfer.
 """
@@ -12,21 +12,21 @@ from typing import Any, Final
 
 PRICES_FILE: Final = Path(__file__).with_suffix(".json")
 FALLBACK_REGION: Final = "us-east-1"
-"""Region whose prices stand in for those of a region that the file does not have."""
+"""Region whose prices apply to regions that the file lacks."""
 HOURS_PER_MONTH: Final = 730
-"""Hours by which AWS turns monthly prices into hourly ones."""
+"""Number of hours by which AWS converts monthly prices to hourly ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PriceList:
-    """The prices of one region, in US dollars."""
+    """Prices of one region, in US dollars."""
 
     region: str
-    """Region of the prices; FALLBACK_REGION if the file lacks the one that was asked for."""
+    """Region of the prices; FALLBACK_REGION if the file lacks the requested one."""
     date: str
     """Day on which cli.costs.refresh read these prices."""
     instances: Mapping[str, float]
-    """Price of an hour by instance type."""
+    """Price per hour by instance type."""
     nat_gateway_hour: float
     public_address_hour: float
     gp3_gib_month: float
@@ -35,12 +35,12 @@ class PriceList:
     """Price of EFS Standard storage."""
 
     def describe(self) -> str:
-        """Return what the prices are, for people."""
+        """Describe the prices, for display."""
         return f"list prices of {self.region}, {self.date}"
 
 
 def price_list(region: str | None) -> PriceList:
-    """Return the prices of a region, or of FALLBACK_REGION if the region is not known."""
+    """Return the prices of a region, or of FALLBACK_REGION if the region is unknown."""
     known = _read(PRICES_FILE)
     name = FALLBACK_REGION if region is None or region not in known else region
     return _parse(name, known[name])

@@ -1,4 +1,4 @@
-"""Estimate what a cluster costs an hour: nodes, root volumes, NAT gateway, public addresses, the file system it made.
+"""Estimate a cluster's cost per hour: nodes, root volumes, NAT gateway, public addresses, the file system it created.
 
 The bucket, logs and data transfer depend on use and are left out; docs/start/costs.md has their prices.
 """
@@ -12,12 +12,12 @@ from stacks.settings.purchase import CAPACITY_BLOCK, ON_DEMAND, SPOT
 
 STORAGE: Final = "shared_storage"
 KINDS: Final = ("nodes", "volumes", "nat", "addresses", STORAGE)
-"""The kinds of cost, in the order in which they are shown; the last is left out without a file system."""
+"""Kinds of cost in the order of display; the last is left out without a file system."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BilledParts:
-    """The parts of a cluster that cost money by the hour."""
+    """Parts of a cluster that cost money per hour."""
 
     node_counts: Mapping[str, int]
     """Number of nodes by instance type."""
@@ -25,11 +25,11 @@ class BilledParts:
     """Size of each node's root volume."""
     nat_gateways: int
     addresses: int
-    """Public addresses: of the master, and of each NAT gateway."""
+    """Number of public addresses: the master's, and one per NAT gateway."""
     prepaid_type: str | None = None
-    """Instance type whose nodes cost nothing by the hour, as a Capacity Block is paid at its purchase."""
+    """Instance type whose nodes cost nothing per hour, because a Capacity Block is paid for at its purchase."""
     shared_gb: float | None = None
-    """Metered size of the file system that the cluster made; None without one, or if it is not known."""
+    """Metered size of the file system that the cluster created; None if there is none or the size is unknown."""
 
     @property
     def nodes(self) -> int:
@@ -44,34 +44,34 @@ class BilledParts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rate:
-    """US dollars an hour by kind."""
+    """US dollars per hour by kind."""
 
     nodes: float | None
-    """None if the price of the instance type is not known."""
+    """Cost of the nodes; None if the price of the instance type is unknown."""
     volumes: float
     nat: float
     addresses: float
     shared_storage: float | None = None
-    """None if no file system is counted."""
+    """Cost of the file system; None if none is counted."""
 
     @property
     def by_kind(self) -> dict[str, float | None]:
-        """Return the cost of each kind, in the order in which they are shown."""
+        """Return the cost of each kind, in the order of display."""
         return {kind: getattr(self, kind) for kind in KINDS if kind != STORAGE or self.shared_storage is not None}
 
     @property
     def total(self) -> float | None:
-        """Return the sum; None if the price of the nodes is not known."""
+        """Return the sum; None if the price of the nodes is unknown."""
         return None if self.nodes is None else self.nodes + self.volumes + self.paused
 
     @property
     def paused(self) -> float:
-        """Return what is left without nodes."""
+        """Return the remaining cost without nodes."""
         return self.nat + self.addresses + (self.shared_storage or 0.0)
 
 
 def describe_rate(rate: Rate, prices: PriceList, *, purchase: str = ON_DEMAND) -> str:
-    """Return what a cluster costs an hour, for people; a spot instance never costs more than one on demand."""
+    """Describe a cluster's cost per hour, for display; a spot instance never costs more than one on demand."""
     most = "at most " if purchase == SPOT else ""
     total = "an unknown price" if rate.total is None else f"{most}{rate.total:.2f} USD"
     notes = {SPOT: "; spot prices vary", CAPACITY_BLOCK: "; the Capacity Block is paid at its purchase"}
@@ -79,7 +79,7 @@ def describe_rate(rate: Rate, prices: PriceList, *, purchase: str = ON_DEMAND) -
 
 
 def hourly_rate(parts: BilledParts, prices: PriceList) -> Rate:
-    """Return what the parts cost an hour."""
+    """Return the parts' cost per hour."""
     running = {name: count for name, count in parts.node_counts.items() if count and name != parts.prepaid_type}
     known = [count * prices.instances[name] for name, count in running.items() if name in prices.instances]
     return Rate(
@@ -92,5 +92,5 @@ def hourly_rate(parts: BilledParts, prices: PriceList) -> Rate:
 
 
 def storage_rate(parts: BilledParts, prices: PriceList) -> float | None:
-    """Return what an hour of the file system costs; None without one."""
+    """Return the file system's cost per hour; None without one."""
     return None if parts.shared_gb is None else parts.shared_gb * prices.efs_gb_month / HOURS_PER_MONTH

@@ -15,9 +15,10 @@ _NAMED: Final = re.compile(rf"(?P<name>{NAME.pattern})=(?P<rest>.+)", re.DOTALL)
 _PRIVATE: Final = "PRIVATE KEY-----"
 _LARGEST_KEY_FILE: Final = 64 * 1024
 WIDEST_SSH_PREFIX: Final = 8
-"""Shortest prefix of a block that is not much of the internet."""
+"""Shortest prefix of a block that does not cover much of the internet."""
 MAX_SSH_LOCATIONS: Final = 20
-"""Each takes one rule of a security group, and the allow list 20 more, of the 60 that AWS allows by default."""
+"""Maximum number of blocks. Each takes one rule of a security group, and the allow list 20 more, of the 60 that AWS
+allows by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +26,11 @@ class AccessSettings(Settings):
     """The SSH key, and the way to the nodes: the master's SSH port, or Session Manager."""
 
     key_name: str | None = None
-    """EC2 key pair for logging in; left out, only ``ssh_keys`` let somebody log in over SSH."""
+    """EC2 key pair for logging in; left out, only ``ssh_keys`` allow SSH logins."""
     ssh_keys: tuple[str, ...] | None = field(default=None, metadata={PARSER: parse_list})
-    """Public SSH keys of the team: files, as paths relative to cdk.json, or the keys themselves, each as it is or as
-    ``NAME=KEY``; left out, ``key_name`` alone counts. A key's comment is its name unless one is given, which jobs and
-    logs carry. A deploy adds and removes keys on all nodes that run."""
+    """Public SSH keys of the team: files, as paths relative to cdk.json, or the keys themselves, each alone or as
+    ``NAME=KEY``; left out, only ``key_name`` counts. A key's name, by default its comment, appears in jobs and logs. A
+    deploy adds and removes keys on all running nodes."""
     ssh_location: str | tuple[str, ...] | None = field(default=None, metadata={PARSER: parse_list})
     """IPv4 block that may reach the master's SSH port, or a list of at most 20; left out, none may until
     ``dlcluster allow-ip``."""
@@ -61,15 +62,15 @@ class AccessSettings(Settings):
 
     @property
     def ssh_locations(self) -> tuple[str, ...]:
-        """Return the blocks of ``ssh_location``, each once."""
+        """Return the distinct blocks of ``ssh_location``."""
         given = self.ssh_location or ()
         return tuple(dict.fromkeys([given] if isinstance(given, str) else given))
 
     def warnings(self) -> dict[str, str]:
-        """Warn of a cluster that nobody can log in to, or that much of the internet can reach."""
+        """Warn of a cluster to which nobody can log in, or that much of the internet can reach."""
         found = super().warnings()
         if self.private:
-            pass  # IAM says who may log in
+            pass  # IAM decides who may log in
         elif not self.ssh_locations:
             found["no-ssh"] = (
                 "ssh_location is not set: the master accepts no SSH connection until dlcluster allow-ip adds an address"
@@ -119,7 +120,7 @@ def _read_key_file(file: str) -> str:
 
 
 def _parse_key(line: str, *, name: str | None, where: str) -> TeamKey:
-    """Parse a line as authorized_keys has it, which may have no options."""
+    """Parse a line in the format of authorized_keys, without options."""
     kind, _, rest = line.partition(" ")
     if kind not in TYPES and any(word in TYPES for word in rest.split()):
         raise SettingsError(f"ssh_keys: {shown(where)} must have keys without options, got {shown(kind)}")
@@ -140,6 +141,6 @@ def _check_key_name(name: str) -> None:
             f"key_name must be the name of an EC2 key pair, not a file, got {shown(name)}; to make a pair of a key: "
             f"aws ec2 import-key-pair --key-name NAME --public-key-material {shlex.quote(f'fileb://{public}')}"
         )
-    # The CDK would take "${Token[...]}" for a placeholder of its own.
+    # The CDK would treat "${Token[...]}" as one of its own placeholders.
     usable = len(name) <= 255 and name == name.strip() and name.isascii() and name.isprintable() and "${" not in name
     require(usable, "key_name", name, "the name of an EC2 key pair: up to 255 ASCII characters, no spaces around them")

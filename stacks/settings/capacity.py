@@ -29,10 +29,10 @@ class CapacitySettings(Settings):
     gpu_count: int | None = None
     """GPUs per node. Set it to use an instance type that is not in the catalogue."""
     worker_count: int = 1
-    """Nodes besides the master, which trains too; 0 makes a cluster of the master alone."""
+    """Number of nodes besides the master, which trains too; with 0 the cluster is only the master."""
     min_workers: int | None = None
-    """Workers without which the deploy fails; the others may come later and join by themselves, and
-    broken ones are replaced. Left out, all are needed and a broken one fails the deploy at once."""
+    """Number of workers without which the deploy fails; the others may join later, and broken ones are replaced. Left
+    out, all are needed, and a broken one fails the deploy immediately."""
 
     def check(self) -> None:
         """Check the number of workers and the instance type; ``ImageSettings`` checks that the AMI boots on it."""
@@ -72,7 +72,7 @@ class CapacitySettings(Settings):
 
     @property
     def instance(self) -> InstanceType | None:
-        """Return the catalogue's entry of the instance type; None for a type that it does not know."""
+        """Return the catalogue's entry of the instance type; None for an unknown type."""
         return instance_types.find(self.instance_type)
 
     @property
@@ -82,17 +82,17 @@ class CapacitySettings(Settings):
 
     @property
     def master_instance(self) -> InstanceType | None:
-        """Return the catalogue's entry of the master's type; None for a type that it does not know."""
+        """Return the catalogue's entry of the master's type; None for an unknown type."""
         return instance_types.find(self.master_type)
 
     @property
     def trains_on_master(self) -> bool:
-        """Return whether jobs run on the master too."""
+        """Return True if jobs also run on the master."""
         return self.master_type == self.instance_type if self.master_trains is None else self.master_trains
 
     @property
     def node_counts(self) -> dict[str, int]:
-        """Return the number of nodes of each instance type."""
+        """Return the number of nodes per instance type."""
         counts = {self.instance_type: self.worker_count}
         counts[self.master_type] = counts.get(self.master_type, 0) + 1
         return {name: count for name, count in counts.items() if count}
@@ -116,12 +116,12 @@ class CapacitySettings(Settings):
 
     @property
     def starts_nodes(self) -> bool:
-        """Return whether a deploy starts nodes at all."""
+        """Return True if a deploy starts any nodes."""
         return True
 
     @property
     def fleet_sizes(self) -> ClusterSizes:
-        """Return the sizes of both Auto Scaling groups when every node is there."""
+        """Return the sizes of both Auto Scaling groups when every node is up."""
         return declared_sizes(worker_count=self.worker_count, needed_workers=self.needed_workers)
 
     def _check_gpu_count(self) -> None:

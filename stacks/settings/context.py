@@ -14,11 +14,11 @@ _SET_ELSEWHERE: Final = {
     "profile": "the profile is AWS_PROFILE, as in: AWS_PROFILE=team cdk deploy",
     "account": "the account is that of the credentials (AWS_PROFILE)",
 }
-"""Names that users try as settings, with the way to set them for the AWS command line and SDKs."""
+"""Names that users try as settings but that the AWS command line and SDKs read elsewhere, with the way to set them."""
 
 
 def settings_in(context: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """Return the settings that have a value; a single key overrides the ``cluster`` object's."""
+    """Return the settings that have a value; a separate key overrides the ``cluster`` object's."""
     cluster = context.get("cluster")
     if cluster is None:
         cluster = {}
@@ -53,7 +53,7 @@ _NAMES_ELSEWHERE: Final = {
     **dict.fromkeys(("efs", "fsx", "storage"), "shared_storage"),
     "disk_size": "root_volume_gib",
 }
-"""Our settings by the names that other tools use; the nearest spelling would be a wrong setting."""
+"""Our settings, by the names that other tools use; the nearest spelling would be a wrong setting."""
 
 
 def _belongs_to_cdk(key: str) -> bool:

@@ -1,4 +1,4 @@
-"""Define the settings that let nodes reach what is the user's own: buckets, secrets, keys, and what else jobs need."""
+"""Define the settings for the user's own resources that nodes may use: buckets, secrets, keys and policies."""
 
 import re
 from collections.abc import Iterator
@@ -10,22 +10,22 @@ from stacks.settings.storage import StorageSettings, check_bucket_name
 from stacks.settings.values import PARSER, Settings, SettingsError, parse_list, require
 
 READS: Final = ("s3:GetObject",)
-"""What nodes may do with the objects of a bucket."""
+"""Actions that nodes may perform on the objects of a bucket."""
 WRITES: Final = ("s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
-"""What they may also do with ``:rw``."""
+"""Further actions with ``:rw``."""
 _WRITABLE: Final = ":rw"
 _PREFIX: Final = re.compile(r"[A-Za-z0-9!_.'()-][A-Za-z0-9!_.'()/=+@&,-]{0,500}")
-"""A prefix without wildcards and variables of IAM."""
+"""Matches a prefix without IAM's wildcards and variables."""
 _KEY: Final = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]{1,64}")
 _KEY_FORM: Final = "ARNs of KMS keys like arn:aws:kms:REGION:ACCOUNT:key/ID"
 _POLICY: Final = re.compile(r"arn:aws[a-z-]*:iam::(?:aws|[0-9]{12}):policy/[A-Za-z0-9+=,.@_/-]{1,512}")
 _MAX_POLICIES: Final = 10
-"""Managed policies that a role takes by default (IAM User Guide, "IAM object quotas")."""
+"""Number of managed policies that a role accepts by default (IAM User Guide, "IAM object quotas")."""
 _MAX_BUCKETS: Final = 20
-"""Buckets for which a role's inline policies have room: 10,240 characters ("IAM object quotas")."""
+"""Number of buckets for which a role's inline policies have room: 10,240 characters ("IAM object quotas")."""
 _REFERENCE: Final = re.compile(SECRETS_PATTERN, re.ASCII)
 _MAX_SECRETS: Final = 20
-"""Secrets for which the inline policies have room in addition to the buckets."""
+"""Number of secrets for which the inline policies have room in addition to the buckets."""
 _ADMINISTRATORS: Final = ("AdministratorAccess", "IAMFullAccess", "PowerUserAccess")
 _FULL_ACCESS: Final = "FullAccess"
 """Part of the names of AWS's policies that allow everything in one service."""
@@ -33,11 +33,11 @@ _FULL_ACCESS: Final = "FullAccess"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataBucket:
-    """A bucket, or the part of it below a prefix, that nodes may read."""
+    """A bucket, or its part below a prefix, that nodes may read."""
 
     name: str
     prefix: str = ""
-    """Without a slash at its end; empty for the whole bucket."""
+    """Prefix without a trailing slash; empty for the complete bucket."""
     is_writable: bool = False
 
     @classmethod
@@ -49,7 +49,7 @@ class DataBucket:
 
     @property
     def objects(self) -> str:
-        """Return what an ARN has after ``s3:::`` for the objects."""
+        """Return the part of the objects' ARN after ``s3:::``."""
         return f"{self.name}/{self.prefix}/*" if self.prefix else f"{self.name}/*"
 
     def __str__(self) -> str:
@@ -113,7 +113,7 @@ class SecretsSettings(Settings):
     """ARNs of your own KMS keys with which ``secrets`` are encrypted; AWS's own keys need none."""
 
     def check(self) -> None:
-        """Check the form of each; whether it exists shows when a job starts."""
+        """Check the form of each; whether it exists becomes known only when a job starts."""
         super().check()
         for text in self.secrets:
             require(_REFERENCE.fullmatch(text), "secrets", text, SECRETS_FORMS)

@@ -12,7 +12,7 @@ ENGINES: Final = ("mxnet", "horovod")
 
 
 def parse_engines(name: str, value: Any) -> tuple[str, ...]:
-    """Parse a list or text like ``a,b``; each name comes once, in the order in which one builds on the other."""
+    """Parse a list or text like ``a,b``; each name occurs once, and each engine follows those on which it builds."""
     names = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
     require(isinstance(names, list), name, value, f"a list of {', '.join(ENGINES)}, or text like a,b")
     for each in names:

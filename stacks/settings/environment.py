@@ -24,7 +24,7 @@ _LOCAL_REQUIREMENT: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-"""Lines of a requirements file that name another file: nodes get this one alone."""
+"""Matches a line of a requirements file that names another file, because nodes get only the one file."""
 
 
 @dataclass(frozen=True, kw_only=True)

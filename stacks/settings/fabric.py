@@ -24,7 +24,7 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
     not. A change applies to nodes launched after the deploy."""
 
     def check(self) -> None:
-        """Check the words; an address that the master lacks is for the deploy to refuse, as a destroy must work."""
+        """Check the words; leave a missing address of the master to the deploy, because a destroy must work."""
         super().check()
         for name in ("efa", "placement_group"):
             require(getattr(self, name) in (AUTO, OFF), name, getattr(self, name), f"{AUTO} or {OFF}")
@@ -58,7 +58,7 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
 
     @property
     def missing_address(self) -> str | None:
-        """Return a sentence if the master cannot be reached: AWS gives no public address to several interfaces."""
+        """Return a sentence if the master is unreachable: AWS gives no public address to several interfaces."""
         if self.master_efa_interfaces < 2 or self.private:
             return None
         cards = f"the master's type {self.master_type} has {self.master_efa_interfaces} interfaces with EFA"
@@ -67,5 +67,5 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
 
     @property
     def uses_placement_group(self) -> bool:
-        """Return whether the nodes are in a cluster placement group."""
+        """Return True if the nodes are in a cluster placement group."""
         return self.efa_interfaces > 0 and self.placement_group == AUTO

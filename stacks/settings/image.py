@@ -64,7 +64,7 @@ class ImageSettings(CapacitySettings):
                 raise SettingsError(f"master_instance_type must be {allowed}, got {shown(self.master_type)}")
 
     def _check_type(self, setting: str, name: str, *, is_described: bool) -> None:
-        """Check that the image boots on a type; `is_described` if the user tells what the catalogue does not know."""
+        """Check that the image boots on a type; `is_described` means that the user described an unknown type."""
         known = instance_types.find(name)
         if reason := instance_types.why_refused(name, own_image=self.ami is not None):
             raise SettingsError(f"{setting} {shown(name)} {reason}")
@@ -83,7 +83,7 @@ class ImageSettings(CapacitySettings):
             )
 
     def _check_root_volume(self) -> None:
-        """Check against EC2's limits and the size of the default image; the size of a custom image is not known."""
+        """Check against EC2's limits and the size of the default image; the size of a custom image is unknown."""
         gib, family = self.root_volume_gib, self.ami_family
         require(8 <= gib <= 16384, "root_volume_gib", gib, "8 to 16384")
         least = deep_learning_ami.IMAGE_GIB[family] if family else 0

@@ -10,9 +10,9 @@ PAUSE: Final = "pause"
 DELETE: Final = "delete"
 EXPIRY_ACTIONS: Final = (PAUSE, DELETE)
 DELETE_AFTER: Final = timedelta(minutes=15)
-"""Time from the end to the first deletion: three tries of the pause, and time for the nodes to drain."""
+"""Time from the end to the first deletion: three attempts to pause, and time for the nodes to drain."""
 SHORTEST_IDLE_STOP: Final = timedelta(minutes=10)
-"""Shortest idle_stop: five minutes to see that a cluster is idle, and five for the announcement."""
+"""Shortest idle_stop: five minutes to detect that a cluster is idle, and five for the announcement."""
 _IDLE_STOP_ALLOWED: Final = "a time like 30m, 2h or 1d, at least 10m"
 _ALLOWED: Final = "a time with its zone, like 2026-12-01T18:00:00+01:00"
 
@@ -32,7 +32,7 @@ class LifetimeSettings(Settings):
     terminal, and no load on any node. Left out: never."""
 
     def check(self) -> None:
-        """Check the form; a time that has passed is for the deploy to refuse, as a destroy must work."""
+        """Check the form; a time that has passed is refused only by the deploy, because a destroy must work."""
         super().check()
         if self.expires is not None:
             require(parse_time(self.expires) is not None, "expires", self.expires, _ALLOWED)
@@ -66,19 +66,19 @@ class LifetimeSettings(Settings):
 
     @property
     def has_expired(self) -> bool:
-        """Return whether the time has passed."""
+        """Return True if the time has passed."""
         return self.expires_at is not None and self.expires_at <= datetime.now(timezone.utc)
 
 
 def iso(time: datetime) -> str:
-    """Return a time in UTC as AWS takes it."""
+    """Return a time in UTC in AWS's format."""
     return f"{time.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def parse_time(text: str) -> datetime | None:
-    """Return the time; None if it is not one, or has no zone."""
+    """Parse a time; None if it is invalid or has no zone."""
     try:
-        # Python 3.10 takes no Z.
+        # Python 3.10 does not accept Z.
         found = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith(("Z", "z")) else text)
         return found.astimezone(timezone.utc).replace(microsecond=0) if found.tzinfo else None
     except (ValueError, OverflowError):

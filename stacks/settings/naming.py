@@ -76,7 +76,7 @@ def _check_tag(key: str, value: str) -> None:
 
 
 def _check_case(tags: Mapping[str, str]) -> None:
-    """Refuse names that differ only in case: IAM compares them without regard to it."""
+    """Refuse names that differ only in case, because IAM ignores case."""
     seen: dict[str, str] = {}
     for key in tags:
         if other := seen.get(key.lower()):

@@ -25,11 +25,11 @@ _SUBNET: Final = re.compile(r"subnet-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 _HEX: Final = "and 8 or 17 hex digits"
 _OWN_VPC_CIDR: Final = "10.0.0.0/16"
 _RESERVED_ADDRESSES: Final = 5
-"""Addresses that AWS keeps in each subnet."""
+"""Number of addresses that AWS reserves in each subnet."""
 _SMALLEST_SUBNET: Final = 28
-"""Length of the prefix of the smallest subnet that AWS makes."""
+"""Prefix length of the smallest subnet that AWS creates."""
 MOST_ZONES: Final = 6
-"""Zones of the largest region."""
+"""Number of zones of the largest region."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +39,11 @@ class NetworkSettings(CapacitySettings):
     availability_zone: str | None = None
     """Zone of all nodes; left out, the region's first. Cannot be changed after creation, except by ``dlcluster up``."""
     zones: tuple[str, ...] = field(default=(), metadata={PARSER: parse_list})
-    """Up to 6 candidate zones, the preferred first: ``dlcluster up`` starts all nodes in one of them and writes it down
-    as ``availability_zone``; until then a deploy starts none. Cannot be changed after creation."""
+    """Up to 6 candidate zones, preferred ones first: ``dlcluster up`` starts all nodes in one of them and records it as
+    ``availability_zone``; until then, a deploy starts none. Cannot be changed after creation."""
     vpc_cidr: str = _OWN_VPC_CIDR
-    """Addresses of the cluster's network, /16 to /27; halved into a public and a private subnet, or cut into a pair for
-    each of ``zones``. Cannot be changed after creation."""
+    """Addresses of the cluster's network, /16 to /27; halved into a public and a private subnet, or divided into a pair
+    for each of ``zones``. Cannot be changed after creation."""
     vpc_id: str | None = None
     """Existing VPC for the nodes, which the stack does not change; left out, the stack creates one. Cannot be
     changed after creation."""
@@ -64,17 +64,17 @@ class NetworkSettings(CapacitySettings):
 
     @property
     def master_subnet(self) -> str | None:
-        """Return the existing subnet of the master, if it is in one."""
+        """Return the existing subnet of the master, if any."""
         return self.master_subnet_id or self.subnet_id
 
     @property
     def candidate_zones(self) -> tuple[str, ...]:
-        """Return the candidates by name: their order is no part of the network."""
+        """Return the candidates sorted by name, because their order is not part of the network."""
         return tuple(sorted(self.zones))
 
     @property
     def is_placed(self) -> bool:
-        """Return False while the nodes' zone is to be chosen among ``zones``."""
+        """Return False until the nodes' zone has been chosen among ``zones``."""
         return not self.zones or self.availability_zone is not None
 
     @property
@@ -108,14 +108,14 @@ class NetworkSettings(CapacitySettings):
             raise SettingsError("vpc_cidr must not be set with vpc_id: the subnets determine the addresses")
 
     def _check_own_vpc(self) -> None:
-        """Check that AWS takes the block and that half of it has room for the workers."""
+        """Check that AWS accepts the block and that half of it has room for the workers."""
         cidr = self.vpc_cidr
         block = ipv4_block("vpc_cidr", cidr)
         require(16 <= block.prefixlen <= 27, "vpc_cidr", cidr, "between /16 and /27")
         for taken, reason in TAKEN_BLOCKS.items():
             if block.overlaps(ipaddress.ip_network(taken)):
                 raise SettingsError(f"vpc_cidr must not overlap {taken}, got {shown(cidr)}: {reason}")
-        # Equal parts, whose number is a power of two: the halves of the block for one zone.
+        # Divide it into equal parts whose number is a power of two: for one zone, the halves of the block.
         parts = 1 << (2 * max(1, len(self.zones)) - 1).bit_length()
         longest = _SMALLEST_SUBNET - parts.bit_length() + 1
         require(block.prefixlen <= longest, "vpc_cidr", cidr, f"at most /{longest} for {len(self.zones)} zones")
@@ -124,7 +124,7 @@ class NetworkSettings(CapacitySettings):
         require(fits, "worker_count", self.worker_count, f"at most {room} in vpc_cidr {cidr}")
 
     def check_region(self, region: str) -> None:
-        """Refuse a zone of another region, once the region of the deploy is known."""
+        """Refuse a zone of another region once the deploy's region is known."""
         zone = self.availability_zone
         require(zone is None or zone.startswith(region), "availability_zone", zone, f"a zone of {region}")
         for candidate in self.zones:
@@ -132,14 +132,14 @@ class NetworkSettings(CapacitySettings):
 
 
 def first_zone(zones: Iterable[str], region: str) -> str | None:
-    """Return the first by name of the region's own zones; the list also has Local Zones that the account opted in to.
+    """Return the first by name of the region's own zones, ignoring Local Zones that the account opted in to.
 
-    The deploy and ``dlcluster preflight`` both choose by this function.
+    Both the deploy and ``dlcluster preflight`` choose with this function.
     """
     own = re.compile(rf"{re.escape(region)}[a-z]")
     return min(filter(own.fullmatch, zones), default=None)
 
 
 def zones_context_key(account: str, region: str) -> str:
-    """Return the key of cdk.context.json under which the CDK keeps the zones of an account and region."""
+    """Return the key of cdk.context.json under which the CDK stores the zones of an account and region."""
     return f"availability-zones:account={account}:region={region}"

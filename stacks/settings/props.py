@@ -1,7 +1,7 @@
 """Combine the settings of all concerns into one flat ``ClusterProps``.
 
-They come from the ``"cluster"`` object of cdk.json, each overridable with ``-c name=value``. A new setting is a field
-in the file of its concern, with its default, its check and its warning there; nothing here changes.
+The values are in the ``"cluster"`` object of cdk.json, and ``-c name=value`` overrides each. To add a setting, add a
+field to the file of its concern, with its default, its check and its warning; nothing here changes.
 """
 
 import dataclasses
@@ -26,15 +26,15 @@ from stacks.settings.security import SecuritySettings, hardened_defaults
 from stacks.settings.values import SettingsError, parse
 
 _MOST_TAGS_OF_A_GROUP: Final = 44
-"""Tags of the user's and of ``ssh_keys``: AWS allows 50, and the product adds 6.
+"""Number of tags that the user and ``ssh_keys`` may add: AWS allows 50, and the product adds 6.
 
 These are Name, cluster, node type, expires, idle-stop and block-pauses on the master's group. The workers' group has
 the first three, and the attempt of ``dlcluster up``.
 """
 
 
-# Dataclasses collect fields from the last base to the first. Checks run in the same order, as each calls super() first.
-# No slots: Python cannot combine several bases that have them.
+# Dataclasses collect fields from the last base to the first. Checks run in the same order, because each calls super()
+# first. Do not use slots: Python cannot combine several bases that have them.
 @dataclass(frozen=True, kw_only=True)
 class ClusterProps(
     LifetimeSettings,

@@ -1,4 +1,4 @@
-"""Define the settings for how EC2 sells the nodes: on demand, as spot instances, from a reservation or as a block."""
+"""Define the settings for how to buy the nodes: on demand, as spot instances, from a reservation or as a block."""
 
 import re
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ _RESERVATION_ID: Final = re.compile(r"cr-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 TERMINATED_BEFORE: Final = timedelta(minutes=30)
 """Time before a block's end at which EC2 begins to terminate its instances (EC2 User Guide, "Capacity Blocks")."""
 ULTRASERVER_TERMINATED_BEFORE: Final = timedelta(minutes=60)
-"""The same for UltraServers."""
+"""Same for UltraServers."""
 ULTRASERVERS: Final = "p6e-"
 SAVING: Final = timedelta(minutes=10)
-"""Time that jobs and nodes get to save and end before EC2 terminates them."""
+"""Time for jobs and nodes to save and end before EC2 terminates them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +33,11 @@ class PurchaseSettings(FabricSettings):
     all nodes; or ``capacity-block``, with which all nodes start and end. A change applies to nodes launched after the
     deploy."""
     capacity_reservation: str | None = None
-    """On-Demand Capacity Reservation or Capacity Block that holds every node of ``instance_type``; needed with
+    """On-Demand Capacity Reservation or Capacity Block that contains every node of ``instance_type``; needed with
     ``reservation`` and ``capacity-block``."""
 
     def check(self) -> None:
-        """Check the word, and that there is a reservation if and only if it is used."""
+        """Check the word, and that a reservation is given exactly if it is used."""
         super().check()
         purchase, reservation = self.purchase, self.capacity_reservation
         require(purchase in PURCHASES, "purchase", purchase, " or ".join((", ".join(PURCHASES[:-1]), PURCHASES[-1])))
@@ -48,7 +48,7 @@ class PurchaseSettings(FabricSettings):
             raise SettingsError(f"purchase={word} and capacity_reservation must be set together")
 
     def warnings(self) -> dict[str, str]:
-        """Warn that every node is needed though EC2 may take workers back."""
+        """Warn if every node is needed although EC2 may take workers back."""
         found = super().warnings()
         if self.purchase == SPOT and self.worker_count and self.min_workers is None:
             found["spot-needs-all"] = (
@@ -58,17 +58,17 @@ class PurchaseSettings(FabricSettings):
 
     @property
     def is_block(self) -> bool:
-        """Return whether the nodes live in a Capacity Block, which has a start and an end."""
+        """Return True if the nodes live in a Capacity Block, which has a start and an end."""
         return self.purchase == CAPACITY_BLOCK
 
     @property
     def starts_nodes(self) -> bool:
-        """Return whether a deploy starts nodes: not in a Capacity Block, whose schedules do."""
+        """Return True if a deploy starts nodes; in a Capacity Block, the schedules start them."""
         return super().starts_nodes and not self.is_block
 
     @property
     def uses_placement_group(self) -> bool:
-        """Return whether the nodes are in a cluster placement group: with neither spot nor a reservation.
+        """Return True if the nodes are in a cluster placement group: never with spot or a reservation.
 
         A reservation outside of the group would not fit, and EC2 has the least spot capacity within one.
         """
@@ -83,19 +83,19 @@ class CapacityBlock:
     instance_type: str
     zone: str
     count: int
-    """Instances that it holds."""
+    """Number of instances in the block."""
     starts: datetime
     ends: datetime
 
     @property
     def pauses(self) -> datetime:
-        """Return the time at which the nodes have to go, so that jobs save before EC2 terminates them."""
+        """Return the time at which the nodes must end, so that jobs save before EC2 terminates them."""
         is_ultraserver = self.instance_type.startswith(ULTRASERVERS)
         return self.ends - SAVING - (ULTRASERVER_TERMINATED_BEFORE if is_ultraserver else TERMINATED_BEFORE)
 
 
 def parse_block(block_id: str, found: dict[str, Any]) -> CapacityBlock:
-    """Return the block that the CDK's look-up found. Raises SettingsError if it is none."""
+    """Return the block that the CDK's look-up found. Raises SettingsError if it is not a block."""
     starts, ends = (parse_time(str(found.get(name, ""))) for name in ("StartDate", "EndDate"))
     if found.get("ReservationType", CAPACITY_BLOCK) != CAPACITY_BLOCK or starts is None or ends is None:
         raise SettingsError(f"capacity_reservation {block_id} is no Capacity Block with a start and an end")
@@ -110,7 +110,7 @@ def parse_block(block_id: str, found: dict[str, Any]) -> CapacityBlock:
 
 
 def require_fit(block: CapacityBlock, props: PurchaseSettings, *, zone: str | None) -> None:
-    """Raise SettingsError if EC2 would launch none of the nodes into the block, or not all."""
+    """Raise SettingsError if EC2 would launch not all of the nodes into the block."""
     name = f"capacity_reservation {block.block_id}"
     if block.instance_type != props.instance_type:
         raise SettingsError(f"{name} is a block of {block.instance_type}, and instance_type is {props.instance_type}")

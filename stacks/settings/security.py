@@ -1,4 +1,4 @@
-"""Define the settings that a security review asks for: a key of one's own, flow logs, and rules for IAM roles."""
+"""Define the settings that a security review requests: the user's own key, flow logs, and rules for IAM roles."""
 
 import re
 from collections.abc import Mapping
@@ -19,19 +19,19 @@ _NAME: Final = r"[A-Za-z0-9+=,.@_-]"
 _BOUNDARY: Final = re.compile(rf"{_NAME}{{1,128}}|arn:aws[a-z-]*:iam::(?:aws|[0-9]{{12}}):policy/[A-Za-z0-9+=,.@_/-]+")
 _PREFIX: Final = re.compile(rf"[A-Za-z]{_NAME}{{0,37}}")
 _ROLE_NAME: Final = 64
-"""Characters of a role's name ("IAM and AWS STS quotas", IAM User Guide)."""
+"""Longest role name in characters ("IAM and AWS STS quotas", IAM User Guide)."""
 _ROLE_NAME_END: Final = len("-ap-southeast-1-flow-logs")
-"""Characters after the cluster's name in the longest name of a role."""
+"""Number of characters after the cluster's name in the longest role name."""
 _HARDENED_POLICIES: Final = 4
-"""Policies of the user's that a role has room for beside the five that hold its own permissions, and a sixth while
+"""Number of the user's policies for which a role has room beside the five with its own permissions, and a sixth while
 ``kms_key`` changes."""
 _HARDENED_BUCKETS: Final = 10
-"""Buckets for which a managed policy has room, unless their names are long (stacks/cluster_role.py)."""
+"""Number of buckets for which a managed policy has room, unless their names are long (stacks/cluster_role.py)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SecuritySettings(DataSettings, AccessSettings, CapacitySettings, NamingSettings):
-    """How strictly the cluster is kept, beyond what every cluster has."""
+    """Protection of the cluster beyond what every cluster has."""
 
     hardened: bool = False
     """With true the cluster passes the checks of NIST 800-53, PCI DSS and HIPAA: it sets ``private`` and, in a VPC
@@ -68,7 +68,7 @@ class SecuritySettings(DataSettings, AccessSettings, CapacitySettings, NamingSet
         require(self.private, "private", self.private, "true with hardened")
         require(self.kms_key is not None, "kms_key", self.kms_key, f"set with hardened, {_KEY_FORM}")
         require(self.flow_logs or self.vpc_id is not None, "flow_logs", self.flow_logs, "true with hardened")
-        # A file system of the stack's would be in no backup plan, which the checks ask for.
+        # A file system that the stack creates would be in no backup plan, which the checks require.
         allowed = "none or a file system of your own with hardened, in your backup plan"
         require(not self.makes_file_system, "shared_storage", self.shared_storage, allowed)
         for name, given, most in (
@@ -78,12 +78,12 @@ class SecuritySettings(DataSettings, AccessSettings, CapacitySettings, NamingSet
             require(len(given) <= most, name, len(given), f"at most {most} with hardened")
 
     def check_region(self, region: str) -> None:
-        """Refuse a key of another region, once the region of the deploy is known."""
+        """Refuse a key of another region once the deploy's region is known."""
         super().check_region(region)
         key = self.kms_key
         require(key is None or key.split(":")[3] == region, "kms_key", key, f"a key of {region}")
 
 
 def hardened_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``hardened`` sets where the context is silent."""
+    """Return the values that ``hardened`` sets unless the context gives them."""
     return {"private": True} | ({} if given.get("vpc_id") else {"flow_logs": True})

@@ -22,7 +22,7 @@ LUSTRE_PORTS: Final = ((988, 988), (1018, 1023))
 Amazon VPC", FSx for Lustre User Guide)."""
 _SHARED_STORAGE: Final = re.compile(r"none|efs|(?:efs|lustre):fs-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 EFS_PRICE: Final = "$0.30 per GB and month, $0.03 per GB read and $0.06 per GB written in us-east-1"
-"""Price of a file system that the stack makes: Standard storage, Elastic throughput (docs/start/costs.md)."""
+"""Price of a file system that the stack creates: Standard storage, Elastic throughput (docs/start/costs.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class StorageSettings(NetworkSettings):
     """Name of an existing S3 bucket to use, such as an earlier cluster's; left out, the stack creates one. Cannot
     be changed after creation."""
     shared_storage: str = NO_SHARED_STORAGE
-    """File system that every node mounts on ``/shared``: ``efs`` makes one, which ``cdk destroy`` keeps;
-    ``efs:fs-...`` or ``lustre:fs-...`` takes an existing one. Cannot be changed after creation."""
+    """File system that every node mounts on ``/shared``: ``efs`` creates one, which ``cdk destroy`` keeps;
+    ``efs:fs-...`` or ``lustre:fs-...`` uses an existing one. Cannot be changed after creation."""
 
     def check(self) -> None:
         """Check the form of the name; ``dlcluster preflight`` asks S3 for the bucket."""
@@ -67,12 +67,12 @@ class StorageSettings(NetworkSettings):
 
     @property
     def makes_file_system(self) -> bool:
-        """Return whether the stack makes the shared file system."""
+        """Return True if the stack creates the shared file system."""
         return self.shared_storage == EFS
 
     @property
     def makes_mount_target(self) -> bool:
-        """Return whether the stack makes a mount target: the user's own VPC has one already."""
+        """Return True if the stack creates a mount target; the user's own VPC already has one."""
         return self.makes_file_system or (self.existing_efs is not None and self.vpc_id is None)
 
     @property
@@ -89,8 +89,9 @@ class StorageSettings(NetworkSettings):
 
 
 def check_bucket_name(setting: str, name: str) -> None:
-    """Check the name of a bucket of the user's. Raises SettingsError."""
-    # Nodes write to the bucket: in the CDK's they could change templates that CloudFormation runs as administrator.
+    """Check the name of a user's bucket. Raises SettingsError."""
+    # Nodes write to the bucket. In the CDK's bucket, they could change templates that CloudFormation runs as
+    # administrator.
     require(not _CDK_BUCKET.match(name), setting, name, "a bucket of your own, not one of the CDK's")
     usable = _BUCKET.fullmatch(name) and not name.endswith(_OTHER_BUCKETS)
     allowed = "the name of a general purpose S3 bucket: 3 to 63 lowercase letters, digits, - and ."

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 PARSER: Final = "parser"
-"""Key in a field's metadata: the function ``(name, value) -> value`` that reads it, unless its type says how."""
+"""Key in a field's metadata: the function ``(name, value) -> value`` that parses it, unless its type suffices."""
 _LONGEST_SHOWN: Final = 60
 _DURATION: Final = re.compile(r"(?P<count>[1-9][0-9]{0,3})(?P<unit>[mhd])")
 _UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
@@ -36,7 +36,7 @@ class Settings:
 
 
 def shown(value: object) -> str:
-    """Return a value as messages show it: quoted, on one line, and never long."""
+    """Return a value for messages: quoted, on one line, and never long."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = _LONGEST_SHOWN
     short.maxlevel = 2
@@ -64,13 +64,13 @@ def ipv4_block(name: str, text: str) -> ipaddress.IPv4Network:
 
 
 def duration(text: str) -> timedelta | None:
-    """Return a length of time like 90m, 8h or 2d; None if the text is none."""
+    """Parse a length of time like 90m, 8h or 2d; None if it is invalid."""
     match = _DURATION.fullmatch(text)
     return int(match["count"]) * _UNITS[match["unit"]] if match else None
 
 
 def parse(field: "dataclasses.Field[Any]", value: Any) -> Any:
-    """Parse the value of a setting as cdk.json or ``-c`` gives it."""
+    """Parse the value of a setting from cdk.json or ``-c``."""
     if parser := field.metadata.get(PARSER):
         return parser(field.name, value)
     if field.type in (int, int | None):

@@ -1,1 +1,1 @@
-"""Build what stores data of a cluster: the table, the bucket and the log group."""
+"""Build a cluster's data stores: the table, the bucket and the log group."""

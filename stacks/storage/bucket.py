@@ -10,10 +10,10 @@ from constructs import Construct
 from bootstrap import contract
 
 OLD_VERSIONS_KEPT: Final = cdk.Duration.days(14)
-"""How long an overwritten or deleted version is kept: as long as the log that explains it. Longer is
-expensive: a job that uploads its newest checkpoint every ten minutes leaves 144 versions per day."""
+"""Time for which an overwritten or deleted version is kept: as long as the log that explains it. Longer is expensive: a
+job that uploads its newest checkpoint every ten minutes leaves 144 versions per day."""
 UPLOADS_KEPT: Final = cdk.Duration.days(7)
-"""How long the parts of an interrupted multipart upload stay: nodes may not abort one."""
+"""Time for which the parts of an interrupted multipart upload are kept; nodes may not abort one."""
 
 
 def cluster_bucket(scope: Construct, *, cluster_name: str, adopted: str | None, key: kms.IKey | None) -> s3.IBucket:
@@ -24,9 +24,9 @@ def cluster_bucket(scope: Construct, *, cluster_name: str, adopted: str | None, 
 
 
 class ClusterBucket(Construct):
-    """A versioned bucket that stays when the cluster is destroyed, so that no mistake deletes a checkpoint.
+    """A versioned bucket that survives the cluster, so that no mistake deletes a checkpoint.
 
-    CloudFormation generates its name, so that the next deploy makes another.
+    CloudFormation generates its name, so the next deploy creates another bucket.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, cluster_name: str, key: kms.IKey | None) -> None:
@@ -36,11 +36,11 @@ class ClusterBucket(Construct):
             "Bucket",
             encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
             encryption_key=key,
-            # S3 then asks KMS once in a while, and not for each object.
+            # With this, S3 calls KMS only occasionally, not for each object.
             bucket_key_enabled=True if key else None,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             enforce_ssl=True,
-            # No node may delete a version (stacks/nodes/roles.py): an overwritten or deleted object comes back.
+            # No node may delete a version (stacks/nodes/roles.py), so an overwritten or deleted object can be restored.
             versioned=True,
             lifecycle_rules=[
                 s3.LifecycleRule(
@@ -49,8 +49,8 @@ class ClusterBucket(Construct):
                     abort_incomplete_multipart_upload_after=UPLOADS_KEPT,
                 )
             ],
-            # Not RETAIN_ON_UPDATE_OR_DELETE: a creation that is rolled back would delete it, and S3 refuses
-            # that as soon as a node has put anything there.
+            # Do not use RETAIN_ON_UPDATE_OR_DELETE: rolling a creation back would delete the bucket, which S3 refuses
+            # as soon as a node has stored anything there.
             removal_policy=cdk.RemovalPolicy.RETAIN,
         )
         if self.bucket.policy is not None:

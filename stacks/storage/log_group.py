@@ -7,7 +7,7 @@ from constructs import Construct
 
 
 class ClusterLogs(Construct):
-    """A log group that is kept on rollback and destroy; its name is generated, so that a new deploy makes another."""
+    """A log group that survives rollback and destroy; its name is generated, so a new deploy creates another."""
 
     def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey | None) -> None:
         super().__init__(scope, construct_id)

@@ -1,6 +1,6 @@
-"""Define the file system that all nodes share, with its mount targets and the group that lets the nodes in.
+"""Define the file system that all nodes share, with its mount targets and the group that admits the nodes.
 
-Nothing of the nodes refers to it, so that they neither wait for it nor fail with it: the master's agent asks
+The nodes do not refer to it, so that they neither wait for it nor fail with it: the master's agent queries
 CloudFormation for its ID (bootstrap/shared_storage/lookup.py).
 """
 
@@ -20,9 +20,9 @@ _CLIENT_ACTIONS: Final = ("ClientMount", "ClientWrite", "ClientRootAccess")
 
 
 class SharedStorage(Construct):
-    """A mount target in each of the cluster's zones, for a file system that exists or for one that this makes.
+    """A mount target in each of the cluster's zones, for an existing file system or for one created here.
 
-    L1 constructs: the L2 file system makes no mount target for one that exists.
+    Uses L1 constructs, because the L2 file system creates no mount target for an existing one.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class SharedStorage(Construct):
         super().__init__(scope, construct_id)
         self._cluster_name = cluster_name
         self.file_system = None if file_system_id else self._file_system(kms_key)
-        """The file system that this makes, or None."""
+        """The file system created here, or None."""
         self.file_system_id = self.file_system.ref if self.file_system else str(file_system_id)
         group = self._group(vpc, nodes)
-        # EFS takes one in each zone, and they cost nothing: nodes that move to another zone find theirs there.
+        # EFS accepts one per zone, at no cost, so nodes that move to another zone find theirs there.
         for subnet in subnets:
             efs.CfnMountTarget(
                 self,
@@ -55,30 +55,30 @@ class SharedStorage(Construct):
 
     @property
     def resource(self) -> str | None:
-        """Return the logical ID of the file system that this makes, as text: a reference would make the nodes wait."""
+        """Return the logical ID of the file system created here, as text: a reference would make the nodes wait."""
         return None if self.file_system is None else cdk.Stack.of(self).get_logical_id(self.file_system)
 
     def _file_system(self, kms_key: str | None) -> efs.CfnFileSystem:
-        """Make an encrypted file system that stays when the cluster is destroyed; an empty one costs nothing."""
+        """Create an encrypted file system that survives the cluster; an empty one costs nothing."""
         made = efs.CfnFileSystem(
             self,
             "FileSystem",
             encrypted=True,
             kms_key_id=kms_key,
             performance_mode="generalPurpose",
-            # With "bursting" a file system of 10 GiB would be held to half a MiB a second.
+            # With "bursting", a file system of 10 GiB would be limited to half a MiB a second.
             throughput_mode="elastic",
             file_system_policy=_encrypted_transport_only(),
         )
         cdk.Tags.of(made).add("Name", self._cluster_name)
         # `dlcluster delete-storage` deletes only file systems with this tag.
         cdk.Tags.of(made).add(contract.CLUSTER_TAG, self._cluster_name)
-        # A creation that is rolled back deletes it: nobody has written to it, and the next attempt makes another.
+        # Rolling a creation back deletes it: nobody has written to it, and the next attempt creates another.
         made.apply_removal_policy(cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
         return made
 
     def _group(self, vpc: ec2.IVpc, nodes: SecurityGroups) -> ec2.SecurityGroup:
-        """Let in NFS from the nodes' groups, and nothing else."""
+        """Admit NFS from the nodes' groups, and nothing else."""
         group = ec2.SecurityGroup(
             self, "Access", vpc=vpc, description="NFS from the nodes of the cluster", allow_all_outbound=False
         )
@@ -91,7 +91,7 @@ class SharedStorage(Construct):
 def _encrypted_transport_only() -> dict[str, Any]:
     """Return the policy that refuses a mount without TLS ("Creating file system policies", Amazon EFS User Guide).
 
-    Who may mount is the security group's affair: the policy names no principal.
+    The security group decides who may mount: the policy names no principal.
     """
     return {
         "Version": "2012-10-17",

@@ -1,4 +1,4 @@
-"""The article's figure, from its measurements to its drawing."""
+"""Test the article's figure, from its measurements to its drawing."""
 
 import json
 from pathlib import Path
@@ -17,9 +17,9 @@ MEASURED = {"mbit": 1000, "batch": 64, "weights": 1_000_000}
 @pytest.mark.parametrize(
     ("method", "workers", "images_per_s"),
     [
-        # A model of 4 MB takes 32 ms at 1 Gbit/s: those of three workers come over the one server's link.
+        # A model of 4 MB takes 32 ms at 1 Gbit/s; the models of three workers arrive over the single server's link.
         ("one_server", 4, 4 * 64 / (3 * 0.032)),
-        # A ring sends each node 3/4 of it twice; with two nodes it is the whole, as with one server.
+        # A ring sends each node 3/4 of it twice; with two nodes, that equals the complete model, as with one server.
         ("ours", 4, 4 * 64 / (1.5 * 0.032)),
         ("horovod", 2, 2 * 64 / 0.032),
         ("one_server", 2, 2 * 64 / 0.032),
@@ -53,7 +53,7 @@ COMPUTED = MEASURED | {
 
 
 def test_the_cores_allow_what_they_have_time_for() -> None:
-    # Four workers use 3 seconds of processors for 256 images, and two cores have 2 a second.
+    # Four workers use 3 seconds of CPU time for 256 images, and two cores provide 2 per second.
     assert cores_limit(COMPUTED, "ours", 4) == pytest.approx(256 / 1.5)
 
 

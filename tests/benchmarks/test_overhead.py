@@ -1,4 +1,4 @@
-"""Which figures are published."""
+"""Test which figures are published."""
 
 from collections.abc import Sequence
 

@@ -10,7 +10,7 @@ BATCH, INPUTS, OUTPUTS = 8, 16, 4
 def test_operations_and_bytes_are_those_of_the_products() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(INPUTS, OUTPUTS), nn.Tanh(), nn.Linear(OUTPUTS, OUTPUTS))
     work = work_of_step(model, (BATCH, 1, 4, 4), width=2)
-    # Forward of both; backward by the weights of both, and by the second one's input.
+    # Forward of both; backward for the weights of both, and for the second one's input.
     big, small = BATCH * INPUTS * OUTPUTS, BATCH * OUTPUTS * OUTPUTS
     assert work.operations == 2 * (2 * big + 3 * small)
     # A bias is read in forward.

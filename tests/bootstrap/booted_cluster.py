@@ -1,4 +1,4 @@
-"""Form a cluster of a master and its workers, and render the hosts file that they should have."""
+"""Form a cluster of a master and its workers, and render its expected hosts file."""
 
 from collections.abc import Callable
 

@@ -19,7 +19,7 @@ from tests.bootstrap.simulated_cluster import LOG_GROUP, REGION, TABLE, Cluster
 
 
 class UnexpectedSubprocessError(BaseException):
-    """Not an Exception, so that no handler in the code under test can catch it."""
+    """A test ran a program; not an Exception, so that no handler in the code under test can catch it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,7 +40,7 @@ def _no_subprocess(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(scope="session")
 def clients() -> Clients:
-    """Return clients that reach only moto, made once: reading the services' models is slow."""
+    """Return clients that reach only moto, created once because reading the services' models is slow."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_ENDPOINT_URL", "AWS_PROFILE"):
             patch.delenv(name, raising=False)
@@ -52,11 +52,11 @@ def clients() -> Clients:
 
 @pytest.fixture(scope="module")
 def _no_images_of_motos() -> Iterator[None]:
-    """Spare moto the hundreds of images that it makes anew for each test; tests elsewhere find them again."""
+    """Save moto from creating hundreds of images for each test; tests elsewhere get them back."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
         yield
-    # Some backends outlive moto's own reset, as others make them again in the middle of it.
+    # Some backends outlive moto's own reset, because others recreate them in the middle of it.
     for backend in ec2_backends.values():
         backend.reset()
 
@@ -65,7 +65,7 @@ def _no_images_of_motos() -> Iterator[None]:
 def cluster(
     clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _no_images_of_motos: None
 ) -> Iterator[Cluster]:
-    """An empty cluster; the test adds the groups."""
+    """Yield an empty cluster; the test adds the groups."""
     with mock_aws():
         clients.dynamodb.create_table(
             TableName=TABLE,

@@ -59,7 +59,7 @@ def row(index: int) -> dict[str, Any]:
 
 @st.composite
 def forged_rows(draw: st.DrawFn) -> list[Any]:
-    """Members, most of them right."""
+    """Draw members, most of them valid."""
     rows: list[Any] = [row(index) for index in draw(st.lists(st.integers(1, 1001), max_size=5))]
     if draw(st.booleans()):
         rows = [row(index) for index in range(1, len(rows) + 1)]
@@ -74,7 +74,7 @@ def forged_rows(draw: st.DrawFn) -> list[Any]:
 
 @st.composite
 def forged_items(draw: st.DrawFn) -> dict[str, Any]:
-    """The membership's item as DynamoDB would give it."""
+    """Draw the membership's item as DynamoDB would return it."""
     number = st.one_of(st.just("3"), st.integers(-2, 10**17).map(str))
     members = draw(st.one_of(forged_rows().map(json.dumps), forged_rows().map(json.dumps), TEXTS))
     item: dict[str, Any] = {

@@ -14,7 +14,7 @@ MEMBERS = (
 )
 
 NETWORKS = (IPv4Network("10.0.0.0/8"), IPv4Network("172.31.0.0/16"))
-"""The second is that of moto's own VPC."""
+"""Networks of the nodes; the second is that of moto's own VPC."""
 
 
 def instance_id(number: int) -> str:
@@ -22,6 +22,6 @@ def instance_id(number: int) -> str:
 
 
 def public_key(word: object) -> str:
-    """An ed25519 public key as ssh-keygen writes it, without a comment."""
+    """Return an ed25519 public key as ssh-keygen writes it, without a comment."""
     body = hashlib.sha256(str(word).encode()).digest()
     return f"ssh-ed25519 {base64.b64encode(KEY_HEADER + body).decode()}"

@@ -1,8 +1,8 @@
 """Claim node indexes in one table from many processes: ``python -m tests.bootstrap.index_claims PROCESSES ROUNDS``.
 
-Each process is a coordinator that knows one node, its own, and tries until that node is a member. The
-table is moto's, in the first process, which does one request at a time, as DynamoDB does on one item. The
-requests come through pipes and not over HTTP, which would take nearly all of the time. Prints a round a line.
+Each process is a coordinator that knows only its own node, and tries until that node is a member. The table is moto's,
+in the first process, which handles one request at a time, as DynamoDB does for one item. The requests use pipes instead
+of HTTP, which would take nearly all of the time. Prints one line per round.
 """
 
 import json
@@ -49,7 +49,7 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A call of DynamoDB's that another process makes."""
+    """A call to DynamoDB that another process makes."""
 
     operation: str
     arguments: Mapping[str, Any]
@@ -122,7 +122,7 @@ def serve_request(request: Request) -> Any:
 
 
 def play(number: int, *, client: "DynamoDBClient", processes: Mapping[Connection, str]) -> dict[str, Any]:
-    """Run one round: all processes start at once, on a new table."""
+    """Run one round: all processes start together on a new table."""
     name = f"round-{number}"
     client.create_table(
         TableName=name,
@@ -164,7 +164,7 @@ def main(count: int, rounds: int) -> None:
         processes[ours] = name
         of_its_own = {"client": RemoteClient(client, theirs), "first": theirs, "desired_nodes": count + 1}
         fork.Process(target=run, args=(name,), kwargs=of_its_own, daemon=True).start()
-        theirs.close()  # the end of a process is then the end of its pipe
+        theirs.close()  # so that the end of a process is the end of its pipe
     with mock_aws():
         for number in range(rounds):
             print(json.dumps(play(number, client=client, processes=processes)), flush=True)

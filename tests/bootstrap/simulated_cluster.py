@@ -154,12 +154,12 @@ class Cluster:
     clock: Clock = field(default_factory=Clock)
 
     def take_signal(self, **signal: str) -> None:
-        """Stand in for CloudFormation: moto takes signals of its own stacks only, and keeps none."""
+        """Stand in for CloudFormation, because moto accepts signals only for its own stacks and keeps none."""
         assert signal["StackName"] == STACK
         self.signals.append((signal["LogicalResourceId"], signal["Status"], signal["UniqueId"]))
 
     def take_completion(self, **action: str) -> None:
-        """Stand in for Auto Scaling: moto has hooks, but no actions that wait."""
+        """Stand in for Auto Scaling, because moto has hooks but no actions that wait."""
         instance_id, group = action.pop("InstanceId"), action.pop("AutoScalingGroupName")
         assert group in (f"{CLUSTER}-master", f"{CLUSTER}-worker")
         assert action == {"LifecycleHookName": DRAIN_HOOK, "LifecycleActionResult": "CONTINUE"}
@@ -173,7 +173,7 @@ class Cluster:
         self.heartbeats.append((instance_id, self.clock.now))
 
     def take_health(self, **health: object) -> None:
-        """Stand in for Auto Scaling, whose word on a node is final."""
+        """Stand in for Auto Scaling, which alone decides about a node's health."""
         self.unhealthy.append(str(health.pop("InstanceId")))
         assert health == {"HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
 
@@ -182,11 +182,11 @@ class Cluster:
         return Table(self.clients.dynamodb, name=TABLE, networks=NETWORKS)
 
     def by_index(self) -> dict[int, str]:
-        """Return the instance IDs by index, as the table has them."""
+        """Return the instance IDs by index, as stored in the table."""
         return {member.node_index: member.instance_id for member in self.table.read_membership().members}
 
     def terminate(self, instance_id: str, *, shrink: bool = False) -> None:
-        """End an instance for certain; without ``shrink`` its group starts another at once."""
+        """End an instance finally; without ``shrink``, its group immediately starts another."""
         self.clients.autoscaling.terminate_instance_in_auto_scaling_group(
             InstanceId=instance_id, ShouldDecrementDesiredCapacity=shrink
         )
@@ -241,7 +241,7 @@ class Cluster:
         return [(instance_id, addresses[instance_id]) for instance_id in ids]
 
     def replacement(self, node_type: str, *, of: "list[TestNode]", **settings: Any) -> TestNode:
-        """Boot the group's one instance that is none of the old nodes."""
+        """Boot the group's only instance that is not an old node."""
         old = {node.instance_id for node in of}
         ids = [instance_id for instance_id, _ in self.instances(node_type)]
         [number] = [number for number, instance_id in enumerate(ids) if instance_id not in old]
@@ -250,7 +250,7 @@ class Cluster:
     def node(
         self, node_type: str, number: int = 0, *, settings: Mapping[str, object] | None = None, **host: Any
     ) -> TestNode:
-        """Boot the node of one of the group's instances, on the disk it may already have."""
+        """Boot the node of one of the group's instances, on its existing disk if there is one."""
         instance_id, address = self.instances(node_type)[number]
         root = self.tmp_path / instance_id
         host_key = public_key(instance_id)
@@ -287,7 +287,7 @@ class Cluster:
         )
 
     def run(self, nodes: list[TestNode], *, until: Callable[[], bool], passes: int = 20) -> None:
-        """Let every agent make passes, two seconds apart, until the cluster is as wanted."""
+        """Let every agent make passes, two seconds apart, until the cluster is in the wanted state."""
         for _ in range(passes):
             for node in nodes:
                 node.agent.step()

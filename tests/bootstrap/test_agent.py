@@ -77,13 +77,13 @@ def test_a_master_that_does_not_train_is_in_no_workers_file(cluster: Cluster) ->
     nodes = [cluster.node("master", settings=head), cluster.node("worker"), cluster.node("worker", 1)]
     cluster.run(nodes, until=all_ready(nodes))
     for node in nodes:
-        # Names and keys of all nodes, as any of them may log in to the master.
+        # Names and keys of all nodes, because any of them may log in to the master.
         assert node.text(contract.HOSTS_FILE) == hosts_file(nodes)
         assert node.text(contract.WORKERS_FILE) == "deeplearning-worker2\ndeeplearning-worker3\n"
         assert node.actions.environment["DEEPLEARNING_WORKERS_COUNT"] == "2"
     gpus = [node.actions.environment["DEEPLEARNING_WORKER_GPU_COUNT"] for node in nodes]
     assert gpus == ["8", "0", "0"]
-    # A deploy made it train: the next master's record changes every list.
+    # A deploy made it train, so the next master's record changes every list.
     restarted = cluster.node("master", settings={"master_trains": True})
     cluster.run([restarted, *nodes[1:]], until=lambda: nodes[2].text(contract.WORKERS_FILE).count("\n") == 3)
 

@@ -152,7 +152,7 @@ def words_before_signal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> li
 
 @pytest.fixture
 def shipper(cluster: Cluster) -> Iterator[LogShipper]:
-    """Of an agent that logs as it does on a node."""
+    """Return the shipper of an agent that logs as it does on a node."""
     shipper, log = LogShipper(monotonic=cluster.clock), logging.getLogger("bootstrap")
     log.addHandler(shipper)
     yield shipper

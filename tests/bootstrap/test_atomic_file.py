@@ -11,7 +11,7 @@ from bootstrap.contract import BLOCK_BEGIN, BLOCK_END
 from tests.bootstrap.file_state import file_state
 
 BLOCK = f"{BLOCK_BEGIN}\nours\n{BLOCK_END}\n"
-# Line ends of other systems, form feeds and the like are text to us; only a newline ends a line.
+# We treat other systems' line ends, form feeds and the like as text; only a newline ends a line.
 foreign_text = st.lists(st.text(alphabet=st.characters(exclude_characters="\n")), max_size=6).map("\n".join)
 
 

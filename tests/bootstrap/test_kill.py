@@ -22,11 +22,11 @@ WORKERS = "deeplearning-worker1\ndeeplearning-worker2\n"
 
 
 class KilledError(BaseException):
-    """Like SIGKILL, it cannot be handled."""
+    """The agent was killed; like SIGKILL, this cannot be handled."""
 
 
 class Writes:
-    """Let a number of writes pass, and kill the agent before the next."""
+    """Lets a number of writes pass, and kills the agent before the next."""
 
     def __init__(self, cluster: Cluster, *, allowed: int) -> None:
         self._cluster = cluster
@@ -68,7 +68,7 @@ class Writes:
 
 
 def form(cluster: Cluster, nodes: list[TestNode], *, victim: TestNode, writes: Writes) -> bool:
-    """Let the two become a cluster; whether the victim lived to see it."""
+    """Let the two form a cluster; return True if the victim survived."""
     for _ in range(20):
         for node in nodes:
             if node is not victim:
@@ -86,7 +86,7 @@ def form(cluster: Cluster, nodes: list[TestNode], *, victim: TestNode, writes: W
 
 
 def check_files_are_whole(victim: TestNode, nodes: list[TestNode]) -> None:
-    """Each as it was or as it shall be, and nothing in between."""
+    """Check that each file is in its old or its new state, and nothing in between."""
     one = hosts_file(nodes[:1])
     assert victim.text(contract.HOSTS_FILE) in ("127.0.0.1 localhost\n", one, hosts_file(nodes))
     workers = under_root(victim.root, contract.WORKERS_FILE)
@@ -106,7 +106,7 @@ def check_all_is_right(cluster: Cluster, nodes: list[TestNode]) -> None:
         assert keys.read_text() == f'from="{master.address}" {public} deeplearning-cdk\n'
         litter = ("*.pending", "*deeplearning-new", ".cluster-key.new")
         assert not [path for pattern in litter for path in node.root.rglob(pattern)]
-    # One that was sent and not noted down goes out again: CloudFormation counts a UniqueId once.
+    # A signal that was sent but not recorded is sent again: CloudFormation counts a UniqueId once.
     assert {signal[1:] for signal in cluster.signals} == {("SUCCESS", node.instance_id) for node in nodes}
 
 
@@ -120,7 +120,7 @@ def forget(cluster: Cluster, nodes: list[TestNode]) -> None:
 
 
 def with_key_of_its_image(node: TestNode) -> TestNode:
-    """Made of an image of a master, which brought a key along."""
+    """Set up a node whose image was made from a master, which left a key in it."""
     file = under_root(node.root, contract.CLUSTER_KEY_FILE)
     file.parent.mkdir(parents=True)
     file.write_text("private half\n")
@@ -159,6 +159,6 @@ def test_agent_killed_before_any_of_its_writes_leaves_whole_files_and_loses_no_i
         assert {"set-environment", "reload-sshd"} <= {*dead.actions.calls, *next_agent.actions.calls}
         forget(cluster, nodes)
         allowed += 1
-    # It was killed before each write that an agent makes, of every kind there is.
+    # The agent was killed before each kind of write that it makes.
     assert set(writes.passed) == kinds
     assert allowed == len(writes.passed) + 1

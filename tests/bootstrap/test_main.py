@@ -14,7 +14,7 @@ BOOTSTRAP = Path(main.__file__).parent
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """Make a release as on a node: it runs as a directory, from anywhere, with its own libraries."""
+    """Create a release as on a node: it runs as a directory, from anywhere, with its own libraries."""
     release = tmp_path / "releases" / "one"
     shutil.copytree(BOOTSTRAP, release / "bootstrap", ignore=shutil.ignore_patterns("__pycache__"))
     (release / "vendor").mkdir()

@@ -1,4 +1,4 @@
-"""Every node says in the table which release it runs, and an earlier master or reader does without."""
+"""Test that every node records its release in the table, and that an earlier master or reader does without."""
 
 from dataclasses import replace
 from pathlib import Path

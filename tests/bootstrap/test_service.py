@@ -85,7 +85,7 @@ def test_service_stops_when_told_to_and_ships_its_last_lines(
 
 @pytest.fixture
 def shipper(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogShipper]:
-    """The log's way to the log group, connected as a running agent leaves it."""
+    """Return the log's shipper, connected as a running agent leaves it."""
     made, log = LogShipper(), logging.getLogger("bootstrap")
     made.connect(cluster.clients.logs, group=LOG_GROUP, stream="i-1")
     log.addHandler(made)
@@ -110,7 +110,7 @@ def test_agent_that_crashes_anywhere_fails_the_deploy_at_once_and_once(
 ) -> None:
     monkeypatch.setattr(where, crash)
     write_config(tmp_path, json.dumps(config_values()))
-    for _ in range(2):  # systemd starts it again
+    for _ in range(2):  # systemd restarts it
         with pytest.raises(ZeroDivisionError, match="on purpose"):
             service.serve(tmp_path)
     assert cluster.signals == CRASHED

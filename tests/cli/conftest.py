@@ -34,7 +34,7 @@ Deploy = Callable[..., Fleet]
 
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without a .cdk.json of somebody's."""
+    """Use an empty home, without the user's own .cdk.json."""
     directory = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(directory))
     return directory
@@ -51,7 +51,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def aws(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """An empty account; the variables that lead to it."""
+    """Empty the account, and return the variables that lead to it."""
     variables = {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "test",
@@ -60,7 +60,7 @@ def aws(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, st
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": "/dev/null",
         "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-        # A thousand images, read at every reset and told of at every question.
+        # A thousand images, which every reset would read and every query would return.
         "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
     }
     for name in ("AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
@@ -132,7 +132,7 @@ def _run_instances(cluster_name: str, private: Sequence[str], public: str | None
 
 
 def set_addresses(instance_id: str, *, private: str, public: str | None) -> None:
-    """Give an instance these addresses: moto chooses its own, and some tests need one that leads to their server."""
+    """Give an instance these addresses; moto chooses its own, but some tests need one that leads to their server."""
     nic = ec2_backends[DEFAULT_ACCOUNT_ID][REGION].get_instance(instance_id).nics[0]
     nic.private_ip_address, nic.public_ip = private, public
 
@@ -168,7 +168,7 @@ def put_members(
     desired_nodes: int | None = None,
     region: str = REGION,
 ) -> None:
-    """Write a membership with these rows, whatever they are."""
+    """Write a membership with these rows, valid or not."""
     boto3.client("dynamodb", region_name=region).put_item(
         TableName=table,
         Item={
@@ -182,7 +182,7 @@ def put_members(
 
 
 def complaint(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line that a failing verb prints."""
+    """Return the line that a failing verb prints."""
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err.count("\n") == 1

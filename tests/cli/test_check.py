@@ -1,4 +1,4 @@
-"""Test dlcluster check against a master that answers what a test says."""
+"""Test dlcluster check against a master whose answers the test defines."""
 
 import json
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def check_output(found: Any) -> Output:
 
 
 def check(monkeypatch: pytest.MonkeyPatch, master: Master, *words: str) -> int:
-    """Run the verb against a cluster of four desired nodes, three of them there."""
+    """Run the verb against a cluster of four desired nodes, three of which are up."""
     members = tuple(
         Member(
             node_index=index,

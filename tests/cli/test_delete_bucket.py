@@ -1,4 +1,4 @@
-"""A bucket is deleted with every version, only if a cluster made it, none uses it, and the user means it."""
+"""Test that a bucket is deleted with every version, only if a cluster made it, none uses it, and the user agrees."""
 
 import json
 from typing import Any

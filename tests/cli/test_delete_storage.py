@@ -1,4 +1,4 @@
-"""A file system is deleted only if a cluster made it, none uses it, and the user means it."""
+"""Test that a file system is deleted only if a cluster made it, none uses it, and the user agrees."""
 
 import json
 from typing import Any

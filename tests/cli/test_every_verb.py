@@ -1,4 +1,4 @@
-"""Test what every verb answers when AWS or the cluster is not as needed: one line, with an exit code of its own."""
+"""Test every verb's answer when AWS or the cluster is not as required: one line, with a specific exit code."""
 
 import json
 from dataclasses import replace
@@ -58,7 +58,7 @@ ON_MASTER = (
     "check",
 )
 OF_ONE_CLUSTER = [verb for verb in LINES if verb not in ("list", "why")]
-"""why also explains stacks that are no cluster, and list has nothing to choose."""
+"""Verbs about one cluster; why also explains stacks that are no cluster, and list has nothing to choose."""
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +84,7 @@ def test_all_verbs_are_here() -> None:
 
 
 def credentials_advice(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return what preflight says of the same trouble."""
+    """Return preflight's message about the same problem."""
     Path("cdk.json").write_text('{"context": {"cluster": {"cluster_name": "demo"}}}')
     assert main(["preflight"]) == EXIT_FAILED
     Path("cdk.json").unlink()
@@ -135,7 +135,7 @@ def test_no_region(verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 @pytest.mark.parametrize("verb", OF_ONE_CLUSTER)
 def test_no_cluster(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
-    """The region is the wrong one, has none at all, or another one only."""
+    """The region is the wrong one: it has no cluster at all, or only another one."""
     assert main(["--region", "us-east-2", *LINES[verb].split()]) == EXIT_NO_CLUSTER
     assert complaint(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION selects another); ")
     deploy("one")

@@ -14,7 +14,7 @@ from cli.verb_group import VERBS, module_of
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 MAX_HELP_S = 0.2
-"""Seconds of CPU that help may take above those of an empty Python."""
+"""CPU seconds that help may take beyond those of an empty Python."""
 
 
 def command_of(verb: str) -> click.Command:
@@ -58,7 +58,7 @@ def test_help_and_completion_import_no_verb() -> None:
 
 
 def cpu_s(*arguments: str | Path) -> float:
-    """Return the least CPU time of three runs, which other work on the machine disturbs least."""
+    """Return the minimum CPU time of three runs, which other load disturbs least."""
     times = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

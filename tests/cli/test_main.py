@@ -115,7 +115,7 @@ def test_fails_when_the_networks_are_none(aws: dict[str, str], capsys: pytest.Ca
 
 
 def test_known_hosts_loads_no_more_than_it_needs(deploy: Deploy, aws: dict[str, str]) -> None:
-    # ssh waits for it, twice on the way to a worker.
+    # ssh waits for it, even twice on the way to a worker.
     words = ["known-hosts", "--table", deploy().table, "--networks", NETWORKS]
     program = f"import sys; from cli.main import main; main({words!r}); print(sorted(sys.modules))"
     done = subprocess.run(
@@ -261,7 +261,7 @@ def test_fails_when_the_environment_is_not_active(
     missing: str, deploy: Deploy, aws: dict[str, str], tmp_path: Path
 ) -> None:
     deploy()
-    # As a Python without it says.
+    # The message of a Python without it.
     (tmp_path / f"{missing}.py").write_text(f"raise ModuleNotFoundError(name={missing!r})\n")
     found = subprocess.run(
         [sys.executable, PROGRAM, "run", "--", "true"], env={**aws, "PYTHONPATH": str(tmp_path)},

@@ -1,4 +1,4 @@
-"""Test results as programs and people get them: JSON, plain lines in a pipe, tables with colour on a terminal."""
+"""Test results for programs and people: JSON, plain lines in a pipe, tables with colour on a terminal."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def test_preflight_as_json(
 
 
 def on_terminal(words: list[str], **variables: str) -> str:
-    """Return what dlcluster writes to a terminal of its own."""
+    """Return what dlcluster writes to its own terminal."""
     pid, terminal = pty.fork()
     if pid == 0:
         environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "160", **variables}

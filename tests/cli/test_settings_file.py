@@ -1,4 +1,4 @@
-"""Change one setting of cdk.json and nothing else."""
+"""Test that changing one setting of cdk.json changes nothing else."""
 
 import json
 import os

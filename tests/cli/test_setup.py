@@ -1,4 +1,4 @@
-"""What ``dlcluster setup`` runs where, and when it refuses; the master is a stand-in."""
+"""Test where ``dlcluster setup`` runs what, and when it refuses; the master is a stand-in."""
 
 import json
 import shlex
@@ -24,7 +24,7 @@ JOB = {"id": "2026-1", "command": ["true"], "hosts": [], "start": "2026-01-01T00
 
 @dataclass
 class Master:
-    """Runs what it is told to, and fails on one node."""
+    """Runs commands, and fails on one node."""
 
     job_state: str = "SUCCEEDED"
     fails_on: str = ""
@@ -32,7 +32,7 @@ class Master:
     """Number of logins to the workers that are refused."""
     ran: list[list[str]] = field(default_factory=list)
     waits_for: int = 0
-    """Number of workers that must be at it at the same time."""
+    """Number of workers that must be running the setup at the same time."""
     together: threading.Barrier = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class Master:
 
 @dataclass
 class Clock:
-    """A clock that waits by itself."""
+    """A clock that advances without waiting."""
 
     now: float = 0.0
 
@@ -70,7 +70,7 @@ class Clock:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Run the verb against a cluster of three, whose second node has the setup already."""
+    """Run the verb against a cluster of three, whose second node already has the setup."""
 
     def run(master: Master, *words: str, setup: str | None = OUTPUT, nodes: int = 3) -> int:
         members = tuple(
@@ -108,7 +108,7 @@ def test_nodes_without_the_deployed_setup_get_it(run: Callable[..., int], capsys
     here, there = master.ran
     program = ["sudo", "-n", "python3", "/opt/deeplearning/current/bootstrap", "bring-along"]
     assert here[:5] == there[-11:-6] == program
-    # The master's files name no node whose setup has failed: address and key come from the record.
+    # The master's files omit a node whose setup has failed, so address and key come from the record.
     assert there[there.index("HostName=10.0.0.3") :][:6] == [
         "HostName=10.0.0.3",
         "-o",
@@ -139,7 +139,7 @@ def test_after_the_first_node_eight_run_it_at_a_time(
     assert len(master.ran) == 18
     failing = Master(fails_on="deeplearning-worker5")
     assert run(failing, nodes=19) == EXIT_FAILED
-    # Those that had started go to their end, and no other starts.
+    # Started runs finish, and no other run starts.
     assert len(failing.ran) == 9
     assert capsys.readouterr().err.splitlines()[-1] == "dlcluster: worker5: E: no package  foo"
 

@@ -1,4 +1,4 @@
-"""Test which port of this machine a tunnel takes."""
+"""Test which port of this machine a tunnel uses."""
 
 import socket
 

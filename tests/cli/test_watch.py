@@ -27,7 +27,7 @@ ANSWERS = "1 active\n2 active\n2 71, 2048, 81920\n2 89, 4096, 81920\n3 no answer
 
 
 class Master:
-    """Answer the watcher's two questions; the answers can change between two snapshots."""
+    """Answers the watcher's two queries; the answers can change between two snapshots."""
 
     def __init__(self) -> None:
         self.answers = ANSWERS
@@ -55,7 +55,7 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Master:
 
 
 def between_snapshots(monkeypatch: pytest.MonkeyPatch, *events: Callable[[], object]) -> None:
-    """Let each event happen after one snapshot; Ctrl-C comes after the last."""
+    """Make each event occur after one snapshot, and Ctrl-C after the last."""
     pending = list(events)
 
     def sleep(_: float) -> None:

@@ -1,4 +1,4 @@
-"""Deploy the cluster again: with other settings, or from a copy of the project with something changed."""
+"""Redeploy the cluster: with other settings, or from a modified copy of the project."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ DEPLOY_S = 300
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edit:
-    """Replace one piece of text in a file of the project."""
+    """Replacement of one piece of text in a file of the project."""
 
     file: str
     old: str

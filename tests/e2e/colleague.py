@@ -19,13 +19,13 @@ SSH_FAILED: Final = 255
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Colleague:
-    """Hold a key that only ``ssh_keys`` lets in. The way to a worker is the user's own: through the master."""
+    """A key that only ``ssh_keys`` admits. The way to a worker is the user's own: through the master."""
 
     cluster: Cluster
     key: Path
 
     def log_in(self, host: str, command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command on a node; return its result, a refused login too."""
+        """Run a command on a node; return its result, even for a refused login."""
         return subprocess.run(
             self._command(host, command),
             env=dict(self.cluster.user.environment),
@@ -37,14 +37,14 @@ class Colleague:
         )
 
     def output(self, host: str, command: str) -> str:
-        """Return a command's output, of a login that must succeed."""
+        """Return a command's output; the login must succeed."""
         done = self.log_in(host, command)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     @contextmanager
     def session(self, host: str) -> Iterator[subprocess.Popen[str]]:
-        """Hold a session open, once the key has reached the node."""
+        """Keep a session open once the key has reached the node."""
         deadline = time.monotonic() + KEYS_S
         while (tried := self.log_in(host, "true")).returncode:
             assert time.monotonic() < deadline, f"waited {KEYS_S} s for the key on {host}: {tried.stderr}"
@@ -66,7 +66,7 @@ class Colleague:
 
     def _command(self, host: str, command: str) -> Sequence[str]:
         own = ("-a", "-o", "IdentityAgent=none", "-o", "IdentitiesOnly=yes", "-o", f"IdentityFile={self.key}")
-        # -a follows ssh_command's -A, and the last of the two wins.
+        # -a follows ssh_command's -A, and the last one wins.
         return self.cluster.user.ssh_command(host, command, options=own)
 
 

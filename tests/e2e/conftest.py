@@ -1,4 +1,4 @@
-"""Deploy one cluster for all tests of a part, as a user does, on real nodes of the local AWS.
+"""Deploy one cluster for all tests of a part, like a user, on real nodes of the local AWS.
 
 Expected values come from the EC2 API, never from files that the product wrote.
 """
@@ -28,13 +28,13 @@ include it."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cluster:
-    """Hold a deployed cluster: its user, and its instances as AWS describes them."""
+    """A deployed cluster: its user, and its instances as AWS describes them."""
 
     user: User
     instances: tuple[dict[str, Any], ...]
-    """The master first, then the workers in any order."""
+    """Instances: the master first, then the workers in any order."""
     settings: tuple[str, ...] = ()
-    """Settings of its part, as arguments, which each deploy repeats."""
+    """The part's settings, as arguments that each deploy repeats."""
 
     @property
     def master(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def group_instances(group: str) -> list[dict[str, Any]]:
 
 
 def node_disk(instance_id: str) -> Path:
-    """Return the directory of what a node wrote to its disk, seen from outside the node."""
+    """Return the directory with what a node wrote to its disk, seen from outside the node."""
     return Path(os.environ["LOCAL_AWS_DIR"], "nodes", instance_id, "disk/upper")
 
 
@@ -80,7 +80,7 @@ def aliases() -> list[str]:
 def user() -> Iterator[User]:
     with new_user() as own:
         user = replace(own, environment={**own.environment, **WITHOUT_VALIDATION})
-        # With the account and region named nothing is synthesized; `make demo` bootstraps as the README says.
+        # With account and region named, nothing is synthesized; `make demo` bootstraps as the README describes.
         user.cdk("bootstrap", f"aws://{ACCOUNT}/us-east-1")
         yield user
 

@@ -1,8 +1,8 @@
-"""Run the ``console`` blocks of a page line by line, and compare what they print with what the page shows.
+"""Run the ``console`` blocks of a page line by line, and compare their output with the page.
 
 A line ``laptop$ COMMAND`` runs on the user's machine, ``master$ COMMAND`` on the master; ``> `` continues a command.
 The lines below a command are its output, in any order. A line ``...`` stands for lines that the page leaves out.
-Identifiers, addresses and numbers may differ from one run to the next.
+Identifiers, addresses and numbers may differ between runs.
 """
 
 import re
@@ -35,7 +35,7 @@ class Step:
     shown: list[str] = field(default_factory=list)
 
     def differences(self, printed: Sequence[str]) -> list[str]:
-        """Return one line for each line that is shown and not printed, or printed and not shown."""
+        """Return one line for each line that is shown but not printed, or printed but not shown."""
         shown, found = ({general(line): line for line in lines if line.strip()} for lines in (self.shown, printed))
         missing = [f"not printed: {line}" for key, line in shown.items() if key not in found and key != OMITTED]
         if OMITTED in shown:
@@ -65,7 +65,7 @@ def steps(page: Path) -> list[Step]:
 
 
 def sessions(page: Path) -> Iterator[tuple[str, list[Step]]]:
-    """Yield the commands that follow each other on one machine: they share a shell, with its directory."""
+    """Yield the successive commands on one machine, which share a shell with its directory."""
     for machine, group in groupby(steps(page), key=lambda step: step.machine):
         yield machine, list(group)
 

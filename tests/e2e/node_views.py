@@ -39,7 +39,7 @@ InstancesByAlias = Mapping[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeIdentity:
-    """Identify what changes when a node is replaced or rebooted, or its agent restarts."""
+    """Values that change when a node is replaced or rebooted, or its agent restarts."""
 
     instance_id: str
     boot_id: str
@@ -49,7 +49,7 @@ class NodeIdentity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterView:
-    """Hold what a node tells its programs about the cluster."""
+    """What a node tells its programs about the cluster."""
 
     workers: list[str]
     counts: list[str]
@@ -95,7 +95,7 @@ def expected_view(instances: InstancesByAlias) -> ClusterView:
 
 
 def _host_key(instance_id: str) -> str:
-    """Return a node's host key; empty while it has none."""
+    """Return a node's host key; empty if it has none yet."""
     file = node_disk(instance_id) / "etc/ssh/ssh_host_ed25519_key.pub"
     return " ".join(file.read_text().split()[:2]) if file.exists() else ""
 

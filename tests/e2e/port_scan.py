@@ -14,11 +14,11 @@ OUTSIDER = "198.51.100.77"
 """Internet address that is not in ssh_location."""
 SSH = 22
 PORTS = (80, 111, 443, 2049, 6006, 8080, 8888, 29500, 61234, 65535)
-"""Ports of programs that people start on such nodes, of NFS and its port mapper, of training, and high ones."""
+"""Ports of programs that users start on such nodes, of NFS and its port mapper, of training, and high ones."""
 EVERY_PORT = (SSH, *PORTS)
 CONNECT_TIMEOUT_S = 2.0
 FIREWALL_S = 20.0
-"""Seconds until a changed rule applies."""
+"""Seconds until a changed rule takes effect."""
 
 Address = tuple[str, int]
 

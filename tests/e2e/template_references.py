@@ -8,7 +8,7 @@ from tests.e2e.conftest import STACK
 
 
 class References:
-    """Resolve references to the values that CloudFormation gives them, from the AWS APIs."""
+    """Resolves references to the values that CloudFormation gives them, from the AWS APIs."""
 
     def __init__(self) -> None:
         formation = boto3.client("cloudformation")

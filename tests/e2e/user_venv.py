@@ -1,4 +1,4 @@
-"""Give a user on the master a Python environment with packages of this machine's, as pip would there with a network.
+"""Create a Python environment for a user on the master from this machine's packages, like pip with a network.
 
 Nodes of the local AWS have no internet, and the image's PyTorch environment has neither TensorBoard nor Jupyter.
 """
@@ -16,7 +16,7 @@ from typing import Final
 from local.run.user import User
 
 IN_IMAGE: Final = {"numpy"}
-"""Packages of the image's environment, which the user's sees too."""
+"""Packages of the image's environment, which the user's environment also sees."""
 MAKE: Final = (
     "mkdir -p {0}/bin {0}/lib/python3.11/site-packages && ln -sfn /usr/bin/python3 {0}/bin/python && "
     "printf 'home = /usr/bin\\n' > {0}/pyvenv.cfg && cd {0}/lib/python3.11/site-packages && "
@@ -25,7 +25,7 @@ MAKE: Final = (
 
 
 def make_venv(user: User, name: str, *packages: str, files: dict[str, str] | None = None) -> None:
-    """Make an environment in the user's home on the master, with these packages and files."""
+    """Create an environment in the user's home on the master, with these packages and files."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for path in sorted({path for package in packages for path in _files(package)}):
@@ -39,7 +39,7 @@ def make_venv(user: User, name: str, *packages: str, files: dict[str, str] | Non
 
 
 def _files(package: str) -> Iterator[str]:
-    """Yield the files of a package and of what it needs."""
+    """Yield the files of a package and of its dependencies."""
     pending, seen = [package], set(IN_IMAGE)
     while pending:
         name = pending.pop()

@@ -1,4 +1,4 @@
-"""Deploy a cluster with the ``engines`` setting, as a user does; for ``make test-engines``."""
+"""Deploy a cluster with the ``engines`` setting, like a user; for ``make test-engines``."""
 
 import subprocess
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ SHARED_CONNECTION = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cluster:
-    """Hold a deployed cluster and its user."""
+    """A deployed cluster and its user."""
 
     user: User
     before: dict[str, list[str]] = field(default_factory=dict)
     """Command lines of the user's processes on each node before the first job."""
 
     def processes(self, alias: str) -> list[str]:
-        """List the command lines of all processes of a node's login user; the listing's own are the same each time."""
+        """List the command lines of all processes of a node's login user; the listing's own are always the same."""
         return self.on(alias, "ps -u ubuntu -o args=").splitlines()
 
     def on(self, alias: str, command: str) -> str:
@@ -52,7 +52,7 @@ def cluster() -> Iterator[Cluster]:
         for alias in WORKERS:
             copy = ["rsync", "-a", "-e", " ".join(user.ssh_command("", options=SHARED_CONNECTION)[:-1]), f"{EXAMPLES}/"]
             user.run(*copy, f"{alias}:examples/")
-        # Wait until all connections are open: the workers' lead through the master.
+        # Wait until all connections are open, because the workers' connections pass through the master.
         for alias in WORKERS:
             cluster.before[alias] = cluster.processes(alias)
         yield cluster
@@ -60,7 +60,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def all_reduce(cluster: Cluster) -> Training:
-    """Train with PyTorch; the prefix names a checkpoint, which the first article's command does not."""
+    """Train with PyTorch; the prefix names a checkpoint, unlike the first article's command."""
     return train(cluster, "-n 2", "--kv-store dist_device_sync --model-prefix torch")
 
 

@@ -1,4 +1,4 @@
-"""Observe and kill a job's processes from outside the nodes: the nodes cannot prove that nothing of it is left."""
+"""Observe and kill a job's processes from outside the nodes, which cannot themselves prove that none is left."""
 
 import os
 import re
@@ -19,7 +19,7 @@ PAUSE_S = 0.1
 
 
 class ObservedJob:
-    """Run one job on the master in a session of its own."""
+    """Runs one job on the master in its own session."""
 
     def __init__(self, cluster: Cluster, launch: str, *command: str, log: Path) -> None:
         self._log, self._token = log, secrets.token_hex(8)
@@ -38,7 +38,7 @@ class ObservedJob:
         return self._log.read_text(errors="replace")
 
     def wait_for(self, pattern: str, *, times: int) -> None:
-        """Wait until its output matches a pattern so many times."""
+        """Wait until its output matches a pattern that many times."""
         until = time.monotonic() + DEADLINE_S
         while len(re.findall(pattern, self.output)) < times:
             assert self._process.poll() is None, self.output

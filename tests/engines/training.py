@@ -22,7 +22,7 @@ ONE_WORKER = f"-n 1 {PYTHON}"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Training:
-    """Hold the output of a finished training."""
+    """The output of a finished training."""
 
     output: str
 

@@ -1,6 +1,6 @@
 """Run the GPU tests: ``make test-gpu``, or ``python -m tests.gpu`` with any Python that has torch and numpy.
 
-Needs neither a cluster nor the project's environment, nor pytest. Exits with 1 where there is no GPU.
+Needs neither a cluster nor the project's environment, nor pytest. Exits with 1 if there is no GPU.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""The trainer on two GPUs of one machine: NCCL."""
+"""Check the trainer on two GPUs of one machine, with NCCL."""
 
 import tempfile
 import unittest
@@ -19,7 +19,7 @@ VARIABLES = {"NCCL_SOCKET_IFNAME": "lo"}
 
 
 class TwoGpus(unittest.TestCase):
-    """Two ranks, each with a GPU of its own, as on two machines."""
+    """Two ranks, each with its own GPU, as on two machines."""
 
     def setUp(self) -> None:
         directory = tempfile.TemporaryDirectory()
@@ -105,7 +105,7 @@ class TwoGpus(unittest.TestCase):
             assert "Traceback" not in ranks[0].log.read_text()
 
     def test_each_rank_uses_its_own_gpu_alone_where_it_sees_all(self) -> None:
-        # A thread that has not selected its rank's GPU makes a context on GPU 0, of half a GB.
+        # A thread that has not selected its rank's GPU creates a context on GPU 0, of half a GB.
         program = (
             "-c",
             "import os; os.environ['LOCAL_RANK'] = os.environ['RANK']; "
@@ -128,7 +128,7 @@ class TwoGpus(unittest.TestCase):
         )
         for options, tolerance in ((("--gc-type", "fp16"), 1e-3), (("--gc-type", "bf16"), 5e-3)):
             with self.subTest(str(options)):
-                # --batch-size is a node's, which has two ranks here.
+                # --batch-size is per node, which has two ranks here.
                 found, one = (
                     self.weights(*each, "--batch-size", size, count=count, program=program)
                     for each, size, count, program in (
@@ -141,7 +141,7 @@ class TwoGpus(unittest.TestCase):
 
 
 def made(change: str = "pass") -> tuple[str, str]:
-    """Return the trainer's program, in which each rank sees one GPU, with a change."""
+    """Return the trainer's program with a change; each rank sees one GPU."""
     return (
         "-c",
         "import os, signal; from unittest.mock import patch; "

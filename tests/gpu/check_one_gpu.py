@@ -1,4 +1,4 @@
-"""The trainer on one GPU: it computes what a CPU computes, never waits, and says what is wrong in one line."""
+"""Check the trainer on one GPU: it computes what a CPU computes, never waits, and reports errors in one line."""
 
 import re
 import signal
@@ -32,9 +32,9 @@ DATA = make_synthetic(SHAPE, samples=64)
 IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(64))
 HALF = "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
 OWN = {"PYTHONPATH": str(REPOSITORY)}
-"""Variables that make ranks processes of their own: CUDA does not survive a fork; see tests.trainer.programs.forked."""
+"""Variables that run ranks in separate processes: CUDA does not survive a fork; see tests.trainer.programs.forked."""
 LONG_CYCLES = 2_000_000_000
-"""About a second."""
+"""Number of GPU clock cycles that take about a second."""
 DIGITS = ("--num-epochs", "12", "--model-prefix", "net")
 
 
@@ -67,7 +67,7 @@ def distance(weights: Weights, others: Weights) -> float:
 
 
 class OneGpu(unittest.TestCase):
-    """In this process."""
+    """Checks in this process."""
 
     def test_float32_learns_what_a_cpu_learns(self) -> None:
         assert distance(learned(backend(GPU)), learned(backend(CPU))) < 0.0001
@@ -177,7 +177,7 @@ class OneGpu(unittest.TestCase):
 
 
 class CommandLine(unittest.TestCase):
-    """As its users start it."""
+    """Checks of the program as its users start it."""
 
     def setUp(self) -> None:
         directory = tempfile.TemporaryDirectory()

@@ -19,12 +19,12 @@ from tests.launcher.sshd import client_config, make_key, sshd_nodes
 
 LAUNCHER = Path(__file__).parents[2] / "launcher"
 ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
-"""Addresses of the nodes: the first is this machine, the launcher reaches the others by ssh."""
+"""Addresses of the nodes: the first is this machine, and the launcher reaches the others by ssh."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Hold three nodes and the environment of a user on the first."""
+    """Three nodes, and the environment of a user on the first."""
 
     directory: Path
     environment: dict[str, str]
@@ -95,7 +95,7 @@ class Cluster:
             return Result(code=process.returncode, stdout=stdout, stderr=stderr)
 
     def ranks(self) -> list[int]:
-        """Return the process ids of everything that has a rank's environment, without the runners."""
+        """Return the process ids of everything that has a rank's environment, except the runners."""
         pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
         return [pid for pid in pids if self._is_rank(pid)]
 
@@ -105,7 +105,7 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Hold how a launch ended."""
+    """The end of a launch."""
 
     code: int
     stdout: bytes
@@ -136,9 +136,9 @@ def parent(pid: int) -> int:
 
 
 def variables(pid: int) -> bytes:
-    """Return a process's environment as proc_pid_environ(5) has it, empty if there is none.
+    """Return a process's environment as in proc_pid_environ(5); empty without one.
 
-    It is also empty for a moment while the process executes another program, so an empty one is read again.
+    It is also empty for a moment while the process executes another program, so read an empty one again.
     """
     with suppress(OSError):
         for _ in range(10):
@@ -151,7 +151,7 @@ def variables(pid: int) -> bytes:
 
 
 def wait_until_gone(pids: Sequence[int], *, seconds: float) -> None:
-    """Return when every one of the processes has ended; fail at the deadline."""
+    """Wait until all of the processes have ended; fail at the deadline."""
     until = time.monotonic() + seconds
     for pid in pids:
         try:
@@ -177,7 +177,7 @@ def short_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def copy_launcher(directory: Path) -> Path:
-    """Copy the launcher to a directory, in which a test may change it."""
+    """Copy the launcher to a directory, where a test may change it."""
     for room in ("launcher", "bootstrap"):
         shutil.copytree(LAUNCHER.parent / room, directory / room, ignore=shutil.ignore_patterns("__pycache__"))
     return directory / "launcher"
@@ -192,7 +192,7 @@ def change_constant(module: Path, name: str, change: Callable[[float], float]) -
 
 @pytest.fixture(scope="session")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Make a directory with an `ssh` that leads to sshd on the second and third address."""
+    """Create a directory with an `ssh` that leads to sshd on the second and third address."""
     directory = tmp_path_factory.mktemp("nodes")
     authorized = make_key(directory / "identity")
     with sshd_nodes(directory, ADDRESSES[1:], authorized=authorized) as running:

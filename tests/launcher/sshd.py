@@ -17,7 +17,7 @@ PRIVILEGE_SEPARATION = Path("/run/sshd")
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """Hold a running sshd."""
+    """A running sshd."""
 
     address: str
     port: int
@@ -25,7 +25,7 @@ class Node:
 
 
 def make_key(path: Path) -> str:
-    """Make a key pair at `path`; return the public half, type and key only."""
+    """Create a key pair at `path`; return the public half, only type and key."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path], check=True, timeout=30)
     return " ".join(Path(f"{path}.pub").read_text().split()[:2])
 
@@ -39,7 +39,7 @@ def sshd_nodes(
     port: int | None = None,
     homes: Mapping[str, Path] | None = None,
 ) -> Iterator[list[Node]]:
-    """Run an sshd with a host key of its own on each address, all on one port, a free one by default.
+    """Run an sshd with its own host key on each address, all on one port, by default a free one.
 
     They share a home directory unless `homes` names others.
     """
@@ -53,7 +53,7 @@ def sshd_nodes(
 
 
 def make_privilege_separation_directory() -> None:
-    """Make the directory that sshd requires, as Debian's package does; nobody removes it."""
+    """Create the directory that sshd requires, like Debian's package; nothing removes it."""
     PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
 
 
@@ -66,7 +66,7 @@ def _sshd(directory: Path, address: str, port: int, home: Path) -> Iterator[Node
         f"ListenAddress {address}:{port}\n"
         f'HostKey "{key}"\n'
         f'AuthorizedKeysFile "{directory}/authorized_keys"\n'
-        # Another home, so that the user's own shell start-up files do not run.
+        # Use another home, so that the user's own shell start-up files do not run.
         f'SetEnv "PATH={Path(sys.executable).parent}:/usr/bin:/bin" "HOME={home}"\n'
         "PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n"
     )

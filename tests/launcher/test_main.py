@@ -18,20 +18,20 @@ from tests.launcher.job_records import JOB
 
 LAUNCHER = Path(main.__file__).with_name("__main__.py")
 INTERRUPTED = "import signal\nsignal.raise_signal(signal.SIGINT)\nwhile True: pass\n"
-"""A module whose import Ctrl-C ends."""
+"""Module during whose import Ctrl-C arrives."""
 STARTED_WITH = """
 import runpy, sys
 sys.path.insert(0, sys.argv[1])
 del sys.argv[:2]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""Runs the program that is the second argument with the modules in the first."""
+"""Runs the program in the second argument with the modules in the first."""
 
 
 @pytest.mark.parametrize("module", ["asyncio", "json"])
 def test_ctrl_c_during_imports_ends_launch_silently(tmp_path: Path, module: str) -> None:
     (tmp_path / f"{module}.py").write_text(INTERRUPTED)
-    # Also where the tests themselves run under nohup or in the background.
+    # This also works if the tests themselves run under nohup or in the background.
     python = ["env", "--default-signal=INT", sys.executable, "-I", "-S", "-c", STARTED_WITH, str(tmp_path)]
     command = [*python, str(LAUNCHER), "--launcher", "local", "sleep 1000"]
     environment = {"HOME": str(tmp_path), "PATH": os.defpath}
@@ -88,7 +88,7 @@ def test_ctrl_c_before_the_job_begins_cancels_it(
 
 def test_ctrl_c_before_the_signal_handlers_cancels_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     async def cancelled(*_: object, **__: object) -> None:
-        # As asyncio.run does on SIGINT from Python 3.11 on, while it has the handler.
+        # Like asyncio.run on SIGINT from Python 3.11 on, while it has the handler.
         raise asyncio.CancelledError
 
     monkeypatch.setattr(session, "run_job", cancelled)

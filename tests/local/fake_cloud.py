@@ -1,4 +1,4 @@
-"""Run a data plane over inventories that a test makes up; its nodes do not exist."""
+"""Run a data plane over inventories that a test invents; its nodes do not exist."""
 
 import dataclasses
 from collections.abc import Callable
@@ -23,7 +23,7 @@ TWO = instance(5, groups=("sg-1",), public=None, internet=None)
 
 
 class FakeEc2:
-    """Stand in for EC2, STS and IAM; unknown instances are gone when asked for details."""
+    """Stands in for EC2, STS and IAM; unknown instances are gone when details are requested."""
 
     def __init__(self, unknown: set[str]) -> None:
         self.unknown = unknown
@@ -53,7 +53,7 @@ class FakeEc2:
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class FakeCloud:
-    """Hold the inventory and record what the data plane does."""
+    """The inventory, and a record of what the data plane does."""
 
     plane: dataplane.DataPlane
     ec2: FakeEc2

@@ -1,6 +1,6 @@
 """Heal a group of one real node that keeps an Elastic IP address; test_healing.py runs this inside a local AWS.
 
-The node takes the address when it boots, reports twice a second to the user's machine what it sees of itself, and
+The node takes over the address when it boots, reports twice a second to the user's machine what it sees of itself, and
 completes its lifecycle hook when its group ends it.
 """
 
@@ -52,7 +52,7 @@ done
 
 @dataclass(kw_only=True, slots=True)
 class NodeReports:
-    """Hold each node's last report and the address from which it came."""
+    """Each node's last report, and the address from which it came."""
 
     by_id: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -79,7 +79,7 @@ def template() -> dict[str, Any]:
     statements.append({"Effect": "Allow", "Action": NODE_ACTIONS, "Resource": "*"})
     resources["Own"] = {"Type": "AWS::EC2::EIP", "DependsOn": "Attachment", "Properties": {"Domain": "vpc"}}
     resources["Template"] = launch_template(UserData=user_data, InstanceType="g6.12xlarge")
-    # As the CDK writes it: nodes that end still need their permissions.
+    # Like the CDK: nodes that are ending still need their permissions.
     resources["Template"]["DependsOn"] = "Policy"
     resources["Security"]["Properties"]["SecurityGroupIngress"] = [ssh_from(f"{USER_ADDRESS}/32")]
     return made

@@ -1,4 +1,4 @@
-"""Make an instance of the inventory for tests."""
+"""Create an instance of the inventory for tests."""
 
 from ipaddress import IPv4Interface
 

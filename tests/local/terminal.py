@@ -1,4 +1,4 @@
-"""Run a command on a terminal of its own; the test types and reads."""
+"""Run a command on its own terminal; the test types and reads."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
 
 
 class Terminal:
-    """Run a command as the leader of a session on a terminal of 200 columns."""
+    """Runs a command as the leader of a session on a terminal of 200 columns."""
 
     def __init__(self, command: Sequence[str], *, directory: Path, environment: Mapping[str, str] = os.environ) -> None:
         self.shown = ""
@@ -42,7 +42,7 @@ class Terminal:
     def _read(self, pattern: str) -> str:
         try:
             data = os.read(self._terminal, 65536)
-        except OSError:  # Every process has closed it.
+        except OSError:  # every process has closed it
             data = b""
         assert data, f"the terminal has closed before {pattern!r} showed: {self.shown}"
         return data.decode(errors="replace").replace("\r", "")

@@ -23,7 +23,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(cache: Path, name: str) -> Path:
-    """Create a run owned by this process, as it is before its control plane answers."""
+    """Create a run owned by this process, in its state before its control plane answers."""
     run_dir = cache / "run" / name
     run_dir.mkdir(parents=True)
     record_process(run_dir / "owner")

@@ -1,4 +1,4 @@
-"""Test that ``make demo`` works as a newcomer types it, also after a killed one; neither leaves anything."""
+"""Test that ``make demo`` works for a newcomer, even after a killed one; neither leaves anything behind."""
 
 import os
 import re

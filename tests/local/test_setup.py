@@ -1,4 +1,4 @@
-"""Test that a machine that cannot run the local AWS prints one line that says what to do."""
+"""Test that a machine that cannot run the local AWS prints one line with advice."""
 
 import os
 import shutil
@@ -90,7 +90,7 @@ def test_every_named_package_exists() -> None:
 
 
 def test_no_package_is_missing_on_this_machine() -> None:
-    """Check that the other tests' stand-ins cause their errors, and no defect of this machine does."""
+    """Check that the other tests' stand-ins cause their errors, and not a defect of this machine."""
     result = subprocess.run(
         ["local/setup.sh"], cwd=REPOSITORY, env=os.environ, capture_output=True, text=True, check=False, timeout=60
     )

@@ -37,7 +37,7 @@ def refused(call: Callable[..., object], **arguments: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
-    """Hold one action on one resource, with one value of each condition."""
+    """One action on one resource, with one value of each condition."""
 
     statement: Statement
 
@@ -51,7 +51,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Represent a stack of the product."""
+    """A stack of the product."""
 
     aws: Aws
     name: str
@@ -98,7 +98,7 @@ class Cluster:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """Names and IDs that an intruder looks for, by label."""
+        """Return the names and IDs for which an intruder looks, by label."""
         addresses = self.aws.client("ec2").describe_addresses()["Addresses"]
         public = self._physical_id("AWS::EC2::EIP", "MasterAddress")
         return {
@@ -111,7 +111,7 @@ class Cluster:
 
     @cached_property
     def bundle(self) -> str:
-        """Key of the only object that nodes fetch."""
+        """Return the key of the only object that nodes fetch."""
         text = json.dumps(self.template)
         return next(part for part in text.replace('"', "/").split("/") if part.endswith(".zip") and len(part) == 68)
 
@@ -124,7 +124,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Node:
-    """Represent a node that an intruder has taken over."""
+    """A node that an intruder has taken over."""
 
     cluster: Cluster
     type: str
@@ -139,7 +139,7 @@ class Node:
         return self.cluster.aws.client(service, **self.keys)
 
     def record_id(self, instance_id: str = "") -> str:
-        """Return the key of a node's record in the table; by default the key of its own."""
+        """Return the key of a node's record in the table, by default its own."""
         return f"{self.role['RoleId']}:{instance_id or self.instance_id}"
 
     def lines(self) -> list[dict[str, Any]]:

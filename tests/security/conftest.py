@@ -17,9 +17,9 @@ from tests.security.cluster import ABUSED, ACCOUNT, Cluster, Node
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLKIT_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 SECRET_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0123abcd"
-"""Key of the user's own, with which the secrets are encrypted."""
+"""A user's own key, with which the secrets are encrypted."""
 KMS_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/12345678-1234-1234-1234-123456789012"
-"""Key of the user's own, with which the cluster encrypts what it keeps."""
+"""A user's own key, with which the cluster encrypts what it stores."""
 Deploy = Callable[..., Cluster]
 
 
@@ -96,7 +96,7 @@ def node(request: pytest.FixtureRequest, cluster: Cluster) -> Node:
 
 @pytest.fixture(autouse=True)
 def _shows_both_sides(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Check that a test of a grant makes a call that it allows, and one to the same service that is refused."""
+    """Check that a test of a grant makes a call that it allows, and a refused one to the same service."""
     marker = request.node.get_closest_marker("abuses")
     if marker is None:
         yield

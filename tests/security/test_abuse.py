@@ -1,7 +1,7 @@
 """Abuse every Allow of each role with the role's own credentials, as an intruder on a node could.
 
-Each test shows what is refused, and ends with what the role still allows. docs/security.md and
-docs/decisions/006-what-a-node-may-do.md tell how that remainder is handled.
+Each test shows what is refused, and ends with what the role still allows. For how that remainder is handled, see
+docs/security.md and docs/decisions/006-what-a-node-may-do.md.
 """
 
 import time
@@ -58,7 +58,7 @@ def test_a_node_signals_for_others_while_the_stack_is_created(young_node: Node, 
     groups = [young.logical_id("AWS::AutoScaling::AutoScalingGroup", part) for part in ("Master", "Worker")]
     signal = {"LogicalResourceId": groups[0], "UniqueId": "i-somebody"}
     refused(formation.signal_resource, StackName=cluster.names["STACK"], Status="FAILURE", **signal)
-    # the role names the stack's ID, which a name alone does not match, see docs/aws-truth.md 2.5
+    # the role names the stack's ID, which a name without it does not match, see docs/aws-truth.md 2.5
     refused(formation.signal_resource, StackName=young.name, Status="FAILURE", **signal)
     refused(formation.delete_stack, StackName=young.names["STACK"])
     refused(formation.describe_stacks, StackName=young.names["STACK"])
@@ -126,7 +126,7 @@ WRITABLE = {"worker": {"its own"}, "master": {"its own", *SHARED}}
 @abuses(BOTH, f"dynamodb:PutItem on {TABLE}, dynamodb:LeadingKeys ${{aws:userid}}")
 def test_each_role_writes_these_records_and_no_others(node: Node) -> None:
     dynamodb, table, before = node.client("dynamodb"), node.cluster.names["TABLE"], stored(node)
-    # A record as its owner would write it: the key alone decides.
+    # A record as its owner would write it, because only the key decides.
     lie = {"version": {"N": "2"}, "host_key": {"S": public_key("an intruder's")}, "draining": {"BOOL": True}}
     written = {}
     for label, key in records(node).items():
@@ -232,7 +232,7 @@ def test_a_worker_takes_no_address(worker: Node) -> None:
 
 @abuses(("master",), "cloudformation:DescribeStackResource on STACK")
 def test_a_master_sees_the_resources_of_its_own_stack_by_name_and_no_others(master: Node) -> None:
-    """It learns the physical names of its own stack's parts, most of which it has anyway."""
+    """It learns the physical names of its own stack's parts, most of which it already has."""
     stack, cloudformation = master.cluster.names["STACK"], master.client("cloudformation")
     resource = next(name for name in master.cluster.template["Resources"] if "SharedStorageFileSystem" in name)
     cloudformation.describe_stack_resource(StackName=stack, LogicalResourceId=resource)

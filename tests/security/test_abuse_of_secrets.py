@@ -1,4 +1,4 @@
-"""Abuse what each role may read of the account's secrets: those that the settings name, and no others."""
+"""Abuse each role's access to the account's secrets: it reaches those that the settings name, and no others."""
 
 import pytest
 

@@ -85,7 +85,7 @@ def test_no_node_adds_an_ssh_key_to_the_teams(cluster: Cluster, node: Node) -> N
     ours = keys | {"ResourceId": cluster.group("master")}
     refused(autoscaling.create_or_update_tags, Tags=[ours])
     refused(autoscaling.delete_tags, Tags=[ours])
-    # The policy allows what holds no keys.
+    # The policy allows it on the group whose tags contain no keys.
     autoscaling.create_or_update_tags(Tags=[keys | {"ResourceId": cluster.group("worker")}])
     autoscaling.delete_tags(Tags=[keys | {"ResourceId": cluster.group("worker")}])
 

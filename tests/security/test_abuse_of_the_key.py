@@ -1,4 +1,4 @@
-"""Abuse what each role may do with the user's KMS key: nothing by itself, and through two services what they need."""
+"""Abuse each role's access to the user's KMS key: none directly, and through two services only what they need."""
 
 from stacks.nodes.key_access import KEY_ACTIONS
 from tests.local.aws.harness import REGION

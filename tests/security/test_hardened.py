@@ -1,4 +1,4 @@
-"""Create a hardened stack: every part that keeps data has the user's key, and no role has an inline policy.
+"""Create a hardened stack: every part that stores data uses the user's key, and no role has an inline policy.
 
 tests/e2e/private destroys one.
 """

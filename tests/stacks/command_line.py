@@ -1,4 +1,4 @@
-"""The CDK's real command line against the local control plane, without nodes: their signals are sent here."""
+"""Run the CDK's real command line against the local control plane, without nodes: the tests send their signals."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ CLUSTER = "deeplearning"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cdk:
-    """The command line as a user has it, in a checkout of its own: look-ups are written there."""
+    """The command line as a user has it, in its own checkout, because it writes look-ups there."""
 
     aws: Aws
     checkout: Path
@@ -44,11 +44,11 @@ class Cdk:
         return self.checkout.parent / "output"
 
     def run(self, verb: str, **settings: str) -> tuple[int, str]:
-        """Return the exit code and the output of both streams."""
+        """Run a verb; return the exit code and the output of both streams."""
         return self._end(self._start(verb, settings))
 
     def create(self, verb: str = "", **settings: str) -> None:
-        """Deploy for the first time, and signal in place of the master that it is ready."""
+        """Deploy for the first time, and signal on the master's behalf that it is ready."""
         deploy = self._start(f"deploy --require-approval never {verb}", settings)
         end = time.monotonic() + COMMAND_LIMIT_S
         while deploy.poll() is None:
@@ -90,7 +90,7 @@ class Cdk:
         ]
 
     def describe(self) -> tuple[str, Any]:
-        """The stack's status; the networks of the account and the number of the stack's events."""
+        """Return the stack's status, the networks of the account and the number of the stack's events."""
         [stack] = self.stacks.cloudformation.describe_stacks(StackName=self.cluster)["Stacks"]
         vpcs = self.aws.client("ec2").describe_vpcs()["Vpcs"]
         events = self.stacks.cloudformation.describe_stack_events(StackName=self.cluster)["StackEvents"]
@@ -108,7 +108,7 @@ def _environment(endpoint: str) -> dict[str, str]:
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "CDK_DISABLE_CLI_TELEMETRY": "true",
-        # Two thirds of a synth, and what it finds is proven in test_validators.
+        # It takes two thirds of a synth, and test_validators tests it.
         "CDK_VALIDATION": "false",
         "PYTHONDONTWRITEBYTECODE": "1",
     }

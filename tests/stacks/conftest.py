@@ -1,4 +1,4 @@
-"""Synthesize stacks as ``cdk synth`` does, with cdk.json's context, but without the validators of test_validators."""
+"""Synthesize stacks like ``cdk synth``, with cdk.json's context, but without the validators of test_validators."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""An existing VPC as the CDK's look-up describes it: a public subnet, and a private one in a secondary block."""
+"""Describe an existing VPC like the CDK's look-up: a public subnet, and a private one in a secondary block."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ PIN: Final = (
 
 
 def described(subnets: Sequence[tuple[str, str, str, str]]) -> dict[str, Any]:
-    """Return the look-up's answer as cdk.context.json holds it, of subnets (type, id, block, zone)."""
+    """Return the look-up's answer, as stored in cdk.context.json, for subnets (type, id, block, zone)."""
     groups = [
         {
             "name": kind,
@@ -41,7 +41,7 @@ LOOKED_UP: Final = described(
 def synthesize(
     context: dict[str, Any], outdir: Path, *, env: cdk.Environment | None = ENV, **settings: Any
 ) -> tuple[dict[str, Any], list[Any]]:
-    """Return the template, and what is still to be looked up."""
+    """Return the template, and what remains to be looked up."""
     app = cdk.App(context=context, outdir=str(outdir), builtin_cloud_formation_validation=False)
     props = ClusterProps(**{"ami": "ami-01234567", **SETTINGS, **settings})
     ClusterStack(app, "ClusterStack", props=props, env=env)

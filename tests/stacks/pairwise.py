@@ -1,4 +1,4 @@
-"""Make rows of settings in which every two values of two settings occur together, as far as they may.
+"""Create rows of settings in which every two values of two settings occur together, as far as they can.
 
 Most faults that depend on settings depend on two of them (NIST SP 800-142, "Practical Combinatorial Testing").
 """
@@ -58,16 +58,16 @@ PARAMETERS: Final[dict[str, list[dict[str, Any]]]] = {
     "end": [{}, {"expires": "2999-12-01T18:00:00Z"}, {"expires": "2999-12-01T18:00:00Z", "expiry_action": "delete"}],
     "idle": [{}, {"idle_stop": "30m"}],
 }
-"""Values of each parameter, which are settings that belong together."""
+"""Values of each parameter, a group of settings that belong together."""
 _TRIES: Final = 10
-"""Orders of the parameters that are tried for a row; the one that adds most is taken."""
+"""Number of orders of the parameters tried for a row; the one that adds most pairs is used."""
 
 Choice = tuple[str, int]
 Pair = frozenset[Choice]
 
 
 def settings_of(row: dict[str, int]) -> dict[str, Any]:
-    """Return the settings of a row; what is chosen last counts."""
+    """Return the settings of a row; of repeated settings, the last one counts."""
     return {name: value for parameter, chosen in row.items() for name, value in PARAMETERS[parameter][chosen].items()}
 
 
@@ -78,12 +78,12 @@ def props_of(row: dict[str, int]) -> ClusterProps:
 
 
 def possible_pairs() -> dict[Pair, dict[str, int]]:
-    """Return the pairs of values that a cluster can have, each in a row that can be filled with defaults."""
+    """Return the pairs of values that a cluster can have, each in a row that defaults can complete."""
     choices = [(parameter, number) for parameter, values in PARAMETERS.items() for number in range(len(values))]
     found = {}
     for pair in combinations(choices, 2):
         if pair[0][0] != pair[1][0]:
-            # Some values need a third one, as Lustre needs a VPC that exists.
+            # Some values require a third one: Lustre, for example, requires an existing VPC.
             wider = ({**dict(pair), third[0]: third[1]} for third in choices if third[0] not in dict(pair))
             if (row := next(filter(_agrees, (dict(pair), *wider)), None)) is not None:
                 found[frozenset(pair)] = row
@@ -91,7 +91,7 @@ def possible_pairs() -> dict[Pair, dict[str, int]]:
 
 
 def rows(seed: int) -> Iterator[dict[str, int]]:
-    """Yield rows without end; the first ones contain every possible pair, and later ones others by chance."""
+    """Yield an endless sequence of rows; the first ones contain every possible pair, and later ones random pairs."""
     shuffle = random.Random(seed)
     missing = possible_pairs()
     while True:
@@ -122,7 +122,7 @@ def pairs(row: dict[str, int]) -> set[Pair]:
 
 
 def _agrees(row: dict[str, int]) -> bool:
-    """Return whether the values fit together, and none takes the place of another's setting."""
+    """Return True if the values are compatible, and none replaces another's setting."""
     named = [name for parameter, chosen in row.items() for name in PARAMETERS[parameter][chosen]]
     try:
         props = props_of(row)
@@ -130,5 +130,5 @@ def _agrees(row: dict[str, int]) -> bool:
         return False
     if props.missing_address is not None:
         return False
-    # Only the look-up tells that a subnet is public, which a private cluster cannot use.
+    # Only the look-up reveals that a subnet is public, which a private cluster cannot use.
     return len(named) == len(set(named)) and not (props.private and props.master_subnet == existing_vpc.MASTER)

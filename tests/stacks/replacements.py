@@ -1,9 +1,8 @@
 """Predict which resources CloudFormation would update, and which it would replace, for a changed template.
 
-It replaces a resource when a create-only property changes, or refers to a resource that is replaced.
-Which properties those are, AWS says in the schemas of its resource types (``createOnlyProperties`` and
-``conditionalCreateOnlyProperties``; CloudFormation CLI User Guide, "Resource type definition schema"),
-which cfn-lint brings along.
+It replaces a resource when a create-only property changes or refers to a replaced resource. AWS lists these properties
+in the schemas of its resource types (``createOnlyProperties`` and ``conditionalCreateOnlyProperties``; CloudFormation
+CLI User Guide, "Resource type definition schema"), which cfn-lint includes.
 """
 
 import functools
@@ -29,7 +28,7 @@ class Update:
     added: set[str]
     removed: set[str]
     changed: set[str]
-    """Those of which anything is different, the replaced ones included."""
+    """Resources with any difference, including the replaced ones."""
     replaced: set[str]
 
 
@@ -60,7 +59,7 @@ def _is_replaced(before: Template, after: Template, replaced: set[str]) -> bool:
 
 @functools.cache
 def create_only(kind: str) -> frozenset[str]:
-    """Names of the top-level properties that only a new resource can have otherwise."""
+    """Return the names of the top-level properties that only a new resource can change."""
     schemas = _schemas()
     region = json.loads((schemas / "providers/us-east-1.json").read_text())
     schema = json.loads((schemas / f"resources/{region[kind]}.json").read_text())

@@ -1,4 +1,4 @@
-"""A cluster in a Capacity Block: nothing runs before its start, and its nodes are gone before EC2 terminates them."""
+"""Test a cluster in a Capacity Block: nothing runs before its start, and its nodes end before EC2 terminates them."""
 
 import json
 import os
@@ -63,11 +63,12 @@ def test_the_deploy_starts_no_node_and_the_schedules_start_and_end_all(make: Mak
     for group in resources(template, "AWS::AutoScaling::AutoScalingGroup"):
         found = group["Properties"]
         assert [found[name] for name in ("MinSize", "DesiredCapacity", "MaxSize")] == ["0"] * 3
-        # CloudFormation waits for no signal: there is no node that could send it.
+        # CloudFormation waits for no signal, because no node could send it.
         assert "CreationPolicy" not in group
     gone = "2999-01-15T10:50:00Z"  # EC2 terminates from 11:00 on
     assert [*schedules(template)] == [
-        # AWS does not say whether it retries a call that another service has refused, so the start comes three times.
+        # AWS does not document whether it retries a call that another service has refused, so the start is repeated
+        # twice.
         *(
             (f"cron({minute} 11 1 1 ? *)", None, gone, size(group, 1, most))
             for group, most in zip(GROUPS, (1, 2), strict=True)
@@ -85,7 +86,7 @@ def test_the_deploy_starts_no_node_and_the_schedules_start_and_end_all(make: Mak
 
 
 def test_the_fullest_cluster_has_as_many_tags_as_aws_allows_a_group(make: Make) -> None:
-    # The keys take three tags, and a fourth has their hash.
+    # The keys take three tags, and a fourth contains their hash.
     keys = tuple(f"{public_key(number)} k{number}" for number in range(10))
     settings = {
         "expires": "2999-01-20T00:00:00Z",
@@ -183,7 +184,7 @@ def test_resume_takes_the_sizes_of_any_of_the_starts(make: Make) -> None:
 
 
 def test_no_start_comes_after_the_pause(make: Make) -> None:
-    """A short block of the local AWS."""
+    """This is a short block of the local AWS."""
     _, template = make(facts={"EndDate": "2999-01-01T12:15:00Z"})
     assert {found for found, *_ in schedules(template)} == {"cron(30 11 1 1 ? *)", "rate(5 minutes)"}
 

@@ -1,4 +1,4 @@
-"""What the nodes may do with the user's own buckets and secrets, as the local AWS judges it, and no more."""
+"""Test what the nodes may do with the user's own buckets and secrets, as judged by the local AWS, and no more."""
 
 import json
 import re
@@ -31,7 +31,7 @@ REFERENCES = {"AWS::Partition": "aws", "AWS::URLSuffix": "amazonaws.com"}
 
 
 def plain(value: Any) -> Any:
-    """Return a document with text in place of the template's references."""
+    """Return a document in which text replaces the template's references."""
     if isinstance(value, list):
         return [plain(each) for each in value]
     if not isinstance(value, dict):

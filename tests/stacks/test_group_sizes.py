@@ -1,4 +1,4 @@
-"""Check the sizes of the groups in the template, and what lets a paused cluster stay paused through a deploy."""
+"""Check the sizes of the groups in the template, and that a paused cluster can stay paused through a deploy."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Check a hardened cluster with cdk-nag's packs for NIST 800-53, PCI DSS and HIPAA, and each setting of its own."""
+"""Check a hardened cluster with cdk-nag's packs for NIST 800-53, PCI DSS and HIPAA, and each of its settings."""
 
 import contextlib
 import json
@@ -51,7 +51,7 @@ def check_with_packs(context: dict[str, Any], outdir: Path) -> list[tuple[str, s
         props = ClusterProps.from_context({"cluster": HARDENED | more})
         ClusterStack(app, f"Stack{number}", props=props, env=env)
     cdk.Validations.of(app).add_plugins(NIST80053R5Checks(app), PCIDSS321Checks(app), HIPAASecurityChecks(app))
-    with contextlib.suppress(RuntimeError):  # the report says what was found
+    with contextlib.suppress(RuntimeError):  # the report contains the findings
         app.synth()
     return violations(outdir)
 
@@ -107,7 +107,7 @@ def test_nodes_use_the_key_through_two_services_alone(hardened: Template) -> Non
         [service] = statement["Condition"]["StringEquals"].values()
         assert service["Fn::Join"][1][0] in ("s3.", "dynamodb.")
     assert resources(hardened, "AWS::IAM::Policy") == []
-    # A managed policy has room for 6,144 characters, names of a stack included.
+    # A managed policy has room for 6,144 characters, including names of a stack.
     assert all(len(re.sub(r"\s", "", json.dumps(policy))) < 5000 for policy in policies)
 
 
@@ -203,5 +203,5 @@ def test_what_cannot_change_is_guarded(synthesize: Synthesize) -> None:
     assert [value for name, value in defaults.items() if "RoleNamePrefix" in name] == ["team-"]
     outputs = {name: output["Value"] for name, output in template["Outputs"].items()}
     assert (outputs[contract.KMS_KEY_OUTPUT], outputs[contract.ROLE_PREFIX_OUTPUT]) == (KEY, "team-")
-    # Without a file system CloudFormation changes every key in place.
+    # Without a file system, CloudFormation changes every key in place.
     assert not any("FileSystemKey" in name for name in synthesize(kms_key=KEY)["Parameters"])

@@ -24,7 +24,7 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
 
 @pytest.fixture(scope="module")
 def cdk(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Cdk:
-    """A command line with a cluster already deployed."""
+    """Return a command line with a cluster already deployed."""
     command = Cdk.in_copy(aws, tmp_path_factory.mktemp("project"))
     status, output = command.run("bootstrap", **CREATED)
     assert status == 0, output

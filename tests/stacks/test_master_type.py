@@ -1,4 +1,4 @@
-"""Check the template of clusters whose master has a type of its own."""
+"""Check the template of clusters whose master has a different type."""
 
 import json
 import re
@@ -15,7 +15,7 @@ Synthesize = Callable[..., Template]
 
 
 def configured(launch: dict[str, Any], name: str) -> str:
-    """Return a value of the node's configuration as the user data writes it."""
+    """Return a value of the node's configuration from the user data."""
     found = re.search(rf'"{name}": (\w+),', json.dumps(launch["UserData"]).replace('\\"', '"'))
     assert found is not None
     return found[1]

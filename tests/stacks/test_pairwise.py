@@ -1,6 +1,6 @@
 """Check rows of settings, in which all pairs of values occur, with cfn-lint, cdk-nag and the CDK's own validator.
 
-``make test`` takes the first dozen rows, ``make soak`` sixty and more, until every possible pair has been in one.
+``make test`` takes the first dozen rows, ``make soak`` sixty and more, until every possible pair has occurred.
 """
 
 import os
@@ -41,7 +41,8 @@ EXCLUDED = {
     ("hardened", "key"): 1,  # both name the key
     ("hardened", "shared storage"): 1,  # a file system of the stack's is in no backup plan
 }
-"""Parameters of which some values exclude each other, how many pairs of them, and why: add no line without a reason."""
+"""Parameters of which some values exclude each other, the number of such pairs, and why; add no line without a
+reason."""
 SEED = int(os.environ.get("SEED", "1"))
 
 
@@ -53,9 +54,9 @@ def chosen() -> list[dict[str, int]]:
 def test_the_rows_contain_every_possible_pair(chosen: list[dict[str, int]]) -> None:
     wanted = possible_pairs().keys()
     found = wanted & set().union(*map(pairs, chosen))
-    # A dozen rows cannot have them all; the rest is for the soak.
+    # A dozen rows cannot contain them all; the soak covers the rest.
     assert len(found) >= len(wanted) * (1 if ROWS >= 60 else 0.85)
-    # Many more pairs are possible than not, or the values would be too odd to tell anything.
+    # Many more pairs are possible than not; otherwise the values would be too odd to prove anything.
     assert len(wanted) > 1500
 
 
@@ -92,6 +93,6 @@ def test_no_validator_finds_anything_in_any_row(
     cfn_lint = str(Path(sys.executable).with_name("cfn-lint"))
     command = [cfn_lint, "--ignore-checks", *IGNORED, "--regions", existing_vpc.REGION, "--"]
     templates = [str(tmp_path / f"Row{number}.template.json") for number in range(ROWS)]
-    # All at once: it takes longer to start than to read a template.
+    # Check all together, because starting takes longer than reading a template.
     result = subprocess.run([*command, *templates], capture_output=True, text=True, timeout=300, check=False)
     assert (result.returncode, result.stdout + result.stderr) == (0, "")

@@ -30,7 +30,7 @@ def test_every_node_comes_from_the_reservation_and_from_nowhere_else(synthesize:
     wanted = {"CapacityReservationTarget": {"CapacityReservationId": RESERVATION}}
     for name in ("Master", "Worker"):
         assert node_launch_data(template, name)["CapacityReservationSpecification"] == wanted
-        # A market type beside a reservation's target is refused, and so is a placement group that it was not made for.
+        # EC2 refuses a market type beside a reservation's target, and a placement group for which it was not made.
         assert {"InstanceMarketOptions", "Placement"} & node_launch_data(template, name).keys() == set()
 
 

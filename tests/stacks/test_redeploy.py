@@ -1,4 +1,4 @@
-"""Check what a changed setting does to a running cluster, by the templates before and after."""
+"""Check what a changed setting does to a running cluster, from the templates before and after."""
 
 from collections.abc import Callable, Collection
 from typing import Any
@@ -20,7 +20,7 @@ BEFORE: dict[str, Any] = {
 NODES = {"AWS::EC2::LaunchTemplate"}
 GROUPS = {"AWS::AutoScaling::AutoScalingGroup"}
 CODE = {"AWS::IAM::Policy"}
-"""A role may read the one object that the code is."""
+"""Types that a change of code affects: a role may read only the one object that contains the code."""
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_the_network_could_only_be_replaced_so_that_a_rule_forbids_it(
 
 
 def broken_rules(before: Template, after: Template) -> list[str]:
-    """Return what the rules of a template say of the values that a stack was created with."""
+    """Return what the rules of a template report about the values with which a stack was created."""
     kept = {name: parameter.get("Default") for name, parameter in before["Parameters"].items()}
     return [
         assertion["AssertDescription"]

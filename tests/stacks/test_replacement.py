@@ -1,4 +1,4 @@
-"""Check what the template says about nodes that arrive and leave."""
+"""Check the parts of the template for nodes that arrive and leave."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The user's own environment in the template: one object that nodes may read, whose hash their user data name."""
+"""Test the user's own environment in the template: one object for nodes to read, with its hash in their user data."""
 
 import json
 import re
@@ -18,7 +18,7 @@ SCRIPT = "#!/bin/bash\napt-get install -y ffmpeg\n"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in the directory of cdk.json, as the CDK does."""
+    """Work in the directory of cdk.json, like the CDK."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "setup.sh").write_text(SCRIPT)
     (tmp_path / "needs.txt").write_text("# for the model\neinops==0.8.1\nhttps://example.com/x.whl\n")
@@ -36,7 +36,7 @@ def node_configurations(template: Template) -> list[dict[str, Any]]:
 
 
 def archives(template: Template, role: str) -> list[str]:
-    """Return the objects that a role may read, besides those of the cluster's bucket."""
+    """Return the objects that a role may read, except those of the cluster's bucket."""
     [statement] = [each for each in statements(template, role) if actions(each) == ["s3:GetObject"]]
     on = statement["Resource"]
     return [each["Fn::Join"][1][-1].strip("/") for each in (on if isinstance(on, list) else [on])]

@@ -1,4 +1,4 @@
-"""The file system that nodes share: no node waits for it, only nodes reach it, and it outlives the stack."""
+"""Test the file system that nodes share: no node waits for it, only nodes reach it, and it outlives the stack."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def made(synthesize: Synthesize) -> Template:
 
 
 def needed(template: Template, name: str) -> set[str]:
-    """Return every resource that CloudFormation makes before this one."""
+    """Return every resource that CloudFormation creates before this one."""
     direct = dependencies(template["Resources"])
     found: set[str] = set()
     left = [name]

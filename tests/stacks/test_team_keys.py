@@ -1,4 +1,4 @@
-"""The setting ``ssh_keys``: how keys are given, what is refused, and where they go in the template."""
+"""Test the setting ``ssh_keys``: how keys are given, what is refused, and where they are in the template."""
 
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ def test_fails_when_tags_leave_no_room() -> None:
 
 
 def test_a_changed_list_changes_the_masters_group_alone_and_replaces_nothing(synthesize: Synthesize) -> None:
-    """Neither the nodes' launch templates nor a role has the keys: what runs is left alone."""
+    """Neither the nodes' launch templates nor a role contains the keys, so nothing that runs is affected."""
     before = synthesize(worker_count=1, key_name="k")
     after = synthesize(worker_count=1, key_name="k", ssh_keys=(f"a={RSA}",))
     update = compare(before, after)

@@ -1,4 +1,4 @@
-"""Check the synthesized template: what must never regress."""
+"""Check the synthesized template for what must never regress."""
 
 import json
 import re
@@ -143,7 +143,7 @@ def test_bucket_is_private_and_encrypted_and_kept_whatever_becomes_of_the_stack(
     [bucket] = resources(template, "AWS::S3::Bucket")
     [policy] = resources(template, "AWS::S3::BucketPolicy")
     for kept in (bucket, policy):
-        # Not RetainExceptOnCreate, by which a rollback of the creation would delete it.
+        # Not RetainExceptOnCreate, with which rolling the creation back would delete it.
         assert (kept["DeletionPolicy"], kept["UpdateReplacePolicy"]) == ("Retain", "Retain")
     assert "BucketName" not in bucket["Properties"]
     assert {"Key": contract.CLUSTER_TAG, "Value": "deeplearning"} in bucket["Properties"]["Tags"]

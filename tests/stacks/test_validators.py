@@ -34,7 +34,7 @@ def test_the_cdks_own_validator_and_cfn_lint_find_nothing(context: dict[str, Any
         assert violations(tmp_path / str(number)) == []
     cfn_lint = str(Path(sys.executable).with_name("cfn-lint"))
     command = [cfn_lint, "--ignore-checks", *IGNORED, "--regions", "us-east-1", "--"]
-    # All at once: it takes longer to start than to read a template.
+    # Check all together, because starting takes longer than reading a template.
     result = subprocess.run(
         [*command, *map(str, tmp_path.glob("*/ClusterStack.template.json"))],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Fake a backend and a checkpoint policy that record what the training loop asks of them."""
+"""Fake a backend and a checkpoint policy that record the training loop's requests."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,7 +24,7 @@ def make_numbered_samples() -> DataSet:
 
 
 class RecordingBackend:
-    """Classifies every image correctly, and records what the loop asks of it."""
+    """Classifies every image correctly, and records the loop's requests."""
 
     def __init__(self, *, losses: Sequence[float]) -> None:
         self._losses = iter(losses)
@@ -33,7 +33,7 @@ class RecordingBackend:
         self.seen: list[list[float]] = []
         self.updates: list[int] = []
         self.rates: list[float] = []
-        """Learning rates, each time they change."""
+        """Learning rates, one entry per change."""
         self.seeds: list[int] = []
         self.validated: list[int] = []
         """Images of each call of count_correct."""

@@ -1,4 +1,4 @@
-"""Define networks of a user, for ``--network module:function``."""
+"""Define users' networks, for ``--network module:function``."""
 
 import torch
 from torch import nn
@@ -114,7 +114,7 @@ def dropout_and_batch_norm(*, classes: int, image_shape: tuple[int, int, int]) -
 
 
 class Classifier(nn.Module):
-    """Network of a library, whose class takes only these arguments."""
+    """A library's network, whose class accepts only these arguments."""
 
     def __init__(self, num_classes: int = 1000, in_chans: int = 3) -> None:
         super().__init__()

@@ -10,19 +10,19 @@ from tests.trainer.programs.processes import Rank, run
 EPOCHS = 3
 OPTIONS = (
     *("--network", "tests.trainer.networks:resnet8", "--kv-store", "dist_sync", "--num-epochs", str(EPOCHS)),
-    # Only small steps at the end let BatchNorm's running statistics catch up, by which held-out images are judged.
+    # Only small final steps let BatchNorm's running statistics catch up, by which held-out images are judged.
     *("--image-shape", "3,32,32", "--random-crop", "1", "--lr-step-epochs", str(EPOCHS - 1)),
 )
 GLOBAL_BATCH_SIZE = 64
 CURVE = re.compile(r"Epoch\[\d+\] Train-accuracy=([\d.]+) Validation-accuracy=([\d.]+) loss=([\d.]+)")
-# Each worker normalises by its own samples, so that the curves are not the same to the bit. Twice the global batch is
-# 0.39 away in the first epoch's loss.
+# Each worker normalises by its own samples, so the curves are not bit-identical. With twice the global batch, the first
+# epoch's loss differs by 0.39.
 LOSS_TOLERANCE = 0.15
 ACCURACY_TOLERANCE = 0.06
 
 
 def curve(rank: Rank) -> list[tuple[float, float, float]]:
-    """Accuracy on training and on held-out images, and loss, after each epoch."""
+    """Return accuracy on training and held-out images, and loss, after each epoch."""
     found = CURVE.findall(rank.log.read_text())
     return [(float(train), float(validation), float(loss)) for train, validation, loss in found]
 

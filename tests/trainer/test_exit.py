@@ -21,7 +21,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_internal_error_ends_the_process_at_once(tmp_path: Path) -> None:
-    # MXNet's store waits for all other ranks when it is forgotten.
+    # MXNet's store waits for all other ranks when it is freed.
     program = tmp_path / "program.py"
     program.write_text(
         "from trainer import train\n"

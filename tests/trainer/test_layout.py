@@ -1,4 +1,4 @@
-"""Check that the trainer's checkpoints have one entrance and that train.py names the files of a step."""
+"""Check that the trainer's checkpoints have one entry point and that train.py names the files of a step."""
 
 import ast
 from pathlib import Path
@@ -10,11 +10,11 @@ MODULES = {
     for path in sorted(TRAINER.rglob("*.py"))
 }
 STEP = ("train.py", "step.py", "torch/optimizer.py", "distributed/reduce/gradient_buckets.py")
-"""The files that explain one training step."""
+"""Files that explain one training step."""
 
 
 def imported_modules(path: Path) -> set[str]:
-    """Return the modules of the trainer that a file imports, anywhere in it."""
+    """Return the modules of the trainer that a file imports anywhere in it."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:

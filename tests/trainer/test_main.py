@@ -6,7 +6,7 @@ from tests.trainer.programs.processes import run, running
 
 def test_missing_data_is_reported_before_torch_is_loaded(tmp_path: Path) -> None:
     options = ("--network", "resnet20", "--dataset", "cifar10", "--data-dir", "nowhere")
-    # Python then says on its standard error what it imports.
+    # Python then prints its imports to standard error.
     with running(*options, directory=tmp_path, variables={"PYTHONPROFILEIMPORTTIME": "1"}) as [rank]:
         assert rank.wait() == 1
     output = rank.log.read_text()
@@ -21,7 +21,7 @@ def test_rank_0_logs_the_sample_counts_once(tmp_path: Path) -> None:
     first, second = (rank.log.read_text() for rank in run(*options, directory=tmp_path, count=2))
     assert first.count("data set synthetic: 64 training and 12 validation samples of 10 classes\n") == 1
     assert "data set" not in second
-    # Two processes train one network unless --kv-store says otherwise.
+    # Two processes train one network unless --kv-store specifies otherwise.
     assert "global batch size 128," in first
 
 

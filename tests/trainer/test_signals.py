@@ -68,7 +68,7 @@ def test_second_ctrl_c_ends_the_process_at_once(first: signal.Signals) -> None:
 
 
 def test_endless_step_is_abandoned_after_a_timeout() -> None:
-    # docs/trainer.md says: a minute.
+    # docs/trainer.md promises a minute.
     assert LAST_STEP_S == 60
     with training(after=["0.01"]) as process:
         send(process, signal.SIGTERM)

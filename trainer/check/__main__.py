@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 if not __package__:
-    # Run as a directory, Python puts the directory itself first on the path; put the parent of `trainer` there.
+    # When run as a directory, Python puts the directory itself first on the path; put the parent of `trainer` there.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 if __name__ == "__main__":
@@ -20,5 +20,5 @@ if __name__ == "__main__":
 
     code = main(sys.argv[1:])
     sys.stdout.flush()
-    # torch's threads may still use the groups, and abort the process when Python takes these down.
+    # torch's threads may still use the groups, and would abort the process if Python destroyed these.
     os._exit(code)

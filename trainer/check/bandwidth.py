@@ -13,9 +13,9 @@ SMALLEST_BYTES: Final = 1 << 18
 LARGEST_BYTES: Final = {"cuda": 1 << 30, "cpu": 1 << 26}
 """Size of the largest message, by type of device; GPUs reach their full rate with hundreds of megabytes."""
 GROWTH: Final = 4
-"""Factor between the sizes of two messages."""
+"""Ratio of the sizes of two successive messages."""
 ENOUGH_S: Final = 0.1
-"""Seconds after which a message is large enough."""
+"""Duration from which a message is large enough, in seconds."""
 MEASURED_S: Final = 0.5
 """Seconds to measure with the chosen size."""
 REPEATS: Final = (3, 20)
@@ -68,7 +68,7 @@ def _all_reduce_s(data: torch.Tensor, group: ProcessGroup) -> float:
 
 
 def _slowest(seconds: float, group: ProcessGroup, device: torch.device) -> float:
-    """Return the largest value of all ranks, so that they decide alike."""
+    """Return the largest value of all ranks, so that all decide alike."""
     shared = torch.tensor([seconds], device=device)
     torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX, group=group)
     return float(shared.item())

@@ -1,8 +1,8 @@
-"""Decide which nodes to name: those that lack devices, and those that are slow among the others.
+"""Decide which nodes to report: those that lack devices, and those that are slower than the others.
 
-A node is slow if even its fastest pair is below SLOW_BELOW of the nodes' median, twice. So neither a slow partner nor
-a disturbance that passes makes a node slow, and nothing depends on how fast a type should be. The median holds while
-less than half of the nodes are slow.
+A node is slow if even its fastest pair is below SLOW_BELOW of the nodes' median, in two measurements. So neither a slow
+partner nor a passing disturbance makes a node slow, and nothing depends on how fast a type should be. The median is
+reliable while less than half of the nodes are slow.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,15 +14,15 @@ from trainer.check.node_facts import NodeFacts
 from trainer.check.rounds import Pair
 
 SLOW_BELOW: Final = 2 / 3
-"""Fraction of the median below which a node is slow. A node that has lost half of its network is at 1/2, an equal one
-at 1: each has room for the variation of a measurement."""
+"""Fraction of the median below which a node is slow. A node that has lost half of its network is at 1/2, a good one at
+1; both have room for the variation of a measurement."""
 DEVICES: Final = {"gpus": "GPUs", "efa": "EFA devices"}
-"""Kinds of devices, as a sentence names them."""
+"""Names of the kinds of devices in a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """A node to look at, and the reason."""
+    """A node to report, and the reason."""
 
     node: str
     what: str
@@ -49,7 +49,7 @@ def fastest_figures(nodes: int, pairs: Mapping[Pair, float]) -> list[float]:
 
 
 def slow_nodes(nodes: int, pairs: Mapping[Pair, float]) -> list[int]:
-    """Return the positions of the slow nodes. Of two nodes neither can be told from its only partner."""
+    """Return the positions of the slow nodes. With only two nodes, neither can be compared with another partner."""
     if not pairs:
         return []
     figures = fastest_figures(nodes, pairs)

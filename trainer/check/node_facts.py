@@ -15,7 +15,7 @@ NODE_STATE: Final = "run/deeplearning/node.json"
 EFA_DEVICES: Final = "sys/class/infiniband"
 """Directory with one entry for each Elastic Fabric Adapter and, on some types, for each NVSwitch's adapter."""
 EFA_DRIVER: Final = "efa"
-"""Name of the driver that tells the two apart."""
+"""Name of the driver that distinguishes the two."""
 NVIDIA_SMI_S: Final = 30.0
 """Seconds for nvidia-smi, which hangs when a GPU is lost."""
 

@@ -26,13 +26,13 @@ from trainer.errors import TrainerError
 CONNECT_TIMEOUT: Final = timedelta(seconds=120)
 """Longest wait for the other ranks: a new node loads PyTorch from its image block by block."""
 COLLECTIVE_TIMEOUT: Final = timedelta(seconds=2 * LIMIT_S)
-"""Timeout of torch's operations; StageLimit comes first, with a better message."""
+"""Timeout of torch's operations; StageLimit fires earlier, with a better message."""
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankFacts:
-    """What one rank tells the others."""
+    """One rank's report to the others."""
 
     node_rank: int
     local_rank: int
@@ -42,10 +42,10 @@ class RankFacts:
 
 
 class Nodes:
-    """The nodes of the job, as one rank sees them, and the groups of ranks that it measures with."""
+    """The job's nodes as one rank sees them, and the groups of ranks with which it measures."""
 
     def __init__(self, ranks: Sequence[RankFacts], *, own: int, limit: StageLimit) -> None:
-        # A node that lacks a GPU has ranks without one: all nodes use as many as the one with the fewest.
+        # If a node lacks a GPU, some of its ranks have none: all nodes use as many as the one with the fewest.
         gpus = min(rank.cuda_devices for rank in ranks)
         self.backend = "nccl" if gpus else "gloo"
         self._members = [
@@ -59,7 +59,7 @@ class Nodes:
         self._groups: dict[tuple[int, ...], ProcessGroup] = {}
 
     def measure_pairs(self) -> dict[Pair, float]:
-        """Return the GB/s of each pair, for every rank alike."""
+        """Return the GB/s of each pair; every rank gets the same result."""
         figures: dict[Pair, float] = {}
         for number, pairs in enumerate(pair_rounds(len(self.facts)), start=1):
             own: dict[Pair, float] = {}
@@ -74,7 +74,7 @@ class Nodes:
         return figures
 
     def measure_all(self) -> float | None:
-        """Return the GB/s of all ranks together, for every rank alike."""
+        """Return the GB/s of all ranks together; every rank gets the same result."""
         found = self._gather(self._figure(self.measuring, "the all-reduce of all nodes"), "the all-reduce of all nodes")
         return next((figure for figure in found if figure is not None), None)
 
@@ -90,8 +90,8 @@ class Nodes:
     def _group(self, ranks: Sequence[int]) -> ProcessGroup:
         """Return the group of these ranks; all of them, and no others, must call this.
 
-        torch names such a group after its ranks and the number of groups that they have: so every rank creates one in
-        each round, those of a node without a partner too, and none twice.
+        torch names such a group after its ranks and the number of groups that they have. So every rank creates one in
+        each round, including those of a node without a partner, and none twice.
         """
         key = tuple(ranks)
         if key not in self._groups:
@@ -119,7 +119,7 @@ def check(world: World, facts: NodeFacts, *, node_rank: int) -> Report:
     """Measure together with all ranks; return the report, the same on each."""
     if world.world_size == 1:
         return Report(facts=[facts], pairs={}, together=None, ranks=1, backend="gloo")
-    # Connect over gloo first: a rank that lacks its GPU must be able to say so.
+    # Connect over gloo first, so that a rank that lacks its GPU can report it.
     join_ranks(torch.device("cpu"), world=world, timeout=CONNECT_TIMEOUT)
     limit = StageLimit(facts.name)
     own = RankFacts(

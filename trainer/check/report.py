@@ -1,4 +1,4 @@
-"""Write what a check found, for people or as JSON."""
+"""Format what a check found, for people or as JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class Report:
 
     @property
     def findings(self) -> list[Finding]:
-        """Return the nodes to look at."""
+        """Return the nodes to report."""
         return list_findings(self.facts, self.pairs)
 
     def json(self) -> str:
@@ -53,7 +53,7 @@ class Report:
         )
 
     def text(self) -> str:
-        """Return the same in lines."""
+        """Return the same as lines of text."""
         lines = [f"{self.backend} with {self.ranks} ranks on {len(self.facts)} nodes"]
         if self.together is not None:
             lines[0] += f": all-reduce between all of them at {self.together:.3g} GB/s"
@@ -63,7 +63,7 @@ class Report:
         return "\n".join([*lines, *(finding.sentence for finding in self.findings)])
 
     def _partners(self, position: int) -> dict[str, float]:
-        """Return the figures of a node's pairs by the partner's name."""
+        """Return the figures of a node's pairs, by the partner's name."""
         return {
             self.facts[b if a == position else a].name: figure
             for (a, b), figure in self.pairs.items()

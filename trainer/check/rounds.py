@@ -5,14 +5,14 @@ from typing import Final
 Pair = tuple[int, int]
 """Two nodes by their position in the job, the lower one first."""
 PARTNERS: Final = 3
-"""Number of partners of each node, if there are as many: a good node counts as slow only if all of them are."""
+"""Number of partners of each node, if there are that many; a good node counts as slow only if all of them are slow."""
 
 
 def pair_rounds(nodes: int) -> list[list[Pair]]:
-    """Return the pairs of each round; no two pairs of a round share a node, and no pair meets twice.
+    """Return the pairs of each round; no two pairs of a round share a node, and no pair occurs twice.
 
-    This is the circle method: one node stays, the others move on by one place each round. With an odd number of nodes
-    one of them pauses in each round, hence one more round.
+    This is the circle method: one node stays, the others move on by one place each round. With an odd number of nodes,
+    one of them pauses in each round, so there is one more round.
     """
     if nodes < 2:
         return []

@@ -1,6 +1,6 @@
 """Keep the checkpoint of a training run's best epoch: a file on every machine with a store, and a copy in S3.
 
-The copy's metadata hold its run and accuracy, so that a new machine knows what a later epoch has to beat without
+The copy's metadata contain its run and accuracy, so that a new machine knows what a later epoch must beat without
 downloading it. s3_checkpoints copies the other checkpoints.
 """
 
@@ -52,14 +52,14 @@ class BestCheckpoint:
     def save(self, path: Path) -> None:
         """Make the checkpoint in this file the best, and upload it in another thread; TrainerError on failure.
 
-        Keep the old one if it is better and of the same run: in a shared directory another machine may write late.
+        Keep the old one if it is better and from the same run: in a shared directory, another machine may write late.
         """
         new, previous = _score(path), _score(self.path)
         if new and previous and new.started == previous.started and new.accuracy < previous.accuracy:
             return
         link_or_copy(path, self.path)
         is_queued = self._copying is not None and not self._copying.running() and not self._copying.done()
-        # A queued upload reads the file when it begins, so it already covers this one.
+        # A queued upload reads the file when it starts, so it already includes this one.
         if self._folder is not None and not is_queued:
             self._copying = self._copier.submit(self._copy_or_warn, self._folder)
 
@@ -82,8 +82,8 @@ class BestCheckpoint:
             log.warning("%s", error)
 
     def _copy(self, folder: S3Folder) -> None:
-        # Upload from a second link: save() may replace the file meanwhile. save() uses temporary_path(self.path), so
-        # this link needs another name.
+        # Upload from a second link, because save() may replace the file in the meantime. save() uses
+        # temporary_path(self.path), so this link needs another name.
         link = temporary_path(temporary_path(self.path))
         link_or_copy(self.path, link)
         try:

@@ -19,7 +19,7 @@ class CompletionMarker:
     started: float = 0.0
     """Start time of the run; see Progress.started."""
     job: str = ""
-    """The launcher's name of the job; empty without a launcher, or once the job no longer matters."""
+    """The launcher's name for the job; empty without a launcher, or once the job no longer matters."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """TrainConfig.identity and the number of epochs."""
 
@@ -31,7 +31,7 @@ def write_marker(path: Path, marker: CompletionMarker) -> None:
 
 
 def read_marker(path: Path) -> CompletionMarker:
-    """Read the marker; treat an unreadable one as none, which at worst resumes a run needlessly."""
+    """Read the marker; treat an unreadable one as missing, which at worst resumes a run needlessly."""
     try:
         return CompletionMarker(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):

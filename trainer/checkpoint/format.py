@@ -84,7 +84,7 @@ def load_description(path: Path) -> Description:
 
 @contextmanager
 def _open_arrays(path: Path) -> Iterator["np.lib.npyio.NpzFile"]:
-    """Open the file; turn every read error, also a late one, into a TrainerError: numpy reads arrays lazily."""
+    """Open the file; turn every read error, even a late one, into a TrainerError: numpy reads arrays lazily."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             yield arrays

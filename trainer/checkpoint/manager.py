@@ -45,7 +45,7 @@ class CheckpointPolicy(Protocol):
 
 
 class BestOfRank(NamedTuple):
-    """Best epoch of this run whose checkpoint a rank has. all_gather carries floats: 1 for true, 0 for false."""
+    """Best epoch of this run whose checkpoint a rank has. all_gather transmits floats: 1 for true, 0 for false."""
 
     is_known: float
     accuracy: float
@@ -87,7 +87,7 @@ class CheckpointManager:
         """Restore the newest checkpoint of any rank on all ranks, or start a new run; return the position.
 
         Return None if the run had completed before the launcher restarted the job. A rank that shares rank 0's
-        directory writes no checkpoints from now on: rank 0 does.
+        directory writes no checkpoints from now on, because rank 0 does.
         """
         prefix = self._store.prefix if self._store else None
         elsewhere = is_in_another_directory(backend, prefix, shard=self._shard)
@@ -150,7 +150,7 @@ class CheckpointManager:
         row = SourceProgress(*own.position, own.loss_sum, own.correct, is_refused=reason is not None)
         chosen = all_gather(backend, row, shard=self._shard)[source]
         if chosen.is_refused:
-            # Raise the same message on all ranks, as the launcher repeats that of any rank.
+            # Raise the same message on all ranks, because the launcher repeats the message of any rank.
             raise UsageError(backend.broadcast_object(reason, source=source))
         backend.restore(loaded.state if loaded else None, source=source)
         progress = chosen.progress

@@ -16,23 +16,23 @@ from trainer.errors import UsageError
 
 RETRY_S: Final = 0.05
 RETRIES: Final = 40
-"""Number of tries: a process that has just taken the lock may not have written its name yet."""
+"""Number of attempts: a process that has just taken the lock may not have written its name yet."""
 
 
 def lock_prefix(prefix: str, *, run: str) -> int | None:
-    """Lock the prefix for this run; return a descriptor that holds the lock while open, or None without a lock file.
+    """Lock the prefix for this run; return a descriptor that keeps the lock while open, or None without a lock file.
 
-    Several processes of one run may hold it. Raises UsageError if another run does.
+    Several processes of one run may share it. Raises UsageError if another run has it.
     """
     base = Path(prefix).expanduser()
     try:
         file = os.open(base.with_name(f".{base.name}-{os.uname().nodename}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError:
-        # A full disk, for example; the first checkpoint will report it.
+        # For example, the disk is full, which the first checkpoint will report.
         return None
     try:
         holder = _take(file, run)
-    except OSError:  # The file system has no locks.
+    except OSError:  # the file system does not support locks
         return file
     if holder != run:
         os.close(file)

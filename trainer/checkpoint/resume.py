@@ -10,7 +10,7 @@ from trainer.progress import Progress
 
 
 class RankReport(NamedTuple):
-    """Contents of one rank's checkpoint directory. all_gather carries floats: 1 for true, 0 for false."""
+    """Contents of one rank's checkpoint directory. all_gather transmits floats: 1 for true, 0 for false."""
 
     started: float = 0.0
     """Start time of the run of the newest checkpoint; 0 without a checkpoint."""
@@ -41,7 +41,7 @@ class SourceProgress(NamedTuple):
 
     @property
     def progress(self) -> Progress:
-        """Position to resume from."""
+        """Return the position to resume from."""
         return Progress(
             started=self.started,
             epoch=int(self.epoch),

@@ -31,7 +31,8 @@ class S3Checkpoints:
     def download_newer(self, prefix: str, *, than: str, into: Path) -> None:
         """Download the newest checkpoint in S3 if its name sorts after this one.
 
-        Raises TrainerError if S3 does not answer: a warning would let the run start over, which deletes the checkpoint.
+        Raises TrainerError if S3 does not answer: after a mere warning, the run would start over and delete the
+        checkpoint.
         """
         newest = max(self.folder.names(prefix), default="")
         self._uploaded = newest or None

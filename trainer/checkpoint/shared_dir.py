@@ -1,6 +1,6 @@
 """Detect which ranks share rank 0's checkpoint directory, and which use a directory with another path.
 
-Ranks that share it leave the writing to rank 0: otherwise each of 64 machines would write the same file to one file
+Ranks that share it leave the writing to rank 0; otherwise each of 64 machines would write the same file to one file
 server. A node without the working directory runs its ranks in another one; rank 0 warns about it.
 """
 

@@ -1,8 +1,8 @@
 """Store the checkpoints of one process: the newest ones, to resume from, and the best.
 
-Every machine stores the checkpoints, so that a run survives the loss of any machine without a shared disk; where
-machines share the directory, only rank 0 writes (shared_dir). A thread copies and writes them while training continues.
-A completed run deletes all but the best and leaves a completion marker: with it the ranks ignore a checkpoint on a
+Every machine stores the checkpoints, so that a run survives the loss of any machine without a shared disk. If machines
+share the directory, only rank 0 writes (shared_dir). A thread copies and writes them while training continues. A
+completed run deletes all but the best and leaves a completion marker, by which the ranks ignore a checkpoint on a
 machine that was unreachable at that time. One machine can also upload its newest checkpoint to S3 (s3_checkpoints).
 """
 
@@ -43,17 +43,17 @@ WARN_S: Final = 5.0
 
 
 def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore | None":
-    """Open this rank's store; None if the first process of its machine writes for it, as both train one model."""
+    """Open this rank's store; None if its machine's first process writes for it, because both train one model."""
     if world.local_rank and config.distributed:
         return None
     prefix = config.checkpoint_prefix
     make_checkpoint_directory(Path(prefix).expanduser().parent)
     if not config.distributed and world.world_size > 1:
         prefix = f"{prefix}-rank{world.rank}"
-    # The process holds the lock until it ends.
+    # The process keeps the lock until it ends.
     lock_prefix(prefix, run=run_name(world.job, os.environ))
     s3_checkpoints = None
-    # All machines store the same checkpoints: one uploads.
+    # All machines store the same checkpoints, so only one uploads.
     if config.s3_folder is not None and (world.rank == 0 or not config.distributed):
         s3_checkpoints = S3Checkpoints(S3Folder(config.s3_folder), every_s=config.checkpoint_seconds)
     return CheckpointStore(prefix, s3_checkpoints=s3_checkpoints)

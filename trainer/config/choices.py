@@ -60,7 +60,7 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def check_kv_store(name: str, *, engine: str) -> None:
-    """Raise UsageError for an unknown kv-store, which MXNet itself would take for a local one."""
+    """Raise UsageError for an unknown kv-store, which MXNet itself would treat as a local one."""
     check_choice("kv_store", name, KV_STORES)
     if name not in KV_STORES_OF[engine]:
         others = " or ".join(f"--engine {other}" for other in ENGINES if name in KV_STORES_OF[other])

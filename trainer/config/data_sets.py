@@ -58,7 +58,7 @@ def check_channels(dataset: str, image_shape: ImageShape) -> None:
 
 
 def check_record_files(dataset: str, files: Mapping[str, str | None]) -> None:
-    """Raise UsageError unless recordio, and no other data set, has its files; ``files`` maps settings to paths."""
+    """Raise UsageError unless recordio, and only recordio, has its files; ``files`` maps settings to paths."""
     given = [name for name, path in files.items() if path is not None]
     if dataset != "recordio":
         if given:

@@ -29,7 +29,7 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
     # Likewise for --benchmark 1.
     if values.pop("benchmark", False) and values.setdefault("dataset", "synthetic") != "synthetic":
         raise UsageError(f"--benchmark 1 trains on made-up images, got --dataset {values['dataset']} as well")
-    # MXNet's example has no --dataset: its files say it.
+    # MXNet's example has no --dataset, because its files imply it.
     if "data_train" in values:
         values.setdefault("dataset", "recordio")
     return TrainConfig(**values)

@@ -1,4 +1,4 @@
-"""Hold and check the settings of the learning rate."""
+"""Define and check the settings of the learning rate."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from trainer.config.choices import LR_SCHEDULES, check_choice, format_value
 from trainer.errors import UsageError
 
 
-# Without slots: TrainConfig has two such bases, and Python allows one with slots.
+# Without slots, because TrainConfig has two such bases and Python allows only one with slots.
 @dataclass(frozen=True, kw_only=True)
 class RateSettings:
     """Settings of the learning rate and its schedule."""

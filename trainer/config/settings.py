@@ -1,4 +1,4 @@
-"""Hold and check the settings of one run."""
+"""Define and check the settings of one run."""
 
 import math
 from dataclasses import dataclass, fields
@@ -56,7 +56,7 @@ class TrainConfig(RateSettings, SpeedSettings):
     wd_all: bool = False
     """Apply weight decay to biases and BatchNorm's factors too. Default: False (Goyal et al. 2017, section 5.1)."""
     last_batch: str = "drop"
-    """Treatment of an epoch's smaller last batch, one of LAST_BATCHES; every epoch shuffles the samples anew."""
+    """Treatment of an epoch's smaller last batch, one of LAST_BATCHES; every epoch reshuffles the samples."""
     kv_store: str | None = None
     """Communication between ranks. Default: dist_sync if the launcher started several processes, device for one."""
     sync_bn: bool = False
@@ -144,7 +144,7 @@ class TrainConfig(RateSettings, SpeedSettings):
 
     @property
     def effective_kv_store(self) -> str:
-        """Return the value of --kv-store, or the engine's default; it says how ranks exchange gradients."""
+        """Return the value of --kv-store, or the engine's default; it determines how ranks exchange gradients."""
         return self.kv_store or KV_STORES_OF[self.engine][0]
 
     @property
@@ -161,7 +161,7 @@ class TrainConfig(RateSettings, SpeedSettings):
     def identity(self) -> dict[str, object]:
         """Return the settings that must not change when the run resumes."""
         values = {name: getattr(self, name) for name in IDENTITY}
-        # As JSON returns them: lists instead of tuples.
+        # In the form that JSON returns: lists instead of tuples.
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @property
@@ -258,7 +258,7 @@ class TrainConfig(RateSettings, SpeedSettings):
             self.lr,
             self.lr_batch_size,
             global_batch_size=global_batch_size,
-            # With dist_async a machine's update is as many updates old as there are machines.
+            # With dist_async, the age of a machine's update, in updates, is the number of machines.
             stale_for=self.batch_size_per_machine if self.effective_kv_store == "dist_async" else None,
             warms_up=self.warmup_epochs > 0,
         )

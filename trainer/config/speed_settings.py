@@ -1,4 +1,4 @@
-"""Hold and check the settings of the engine torch that decide its speed and how it sums gradients."""
+"""Define and check the settings of --engine torch that decide its speed and how it sums gradients."""
 
 from dataclasses import dataclass
 
@@ -6,10 +6,10 @@ from trainer.config.choices import COMPILE_CHOICES, DTYPES, FAST_CHOICES, GC_TYP
 from trainer.errors import UsageError
 
 
-# Without slots: TrainConfig has two such bases, and Python allows one with slots.
+# Without slots, because TrainConfig has two such bases and Python allows only one with slots.
 @dataclass(frozen=True, kw_only=True)
 class SpeedSettings:
-    """Settings of the engine torch alone."""
+    """Settings that only --engine torch has."""
 
     dtype: str | None = None
     """Data type of the computation, one of DTYPES. Default: what ``fast`` picks, or float32, with TF32 on GPUs."""

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Images = NDArray[np.float32]
-"""Shape (samples, channels, height, width), normalised, as the network takes them."""
+"""Shape (samples, channels, height, width), normalised for the network."""
 Pixels = NDArray[np.uint8]
-"""Shape (samples, channels, height, width), from 0 to 255, as a data set holds them."""
+"""Shape (samples, channels, height, width), from 0 to 255, as stored in a data set."""
 Labels = NDArray[np.int64]
 """Shape (samples,): the class of each image, from 0."""

@@ -78,7 +78,7 @@ class BatchLoader(Protocol):
 
 
 class Batch(NamedTuple):
-    """Share of one rank in a step's batch."""
+    """One rank's share of a step's batch."""
 
     number: int
     """Number of the step in its epoch, from 1."""

@@ -1,7 +1,7 @@
-"""Load CIFAR-10 as its authors publish it: the binary or the python version, a .tar.gz or unpacked.
+"""Load CIFAR-10 in its authors' formats: the binary or the python version, a .tar.gz or unpacked.
 
-The formats: https://www.cs.toronto.edu/~kriz/cifar.html, "Dataset layout". The python version is a pickle, which could
-run any code while it is read; the reader here refuses everything but arrays.
+For the formats, see https://www.cs.toronto.edu/~kriz/cifar.html, "Dataset layout". The python version is a pickle,
+which could run any code while it is read; the reader here refuses everything but arrays.
 """
 
 import io
@@ -36,7 +36,7 @@ Read = Callable[[str], tuple[object, bytes]]
 def load_cifar10(directory: Path) -> DataSet:
     """Read 50,000 training and 10,000 validation colour images of 32x32.
 
-    Raises TrainerError if a file is damaged or missing; the message says where to get the data set.
+    Raises TrainerError if a file is damaged or missing; the message tells where to get the data set.
     """
     for folder, suffix, archive in VERSIONS:
         parse = _parse_binary if suffix else _parse_pickle
@@ -68,7 +68,7 @@ def _reader(directory: Path, suffix: str) -> Read:
 
 
 def _unpack(archive: Path, *, folder: str, suffix: str) -> Mapping[str, tuple[object, bytes]]:
-    """Read all files at once into memory: an archive has no index, and nothing is unpacked to disk."""
+    """Read all files together into memory: an archive has no index, and nothing is unpacked to disk."""
     content = io.BytesIO(read(archive))
     files: dict[str, tuple[object, bytes]] = {}
     try:

@@ -17,7 +17,7 @@ CLASSES: Final = 10
 def load_mnist(directory: Path, *, name: str) -> DataSet:
     """Read the data set ``name``, mnist or fashion-mnist: 60,000 and 10,000 images of 28x28.
 
-    Raises TrainerError if a file is damaged or missing; the message says where to get it.
+    Raises TrainerError if a file is damaged or missing; the message tells where to get it.
     """
     return make_data_set(
         _read(directory, "train", name=name), _read(directory, "t10k", name=name), classes=CLASSES, source=directory

@@ -61,7 +61,7 @@ class DataSet:
     std: tuple[float, ...] = (1.0,)
 
     def describe_counts(self) -> str:
-        """Return the numbers of samples and classes as text."""
+        """Describe the numbers of samples and classes."""
         train, validation = len(self.train.labels), len(self.validation.labels)
         return f"{train} training and {validation} validation samples of {self.classes} classes"
 

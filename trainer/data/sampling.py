@@ -26,7 +26,7 @@ class Shard:
         return self.index == 0
 
     def of(self, samples: Indices) -> Indices:
-        """Return the share of these samples; shares differ by at most one sample and may be empty."""
+        """Return this shard's part of the samples; parts differ by at most one sample and may be empty."""
         total = len(samples)
         return samples[total * self.index // self.count : total * (self.index + 1) // self.count]
 

@@ -10,7 +10,7 @@ Row = TypeVar("Row", bound=tuple[float, ...])
 
 
 class AllReduces(Protocol):
-    """Part of a backend that all_gather needs."""
+    """The part of a backend that all_gather needs."""
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
         """Return the sum of each value over all ranks, as float64."""

@@ -14,11 +14,11 @@ LAUNCHER_VARIABLES: Final = {
     "mxnet": (ROLE,),
     "horovod": ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"),
 }
-"""Variables that only processes of this --engine have."""
+"""Variables that only processes of each --engine have."""
 PROCESS_COUNTS: Final = {"torch": "WORLD_SIZE", "mxnet": "DMLC_NUM_WORKER"}
-"""Variable with the number of processes, by --engine; Horovod needs none, as it has one kv-store."""
+"""Variable with the number of processes, by --engine; Horovod needs none, because it has only one kv-store."""
 NO_EVIDENCE: Final = ("", "1")
-"""Numbers of processes that do not tell the engine: none, or a single process."""
+"""Numbers of processes that do not reveal the engine: none, or a single process."""
 
 
 def is_server(environment: Mapping[str, str]) -> bool:

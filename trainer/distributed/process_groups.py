@@ -1,6 +1,6 @@
 """Group the ranks by node, so that only a node's sums leave it.
 
-With L ranks on each of N nodes there are two kinds of groups: the L ranks of a node, which sum a tensor and keep one
+With L ranks on each of N nodes, there are two kinds of groups: the L ranks of a node, which sum a tensor and keep one
 part each; and the N ranks with the same local rank, one per node, which sum that part over all nodes (the levels of
 Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", section 4.1).
 """
@@ -34,9 +34,9 @@ class ProcessGroups:
     """Process groups of a rank. The default treats each rank as a node."""
 
     inside: ProcessGroup | None = None
-    """Ranks of its node."""
+    """Ranks of this rank's node."""
     across: ProcessGroup | None = None
-    """Ranks with its local rank on all nodes; None means all ranks."""
+    """Ranks with the same local rank on all nodes; None means all ranks."""
 
     @property
     def subgroups(self) -> list[ProcessGroup]:
@@ -53,7 +53,7 @@ def create_process_groups(world: World, *, device: torch.device, timeout: timede
     every = own.new_empty(world.world_size, 2)
     with report_lost_ranks("asking all ranks for their nodes", timeout=timeout):
         torch.distributed.all_gather_into_tensor(every, own)
-        # All ranks see the same positions, so all decide the same.
+        # All ranks see the same positions, so all decide alike.
         places = [NodePlace(*row) for row in read(every, timeout_s=timeout.total_seconds()).tolist()]
         size = places[0].local_world_size
         if not is_regular(places):

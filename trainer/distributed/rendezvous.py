@@ -23,7 +23,8 @@ RENDEZVOUS_TIMEOUT: Final = timedelta(seconds=RENDEZVOUS_S)
 STEP_TIMEOUT: Final = timedelta(seconds=STEP_S)
 LISTENER_POLL_S: Final = 0.1
 SPARE: Final = timedelta(seconds=30)
-"""Seconds added to NCCL's timeout, which ends the process: DeferredResults raises an error with the reason first."""
+"""Seconds added to NCCL's timeout, which ends the process, so that DeferredResults first raises an error with the
+reason."""
 
 
 def join_ranks(device: torch.device, *, world: World, timeout: timedelta) -> None:

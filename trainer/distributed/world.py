@@ -27,7 +27,7 @@ class World:
     restarts: int = 0
     """Number of times that the launcher has restarted this job."""
     job: str = ""
-    """The launcher's name of the job, the same after each restart; empty without a launcher."""
+    """The launcher's name for the job, unchanged after each restart; empty without a launcher."""
 
     def __post_init__(self) -> None:
         for name, value, size in (
@@ -98,7 +98,7 @@ def read_restarts(environment: Mapping[str, str]) -> int:
 
 
 def read_job(environment: Mapping[str, str]) -> str:
-    """Return the launcher's name of the job; it sets the variable for every backend."""
+    """Return the launcher's name for the job; it sets the variable for every backend."""
     return environment.get("TORCHELASTIC_RUN_ID", "")
 
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 if not __package__:
-    # Run as a directory, Python puts the directory itself first on the path; put the parent of `trainer` there.
+    # When run as a directory, Python puts the directory itself first on the path; put the parent of `trainer` there.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Convert a folder of class folders to PREFIX.rec, PREFIX.idx and PREFIX.lst.
 
-Labels, order and names are those of MXNet's ``im2rec.py --list --recursive`` and ``im2rec.py --pass-through``: classes
-by name, images shuffled with the same seed, each stored as it is.
+Labels, order and names match MXNet's ``im2rec.py --list --recursive`` and ``im2rec.py --pass-through``: classes by
+name, images shuffled with the same seed, each stored unchanged.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def convert(prefix: Path, folder: Path, *, shuffle: bool = True) -> tuple[int, i
                 listing.append(f"{key}\t{label:f}\t{path.relative_to(folder)}\n")
                 write_record(file, pack_image(key=key, label=label, image=_read(path)))
     finally:
-        # An image that cannot be read, and Ctrl-C, leave the unfinished file.
+        # An unreadable image, or Ctrl-C, leaves the unfinished file.
         temporary_path(records).unlink(missing_ok=True)
     for suffix, lines in ((".idx", index), (".lst", listing)):
         with atomic_write(_with_suffix(prefix, suffix), what="the list of records") as file:
@@ -76,5 +76,5 @@ def _read(path: Path) -> bytes:
 
 
 def _with_suffix(prefix: Path, suffix: str) -> Path:
-    # Not Path.with_suffix(), which replaces what follows a dot in the name.
+    # Do not use Path.with_suffix(), which replaces what follows a dot in the name.
     return prefix.with_name(prefix.name + suffix)

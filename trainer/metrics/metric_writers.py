@@ -21,7 +21,7 @@ class MetricWriter(Protocol):
     """Writes metrics to one destination."""
 
     def write(self, metrics: Metrics, *, epoch: int, samples: int) -> None:
-        """Write metrics of the moment when all ranks had trained on ``samples`` in total, over all epochs."""
+        """Write metrics from the moment when all ranks had trained on ``samples`` in total, over all epochs."""
 
     def close(self) -> None:
         """Flush and close."""

@@ -35,7 +35,7 @@ class Profiler(AbstractContextManager["Profiler"]):
                 raise TrainerError(f"cannot write profiles to {self._path.parent}, {error.strerror}") from error
 
     def begin_step(self) -> None:
-        """Begin a step, which lasts until the next call."""
+        """Begin a step, which ends at the next call."""
         if self._steps is None:
             return
         self._step += 1

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TextIO
 from trainer.progress import Progress
 
 EVERY_S: Final = 0.1
-"""Seconds between two drawings; a step of a small network is shorter."""
+"""Seconds between drawings; a step of a small network is shorter."""
 WIDTH: Final = 30
 """Width of the bar in columns."""
 DEFAULT_COLUMNS: Final = 80

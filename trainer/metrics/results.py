@@ -15,7 +15,7 @@ NO_PHASES = Phases()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpochResult:
-    """The result of one epoch on all ranks."""
+    """Result of one epoch on all ranks."""
 
     samples: int
     """Samples trained on in ``seconds``; fewer than the epoch has if it was resumed."""
@@ -89,7 +89,7 @@ class Speedometer:
         return self._batches + 1 >= self._every
 
     def add(self, *, samples: int, correct: int) -> Pace | None:
-        """Count a batch; return the pace when it is due."""
+        """Count a batch; return the pace when due."""
         self._batches += 1
         self._samples += samples
         self._correct += correct

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 COMMUNICATION: Final = "communication"
 SLOW: Final = 1.1
-"""Multiple of the median above which a rank counts as slow; less is noise."""
+"""Multiple of the median above which a rank counts as slow; anything below is noise."""
 
 
 class Phases(NamedTuple):

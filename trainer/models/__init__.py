@@ -1,6 +1,6 @@
 """List the networks of ``--network``, and build them or a user's own: ``--network module:function``.
 
-These are PyTorch's; mxnet/models/__init__.py lists those for MXNet.
+These are PyTorch's; mxnet/models/__init__.py lists MXNet's.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ class Network:
     reference: str
     """Function that builds it, as module:function."""
     image_shape: ImageShape
-    """Shape of the images that it was made for; it takes others too."""
+    """Shape of the images for which it was made; it also accepts others."""
     classes: int = 10
-    """Classes of the data set that it was made for."""
+    """Number of classes of the data set for which it was made."""
     smallest: int
     """Smallest height and width that leave its last layer an input."""
 
@@ -92,7 +92,7 @@ def _scores_of_one(model: "nn.Module", image_shape: ImageShape) -> object:
     """Return what the network returns for one image; None when it fails, which the first step will report."""
     import torch
 
-    # On a copy: the network may count how often it is called.
+    # Use a copy, because the network may count its calls.
     with torch.no_grad(), torch.random.fork_rng(devices=[]), contextlib.suppress(Exception):
         return copy.deepcopy(model).eval()(torch.zeros(1, *image_shape))
     return None
@@ -129,13 +129,13 @@ def call(reference: str, *, classes: int, image_shape: ImageShape) -> object:
 
 
 def _hidden_keywords(takes: Mapping[str, inspect.Parameter]) -> tuple[str, ...]:
-    """Return the keywords that a function takes without naming them: it hands its **kwargs to the network's class."""
+    """Return the keywords that a function accepts without naming them, as it passes **kwargs to the network's class."""
     if not any(each.kind is each.VAR_KEYWORD for each in takes.values()):
         return ()
     if {"weights", "progress"} & takes.keys():
-        return ("num_classes",)  # as torchvision's
+        return ("num_classes",)  # like torchvision's
     if "pretrained" in takes:
-        return ("num_classes", "in_chans")  # as timm's
+        return ("num_classes", "in_chans")  # like timm's
     return ("classes", "image_shape")
 
 

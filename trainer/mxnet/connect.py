@@ -46,7 +46,7 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
     with watchdog.waiting(f"meeting {workers} workers at {server_address}"):
         store = mx.kv.create(config.effective_kv_store)
     joined_stores.append(store)
-    # Prefer the launcher's number: ps-lite numbers the workers as they come.
+    # Prefer the launcher's number: ps-lite numbers the workers as they arrive.
     is_given = "DMLC_TASK_ID" in environment
     rank = read_number(environment, "DMLC_TASK_ID", minimum=0) if is_given else store.rank
     world = World(

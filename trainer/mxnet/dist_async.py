@@ -1,9 +1,9 @@
 """Train with MXNet's dist_async: no rank waits for another, and the optimizer runs on the servers.
 
 The servers update the weights with each rank's gradients as they arrive, divided by the global batch size. The rank
-then loads the current weights, which other ranks may have changed in the meantime, so two runs differ. The ranks meet
-at each epoch's end, where they count, take the same weights and save checkpoints. These hold no momentum: it is on
-the servers.
+then loads the current weights, which other ranks may have changed in the meantime, so two runs differ. The ranks
+synchronize at each epoch's end, where they sum counts, load the same weights and save checkpoints. These contain no
+momentum, which is on the servers.
 """
 
 import logging
@@ -40,7 +40,7 @@ def create(
 ) -> "AsyncBackend":
     """Send the servers their optimizer, and create this rank's backend."""
     log.info("dist_async keeps a checkpoint at each epoch's end, and none when it is told to stop (SIGTERM)")
-    # Without weight decay: it follows the learning rate, whose changes the servers do not learn.
+    # Without weight decay, because it follows the learning rate, whose changes do not reach the servers.
     optimizer = ServerSGD(learning_rate=learning_rate, momentum=config.mom, wd=0, rows_from=VECTORS)
     return AsyncBackend(
         network,
@@ -64,13 +64,13 @@ class AsyncCollective(KVStoreCollective):
         self._barrier("meeting at the servers")
 
     def exchange(self, gradients: Sequence[nd.NDArray], weights: Sequence[nd.NDArray]) -> None:
-        """Start to update the servers' weights by the gradients, and to load them."""
+        """Start updating the servers' weights with the gradients, and loading them."""
         for key, (gradient, weight) in enumerate(zip(gradients, weights, strict=True)):
             self._store.push(key, gradient, priority=-key)
             self._store.pull(key, out=weight, priority=-key)
 
     def send_first_weights(self, weights: Sequence[nd.NDArray]) -> None:
-        """Send the servers the weights that the training starts from."""
+        """Send the servers the initial weights of the training."""
         with self._watchdog.waiting("bringing the weights to the servers"):
             for key, weight in enumerate(weights):
                 self._store.init(key, weight)
@@ -108,7 +108,7 @@ class AsyncCollective(KVStoreCollective):
 
 
 class AsyncBackend(GluonBackend):
-    """See trainer.backend.Backend; the ranks hear each other's flags only at an epoch's end."""
+    """See trainer.backend.Backend; the ranks receive each other's flags only at an epoch's end."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class AsyncBackend(GluonBackend):
         self._has_begun = False
         self._server_rate = learning_rate
         self._rate_share = 1.0
-        """The present rate over the servers' rate: giving them a new optimizer would lose the momentum."""
+        """Current rate divided by the servers' rate; giving them a new optimizer would lose the momentum."""
 
     def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
         """Compute this rank's gradients."""
@@ -145,19 +145,19 @@ class AsyncBackend(GluonBackend):
         return BatchResult(loss_sum=loss_sum, correct=count_matches(scores, labels))
 
     def set_learning_rate(self, rate: float) -> None:
-        """Use this rate from the next update on."""
+        """Set the rate of the next update and those after it."""
         self._rate_share = rate / self._server_rate
 
     def update(self, *, samples: int) -> None:
         """Let the servers change the weights by this rank's share of the mean gradient."""
         if not self._has_begun:
-            # Only now: before the first update a checkpoint may be restored.
+            # Wait until now: before the first update, a checkpoint may be restored.
             self._servers.send_first_weights(self._trained_weights())
             self._has_begun = True
         gradients, weights = self._gradients(), self._trained_weights()
         for gradient, weight, wd in zip(gradients, weights, self._decays, strict=True):
             gradient *= self._rate_share / samples
-            # Each rank's push is a separate update; all of them together decay the weights once.
+            # Each rank's push is a separate update; together, they decay the weights once.
             gradient += self._rate_share * wd / self._world_size * weight
         self._servers.exchange(gradients, weights)
 

@@ -1,7 +1,7 @@
-"""Carry 64-bit numbers over a network that adds 32-bit ones.
+"""Send 64-bit numbers over a network that adds 32-bit ones.
 
 MXNet's servers add in float32, whatever the type of the key, and would round a count beyond 2^24 or a time of day. A
-float64 has 53 significant bits, which three float32 of 24 bits hold exactly. Each rank fills a row of its own and
+float64 has 53 significant bits, which three float32 of 24 bits represent exactly. Each rank fills its own row and
 leaves the others' zero, so that adding changes no bit.
 """
 
@@ -28,7 +28,7 @@ def sum_rows(table: NDArray[np.float32], *, ranks: int) -> list[float]:
 
 
 def _split(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return three float32 for each value that add up to it; infinities and nan stay what they are."""
+    """Return three float32 for each value that add up to it; infinities and nan stay unchanged."""
     parts = np.zeros((PARTS, len(values)), np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         parts[0] = values

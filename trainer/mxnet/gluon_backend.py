@@ -1,9 +1,9 @@
 """Compute a step with MXNet: a Gluon network on the CPU, its gradients and its optimizer.
 
-trainer/step.py does the same with PyTorch.
-The backends on MXNet differ in how ranks communicate (GluonCollective). They use neither gluon.Trainer nor Horovod's
-DistributedTrainer: both divide by one batch size for all steps, where an epoch's last step is smaller, and refuse a
-step in which a rank has no samples. The sums are the same calls that those make, and so is the update.
+trainer/step.py does the same with PyTorch. The backends on MXNet differ in how ranks communicate (GluonCollective).
+They use neither gluon.Trainer nor Horovod's DistributedTrainer: both divide by one batch size in all steps, although an
+epoch's last step is smaller, and refuse a step in which a rank has no samples. The sums and the update use the same
+calls as those.
 """
 
 import json
@@ -43,7 +43,7 @@ class GluonCollective(Protocol):
         """Replace the arrays by those of the rank ``source``."""
 
     def use_step_timeout(self) -> None:
-        """Use the step timeout from now on; all ranks have made a step."""
+        """Use the step timeout from now on; call it once all ranks have made a step."""
 
     def allow_pause(self, seconds: float) -> None:
         """Let the other ranks be silent for this long from now on."""
@@ -83,7 +83,7 @@ class GluonBackend:
 
     def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
         scores, loss = self._forward_backward(images, labels)
-        # Weighted by samples, as the gradients are: update() turns both into means.
+        # Weight by samples, like the gradients: update() turns both into means.
         self._statistics_sums = [each.data() * len(labels) for each in self._statistics]
         self._collective.reduce_gradients([*self._gradients(), *self._statistics_sums])
         loss_sum, save, stop = self._collective.all_reduce([float(loss.asscalar()), flags.save, flags.stop])
@@ -105,7 +105,7 @@ class GluonBackend:
             scores = self._network(nd.array(images))
             loss = self._loss_of(scores, nd.array(labels)).sum()
         loss.backward()
-        # MXNet computes in threads of its own: forward is over when the loss is there, backward at a later wait.
+        # MXNet computes in its own threads: forward is done when the loss is available, backward at a later wait.
         loss.wait_to_read()
         self.timer.end("forward")
         return scores, loss
@@ -158,7 +158,7 @@ class GluonBackend:
         return State(weights=self.weights(), optimizer={MOMENTUM: flatten(self._momenta), RATE: rate})
 
     def snapshot(self) -> Callable[[], State]:
-        """Copy the present state now, because MXNet reads its arrays in the order of the calls."""
+        """Copy the current state now, because MXNet reads its arrays in the order of the calls."""
         state = self.state()
         return lambda: state
 
@@ -186,13 +186,13 @@ class GluonBackend:
         return [parameter.data() for parameter in self._parameters.values()]
 
     def _restore_momenta(self, optimizer: Mapping[str, NDArray[np.generic]]) -> None:
-        # A checkpoint of dist_async has none: the servers had it.
+        # A checkpoint of dist_async has no momentum, which stayed on the servers.
         if MOMENTUM in optimizer:
             fill(self._momenta, optimizer[MOMENTUM])
 
 
 def seed(number: int) -> None:
-    """Seed MXNet's random numbers, which new weights are drawn from."""
+    """Seed MXNet's random numbers, from which new weights are drawn."""
     mx.random.seed(number)
 
 

@@ -1,4 +1,4 @@
-"""Connect MXNet's ranks by Horovod: all-reduce over Gloo or MPI, one process per device."""
+"""Connect MXNet's ranks with Horovod: all-reduce over Gloo or MPI, one process per device."""
 
 import logging
 import os
@@ -29,7 +29,7 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
     """Connect to the other ranks that launch, horovodrun or mpirun started."""
     timeout_s = rendezvous_s(config)
     watchdog = Watchdog(rendezvous_s=timeout_s)
-    # By default Gloo fails after 30 s, with a message of its own; the watchdog's should come first.
+    # By default, Gloo fails after 30 s with its own message; the watchdog's should come first.
     os.environ.setdefault(GLOO_TIMEOUT, f"{timeout_s + STEP_S:.0f}")
     with watchdog.waiting("meeting the other ranks"):
         hvd.init()
@@ -84,7 +84,7 @@ class HorovodCollective:
         """Replace the arrays by those of the rank ``source``."""
         with self._watchdog.waiting("sending weights to all ranks"):
             for place, array in enumerate(arrays):
-                # The size belongs to the name: Horovod caches a tensor's shape by its name.
+                # Include the size in the name, because Horovod caches a tensor's shape by its name.
                 hvd.broadcast_(array, root_rank=source, name=f"weight{place}-{array.size}")
             nd.waitall()
 

@@ -18,10 +18,10 @@ from trainer.mxnet.gluon_backend import fill, flatten
 from trainer.mxnet.watchdog import Watchdog
 
 VECTORS: Final = 1_000_000
-"""Keys from here on belong to vectors, one for each length; lower keys to gradients, by their order."""
+"""First key of vectors, one per length; lower keys belong to gradients, by their order."""
 joined_stores: list[mx.kv.KVStore] = []
 """The store, until this rank leaves. MXNet leaves when a store is garbage-collected, and then waits for all other
-ranks; a rank that fails would wait for ranks that wait for it, as soon as its variables are gone."""
+ranks; a failing rank would, as soon as its variables are gone, wait for ranks that wait for it."""
 
 
 class KVStoreCollective:
@@ -33,7 +33,7 @@ class KVStoreCollective:
         self._watchdog = watchdog
         self._has_gradient_keys = False
         self._keys: dict[tuple[int, int], int] = {}
-        """Keys of vectors on the servers, by length and row; all ranks ask for them in the same order."""
+        """Keys of vectors on the servers, by length and row; all ranks request them in the same order."""
         self.use_step_timeout = watchdog.use_step_timeout
         self.allow_pause = watchdog.allow_pause
 

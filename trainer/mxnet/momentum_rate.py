@@ -1,8 +1,8 @@
 """Agree on the learning rate that MXNet's momentum includes: the same on all ranks, to the last bit.
 
-MXNet's momentum is scaled by the quotient of the rates whenever the rate changes. A run that resumes in the middle
-of a warm-up has the momentum of an uninterrupted one only if it divides by the same rate. So the rate travels as a
-float64: rounded to float32, as the ranks' arrays are, it would differ in the last place.
+MXNet's momentum is scaled by the quotient of the rates whenever the rate changes. A run that resumes in the middle of a
+warm-up gets the momentum of an uninterrupted one only if it divides by the same rate. So the rate is sent as a float64:
+rounded to float32, like the ranks' arrays, it would differ in the last place.
 """
 
 from collections.abc import Callable, Mapping, Sequence

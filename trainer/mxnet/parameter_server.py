@@ -1,6 +1,6 @@
 """Run SGD on dist_async's servers, which import this module when a worker sends them the optimizer.
 
-They do so in the midst of their ``import mxnet``, so that only parts of MXNet can be imported here.
+They do so during their own ``import mxnet``, so only parts of MXNet can be imported here.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ class ServerSGD(SGD):  # type: ignore[misc]  # MXNet has no types
         self.aggregate_num = 0
 
     def update_multi_precision(self, index: int, weight: "NDArray", grad: "NDArray", state: "NDArray") -> None:
-        """Update the value of a key by what a worker has sent."""
+        """Update the value of a key with what a worker has sent."""
         if index >= self._rows_from:
             weight[:] = grad
         else:

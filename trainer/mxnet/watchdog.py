@@ -1,7 +1,7 @@
-"""End a process that waits too long for the other ranks, for libraries that would wait for ever.
+"""End a process that waits too long for the other ranks, because its libraries would never stop waiting.
 
-Neither ps-lite nor MXNet's threads accept a timeout, and a Python exception would end in MXNet's exit barrier, where
-all ranks meet. So the process ends at once, and the launcher ends the other ranks.
+Neither ps-lite nor MXNet's threads accept a timeout, and a Python exception would end in MXNet's exit barrier, which
+waits for all ranks. So the process ends immediately, and the launcher ends the other ranks.
 """
 
 import logging
@@ -35,7 +35,7 @@ def _exit_with(message: str) -> None:
 
 
 class Watchdog:
-    """Watches one wait at a time, in a thread of its own: the waiting thread is deep in C++."""
+    """Watches one wait at a time in a separate thread, because the waiting thread is deep in C++."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """Find the fastest compute mode by timing a few steps of each: --fast auto.
 
-Try the choices one after the other, and keep each that saves time: data type, channels_last, torch.compile, CUDA
-graphs. They run on copies of the network and on synthetic images, so that the run starts unchanged. The checkpoint
-stores the mode, and a resumed run keeps it. All ranks measure together, with the all-reduce of every step; the slowest
-rank's time counts, so that all pick the same mode.
+Try the choices one by one, and keep each that saves time: data type, channels_last, torch.compile, CUDA graphs. They
+run on copies of the network and on synthetic images, so that the run starts unchanged. The checkpoint stores the mode,
+and a resumed run keeps it. All ranks measure together, including the all-reduce of every step; the slowest rank's time
+counts, so that all pick the same mode.
 """
 
 import copy
@@ -32,7 +32,7 @@ from trainer.torch.device_loader import DeviceBatch
 log = logging.getLogger(__name__)
 
 MODE_KEY: Final = "method"
-"""Key of the mode in a checkpoint; older than the term "mode", and kept for old checkpoints."""
+"""Key of the mode in a checkpoint; predates the term "mode", and is kept for old checkpoints."""
 MAX_TIME_RATIO: Final = 0.97
 """Largest step time, relative to the best so far, that keeps a choice; each choice rounds differently."""
 WARM_UP: Final = 3
@@ -67,7 +67,7 @@ def make_autotuner(
     world: World,
     device: torch.device,
 ) -> Callable[[], ComputeMode] | None:
-    """Return a function that picks the mode, on all ranks at once; None if the settings leave nothing open.
+    """Return a function that picks the mode on all ranks together; None if the settings leave nothing open.
 
     ``alone`` creates a backend that does not communicate, ``together`` one that sums its gradients over all ranks.
     """
@@ -84,7 +84,7 @@ def make_autotuner(
 
     def measure_on_all_ranks(mode: ComputeMode) -> float:
         if collective.is_distributed:
-            # First alone: if one rank failed in the middle of a step, the others would wait for it.
+            # First measure alone: if one rank failed in the middle of a step, the others would wait for it.
             seconds = measure(mode, make=lambda: alone(copy.deepcopy(untouched), mode=mode), rounds=1)
             if math.isinf(collective.largest(seconds, device=device)):
                 return math.inf
@@ -150,7 +150,7 @@ def pick_mode(
 
 
 def describe(mode: ComputeMode, seconds: float) -> str:
-    """Return how long a step takes, as text."""
+    """Describe how long a step takes."""
     return f"{mode} {1000 * seconds:.2f} ms" if math.isfinite(seconds) else f"{mode} fails"
 
 
@@ -165,7 +165,7 @@ def measure_step(
 ) -> float:
     """Return the seconds of a step with this many synthetic samples on the device."""
     if device.type == "cuda":
-        torch.cuda.empty_cache()  # Memory of the previous mode.
+        torch.cuda.empty_cache()  # memory of the previous mode
     try:
         backend = make()
         step = _make_step(backend, mode, samples=samples, image_shape=image_shape, device=device)
@@ -180,7 +180,7 @@ def measure_step(
         return math.inf
     finally:
         if mode.compiled == "graphs":
-            # CUDA graphs keep their memory as long as the compiler knows them.
+            # CUDA graphs keep their memory as long as the compiler refers to them.
             torch.compiler.reset()
 
 

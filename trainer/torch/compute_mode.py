@@ -76,7 +76,7 @@ def given_mode(config: TrainConfig, model: nn.Module, device: torch.device) -> C
 
 def takes_channels_last(model: nn.Module, image_shape: ImageShape) -> bool:
     """Try forward and backward on zero images with channels_last; log if the network fails."""
-    # On the CPU, and on a copy, as the network may have state that a call changes.
+    # On the CPU and on a copy, because the network may have state that a call changes.
     images = torch.zeros(2, *image_shape).to(memory_format=torch.channels_last)
     try:
         with torch.random.fork_rng(devices=[]):

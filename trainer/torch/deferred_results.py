@@ -1,7 +1,7 @@
 """Read the result of a step during the next one, so that the CPU stays ahead of the GPU.
 
 Reading a number from a GPU waits for all queued work; the GPU then idles until new work arrives. The CPU waits for a
-result only if it is needed at once: every few batches, and for a checkpoint.
+result only if it needs it immediately: every few batches, and for a checkpoint.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ class StepFigures(NamedTuple):
 
     @property
     def result(self) -> BatchResult:
-        """The numbers as a result."""
+        """Return the numbers as a result."""
         flags = StopSaveFlags(save=self.save > 0, stop=self.stop > 0)
         return BatchResult(loss_sum=self.loss_sum, correct=int(self.correct), flags=flags)
 
@@ -41,7 +41,7 @@ class Copy(NamedTuple):
 
 
 class DeferredResults:
-    """Holds the result that is still on the device; without ``is_deferred`` results are read at once, as on a CPU."""
+    """Keeps the result that is still on the device; without ``is_deferred`` (CPU), results are read immediately."""
 
     def __init__(self, *, is_deferred: bool) -> None:
         self._is_deferred = is_deferred

@@ -51,7 +51,7 @@ def make_deterministic(environment: MutableMapping[str, str]) -> None:
 
 def seed_device(number: int, device: torch.device) -> None:
     """Seed the random numbers of the CPU and of this device."""
-    # Not torch.manual_seed(), which checks every kind of device and takes 0.1 ms per step.
+    # Do not use torch.manual_seed(), which checks every kind of device and takes 0.1 ms per step.
     torch.default_generator.manual_seed(number)
     if device.type == "cuda":
         torch.cuda.manual_seed(number)

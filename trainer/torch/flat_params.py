@@ -21,11 +21,11 @@ class FlatParams:
         self.parameters, self._undecayed = order_by_decay(trained, decay_all=decay_all)
         indices = {id(parameter): index for index, parameter in enumerate(self.parameters)}
         self.network_order = [indices[id(parameter)] for parameter in trained]
-        """Indices into ``parameters``, in the order of the network, which is the order in checkpoints."""
+        """Indices into ``parameters`` in the order of the network, which checkpoints use."""
         self.weights = flatten([parameter.detach() for parameter in self.parameters])
         self.momenta = torch.zeros_like(self.weights)
         self._views = views(self.momenta, self.parameters, channels_last=False)
-        """The momenta, shaped as the parameters."""
+        """Momenta with the parameters' shapes."""
 
     def bind(self, *, channels_last: bool) -> None:
         """Make every parameter a view of the flat weights, and store both tensors in this memory layout."""
@@ -57,7 +57,7 @@ class FlatParams:
 
 
 def order_by_decay(parameters: Sequence[nn.Parameter], *, decay_all: bool) -> tuple[list[nn.Parameter], int]:
-    """Return the parameters, those without weight decay first, and the number of these.
+    """Return the parameters, those without weight decay first, and the number of those.
 
     BatchNorm's factors and all biases have no decay (Goyal et al. 2017, section 5.1). Every layer has some, so they
     come first, in the bucket that is sent last; elsewhere they would delay other buckets.
@@ -88,7 +88,7 @@ def _view(piece: torch.Tensor, parameter: nn.Parameter, *, channels_last: bool) 
 
 
 def bind_parameters(parameters: Sequence[nn.Parameter], flat: torch.Tensor, *, channels_last: bool) -> None:
-    """Move the parameters into the flat tensor; they may be views of it already, in another layout."""
+    """Move the parameters into the flat tensor; they may already be views of it in another layout."""
     values = flatten([parameter.detach() for parameter in parameters])
     parts = views(flat, parameters, channels_last=channels_last)
     fill(parts, values)

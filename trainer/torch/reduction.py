@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def choose_reduction(config: TrainConfig, device: torch.device) -> str:
-    """Return the --reduction of the settings; for auto the one that suits the device."""
+    """Return the --reduction of the settings; for auto, the one that suits the device."""
     if config.reduction == "auto":
         if device.type == "cpu":
             return "ring"
@@ -45,7 +45,7 @@ class GradientReduction(NamedTuple):
 def use_ddp(
     model: nn.Module, flat: FlatParams, sums: torch.Tensor, *, collective: Collective, weight_decay: float
 ) -> GradientReduction:
-    """Let DistributedDataParallel own and sum the gradients; ``sums`` holds the other values to sum."""
+    """Let DistributedDataParallel own and sum the gradients; ``sums`` contains the other values to sum."""
     ddp = DdpReducer(model, sums, flat.parameters, collective=collective)
     return GradientReduction(ddp, ddp.module, flat.groups(weight_decay=weight_decay))
 

@@ -31,7 +31,7 @@ class Snapshots:
     def begin(self, values: Tensors, *, changing: Collection[str]) -> Callable[[], Tensors]:
         """Return a function that copies the current values to host memory, in any thread.
 
-        ``changing`` names the values that the forward pass changes; they are small, and copied at once.
+        ``changing`` names the values that the forward pass changes; they are small, and copied immediately.
         """
         now = {name: value.clone() if name in changing else value for name, value in values.items()}
         present = record_event(self._device)

@@ -26,7 +26,7 @@ def pack_state(
     channels_last: bool,
     optimizer: Mapping[str, np.ndarray],
 ) -> State:
-    """Return the state of these host copies; ``optimizer`` holds the rest of the optimizer's state.
+    """Return the state of these host copies; ``optimizer`` contains the rest of the optimizer's state.
 
     ``network_order`` lists the indices into ``parameters`` in the network's order.
     """
@@ -38,7 +38,7 @@ def pack_state(
 
 
 def load_weights(model: nn.Module, state: State) -> None:
-    """Load a checkpoint's weights and buffers. Raises TrainerError if they are of another network."""
+    """Load a checkpoint's weights and buffers. Raises TrainerError if they belong to another network."""
     own = model.state_dict()
     if {name: value.shape for name, value in own.items()} != {n: v.shape for n, v in state.weights.items()}:
         raise TrainerError("the checkpoint is of a network with other weights; to start over, pass --resume never")

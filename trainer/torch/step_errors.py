@@ -1,4 +1,4 @@
-"""Turn an error that PyTorch raises in a step into one line that says what to do."""
+"""Turn an error that PyTorch raises in a step into one line with advice."""
 
 import logging
 from collections.abc import Iterator

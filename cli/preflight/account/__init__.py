@@ -1,1 +1,1 @@
-"""Check the account: credentials, permissions, roles, and what must exist in it before a deploy."""
+"""Check the account: credentials, permissions, roles, and whatever must exist before a deploy."""

@@ -1,4 +1,4 @@
-"""Check that the services which encrypt with ``kms_key`` may use it, by the key's own policy.
+"""Check that the key's own policy lets the services that encrypt with ``kms_key`` use it.
 
 AWS: "Required AWS KMS key policy for use with encrypted volumes" (Amazon EC2 Auto Scaling User Guide), "Encrypt log
 data in CloudWatch Logs using AWS Key Management Service" (Amazon CloudWatch Logs User Guide), "Default key policy" (AWS
@@ -23,7 +23,7 @@ _NODE_SERVICES: Final = ("s3", "dynamodb")
 
 
 def kms_key(target: PreflightTarget) -> Iterator[Finding]:
-    """Check state and kind of the key, and what its policy lets the services and the account do."""
+    """Check the key's state and kind, and what its policy lets the services and the account do."""
     key = target.props.kms_key
     if key is None:
         return
@@ -88,7 +88,7 @@ def _lets_logs(target: PreflightTarget, policy: Mapping[str, Any]) -> bool:
 
 
 def _lets_account(target: PreflightTarget, policy: Mapping[str, Any], service: str) -> bool:
-    """Return whether the policy leaves it to IAM who in the account uses the key through a service."""
+    """Return True if the policy lets IAM decide who in the account uses the key through a service."""
     arn = f"arn:{target.partition}:iam::{target.account}:root"
     keys = {
         "aws:principalarn": arn,

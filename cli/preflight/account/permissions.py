@@ -1,7 +1,7 @@
 """Check that the caller may deploy, and that CloudFormation may create the nodes' roles and the shared storage.
 
-``cdk deploy`` assumes a role that ``cdk bootstrap`` created, and CloudFormation another, so the caller needs few
-permissions of its own ("Bootstrap your environment for use with the AWS CDK", AWS CDK developer guide).
+``cdk deploy`` assumes a role that ``cdk bootstrap`` created, and CloudFormation another, so the caller itself needs few
+permissions ("Bootstrap your environment for use with the AWS CDK", AWS CDK developer guide).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from cli.preflight.target import PreflightTarget
 ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:PutRolePolicy")
 HARDENED_ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:AttachRolePolicy")
 POLICY_ACTIONS: Final = ("iam:CreatePolicy", "iam:CreatePolicyVersion", "iam:DeletePolicy")
-"""Work of CloudFormation for ``AWS::IAM::ManagedPolicy``, which a hardened cluster has."""
+"""Actions of CloudFormation for ``AWS::IAM::ManagedPolicy``, which a hardened cluster has."""
 FILE_SYSTEM_ACTIONS: Final = (
     "elasticfilesystem:CreateFileSystem",
     "elasticfilesystem:DeleteFileSystem",
@@ -23,14 +23,14 @@ FILE_SYSTEM_ACTIONS: Final = (
     "elasticfilesystem:PutFileSystemPolicy",
     "elasticfilesystem:TagResource",
 )
-"""Work of CloudFormation for ``AWS::EFS::FileSystem``; a creation that is rolled back deletes it."""
+"""Actions of CloudFormation for ``AWS::EFS::FileSystem``; rolling a creation back deletes it."""
 MOUNT_TARGET_ACTIONS: Final = (
     "elasticfilesystem:CreateMountTarget",
     "elasticfilesystem:DeleteMountTarget",
     "elasticfilesystem:DescribeMountTargets",
 )
 SCHEDULE_ACTIONS: Final = ("scheduler:CreateSchedule", "scheduler:GetSchedule", "scheduler:DeleteSchedule")
-"""Work of CloudFormation for ``AWS::Scheduler::Schedule``; schedules have no tags, only their groups have."""
+"""Actions of CloudFormation for ``AWS::Scheduler::Schedule``; only schedule groups have tags."""
 UP_ACTIONS: Final = (
     "autoscaling:CreateOrUpdateTags",
     "autoscaling:DeleteTags",
@@ -41,7 +41,7 @@ UP_ACTIONS: Final = (
 UP_RECORD_ACTIONS: Final = ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem")
 """Calls of ``dlcluster up`` to the cluster's table, which holds its lock and the members."""
 KEY_ACTIONS: Final = ("kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey")
-"""Work of DynamoDB and EFS with the user's key, in the name of CloudFormation, which makes table and file system."""
+"""Actions of DynamoDB and EFS with the user's key, on behalf of CloudFormation, which creates table and file system."""
 SCHEDULER: Final = "scheduler.amazonaws.com"
 NO_CONTEXT: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -54,7 +54,7 @@ def deploy(target: PreflightTarget) -> Iterator[Finding]:
         return
     role = _bootstrap_role(target, "deploy-role")
     if denied_to(target, caller, ["sts:AssumeRole"], role):
-        # The CDK's command line goes on with the caller's own credentials, where they are the account's.
+        # If the caller's own credentials are for the same account, the CDK's command line continues with them.
         sentence = f"{caller} may not become {role}"
         yield warning("permissions", sentence, "allow it sts:AssumeRole there, or everything that the stack creates")
     else:
@@ -62,7 +62,7 @@ def deploy(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def start_fleet(target: PreflightTarget) -> Iterator[Finding]:
-    """Check that the caller may launch the nodes of a cluster with candidate zones, which no deploy does."""
+    """Check that the caller may launch the nodes of a cluster with candidate zones, because no deploy launches them."""
     caller = _caller(target) if target.props.zones else None
     if caller is None:
         return
@@ -88,7 +88,7 @@ def create_roles(target: PreflightTarget) -> Iterator[Finding]:
     name = f"{props.role_name_prefix or ''}{props.cluster_name}-ClusterRoles"
     example = f"arn:{target.partition}:iam::{target.account}:role/{name}"
     actions = HARDENED_ROLE_ACTIONS if props.hardened else ROLE_ACTIONS
-    # Where roles must have a boundary, their creation is allowed on this condition alone.
+    # Where roles must have a boundary, only this condition allows their creation.
     limit = _boundary_arn(target)
     context = {"iam:PermissionsBoundary": limit} if limit is not None else {}
     yield from _for_cloudformation(target, actions, example, "create the roles of the nodes", context=context)
@@ -98,7 +98,7 @@ def create_roles(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def create_storage(target: PreflightTarget) -> Iterator[Finding]:
-    """Check that CloudFormation's role can make the file system and the mount target that the settings ask for."""
+    """Check that CloudFormation's role can create the file system and the mount target that the settings request."""
     props = target.props
     if not props.makes_mount_target:
         return
@@ -109,7 +109,7 @@ def create_storage(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def create_schedules(target: PreflightTarget) -> Iterator[Finding]:
-    """Check that CloudFormation's role can create and delete the schedules of ``expires``, and give them their role."""
+    """Check that CloudFormation's role can create and delete the schedules of ``expires``, and pass them their role."""
     if target.props.expires_at is None and not target.props.is_block:
         return
     name = f"{target.props.cluster_name}-ClusterExpiry"
@@ -121,12 +121,12 @@ def create_schedules(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def use_key(target: PreflightTarget, key: str) -> Iterator[Finding]:
-    """Check that CloudFormation's role can encrypt with the user's key what it creates."""
+    """Check that CloudFormation's role can use the user's key to encrypt what it creates."""
     yield from _for_cloudformation(target, KEY_ACTIONS, key, "encrypt with the key")
 
 
 def boundary(target: PreflightTarget) -> Iterator[Finding]:
-    """Check that the policy exists which limits the stack's roles."""
+    """Check that the policy that limits the stack's roles exists."""
     arn, iam = _boundary_arn(target), target.clients.iam
     if arn is None:
         return
@@ -184,7 +184,7 @@ def _caller(target: PreflightTarget) -> str | None:
     if principal_type == "user":
         return target.caller
     if principal_type == "assumed-role":
-        # The session's ARN has lost the path of its role.
+        # The session's ARN lacks the path of its role.
         return str(target.clients.iam.get_role(RoleName=name.split("/")[0])["Role"]["Arn"])
     return None
 
@@ -197,7 +197,7 @@ def denied_to(
     *,
     context: Mapping[str, str] = NO_CONTEXT,
 ) -> list[str]:
-    """Return the actions on the resource that the user or role may not do with these condition keys."""
+    """Return the actions on the resource that the user or role may not perform with these condition keys."""
     entries = [
         {"ContextKeyName": name, "ContextKeyType": "string", "ContextKeyValues": [value]}
         for name, value in context.items()

@@ -1,8 +1,8 @@
-"""Check the roles with which AWS's services work for the cluster; an account that never used a service has none.
+"""Check the roles with which AWS's services act for the cluster; an account that never used a service lacks its role.
 
 "Service-linked roles for Amazon EC2 Auto Scaling" (Amazon EC2 Auto Scaling User Guide), "Using service-linked roles for
-Amazon EFS" (Amazon EFS User Guide): the first group, or mount target, makes the role, if its caller, here
-CloudFormation, has iam:CreateServiceLinkedRole.
+Amazon EFS" (Amazon EFS User Guide): creating the first group or mount target creates the role, if the caller (here
+CloudFormation) has iam:CreateServiceLinkedRole.
 """
 
 from collections.abc import Iterator
@@ -16,21 +16,21 @@ from stacks.settings.purchase import SPOT
 AUTO_SCALING: Final = ("AWSServiceRoleForAutoScaling", "autoscaling.amazonaws.com")
 EFS: Final = ("AWSServiceRoleForAmazonElasticFileSystem", "elasticfilesystem.amazonaws.com")
 SPOT_REQUESTS: Final = ("AWSServiceRoleForEC2Spot", "spot.amazonaws.com")
-"""Role and the service that it is linked to."""
+"""Role for spot requests and the service that it is linked to."""
 ACTION: Final = "iam:CreateServiceLinkedRole"
 
 
 def auto_scaling(target: PreflightTarget) -> Iterator[Finding]:
-    """Check that the role exists with which instances start, or else that the deploy may create it."""
+    """Check that the role with which instances start exists, or that the deploy may create it."""
     if target.props.kms_key is not None:
         yield _role_of_key(target)
         return
-    # IAM takes some seconds to know a new role everywhere; Auto Scaling tries again a minute later.
+    # IAM needs some seconds to spread a new role; Auto Scaling retries a minute later.
     yield from _service_role(target, *AUTO_SCALING, doubt=", and the first launches may fail once")
 
 
 def _role_of_key(target: PreflightTarget) -> Finding:
-    """Check that the role exists before the policy of ``kms_key`` names it: KMS refuses a principal that does not."""
+    """Check that the role exists before the policy of ``kms_key`` names it, because KMS refuses unknown principals."""
     iam, (role, service) = target.clients.iam, AUTO_SCALING
     try:
         iam.get_role(RoleName=role)
@@ -41,7 +41,7 @@ def _role_of_key(target: PreflightTarget) -> Finding:
 
 
 def shared_storage(target: PreflightTarget) -> Iterator[Finding]:
-    """Check the role with which EFS makes mount targets, if the stack has one."""
+    """Check the role with which EFS creates mount targets, if the stack has one."""
     if target.props.makes_mount_target:
         yield from _service_role(target, *EFS, doubt="")
 

@@ -1,7 +1,7 @@
-"""Check for a private cluster that the account's preferences for Session Manager let people log in.
+"""Check for a private cluster that the account's preferences for Session Manager let users log in.
 
-"Turn on KMS key encryption of session data (console)" (AWS Systems Manager User Guide): with a key, the plugin asks KMS
-for a data key as the user, and the agent decrypts it as the node's role.
+"Turn on KMS key encryption of session data (console)" (AWS Systems Manager User Guide): with a key, the plugin requests
+a data key from KMS as the user, and the agent decrypts it with the node's role.
 """
 
 import json
@@ -13,11 +13,11 @@ from cli.preflight.target import PreflightTarget
 
 SUBJECT: Final = "log-in"
 PREFERENCES: Final = "SSM-SessionManagerRunShell"
-"""Document with the preferences; an account that has saved none has no such document."""
+"""Document with the preferences; it does not exist in an account that has saved none."""
 
 
 def preferences(target: PreflightTarget) -> Iterator[Finding]:
-    """Warn of a KMS key of the account's sessions, which neither the nodes nor ``dlcluster policy`` may use."""
+    """Warn if the account's sessions use a KMS key, which neither the nodes nor ``dlcluster policy`` may use."""
     if not target.props.private:
         return
     key = _session_key(target)

@@ -1,4 +1,4 @@
-"""Check the caller, the key pair, and whether the CDK may work in the account."""
+"""Check the caller, the key pair, and whether the CDK can work in the account."""
 
 import difflib
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ def credentials(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def settings(target: PreflightTarget) -> Iterator[Finding]:
-    """Pass on the settings' own warnings."""
+    """Report the settings' own warnings."""
     for sentence in target.props.warnings().values():
         yield warning("settings", sentence)
     props = target.props
@@ -27,7 +27,7 @@ def settings(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def key_pair(target: PreflightTarget) -> Iterator[Finding]:
-    """Look for the EC2 key pair; a missing one fails the launch of every node."""
+    """Find the EC2 key pair; without it, every node's launch fails."""
     name = target.props.key_name
     if name is None:
         return

@@ -1,7 +1,7 @@
 """Check that Auto Scaling may use the account's default key for EBS volumes, which encrypts the nodes' disks.
 
-Without that, instances end at their launch with ``Client.InternalError``, and the groups launch others for ever
-("Required AWS KMS key policy for use with encrypted volumes", Amazon EC2 Auto Scaling User Guide).
+Otherwise, instances end at their launch with ``Client.InternalError``, and the groups keep launching others ("Required
+AWS KMS key policy for use with encrypted volumes", Amazon EC2 Auto Scaling User Guide).
 """
 
 import json
@@ -17,13 +17,13 @@ SUBJECT: Final = "EBS key"
 AWS_KEY: Final = "alias/aws/ebs"
 """AWS's own key, which every caller of the account may use for volumes."""
 ACTIONS: Final = ("kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext")
-"""What EC2 does with the key as the caller who launches an instance."""
+"""Actions that EC2 performs with the key on behalf of the caller who launches an instance."""
 
 
 def volume_key(target: PreflightTarget) -> Iterator[Finding]:
     """Check that the key is enabled, and that its policy or a grant lets Auto Scaling's role use it.
 
-    With ``kms_key`` the disks have that one (cli/preflight/account/kms_key.py).
+    With ``kms_key``, the disks use that key instead (cli/preflight/account/kms_key.py).
     """
     if target.props.kms_key is not None:
         return
@@ -58,7 +58,7 @@ def _policy(target: PreflightTarget, key: str) -> Mapping[str, Any]:
 
 
 def denied_to_auto_scaling(target: PreflightTarget, key: str, policy: Mapping[str, Any]) -> list[str]:
-    """Return what neither the policy nor a grant allows; the role's own policy, AWS's, says nothing of KMS."""
+    """Return what neither the policy nor a grant allows; AWS's own policy of the role does not mention KMS."""
     kms, role = target.clients.kms, auto_scaling_role(target)
     caller = Caller(
         arn=role,

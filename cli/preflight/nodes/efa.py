@@ -1,4 +1,4 @@
-"""Check that the type has as many Elastic Fabric Adapters in this region as the nodes ask for."""
+"""Check that in this region the type has as many Elastic Fabric Adapters as the nodes request."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,7 +18,8 @@ def efa(target: PreflightTarget) -> Iterator[Finding]:
         sentence, fix = target.props.missing_address.rsplit(": ", 1)
         yield problem(SUBJECT, sentence, fix)
         return
-    # By a filter, as a type that the region lacks would be an error; the client's list of types is older than EC2's.
+    # Use a filter: naming a type that the region lacks would be an error. The client's list of types is older than
+    # EC2's.
     pages = target.clients.ec2.get_paginator("describe_instance_types").paginate(
         Filters=[{"Name": "instance-type", "Values": [name]}]
     )

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def image(target: PreflightTarget) -> Iterator[Finding]:
-    """Find the image as the deploy will, and check it."""
+    """Find the image in the same way as the deploy, and check it."""
     name = target.props.ami_source
     pinned = _pin(target, name)
     ami = target.context.get(pinned) or _resolve(target, name)
     if ami is None:
         yield problem("AMI", f"there is no SSM parameter {name} in {target.region}", _other_images(target))
         return
-    # By a filter, as a name that is not found would be an error.
+    # Use a filter: a name that is not found would be an error.
     found = target.clients.ec2.describe_images(
         Filters=[{"Name": "image-id", "Values": [str(ami)]}], IncludeDeprecated=True
     )["Images"]

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import ImageTypeDef
 
 OLD: Final = timedelta(days=90)
-"""Age at which an image lacks patches: AWS publishes one of each family every few weeks."""
+"""Age from which an image lacks patches; AWS publishes one of each family every few weeks."""
 
 
 def age(found: "ImageTypeDef", *, today: date, renew_fix: str, other_family_fix: str) -> Iterator[Finding]:
-    """Report the worst consequence of the image's age.
+    """Report the most serious consequence of the image's age.
 
     ``renew_fix`` is the advice for a newer image of the same family, ``other_family_fix`` for one of another family.
     """
@@ -35,5 +35,5 @@ def age(found: "ImageTypeDef", *, today: date, renew_fix: str, other_family_fix:
 
 
 def _day(time: str | None) -> date | None:
-    """Return the day of a time as EC2 writes it, 2026-05-02T00:00:00.000Z."""
+    """Return the day of a time in EC2's format, 2026-05-02T00:00:00.000Z."""
     return date.fromisoformat(time[:10]) if time else None

@@ -1,4 +1,4 @@
-"""Check that EC2 offers the type in the cluster's zone, and name the zones that have it."""
+"""Check that EC2 offers the type in the cluster's zone, and name the zones that offer it."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from stacks.settings.network import first_zone, zones_context_key
 
 
 def offering(target: PreflightTarget) -> Iterator[Finding]:
-    """Check that EC2 offers the type in the cluster's zone, which says nothing about free capacity."""
+    """Check that EC2 offers the type in the cluster's zone; this does not prove that capacity is free."""
     if not target.props.is_placed:
         for name in target.props.node_counts:
             yield _offering_in_candidates(target, name)
@@ -20,7 +20,7 @@ def offering(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def _offering_in_candidates(target: PreflightTarget, name: str) -> Finding:
-    """Return in which of the candidates ``dlcluster up`` can look for room."""
+    """Return the candidates in which ``dlcluster up`` can search for capacity."""
     zones, having = target.props.zones, zones_with(target, name)
     found = [zone for zone in zones if zone in having]
     if found:
@@ -51,7 +51,7 @@ def _offering_of(target: PreflightTarget, name: str, zone: str | None) -> Iterat
 
 
 def deploy_zone(target: PreflightTarget) -> str | None:
-    """Return the deploy's zone: the settings', or the first of the zones that a synth looks up."""
+    """Return the deploy's zone: the one in the settings, or the first of those that a synth looks up."""
     if target.props.subnet_id is not None:
         found = target.clients.ec2.describe_subnets(
             Filters=[{"Name": "subnet-id", "Values": [target.props.subnet_id]}]
@@ -70,7 +70,7 @@ def _all_zones(target: PreflightTarget) -> list[str]:
 
 
 def zones_with(target: PreflightTarget, instance_type: str) -> list[str]:
-    """Return the region's own zones before Local Zones, not all of which have a NAT gateway for the workers."""
+    """Return the region's own zones, then Local Zones, not all of which have a NAT gateway for the workers."""
     pages = target.clients.ec2.get_paginator("describe_instance_type_offerings").paginate(
         LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": [instance_type]}]
     )

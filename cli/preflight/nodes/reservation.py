@@ -1,4 +1,4 @@
-"""Check that the Capacity Reservation or the Capacity Block of the settings holds every node."""
+"""Check that the Capacity Reservation or Capacity Block in the settings has room for every node."""
 
 import shlex
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 SUBJECT: Final = "reservation"
 PLATFORM: Final = "Linux/UNIX"
-"""Platform of the nodes' images, as EC2 calls it."""
+"""Platform of the nodes' images, in EC2's words."""
 TENANCY: Final = "default"
 LONGEST_DEPLOY: Final = timedelta(minutes=30)
-"""Time before a block's start in which a deploy may come too late for it."""
+"""Time before a block's start in which a deploy may finish too late."""
 LOOK_UP: Final = "cc-api-provider:"
-"""Begin of the key under which the CDK keeps what it has looked up about a block."""
+"""Beginning of the key under which the CDK stores what it has looked up about a block."""
 
 
 def reservation(target: PreflightTarget) -> Iterator[Finding]:
-    """Compare the reservation with the cluster; what does not fit EC2 refuses node by node, for half an hour."""
+    """Compare the reservation with the cluster; EC2 refuses whatever does not fit node by node, for half an hour."""
     name = target.props.capacity_reservation
     if name is None:
         return
@@ -80,7 +80,7 @@ def _faults(target: PreflightTarget, name: str, found: "CapacityReservationTypeD
 
 
 def _block_times(target: PreflightTarget, name: str, found: "CapacityReservationTypeDef") -> Iterator[Finding]:
-    """Tell when the nodes start and end, and whether the deploy takes away the end of another block's nodes."""
+    """Report when the nodes start and end, and whether the deploy removes the end of another block's nodes."""
     now = datetime.now(timezone.utc)
     starts, ends = found.get("StartDate"), found.get("EndDate")
     if starts is None or ends is None:
@@ -106,7 +106,7 @@ def _block_times(target: PreflightTarget, name: str, found: "CapacityReservation
 
 
 def _late_start(block: CapacityBlock, now: datetime) -> Iterator[Finding]:
-    """Warn that the schedules of a first deploy now may come too late to start the nodes."""
+    """Warn if the schedules of a first deploy now may be created too late to start the nodes."""
     name = block.block_id
     fix = "dlcluster resume after the deploy, once the block has begun"
     if block.starts <= now < block.pauses:
@@ -116,7 +116,7 @@ def _late_start(block: CapacityBlock, now: datetime) -> Iterator[Finding]:
 
 
 def _stale_dates(target: PreflightTarget, found: "CapacityReservationTypeDef") -> Iterator[Finding]:
-    """Compare the block's times with those in cdk.context.json, from which the synth makes the schedules."""
+    """Compare the block's times with those in cdk.context.json, from which the synth creates the schedules."""
     name = target.props.capacity_reservation or ""
     for key, answers in target.context.items():
         if not key.startswith(LOOK_UP) or name not in key:
@@ -137,7 +137,7 @@ def _deployed_block(target: PreflightTarget) -> DeployedBlock | None:
 
 
 def _misfits(name: str, found: "CapacityReservationTypeDef") -> Iterator[Finding]:
-    """Find the attributes with which EC2 launches none of the nodes into the reservation."""
+    """Find the attributes because of which EC2 would launch none of the nodes into the reservation."""
     fix = "choose another"
     if (group := found.get("PlacementGroupArn")) is not None:
         group_name = group.rpartition("/")[2]
@@ -149,7 +149,7 @@ def _misfits(name: str, found: "CapacityReservationTypeDef") -> Iterator[Finding
 
 
 def _own_instances(target: PreflightTarget, name: str) -> int:
-    """Count the cluster's instances that hold a place in the reservation already."""
+    """Count the cluster's instances that already occupy a place in the reservation."""
     pages = target.clients.ec2.get_paginator("describe_instances").paginate(
         Filters=[
             {"Name": f"tag:{CLUSTER_TAG}", "Values": [target.props.cluster_name]},

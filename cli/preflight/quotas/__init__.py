@@ -1,1 +1,1 @@
-"""Check that the quotas of the account leave room for the cluster."""
+"""Check that the account's quotas leave room for the cluster."""

@@ -1,4 +1,4 @@
-"""Check that the account may start that many instances of the type."""
+"""Check that the account may start the required number of instances of the type."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def vcpus(target: PreflightTarget) -> Iterator[Finding]:
-    """Compare the cluster's vCPUs with what the quota leaves beside running instances; spot has one of its own."""
+    """Compare the cluster's vCPUs with the quota's remainder beside running instances; spot has its own quota."""
     props = target.props
     if props.purchase == SPOT:
         yield from _vcpus_of(target, {props.master_type: 1}, is_spot=False)
@@ -59,8 +59,7 @@ def _vcpus_in(
 def _vcpus_of_type(target: PreflightTarget, name: str) -> int:
     if (known := instance_types.find(name)) is not None:
         return known.vcpus
-    # Any type is taken together with an ami of the user's.
-    # EC2's list of type names is newer than what the client's types know.
+    # With the user's own ami, any type is accepted, and EC2's list of type names is newer than the client's types.
     pages = target.clients.ec2.get_paginator("describe_instance_types").paginate(
         Filters=[{"Name": "instance-type", "Values": [name]}]
     )

@@ -8,7 +8,7 @@ from cli.preflight.quotas import service_quotas
 from cli.preflight.target import PreflightTarget, is_deployed
 
 ELASTIC_IPS: Final = 2
-"""One for the NAT gateway and one for the master, unless it is private; in an existing VPC the master's alone."""
+"""One for the NAT gateway and one for the master, unless it is private; in an existing VPC, only the master's."""
 VPCS: Final = 1
 
 
@@ -25,7 +25,7 @@ def elastic_ip(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def vpc(target: PreflightTarget) -> Iterator[Finding]:
-    """Check the quota of VPCs, unless the cluster goes into an existing one."""
+    """Check the quota of VPCs, unless the cluster uses an existing one."""
     if target.props.vpc_id is not None:
         yield ok("VPC", f"the cluster goes into {target.props.vpc_id}")
         return

@@ -14,7 +14,7 @@ from cli.preflight.target import PreflightTarget
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quota:
-    """One quota, as Service Quotas names it."""
+    """One quota, in the terms of Service Quotas."""
 
     service: str
     code: str
@@ -53,7 +53,7 @@ _SPOT_QUOTAS: Final[Mapping[Quota, Quota]] = {
     _G: _spot("L-3819A6DF", "G and VT"),
     _VCPU_QUOTAS["p"]: _spot("L-7212CCBC", "P"),
 }
-"""The quota of spot instances beside that of on-demand ones."""
+"""Spot quota for each on-demand quota."""
 
 
 def vcpu_quota(instance_type: str, *, is_spot: bool = False) -> Quota | None:
@@ -74,14 +74,14 @@ def quota_value(target: PreflightTarget, quota: Quota) -> float:
     try:
         found = client.get_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
     except client.exceptions.NoSuchResourceException:
-        # Some accounts have no value of their own until the quota was once changed.
+        # In some accounts, a quota has no value until it is first changed.
         found = client.get_aws_default_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
     allowed: float = found["Quota"]["Value"]
     return allowed
 
 
 def increase_advice(quota: Quota, *, wanted: int, region: str) -> str:
-    """Return the advice to request more, in the console or with a command."""
+    """Return the advice for requesting more, in the console or with a command."""
     page = f"https://{region}.console.aws.amazon.com/servicequotas/home/services/{quota.service}/quotas/{quota.code}"
     return (
         f"ask for {wanted} in the console (Service Quotas, {quota.name}, {page}) or with "

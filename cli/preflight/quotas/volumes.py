@@ -16,7 +16,7 @@ _GIB_A_TIB: Final = 1024
 
 
 def root_volumes(target: PreflightTarget) -> Iterator[Finding]:
-    """Compare the nodes' root volumes with what the quota leaves beside volumes in use."""
+    """Compare the nodes' root volumes with the quota's remainder beside volumes in use."""
     needed, used = target.nodes * target.props.root_volume_gib, _used_gib(target)
     allowed = service_quotas.quota_value(target, service_quotas.GP3_TIB) * _GIB_A_TIB
     found = (

@@ -1,4 +1,4 @@
-"""Check that the nodes can use the bucket in the settings, and that it keeps what they store."""
+"""Check that the nodes can use the bucket in the settings, and that it retains what they store."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ SUBJECT = "bucket"
 
 
 def bucket(target: PreflightTarget) -> Iterator[Finding]:
-    """Check an adopted bucket; one that the cluster creates needs no check."""
+    """Check an adopted bucket; a bucket that the cluster creates needs no check."""
     name = target.props.bucket
     if name is None:
         yield ok(SUBJECT, "the cluster creates its own")
@@ -20,7 +20,7 @@ def bucket(target: PreflightTarget) -> Iterator[Finding]:
     try:
         head = target.clients.s3.head_bucket(Bucket=name, ExpectedBucketOwner=target.account)
     except ClientError as error:
-        # S3 answers HEAD without a body: the code is the HTTP status.
+        # S3 answers HEAD without a body, so the code is the HTTP status.
         code = error.response["Error"]["Code"]
         why = {
             "404": f"there is no bucket {name}",
@@ -48,7 +48,7 @@ def _shortcomings(s3: Any, name: str, key: str) -> Iterator[Finding]:
         yield warning(SUBJECT, f"old versions in {name} never expire", "add a lifecycle rule that ends them")
     rules = s3.get_bucket_encryption(Bucket=name)["ServerSideEncryptionConfiguration"]["Rules"]
     keys = [rule.get("ApplyServerSideEncryptionByDefault", {}).get("KMSMasterKeyID") for rule in rules]
-    # S3 shows a key as it was given: its ARN or its ID.
+    # S3 returns a key as it was configured: its ARN or its ID.
     if any(used not in (key, key.rpartition("/")[2]) for used in keys if used):
         sentence = f"{name} is encrypted with a KMS key, which the nodes may not use"
         yield problem(SUBJECT, sentence, "choose another, or name that key as kms_key")

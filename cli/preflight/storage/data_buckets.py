@@ -1,4 +1,4 @@
-"""Check that the buckets in data_buckets exist, whose they are, and print what another account has to allow."""
+"""Check that the buckets in data_buckets exist and who owns them; print what another account must allow."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _ABSENT: Final = "404"
 
 
 def data_buckets(target: PreflightTarget) -> Iterator[Finding]:
-    """Check each bucket; without any there is nothing to say."""
+    """Check each bucket; without any, report nothing."""
     for bucket in target.props.buckets:
         yield _check(target, bucket)
 
@@ -30,7 +30,7 @@ def _check(target: PreflightTarget, bucket: DataBucket) -> Finding:
         return ok(SUBJECT, f"{bucket} is in this account")
     if code == _ABSENT:
         return problem(SUBJECT, f"there is no bucket {bucket.name}", "choose another, or make it")
-    # S3 refuses alike a bucket of another account and one that this user may not list.
+    # S3's refusal is the same for a bucket of another account and one that this user may not list.
     visible = _head(target, bucket.name, owner=None)[0] == ""
     whose = "belongs to another account" if visible else "belongs to another account, or you may not list it"
     return warning(SUBJECT, f"{bucket} {whose}", _policy_to_add(target, bucket))
@@ -50,7 +50,7 @@ def _head(target: PreflightTarget, name: str, *, owner: str | None) -> tuple[str
 
 
 def _policy_to_add(target: PreflightTarget, bucket: DataBucket) -> str:
-    """Return the statements for the bucket's policy, by which its account lets this one decide."""
+    """Return the statements for the bucket's policy with which its account delegates the decision to this one."""
     arn, account = f"arn:{target.partition}:s3:::", f"arn:{target.partition}:iam::{target.account}:root"
     listing = {"Effect": "Allow", "Principal": {"AWS": account}, "Action": "s3:ListBucket"}
     objects = {"Effect": "Allow", "Principal": {"AWS": account}}

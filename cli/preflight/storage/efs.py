@@ -17,12 +17,12 @@ NFS: Final = ((2049, 2049),)
 MOUNT: Final = "elasticfilesystem:ClientMount"
 WRITE: Final = "elasticfilesystem:ClientWrite"
 NODE: Final = Caller(arn=None, keys={"aws:securetransport": "true", "elasticfilesystem:accessedviamounttarget": "true"})
-"""A node mounts in TLS, and names neither a role (decision 059) nor an access point. EFS has no other condition keys
-for NFS clients but a public address ("Using IAM to control access to file systems", Amazon EFS User Guide)."""
+"""A node mounts with TLS, and names neither a role (decision 059) nor an access point. EFS's only other condition key
+for NFS clients is a public address ("Using IAM to control access to file systems", Amazon EFS User Guide)."""
 
 
 def efs(target: PreflightTarget, file_system: str) -> Iterator[Finding]:
-    """Find what keeps the nodes from mounting the file system."""
+    """Find what prevents the nodes from mounting the file system."""
     client = target.clients.efs
     [found] = client.describe_file_systems(FileSystemId=file_system)["FileSystems"]
     if found["LifeCycleState"] != "available":
@@ -42,7 +42,7 @@ def efs(target: PreflightTarget, file_system: str) -> Iterator[Finding]:
 
 
 def _other_zone(found: Any, zone: str | None, choice: str) -> Iterator[Finding]:
-    """Find One Zone storage elsewhere: it takes a mount target in its own zone only."""
+    """Find One Zone storage in another zone: it accepts a mount target only in its own zone."""
     own = found.get("AvailabilityZoneName")
     if own and own != zone:
         sentence = f"{found['FileSystemId']} is One Zone storage in {own}, and the cluster's zone is {zone}"
@@ -52,7 +52,7 @@ def _other_zone(found: Any, zone: str | None, choice: str) -> Iterator[Finding]:
 def _mount_target(
     target: PreflightTarget, file_system: str, targets: list[Any], *, zone: str, cidrs: list[str]
 ) -> Iterator[Finding]:
-    """Find what the mount target in the nodes' zone lacks; the deploy makes none in a VPC that exists."""
+    """Find what the mount target in the nodes' zone lacks; in an existing VPC, the deploy creates none."""
     here = [each for each in targets if each["AvailabilityZoneName"] == zone]
     if not here:
         create = f"aws efs create-mount-target --region {target.region} --file-system-id {file_system}"
@@ -70,7 +70,7 @@ def _mount_target(
 
 
 def _free_for_a_mount_target(target: PreflightTarget, file_system: str, targets: list[Any]) -> Iterator[Finding]:
-    """Find mount targets elsewhere: EFS allows those of one VPC only, and the cluster makes a VPC of its own."""
+    """Find mount targets elsewhere: EFS allows them in one VPC only, and the cluster creates its own VPC."""
     if targets and not is_deployed(target):
         where = ", ".join(sorted({each["VpcId"] for each in targets}))
         sentence = f"{file_system} has mount targets in {where}: the cluster cannot add one in a VPC of its own"
@@ -78,7 +78,7 @@ def _free_for_a_mount_target(target: PreflightTarget, file_system: str, targets:
 
 
 def _policy(target: PreflightTarget, file_system: str) -> Iterator[Finding]:
-    """Find what the file system's policy refuses to nodes; without a policy EFS lets every client in."""
+    """Find what the file system's policy denies the nodes; without a policy, EFS admits every client."""
     try:
         text = target.clients.efs.describe_file_system_policy(FileSystemId=file_system)["Policy"]
     except ClientError as error:

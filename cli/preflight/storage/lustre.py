@@ -9,7 +9,7 @@ from stacks.settings.storage import LUSTRE_PORTS
 
 
 def lustre(target: PreflightTarget, file_system: str) -> Iterator[Finding]:
-    """Find what keeps the nodes from mounting the file system."""
+    """Find what prevents the nodes from mounting the file system."""
     [found] = target.clients.fsx.describe_file_systems(FileSystemIds=[file_system])["FileSystems"]
     if found["FileSystemType"] != "LUSTRE":
         yield problem(SUBJECT, f"{file_system} is of type {found['FileSystemType']}", "choose one of type LUSTRE")

@@ -1,4 +1,4 @@
-"""Find ports that no security group of a file system opens to the nodes' subnets, and write the command that does."""
+"""Find ports that no security group of a file system opens to the nodes' subnets, and the command that opens them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Network
@@ -32,7 +32,7 @@ def closed_ports(
     *,
     both_ways: bool = False,
 ) -> Iterator[Finding]:
-    """Find blocks of nodes that no group lets in, or out to; rules that name other groups let no new node in."""
+    """Find the nodes' blocks that no group lets in or out to; rules that name other groups admit no new node."""
     if not groups:
         return
     found: Any = target.clients.ec2.describe_security_groups(GroupIds=[*groups])["SecurityGroups"]
@@ -62,7 +62,7 @@ def _covers(rule: Mapping[str, Any], port: int, cidr: str) -> bool:
 
 
 def _command(target: PreflightTarget, way: str, group: str, closed: Mapping[tuple[int, int], Sequence[str]]) -> str:
-    """Write one command for all that is closed; a rule that exists would make AWS refuse the whole command."""
+    """Return one command that opens everything closed; AWS refuses the complete command if one of its rules exists."""
     permissions = " ".join(
         f"'IpProtocol=tcp,FromPort={first},ToPort={last},IpRanges=["
         + ",".join(f"{{CidrIp={cidr}}}" for cidr in blocks)

@@ -1,4 +1,4 @@
-"""Check the setting ``shared_storage``: that the nodes can mount a file system that exists, or the deploy make one."""
+"""Check the setting ``shared_storage``: the nodes can mount an existing file system, or the deploy can create one."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,1 +1,1 @@
-"""Define the verbs that connect to nodes, and those that print what access needs."""
+"""Define the verbs that connect to nodes, and those that print what access requires."""

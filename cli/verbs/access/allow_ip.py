@@ -36,10 +36,10 @@ COLUMNS = ("CIDR", "UNTIL")
 @click.option("--remove", is_flag=True, help="Take the address off the list.")
 @json_option
 def command(selection: Selection, *, cidr: str | None, me: bool, time: str | None, remove: bool, as_json: bool) -> int:
-    """Let an address reach the master's SSH port at once, without a deploy; without an address, list those allowed.
+    """Let an address reach the master's SSH port now, without a deploy; without an address, list those allowed.
 
-    The list has room for 20 and is the cluster's own: deploys leave it alone, cdk destroy deletes it. It counts besides
-    ssh_location, and never changes that. Nothing but dlcluster removes an address whose time has passed: allow-ip,
+    The list has room for 20 addresses and belongs to the cluster: deploys leave it alone, cdk destroy deletes it. It
+    adds to ssh_location and never changes that. Only dlcluster removes an address whose time has passed: allow-ip,
     status and ssh do so whenever they run. Open connections stay open.
     """
     more = _checked(cidr, me=me, time=time, remove=remove)
@@ -69,7 +69,7 @@ def command(selection: Selection, *, cidr: str | None, me: bool, time: str | Non
 
 
 def _checked(cidr: str | None, *, me: bool, time: str | None, remove: bool) -> timedelta | None:
-    """Return the time for which the address is allowed. Raises UsageError if the words do not fit together."""
+    """Return the time until which the address is allowed. Raises UsageError if the words do not fit together."""
     if cidr is not None and me:
         raise UsageError("give a CIDR or --me, not both")
     if cidr is None and not me and (remove or time is not None):

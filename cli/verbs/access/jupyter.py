@@ -30,7 +30,7 @@ TOKEN_BYTES: Final = 24
 def command(selection: Selection, *, venv: str | None, local_port: int | None, browser: bool | None) -> int:
     """Run JupyterLab on the master and show it in the browser, until Ctrl-C ends it there too.
 
-    Its kernels end with it, also when the connection is lost for a minute: save. It sees the master's GPUs alone.
+    Its kernels end with it, even if the connection is lost for a minute, so save often. It sees only the master's GPUs.
     Only this machine can reach it, through ssh, and only with the token in the address.
     """
     token = secrets.token_hex(TOKEN_BYTES)
@@ -51,7 +51,7 @@ def command(selection: Selection, *, venv: str | None, local_port: int | None, b
 
 @contextmanager
 def _redirect(address: str, token: str) -> Iterator[Path]:
-    """Yield a page that only this user can read and that leads to the address: a browser's command line is public."""
+    """Yield a page, readable only by this user, that leads to the address: a browser's command line is public."""
     url = html.escape(f"{address}lab?token={token}")
     with tempfile.TemporaryDirectory(prefix="dlcluster-") as directory:
         page = Path(directory, "jupyter.html")

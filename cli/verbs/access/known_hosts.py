@@ -1,6 +1,7 @@
 """``dlcluster known-hosts [HOST]``: print known hosts lines.
 
-OpenSSH calls this at each login with the table's name and the cluster's networks: then it is one client and one call.
+OpenSSH calls this at each login with the table's name and the cluster's networks, which then takes one client and one
+call.
 """
 
 import click

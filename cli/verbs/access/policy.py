@@ -13,8 +13,8 @@ from cli.verb import verb
 def command(selection: Selection) -> int:
     """Print the IAM policy that the cluster's users need, as JSON.
 
-    It allows to find the nodes, log in and run jobs; on a private cluster, sessions with its nodes alone.
-    With no more than it, name the cluster: dlcluster --cluster NAME.
+    It allows finding the nodes, logging in and running jobs; on a private cluster, sessions with its nodes only. A user
+    with no other permissions must name the cluster: dlcluster --cluster NAME.
     """
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)

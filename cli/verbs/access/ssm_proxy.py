@@ -1,6 +1,6 @@
 """``dlcluster ssm-proxy CLUSTER NODE``: carry ssh to a node of a private cluster, in place of this process.
 
-OpenSSH calls this at each login (ProxyCommand), with the table's name and the cluster's networks as known-hosts does.
+OpenSSH calls this at each login (ProxyCommand), with the table's name and the cluster's networks, like known-hosts.
 """
 
 import os
@@ -27,7 +27,7 @@ def command(selection: Selection, *, table: str | None, networks: str | None, na
     """Connect ssh to a node through Session Manager; the block that ssh-config prints calls this."""
     clients, membership = read_named_membership(selection, cluster=name, table=table, networks=networks)
     if node in (MASTER, f"{name}-{MASTER}"):
-        member = membership.master  # not one that is about to end
+        member = membership.master  # not a master that is about to end
     else:
         member = choose_node(node, membership.members, cluster_name=name)
     check_instance(clients.ec2, member, cluster_name=name)

@@ -14,13 +14,14 @@ from cli.ssh.remote import Connection, Output, ending_with_connection, last_line
 from cli.verb import verb
 
 PROGRAM: Final = ("launch", "--force", "python", f"{TRAINER}/check", "--json")
-"""The job that measures, also on nodes that differ, as it names those; on the master it runs without this verb too."""
+"""Command of the job that measures. It also runs on differing nodes, because it names those, and on the master without
+this verb."""
 SAID: Final = "check: "
-"""Beginning of that program's own errors."""
+"""Beginning of that program's own error messages."""
 NO_PYTHON: Final = 127
 """Exit code of a rank whose node has no such command."""
 DEADLINE_S: Final = 240.0
-"""Seconds for the job: its ranks wait two minutes for each other, and measure for less than one."""
+"""Deadline for the job, in seconds: its ranks wait two minutes for each other, and measure for less than one."""
 
 
 @verb("check", examples=("dlcluster check", "dlcluster check --cluster vision --json"))

@@ -15,7 +15,7 @@ from cli.verb import verb
 from stacks.settings.lifetime import DELETE, DELETE_AFTER, iso
 
 FORECASTS: Final = (("a day", 24), ("a weekend", 64), ("a month", 730))
-"""Times, with their hours, for which a forecast is made."""
+"""Periods to forecast, with their hours."""
 
 
 @verb("cost", examples=("dlcluster cost", "dlcluster cost --forecast", "dlcluster cost --json"))
@@ -24,8 +24,9 @@ FORECASTS: Final = (("a day", 24), ("a weekend", 64), ("a month", 730))
 def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
     """Show a cluster's cost per hour, and its cost since its deploy, by list prices.
 
-    Counted are nodes, their root volumes, the NAT gateway, public addresses and the file system that the cluster made:
-    not the bucket, logs and traffic, which docs/start/costs.md has. AWS's bill differs by discounts and taxes.
+    The cost includes nodes, their root volumes, the NAT gateway, public addresses and the file system that the cluster
+    made; not the bucket, logs and traffic, for which see docs/start/costs.md. AWS's bill differs by discounts and
+    taxes.
     """
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
@@ -50,7 +51,7 @@ def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class End:
-    """The end of a cluster that is to come."""
+    """Upcoming end of a cluster."""
 
     time: datetime
     hours: float
@@ -65,7 +66,7 @@ class End:
 
 
 def _end(cluster: Cluster) -> End | None:
-    """Return the end; None if there is none, or it has passed."""
+    """Return the end; None if there is none or it has passed."""
     now = datetime.now(timezone.utc)
     if cluster.expires is None or cluster.expires <= now:
         return None
@@ -74,7 +75,7 @@ def _end(cluster: Cluster) -> End | None:
 
 
 def document(cost: Cost, end: End | None = None) -> dict[str, object]:
-    """Return the cost as parts of a JSON object."""
+    """Return the cost as keys of a JSON object."""
     return {
         "usd_per_hour": cost.rate.total,
         "usd_per_hour_paused": cost.rate.paused,
@@ -91,7 +92,7 @@ def document(cost: Cost, end: End | None = None) -> dict[str, object]:
 
 
 def _ahead(cost: Cost, hours: float, end: End | None) -> float | None:
-    """Return what the next hours cost: as it is now until the end, then as a paused cluster until it is deleted."""
+    """Return the cost of the next hours: at the current rate until the end, then paused until the stack is deleted."""
     if cost.rate.total is None:
         return None
     running = hours if end is None else min(hours, end.hours)

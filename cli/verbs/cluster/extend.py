@@ -22,7 +22,7 @@ from stacks.settings.values import duration
 
 SETTING: Final = "expires"
 DEPLOY_TIME: Final = timedelta(minutes=10)
-"""Time that a deploy may take, the synth included."""
+"""Time that a deploy may take, including the synth."""
 
 
 @verb(
@@ -36,7 +36,7 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
     """Postpone a cluster's automatic pause by 90m, 8h or 2d: set expires in ./cdk.json, and deploy.
 
     The new time counts from the deployed one, or from now if that has passed or there is none. A paused cluster stays
-    paused: use dlcluster resume. extend says so if the deployed end comes before the deploy is done. Run it in the
+    paused: use dlcluster resume. extend warns if the deployed end comes before the deploy is done. Run it in the
     directory of cdk deploy, with the same -c options.
     """
     more = parse_time(time)
@@ -48,7 +48,7 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=props.cluster_name, region=clients.region)
     require_settled(cluster)
-    # Not from cdk.json, which an interrupted call may have changed: the next one must not add to that.
+    # Do not use cdk.json, which an interrupted call may have changed: the next one must not add to that.
     now = datetime.now(timezone.utc)
     expires = iso(max(now, cluster.expires or now) + more)
     before = _paused(clients, cluster)
@@ -59,7 +59,7 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
         message = f"dlcluster: AWS deletes stack {cluster.stack_name} from {iso(cluster.expires + DELETE_AFTER)} on"
         print(f"{message} (expiry_action delete), perhaps before a deploy has put that off", file=sys.stderr)
     set_and_deploy(SETTING, expires, context=context, region=clients.region, deploy=deploy)
-    # The CDK has waited for the update's cleanup, in which the old schedules go.
+    # The CDK has waited for the update's cleanup, which removes the old schedules.
     after = _paused(clients, cluster)
     if ended := after - before:
         message = f"the old end came first: it set {' and '.join(sorted(ended))} of {cluster.name} to zero"
@@ -72,13 +72,13 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
 
 
 def _paused(clients: Clients, cluster: Cluster) -> set[NodeType]:
-    """Return the types of the groups that are at zero."""
+    """Return the types of the groups whose size is zero."""
     groups = read_groups(clients.autoscaling, cluster.name)
     return {node_type for node_type, group in groups.items() if group.size.is_paused}
 
 
 def parse_time(text: str) -> timedelta:
-    """Return the length of time. Raises UsageError."""
+    """Parse a length of time. Raises UsageError."""
     found = duration(text)
     if found is None:
         raise UsageError(f"TIME must be like 90m, 8h or 2d, got {text[:60]!r}")

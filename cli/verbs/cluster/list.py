@@ -35,7 +35,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
 
 
 def _checked(stacks: Iterable[Cluster | UnfinishedStack]) -> Iterator[Cluster | UnfinishedStack]:
-    """Yield the stacks with usable outputs, or none; name the others on standard error."""
+    """Yield the stacks with usable outputs or with none; name the others on standard error."""
     for stack in stacks:
         try:
             yield check_outputs(stack) if isinstance(stack, Cluster) else stack
@@ -53,7 +53,7 @@ def _document(clients: Clients, found: Cluster | UnfinishedStack) -> dict[str, A
 
 
 def _desired_nodes(clients: Clients, cluster: Cluster) -> int | None:
-    """Return None if the user may not list the groups."""
+    """Return the desired number of nodes; None if the user may not list the groups."""
     try:
         with aws_errors(clients.region):
             groups = find_groups(clients.autoscaling, cluster.name)

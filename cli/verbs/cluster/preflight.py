@@ -33,7 +33,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("vCPU quota", capacity.vcpus),
     ("EBS quota", volumes.root_volumes),
     ("EBS key", volume_key.volume_key),
-    # The role before the key, whose policy has to name it.
+    # Check the role before the key, whose policy must name it.
     ("service role", service_role.auto_scaling),
     (kms_key.SUBJECT, kms_key.kms_key),
     ("AMI", image.image),
@@ -83,7 +83,7 @@ def command(selection: Selection, *, context: tuple[str, ...], as_json: bool) ->
 
 
 def _show(finding: Finding) -> None:
-    """Print a finding at once, as the checks take seconds; click drops the colour if there is no terminal."""
+    """Print a finding immediately, because the checks take seconds; click drops the colour without a terminal."""
     level = click.style(finding.level, fg=STYLES[finding.level], bold=True)
     colour = False if os.environ.get("NO_COLOR") else None
     click.echo(f"{level}{str(finding).removeprefix(finding.level)}", color=colour)
@@ -93,7 +93,7 @@ def _all_findings(region: str | None, props: ClusterProps, context: Mapping[str,
     try:
         with aws_errors(region):
             clients = connect(region)
-    except CredentialsError as error:  # a profile that is not there
+    except CredentialsError as error:  # a missing profile
         yield problem("credentials", str(error), error.fix)
         return
     yield from findings(clients, props, context)

@@ -63,7 +63,7 @@ def command(selection: Selection, *, timeout: float, as_json: bool) -> int:
 
 
 def _require_block(cluster: Cluster) -> None:
-    """Refuse outside of the time of the cluster's Capacity Block: EC2 launches nothing there. Raises ClusterError."""
+    """Refuse outside of the cluster's Capacity Block, because EC2 would launch nothing. Raises ClusterError."""
     block, now = parse_deployed_block(cluster.block), datetime.now(timezone.utc)
     if block is not None and not block.starts <= now < block.pauses:
         raise ClusterError(f"{cluster.name} has no capacity now: {block.line(now)}")

@@ -21,12 +21,12 @@ from cli.ssh.remote import Connection, last_line
 from cli.verb import verb
 
 AT_ONCE: Final = 8
-"""Nodes that run the setup at the same time, once it has succeeded on one: a server allows ten channels on a connection
-(MaxSessions in sshd_config(5))."""
+"""Number of nodes that run the setup simultaneously once it has succeeded on one; a server allows ten channels per
+connection (MaxSessions in sshd_config(5))."""
 MARGIN_S: Final = 120.0
-"""Seconds for a node's answer besides its setup."""
+"""Seconds for a node's answer beyond its setup."""
 LOGIN_S: Final = 120.0
-"""Seconds for which a failing login is tried again."""
+"""Seconds during which a failing login is retried."""
 RETRY_S: Final = 5.0
 
 
@@ -35,9 +35,9 @@ RETRY_S: Final = 5.0
 def command(selection: Selection, *, as_json: bool) -> int:
     """Run the setup of the last deploy on nodes that were launched before it.
 
-    New nodes run it by themselves. It runs on one node first, then on eight at a time, and starts on no more once it
-    has failed; a node on which it failed gets no more jobs. It is refused while a job runs, and no job starts on a node
-    while the setup runs there. Nodes that have it already are passed over.
+    New nodes run it anyway. It runs on one node first, then on eight at a time, and starts on no more once it has
+    failed; a node on which it failed gets no more jobs. It is refused while a job runs, and no job starts on a node
+    while the setup runs there. Nodes that already have it are skipped.
     """
     with connect_to_master(selection) as (context, connection):
         setup = deployed_setup(context.cluster)
@@ -68,7 +68,7 @@ def _first_one_then_many(members: Sequence[Member]) -> Iterator[Sequence[Member]
 
 
 def _run_on_all(connection: Connection, members: Sequence[Member], setup: DeployedSetup) -> None:
-    """Run the setup on nodes at the same time, to the end on each. Raises ClusterError naming those that failed."""
+    """Run the setup on several nodes at a time, to the end on each. Raises ClusterError naming those that failed."""
     with ThreadPoolExecutor(AT_ONCE) as threads:
         failures = [*threads.map(lambda member: _run_on(connection, member, setup), members)]
     if failed := [failure for failure in failures if failure]:
@@ -81,7 +81,7 @@ def _run_on(connection: Connection, member: Member, setup: DeployedSetup) -> str
     line = bootstrap_line(member, *words)
     end = time.monotonic() + LOGIN_S
     while (done := connection.output(line, deadline_s=setup.timeout_s + MARGIN_S)).exit_code == SSH_FAILED:
-        # A master whose setup had failed is in no list: nodes let it in again once they know that it is back.
+        # A master whose setup had failed is in no list; nodes admit it again once they know that it is back.
         if time.monotonic() >= end:
             break
         time.sleep(RETRY_S)

@@ -18,7 +18,7 @@ from cli.ssh.expired_addresses import remove_expired_addresses
 from cli.verb import verb
 
 INTERVAL_S: Final = 5
-"""Default number of seconds between two updates."""
+"""Default number of seconds between updates."""
 EXAMPLES: Final = (
     "dlcluster status",
     "dlcluster status --cluster vision --region eu-west-1 --json",
@@ -75,7 +75,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
 
 
 def _cost(context: ClusterContext) -> Cost | None:
-    """Return the cost; print on stderr why there is none."""
+    """Return the cost; if there is none, print the reason on stderr."""
     try:
         with aws_errors(context.clients.region):
             return read_cost(context.clients, context.cluster)

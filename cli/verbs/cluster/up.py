@@ -1,4 +1,4 @@
-"""``dlcluster up``: start the whole fleet in the first candidate zone that has room for it, or nothing."""
+"""``dlcluster up``: start the complete fleet in the first candidate zone that has room for it, or nothing."""
 
 import signal
 import sys
@@ -48,11 +48,11 @@ def command(
     context: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Deploy, and start all nodes in the first zone of the setting zones that has room for the whole fleet.
+    """Deploy, and start all nodes in the first zone of the setting zones that has room for the complete fleet.
 
-    A zone that gives fewer nodes keeps none. Once all are there, the zone is written to cdk.json as
+    A zone that gives fewer nodes keeps none. Once all nodes are up, the zone is written to cdk.json as
     availability_zone, and up waits until every node is ready. A second call is harmless, and completes one that was
-    interrupted; on a paused cluster it looks for room again. Run it in the directory of cdk deploy.
+    interrupted; on a paused cluster it searches for room again. Run it in the directory of cdk deploy.
     """
     settings = read_context(Path.cwd(), context)
     props = read_props(settings)
@@ -91,7 +91,7 @@ def command(
 
 
 def _print_cost(props: ClusterProps, prices: PriceList, end: datetime | None) -> None:
-    """Say before the question what can be paid, and for how long."""
+    """Print, before the question, what the cluster can cost and for how long."""
     print(f"dlcluster: {before.price_line(props, prices)}", file=sys.stderr)
     print(
         f"dlcluster: each zone that fails costs up to {most_a_try(props, prices)}; if this program is killed, "
@@ -104,7 +104,7 @@ def _print_cost(props: ClusterProps, prices: PriceList, end: datetime | None) ->
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Take the end of the terminal, and a polite kill, for Ctrl-C."""
+    """Treat the terminal's hangup and SIGTERM like Ctrl-C."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -118,7 +118,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _end(until: str) -> datetime | None:
-    """Return the time until which to try; None for one round. Raises UsageError."""
+    """Return the time until which to search; None for a single round. Raises UsageError."""
     found = parse_until(until, datetime.now().astimezone()) if until else None
     if until and found is None:
         raise UsageError(f"--until must be a time of the day like 18:00, got {until[:60]!r}")
@@ -126,7 +126,7 @@ def _end(until: str) -> datetime | None:
 
 
 def _require_zones(props: ClusterProps, context: tuple[str, ...], *, cluster: str | None) -> None:
-    """Refuse settings that leave nothing to choose. Raises UsageError."""
+    """Raise UsageError for settings that leave no choice of zone."""
     if any(pair.partition("=")[0] == ZONE for pair in context):
         raise UsageError(f"-c {ZONE} contradicts up, which chooses it: leave it out")
     if not props.zones:

@@ -30,7 +30,7 @@ MISSING: Final = "No such file or directory"
 def command(selection: Selection, *, remote: str, local: Path, as_json: bool) -> int:
     """Copy a file or folder from a node. Symbolic links are left out.
 
-    Choose a place outside of the project, or one that .gitignore names: run and push send all else to the nodes.
+    Choose a place outside of the project, or one that .gitignore names: run and push send everything else to the nodes.
     """
     node, colon, path = remote.partition(":")
     if not colon or "/" in node:

@@ -1,1 +1,1 @@
-"""Verbs that delete what destroyed clusters left: file systems and buckets."""
+"""Define the verbs that delete what destroyed clusters left behind: file systems and buckets."""

@@ -1,4 +1,4 @@
-"""``dlcluster delete-bucket [BUCKET]``: list the buckets that clusters made, or delete one with every version."""
+"""``dlcluster delete-bucket [BUCKET]``: list the buckets that clusters created, or delete one with every version."""
 
 import sys
 
@@ -18,10 +18,10 @@ COLUMNS = ("BUCKET", "CLUSTER", "USED BY")
 @click.argument("bucket", required=False, metavar="[BUCKET]")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(selection: Selection, *, bucket: str | None, yes: bool) -> int:
-    """Delete a bucket that a destroyed cluster left, with every version of every object; without one, list them.
+    """Delete a bucket that a destroyed cluster left behind, with every version of every object; without one, list them.
 
-    It refuses one that a stack uses, and one that no cluster made. It sees the stacks of this region and account only:
-    a bucket that a cluster elsewhere uses looks unused. A call that was cut off may be repeated.
+    It refuses a bucket that a stack uses, and one that no cluster made. It sees only the stacks of this region and
+    account, so a bucket that a cluster elsewhere uses looks unused. An interrupted call may be repeated.
     """
     clients = connect(selection.region)
     if bucket is None:
@@ -59,7 +59,7 @@ def _find(clients: Clients, name: str) -> Bucket:
 
 
 def _ask(found: Bucket) -> None:
-    """Let the user type the name again. Raises UsageError without a terminal, ClusterError for any other answer."""
+    """Ask the user to retype the name. Raises UsageError without a terminal, ClusterError for a wrong answer."""
     if not sys.stdin.isatty() or not is_terminal():
         raise UsageError("cannot prompt without a terminal: use --yes")
     question = f"Delete {found.name} of cluster {found.cluster}, with every version, for good? Type its name"

@@ -1,4 +1,4 @@
-"""``dlcluster delete-storage [FILE_SYSTEM]``: list the file systems that clusters left, or delete one."""
+"""``dlcluster delete-storage [FILE_SYSTEM]``: list the file systems that clusters left behind, or delete one."""
 
 import sys
 
@@ -19,10 +19,10 @@ COLUMNS = ("FILE SYSTEM", "CLUSTER", "GB", "$/MONTH", "USED BY")
 @click.argument("file_system", required=False, metavar="[FILE_SYSTEM]")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(selection: Selection, *, file_system: str | None, yes: bool) -> int:
-    """Delete a file system that a destroyed cluster left, with everything in it; without one, list them.
+    """Delete a file system that a destroyed cluster left behind, with everything in it; without one, list them.
 
-    It refuses one that a cluster uses or that has a mount target, and one that no cluster made. The prices are those
-    of storage in us-east-1.
+    It refuses a file system that a cluster uses or that has a mount target, and one that no cluster made. The prices
+    are those of storage in us-east-1.
     """
     clients = connect(selection.region)
     if file_system is None:
@@ -57,7 +57,7 @@ def _list(clients: Clients, cluster: str | None) -> int:
 
 
 def _ask(found: FileSystem) -> None:
-    """Let the user type the ID again. Raises UsageError without a terminal, ClusterError for any other answer."""
+    """Ask the user to retype the ID. Raises UsageError without a terminal, ClusterError for a wrong answer."""
     if not sys.stdin.isatty() or not is_terminal():
         raise UsageError("cannot prompt without a terminal: use --yes")
     question = f"Delete {found.file_system_id} of cluster {found.cluster}, {found.gigabytes} GB, for good? Type its id"

@@ -1,6 +1,6 @@
-"""Print logs of a job, rotated parts first; with ``-f`` until the job has ended on this node.
+"""Print a job's logs, rotated parts first; with ``-f``, continue until the job has ended on this node.
 
-Stop when standard input closes, because the reader is then gone.
+Stop when standard input closes, which means that the reader has left.
 """
 
 import os
@@ -58,7 +58,7 @@ class Log:
         return fd
 
     def _is_rotated(self, fd: int) -> bool:
-        """Return True if the log was rotated, so that the open file is no longer being written."""
+        """Return True if the log was rotated, so that nothing more is written to the open file."""
         try:
             current = self._path.stat()
         except FileNotFoundError:
@@ -81,7 +81,7 @@ def _write_all(data: bytes) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the logs; return 1 if one of them is not on this node."""
+    """Print the logs; return 1 if this node lacks one of them."""
     follow = arguments[0] == "-f"
     job_id, *names = arguments[follow:]
     directory = Path.home() / JOBS_DIR / job_id

@@ -1,4 +1,4 @@
-"""Compose a process's environment and working directory."""
+"""Build a process's environment and choose its working directory."""
 
 import os
 from _collections_abc import Callable, Mapping, Sequence  # importing collections is slow
@@ -31,10 +31,10 @@ def process_environment(
 def check_interfaces(
     environment: Mapping[str, str], names: Sequence[str], *, routed: str | None, present: Callable[[], Sequence[str]]
 ) -> None:
-    """Raise LaunchError if a variable names an interface that this node lacks, for which the engine would wait.
+    """Raise LaunchError if a variable names an interface that this node lacks, because the engine would wait for it.
 
     Accept NCCL's forms too: a list, prefixes, and ``^`` or ``=`` before them. `present` asks the kernel for all
-    interfaces; it is called only if a variable names another interface than the route's.
+    interfaces; it is called only if a variable names an interface other than the route's.
     """
     for name in names:
         value = environment.get(name, "")
@@ -47,6 +47,6 @@ def check_interfaces(
 
 
 def working_directory(wanted: str, *, home: str) -> tuple[str, bool]:
-    """Return the wanted directory if it exists and may be entered, else the home directory and True."""
+    """Return the wanted directory if it can be entered, else the home directory and True."""
     path = os.path.join(home, os.path.expanduser(wanted))
     return (path, False) if os.path.isdir(path) and os.access(path, os.X_OK) else (home, True)

@@ -15,7 +15,7 @@ class Poller:
         return fd in self._callbacks
 
     def add(self, fd: int, callback: Callable[[], None], *, events: int = select.POLLIN) -> None:
-        """Call `callback` whenever `fd` is ready for `events`, or its peer is gone."""
+        """Call `callback` whenever `fd` is ready for `events`, or its peer has closed."""
         self._callbacks[fd] = callback
         self._poller.register(fd, events)
 

@@ -24,19 +24,19 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of all orphans below it, so that none escapes (prctl(2))."""
+    """Make this process the parent of all orphaned descendants, so that none escapes (prctl(2))."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Ask for a signal when the parent ends."""
+    """Request a signal for when the parent ends."""
     prctl(PR_SET_PDEATHSIG, number)
 
 
 def rename(name: str) -> None:
     """Set this process's name in process lists (``ps -o comm``); the command line stays.
 
-    Nothing depends on it, so ignore a failure.
+    Nothing depends on the name, so ignore a failure.
     """
     try:
         file = os.open(NAME_FILE, os.O_WRONLY | os.O_CLOEXEC)
@@ -64,9 +64,9 @@ class RunningProcess:
 def start_process(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> RunningProcess:
     """Start a rank in its own session and process group.
 
-    subprocess.Popen would do the same, but importing it takes longer than starting the rank.
+    subprocess.Popen could do this, but importing it takes longer than starting the rank.
     """
-    # Look it up before the fork: the child must copy every page that it touches, and os.execvpe touches many.
+    # Look it up before the fork, because the child copies every page that it touches, and os.execvpe touches many.
     path = find_program(command[0], environment=environment, cwd=cwd)
     (stdout, child_stdout), (stderr, child_stderr), (failure, child_failure) = os.pipe(), os.pipe(), os.pipe()
     pid = os.fork()
@@ -101,7 +101,7 @@ def _exec_in_child(
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these signals.
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these signals; a rank must not
             signal.signal(number, signal.SIG_DFL)
         os.chdir(cwd)
         os.execve(path, list(command), environment)
@@ -127,7 +127,7 @@ def find_program(name: str, *, environment: Mapping[str, str], cwd: str) -> str:
             candidate = candidate or path
     if candidate is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-    # The file is not executable: execve fails, and the caller reports its error.
+    # The file is not executable, so execve will fail and the caller will report its error.
     return candidate
 
 
@@ -146,7 +146,7 @@ def signal_group(group: int, number: int) -> bool:
 
 
 def runs_as_other_user(group: int) -> bool:
-    """Return True if a process group runs as another user, such as with sudo."""
+    """Return True if a process group runs as another user, for example through sudo."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -167,7 +167,7 @@ def group_is_gone(group: int) -> bool:
 
 
 def end_orphans(*, deadline_s: float) -> bool:
-    """Kill all descendants of this process: those that left their rank's session, or outlived the runner.
+    """Kill all descendants of this process that left their rank's session or outlived the runner.
 
     Return True if none is left.
     """

@@ -1,7 +1,7 @@
-"""Split the runner into two processes, so that the end of either leaves nothing behind, even after ``kill -9``.
+"""Split the runner into two processes, so that neither's end leaves processes behind, even after ``kill -9``.
 
-The reaper waits for its child, the runner proper, and kills all remaining descendants. The runner stops its processes
-when the reaper is gone. For each further job the reaper forks a fresh child.
+The reaper waits for its child, the actual runner, and kills all remaining descendants. The runner stops its processes
+when the reaper is gone. For each further job, the reaper forks a new child.
 """
 
 import os
@@ -25,13 +25,13 @@ STOPPED_S = 20.0
 """Seconds that a child may be stopped (SIGSTOP); the launcher's heartbeat timeout."""
 POLL_S = 0.5
 MAX_SESSION_S = 3600.0
-"""Longest age in seconds of a session that accepts another job: a login certificate may have expired."""
+"""Maximum age of a session that accepts another job, in seconds; an older one's login certificate may have expired."""
 RUN_ANOTHER = 75
 """Exit code of a child whose job ended cleanly, so that another may follow (EX_TEMPFAIL of sysexits(3))."""
 
 
 def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool]) -> int:
-    """Run `work` in a child, and again in a fresh child while it exits with RUN_ANOTHER; return the last result.
+    """Run `work` in a child, and again in a new child while it exits with RUN_ANOTHER; return the last result.
 
     `work` gets True if this session has run a job before. Once a job's processes are gone, `report_idle` tells the
     launcher that the session is free; if it returns False, nobody reads the report and the session ends.
@@ -51,14 +51,14 @@ def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool
             end_orphans(deadline_s=ORPHANS_DEADLINE_S)
             return result
         for number in STOP_SIGNALS:
-            # Ignore signals; ssh's hangup and pkill reach the child too, which handles them.
+            # Ignore signals; ssh's hangup and pkill also reach the child, which handles them.
             signal.signal(number, signal.SIG_IGN)
         status = await_end(child)
         is_clean = end_orphans(deadline_s=ORPHANS_DEADLINE_S)
         code = exit_code(os.waitstatus_to_exitcode(status))
         if code != RUN_ANOTHER or not is_clean or time.monotonic() - since > MAX_SESSION_S:
             return code
-        # Do it before the next child starts, so that the launcher need not wait for it.
+        # Clean up before the next child starts, so that the launcher need not wait for it.
         if not report_idle():
             return code
         is_reused = True
@@ -68,7 +68,7 @@ def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool
 def await_end(child: int, *, stopped_s: float = STOPPED_S) -> int:
     """Reap the child and return its status (wait(2)).
 
-    The child ends by itself unless it was stopped; kill it then, as its ranks would keep running.
+    The child always ends unless it is stopped; then kill it, because its ranks would keep running.
     """
     until: float | None = None
     while True:

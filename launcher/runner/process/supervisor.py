@@ -1,7 +1,7 @@
 """Run a node's processes to their end: forward output, report exits, stop all on request.
 
-One thread waits in one poll(2). The end of the connection to the launcher, TERM, INT and HUP all mean stop: the
-processes get TERM, and KILL after the grace period.
+A single thread waits in a single poll(2). The launcher's disconnection, TERM, INT and HUP all mean stop: the processes
+get TERM, and KILL after the grace period.
 """
 
 import os
@@ -59,7 +59,7 @@ class Supervisor:
         cwd: str,
         log: ProcessLog | None = None,
     ) -> None:
-        """Start one process; if it cannot start, report a shell's exit code."""
+        """Start one process; if it cannot start, report the exit code that a shell would."""
         try:
             started = processes.start_process(command, environment=environment, cwd=cwd)
         except OSError as error:
@@ -118,7 +118,7 @@ class Supervisor:
         return True
 
     def _is_drained(self, process: _Process) -> bool:
-        """Return True if the output was read, or is silent: an escaped process can keep a stream open."""
+        """Return True if the output was read completely or is silent: an escaped process can keep a stream open."""
         until = min(process.drain_until, process.kill_at or process.drain_until)
         return not process.streams or self._clock() >= until
 
@@ -160,7 +160,7 @@ class Supervisor:
             return
         self._paused = self._channel.is_full
         for process in self._unfinished:
-            # The process could not write meanwhile.
+            # While paused, the process could not write.
             process.drain_until = self._clock() + DRAIN_S
             if self._paused:
                 for fd in process.streams:

@@ -1,4 +1,4 @@
-"""Queue the stream of files from the launcher, between the thread that receives it and the one that writes it."""
+"""Queue the launcher's stream of files between the thread that receives it and the one that writes it."""
 
 import io
 import queue
@@ -14,11 +14,11 @@ MAX_PIECES = 256
 
 
 class NeighbourLostError(LaunchError):
-    """The node before or after this one is gone; it reports its own error."""
+    """The previous or next node is gone; it reports its own error."""
 
 
 class ByteQueue(io.RawIOBase):
-    """File object with the launcher's stream: the channel's thread fills it, the sync's thread reads it."""
+    """File object for the launcher's stream: the channel's thread fills it, the sync's thread reads it."""
 
     def __init__(self, *, on_room: Callable[[], None]) -> None:
         self._pieces: queue.SimpleQueue[bytes] = queue.SimpleQueue()

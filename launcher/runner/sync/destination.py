@@ -1,9 +1,9 @@
 """Make a directory of this node equal to the launcher's.
 
-Delete only files of an earlier sync that are unchanged since: a job's checkpoints, logs and notes stay, whatever their
-names, and so do excluded files. A file under the name of one that is sent counts as changed here unless an earlier sync
-put it there: it is overwritten only on request. If the job runs in the source itself, it may have written the file on
-both sides: a file that no sync sent is then a result of this node, and stays.
+Delete only files from an earlier sync that are unchanged since then: a job's checkpoints, logs and notes stay, whatever
+their names, and so do excluded files. If a sent file's name is already taken here, the existing file counts as changed
+unless an earlier sync put it there, and is overwritten only on request. If the job runs in the source directory itself,
+it may have written the file on both sides; a file that no sync sent is then a result of this node, and stays.
 """
 
 import os
@@ -29,17 +29,17 @@ class Destination:
         self._before, self._interrupted = self._state.read()
         self._replaced: list[Entry] = []
         self._unchanged: dict[int, int] = {}
-        """Mode of each file that is as the manifest says, by number."""
+        """Mode of each file that already matches the manifest, by number."""
         self._sent: dict[str, list[Entry]] | None = None
 
     def changed(self) -> list[str]:
-        """Return the files that differ from the manifest and from what was sent; `prepare` would overwrite them."""
+        """Return the files that differ from both the manifest and the last sync; `prepare` would overwrite them."""
         found: list[str] = []
         for number, entry in enumerate(self.manifest.entries):
             if entry.kind == DIRECTORY:
                 continue
             try:
-                # A Path for each of 100,000 files would take longer than the system calls.
+                # Creating a Path for each of 100,000 files would take longer than the system calls.
                 status = os.lstat(f"{self.directory}/{entry.path}")
             except (FileNotFoundError, NotADirectoryError):
                 continue
@@ -56,9 +56,9 @@ class Destination:
         return found
 
     def is_result(self, path: str) -> bool:
-        """Return True if a job wrote the file: there was a sync before, and none sent a file of this name.
+        """Return True if a job wrote the file: there was an earlier sync, and none sent a file of this name.
 
-        Before the first sync any file may be source code that somebody copied there.
+        Before the first sync, any file may be source code that somebody copied there.
         """
         return bool(self._sent_files()) and path not in self._sent_files()
 
@@ -73,7 +73,7 @@ class Destination:
     def prepare(self, kept: frozenset[str] = frozenset()) -> set[int]:
         """Make directories and links, remove old files; return the numbers of the files whose content is needed.
 
-        Call `changed` first. Leave the files `kept` as they are.
+        Call `changed` first. The files `kept` stay as they are.
         """
         make_directory(self.directory)
         before, after = self._before, self._record(kept)
@@ -91,18 +91,18 @@ class Destination:
         return needed
 
     def check_space(self, needed: int) -> None:
-        """Raise LaunchError now if the file system has no room for `needed` bytes, rather than fail an hour later."""
+        """Raise LaunchError now if the file system lacks room for `needed` bytes, instead of failing an hour later."""
         status = os.statvfs(self.directory)
         if needed > status.f_bavail * status.f_frsize:
             free = status.f_bavail * status.f_frsize
             raise LaunchError(f"{self.directory}: No space left: {needed} bytes to come, {free} free")
 
     def release(self) -> None:
-        """Finish the sync."""
+        """End the sync."""
         self._state.release()
 
     def _record(self, kept: frozenset[str]) -> Manifest:
-        """Return what this node has of syncs after this one: of the files `kept`, what it had before."""
+        """Return the record after this sync; for the files `kept`, it repeats the earlier entries."""
         after = self._with_excluded(self._before)
         if not kept:
             return after
@@ -110,7 +110,7 @@ class Destination:
         return Manifest(sorted([*entries, *(entry for entry in self._before.entries if entry.path in kept)]))
 
     def _with_excluded(self, before: Manifest) -> Manifest:
-        """Return the entries for the record: also files of earlier syncs that are excluded now and stay."""
+        """Return the entries for the record, including files of earlier syncs that are now excluded and stay."""
         present = {entry.path for entry in self.manifest.entries}
         kept = [
             entry
@@ -121,7 +121,7 @@ class Destination:
 
     def _remove_gone(self, before: Manifest) -> None:
         kinds = {entry.path: entry.kind for entry in self._with_excluded(before).entries}
-        # Entries follow their directory, so go backwards.
+        # Parents precede their entries, so iterate backwards.
         for entry in reversed(before.entries):
             if kinds.get(entry.path) != entry.kind:
                 with suppress(FileNotFoundError, NotADirectoryError):
@@ -130,7 +130,7 @@ class Destination:
     def _remove(self, entry: Entry) -> None:
         path = self.directory / entry.path
         if entry.kind == DIRECTORY:
-            with suppress(OSError):  # Not empty: it contains files of the job.
+            with suppress(OSError):  # not empty: it contains files of the job
                 path.rmdir()
         elif entry.kind == FILE and is_unchanged(path.lstat(), entry):
             path.unlink()

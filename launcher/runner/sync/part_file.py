@@ -19,7 +19,7 @@ class PartFile:
         self._path = directory / entry.path
         self._part = part_of(self._path)
         self._digest = new_digest()
-        # Never follow a link in the way.
+        # Never follow an existing link.
         self._part.unlink(missing_ok=True)
         self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
@@ -53,6 +53,6 @@ class PartFile:
 
 
 def part_of(path: Path) -> Path:
-    """Return the temporary path of a file: always the same one, so that none is left for good."""
+    """Return a file's temporary path, which is always the same, so that no stale one remains."""
     name = hashlib.sha256(f"{socket.gethostname()}:{path.name}".encode(errors="surrogateescape")).hexdigest()[:16]
     return path.with_name(f".launch-part-{name}")

@@ -1,6 +1,6 @@
 """Relay files through this node: receive them from the previous node, write them, send them to the next.
 
-Each node forwards while it receives, so that many nodes take little longer than one.
+Each node forwards while it receives, so sending to many nodes takes little longer than sending to one.
 """
 
 import socket
@@ -30,7 +30,7 @@ def accept(listener: socket.socket, identity: str) -> ssl.SSLSocket:
         listener.settimeout(left)
         try:
             plain, _ = listener.accept()
-        except TimeoutError:  # socket.timeout is an alias from 3.10 on.
+        except TimeoutError:  # an alias of socket.timeout only from 3.10 on
             break
         with suppress(OSError):
             return _wrap_tls(context, plain, server_side=True)
@@ -85,7 +85,7 @@ class Forwarder:
             if skipped or done:
                 self._file.flush()
             if done:
-                # Let the reader close first, so that no data in transit is lost.
+                # Let the reader close first, so that data in transit is not lost.
                 self._connection.recv(1)
         except OSError as error:
             raise NeighbourLostError(f"the node after it stopped receiving: {error.strerror or error}") from error

@@ -10,7 +10,7 @@ from launcher.sync.request import BUCKET_URL
 
 
 def fetch(source: str, directory: Path, *, deadline_s: float) -> None:
-    """Download what differs below `source` into `directory`; LaunchError with the reason of a failure."""
+    """Download everything that differs below `source` into `directory`; LaunchError with the reason of a failure."""
     match = BUCKET_URL.fullmatch(source)
     if match is None:
         raise ValueError(f"not a bucket's prefix: {source!r}")
@@ -23,7 +23,7 @@ def fetch(source: str, directory: Path, *, deadline_s: float) -> None:
     if count.strip() == "0":
         raise LaunchError(f"{source} is empty")
     quiet = ("--only-show-errors", "--no-progress")
-    # By default it keeps a newer file of the same size, whatever its content.
+    # By default the command keeps a newer file of the same size, whatever its content.
     _aws(source, "s3", "sync", f"s3://{bucket}/{prefix}", str(directory), *quiet, "--exact-timestamps", until=until)
 
 

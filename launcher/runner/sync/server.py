@@ -1,4 +1,4 @@
-"""Carry out a sync's requests on a node."""
+"""Answer a sync's requests on a node."""
 
 import io
 import os
@@ -55,7 +55,7 @@ class SyncServer:
         self._resources.close()
 
     def answer(self, request: Request) -> Answer:
-        """Carry out a request; the answer to a failed one is its error."""
+        """Carry out a request and return its answer; for a failure, the answer is the error."""
         operation, values = request["operation"], {name: request[name] for name in request if name != "operation"}
         try:
             return self._operations[operation](**values)
@@ -68,10 +68,10 @@ class SyncServer:
     def _compare(
         self, *, directory: str, manifest: str, patterns: list[str], on_changed: str, source: str | None
     ) -> Answer:
-        """Prepare the directory; answer with the files that are needed and the port for them.
+        """Prepare the directory; answer with the files that are needed and the port for receiving them.
 
-        To refuse, answer instead with files that would be overwritten although they were changed here. Name the results
-        of this node that stay although the source has other files of their names.
+        If prepared changes would overwrite files that were changed here, refuse by answering with their names instead.
+        Also name this node's results that stay although the source has other files of the same names.
         """
         self._resources.close()
         path = destination_path(directory, home=Path.home())

@@ -1,4 +1,4 @@
-"""Carry out the launcher's sync requests one after the other, in a thread of their own.
+"""Carry out the launcher's sync requests one by one in a separate thread.
 
 Disks and other nodes may be slow, and heartbeats must not wait for them.
 """
@@ -42,14 +42,14 @@ def serve_requests_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "
 
 
 class SyncService:
-    """Pass requests to the thread and answers back; the first request starts the thread."""
+    """Passes requests to the thread and answers back; the first request starts the thread."""
 
     def __init__(self, channel: RunnerChannel) -> None:
         self._channel = channel
         self.wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        """Descriptor that is readable when there is an answer to send, or room again."""
+        """Descriptor that becomes readable when there is an answer to send, or room again."""
         self.secrets: dict[str, str] = {}
-        """Values of the ranks' secret variables, complete once the request for them is answered."""
+        """Values of the ranks' secret variables; complete once the request for them is answered."""
         self._byte_queue = ByteQueue(on_room=self._wake)
         self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()

@@ -1,6 +1,6 @@
 """Record the files that a sync wrote into a directory of this node; a later sync may delete or overwrite only those.
 
-There is one file per directory, below the home directory; a sync holds the lock beside it.
+Each directory has one such file, below the home directory, with a lock beside it that a sync acquires.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ class SyncState:
 
     def __init__(self, home: Path, directory: Path) -> None:
         self._directory = str(directory)
-        # One per host, because home directories may be shared between nodes.
+        # Each host has its own, because nodes may share home directories.
         name = hashlib.sha256(f"{socket.gethostname()}:{directory}".encode(errors="surrogateescape")).hexdigest()[:32]
         self._path = home / RECORDS_DIR / f"{name}.json"
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ class SyncState:
             raise LaunchError(f"{directory}: another launch is sending files to it") from error
 
     def read(self) -> tuple[Manifest, Manifest]:
-        """Read the record: the files sent, and those that the last sync was to replace.
+        """Read the record: the files that were sent, and those that the last sync was about to replace.
 
         Treat an unreadable record as empty, so that nothing is deleted.
         """

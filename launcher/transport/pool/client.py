@@ -1,8 +1,8 @@
-"""Put idle connections into the pool's daemon, and take them out in the next launch.
+"""Hand idle connections to the pool's daemon, and take them out in the next launch.
 
 Each launch that keeps connections starts a daemon (launcher.transport.pool.daemon), which listens on a socket in the
-user's runtime directory. The next launch asks all of these daemons for connections to its hosts. After any error
-nothing is kept or reused: opening a new connection takes only some tens of milliseconds.
+user's runtime directory. The next launch asks all of these daemons for connections to its hosts. After any error,
+nothing is kept or reused: opening a new connection takes only tens of milliseconds.
 """
 
 import os
@@ -22,7 +22,7 @@ SUFFIX = ".sock"
 DIRECTORY = "deeplearning-launch"
 """Directory below the user's runtime directory (pam_systemd(8))."""
 ANSWER_S = 0.5
-"""Deadline for a daemon's answer, in seconds; it has nothing else to do."""
+"""Deadline for a daemon's answer, in seconds; the daemon does nothing else."""
 PROGRAM = Path(__file__).parent / "daemon.py"
 MAX_CONNECTIONS = 200
 """Maximum number of connections per daemon, with four descriptors each: the usual limit of a process is 1024."""
@@ -50,7 +50,7 @@ def fetch_idle(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[Id
 
 
 def keep_idle(environ: Mapping[str, str], connections: Sequence[IdleConnection], *, seconds: float) -> None:
-    """Start a daemon that holds the connections for `seconds`; the caller closes its own ends. Raises OSError."""
+    """Start a daemon that keeps the connections for `seconds`; the caller closes its own ends. Raises OSError."""
     directory = _directory(environ)
     if directory is None or not 0 < len(connections) <= MAX_CONNECTIONS:
         return
@@ -62,7 +62,8 @@ def keep_idle(environ: Mapping[str, str], connections: Sequence[IdleConnection],
         try:
             listener.bind(str(unlisted))
             listener.listen()
-            # Rename only now: another launch would remove a socket that refuses connections as a killed daemon's.
+            # Rename only now: another launch would take a socket that refuses connections for a killed daemon's and
+            # remove it.
             unlisted.rename(socket_path)
             _start_daemon(DaemonConfig(listener.fileno(), seconds, str(socket_path), entries))
         except OSError:
@@ -130,7 +131,7 @@ def _request(socket_path: Path, hosts: Sequence[str]) -> list[IdleConnection]:
             while message := _receive(channel):
                 taken.append(message)
         except TimeoutError:
-            # Received connections are ours; the daemon drops the rest when its time is up.
+            # Received connections are ours; the daemon closes the others on time.
             if _is_stopped(process_id(channel)):
                 socket_path.unlink(missing_ok=True)
         except OSError:

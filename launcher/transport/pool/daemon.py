@@ -1,6 +1,6 @@
-"""Hold the idle connections of one launch for a while: ``python3 launcher/transport/pool/daemon.py``.
+"""Keep the idle connections of one launch for a while: ``python3 launcher/transport/pool/daemon.py``.
 
-The daemon gives each connection once, to the first launch of the same user that requests it, and closes the rest when
+The daemon hands each connection only to the first launch of the same user that requests it, and closes the rest when
 its time is up. If it dies, the connections end with it. It never reads or writes them.
 
 Its standard input describes the connections (`DaemonConfig`). A launch sends host names, one per line, or an empty line
@@ -109,7 +109,7 @@ class PoolDaemon:
                     [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)],
                 )
             finally:
-                # Whether it arrives or not, do not offer it again.
+                # Do not offer it again, whether or not it arrives.
                 self._release(entry)
 
     def _release(self, entry: Entry) -> None:
@@ -120,7 +120,7 @@ class PoolDaemon:
 
 
 def main() -> int:
-    """Hold the connections that standard input describes."""
+    """Keep the connections that standard input describes."""
     config = DaemonConfig.from_text(sys.stdin.buffer.read().decode(errors="surrogateescape"))
     os.chdir("/")
     listener = socket.socket(fileno=config.listener)

@@ -1,7 +1,7 @@
-"""Fingerprint everything on this machine that a connection depends on: it is reused only if nothing has changed.
+"""Fingerprint everything on this machine that a connection depends on; it is reused only if nothing has changed.
 
-These are ssh's files and variables; see FILES and ENVIRONMENT in ssh(1). If ssh's configuration may refer to any
-variable, the whole environment counts, except variables that shells change by themselves.
+This covers ssh's files and variables; see FILES and ENVIRONMENT in ssh(1). If ssh's configuration may refer to any
+variable, the complete environment counts, except variables that shells change automatically.
 """
 
 import json
@@ -59,7 +59,7 @@ def client_fingerprint(environ: Mapping[str, str], *, home: str | None = None) -
 def connection_fingerprint(
     host: Host, command: Sequence[str], client: str, *, local_names: set[str], agent: str | None
 ) -> str | None:
-    """Fingerprint what the connection to `host` by `command` depends on; None if that cannot be determined at once.
+    """Fingerprint what the connection to `host` by `command` depends on; None if finding out would take too long.
 
     `client` is the result of `client_fingerprint`, which also covers the names in `local_names`, the result of
     `local_host_names`. `agent` is the socket of the user's SSH agent.
@@ -67,13 +67,13 @@ def connection_fingerprint(
     # Any other name may resolve differently by now. A failing DNS query takes seconds, and only ssh knows its aliases.
     if not (host.name in local_names or _is_address(host.name)):
         return None
-    # With the cluster's key all sessions of a user are equal; another agent may be another person.
+    # With the cluster's key, all sessions of a user are equal; another agent may belong to another person.
     login = None if GIVEN_KEY_ONLY in command else agent
     return _digest([client, str(host), list(command), login])
 
 
 def local_host_names(path: str = HOSTS_FILE) -> set[str]:
-    """Return the host names that a file of this machine resolves, all of the cluster's among them; see hosts(5)."""
+    """Return the host names that a file of this machine resolves, including all of the cluster; see hosts(5)."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return {name for line in file for name in line.partition("#")[0].split()[1:]}

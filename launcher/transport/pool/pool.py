@@ -1,4 +1,4 @@
-"""Pool connections across launches: take those of earlier launches, and keep this one's."""
+"""Pool connections across launches: reuse those of earlier launches, and keep this one's."""
 
 import os
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class ConnectionPool:
                 idle.process.discard()
 
     def pop(self, host: Host) -> Process | None:
-        """Remove and return the woken runner on `host`, if there is one."""
+        """Remove and return the woken runner on `host`; None if there is none."""
         return self._woken.pop(str(host), None)
 
     def keep(self, connections: "Sequence[Connection]") -> None:
@@ -55,7 +55,7 @@ class ConnectionPool:
             if (fingerprint := self._fingerprints.get(str(connection.host))) is not None
         ]
         with suppress(OSError, ValueError):  # A daemon of another release may answer otherwise.
-            # Two launches at once may both keep connections; one per node is enough.
+            # Two simultaneous launches may both keep connections; one per node is enough.
             for other in fetch_idle(os.environ, self._names):
                 other.process.discard()
             keep_idle(os.environ, kept, seconds=self._seconds)
@@ -64,7 +64,7 @@ class ConnectionPool:
 
 
 def _wake(process: Process) -> bool:
-    """Return True if the runner's input is open; its own answer comes later."""
+    """Return True if the runner's input is open; the runner answers later."""
     try:
         process.stdin.write(WAKE)
     except OSError:

@@ -1,1 +1,1 @@
-"""Fill in what moto lacks of Amazon EC2 Auto Scaling."""
+"""Add behaviour of Amazon EC2 Auto Scaling that moto lacks."""

@@ -32,7 +32,7 @@ BOOT_FAILED = (
 
 @dataclass(kw_only=True, slots=True)
 class Activity:
-    """Hold one activity of a group."""
+    """One activity of a group."""
 
     group: str
     instance_id: str
@@ -68,7 +68,7 @@ _ACTIVITIES: list[Activity] = []
 
 def install() -> None:
     """Record what groups do, and answer DescribeScalingActivities."""
-    # Outside the wrapper of launch, so that it records what that launches.
+    # Install it outside the wrapper of launch, to record what that launches.
     wrap(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)
     wrap(InstanceBackend, "terminate_instances", _terminate)
     wrap(AutoScalingResponse, "describe_scaling_activities", _describe)
@@ -83,7 +83,7 @@ def begin_termination(group: str, instance_id: str, cause: str, *, waits: bool) 
 
 
 def finish_termination(group: str, instance_id: str) -> None:
-    """Finish an instance's activity, and record one first if the instance ended without its group's doing."""
+    """Finish an instance's activity; if it ended without its group's action, record one first."""
     if not (activity := _unfinished(instance_id)):
         lost = "an EC2 health check indicating it has been terminated or stopped"
         begin_termination(group, instance_id, lost, waits=False)
@@ -153,7 +153,7 @@ def _launch_failure(instance_id: str) -> str | None:
 
 
 def _fail_launch(instance_id: str, reason: str) -> None:
-    """Mark the launch as failed: a group counts an instance that EC2 ended because it cannot boot as never launched."""
+    """Mark the launch as failed, because a group never counts an instance that EC2 ended because it cannot boot."""
     for activity in _ACTIVITIES:
         if activity.instance_id == instance_id and activity.description.startswith(_LAUNCHING):
             activity.status, activity.message = "Failed", f"{BOOT_FAILED}: {reason}"

@@ -41,7 +41,7 @@ def _set_instance_health(_original: Any, response: AutoScalingResponse) -> Empty
 
 
 def _in_grace_period(group: FakeAutoScalingGroup, member: InstanceState) -> bool:
-    """Return True if the member is in its grace period. Here it is in service from its launch on."""
+    """Return True if the member is in its grace period. Here a member is in service from its launch on."""
     age: timedelta = utcnow() - member.instance.launch_time
     return age < timedelta(seconds=group.health_check_grace_period or 0)
 

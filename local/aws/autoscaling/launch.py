@@ -1,8 +1,8 @@
-"""Launch the instances of Auto Scaling groups as their launch template says.
+"""Launch the instances of Auto Scaling groups according to their launch template.
 
 moto uses the template's default version instead of the group's, adds a second root volume, and ignores the instance
-profile, the metadata options and the network interface's settings. It also accepts any template for a group, where
-Auto Scaling checks it.
+profile, the metadata options and the network interface's settings. It also accepts any template for a group, while Auto
+Scaling checks it.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ _Data = dict[str, Any]
 
 
 def install() -> None:
-    """Launch the members of groups here."""
+    """Launch the members of groups with the functions below."""
     wrap(FakeAutoScalingGroup, "_set_launch_configuration", _set_launch_configuration)
     # activities wraps the result of this, to record the launches.
     wrap(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)
@@ -39,7 +39,7 @@ def install() -> None:
 def _set_launch_configuration(
     original: Any, group: FakeAutoScalingGroup, configuration: str, template: _Data, *others: Any, **named: Any
 ) -> None:
-    """Refuse a template that cannot be launched, even at size 0. The group's current template is not checked again."""
+    """Refuse a template that cannot be launched, even at size 0; do not check the group's current template again."""
     if template:
         version = group.ec2_backend._get_template_from_args(template)
         current = group.ec2_launch_template
@@ -71,7 +71,7 @@ def _launch(original: Any, group: FakeAutoScalingGroup, count: int, propagated_t
 
 
 def _launch_anywhere(group: FakeAutoScalingGroup, template: LaunchTemplate) -> None:
-    """Launch a member where the group has the fewest; where EC2 has no room, try its other subnets."""
+    """Launch a member where the group has the fewest; if EC2 has no room there, try its other subnets."""
     count = Counter(member.instance.subnet_id for member in group.instance_states)
     subnets = sorted((group.vpc_zone_identifier or "").split(","), key=lambda subnet: count[subnet])
     shortage = None
@@ -89,7 +89,7 @@ def _launch_anywhere(group: FakeAutoScalingGroup, template: LaunchTemplate) -> N
 
 
 def launch_member(group: FakeAutoScalingGroup, template: LaunchTemplate, *, subnet_id: str) -> Instance:
-    """Launch one member as the group's template says. Raises EC2ClientError if EC2 refuses."""
+    """Launch one member from the group's template. Raises EC2ClientError if EC2 refuses."""
     version = template.get_version(group.launch_template_version)
     tags = convert_tag_spec(version.data.get("TagSpecifications", []))
     own = tags.get("instance", {}) | group.get_propagated_tags() | {ASG_NAME_TAG: group.name}
@@ -137,14 +137,14 @@ def _primary_interface(data: _Data) -> _Data:
 
 
 def _public(data: _Data) -> bool | None:
-    """Return whether the instance gets a public address; None where the subnet decides."""
+    """Return True if the instance gets a public address; None if the subnet decides."""
     if len(data.get("NetworkInterfaces", [])) > 1:
         return False  # "Assign a public IPv4 address at launch" (Amazon EC2 User Guide)
     return _boolean(_primary_interface(data).get("AssociatePublicIpAddress"))
 
 
 def _with_defaults(mapping: _Data) -> _Data:
-    """Delete a root volume with its instance unless the template says otherwise."""
+    """Delete a root volume with its instance unless the template specifies otherwise."""
     return mapping | {"Ebs": {"DeleteOnTermination": True} | mapping.get("Ebs", {})}
 
 
@@ -153,7 +153,7 @@ def _boolean(value: Any) -> bool | None:
 
 
 def _terminate(original: Any, instance: Instance) -> Any:
-    """Terminate once: a second time moto fails to detach the volumes, while AWS repeats its answer."""
+    """Terminate only once: on a repeated call moto fails to detach the volumes, while AWS repeats its answer."""
     if instance._state.name == "terminated":
         return instance._state
     return original(instance)

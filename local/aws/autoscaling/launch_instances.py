@@ -1,8 +1,8 @@
-"""Answer LaunchInstances, which moto lacks: launch members at once, in one zone, and say which EC2 refused.
+"""Answer LaunchInstances, which moto lacks: launch members immediately, in one zone, and report refusals by EC2.
 
 AWS: "Launch instances synchronously" (Amazon EC2 Auto Scaling User Guide) and "LaunchInstances" in the API Reference.
-Neither gives the words of a refused request; the words here are our own. The members of a launch that EC2 only partly
-fulfils stay, and the desired capacity grows by them.
+Neither quotes a refusal, so the messages here are our own. If EC2 launches only some members, these stay, and the
+desired capacity grows by their number.
 """
 
 import time
@@ -25,7 +25,7 @@ from local.aws.moto_patching import add
 from local.aws.scarcity.capacity import SHORTAGES
 
 MAX_INSTANCES: Final = 100
-"""Instances that one call launches at most."""
+"""Largest number of instances that one call launches."""
 TOKEN_LIFETIME_S: Final = 8 * 3600.0
 RETRY: Final = "retry-with-group-configuration"
 _STRATEGIES: Final = ("none", RETRY)
@@ -33,15 +33,15 @@ _PLACES: Final = ("AvailabilityZones", "AvailabilityZoneIds", "SubnetIds")
 
 
 class UnsupportedOperationError(AutoscalingClientError):
-    """Refuse a group with a warm pool."""
+    """A group with a warm pool cannot use this call."""
 
-    # moto takes an exception's service from its module
+    # moto derives an exception's service from its module
     __module__ = "moto.autoscaling.exceptions"
     code = "UnsupportedOperation"
 
 
 class IdempotentParameterMismatchError(AutoscalingClientError):
-    """Refuse a client token that stands for another request."""
+    """The client token belongs to another request."""
 
     __module__ = "moto.autoscaling.exceptions"
     code = "IdempotentParameterMismatch"
@@ -49,7 +49,7 @@ class IdempotentParameterMismatchError(AutoscalingClientError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Request:
-    """Hold what a call asks for."""
+    """What a call requests."""
 
     group: str
     count: int
@@ -61,7 +61,7 @@ class _Request:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Answered:
-    """Hold a request and its answer, which the same token gets again."""
+    """A request and its answer, which the same token gets again."""
 
     request: _Request
     answer: dict[str, Any]
@@ -153,7 +153,7 @@ def _template(group: FakeAutoScalingGroup) -> LaunchTemplate:
 
 
 def _subnet(group: FakeAutoScalingGroup, request: _Request) -> Subnet:
-    """Return the group's one subnet that the request means. Raises ValidationError."""
+    """Return the only subnet of the group that matches the request. Raises ValidationError."""
     own = _subnets(group)
     found = [each for each in own if request.subnet in ("", each.id)]
     found = [each for each in found if request.zone in ("", each.availability_zone)]
@@ -176,7 +176,7 @@ def _subnets(group: FakeAutoScalingGroup) -> list[Subnet]:
 def _launch_members(
     group: FakeAutoScalingGroup, template: LaunchTemplate, subnet: Subnet, count: int
 ) -> tuple[list[Instance], EC2ClientError | None]:
-    """Launch up to ``count`` members, and return them with the error that ended it."""
+    """Launch up to ``count`` members; return them with the error that ended the launch."""
     launched: list[Instance] = []
     try:
         with activities.recording(group):

@@ -1,9 +1,9 @@
 """End a group's instances when it scales in, loses them or is deleted, and replace them.
 
-moto terminates at once and ignores lifecycle hooks. Here an instance that its group ends stays in Terminating:Wait
+moto terminates immediately and ignores lifecycle hooks. Here an instance that its group ends stays in Terminating:Wait
 until each terminating hook is completed or its heartbeat has timed out. Its replacement does not wait for that: "While
 the instance is terminating, another scaling activity launches a new instance" ("View the reason for health check
-failures", Amazon EC2 Auto Scaling User Guide). No hook holds an instance that ended by itself.
+failures", Amazon EC2 Auto Scaling User Guide). Hooks do not delay an instance that ended without its group's action.
 """
 
 import threading
@@ -32,13 +32,13 @@ from local.aws.scarcity.capacity import SHORTAGES
 
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 RETRY_S = 5.0
-"""Time after which a group retries a failed launch."""
+"""Seconds after which a group retries a failed launch."""
 
 
 class ResourceInUseError(AutoscalingClientError):
-    """Refuse to delete a group that has instances without ForceDelete."""
+    """A group that has instances cannot be deleted without ForceDelete."""
 
-    # moto takes an exception's service from its module
+    # moto derives an exception's service from its module
     __module__ = "moto.autoscaling.exceptions"
     code = "ResourceInUse"
     message = (
@@ -49,7 +49,7 @@ class ResourceInUseError(AutoscalingClientError):
 
 @dataclass(kw_only=True, slots=True)
 class _Termination:
-    """Hold a member in Terminating:Wait, and the timer of each pending hook by name."""
+    """A member in Terminating:Wait, and the timer of each pending hook by name."""
 
     group: FakeAutoScalingGroup
     member: InstanceState
@@ -61,11 +61,11 @@ _TERMINATIONS: dict[str, _Termination] = {}
 _WHEN_EMPTY: dict[str, Callable[[], None]] = {}
 """Callbacks by the name of a group that is being deleted."""
 _RETRYING: set[FakeAutoScalingGroup] = set()
-"""Groups whose launches failed, until the next try."""
+"""Groups whose launches failed, until their next attempt."""
 
 
 def install() -> None:
-    """End and replace the members of groups here."""
+    """End and replace the members of groups with the functions below."""
     wrap(FakeAutoScalingGroup, "set_desired_capacity", _set_desired_capacity)
     wrap(AutoScalingBackend, "terminate_instance", _terminate_instance)
     wrap(AutoScalingBackend, "notify_terminate_instances", _remove_lost)
@@ -106,7 +106,7 @@ def waiting_for(backend: AutoScalingBackend, group_name: str, hook_name: str) ->
 
 
 def complete(instance_id: str, hook_name: str, result: str) -> None:
-    """Complete one hook of an instance; ABANDON cancels the others too."""
+    """Complete one hook of an instance; ABANDON also cancels the others."""
     termination = _TERMINATIONS[instance_id]
     termination.timers.pop(hook_name).cancel()
     if result == "ABANDON" or not termination.timers:
@@ -122,7 +122,7 @@ def start_timer(backend: AutoScalingBackend, instance_id: str, hook_name: str) -
 
     def expired() -> None:
         with LOCK:
-            # While this waited for the lock, the hook may have been completed or a heartbeat recorded.
+            # While this waited for the lock, the hook may have been completed or its timer restarted.
             if _TERMINATIONS.get(instance_id) is termination and termination.timers.get(hook_name) is timer:
                 complete(instance_id, hook_name, hook.default_result)
 
@@ -131,7 +131,7 @@ def start_timer(backend: AutoScalingBackend, instance_id: str, hook_name: str) -
 
 
 def scale_to_zero(group: FakeAutoScalingGroup, when_empty: Callable[[], None]) -> None:
-    """Scale a group to zero, protected members included; call ``when_empty`` when the last one is gone."""
+    """Scale a group to zero, including protected members; call ``when_empty`` when the last one is gone."""
     group.desired_capacity = group.min_size = 0
     _WHEN_EMPTY[group.name] = when_empty
     for member in group.active_instances():
@@ -143,7 +143,7 @@ def _begin_termination(group: FakeAutoScalingGroup, member: InstanceState, cause
     if member.lifecycle_state not in ("InService", "Standby"):
         return
     if member.instance.state == "terminated":
-        # The member stayed while replacing was suspended, and no hook applies any more.
+        # The member stayed while replacing was suspended, and hooks no longer apply.
         activities.finish_termination(group.name, member.instance_id)
         group.instance_states.remove(member)
         return
@@ -189,7 +189,7 @@ def _fill(group: FakeAutoScalingGroup) -> None:
     try:
         group.set_desired_capacity(group.desired_capacity)
     except ServiceException:
-        # the scaling activities say why
+        # the scaling activities show the reason
         retry_launches(group)
 
 
@@ -208,7 +208,7 @@ def retry_launches(group: FakeAutoScalingGroup) -> None:
 
 
 def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capacity: int | None) -> None:
-    """Resize without counting members that are already terminating: moto would end them again."""
+    """Resize without counting members that are already terminating, which moto would end again."""
     wanted = (group.min_size if new_capacity is None else new_capacity) or 0
     active, order = group.active_instances(), termination_policies.order(group)
     if len(active) <= wanted and suspended_processes.may_launch(group):
@@ -252,7 +252,7 @@ def _delete_group(original: Any, response: AutoScalingResponse) -> Any:
 
 
 def _remove_lost(_original: Any, backend: AutoScalingBackend, instance_ids: list[str]) -> None:
-    """Remove members whose instances ended by themselves: no hook can hold them any more."""
+    """Remove members whose instances have already ended: no hook can delay them any more."""
     for group in [*backend.autoscaling_groups.values()]:
         lost = [member for member in group.instance_states if member.instance_id in instance_ids]
         for member in lost:
@@ -267,7 +267,7 @@ def _remove_lost(_original: Any, backend: AutoScalingBackend, instance_ids: list
 
 
 def _resume(original: Any, backend: AutoScalingBackend, group_name: str, scaling_processes: list[str]) -> None:
-    """Resume processes and catch up on what was left undone meanwhile."""
+    """Resume processes and catch up on what was left undone in the meantime."""
     original(backend, group_name, scaling_processes)
     group = backend.autoscaling_groups[group_name]
     if suspended_processes.may_replace_unhealthy(group):

@@ -1,6 +1,6 @@
 """Answer calls about lifecycle hooks, and create the hooks that a group's template declares.
 
-Only terminating hooks have an effect (see lifecycle.py); launching ones are only stored. EventBridge gets no events.
+Only terminating hooks have an effect (see lifecycle.py); launching hooks are only stored. EventBridge gets no events.
 """
 
 from typing import Any
@@ -64,7 +64,7 @@ def _create_group(
 def _create_hook(
     original: Any, backend: AutoScalingBackend, name: str, as_name: str, transition: str, timeout: Any, result: Any
 ) -> Any:
-    """Create a hook without the role and the target that moto makes up."""
+    """Create a hook without the role and the target that moto invents."""
     hook = original(backend, name, as_name, transition, timeout, result)
     hook.role_arn = hook.notification_target_arn = None
     return hook

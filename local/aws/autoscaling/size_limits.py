@@ -1,6 +1,6 @@
-"""Refuse sizes of a group that do not fit together, which moto takes.
+"""Refuse inconsistent sizes of a group, which moto accepts.
 
-A change without a desired capacity moves the present one into the new limits ("UpdateAutoScalingGroup" in the Amazon
+A change without a desired capacity moves the current one into the new limits ("UpdateAutoScalingGroup" in the Amazon
 EC2 Auto Scaling API Reference); moto moves the number of instances, which differs while some are ending.
 """
 

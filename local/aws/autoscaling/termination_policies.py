@@ -17,7 +17,7 @@ _Rank = Callable[[InstanceState], float]
 
 
 def order(group: FakeAutoScalingGroup) -> list[InstanceState]:
-    """Return the members, first to end first; each policy breaks the ties of the one before."""
+    """Return the members in the order in which they end; each policy breaks the ties of the previous one."""
     ranks = [rank for policy in group.termination_policies for rank in _ranks(policy)]
     return sorted(group.instance_states, key=lambda member: [rank(member) for rank in ranks])
 

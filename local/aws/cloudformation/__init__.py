@@ -1,1 +1,1 @@
-"""Fill in what moto lacks of CloudFormation."""
+"""Add behaviour of CloudFormation that moto lacks."""

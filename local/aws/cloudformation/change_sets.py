@@ -13,7 +13,7 @@ from local.aws.moto_patching import wrap
 
 
 class ChangeSetNotFoundError(CloudFormationError):
-    """Report a change set that does not exist; the CDK CLI looks for this error code."""
+    """The change set does not exist; the CDK CLI looks for this error code."""
 
     code = "ChangeSetNotFound"
 
@@ -45,7 +45,7 @@ def _describe(response: CloudFormationResponse) -> ActionResult:
 
 
 def _delete(response: CloudFormationResponse) -> EmptyResult:
-    # moto keeps the change sets of deleted stacks under the same names: delete all of them.
+    # moto keeps the change sets of deleted stacks under the same names, so delete all of them.
     while found := _find(response):
         del response.cloudformation_backend.change_sets[found.change_set_id]
     return EmptyResult()

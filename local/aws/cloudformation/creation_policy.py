@@ -1,4 +1,4 @@
-"""Keep the creation policies that still wait for signals: which resources of which stacks, and how many signals."""
+"""Track the creation policies that still wait for signals: which resources of which stacks, and how many signals."""
 
 import re
 import threading
@@ -14,7 +14,7 @@ _DEFAULT_TIMEOUT = "PT5M"
 
 @dataclass(kw_only=True, slots=True)
 class SignalWait:
-    """Hold a CreationPolicy that is not satisfied yet."""
+    """A CreationPolicy that is not satisfied yet."""
 
     needed: int
     timer: threading.Timer
@@ -48,16 +48,16 @@ def start(stack: Stack, logical_id: str, definition: dict[str, Any], expired: Ca
 
 
 def pending(stack: Stack, logical_id: str) -> SignalWait | None:
-    """Return the wait of a resource, or None when it does not wait."""
+    """Return a resource's pending wait; None if it has none."""
     return _WAITS.get(stack.stack_id, {}).get(logical_id)
 
 
 def complete(stack: Stack, logical_id: str) -> None:
-    """Stop waiting: the resource has all its signals."""
+    """Stop waiting, because the resource has all its signals."""
     _WAITS[stack.stack_id].pop(logical_id).timer.cancel()
 
 
 def forget(stack: Stack) -> None:
-    """Stop all waits of a stack, whatever they received."""
+    """Stop all waits of a stack, whatever signals they received."""
     for wait in _WAITS.pop(stack.stack_id, {}).values():
         wait.timer.cancel()

@@ -1,4 +1,4 @@
-"""Find what each resource of a template refers to, and the order in which to create them."""
+"""Find what each resource of a template refers to, and an order in which to create them."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Put a template's keys and point-in-time recovery into effect, and delete managed policies, which moto leaves out."""
+"""Apply a template's keys and point-in-time recovery, and delete managed policies; moto does none of this."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def _create_table(
     table: Table = original(name, definition, account_id, region_name, **given)
     properties = definition["Properties"]
     if table.sse_specification is not None:
-        # moto reads the name that the API has, and not CloudFormation's.
+        # moto reads the API's name instead of CloudFormation's.
         table.sse_specification["Enabled"] = properties["SSESpecification"]["SSEEnabled"]
     if recovery := properties.get("PointInTimeRecoverySpecification"):
         dynamodb_backends[account_id][region_name].update_continuous_backups(table.name, recovery)
@@ -39,7 +39,7 @@ def _create_log_group(
 
 
 def _delete_policy(policy: ManagedPolicy, _account_id: str, _region_name: str) -> None:
-    """Detach the policy from whoever has it and delete it, as CloudFormation does."""
+    """Detach the policy from all its users and delete it, like CloudFormation."""
     backend = policy.backend
     owners: list[Role | Group | User] = [*backend.roles.values(), *backend.groups.values(), *backend.users.values()]
     for owner in owners:

@@ -1,7 +1,7 @@
-"""Delete resources of a stack, each as soon as nothing depends on it any more, as CloudFormation does.
+"""Delete a stack's resources, each as soon as nothing depends on it any more, like CloudFormation.
 
 A group whose instances wait for lifecycle hooks delays only the resources that it depends on. A resource that its
-service refuses to delete stays, and so does all that it depends on. A missing resource counts as deleted.
+service refuses to delete stays, and so does everything that it depends on. A missing resource counts as deleted.
 """
 
 import re
@@ -52,7 +52,7 @@ def _is_missing(error: Exception) -> bool:
 def start(
     stack: Stack, logical_ids: Iterable[str], *, retained: tuple[str, ...], finished: Callable[[list[str]], None]
 ) -> None:
-    """Delete these resources, then call ``finished``, now or later, with the logical IDs of those that were refused.
+    """Delete these resources, then call ``finished``, now or later, with the logical IDs of the refused ones.
 
     ``retained`` are the deletion policies that keep a resource. This call replaces a deletion of the same stack that is
     still in progress and waits for the same resources.
@@ -68,7 +68,7 @@ def start(
 
 
 def _advance(deletion: _Deletion) -> None:
-    """Delete the resources on which nothing depends any more; one pass is enough because dependants come first."""
+    """Delete the resources on which nothing depends any more; one pass suffices because dependants come first."""
     for logical_id in [*deletion.remaining]:
         tried = logical_id in deletion.in_progress or logical_id in deletion.failed
         if tried or any(logical_id in deletion.needed[other] for other in deletion.remaining):

@@ -37,10 +37,10 @@ def delete(resource: Any, definition: dict[str, Any], stack: Stack, deleted: Cal
 
 
 def _delete_group(group: FakeAutoScalingGroup, deleted: Callable[[], None]) -> None:
-    """Scale the group to zero first, so that hooks hold its instances: CloudFormation does not force the deletion."""
+    """First scale the group to zero, so that hooks delay its instances: CloudFormation does not force the deletion."""
 
     def when_empty() -> None:
-        # a caller may have deleted the group meanwhile
+        # a caller may have deleted the group in the meantime
         if group.name in group.autoscaling_backend.autoscaling_groups:
             group.autoscaling_backend.delete_auto_scaling_group(group.name)
         deleted()
@@ -70,7 +70,7 @@ def _delete_route(backend: EC2Backend, route: Any) -> None:
 
 def _delete_endpoint(backend: EC2Backend, endpoint: Any) -> None:
     if endpoint.state != "deleted":
-        # moto looks for its routes in deleted tables too
+        # moto also looks for its routes in deleted tables
         endpoint.route_table_ids = [table for table in endpoint.route_table_ids if table in backend.route_tables]
         backend.delete_vpc_endpoints([endpoint.id])
     del backend.vpc_end_points[endpoint.id]
@@ -80,7 +80,7 @@ _EC2_DELETIONS: dict[str, _Deletion] = {
     "AWS::EC2::EIP": lambda backend, address: backend.release_address(address=address.public_ip),
     "AWS::EC2::FlowLog": lambda backend, log: backend.delete_flow_logs([log.id]),
     "AWS::EC2::InternetGateway": lambda backend, gateway: backend.delete_internet_gateway(gateway.id),
-    # Delete by ID: given an unknown name, moto claims that the call names no template.
+    # Delete by ID: for an unknown name, moto claims that the call names no template.
     "AWS::EC2::LaunchTemplate": lambda backend, template: backend.delete_launch_template("", template.id),
     "AWS::EC2::NatGateway": _delete_nat_gateway,
     "AWS::EC2::Route": _delete_route,

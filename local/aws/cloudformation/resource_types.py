@@ -1,4 +1,4 @@
-"""Add resource types that moto does not know, and put them into effect where moto can.
+"""Add resource types that moto does not know, and apply them as far as moto can.
 
 Also append ``:*`` to a log group's ARN, as CloudFormation does to cover its streams ("AWS::Logs::LogGroup", return
 values).
@@ -22,7 +22,7 @@ _Properties = dict[str, Any]
 
 
 def install() -> None:
-    """Make moto find the types below: it caches the list of its models."""
+    """Make moto find the types below, because it caches the list of its models."""
     for cached in (parsing.get_model_list, parsing.get_model_map, parsing.get_name_type_map):
         cached.cache_clear()
     wrap(LogGroup, "get_cfn_attribute", _log_group_attribute)
@@ -34,7 +34,7 @@ def _log_group_attribute(original: Any, group: LogGroup, name: str) -> str:
 
 
 class _Accepted:
-    """Accept a resource whose reference is its name; subclasses may give it an effect."""
+    """Accepts a resource whose reference is its name; subclasses may give it an effect."""
 
     def __init__(self, name: str, properties: _Properties):
         self.name = name
@@ -81,14 +81,14 @@ class _Accepted:
         return True
 
     def put(self, account: str, region: str) -> None:
-        """Put the resource into effect."""
+        """Apply the resource."""
 
     def delete(self, account: str, region: str) -> None:
-        """End the effect."""
+        """End the resource's effect."""
 
 
 class _PlacementGroup(_Accepted, CloudFormationModel):
-    # moto takes an object's service from the second part of its module's name
+    # moto derives an object's service from the second part of its module's name
     __module__ = "moto.ec2"
 
     @staticmethod

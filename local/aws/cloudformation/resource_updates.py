@@ -1,4 +1,4 @@
-"""Change resources of a stack in place, as AWS does, where moto would replace or ignore them."""
+"""Change resources of a stack in place, like AWS, if moto would replace or ignore them."""
 
 import copy
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _Definition = dict[str, Any]
 _SIZES = ("MinSize", "MaxSize", "DesiredCapacity")
 
 _DEFINITIONS: dict[tuple[str, str], _Definition] = {}
-"""The definition that each resource was last made from, references resolved, by stack ID and logical ID."""
+"""Definition from which each resource was last made, references resolved, by stack ID and logical ID."""
 
 
 def definition(stack: Stack, logical_id: str) -> _Definition:
@@ -30,13 +30,13 @@ def definition(stack: Stack, logical_id: str) -> _Definition:
 
 
 def record_definition(stack: Stack, logical_id: str) -> _Definition:
-    """Record and return the definition that the resource is made from now."""
+    """Record and return the definition from which the resource is now made."""
     _DEFINITIONS[stack.stack_id, logical_id] = now = definition(stack, logical_id)
     return now
 
 
 def recorded_definition(stack: Stack, logical_id: str) -> _Definition:
-    """Return the definition that the resource was last made from."""
+    """Return the definition from which the resource was last made."""
     return _DEFINITIONS[stack.stack_id, logical_id]
 
 
@@ -52,7 +52,7 @@ def changed(stack: Stack, logical_id: str) -> bool:
 
 
 def update(stack: Stack, logical_id: str, *, back: bool = False) -> None:
-    """Update the resource to the current template; ``back`` returns it to its state before a failed update."""
+    """Update the resource to the current template; ``back`` restores its state before a failed update."""
     parsed = stack.resource_map._parsed_resources
     resource, old, new = parsed[logical_id], recorded_definition(stack, logical_id), definition(stack, logical_id)
     in_place = _set_tags(stack, logical_id, resource, old, new) and _without_tags(old) == _without_tags(new)
@@ -63,7 +63,7 @@ def update(stack: Stack, logical_id: str, *, back: bool = False) -> None:
     try:
         parsed[logical_id] = _updated(stack, logical_id, resource, old, new, back=back)
     finally:
-        # A refused update may be half done; recording it makes the rollback revert it.
+        # A refused update may be half done; because it is recorded, the rollback reverts it.
         record_definition(stack, logical_id)
 
 
@@ -83,7 +83,7 @@ def _updated(stack: Stack, logical_id: str, resource: Any, old: _Definition, new
 
 
 def _set_tags(stack: Stack, logical_id: str, resource: Any, old: _Definition, new: _Definition) -> bool:
-    """Set the tags, and return whether this kind of resource allows that separately."""
+    """Set the tags; return True if this kind of resource allows setting them separately."""
     wanted = copy.deepcopy(new["Properties"].get("Tags", []))
     if isinstance(resource, TaggedEC2Resource):
         tag(stack, logical_id, resource, new, old)
@@ -115,7 +115,7 @@ def _without_tags(definition: _Definition) -> _Definition:
 def _to_apply(old: _Definition, new: _Definition) -> _Definition:
     """Return the properties without the sizes that CloudFormation leaves alone.
 
-    With IgnoreUnmodifiedGroupSizeProperties it applies only the sizes that differ between the two templates, whatever
+    With IgnoreUnmodifiedGroupSizeProperties, it applies only the sizes that differ between the two templates, whatever
     the group's current sizes are. A rollback ignores this setting (AWS CloudFormation Template Reference, "UpdatePolicy
     attribute").
     """
@@ -127,7 +127,7 @@ def _to_apply(old: _Definition, new: _Definition) -> _Definition:
 
 
 def _update_group(group: FakeAutoScalingGroup, old: _Definition, new: _Definition) -> None:
-    """Resize the group and launch later members from the new template version; existing members stay as they are."""
+    """Resize the group and launch later members from the new template version; existing members stay unchanged."""
     group.tags = copy.deepcopy(new.get("Tags", []))
     group.termination_policies = new.get("TerminationPolicies", ["Default"])
     lifecycle_hooks.update(group, *(each.get("LifecycleHookSpecificationList", []) for each in (old, new)))

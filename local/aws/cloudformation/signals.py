@@ -1,7 +1,7 @@
 """Answer SignalResource, with which nodes report that they are ready or have failed.
 
-moto ignores signals. Here a stack waits for the signals of its creation policies, and a FAILURE rolls it back at once.
-Late signals and repeated IDs are refused, as AWS refuses them.
+moto ignores signals. Here a stack waits for the signals of its creation policies, and a FAILURE rolls it back
+immediately. Like AWS, refuse late signals and repeated IDs.
 """
 
 from moto.cloudformation.exceptions import ValidationError

@@ -43,7 +43,7 @@ def record_stack(stack: Stack, status: str, reason: str | None = None) -> None:
 
 
 def _separate(stack: Stack) -> None:
-    """Put a millisecond between events: the CDK CLI sorts them by time in milliseconds."""
+    """Separate events by a millisecond, because the CDK CLI sorts them by time in milliseconds."""
     if len(stack.events) > 1:
         earliest = stack.events[-2].timestamp + timedelta(milliseconds=1)
         stack.events[-1].timestamp = max(stack.events[-1].timestamp, earliest)

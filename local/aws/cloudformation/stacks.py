@@ -1,9 +1,9 @@
 """Create, update, roll back and delete stacks.
 
-moto creates every resource at once, detects changes from the template's text alone, and deletes in no order. Here
-each resource is created after those that it depends on, a resource that waits for signals delays only its dependants,
-a change of a resource reaches those that refer to it, and deletion runs in reverse order. If a service refuses a
-call, the stack rolls back, as CloudFormation does.
+moto creates every resource immediately, detects changes only from the template's text, and deletes in no order. Here
+each resource is created after those that it depends on, a resource that waits for signals delays only its dependants, a
+change of a resource reaches those that refer to it, and deletion runs in reverse order. If a service refuses a call,
+the stack rolls back, like CloudFormation's.
 """
 
 import logging
@@ -31,7 +31,7 @@ def install() -> None:
     wrap(Stack, "outputs", _outputs)
     wrap(Stack, "stack_resources", _stack_resources)
     wrap(Stack, "stack_parameters", _stack_parameters)
-    # template_rules wraps the result of this: it refuses a template before a stack is created.
+    # template_rules wraps the result of this, to refuse a template before a stack is created.
     wrap(CloudFormationBackend, "create_stack", _create_stack)
     wrap(CloudFormationBackend, "update_stack", _update_stack)
     wrap(CloudFormationBackend, "delete_stack", _delete_stack)
@@ -56,7 +56,7 @@ def _create(_original: Any, stack: Stack) -> None:
 
 
 def advance(stack: Stack) -> None:
-    """Create the resources whose dependencies are complete; complete the stack when nothing is left."""
+    """Create the resources whose dependencies are complete; complete the stack when none is left."""
     resources = stack.template_dict["Resources"]
     needed = dependencies(resources)
     finished: set[str] = set()
@@ -95,7 +95,7 @@ def roll_back(stack: Stack, logical_id: str, reason: str) -> None:
 
 
 def _expired(stack: Stack, logical_id: str) -> None:
-    """Roll back after a timeout, unless the last signal came while this waited for the lock."""
+    """Roll back after a timeout, unless the last signal arrived while this waited for the lock."""
     with LOCK:
         if wait := creation_policy.pending(stack, logical_id):
             missing = wait.needed - len(wait.received)
@@ -243,7 +243,7 @@ def _delete_one_stack(backend: CloudFormationBackend, stack: Stack) -> None:
 
 
 def _outputs(original: Any, stack: Stack) -> list[dict[str, Any]] | None:
-    """Return None until the stack is settled: moto would create what the outputs refer to."""
+    """Return None until the stack is settled, because moto would create what the outputs refer to."""
     if stack.status not in _SETTLED:
         return None
     outputs: list[dict[str, Any]] | None = original(stack)
@@ -251,7 +251,7 @@ def _outputs(original: Any, stack: Stack) -> list[dict[str, Any]] | None:
 
 
 def _stack_resources(_original: Any, stack: Stack) -> list[Any]:
-    """Return only the resources that exist: moto would create the others."""
+    """Return only the resources that exist, because moto would create the others."""
     parsed = stack.resource_map._parsed_resources
     return [parsed[name] for name in stack.resource_map.resources if parsed.get(name) is not None]
 

@@ -1,6 +1,6 @@
-"""Check a template's rules, which are assertions about its parameters, before anything is changed.
+"""Check a template's rules, which are assertions about its parameters, before changing anything.
 
-moto ignores the section. It also forgets a parameter's default when an update asks for the previous value.
+moto ignores that section. It also forgets a parameter's default when an update requests the previous value.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ _Values = dict[str, Any]
 
 
 def install() -> None:
-    """Check the rules on every call that brings a template."""
+    """Check the rules on every call with a template."""
     wrap(CloudFormationBackend, "_resolve_update_parameters", _with_previous_values)
-    # Outside the wrapper of stacks, so that a refused template creates no stack.
+    # Install it outside the wrapper of stacks, so that a refused template creates no stack.
     wrap(CloudFormationBackend, "create_stack", _create_stack)
     wrap(CloudFormationBackend, "update_stack", _update_stack)
     wrap(CloudFormationBackend, "create_change_set", _create_change_set)

@@ -1,1 +1,1 @@
-"""Fill in what moto lacks of Amazon EC2."""
+"""Add behaviour of Amazon EC2 that moto lacks."""

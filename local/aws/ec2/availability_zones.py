@@ -1,7 +1,7 @@
-"""Answer DescribeAvailabilityZones as real accounts see it: with a Local Zone, and in a changing order.
+"""Answer DescribeAvailabilityZones as in real accounts: with a Local Zone, and in a changing order.
 
-AWS promises no order. moto returns only the region's own zones, always in the same order. What moto derives from its
-list (default subnets, ``Fn::GetAZs``) stays as it is.
+AWS guarantees no order. moto returns only the region's own zones, always in the same order. What moto derives from its
+list (default subnets, ``Fn::GetAZs``) stays unchanged.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from moto.ec2.responses.availability_zones_and_regions import AvailabilityZonesA
 from local.aws.moto_patching import wrap
 
 _LOCAL_ZONES = {"us-east-1": Zone("us-east-1-bos-1a", "us-east-1", "use1-bos1-az1", "local-zone")}
-"""The Local Zones of an account that opted in; the name sorts before the region's own."""
+"""Local Zones of an account that opted in; the name sorts before the region's own."""
 _calls = itertools.count(1)
 
 

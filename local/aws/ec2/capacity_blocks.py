@@ -1,7 +1,8 @@
 """Sell Capacity Blocks for ML, which moto lacks: offer and purchase them, and terminate their instances in time.
 
-Any instance type is offered, so that a rehearsal needs no large one, for a price of zero. A StartDateRange in the past
-makes a block that has started, and an EndDateRange any end: AWS sells whole days that start at 11:30 UTC.
+Any instance type is offered, at a price of zero, so that a rehearsal needs no large one. A StartDateRange in the past
+creates a block that has started, and an EndDateRange sets any end, although AWS sells whole days that start at 11:30
+UTC.
 """
 
 import logging
@@ -87,5 +88,5 @@ def _end(block: Reservation, backend: EC2Backend, autoscaling: AutoScalingBacken
 
 
 def _time(found: datetime | None) -> datetime | None:
-    """Return a time with its zone: moto leaves that out."""
+    """Return a time with its zone, which moto leaves out."""
     return found if found is None or found.tzinfo else found.replace(tzinfo=timezone.utc)

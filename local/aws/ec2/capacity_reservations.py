@@ -1,6 +1,6 @@
-"""Keep On-Demand Capacity Reservations, which moto lacks: create, describe and cancel them, and launch into them.
+"""Implement On-Demand Capacity Reservations, which moto lacks: create, describe, cancel, and launch into them.
 
-An instance of another type or zone does not fit in a reservation, and EC2 has the same words for it as for a full one.
+An instance of another type or zone does not fit in a reservation, and EC2's message is the same as for a full one.
 """
 
 import secrets
@@ -47,7 +47,7 @@ class Reservation:
 
     @property
     def is_ending(self) -> bool:
-        """Return whether EC2 already terminates the block's instances."""
+        """Return True if EC2 is already terminating the block's instances."""
         return self.ends is not None and datetime.now(timezone.utc) >= self.ends - TERMINATED_BEFORE
 
     @property
@@ -141,6 +141,6 @@ def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int
     launched = original(backend, image_id, count, *others, **named)
     if found.is_block:
         for instance in launched.instances:
-            instance.lifecycle = "capacity-block"  # moto calls each market spot
+            instance.lifecycle = "capacity-block"  # moto calls every market spot
     found.instances += launched.instances
     return launched

@@ -1,4 +1,4 @@
-"""Associate Elastic IP addresses as EC2 does: they move, replace automatic addresses and hold the internet gateway.
+"""Associate Elastic IP addresses like EC2: they move, replace automatic addresses and depend on the internet gateway.
 
 moto also leaves a moved address at its old place, never returns an instance's automatic address, keeps addresses on
 terminated instances, and releases addresses in use.
@@ -17,14 +17,14 @@ from local.aws.moto_patching import wrap
 
 
 def install() -> None:
-    """Associate, disassociate and release addresses as EC2 does."""
+    """Associate, disassociate and release addresses like EC2."""
     wrap(ElasticIPAddresses, "associate_address", _answer)
     wrap(ElasticAddressBackend, "associate_address", _associate)
     wrap(ElasticAddressBackend, "release_address", _release_address)
     wrap(ElasticAddress, "has_cfn_attr", lambda original, name: name == "PublicIp" or original(name))
     wrap(ElasticAddress, "get_cfn_attribute", _attribute)
     wrap(InternetGatewayBackend, "detach_internet_gateway", _detach_gateway)
-    # Outside the wrapper of autoscaling/launch.
+    # Install it outside the wrapper of autoscaling/launch.
     wrap(Instance, "terminate", _terminate)
 
 
@@ -53,7 +53,7 @@ def _associate(
     if wanted.association_id and not reassociate:
         raise ResourceAlreadyAssociatedError(wanted.public_ip)
     for other in backend.addresses:
-        # free the address from its old place, and the new place from its old address
+        # remove the address from its old place, and the old address from the new place
         if other.association_id and (other is wanted or other.eni is eni):
             backend.disassociate_address(address=other.public_ip)
     moved: ElasticAddress = original(backend, eni.instance, eni, wanted.public_ip, None, True)

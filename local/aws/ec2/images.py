@@ -30,7 +30,7 @@ from local.run_dir import RUN_DIR_VARIABLE
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Release:
-    """Hold a family's latest image as AWS describes it."""
+    """A family's latest image as AWS describes it."""
 
     name: str
     gib: int = 30
@@ -44,7 +44,7 @@ _RELEASES = {
     "base-oss-nvidia-driver-gpu-ubuntu-24.04": _Release(
         name="Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261101", gib=75
     ),
-    # AWS no longer patches this one, but its parameter still answers.
+    # AWS no longer patches this one, but its parameter still exists.
     "oss-nvidia-driver-gpu-pytorch-2.7-ubuntu-22.04": _Release(
         name="Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.7 (Ubuntu 22.04) 20260502",
         created=datetime(2026, 5, 2, tzinfo=timezone.utc),
@@ -55,20 +55,20 @@ _RELEASES = {
 }
 FAMILIES = tuple(_RELEASES)
 _DEPRECATED_AFTER = timedelta(days=2 * 365)
-"""EC2 deprecates a public image at most two years after its creation."""
+"""Age of a public image's deprecation; EC2 allows at most two years."""
 _AMAZON = "898082745236"
-"""The account that owns the Deep Learning AMIs."""
+"""Account that owns the Deep Learning AMIs."""
 
 
 class _Image(Ami):
-    """Give moto's image its own size and a deprecation date."""
+    """moto's image with its own size and a deprecation date."""
 
     gib: int
     deprecation_time: str | None = None
 
     @property
     def block_device_mappings(self) -> list[dict[str, Any]]:
-        """The root volume, which moto always makes 15 GiB large."""
+        """Return the root volume, which moto always makes 15 GiB large."""
         [root] = super().block_device_mappings
         return [{**root, "Ebs": {**root["Ebs"], "VolumeSize": self.gib, "VolumeType": "gp3"}}]
 
@@ -86,7 +86,7 @@ def image_id(family: str) -> str:
 
 
 def parameter_name(family: str) -> str:
-    """Return the public SSM parameter that holds the ID of a family's latest image."""
+    """Return the public SSM parameter that contains the ID of a family's latest image."""
     return f"/aws/service/deeplearning/ami/x86_64/{family}/latest/ami-id"
 
 

@@ -1,4 +1,4 @@
-"""Add instance types that can no longer be bought but may still be named; moto does not list them."""
+"""Add instance types that are no longer sold but may still be named, because moto does not list them."""
 
 from typing import Any
 

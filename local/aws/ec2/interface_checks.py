@@ -11,7 +11,7 @@ _EFA = ("efa", "efa-only")
 
 
 def check_interfaces(interfaces: Sequence[Mapping[str, Any]], *, instance_type: str) -> None:
-    """Raise RunInstances' error for interfaces that do not go together or that the type does not have."""
+    """Raise RunInstances' error for interfaces that are inconsistent or that the type does not support."""
     if len(interfaces) > 1 and any("AssociatePublicIpAddress" in each for each in interfaces):
         word = "The associatePublicIPAddress parameter cannot be specified"
         raise EC2ClientError("InvalidParameterCombination", f"{word} when launching with multiple network interfaces")

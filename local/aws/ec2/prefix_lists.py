@@ -1,7 +1,7 @@
-"""Keep customer-managed prefix lists as EC2 does: versions, sizes and states, and lists that a template makes.
+"""Implement customer-managed prefix lists like EC2: versions, sizes and states, and lists from a template.
 
-moto adds an entry twice, takes any version, ignores MaxEntries and forgets the name of a list that is modified. Which
-addresses the rules with a list let in: local/node/inventory.
+moto adds an entry twice, accepts any version, ignores MaxEntries and forgets the name of a modified list. For the
+addresses that the rules with a list admit, see local/node/inventory.
 """
 
 import time
@@ -16,7 +16,7 @@ from moto.ec2.models.managed_prefixes import ManagedPrefixList, ManagedPrefixLis
 from local.aws.moto_patching import wrap
 
 MODIFY_S: Final = 0.5
-"""Seconds that a modification takes; AWS refuses another one meanwhile."""
+"""Duration of a modification in seconds; until then, AWS refuses another one."""
 _Entries = list[dict[str, str]]
 _SETTLED_AT: dict[str, float] = {}
 """Monotonic time at which the last modification of a list ends."""
@@ -30,7 +30,7 @@ def install() -> None:
 
 
 class _PrefixList(ManagedPrefixList, CloudFormationModel):
-    # moto takes an object's service from the second part of its module's name
+    # moto derives an object's service from the second part of its module's name
     __module__ = "moto.ec2"
 
     @property

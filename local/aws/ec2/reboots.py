@@ -1,4 +1,4 @@
-"""Answer RebootInstances by telling the data plane, where moto does nothing."""
+"""Answer RebootInstances by informing the data plane; moto does nothing."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Apply a template's security group rules, inline or as resources of their own.
+"""Apply a template's security group rules, whether inline or separate resources.
 
 moto ignores inline egress rules, fails on rules without ports, lacks separate egress rules, and replaces the group when
 a rule changes.
@@ -21,7 +21,7 @@ def install() -> None:
 
 
 class _Rule:
-    """Represent a rule that is a resource of its own."""
+    """A rule that is a separate resource."""
 
     egress: bool
 
@@ -62,7 +62,7 @@ class _Rule:
 
 
 class _Ingress(_Rule, CloudFormationModel):
-    # moto takes an object's service from the second part of its module's name
+    # moto derives an object's service from the second part of its module's name
     __module__ = "moto.ec2"
     egress = False
 

@@ -1,4 +1,4 @@
-"""Assign addresses in subnets as a VPC does, and associate subnets with their route tables."""
+"""Assign addresses in subnets like a VPC, and associate subnets with their route tables."""
 
 import itertools
 from typing import Any
@@ -10,11 +10,11 @@ from moto.ec2.models.subnets import Subnet
 from local.aws.moto_patching import wrap
 
 _PUBLIC = (f"54.214.{high}.{low}" for high, low in itertools.product(range(255), range(1, 255)))
-"""Every public address once; moto's random ones may be loopback addresses or repeat."""
+"""Every public address once; moto's random ones may repeat or be loopback addresses."""
 
 
 def install() -> None:
-    """Assign addresses and associate route tables as a VPC does."""
+    """Assign addresses and associate route tables like a VPC."""
     wrap(Subnet, "create_from_cloudformation_json", _create_subnet)
     wrap(Subnet, "get_available_subnet_ip", _private_address)
     wrap(elastic_ip_addresses, "random_ip", lambda _original: next(_PUBLIC))
@@ -30,7 +30,7 @@ def _create_subnet(original: Any, name: str, definition: dict[str, Any], *place:
 
 
 def _private_address(original: Any, subnet: Subnet, instance: Any) -> str:
-    """Prefer a fresh address, so that a replacement is not mistaken for the instance that it replaces."""
+    """Prefer an unused address, so that a replacement is not mistaken for the instance that it replaces."""
     freed, subnet._unused_ips = subnet._unused_ips, set()
     try:
         return str(original(subnet, instance))

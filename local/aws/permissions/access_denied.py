@@ -1,4 +1,4 @@
-"""Word a refusal as each service does.
+"""Word a refusal like each service.
 
 AWS: "Common errors" of each service's API reference, and "Troubleshoot access denied error messages" in the IAM User
 Guide.
@@ -37,7 +37,7 @@ _INVALID_CREDENTIALS_ELSEWHERE: Final = ServiceError(
 
 
 def denial_message(caller: Caller, permission: Permission, decision: Decision, *, quoted: bool = False) -> str:
-    """Word a denial as AWS does; S3 quotes the resource, and an action without a kind of resource names none."""
+    """Word a denial like AWS; S3 quotes the resource, and an action without a kind of resource names none."""
     resource = f'"{permission.resource}"' if quoted else permission.resource
     on = "" if permission.resource == "*" else f" on resource: {resource}"
     why = decision.value.format(action=permission.action)
@@ -48,7 +48,7 @@ def denied_response(call: Call, caller: Caller, permission: Permission, decision
     """Return the answer to a call that the policies do not allow."""
     message = denial_message(caller, permission, decision, quoted=call.service == "s3")
     if call.service == "ec2":
-        # The encoded message that follows in EC2 is left out: nobody could decode it here.
+        # Leave out the encoded message that follows in EC2, because nobody could decode it here.
         found = ServiceError(
             status=403,
             code="UnauthorizedOperation",

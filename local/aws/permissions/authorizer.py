@@ -1,8 +1,8 @@
-"""Refuse calls that the caller's policies do not allow, as AWS does, for every role and user.
+"""Refuse calls that the caller's policies do not allow, for every role and user, like AWS.
 
 Two kinds of caller may do anything: the user of the local AWS, who is the account's administrator, and the roles of
-`cdk bootstrap`. A role's call whose permissions are not described here is refused and logged, so that no node
-makes such a call unnoticed. A user needs such a call's action on every resource.
+`cdk bootstrap`. A role's call whose permissions are not described here is refused and logged, so that no node makes
+such a call unnoticed. A user needs such a call's action on every resource.
 """
 
 import logging
@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Authorization:
-    """Hold the result of authorizing one call."""
+    """Result of authorizing one call."""
 
     caller: Caller | None = None
-    """None when the call is an administrator's or its key is unknown."""
+    """The caller; None if the call is an administrator's or its key is unknown."""
     required: tuple[Permission, ...] = ()
     refused: Permission | None = None
-    """The first permission that the caller lacks."""
+    """First permission that the caller lacks."""
     answer: Response | None = field(default=None, compare=False)
-    """The error for a refused call."""
+    """Error for a refused call."""
 
 
 def authorize(call: Call) -> Authorization:
@@ -54,7 +54,7 @@ def authorize(call: Call) -> Authorization:
 
 
 def _authorize_unknown_key(call: Call) -> Authorization:
-    """Refuse a call whose key is unknown or missing, and which a node sent."""
+    """Refuse a node's call whose key is unknown or missing."""
     log.warning("refused to %s: no key of the account signs %s", call.environ.get("REMOTE_ADDR"), call.action)
     return Authorization(answer=access_denied.invalid_credentials_response(call))
 

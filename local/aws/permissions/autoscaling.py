@@ -12,7 +12,7 @@ from local.aws.permissions.callers import Caller
 from local.aws.permissions.policies import Permission
 
 _TAGGED: Final = re.compile(r"Tags\.member\.[0-9]+\.ResourceId")
-"""Matches the parameter with the name of a group that a call tags."""
+"""Matches the parameter with the name of a group whose tags a call changes."""
 
 
 def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
@@ -36,7 +36,7 @@ def _group(call: Call, caller: Caller) -> Iterator[Permission]:
 
 
 def _group_of_size(call: Call, caller: Caller) -> Iterator[Permission]:
-    """Require the action on the group, with the sizes that the call sets: a size that it leaves alone has no key."""
+    """Require the action on the group, with the sizes that the call sets; a size that it leaves alone has no key."""
     sizes = {
         f"autoscaling:{name}": (str(call.parameters[name]),)
         for name in ("MinSize", "MaxSize")
@@ -47,7 +47,7 @@ def _group_of_size(call: Call, caller: Caller) -> Iterator[Permission]:
 
 
 def _group_and_fleet(call: Call, caller: Caller) -> Iterator[Permission]:
-    """Require the action on the group, and what it does in EC2.
+    """Require the action on the group, and its effects in EC2.
 
     AWS: "Launching instances with synchronous provisioning" in the Amazon EC2 Auto Scaling User Guide.
     """

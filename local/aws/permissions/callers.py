@@ -14,21 +14,20 @@ from local.aws.permissions.policies import PRINCIPAL, USER_ID, Permission, State
 
 TOOLKIT_ROLES: Final = "cdk-"
 """Prefix of the roles of `cdk bootstrap`. They act for the administrator, so their calls are not authorized: they do
-all of CloudFormation's work, with permissions that are not this project's.
-"""
+all of CloudFormation's work, with permissions that this project does not define."""
 
 
 class UnknownCallError(Exception):
-    """Report a call whose required permissions are not described here."""
+    """The permissions that a call requires are not described here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """Describe a caller whose calls are authorized: a role's session or a user."""
+    """A caller whose calls are authorized: a role's session or a user."""
 
     arn_of_session: str
     arn_of_owner: str
-    """ARN of the role or the user, whose policies apply."""
+    """ARN of the role or the user whose policies apply."""
     account: str
     partition: str
     user_id: str
@@ -40,7 +39,7 @@ class Caller:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """Return the statements of the policies; raises PolicyError when they contain something unknown."""
+        """Return the policies' statements. Raises PolicyError if they contain something unknown."""
         return tuple(statement for document in self.documents for statement in _parsed(document))
 
     def arn(self, call: Call, name: str) -> str:
@@ -59,7 +58,7 @@ class Caller:
         given = {
             **self.context,
             "aws:RequestedRegion": (call.credential.region,),
-            # The endpoint here stands in for AWS's, which clients reach by TLS.
+            # The endpoint here represents AWS's, which clients reach over TLS.
             "aws:SecureTransport": ("true",),
             "aws:SourceIp": (str(call.environ.get("REMOTE_ADDR") or "127.0.0.1"),),
             **(context or {}),
@@ -87,7 +86,7 @@ def user_of(access_key: str) -> tuple[IAMBackend, User] | None:
 
 
 def caller_of(access_key: str) -> Caller | None:
-    """Return the caller behind a key, or None when the key is an administrator's or unknown."""
+    """Return the caller behind a key; None if the key is an administrator's or unknown."""
     if session := session_of(access_key):
         name = session.role_arn.rsplit("/", 1)[-1]
         return None if name.startswith(TOOLKIT_ROLES) else _of_session(session)
@@ -141,5 +140,5 @@ def _documents(owners: Iterable[Any]) -> Iterator[str]:
 
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> tuple[Statement, ...]:
-    """Parse each document once: nodes make calls every few seconds."""
+    """Parse each document only once, because nodes make calls every few seconds."""
     return parse(json.loads(text))

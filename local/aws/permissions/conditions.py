@@ -13,7 +13,7 @@ from typing import Final
 
 
 class PolicyError(Exception):
-    """Report a part of a policy that is not supported here."""
+    """A part of a policy is not supported here."""
 
 
 Test = Callable[[str, str], bool]
@@ -27,7 +27,7 @@ NULL: Final = "Null"
 
 @cache
 def expression(pattern: str) -> re.Pattern[str]:
-    """Compile a policy's wildcards: ``*`` matches any characters, slashes included, and ``?`` matches one."""
+    """Compile a policy's wildcards: ``*`` matches any characters, including slashes, and ``?`` matches one."""
     return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
 
@@ -71,15 +71,15 @@ OPERATORS: Final = (*_POSITIVE, *_NEGATED, NULL)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operator:
-    """Hold a condition operator with its prefix and suffix."""
+    """A condition operator with its prefix and suffix."""
 
     name: str
     test: Test
     negated: bool
     every: bool
-    """ForAllValues, which is true for a request without the key."""
+    """True for ForAllValues, which holds for a request without the key."""
     any_value: bool
-    """ForAnyValue."""
+    """True for ForAnyValue."""
     if_exists: bool
 
     def holds(self, found: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -91,7 +91,7 @@ class Operator:
         verdicts = [any(self.test(value, each) for each in wanted) is not self.negated for value in found]
         if self.any_value:
             return any(verdicts)
-        # A key with several values needs a set operator; without one only a single value can match.
+        # A key with several values needs a set operator; without one, only a single value can match.
         return all(verdicts) and (self.every or self.negated or len(found) == 1)
 
 

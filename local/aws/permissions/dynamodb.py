@@ -13,7 +13,7 @@ from local.aws.permissions.policies import LEADING_KEYS, Permission
 
 _READING: Final = ("Decrypt", "DescribeKey")
 _WRITING: Final = ("Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
-"""Uses of a table's key. AWS publishes none by call: these are what the CDK grants with the table."""
+"""Actions that use a table's key. AWS does not list them by call, so these are what the CDK grants with the table."""
 _WRITES: Final = ("BatchWriteItem", "DeleteItem", "PutItem", "UpdateItem")
 _EQUALS: Final = re.compile(r"([#\w.-]+)\s*=\s*(:\w+)")
 
@@ -23,7 +23,7 @@ def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
 
 
 def _key_of(call: Call, caller: Caller, table: str) -> Iterator[Permission]:
-    """Require the key that the user named for the table, which DynamoDB uses in the caller's name."""
+    """Require the key that the user named for the table, which DynamoDB uses on the caller's behalf."""
     found = dynamodb_backends[caller.account][call.credential.region].tables.get(table.rsplit("/", 1)[-1])
     encryption = (found.sse_specification or {}) if found else {}
     for use in (*_READING, *(_WRITING if call.action in _WRITES else ())):
@@ -31,7 +31,7 @@ def _key_of(call: Call, caller: Caller, table: str) -> Iterator[Permission]:
 
 
 def _table(call: Call, caller: Caller) -> Iterator[Permission]:
-    """Require the action on the whole table; without leading keys in the request, ForAllValues is true."""
+    """Require the action on the complete table; without leading keys in the request, ForAllValues is true."""
     yield caller.permission(call, _arn(call, caller, call.parameters["TableName"]))
 
 

@@ -36,7 +36,7 @@ def _address(call: Call, caller: Caller) -> Iterator[Permission]:
 
 
 def _find_address(call: Call, caller: Caller) -> Any:
-    """Find the address that is named by itself or by its association."""
+    """Find the address named directly or by its association."""
     names = (call.parameters.get("PublicIp"), call.parameters.get("AssociationId"))
     for address in ec2_backends[caller.account][call.credential.region].addresses:
         if {address.public_ip, address.association_id} & {name for name in names if name}:

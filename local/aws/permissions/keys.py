@@ -1,6 +1,7 @@
 """Require the KMS key with which a service encrypts what a call reads or writes, unless that key is AWS's own.
 
-The service uses the key in the caller's name, who needs the permission too ("kms:ViaService", AWS KMS Developer Guide).
+The service uses the key on behalf of the caller, who also needs the permission ("kms:ViaService", AWS KMS Developer
+Guide).
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ _OF_AWS: Final = "alias/aws/"
 
 
 def through_service(call: Call, caller: Caller, key: str, action: str) -> Iterator[Permission]:
-    """Require an action on the key, through the call's service; ``key`` is an ARN, an ID, an alias or empty."""
+    """Require an action on the key through the call's service; ``key`` is an ARN, an ID, an alias or empty."""
     if not key or _OF_AWS in key:
         return
     region = call.credential.region

@@ -22,9 +22,8 @@ CONDITION_KEYS: Final = frozenset({
     "aws:SecureTransport", "aws:SourceIp", "autoscaling:MaxSize", "autoscaling:MinSize", "iam:PassedToService",
     "kms:ViaService", "s3:delimiter", "s3:max-keys", "s3:prefix", DOCUMENT_CHECK,
 })  # fmt: skip
-"""Keys that a condition may name, besides those of tags. A misspelt key is never in a request, so ForAllValues and
-negated operators would be true.
-"""
+"""Keys that a condition may name, besides those of tags. A misspelt key is never in a request, so that ForAllValues and
+negated operators would be true."""
 VARIABLES: Final = frozenset({USER_ID, "aws:username", "aws:PrincipalAccount"})
 VERSION: Final = "2012-10-17"
 """Version of the policy language; the older one has no policy variables."""
@@ -35,7 +34,7 @@ _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Permission:
-    """Hold one permission that a call requires; a call may require several."""
+    """One permission that a call requires; a call may require several."""
 
     action: str
     """Action with its service, as in ``s3:GetObject``."""
@@ -47,7 +46,7 @@ class Permission:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Condition:
-    """Hold one key of one condition operator."""
+    """One key of one condition operator."""
 
     operator: str
     key: str
@@ -56,7 +55,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statement:
-    """Hold one statement, with lists where the document may have a single value."""
+    """One statement, with lists even where the document has a single value."""
 
     allows: bool
     actions: tuple[str, ...]
@@ -65,9 +64,9 @@ class Statement:
     principals: tuple[str, ...] = ("*",)
     """Principals of a resource's policy."""
     is_not_action: bool = False
-    """NotAction: the statement is about all other actions."""
+    """True for NotAction: the statement applies to all other actions."""
     is_not_resource: bool = False
-    """NotResource: the statement is about all other resources."""
+    """True for NotResource: the statement applies to all other resources."""
 
 
 class Decision(Enum):
@@ -207,7 +206,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _values_or_negated(found: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], bool]:
-    """Return the values of an element or of its negation (NotAction), and whether it is the negation."""
+    """Return the values of an element or of its negation (NotAction), and True for the negation."""
     opposite = f"Not{name}"
     if (name in found) == (opposite in found):
         raise PolicyError(f"statement must have one of {name} and {opposite}, got {', '.join(sorted(found))}")

@@ -1,7 +1,7 @@
 """List the permissions that a call requires: which actions on which resources, with which condition keys.
 
-AWS: Service Authorization Reference, one page a service. A call needs a permission for each resource that it names, and
-a transaction needs one for each of its items.
+AWS: Service Authorization Reference, one page per service. A call needs a permission for each resource that it names,
+and a transaction needs one for each of its items.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,11 +14,11 @@ from local.aws.permissions.policies import Permission
 
 PermissionsOfCall = Callable[[Call, Caller], Iterator[Permission]]
 NEEDS_NO_PERMISSION: Final = frozenset({"sts:GetCallerIdentity"})
-"""Calls that everyone may make ("GetCallerIdentity" in the AWS STS API Reference)."""
+"""Calls that every caller may make ("GetCallerIdentity" in the AWS STS API Reference)."""
 
 
 def required_permissions(call: Call, caller: Caller) -> tuple[Permission, ...]:
-    """Return the permissions that a call requires; empty when everyone may make it. Raises UnknownCallError."""
+    """Return the permissions that a call requires; empty if every caller may make it. Raises UnknownCallError."""
     action = f"{call.service}:{call.action}"
     if action in NEEDS_NO_PERMISSION:
         return ()
@@ -40,13 +40,13 @@ def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
 
 
 def _log_stream(call: Call, caller: Caller) -> Iterator[Permission]:
-    """Require the action on a log stream; without its name, on the group's streams, and the ARN ends early."""
+    """Require the action on a log stream; without its name, on the group's streams, with an ARN that ends early."""
     group, stream = (call.parameters.get(name, "") for name in ("logGroupName", "logStreamName"))
     yield caller.permission(call, caller.arn(call, f"log-group:{group}:log-stream:{stream}"))
 
 
 def _stack(call: Call, caller: Caller) -> Iterator[Permission]:
-    """Require the action on the stack, named by its ID or by its name, for which IAM sees a star in place of the ID.
+    """Require the action on the stack, named by its ID or by its name, for which IAM sees a star instead of the ID.
 
     CloudFormation answers such a call: "is not authorized to perform: cloudformation:SignalResource on resource:
     arn:aws:cloudformation:eu-west-1:...:stack/ecs-cluster/*". A policy that names the ID does not allow it.

@@ -49,14 +49,14 @@ _CALLS: Final = (
     (("PUT",), "", "bucket", "CreateBucket"),
     (("DELETE",), "", "bucket", "DeleteBucket"),
 )
-"""Methods, the name in the query that selects the action, the kind of resource, the action; the first match counts."""
+"""Methods, the query name that selects the action, the kind of resource, the action; the first match counts."""
 _USES_OF_KEY: Final = {
     "GetObject": ("Decrypt",),
     "GetObjectVersion": ("Decrypt",),
-    # The parts of an upload are decrypted when it completes.
+    # Completing an upload decrypts its parts.
     "PutObject": ("Decrypt", "GenerateDataKey"),
 }
-"""What S3 does with the key of a bucket, in the caller's name."""
+"""Actions that S3 performs with a bucket's key, on the caller's behalf."""
 _ORDINARY: Final = (
     _LISTING | {"partNumber", "x-id"} | {f"response-{name}" for name in ("content-type", "cache-control")}
 )
@@ -65,7 +65,7 @@ _PLAIN_HOST: Final = re.compile(r"(localhost|[\d.]+|s3[\w.-]*\.amazonaws\.com)(:
 
 
 def required_permissions(call: Call, caller: Caller) -> Iterator[Permission]:
-    """Yield the permissions that a call requires; deleting many objects at once requires one for each."""
+    """Yield the permissions that a call requires; deleting several objects together requires one for each."""
     if not _PLAIN_HOST.fullmatch(call.header("host")):
         raise UnknownCallError(f"the bucket must stand in the path, got host {call.header('host')}")
     bucket, _, key = call.path.lstrip("/").partition("/")
@@ -113,7 +113,7 @@ def _source(call: Call, caller: Caller, source: str) -> Permission:
 
 
 def _deletions(call: Call, caller: Caller, bucket: str) -> Iterator[Permission]:
-    """Require a permission for each object. S3 answers each object alone; here one denial refuses the whole call."""
+    """Require a permission for each object. S3 answers per object; here, one denial refuses the complete call."""
     for found in ElementTree.fromstring(call.body).iterfind("{*}Object"):  # noqa: S314  (sent by our own nodes)
         version = found.findtext("{*}VersionId")
         action = "DeleteObjectVersion" if version else "DeleteObject"

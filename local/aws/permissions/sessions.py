@@ -21,8 +21,8 @@ _ACTIONS: Final = {"GET": "Open", "POST": "Create"}
 def _start(call: Call, caller: Caller) -> Iterator[Permission]:
     """Require the action on the instance, and on the document if the call names one.
 
-    For one that names none, a root shell, AWS looks for a permission on the document only where a policy's statements
-    have the condition ssm:SessionDocumentAccessCheck: here such statements do not allow the call at all.
+    For a call that names none, which means a root shell, AWS requires a permission on the document only if a policy's
+    statements have the condition ssm:SessionDocumentAccessCheck; here such statements do not allow the call at all.
     """
     instance_id, document = str(call.parameters.get("Target", "")), str(call.parameters.get("DocumentName", ""))
     region = call.credential.region

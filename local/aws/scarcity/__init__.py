@@ -1,1 +1,1 @@
-"""Make EC2 scarce: finite places in zones, and vCPU quotas."""
+"""Make EC2 scarce: limited capacity in zones, and vCPU quotas."""

@@ -1,7 +1,7 @@
-"""Hold a finite number of places for a type in a zone, as a file says, and refuse launches beyond it in EC2's words.
+"""Limit the capacity for a type in a zone according to a file, and refuse launches beyond it in EC2's words.
 
-A zone has the types that EC2 offers there, as moto lists them. A type without an entry has room in all of them.
-Spot has places of its own; a reservation's instances take none.
+A zone has the types that EC2 offers there, as moto lists them. A type without an entry has capacity in all of them.
+Spot has its own capacity; a reservation's instances use none.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,14 +20,14 @@ from local.aws.scarcity.vcpu_quotas import check_quota
 
 UNSUPPORTED: Final = "Unsupported"
 SHORTAGES: Final = frozenset({"InsufficientInstanceCapacity", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"})
-"""Codes of the launches that an Auto Scaling group tries again by itself, because they may succeed later."""
+"""Error codes after which an Auto Scaling group retries a launch, because it may succeed later."""
 _HOLDING: Final = ("pending", "running")
 _RESERVED: Final = ("capacity-block",)
 
 
 @dataclass(kw_only=True, slots=True)
 class _Source:
-    """Hold where the limits stand, and the instances that take places of reservations instead."""
+    """Where the limits are stored, and the instances that use reservations instead of capacity."""
 
     path: Path | None = None
     reserved: set[str]
@@ -37,12 +37,12 @@ _SOURCE: Final = _Source(reserved=set())
 
 
 def install() -> None:
-    """Refuse launches where the type is not offered, beyond a quota, or without room."""
+    """Refuse launches where the type is not offered, beyond a quota, or without capacity."""
     wrap(EC2Backend, "run_instances", _run_instances)
 
 
 def read_from(path: Path | None) -> None:
-    """Take the limits from a file, which may change at any time and need not exist."""
+    """Read the limits from a file, which may change at any time and need not exist."""
     _SOURCE.path = path
 
 
@@ -116,7 +116,7 @@ def _check(backend: EC2Backend, pool: tuple[str, str, bool], count: int) -> None
 
 
 def _room(backend: EC2Backend, capacities: Mapping[tuple[str, str, bool], int], pool: tuple[str, str, bool]) -> float:
-    """Return how many more instances fit; infinite where no limit is set."""
+    """Return how many more instances fit; infinite without a limit."""
     if pool not in capacities:
         return float("inf")
     return capacities[pool] - sum(_pool_of(instance) == pool for instance in _holding(backend))

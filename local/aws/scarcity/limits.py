@@ -1,7 +1,6 @@
-"""Read and write what is scarce: places for instances in zones, and vCPU quotas.
+"""Read and write what is scarce: capacity for instances in zones, and vCPU quotas.
 
-Files of the run directory hold both. The control plane reads them at each launch, so a change takes
-effect at once.
+Both are files in the run directory. The control plane reads them at each launch, so a change takes effect immediately.
 """
 
 import json
@@ -16,7 +15,7 @@ QUOTA_FILE: Final = "vcpu-quotas.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capacity:
-    """Say how many instances of a type a zone has room for, the running ones included."""
+    """Number of instances of a type for which a zone has capacity, including running ones."""
 
     instance_type: str
     zone: str
@@ -30,7 +29,7 @@ class Capacity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quota:
-    """Name one vCPU quota, and the families of types that it counts."""
+    """A vCPU quota, and the families of types that it counts."""
 
     code: str
     title: str
@@ -57,11 +56,11 @@ QUOTAS: Final[Mapping[str, Quota]] = {
     "spot-g": Quota(code="L-3819A6DF", title="All G and VT Spot Instance Requests", families=_G, spot=True),
     "spot-p": Quota(code="L-7212CCBC", title="All P Spot Instance Requests", families=("p",), spot=True),
 }
-"""Quotas by the names that ``local-aws quota`` takes."""
+"""Quotas by the names that ``local-aws quota`` accepts."""
 
 
 def read_capacities(path: Path | None) -> tuple[Capacity, ...]:
-    """Return the limits of zones; none when there is no file."""
+    """Return the limits of zones; none without a file."""
     try:
         return tuple(Capacity(**each) for each in json.loads(path.read_text())) if path else ()
     except FileNotFoundError:
@@ -69,12 +68,12 @@ def read_capacities(path: Path | None) -> tuple[Capacity, ...]:
 
 
 def write_capacities(path: Path, capacities: Iterable[Capacity]) -> None:
-    """Replace all limits of zones at once."""
+    """Replace all limits of zones atomically."""
     _write(path, [asdict(each) for each in capacities])
 
 
 def read_quotas(path: Path | None) -> dict[str, int]:
-    """Return the numbers of vCPUs by quota name; none when there is no file."""
+    """Return the numbers of vCPUs by quota name; none without a file."""
     try:
         found: dict[str, int] = json.loads(path.read_text()) if path else {}
     except FileNotFoundError:
@@ -83,7 +82,7 @@ def read_quotas(path: Path | None) -> dict[str, int]:
 
 
 def write_quotas(path: Path, vcpus: Mapping[str, int]) -> None:
-    """Replace all quotas at once."""
+    """Replace all quotas atomically."""
     _write(path, dict(vcpus))
 
 

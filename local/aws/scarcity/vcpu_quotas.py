@@ -1,4 +1,4 @@
-"""Enforce the vCPU quotas that a file gives, and tell them as Service Quotas does; one without an entry is infinite.
+"""Enforce the vCPU quotas in a file, and report them like Service Quotas; a quota without an entry is infinite.
 
 AWS: "Amazon EC2 instance type quotas" in the Amazon EC2 Instance Types Guide. Instances of reservations do not count.
 """
@@ -20,24 +20,24 @@ from local.aws.scarcity.limits import QUOTAS, read_quotas
 @dataclass(slots=True)
 class _Source:
     path: Path | None = None
-    """File with the quotas; None where all are infinite."""
+    """File with the quotas; None if all are infinite."""
 
 
 _SOURCE: Final = _Source()
 
 
 def install() -> None:
-    """Tell the quotas that are set; a launch enforces them (``check_quota``)."""
+    """Report the quotas that are set; a launch enforces them (``check_quota``)."""
     wrap(ServiceQuotasBackend, "get_service_quota", _get_service_quota)
 
 
 def read_from(path: Path | None) -> None:
-    """Take the quotas from a file, which may change at any time and need not exist."""
+    """Read the quotas from a file, which may change at any time and need not exist."""
     _SOURCE.path = path
 
 
 def check_quota(instance_type: str, *, spot: bool, count: int, running: Iterable[str]) -> None:
-    """Raise RunInstances' error if ``count`` more instances do not fit beside the types that run in this market."""
+    """Raise RunInstances' error if ``count`` more instances do not fit beside the types running in this market."""
     limit = read_quotas(_SOURCE.path).get(name := _quota_of(instance_type, spot=spot))
     if limit is None:
         return
@@ -55,7 +55,7 @@ def check_quota(instance_type: str, *, spot: bool, count: int, running: Iterable
 
 
 def _quota_of(instance_type: str, *, spot: bool) -> str:
-    """Return the name of the quota that counts a type; empty for a family of no known quota."""
+    """Return the name of the quota that counts a type; empty if no known quota counts its family."""
     letters = re.match(r"[a-z]+", instance_type)
     family = letters[0] if letters else ""
     return next((name for name, each in QUOTAS.items() if family in each.families and each.spot == spot), "")

@@ -1,1 +1,1 @@
-"""Act for EventBridge Scheduler, which moto only lists."""
+"""Execute schedules for EventBridge Scheduler, which moto only lists."""

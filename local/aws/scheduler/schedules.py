@@ -1,8 +1,8 @@
 """Run the schedules of stacks: call their target as their role, at their start and then at their rate.
 
-The call goes through this server as any other, so that the role's policy is evaluated. Only what the product uses is
-here: rates with a start, times of the year with an end, and targets that call an API ("Using universal targets",
-EventBridge Scheduler User Guide).
+The call passes through this server like any other, so that the role's policy is evaluated. Only what the product uses
+is implemented: rates with a start, times of the year with an end, and targets that call an API ("Using universal
+targets", EventBridge Scheduler User Guide).
 """
 
 import json
@@ -26,7 +26,7 @@ _YEARLY: Final = re.compile(r"cron\((?P<minute>\d+) (?P<hour>\d+) (?P<day>\d+) (
 _TARGET: Final = re.compile(r"arn:[^:]+:scheduler:::aws-sdk:(?P<service>[a-z0-9]+):(?P<action>[A-Za-z0-9]+)")
 _UNIT_S: Final = {"minute": 60, "hour": 3600, "day": 86400}
 LATEST_START: Final = timedelta(minutes=5)
-"""Longest time that a start may lie in the past ("CreateSchedule", EventBridge Scheduler API Reference)."""
+"""Longest time by which a start may lie in the past ("CreateSchedule", EventBridge Scheduler API Reference)."""
 _ENDPOINT: list[str] = []
 
 
@@ -65,7 +65,7 @@ class Target:
 
 
 def _times(properties: Mapping[str, Any], now: datetime) -> tuple[datetime, float] | None:
-    """Return the first time and the seconds between two; None for an expression that is not known here."""
+    """Return the first time and the interval in seconds; None for an unsupported expression."""
     expression = properties["ScheduleExpression"]
     if rate := _RATE.fullmatch(expression):
         start = _time(properties["StartDate"])
@@ -108,11 +108,11 @@ class Schedule:
         self._thread.start()
 
     def end(self) -> None:
-        """Act no more. A call that is under way finishes: it may be the one that deletes this schedule."""
+        """Stop acting. A call in progress finishes, because it may be the one that deletes this schedule."""
         self._ended.set()
 
     def _act(self, delay_s: float) -> None:
-        # A wait takes at most some 290 years; a test's schedule for the year 9999 must not fail.
+        # A wait may last some 290 years at most; a test's schedule for the year 9999 must not fail.
         while not self._ended.wait(min(delay_s, threading.TIMEOUT_MAX / 2)):
             delay_s = self._period_s
             try:

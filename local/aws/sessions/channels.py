@@ -1,6 +1,7 @@
 """Answer the calls to open channels (service ``ssmmessages``), which AWS's own agent and plugin make and moto lacks.
 
-Each answer has a ticket for a connection to the gateway. AWS upgrades the second call of each channel to a WebSocket.
+Each answer contains a ticket for a connection to the gateway. AWS upgrades the second call of each channel to a
+WebSocket.
 """
 
 import json
@@ -23,7 +24,7 @@ def answer(call: Call) -> Response:
     if found is None:
         return _refused(f"no such channel: {call.path}")
     kind, subject = found.groups()
-    if call.method == "POST":  # create; the open that follows gives the ticket
+    if call.method == "POST":  # create; the open that follows returns the ticket
         return _json({"MessageSchemaVersion": "1.0"})
     caller = session_of(call.credential.access_key)
     instance_id = caller.user_id.partition(":")[2] if caller else ""

@@ -1,8 +1,8 @@
-"""Connect users' sessions with the agents of nodes, as AWS's message gateway does.
+"""Connect users' sessions with the agents of nodes, like AWS's message gateway.
 
-A connection begins with a line, the ticket that an authorized call got (channels.py). An agent keeps one connection,
-its control channel, and is asked over it for one more for each session. All bytes after the tickets belong to the
-session. AWS speaks its own protocol over WebSockets instead.
+A connection starts with a line, the ticket that an authorized call got (channels.py). An agent keeps one connection,
+its control channel, over which it is asked for one more per session. All bytes after the tickets belong to the session.
+AWS uses its own protocol over WebSockets instead.
 """
 
 import queue
@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 Channel = Literal["control", "agent", "client"]
 SILENCE_S: Final = 20.0
-"""Seconds without a byte from an agent after which it counts as disconnected; it sends one every five."""
+"""Seconds without a byte from an agent after which it counts as disconnected; it sends one every five seconds."""
 ANSWER_S: Final = 15.0
 """Seconds that an agent may take to connect for a session."""
 _CHUNK: Final = 1 << 16
@@ -23,18 +23,18 @@ _CHUNK: Final = 1 << 16
 
 @dataclass(kw_only=True, slots=True)
 class Session:
-    """Hold a session that a user started."""
+    """A session that a user started."""
 
     session_id: str
     instance_id: str
     port: int
     token: str = field(default_factory=secrets.token_urlsafe)
     agents: "queue.Queue[socket.socket]" = field(default_factory=queue.Queue)
-    """The agent's connection, once it has answered."""
+    """The agent's connection; None until it has answered."""
 
 
 class Gateway:
-    """Listen for agents and users' plugins, and join them by session."""
+    """Listens for agents and users' plugins, and joins them by session."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
@@ -49,11 +49,11 @@ class Gateway:
         threading.Thread(target=self._accept, args=(listener,), name="session gateway", daemon=True).start()
 
     def is_connected(self, instance_id: str) -> bool:
-        """Return True if an instance's agent holds its control channel."""
+        """Return True if an instance's agent keeps its control channel open."""
         return instance_id in self._agents
 
     def ticket(self, channel: Channel, subject: str) -> str:
-        """Return what opens one connection: an instance's control channel, or one end of a session."""
+        """Return a ticket for one connection: an instance's control channel, or one end of a session."""
         made = secrets.token_urlsafe()
         self._tickets[made] = (channel, subject)
         return made
@@ -103,7 +103,7 @@ class Gateway:
 
 
 def _line(connection: socket.socket) -> str:
-    """Read the ticket, byte by byte: what follows belongs to the session."""
+    """Read the ticket byte by byte, because what follows belongs to the session."""
     read = b""
     while len(read) < 100 and (byte := connection.recv(1)) not in (b"", b"\n"):
         read += byte
@@ -111,7 +111,7 @@ def _line(connection: socket.socket) -> str:
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:
-    """Copy until the source ends; then the session is over, as it is when sshd or ssh ends."""
+    """Copy until the source ends, which ends the session, as the end of sshd or ssh does."""
     with suppress(OSError):
         while data := source.recv(_CHUNK):
             target.sendall(data)
@@ -121,4 +121,4 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 
 GATEWAY: Final = Gateway()
-"""The only one: API calls and connections meet here."""
+"""The only gateway, where API calls and connections meet."""

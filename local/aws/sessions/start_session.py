@@ -16,7 +16,7 @@ SSH_DOCUMENT: Final = "AWS-StartSSHSession"
 
 
 class _SessionError(ServiceException):
-    """Refuse a session as Systems Manager does."""
+    """Systems Manager's error for a refused session."""
 
 
 def install() -> None:
@@ -41,7 +41,7 @@ def _start(response: Any) -> str:
 
 
 def _caller_id(response: Any) -> str:
-    """Return the caller's ``aws:userid``, with which a session's ID begins so that policies can tell whose it is."""
+    """Return the caller's ``aws:userid``; a session's ID starts with it, so that policies can identify the owner."""
     key = parse_credential({"HTTP_AUTHORIZATION": response.headers.get("Authorization", "")}).access_key
     if session := session_of(key):
         return str(session.user_id)

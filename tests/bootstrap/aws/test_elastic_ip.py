@@ -78,7 +78,7 @@ def test_new_master_takes_the_address_from_the_last_one(cluster: Cluster, master
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName="digits-master", DesiredCapacity=1)
     new = cluster.replacement("master", of=[master], settings=address.settings)
     run_passes(cluster, new, seconds=5)
-    # While the old one may still work, the address stays with it.
+    # As long as the old one may still work, it keeps the address.
     assert address.holder == master.instance_id
     cluster.clients.ec2.terminate_instances(InstanceIds=[master.instance_id])
     cluster.drop_from_group(master.instance_id)

@@ -62,7 +62,7 @@ def test_failure_that_nobody_waits_for_is_told_apart(clients: Clients, stubber: 
     refuse_as_too_late(stubber)
     late = signals(clients, sent_file)
     assert not late.failure("disk-full")
-    # The caller must deal with the node first: an agent that is killed meanwhile must not forget it.
+    # The caller must deal with the node first: an agent that is killed in between must not forget it.
     assert not late.is_settled
     assert not signals(clients, sent_file).is_settled
     late.settle("disk-full")

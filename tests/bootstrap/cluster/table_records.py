@@ -1,4 +1,4 @@
-"""Records to write to the cluster's table, and a table whose answers a test scripts."""
+"""Build records for the cluster's table, and a table whose answers the test scripts."""
 
 from dataclasses import dataclass
 
@@ -14,12 +14,12 @@ NOTHING_STORED = Stored(membership=EMPTY, condition={"ConditionExpression": "att
 
 @dataclass(frozen=True, kw_only=True)
 class StubbedTable:
-    """A table that gets scripted answers."""
+    """A table with scripted answers."""
 
     table: Table
     stubber: Stubber
     waits: list[float]
-    """Seconds of each pause that the table made."""
+    """Duration of each pause that the table made, in seconds."""
 
 
 def worker_record(number: int) -> NodeRecord:

@@ -72,7 +72,7 @@ def test_one_key_that_the_table_keeps_back_hides_no_other(
 
 
 def test_answers_that_bring_one_record_each_are_enough(stubbed: StubbedTable) -> None:
-    """DynamoDB keeps keys back when an answer grows large, and any node can make its record large."""
+    """DynamoDB holds keys back when an answer grows large, and any node can make its record large."""
     stubber, table = stubbed.stubber, stubbed.table
     numbers = list(range(12))
     for number in numbers:
@@ -83,7 +83,7 @@ def test_answers_that_bring_one_record_each_are_enough(stubbed: StubbedTable) ->
 
 
 def test_records_of_400_kb_hide_no_other(cluster: Cluster, table: Table, caplog: pytest.LogCaptureFixture) -> None:
-    """moto's answers end at 16 MB, as DynamoDB's: 60 such records take two."""
+    """Like DynamoDB's, moto's answers end at 16 MB: 60 such records take two."""
     filler = "x" * (380 * 1024)
     for number in range(60):
         large = {"S": filler} if number % 2 else {"S": public_key(number)}

@@ -40,7 +40,7 @@ def new_coordinator(cluster: Cluster, table: Table, *, remembered: Membership = 
 
 
 def publish(cluster: Cluster, table: Table, node_type: str) -> list[str]:
-    """Publish the record of every instance of the group, as its agent would."""
+    """Publish the record of every instance of the group, like its agent."""
     role = {"master": "AROAMASTER", "worker": "AROAWORKER"}[node_type]
     ids = [instance_id for instance_id, _ in cluster.instances(node_type)]
     for instance_id in ids:
@@ -188,7 +188,7 @@ def test_index_is_held_until_ec2_says_that_the_instance_has_ended_whatever_its_g
 ) -> None:
     publish(cluster, table, "worker")
     before = reconcile(coordinator, table)
-    # moto's groups replace an ended instance at once; real ones notice it later, and a lifecycle hook may still run.
+    # moto's groups replace an ended instance immediately; real ones notice later, and a lifecycle hook may still run.
     dead = {
         member.instance_id: Instance(instance_id=member.instance_id, state=state, address=address, grouped=True)
         for member in before.members
@@ -259,7 +259,7 @@ def test_slower_of_two_coordinators_takes_over_what_the_faster_wrote(
 def test_team_keys_stay_when_a_restarted_agent_loses_a_race(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
-    """The state file that an agent reads after its start has no keys."""
+    """After its start, an agent reads a state file that contains no keys."""
     keys = f"{ED25519} anna"
     group = {"ResourceId": f"{CLUSTER}-master", "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False}
     rows = [{"Key": key, "Value": value, **group} for key, value in to_tags(parse(keys)).items()]

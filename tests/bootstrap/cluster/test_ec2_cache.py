@@ -10,7 +10,7 @@ from bootstrap.cluster.ec2_cache import ABSENT_ANSWERS, REFRESH_PASSES, Ec2Cache
 
 
 class Ec2:
-    """EC2's answers, and the calls that it got."""
+    """EC2's answers, and the calls that it received."""
 
     def __init__(self, *running: str) -> None:
         self.instances = {name: ec2_instance(name) for name in running}

@@ -1,4 +1,4 @@
-"""Check the rules of the node indexes in any order of events: properties over random histories."""
+"""Check the rules for node indexes in any order of events: properties over random histories."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ WORKERS = tuple(f"i-w{number}" for number in range(8))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """The result of one pass: nothing is known about an instance that is in none of the sets."""
+    """The result of one pass; nothing is known about an instance that is in none of the sets."""
 
     desired_nodes: int
     here: frozenset[str]
@@ -53,7 +53,7 @@ full = st.integers(0, len(WORKERS)).map(
         desired_nodes=size + 1, here=frozenset({MASTERS[0], *WORKERS[:size]}), draining=frozenset(), gone=frozenset()
     )
 )
-# Most of what matters happens to a cluster that was whole once, and to few of its nodes at a time.
+# Most relevant events happen to a cluster that was complete once, and to few of its nodes at a time.
 few = st.frozensets(st.sampled_from(MASTERS + WORKERS), max_size=2)
 disturbed = st.builds(Round, desired_nodes=st.integers(1, 9), here=few, draining=few, gone=few)
 histories = st.lists(rounds, min_size=1, max_size=6) | st.builds(

@@ -1,4 +1,4 @@
-"""Check how often a cluster asks AWS while nothing changes: the master's rate does not grow with the nodes."""
+"""Check how often a cluster calls AWS while nothing changes: the master's rate does not grow with the nodes."""
 
 import math
 import random
@@ -27,7 +27,7 @@ TABLE_WRITES = ("PutItem", "TransactWriteItems")
 
 
 class AgentSchedule:
-    """Agents that make their passes when due, and the calls of each."""
+    """Agents that make their passes when due, with the calls of each."""
 
     def __init__(self, cluster: Cluster, calls: Counter[str]) -> None:
         self._cluster = cluster
@@ -193,7 +193,7 @@ def simulated(*, every_s: float, changes: list[float], until: float) -> tuple[li
 def test_one_change_of_the_largest_cluster_is_read_within_what_the_table_serves_and_soon() -> None:
     seconds, informed = simulated(every_s=6.0, changes=[10.0], until=40.0)
     assert max(seconds) < PARTITION_UNITS
-    # A draining node waits this long for the others, one of which may have met an error.
+    # A draining node waits this long for the others, one of which may have encountered an error.
     assert informed - 10.0 < DRAIN_GRACE_S - 4.0
 
 

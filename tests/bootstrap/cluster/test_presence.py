@@ -108,7 +108,7 @@ def test_node_with_a_new_record_in_each_pass_changes_the_membership_once_a_minut
     }
     found = generations(cluster, coordinator, itertools.islice(cycle[change], passes))
     minutes = passes * PASS_S / HOLD_S
-    # To drain counts at once, so that a minute has up to two changes.
+    # Draining counts immediately, so a minute has up to two changes.
     assert 2 <= found[-1] - found[0] <= 2 * minutes
     cluster.table.write_node(own_record)
     cluster.clock.now += HOLD_S
@@ -159,7 +159,7 @@ def test_stopped_node_leaves_the_lists_and_is_looked_at_until_it_is_back(
     }
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: dict(instances))
     instances[before[2]] = replace(instances[before[2]], state="stopped")
-    # A new coordinator asks EC2; later passes rely on the group, which soon stops counting a stopped instance.
+    # A new coordinator calls EC2; later passes rely on the group, which soon stops counting a stopped instance.
     coordinator = new_coordinator(cluster)
     assert present(reconcile(cluster, coordinator)) == {1: before[1], 3: before[3]}
     instances[before[2]] = replace(instances[before[2]], state="running")

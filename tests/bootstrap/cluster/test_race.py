@@ -1,4 +1,4 @@
-"""Processes that all claim a node index at once: ten rounds, and as many as RACES says in ``make soak``."""
+"""Race processes that all claim a node index: ten rounds, or RACES rounds in ``make soak``."""
 
 import json
 import os
@@ -31,5 +31,5 @@ def test_thirty_processes_claim_node_indexes_at_once() -> None:
         assert sorted(each["claimed"].values()) == list(range(2, PROCESSES + 2))
         assert each["members"] == each["claimed"]
         assert each["generation"] == PROCESSES
-    # The writers did collide: one after the other, they would have proven nothing.
+    # The writers did collide: had they run one after the other, they would have proven nothing.
     assert sum(each["lost"] for each in rounds) > 10 * ROUNDS

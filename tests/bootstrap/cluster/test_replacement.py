@@ -143,6 +143,6 @@ def test_survivors_of_a_shrink_are_numbered_without_gaps(
         cluster.terminate(nodes[each].instance_id, shrink=True)
     stay = [nodes[each] for each in after]
     run_until_agreed(cluster, stay)
-    # Both were gone at the coordinator's pass: everything changed in one generation.
+    # Both were gone at the coordinator's pass, so everything changed in one generation.
     assert cluster.table.read_generation() == generation + 1
     assert all("DEEPLEARNING_WORKERS_COUNT=3\n" in node.text(contract.ENVIRONMENT_FILE) for node in stay)

@@ -124,7 +124,7 @@ def test_node_that_ends_before_it_is_ready_does_not_call_itself_ready(cluster: C
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     cluster.run([nodes[2], nodes[0]], until=lambda: len(cluster.by_index()) == 3)
     nodes[1].metadata.notice = INTERRUPTED
-    nodes[1].agent.step()  # the lists still have everybody, itself too
+    nodes[1].agent.step()  # the lists still contain every node, even itself
     assert nodes[1].text(contract.WORKERS_FILE).count("\n") == 3
     run_seconds(cluster, nodes, 20)
     assert not [signal for signal in cluster.signals if nodes[1].instance_id in signal[2]]
@@ -148,7 +148,7 @@ def test_node_that_stands_by_does_not_call_itself_ready(cluster: Cluster) -> Non
 
 def test_master_that_leaves_marks_itself_away_at_once(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
-    nodes[0].agent.step()  # it has just looked at the groups, and would not look again for a while
+    nodes[0].agent.step()  # it has just read the groups, and would not read them again for a while
     nodes[0].metadata.notice = ENDING
     nodes[0].agent.step()
     assert cluster.table.read_membership().master is None
@@ -183,7 +183,7 @@ def test_node_at_risk_leaves_the_lists_and_asks_for_a_replacement_once(cluster: 
 def refused(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, message: str, *, call: str = "complete_lifecycle_action"
 ) -> list[str]:
-    """Return the nodes that asked their group, which refused."""
+    """Return the nodes whose request to their group was refused."""
     asked: list[str] = []
 
     def refuse(**action: str) -> None:

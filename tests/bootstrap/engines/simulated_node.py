@@ -1,4 +1,4 @@
-"""A node with a disk of its own that provides itself with an environment; the bucket is moto's."""
+"""Simulate a node with its own disk that provides itself with an environment; the bucket is moto's."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class SimulatedNode:
     builds: int = 0
     states: list[str] = field(default_factory=list)
     offline: int = 0
-    """Number of further times that S3 cannot be reached."""
+    """Number of further calls for which S3 is unreachable."""
     stored_while_waiting: Callable[[], None] | None = None
     failures: list[EnginesError] = field(default_factory=list)
     """Failures of the next builds."""

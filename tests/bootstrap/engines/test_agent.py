@@ -1,4 +1,4 @@
-"""Check that the agent waits for its node's environment, and reports its failure at once."""
+"""Check that the agent waits for its node's environment, and reports its failure immediately."""
 
 import socket
 
@@ -54,7 +54,7 @@ def test_at_the_deadline_the_stack_hears_what_a_worker_waits_for(cluster: Cluste
 
 
 def test_a_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: Cluster) -> None:
-    """A running cluster is better off with a master without engines than with none."""
+    """A running cluster is better off with a master without engines than without a master."""
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     node, worker = cluster.node("master", settings=SETTINGS), cluster.node("worker")

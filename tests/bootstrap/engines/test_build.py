@@ -1,4 +1,4 @@
-"""Check the commands of a build, and its failures, with programs that stand in for pip."""
+"""Check the commands of a build, and its failures, with stand-ins for pip."""
 
 import contextlib
 import hashlib
@@ -33,7 +33,7 @@ esac
 
 @pytest.fixture
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Make a Python that records its calls and fails at a named one; return the file of the calls."""
+    """Create a Python that records its calls and fails at a named one; return the file of the calls."""
 
     def make(fails: str) -> Path:
         calls, program = tmp_path / "calls", tmp_path / "python3"
@@ -134,7 +134,7 @@ setup(name="horovod", version="0.28.1", py_modules=[])
 
 
 def put_source(directory: Path, mark: Path) -> str:
-    """An sdist that leaves a mark when anything of it runs; its hash."""
+    """Write an sdist that leaves a mark when any of its code runs; return its hash."""
     file = directory / "horovod-0.28.1.tar.gz"
     files = {"setup.py": SETUP.format(mark=str(mark)), "PKG-INFO": "Name: horovod\nVersion: 0.28.1\n"}
     with tarfile.open(file, "w:gz") as packed:
@@ -160,7 +160,7 @@ def test_nothing_of_horovods_source_runs_unless_it_has_the_hash(
     environ = {"PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "HOME": str(tmp_path)}
     environ["PIP_TARGET"] = str(tmp_path / "to")
     builder = Builder(deadline=time.monotonic() + 60, environ=environ)
-    # By the tests' own pip and setuptools.
+    # With the tests' own pip and setuptools.
     with pytest.raises(EnginesError) if not right else contextlib.suppress(EnginesError):
         builder._install_horovod([sys.executable, *build_module.PIP], tmp_path)
     assert mark.exists() == right

@@ -43,7 +43,7 @@ def test_every_wheel_is_pinned_with_hashes_for_each_python(name: str) -> None:
         pins = [line for line in lines if not line.startswith(" ")]
         assert all("==" in pin for pin in pins)
         assert all("--hash=sha256:" in line for line in lines if line not in pins)
-        # Wheels with compiled Python modules are one a Python version.
+        # There is one wheel of compiled Python modules per Python version.
         for compiled in ("numpy", "cffi", "pyyaml", "charset-normalizer"):
             for index in (i for i, line in enumerate(lines) if line.startswith(f"{compiled}==")):
                 assert [line.startswith(" ") for line in lines[index + 1 : index + 4]] == [True, True, True]

@@ -1,4 +1,4 @@
-"""Check that archives with anything an environment does not need are refused."""
+"""Check that archives with anything that an environment does not need are refused."""
 
 import io
 import os

@@ -49,5 +49,5 @@ def test_scratch_variable_is_set_on_a_node_with_local_disks() -> None:
 
 def test_a_cluster_with_shared_storage_names_the_directory_twice() -> None:
     values = environment.variables(replace(NODE, shared="/shared"))
-    # EFS_MOUNT is the name of deeplearning-cfn.
+    # EFS_MOUNT is deeplearning-cfn's name.
     assert values == {**environment.variables(NODE), "DEEPLEARNING_SHARED": "/shared", "EFS_MOUNT": "/shared"}

@@ -1,4 +1,4 @@
-"""The directory on the instance's own disks: there only while they are mounted, open to every user."""
+"""Test the directory on the instance's own disks: it exists only while they are mounted, and is open to every user."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from bootstrap.files.scratch import IMAGE_MOUNT, SCRATCH_DIR, scratch_directory
 
 @pytest.fixture
 def mount_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the image's mount point below the test's root, which Python takes for a mount point."""
+    """Return the image's mount point below the test's root, which Python treats as a mount point."""
     directory = tmp_path / IMAGE_MOUNT.lstrip("/")
     directory.mkdir(parents=True)
     monkeypatch.setattr(Path, "is_mount", lambda path: path == directory)

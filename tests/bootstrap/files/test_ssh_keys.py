@@ -1,4 +1,4 @@
-"""Check that each master makes the cluster's key for itself, and that no worker keeps one."""
+"""Check that each master makes its own cluster key, and that no worker keeps one."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ USER = Permissions(uid=1234, gid=5678)
 
 @pytest.fixture
 def owners(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, int]]:
-    """Record the owner that each file was to get, by name: only root may change owners."""
+    """Record the owner, by name, that each file should get, because only root may change owners."""
     found: dict[str, tuple[int, int]] = {}
 
     def chown(path: Path, uid: int, gid: int) -> None:
@@ -111,7 +111,7 @@ def test_key_is_forgotten_where_it_does_not_belong(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("owners")
 def test_old_key_is_whole_until_the_new_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A master that was killed at any moment has a complete key or none."""
+    """A master killed at any moment has a complete key or none."""
     make_key(tmp_path, RecordedActions())
     directory = under_root(tmp_path, CLUSTER_KEY_DIR)
     seen: list[list[str]] = []

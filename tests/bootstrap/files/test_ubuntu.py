@@ -1,6 +1,6 @@
 """Check what differs on Ubuntu 24.04 from the local nodes' Debian 12: its socket starts sshd.
 
-The files in ubuntu-24.04/ are short forms of its own: https://discourse.ubuntu.com/t/30189 tells how they work.
+The files in ubuntu-24.04/ are abridged versions of its own, which https://discourse.ubuntu.com/t/30189 explains.
 """
 
 import shutil
@@ -26,7 +26,7 @@ esac
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a root with Ubuntu's files, and a systemctl for which sshd runs if ``state/active`` exists."""
+    """Create a root with Ubuntu's files, and a systemctl according to which sshd runs if ``state/active`` exists."""
     root = Path(shutil.copytree(FILES, tmp_path / "root"))
     (tmp_path / "state").mkdir()
     (tmp_path / "bin").mkdir()
@@ -78,7 +78,7 @@ def test_our_settings_are_in_effect_beside_the_images_own(tmp_path: Path, sshd: 
     after = effective(root)
     ours = dict(line.split(" ", 1) for line in sshd.splitlines())
     assert {name: after[name.lower()] for name in ours} == {name: [value] for name, value in ours.items()}
-    # The socket's addresses are made of these at boot alone: a reload would not follow.
+    # The socket's addresses are derived from these only at boot, so a reload would not follow.
     listened = ("port", "listenaddress", "addressfamily")
     assert [before[name] for name in listened] == [after[name] for name in listened]
     assert after["passwordauthentication"] == ["no"]

@@ -183,7 +183,7 @@ def test_machine_without_ssh_does_not_answer(listener: socket.socket) -> None:
         (0, 0, None),
         (4, 4, None),
         (4, 3, Finding(what="efa 3/4", needs_replacement=True)),
-        # The driver is missing: a replacement would lack it too.
+        # The driver is missing, and a replacement would lack it too.
         (4, 0, Finding(what="efa 0/4", needs_replacement=False)),
     ],
 )

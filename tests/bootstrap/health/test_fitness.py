@@ -96,7 +96,7 @@ def test_node_that_aws_keeps_from_joining_is_kept(
 
 
 def test_driver_that_cannot_be_asked_costs_no_ready_node(cluster: Cluster) -> None:
-    """After a driver upgrade on all nodes, for example, each would be replaced."""
+    """After a driver upgrade on all nodes, for example, every node would be replaced."""
     ready_master(cluster, Gpus(4))
 
     def mismatch() -> str:

@@ -37,7 +37,7 @@ def test_driver_is_counted_only_where_there_is_no_nvidia_smi(tmp_path: Path) -> 
     for address in ("0000:00:1e.0", "0000:00:1f.0"):
         (tmp_path / DRIVER_LIST / address).mkdir(parents=True)
     assert counter(tmp_path, clock).count_or_zero() == 2
-    # The kernel goes on showing a GPU that has fallen off the bus.
+    # The kernel still shows a GPU that has fallen off the bus.
     assert counter(tmp_path, clock, broken).count_or_zero() == 0
     assert counter(tmp_path, clock, lambda: "GPU 0: NVIDIA L4\n").count_or_zero() == 1
 

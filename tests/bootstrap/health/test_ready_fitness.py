@@ -1,4 +1,4 @@
-"""Check when an agent asks for the replacement of a ready node, and when it waits."""
+"""Check when an agent requests the replacement of a ready node, and when it waits."""
 
 import errno
 import os

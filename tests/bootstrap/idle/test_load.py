@@ -1,4 +1,4 @@
-"""The signs of use of one node, from files like those of its kernel."""
+"""Test the signs of use of one node, from files like its kernel's."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""Test which jobs an announced end names, from records that any process of the login user can write."""
+"""Test which jobs an announcement names, from records that any process of the login user can write."""
 
 import fcntl
 import json

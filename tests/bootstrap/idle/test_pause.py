@@ -1,4 +1,4 @@
-"""The agents of a cluster that is idle, is used again, or ends soon: AWS is moto, the clock is the test's."""
+"""Test the agents of a cluster that is idle, used again, or about to end, with moto and the test's own clock."""
 
 from collections import Counter
 from datetime import timedelta
@@ -28,7 +28,7 @@ def set_load(node: TestNode, *, cpu_s: float = 0.0, network: int = 0) -> None:
 
 
 def tag(cluster: Cluster, key: str, value: str) -> None:
-    """Do what a deploy does: change a tag of the master's group."""
+    """Change a tag of the master's group, like a deploy."""
     cluster.clients.autoscaling.create_or_update_tags(
         Tags=[
             {
@@ -128,10 +128,10 @@ def test_the_activity_wakes_no_membership_and_is_written_rarely(
     calls.clear()
     run(cluster, nodes, seconds=1200.0)
     assert cluster.table.read_generation() == generation
-    # A report of each node every two minutes, and the record when the cluster turns idle.
+    # Each node reports every two minutes; the record is written when the cluster becomes idle.
     assert calls["PutItem"] <= 2 * 1200 / 120 + 2
     assert not record(cluster).silent
-    # What happened before the setting is not known.
+    # What happened before the setting is unknown.
     idle_since = record(cluster).idle_since
     assert idle_since is not None
     assert idle_since >= START + timedelta(seconds=wanted)

@@ -1,4 +1,4 @@
-"""Rounds of a simulated cluster: a busy one is never stopped, an idle one always."""
+"""Check, in rounds of a simulated cluster, that a busy one is never stopped and an idle one always is."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -10,15 +10,15 @@ from bootstrap.idle.report import ActivityReport
 from bootstrap.idle.watch import ANNOUNCED_S, FRESH_S, TOLERANCE_S, UNKNOWN_S, IdleWatch, Verdict
 
 PASS_S = 6.0
-"""Seconds between two passes of an agent."""
+"""Seconds between an agent's passes."""
 RECONCILE_S = 18.0
-"""Seconds between two reads of the records by the master."""
+"""Seconds between the master's reads of the records."""
 IDLE_STOP_S = 1800.0
 LONGEST_OUTAGE_S = 90.0
 LATE_S = 60.0 + LONGEST_OUTAGE_S
-"""Seconds after its beginning at which work has reached the master: a look, a pass, a read, and the longest outage."""
+"""Seconds until work has become known to the master: a sample, a pass, a read, and the longest outage."""
 SEEN_S = 40.0
-"""Length in seconds of work that no node overlooks."""
+"""Length in seconds of work that no node misses."""
 WORK_S = 7000.0
 """Seconds in which work begins."""
 
@@ -49,7 +49,7 @@ class Node:
         return "job" if any(work.covers(self.now) for work in self.work) else ""
 
     def make_pass(self, now: float, table: dict[str, str]) -> None:
-        """Write the report if it is due, then look at the load, as the agent does."""
+        """Write the report if it is due, then sample the load, like the agent."""
         self.now = now
         if now < self.lost:
             if self.report.is_due and not any(outage.covers(now) for outage in self.outages):
@@ -58,7 +58,7 @@ class Node:
             self.report.observe()
 
     def busy_between(self, start: float, end: float) -> bool:
-        """Return True if work that counts fell into this time."""
+        """Return True if work that counts occurred in this period."""
         return any(
             min(work.end, end, self.lost) - max(work.start, start) >= 0 and work.end - work.start >= SEEN_S
             for work in self.work
@@ -108,7 +108,7 @@ def test_a_busy_cluster_is_never_stopped_and_an_idle_one_always(seed: int) -> No
 
 @pytest.mark.parametrize("phase", range(0, 120, 20))
 def test_work_in_the_last_minute_puts_the_pause_off(phase: int) -> None:
-    """Between two heartbeats too: a node that said idle reports at once."""
+    """Between two heartbeats too, because a node that has reported idle reports immediately."""
     node = Node(0, random.Random(0), 0.0)
     node.work, node.outages = [Span(0.0, 100.0 + phase)], []
     for now, verdict in verdicts([node], 0.0):

@@ -1,4 +1,4 @@
-"""A node joins the cluster when its setup has succeeded; one whose setup has failed is seen, and gets no job."""
+"""Test that a node joins the cluster once its setup has succeeded; if it failed, the node is visible but idle."""
 
 from bootstrap.contract import WORKERS_FILE
 from bootstrap.setup.state import State, write_state

@@ -1,4 +1,4 @@
-"""A running node takes over the setup of a later deploy: its configuration changes, and its services start anew."""
+"""Test that a running node adopts the setup of a later deploy: its configuration changes, and its services restart."""
 
 import json
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ SOURCE = SetupSource(url="s3://assets/new.zip", sha256="1" * 64, timeout_s=60.0)
 
 @dataclass
 class Node:
-    """A node whose setup service ends with the given state, after a while."""
+    """A node whose setup service ends with the given state after a while."""
 
     root: Path
     ends_with: State | None = None
@@ -58,7 +58,7 @@ def node(tmp_path: Path) -> Node:
 
 
 def test_it_waits_for_the_end_and_keeps_the_rest_of_the_configuration(node: Node) -> None:
-    # An earlier try at the same setup failed.
+    # An earlier attempt at the same setup failed.
     write_state(node.root, State(doing="failed", sha256=SOURCE.sha256, failure="no network"))
     node.ends_with = State(doing="done", sha256=SOURCE.sha256)
     node.bring_along()

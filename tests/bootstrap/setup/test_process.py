@@ -1,4 +1,4 @@
-"""Run real programs as a setup does: they fail, hang, say very much, or leave others behind."""
+"""Run real programs as a setup does: they fail, hang, print very much, or leave other processes behind."""
 
 import os
 import time
@@ -16,7 +16,7 @@ ENVIRON = {"PATH": os.environ["PATH"]}
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., list[str]]:
-    """Run a script to its end; return its lines. With ``until`` the deadline comes as soon as it has said that."""
+    """Run a script to its end; return its lines. With ``until``, the deadline is when it has printed that."""
 
     def run(script: str, *, until: str | None = None) -> list[str]:
         message: list[str] = []
@@ -71,7 +71,7 @@ def test_fails_when_the_program_cannot_start(tmp_path: Path) -> None:
 def test_a_program_that_hangs_ends_with_its_whole_group(
     run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # SIGTERM is ignored, so that SIGKILL has to follow.
+    # SIGTERM is ignored, so SIGKILL must follow.
     monkeypatch.setattr("bootstrap.setup.process.END_S", 0.3)
     hang = "trap '' TERM; (trap '' TERM; sleep 600) & echo $! > child; echo $$ > parent; echo waiting; wait; sleep 600"
     with pytest.raises(SetupError, match="was not done at the deadline and was ended, its last line is 'waiting'"):
@@ -81,7 +81,7 @@ def test_a_program_that_hangs_ends_with_its_whole_group(
 
 
 def await_end(process_id: int) -> None:
-    """Wait until a process has ended; the kernel takes a moment to end one that was killed."""
+    """Wait until a process has ended; the kernel takes a moment to end a killed one."""
     deadline = time.monotonic() + 5.0
     while is_running(process_id):
         assert time.monotonic() < deadline, f"process {process_id} still runs after 5 s"
@@ -89,7 +89,7 @@ def await_end(process_id: int) -> None:
 
 
 def is_running(process_id: int) -> bool:
-    """Return whether a process runs; one that only waits for its parent does not."""
+    """Return True if a process is running; a zombie is not."""
     try:
         return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -100,7 +100,7 @@ def test_what_a_program_leaves_behind_neither_blocks_nor_stays(run: Callable[...
     started = time.monotonic()
     assert run("sleep 600 & echo $! > child; echo done") == ["done"]
     await_end(int((tmp_path / "child").read_text()))
-    # A process of another group holds the output open; systemd ends it with the service.
+    # A process of another group keeps the output open; systemd ends it with the service.
     assert run("setsid sleep 15 & echo done") == ["done"]
     assert time.monotonic() - started < 15
 

@@ -1,4 +1,4 @@
-"""A setup runs once per content, in the right order, and its outcome is known whatever happens."""
+"""Test that a setup runs once per content, in the right order, and that its outcome is always recorded."""
 
 import hashlib
 import os
@@ -30,7 +30,7 @@ class Node:
     ran: list[list[str]] = field(default_factory=list)
     fails: BaseException | None = None
     failures: int | None = None
-    """Number of programs that fail; all, if None."""
+    """Number of programs that fail; None for all."""
     offline_until: float = 0.0
     order: list[str] = field(default_factory=list)
 

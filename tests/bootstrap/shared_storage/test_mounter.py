@@ -19,7 +19,7 @@ ID = "fs-0123456789abcdef0"
 
 @dataclass
 class Node:
-    """A node whose mounts and questions the test answers."""
+    """A node whose mounts and queries the test answers."""
 
     root: Path
     is_ours: bool = True

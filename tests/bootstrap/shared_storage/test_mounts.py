@@ -1,4 +1,4 @@
-"""The guard refuses writes, also root's, until the file system is mounted over it."""
+"""Test that the guard refuses writes, even root's, until the file system is mounted over it."""
 
 import errno
 import subprocess
@@ -73,7 +73,7 @@ def test_a_directory_is_guarded_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.allow_subprocess
 def test_root_cannot_write_below_the_mount_point(tmp_path: Path) -> None:
-    """Make the guard in a mount namespace of its own, on another directory."""
+    """Create the guard in its own mount namespace, on another directory."""
     command = [*mounts.GUARD_COMMAND[:-1], str(tmp_path)]
     script = "import subprocess, sys\nsubprocess.run(sys.argv[2:], check=True)\nopen(sys.argv[1] + '/file', 'w')\n"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The id goes from the membership to the service, and the state comes back to the node's record and the membership."""
+"""Test that the id reaches the service from the membership, and the state the node's record and the membership."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The tunnel carries bytes in TLS to a server whose name it checks, and only for root."""
+"""Test that the tunnel carries bytes through TLS to a server whose name it checks, and only for root."""
 
 import contextlib
 import queue
@@ -17,7 +17,7 @@ from local.storage.certificates import Authority
 
 ANY_PORT = 65536
 pytestmark = pytest.mark.allow_subprocess
-"""Certificates are the work of openssl."""
+"""openssl creates the certificates."""
 MEBIBYTE = 1 << 20
 
 
@@ -80,7 +80,7 @@ def start(target: Target, context: ssl.SSLContext, reserved_ports: int = ANY_POR
 
 
 def exchange(port: int, message: bytes) -> bytes:
-    """Send a message and return the answer until the connection ends."""
+    """Send a message; return the answer until the connection ends."""
     found = bytearray()
     with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         for start in range(0, len(message), MEBIBYTE):

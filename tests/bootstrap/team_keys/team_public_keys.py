@@ -1,4 +1,4 @@
-"""Provide public keys of each type; nobody has the private halves."""
+"""Provide public keys of each type; their private halves do not exist."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""Check that the keys in the tags of the master's group reach every node that runs, and leave it again."""
+"""Check that the keys in the tags of the master's group reach every running node, and are removed again."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ ANNA, BOB = f"{ED25519} anna", f"{RSA} bob"
 
 
 def deploy(cluster: Cluster, tags: Mapping[str, str], *, without: Mapping[str, str] | None = None) -> None:
-    """Do what a deploy does: change tags of the master's group."""
+    """Change tags of the master's group, like a deploy."""
 
     def rows(found: Mapping[str, str]) -> list[dict[str, object]]:
         group = {"ResourceId": f"{CLUSTER}-master", "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False}
@@ -66,7 +66,7 @@ def test_keys_stay_while_a_deploy_changes_one_tag_after_the_other(cluster: Clust
 
 
 def forge(cluster: Cluster, keys: str, *, generation: int) -> None:
-    """Do what any process on the master can: write keys into the membership."""
+    """Write keys into the membership, as any process on the master can."""
     dynamodb = cluster.clients.dynamodb
     for record_id in (MEMBERSHIP_ID, GENERATION_ID):
         item = dynamodb.get_item(TableName=TABLE, Key={TABLE_KEY: {"S": record_id}})["Item"]

@@ -1,4 +1,4 @@
-"""Check which lists of keys are taken, and that tags hold them whole."""
+"""Check which lists of keys are accepted, and that tags contain them completely."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def test_tags_hold_keys_of_every_type() -> None:
     tags = to_tags(parse(ALL))
     assert from_tags(tags) == ALL
     assert max(map(len, tags.values())) <= TAG_LENGTH
-    # AWS need not keep a space at either end.
+    # AWS need not preserve a space at either end.
     assert not any(" " in value for value in tags.values())
     assert parse(f"{ED25519} anna")[0].fingerprint == ED25519_FINGERPRINT
 

@@ -35,7 +35,7 @@ def test_only_processes_of_sshd_with_that_key_end(tmp_path: Path, monkeypatch: p
     journal = [
         *(accepted(pid, ED25519_FINGERPRINT) for pid in (2, 3, 4, 5, 6)),
         accepted(1, BOB.fingerprint),
-        accepted(5, BOB.fingerprint),  # the process id came again
+        accepted(5, BOB.fingerprint),  # the process id was reused
         line(1, f"Failed publickey for {ED25519_FINGERPRINT}"),
         line(1, [255, 0]),
     ]

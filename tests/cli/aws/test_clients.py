@@ -16,7 +16,7 @@ CANNOT_BE_USED = f"the settings for AWS ({ANY}) cannot be used: "
 
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory to run cdk deploy in."""
+    """Return a directory in which to run cdk deploy."""
     (tmp_path / "cdk.json").write_text('{"context": {"cluster": {"cluster_name": "demo"}}}')
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -142,7 +142,7 @@ def test_every_verb_says_what_to_do_about_credentials(
         raise ClientError({"Error": {"Code": code, "Message": "the token has expired"}}, operation)
 
     monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
-    # Preflight reports a finding: it checks more than credentials.
+    # Preflight reports this as a finding, because it checks more than credentials.
     assert main(verb.split()) == (EXIT_FAILED if verb == "preflight" else EXIT_CREDENTIALS)
     caught = capsys.readouterr()
     output = caught.out + caught.err

@@ -1,4 +1,4 @@
-"""Paging and unfinished stacks, which moto does not do."""
+"""Test paging and unfinished stacks, which moto lacks."""
 
 from datetime import datetime, timezone
 from typing import Any

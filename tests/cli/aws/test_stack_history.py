@@ -62,7 +62,7 @@ Line = tuple[str, str, str]
 
 
 def described(lines: list[Line]) -> list[dict[str, Any]]:
-    """Events as CloudFormation returns them, the newest first."""
+    """Return events like CloudFormation, newest first."""
     return [
         {
             "StackId": ID,

@@ -1,4 +1,4 @@
-"""Refresh the catalogue from EC2's descriptions, which moto has of every type."""
+"""Refresh the catalogue from EC2's descriptions, which moto has for every type."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Refresh the prices from answers as the Price List API gives them."""
+"""Refresh the prices from answers in the form of the Price List API's."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ NAT, ADDRESS = ([product(price, "Hrs")] for price in ("0.05", "0.005"))
 
 @pytest.fixture
 def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A copy of the file that the script may write."""
+    """Copy the file, for the script to write."""
     copy = tmp_path / "price_list.json"
     copy.write_text(PRICES_FILE.read_text())
     monkeypatch.setattr(refresh, "PRICES_FILE", copy)
@@ -61,7 +61,7 @@ def test_a_region_is_added_and_the_others_stay(pricing: Stubber, file: Path) -> 
     assert added == {
         "bucket_gb_month": 0.024, "efs_gb_month": 0.33, "gp3_gib_month": 0.09, "nat_gateway_hour": 0.05,
         "public_address_hour": 0.005,
-        # a1 is ARM, which no cluster has.
+        # a1 is ARM, which clusters cannot use.
         "instances": {"c5": {"large": 0.1}, "g6": {"xlarge": 0.9}},
     }  # fmt: skip
 

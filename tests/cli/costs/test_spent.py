@@ -1,4 +1,4 @@
-"""What three clusters have cost, calculated by hand."""
+"""Compare what three clusters have cost with figures calculated by hand."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -34,7 +34,7 @@ def ended(hour: float, name: str) -> Activity:
 def test_the_file_system_has_cost_what_its_present_size_does() -> None:
     parts = BilledParts(node_counts={"small": 2}, volume_gib=100, nat_gateways=1, addresses=2, shared_gb=200)
     message = spent([], types={}, parts=parts, prices=PRICES, since=START, now=START + timedelta(hours=10))
-    # 200 GB for ten hours of a month of 730.
+    # 200 GB for ten hours of a 730-hour month.
     assert message.by_kind["shared_storage"] == pytest.approx(200 * 0.365 * 10 / 730)
     assert message.total == pytest.approx(0.4 + 0.1 + 1.0)
 
@@ -51,7 +51,7 @@ CLUSTERS = [
         {},
         {"nodes": 10.0, "volumes": 10 * 0.01},
     ),
-    # A worker of another type since hour 8; EC2 has forgotten the one before it, which had the template's.
+    # A worker of another type since hour 8; EC2 has forgotten its predecessor, which had the template's type.
     ([launched(0, "i-1"), ended(8, "i-1"), launched(8, "i-2")], {"i-2": "big"}, {"nodes": 28.0, "volumes": 0.1}),
 ]
 

@@ -1,4 +1,4 @@
-"""Copies from a real sshd, and from one that lies."""
+"""Test copies from a real sshd, and from one that lies."""
 
 import io
 import os
@@ -78,7 +78,7 @@ def test_a_path_may_be_written_in_many_ways(path: str, line: str, name: str) -> 
 
 
 def lie(remote_home: Path, *entries: tarfile.TarInfo) -> Archive:
-    """Return what sends these entries where the user asked for `out`."""
+    """Return a function that sends these entries where the user asked for `out`."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""Test what pull says about what came."""
+"""Test pull's report of what it received."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

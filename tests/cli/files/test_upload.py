@@ -1,4 +1,4 @@
-"""Copies to a real sshd."""
+"""Test copies to a real sshd."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ from cli.ssh.remote import Connection
 
 @pytest.fixture
 def copy(remote_home: Path) -> Iterator[Path]:
-    """Return where a project called my-job arrives."""
+    """Return where a project called my-job is stored."""
     yield remote_home / FOLDER / "my-job"
     shutil.rmtree(remote_home / FOLDER, ignore_errors=True)
 
@@ -54,7 +54,7 @@ def test_the_master_gets_what_is_here_and_then_only_what_differs(
     again = upload(connection, project)
     assert (again.files, again.sent_files, again.sent_size) == (5, 0, 0)
 
-    # Same size, another time; a mode; a link's target; a folder that becomes a file and the other way.
+    # Same size, another time; a mode; a link's target; a folder that becomes a file, and the reverse.
     (project / "train.py").write_text("print(2)\n")
     (project / "run.sh").chmod(0o644)
     (project / "link").unlink()

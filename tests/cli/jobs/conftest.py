@@ -1,4 +1,4 @@
-"""A master that answers what a test says."""
+"""Provide a master whose answers the test defines."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ def record(state: str = "RUNNING", **changes: Any) -> dict[str, Any]:
 
 
 class Master:
-    """Answer lines by their beginning, and keep what was run."""
+    """Answers lines by their beginning, and records what was run."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Output] = {}

@@ -1,4 +1,4 @@
-"""Test that push takes no GPU."""
+"""Test that push uses no GPU."""
 
 from collections.abc import Iterable
 from typing import cast

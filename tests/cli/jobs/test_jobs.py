@@ -1,4 +1,4 @@
-"""Test jobs against a master that answers what a test says."""
+"""Test jobs against a master whose answers the test defines."""
 
 import json
 import subprocess

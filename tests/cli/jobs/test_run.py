@@ -1,4 +1,4 @@
-"""Test a run against a master that answers what a test says."""
+"""Test a run against a master whose answers the test defines."""
 
 import json
 import shlex

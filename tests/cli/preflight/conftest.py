@@ -22,7 +22,7 @@ NEW_STACK: dict[str, Any] = {
 
 
 class Account:
-    """An account that answers what a test says, in that order, and takes no other question."""
+    """An account that gives the test's answers, in that order, and answers nothing else."""
 
     def __init__(self) -> None:
         session = Session()
@@ -53,7 +53,7 @@ class Account:
         )
 
     def check(self, check: Check) -> list[Finding]:
-        """What a check finds; every answer that the test gave must have been asked for."""
+        """Return what a check finds; every answer of the test must have been requested."""
         found = list(check(self.target()))
         for stub in self._stubs.values():
             stub.assert_no_pending_responses()
@@ -80,7 +80,7 @@ Quota = Callable[[str, str, float], None]
 
 @pytest.fixture
 def quota(account: Account) -> Quota:
-    """Give the account a quota."""
+    """Set a quota of the account."""
 
     def give(service: str, code: str, value: float) -> None:
         expected = {"ServiceCode": service, "QuotaCode": code}

@@ -25,7 +25,7 @@ def subnet(name: str, *, free: int = 100, public: bool = False) -> dict[str, Any
 
 
 class ExistingVpc:
-    """An account with one VPC; a test changes what differs from a good one, then asks."""
+    """An account with one VPC; a test changes what should differ from a good one, then runs the check."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
@@ -47,7 +47,7 @@ class ExistingVpc:
         answers("ec2", "describe_subnets", {"Subnets": self.subnets})
         self.account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
         tables = [
-            # The master's subnet has no table of its own: the main one counts.
+            # The master's subnet has no table of its own, so the main one applies.
             {"RouteTableId": "rtb-main", "Routes": self.master_routes, "Associations": [{"Main": True}]},
             {"RouteTableId": "rtb-1", "Routes": self.worker_routes, "Associations": [{"SubnetId": WORKERS}]},
         ]
@@ -119,7 +119,7 @@ def test_fails_when_workers_in_a_public_subnet_get_no_public_addresses(vpc: Exis
 
 
 def test_fails_when_the_master_starts_without_a_public_address(vpc: ExistingVpc) -> None:
-    """The agent takes the Elastic IP later, and needs S3 and EC2 before that."""
+    """The agent associates the Elastic IP only later, and needs S3 and EC2 before that."""
     vpc.subnets = [subnet(MASTER), subnet(WORKERS)]
     [found] = vpc.findings()
     assert f"modify-subnet-attribute --region eu-west-1 --subnet-id {MASTER} --map-public-ip-on-launch" in found

@@ -1,4 +1,4 @@
-"""The verb as a whole, against an account that lacks much and a moto that lacks more."""
+"""Test the complete verb, against an account that lacks much and a moto that lacks more."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """The findings by their subject, without it."""
+    """Return the findings by subject, without it."""
     out = capsys.readouterr().out
     return {line[9:25].strip(): f"{line[:9].strip()} {line[25:]}" for line in out.splitlines()}
 

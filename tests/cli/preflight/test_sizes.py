@@ -1,4 +1,4 @@
-"""What preflight says of the sizes, above all of a paused cluster."""
+"""Test preflight's report on the sizes, above all those of a paused cluster."""
 
 import json
 from datetime import datetime, timezone

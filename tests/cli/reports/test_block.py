@@ -1,4 +1,4 @@
-"""Tell the times of a Capacity Block, as the output of its stack names them."""
+"""Test the report on a Capacity Block's times, which an output of the stack contains."""
 
 from datetime import datetime, timezone
 

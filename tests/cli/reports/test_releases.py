@@ -1,4 +1,4 @@
-"""Test what dlcluster says of different releases."""
+"""Test dlcluster's report on different releases."""
 
 from dataclasses import replace
 

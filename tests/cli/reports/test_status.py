@@ -34,7 +34,7 @@ def activity(minute: int, reason: str = "") -> dict[str, Any]:
 
 @pytest.fixture
 def fleet(deploy: Deploy) -> Fleet:
-    """A cluster of three, of which its record asks for no more."""
+    """Return a cluster of three, whose record requests no more."""
     return deploy()
 
 

@@ -1,4 +1,4 @@
-"""A cluster on the local control plane, without nodes: what agents would write is written here."""
+"""Provide a cluster on the local control plane without nodes; the fixtures write what agents would write."""
 
 import copy
 import json
@@ -21,13 +21,13 @@ from tests.local.aws.templates import cluster, group, launch_template, reference
 NAME = "demo"
 DECLARED = declared_sizes(worker_count=2, needed_workers=2)
 _POLICY = {"UpdatePolicy": {"AutoScalingScheduledAction": {"IgnoreUnmodifiedGroupSizeProperties": True}}}
-"""The update policy of the real template: tests/stacks/test_group_sizes.py."""
+"""Update policy of the real template: tests/stacks/test_group_sizes.py."""
 CDK_JSON = '{"context": {"cluster": {"cluster_name": "demo", "worker_count": 2}}}\n'
 _NETWORKS = "10.0.0.0/16"
 
 
 def template(sizes: ClusterSizes, *, user_data: str = "first", fails: bool = False) -> dict[str, Any]:
-    """Return a cluster's template, with the parts that the sizes depend on."""
+    """Return a cluster's template, with the parts on which the sizes depend."""
     groups = {node_type.capitalize(): _group(sizes[node_type], group_name(NAME, node_type)) for node_type in NODE_TYPES}
     made = cluster(**groups)
     made["Resources"] |= {
@@ -86,7 +86,7 @@ class Deployed:
             self.deployed = changed_template
 
     def cdk(self, line: list[str], **_options: Any) -> "Ended":
-        """Deploy what cdk.json says, as the CDK's command line does."""
+        """Deploy what cdk.json describes, like the CDK's command line."""
         self.lines.append(line)
         settings = json.loads(Path("cdk.json").read_text())["context"]["cluster"]
         workers = settings["worker_count"]
@@ -96,7 +96,7 @@ class Deployed:
         return Ended()
 
     def expire_at(self, time: datetime, *, deletes: bool = False) -> None:
-        """Deploy an end, of which dlcluster reads the output."""
+        """Deploy an end, which dlcluster reads from the output."""
         changed = copy.deepcopy(self.deployed)
         changed["Outputs"]["ClusterExpires"] = {"Value": f"{time:%Y-%m-%dT%H:%M:%SZ}"}
         if deletes:
@@ -164,7 +164,7 @@ def local_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
 
 @pytest.fixture(scope="session")
 def clients(local_aws: Aws) -> Clients:
-    """Clients for all tests, because botocore takes a tenth of a second to make one."""
+    """Return clients for all tests, because botocore takes a tenth of a second to create one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", local_aws.url)
         session = Session()
@@ -177,7 +177,7 @@ def clients(local_aws: Aws) -> Clients:
 
 @pytest.fixture
 def deployed(local_aws: Aws, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
-    """A cluster of a master and two workers, and the directory from which it was deployed."""
+    """Deploy a cluster of a master and two workers, and enter the directory from which it was deployed."""
     variables = {"AWS_ENDPOINT_URL": local_aws.url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     for name, value in {**variables, "AWS_REGION": REGION, "AWS_CONFIG_FILE": "/dev/null"}.items():
         monkeypatch.setenv(name, value)
@@ -227,6 +227,6 @@ def hold(deployed: Deployed) -> tuple[str, str]:
 
 
 def expire(deployed: Deployed) -> None:
-    """Make the schedule's two calls; tests/local/aws/scheduler has the schedule itself."""
+    """Make the schedule's two calls; tests/local/aws/scheduler tests the schedule itself."""
     for node_type in NODE_TYPES:
         deployed.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(NAME, node_type)))

@@ -19,7 +19,7 @@ BLOCK = "cr-0123456789abcdef0"
 
 
 def deploy_in_block(deployed: Deployed, *, starts_h: float, pauses_h: float) -> None:
-    """Deploy what the product does for a block: groups of zero, and the schedules with the sizes."""
+    """Deploy what the product deploys for a block: groups of zero, and the schedules with the sizes."""
     now = datetime.now(timezone.utc)
     times = [f"{now + timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}" for hours in (starts_h, pauses_h, pauses_h + 0.7)]
     made: dict[str, Any] = template(dict.fromkeys(NODE_TYPES, PAUSED))

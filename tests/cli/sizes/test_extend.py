@@ -1,4 +1,4 @@
-"""Move the end of a cluster: from the deployed one, once, however often it is interrupted."""
+"""Test moving the end of a cluster: from the deployed end, once, however often the verb is interrupted."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -24,10 +24,10 @@ def test_the_time_counts_from_the_deployed_end_or_from_now(
     now = datetime.now(timezone.utc)
     if ahead_h is not None:
         deployed.expire_at(now + timedelta(hours=ahead_h))
-    for _ in range(2):  # the second after one that was killed before its deploy
+    for _ in range(2):  # the second call follows one that was killed before its deploy
         assert main(["extend", "8h", "-c", "key_name=me"]) == 0
         late = written() - now - timedelta(hours=8 + max(ahead_h or 0, 0))
-        # Times of AWS are whole seconds.
+        # AWS's times are full seconds.
         assert timedelta(seconds=-1) <= late < timedelta(minutes=2)
     assert deployed.lines[0] == ["cdk", "deploy", "-c", "key_name=me"]
     assert capsys.readouterr().out.splitlines()[-1] == f"{written():%Y-%m-%dT%H:%M:%SZ}"

@@ -1,4 +1,4 @@
-"""Test what resize says, writes and deploys."""
+"""Test what resize prints, writes and deploys."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The file system that a cluster made counts by its metered size, also while the cluster is paused."""
+"""Test that a cluster's own file system counts by its metered size, even while the cluster is paused."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ OUTPUT = {"OutputKey": "SharedStorage", "OutputValue": FILE_SYSTEM}
 
 @pytest.fixture
 def metered(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Give the cluster a file system of 730 GB; an exception in the list refuses the question for its size."""
+    """Give the cluster a file system of 730 GB; an exception in the list denies the query for its size."""
     assert deployed
     original, refusals = getattr(BaseClient, "_make_api_call"), list[Any]()  # noqa: B009
 
@@ -41,7 +41,7 @@ def metered(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.usefixtures("metered")
 def test_it_costs_by_its_size_also_while_paused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pause", "--yes"]) == 0
-    # 730 GB at 0.30 a month of 730 hours.
+    # 730 GB at 0.30 per month of 730 hours.
     message = (
         "still costs 0.355 USD an hour, 259 a month (NAT gateway 0.045, public addresses 0.010, shared storage 0.300)"
     )

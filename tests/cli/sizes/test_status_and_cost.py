@@ -1,4 +1,4 @@
-"""Test what status and cost say of a cluster that is paused or ends."""
+"""Test what status and cost report for a cluster that is paused or ends."""
 
 import functools
 import json
@@ -23,7 +23,7 @@ def test_status_shows_what_outlives_an_end(deployed: Deployed, capsys: pytest.Ca
     ends = "does not end by itself: dlcluster pause ends it"
     assert f"{standby} is in standby and {ends}" in lines
     assert f"{protected} is protected from scale-in and {ends}" in lines
-    # The sizes are zero already, and nodes still end.
+    # The sizes are already zero, but nodes are still ending.
     assert main(["pause"]) == EXIT_USAGE
     assert main(["pause", "--yes"]) == 0
     assert deployed.instances() == {MASTER: [], WORKER: []}
@@ -78,7 +78,7 @@ def test_a_forecast_runs_to_the_end(
     deployed.expire_at(datetime.now(timezone.utc) + timedelta(hours=5), deletes=deletes)
     assert main(["cost", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    # Seconds have passed, and three nodes cost 0.35 an hour.
+    # Seconds have passed, and three nodes cost 0.35 per hour.
     about = functools.partial(pytest.approx, abs=0.01)
     running, paused = found["usd_per_hour"], found["usd_per_hour_paused"]
     assert found["usd_until_end"] == about(5 * running)

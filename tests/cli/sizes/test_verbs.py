@@ -1,4 +1,4 @@
-"""What pause, resume and resize say, refuse, and make right after they were killed."""
+"""Test what pause, resume and resize print and refuse, and that they complete an earlier call that was killed."""
 
 import functools
 import inspect
@@ -29,16 +29,16 @@ VERBS: dict[str, tuple[list[str], dict[Any, GroupSize]]] = {
     "resize": (["resize", "3", "--yes"], {**THREE}),
     "resize of a paused cluster": (["resize", "3", "--yes"], {**THREE}),
 }
-"""The words of each verb, and the sizes that it leaves."""
+"""Words of each verb, and the sizes that it leaves."""
 OF_PAUSED = ("resume", "resize of a paused cluster")
 CALL = "_make_api_call"
 KILL_POINTS = range(12)
-"""A step of the verb has two points: before it, and after it."""
+"""Points at which a verb is killed: before and after each of its steps."""
 Call = Callable[..., Any]
 
 
 class Killer:
-    """Kill a verb at one point: before or after one of its calls of AWS, its write of cdk.json, its cdk."""
+    """Kills a verb at one point: before or after one of its calls of AWS, its write of cdk.json, or its cdk."""
 
     def __init__(self, point: int) -> None:
         self._point, self._steps = point, 0
@@ -77,7 +77,7 @@ def test_the_next_call_makes_right_what_a_killed_one_left(
         with monkeypatch.context() as patch:
             patch.setattr(BaseClient, CALL, killer.around(getattr(BaseClient, CALL)))
             patch.setattr(settings_file, "_replace", killer.around(settings_file._replace))
-            # It only reads, and its calls would use up the points.
+            # This step only reads, and its calls would use up the points.
             patch.setattr("cli.verbs.cluster.pause.warn_of_running_jobs", lambda selection: None)
             # The stand-in for the CDK calls AWS itself.
             patch.setattr("cli.sizes.deploy.subprocess.run", killer.around(_apart(patch, deployed.cdk)))
@@ -92,7 +92,7 @@ def test_the_next_call_makes_right_what_a_killed_one_left(
 
 
 def _apart(patch: pytest.MonkeyPatch, cdk: Call) -> Call:
-    """Return the stand-in for the CDK with calls of AWS that do not count."""
+    """Return the stand-in for the CDK, whose calls of AWS do not count."""
     plain = inspect.unwrap(getattr(BaseClient, CALL))
 
     def run(*words: Any, **named: Any) -> Any:

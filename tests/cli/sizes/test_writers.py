@@ -1,4 +1,4 @@
-"""Every writer of sizes in every state of a cluster: the outcomes are those of the table in docs/how/sizes.md."""
+"""Compare every writer of sizes in every state of a cluster with the table in docs/how/sizes.md."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def start_block(deployed: Deployed) -> None:
 
 
 def pause_when_idle(deployed: Deployed) -> None:
-    """Make the master's two calls; tests/bootstrap/idle has the decision."""
+    """Make the master's two calls; tests/bootstrap/idle tests the decision."""
     for node_type in reversed(NODE_TYPES):
         deployed.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(NAME, node_type)))
 

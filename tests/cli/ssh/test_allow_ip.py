@@ -1,4 +1,4 @@
-"""Allow addresses to log in: what reaches the list, what is removed from it, and what is refused."""
+"""Test addresses that may log in: what reaches the list, what is removed from it, and what is refused."""
 
 import json
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def local_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
 
 @pytest.fixture
 def stacks(local_aws: Aws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stacks]:
-    """A stack with an allow list, as dlcluster sees it."""
+    """Return a stack with an allow list, as dlcluster sees it."""
     variables = {"AWS_ENDPOINT_URL": local_aws.url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     for name, value in {**variables, "AWS_REGION": REGION, "AWS_CONFIG_FILE": "/dev/null"}.items():
         monkeypatch.setenv(name, value)
@@ -72,7 +72,7 @@ def allow_list(stacks: Stacks) -> AllowList:
 def test_an_address_is_added_listed_and_removed(stacks: Stacks, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["allow-ip"]) == 0
     assert "no address on the list of demo" in capsys.readouterr().err
-    for _ in range(2):  # the second changes nothing
+    for _ in range(2):  # the second call changes nothing
         assert main(["allow-ip", OFFICE]) == 0
         assert capsys.readouterr() == (f"CIDR            UNTIL\n{OFFICE}  -\n", "")
     assert main(["allow-ip", "--remove", OFFICE, "--json"]) == 0
@@ -105,7 +105,7 @@ def test_an_address_whose_time_has_passed_is_removed_and_named(
     outputs = {"ClusterAllowList": attribute("PrefixListId", "Allowed"), "ClusterNetworks": "10.0.0.0/16"}
     stacks.update(template(**outputs), "demo")
     put_members(stacks.physical_id("Table", "demo"), [], region=REGION)
-    main([verb])  # status and ssh then fail: this cluster has no nodes
+    main([verb])  # status and ssh then fail, because this cluster has no nodes
     assert f"dlcluster: removed {HOME}, whose time ended at {iso(past)}\n" in capsys.readouterr().err
     assert [*entries(stacks)] == [OFFICE]
 
@@ -141,7 +141,7 @@ def test_a_colleague_may_change_the_list_meanwhile(stacks: Stacks) -> None:
     ec2, list_id = stacks.aws.client("ec2"), stacks.physical_id("Allowed", "demo")
 
     class Racing:
-        """EC2, where a colleague is faster once."""
+        """EC2 where a colleague is once faster."""
 
         is_late = True
 
@@ -170,7 +170,7 @@ def test_fails_when_the_list_is_full(stacks: Stacks, capsys: pytest.CaptureFixtu
 
 def test_fails_when_the_list_does_not_settle(stacks: Stacks) -> None:
     class Stuck:
-        """EC2, where a change never ends."""
+        """EC2 where a change never ends."""
 
         def describe_managed_prefix_lists(self, **_: Any) -> Any:
             return {"PrefixLists": [{"State": "modify-in-progress", "Version": 1}]}

@@ -1,4 +1,4 @@
-"""A membership that somebody on the master has forged: dlcluster refuses it in one line, and nothing of it is run."""
+"""Test that dlcluster refuses a membership forged on the master in one line, and runs no part of it."""
 
 import os
 import re
@@ -29,7 +29,7 @@ REFUSAL = r"cluster demo has a membership record that cannot be used: .* \(its m
 
 
 def rows(fleet: Fleet, **forged: Any) -> list[dict[str, Any]]:
-    """A master and a worker; what is forged is the worker's."""
+    """Return a master and a worker; the worker's row is the one to forge."""
     master, worker, _ = (
         {
             "node_index": node_index,
@@ -74,7 +74,7 @@ def put_forged(fleet: Fleet, forged: dict[str, Any], marker: Path) -> None:
 def test_nothing_of_a_forged_membership_is_run(
     deploy: Deploy, aws: dict[str, str], tmp_path: Path, forged: dict[str, Any]
 ) -> None:
-    """With the real ssh, which hands a proxy command to a shell before anything is connected."""
+    """Use the real ssh, which passes a proxy command to a shell before connecting."""
     marker = tmp_path / "marker"
     put_forged(deploy(public="127.0.0.99"), forged, marker)
     options = ["-o", "BatchMode=yes"]
@@ -135,7 +135,7 @@ def test_why_says_what_is_wrong_with_the_record(
     assert re.search(rf"^part of the answer is missing: {REFUSAL}$", capsys.readouterr().out, re.MULTILINE)
 
 
-# ---- a master that is none of the cluster's: the record has the right form, and EC2 knows better ----
+# ---- a master that is not the cluster's: the record is well-formed, but EC2 disagrees ----
 
 
 def elsewhere(fleet: Fleet, deploy: Deploy) -> str:
@@ -159,7 +159,7 @@ def tagged_alike(fleet: Fleet, deploy: Deploy) -> str:
 
 
 def stopped(fleet: Fleet, deploy: Deploy) -> str:
-    """Return the id of the master, which does not run."""
+    """Return the id of the master, which is not running."""
     boto3.client("ec2", region_name=REGION).stop_instances(InstanceIds=[fleet.instance_ids[0]])
     return fleet.instance_ids[0]
 
@@ -198,7 +198,7 @@ def test_fails_when_the_master_of_the_record_is_not_the_clusters(
     assert complaint(capsys) == message.format(name)
 
 
-# ---- what passes the check is harmless to everything that is made of it ----
+# ---- whatever passes the check is harmless to everything made from it ----
 
 ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}"
 NAME = r"deeplearning-(?:master|worker\d{1,4})"
@@ -267,5 +267,5 @@ def test_what_is_accepted_puts_no_line_into_files(item: dict[str, Any]) -> None:
 
 
 def test_some_of_what_is_drawn_is_accepted() -> None:
-    """Else the two above would look at nothing."""
+    """Otherwise the two tests above would check nothing."""
     assert find(forged_items(), lambda item: (found := accepted(item)) is not None and len(found.members) > 1)

@@ -1,4 +1,4 @@
-"""Logins to a private cluster: what is printed, what the plugin gets, what is refused, and a login through a plugin."""
+"""Test logins to a private cluster: what is printed, what the plugin gets, what is refused, and a login through one."""
 
 import getpass
 import json
@@ -50,7 +50,7 @@ Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def answer_start_session(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
-    """Let StartSession, which moto lacks, give an answer."""
+    """Give StartSession, which moto lacks, an answer."""
     real = BaseClient._make_api_call  # type: ignore[attr-defined]
 
     def call(client: Any, operation: str, parameters: dict[str, Any]) -> Any:
@@ -176,7 +176,7 @@ def test_fails_before_a_session_starts_when_the_plugin_is_missing_or_old(
 def test_a_forged_record_leads_no_session_to_another_instance(
     fleet: Fleet, deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever is root on the master can write the record; EC2 has to confirm it."""
+    """Anybody who is root on the master can write the record, so EC2 must confirm it."""
     other = deploy("other", private=["10.9.0.4"], host_keys=["ssh-ed25519 AAAA"])
     answer_start_session(monkeypatch, lambda _parameters: pytest.fail("a session was started"))
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBwQ0Y3S4f0Yq4V8v0y1Q9jv8t5oQ8k8yq2hJm1m3X8k"
@@ -273,7 +273,7 @@ def test_a_command_runs_through_a_plugin(tmp_path: Path, capfdbinary: pytest.Cap
 
 
 def test_ctrl_c_on_the_terminal_does_not_reach_the_plugin(tmp_path: Path) -> None:
-    """AWS's plugin would end the session, and with it the command on the node."""
+    """Otherwise AWS's plugin would end the session, and with it the command on the node."""
     script = "import os, time; os.write(1, b'SSH-%d\\n' % os.getsid(0)); time.sleep(60)"
     with (tmp_path / "errors").open("w+b") as errors:
         session = CarriedSession(PluginCall(words=(sys.executable, "-c", script), environment={}), errors=errors)
@@ -282,7 +282,7 @@ def test_ctrl_c_on_the_terminal_does_not_reach_the_plugin(tmp_path: Path) -> Non
             line = session.socket.recv(100)
         finally:
             session.end()
-    # The terminal's signals go to the processes of its session alone.
+    # The terminal's signals go only to the processes of its session.
     assert int(line.removeprefix(b"SSH-")) != os.getsid(0)
 
 
@@ -291,7 +291,7 @@ STALL = CARRY.replace("    os.write(1", "    if os.path.exists(sys.argv[3]): thr
 
 @pytest.mark.timeout(60)
 def test_fails_when_a_node_behind_the_plugin_falls_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plugin itself lives on, connected with AWS."""
+    """The plugin itself stays alive, connected to AWS."""
     monkeypatch.setattr("cli.ssh.remote.SILENCE_S", 0.5)
     monkeypatch.setattr("cli.ssh.remote.KEEPALIVE_S", 0.1)
     authorized = make_key(tmp_path / "identity")
@@ -310,7 +310,7 @@ def test_fails_when_a_node_behind_the_plugin_falls_silent(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_fails_with_the_plugins_own_reason(stream: str) -> None:
-    """AWS's plugin prints it to its standard output, the local AWS's to its standard error."""
+    """AWS's plugin prints the reason to its standard output, the local AWS's to its standard error."""
     words = (sys.executable, "-c", f"import sys; print('Cannot perform start session: EOF', file=sys.{stream})")
     target = SshTarget(
         address="deeplearning-master",

@@ -1,4 +1,4 @@
-"""Logging in through real sshd processes: a master, and a worker that only the master's sshd reaches."""
+"""Test logins through real sshd processes: a master, and a worker that only the master's sshd reaches."""
 
 import getpass
 import os
@@ -26,7 +26,7 @@ MASTER, WORKER = "127.0.0.51", "127.0.0.52"
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Two nodes, a user with a key and an agent, and what AWS knows of it all."""
+    """Two nodes, a user with a key and an agent, and AWS's view of them."""
 
     fleet: Fleet
     identity: Path
@@ -64,7 +64,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, in
 
 @pytest.fixture
 def agent(servers: tuple[Path, int, list[Node]], tmp_path: Path) -> Iterator[Path]:
-    """An SSH agent of the test's own, with the user's key."""
+    """Start the test's own SSH agent, with the user's key."""
     socket = tmp_path / "agent"
     process = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -90,7 +90,7 @@ def site(
         private=["10.0.0.10", WORKER],
         host_keys=[node.host_key for node in nodes],
     )
-    # On AWS the port is 22; the user's configuration is the place for what differs.
+    # On AWS, the port is 22; the user's configuration is the place for deviations.
     (tmp_path / "ssh_config").write_text(f"Host *\n  Port {port}\n  BatchMode yes\n")
     wrapper = tmp_path / "bin" / "ssh"
     wrapper.parent.mkdir()
@@ -107,7 +107,7 @@ def site(
 
 
 def swap_keys(site: Site) -> None:
-    """Let the table hold, for each node, the key of the other."""
+    """Swap the nodes' keys in the table."""
     put_membership(
         site.fleet.table,
         site.fleet.instance_ids,
@@ -133,7 +133,7 @@ def test_ssh_reaches_a_worker_through_the_master(site: Site, name: str) -> None:
 
 
 def test_no_connection_to_a_worker_asks_for_the_agent() -> None:
-    """The hop through the master neither: what it would get there, nobody needs."""
+    """Not even for the hop through the master, where nobody needs it."""
     master, worker = (
         Member(node_index=index, instance_id="", address=address, node_type=node_type, host_key="")
         for index, address, node_type in ((1, MASTER, "master"), (2, WORKER, "worker"))
@@ -179,7 +179,7 @@ def test_a_worker_with_another_key_is_refused_though_the_master_is_right(site: S
 def test_the_printed_block_works_with_plain_ssh(site: Site, tmp_path: Path, host: str, address: str) -> None:
     block = site.dlcluster("ssh-config", "-i", str(site.identity))
     assert block.returncode == 0, block.stderr
-    # The master resolves a worker's name by its hosts file, and this machine is no master.
+    # The master resolves a worker's name with its hosts file, and this machine is not a master.
     resolved = block.stdout.replace("HostName deeplearning-worker2\n", f"HostName {WORKER}\n")
     config = tmp_path / "config"
     config.write_text(f"{resolved}\nHost *\n  Port {site.port}\n  BatchMode yes\n")
@@ -187,7 +187,7 @@ def test_the_printed_block_works_with_plain_ssh(site: Site, tmp_path: Path, host
         ["/usr/bin/ssh", "-F", config, host, SHOW],
         env=site.environment, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    # grep's exit code is that of the number; the agent is forwarded to the master alone.
+    # grep's exit code is that number; the agent is forwarded only to the master.
     expected = (0, f"{address}\n1\n") if address == MASTER else (1, f"{address}\n0\n")
     assert (plain.returncode, plain.stdout) == expected, plain.stderr
 
@@ -280,7 +280,7 @@ def test_run_fails_when_the_key_is_not_accepted(site: Site, tmp_path: Path) -> N
 
 
 def test_run_fails_when_nobody_listens(site: Site) -> None:
-    # The cluster's port is 22, where nothing of the test's listens.
+    # The cluster's port is 22, where none of the test's servers listens.
     done = site.dlcluster("run", "-i", str(site.identity), "--", "true")
     assert done.returncode == 1
     assert done.stderr.startswith(f"dlcluster: cannot log in to {getpass.getuser()}@{MASTER}: ")

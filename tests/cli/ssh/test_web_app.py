@@ -1,4 +1,4 @@
-"""Test how a web application runs on the master: its secret, its end, and what is said if it cannot run."""
+"""Test how a web application runs on the master: its secret, its end, and the message if it cannot run."""
 
 import os
 import subprocess

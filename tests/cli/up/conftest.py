@@ -1,4 +1,4 @@
-"""A cluster with three candidate zones on the local control plane, and a stand-in for the CDK and for the agents."""
+"""Provide a cluster with three candidate zones on the local control plane, and stand-ins for the CDK and agents."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ SETTINGS = {
 
 
 class KilledError(BaseException):
-    """The end of dlcluster at a point where nothing could be tidied up."""
+    """dlcluster ended at a point where nothing could be tidied up."""
 
 
 @dataclass(kw_only=True)
@@ -45,7 +45,7 @@ class Cluster(Deployed):
     done: list[str] = field(default_factory=list)
     """The deploys and the calls that change something, in order."""
     killed_after: int = 0
-    """Number of those after which dlcluster is killed; 0 for never."""
+    """Deploys and calls that change something, in order."""
 
     def up(self, *words: str) -> int:
         return main(["up", "--yes", *words])
@@ -56,7 +56,7 @@ class Cluster(Deployed):
             raise KilledError
 
     def cdk(self, line: list[str], **_options: Any) -> Ended:
-        """Deploy as the CDK's command line does: parameters that are not given keep their values."""
+        """Deploy like the CDK's command line: parameters that are not given keep their values."""
         self.lines.append(line)
         pairs, given = ([word for name, word in pairwise(line) if name == option] for option in ("-c", "--parameters"))
         props = read_props(read_context(Path.cwd(), pairs))
@@ -81,7 +81,7 @@ class Cluster(Deployed):
         return {kind: [i["AvailabilityZone"] for i in each["Instances"]] for kind, each in self.groups().items()}
 
     def running(self) -> int:
-        """Return the number of instances that cost money, in whatever group or zone."""
+        """Return the number of instances that cost money, in any group or zone."""
         pages = self.aws.client("ec2").describe_instances(
             Filters=[{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
         )
@@ -125,7 +125,7 @@ def places(local_aws: Aws) -> Iterator[Places]:
 def cluster(
     local_aws: Aws, clients: Clients, places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
-    """A cluster that is not deployed yet; zones a and b have too little room."""
+    """Return a cluster that is not deployed yet; zones a and b have too little capacity."""
     variables = {"AWS_ENDPOINT_URL": local_aws.url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     for name, value in {**variables, "AWS_REGION": REGION, "AWS_CONFIG_FILE": "/dev/null"}.items():
         monkeypatch.setenv(name, value)
@@ -137,7 +137,7 @@ def cluster(
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.agents)
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
     monkeypatch.setattr("cli.up.placement.require_cdk", lambda: None)
-    # It asks for the quota before each question; one test does so too.
+    # The verb queries the quota before each question; one test does so too.
     monkeypatch.setattr("cli.up.before.require_quota", lambda _: None)
 
     for verb in ("up", "pause", "resume", "resize"):
@@ -151,7 +151,7 @@ def cluster(
 
 
 def _note_changes(clients: Clients, made: Cluster) -> Callable[[], None]:
-    """Note each call to Auto Scaling that changes something, after AWS has done it."""
+    """Record each call to Auto Scaling that changes something, after AWS has executed it."""
     events, changing = clients.autoscaling.meta.events, ("Launch", "Update", "Create", "Delete")
 
     def note(model: Any, **_: Any) -> None:

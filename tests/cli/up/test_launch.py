@@ -1,4 +1,4 @@
-"""The calls of LaunchInstances: batches, tokens that stay the same, and whose answer is still under way."""
+"""Test the calls of LaunchInstances: batches, constant tokens, and calls whose outcome is still pending."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +22,7 @@ def launched(count: int, **error: str) -> dict[str, Any]:
 
 
 class AutoScaling:
-    """Answer LaunchInstances from a list, and keep the requests."""
+    """Answers LaunchInstances from a list, and records the requests."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = [*answers]

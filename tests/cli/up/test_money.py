@@ -1,4 +1,4 @@
-"""``dlcluster up`` never has two fleets, and never leaves nodes without saying so."""
+"""Test that ``dlcluster up`` never has two fleets, and never leaves nodes without reporting them."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ ANN = "arn:aws:iam::123456789012:user/ann"
 
 
 def kill(cluster: Cluster) -> dict[str, list[str]]:
-    """End dlcluster once the workers are in the third zone, without a master; return the instances."""
+    """Kill dlcluster once the workers are in the third zone, without a master; return the instances."""
     cluster.killed_after = 22
     with pytest.raises(KilledError):
         cluster.up()

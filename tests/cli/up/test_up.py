@@ -1,4 +1,4 @@
-"""``dlcluster up`` against finite capacity: the whole fleet in one zone, or nothing anywhere."""
+"""Test ``dlcluster up`` with limited capacity: the complete fleet starts in one zone, or nothing anywhere."""
 
 import json
 import re
@@ -29,9 +29,9 @@ def test_the_fleet_is_whole_in_the_first_zone_with_room(cluster: Cluster, capsys
         "each zone that fails costs up to 0.004 USD",
     ):
         assert message in shown.err
-    # What is there is not launched again, and a lost node comes back in the one subnet of its group.
+    # Existing nodes are not launched again, and a lost node returns in the only subnet of its group.
     before = cluster.instances()
-    Path("cdk.json").write_text(json.dumps({"context": {"cluster": SETTINGS}}))  # another laptop's
+    Path("cdk.json").write_text(json.dumps({"context": {"cluster": SETTINGS}}))  # from another laptop
     assert cluster.up() == 0
     assert (cluster.instances(), cluster.cdk_json()["availability_zone"]) == (before, ZONES[2])
     message = capsys.readouterr().err
@@ -94,7 +94,7 @@ def test_a_paused_cluster_comes_up_in_another_zone(cluster: Cluster, places: Pla
 
 @pytest.mark.soak
 def test_an_attempt_that_a_pause_ended_is_not_continued(cluster: Cluster, places: Places) -> None:
-    """A token that AWS knows would give the answer of then: instances that have ended."""
+    """AWS would repeat its earlier answer to a known token: instances that have ended."""
     cluster.killed_after = 23
     with pytest.raises(KilledError):
         cluster.up()

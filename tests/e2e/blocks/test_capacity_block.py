@@ -1,6 +1,6 @@
-"""A Capacity Block ends under a durable training, which goes on in the next block and ends with the same bits.
+"""Test that a durable training whose Capacity Block ends continues in the next one and ends with the same bits.
 
-It takes about ten minutes, most of which pass in waiting for the blocks: `make soak` runs it.
+The test takes about ten minutes, mostly waiting for the blocks: `make soak` runs it.
 """
 
 import math
@@ -16,7 +16,7 @@ from tests.e2e.group_states import members, states
 from tests.waiting import await_true
 
 BEFORE_END = timedelta(minutes=40)
-"""Time before a block's end at which its nodes go."""
+"""Time before a block's end at which its nodes end."""
 DEPLOY = timedelta(seconds=90)
 """Time that a deploy without nodes may take."""
 IN_BLOCK = timedelta(minutes=4)
@@ -24,8 +24,8 @@ IN_BLOCK = timedelta(minutes=4)
 
 
 def buy(*, after: timedelta, usable: timedelta) -> tuple[str, datetime, datetime]:
-    """Buy a block for all nodes; return its ID, its start and the time at which its nodes go."""
-    # Schedules act at whole minutes.
+    """Buy a block for all nodes; return its ID, its start and the time at which its nodes end."""
+    # Schedules act at full minutes.
     minute = timedelta(minutes=1)
     starts = datetime.min.replace(tzinfo=timezone.utc)
     starts += math.ceil((now() + after - starts) / minute) * minute

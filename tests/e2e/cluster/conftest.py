@@ -1,4 +1,4 @@
-"""The cluster of this part may read secrets, one of which nobody stores."""
+"""Let this part's cluster read secrets, one of which does not exist."""
 
 import pytest
 

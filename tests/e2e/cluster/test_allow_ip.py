@@ -1,4 +1,4 @@
-"""``dlcluster allow-ip`` lets an address reach the SSH port of a running cluster, and takes it back."""
+"""Test that ``dlcluster allow-ip`` lets an address reach the SSH port of a running cluster, and revokes that."""
 
 from local.network.addresses import USER_ADDRESS
 from tests.e2e.conftest import Cluster
@@ -12,7 +12,7 @@ def test_an_address_gets_in_while_it_is_on_the_list(listening_cluster: Cluster, 
     await_ports(lambda: open_ports(outside_address, public), {SSH})
     user.run("dlcluster", "allow-ip", f"{outside_address}/32", "--remove")
     await_ports(lambda: open_ports(outside_address, public), set())
-    # The machine's own address as the internet sees it, which ssh_location lets in besides.
+    # The machine's own address on the internet, which ssh_location also admits.
     message = user.output("dlcluster", "allow-ip", "--me")
     assert message.splitlines()[1].split() == [f"{USER_ADDRESS}/32", "-"]
     user.run("dlcluster", "allow-ip", "--remove", "--me")

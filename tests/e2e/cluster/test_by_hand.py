@@ -1,4 +1,4 @@
-"""A user works at a terminal and asks the local AWS for its instances."""
+"""Test that a user at a terminal can list the local AWS's instances."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ NODE_PROMPT = r"ubuntu@[\w-]+:\S*\$ $"
 
 @pytest.fixture
 def terminal(cluster: Cluster) -> Iterator[Terminal]:
-    """Open a shell on a terminal as `make local-aws` does."""
+    """Open a shell on a terminal, like `make local-aws`."""
     terminal = Terminal(SHELL, directory=REPOSITORY, environment=cluster.user.environment)
     terminal.expect(LOCAL_PROMPT)
     yield terminal

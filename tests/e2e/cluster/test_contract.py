@@ -1,4 +1,4 @@
-"""Scripts written for deeplearning-cfn find what they rely on, on every node."""
+"""Test that scripts written for deeplearning-cfn find what they rely on, on every node."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Use a running cluster from the laptop: push a script, run it, follow it, and pull what it wrote."""
+"""Use a running cluster from the laptop: push a script, run it, follow it, and pull its output files."""
 
 import json
 import os
@@ -31,13 +31,13 @@ PORT = 18123
 
 @dataclass(frozen=True, kw_only=True)
 class Laptop:
-    """Return a user in the directory of a project."""
+    """A user in the directory of a project."""
 
     user: User
     project: Path
 
     def dlcluster(self, *words: str, code: int = 0) -> str:
-        """Return what a verb prints, which must end with this exit code."""
+        """Return a verb's output; the verb must end with this exit code."""
         done = subprocess.run(
             ["dlcluster", *words], cwd=self.project, env=dict(self.user.environment),
             capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
@@ -83,7 +83,7 @@ def test_a_script_runs_on_every_node_and_its_results_come_back(laptop: Laptop, t
 
 
 def test_verbs_print_the_same_facts_as_text_and_as_json(laptop: Laptop, cluster: Cluster) -> None:
-    """The job of the test before is in the history."""
+    """The previous test's job is in the history."""
     facts = {verb: laptop.json(verb) for verb in ("list", "status", "why", "jobs", "cost")}
     text = {verb: laptop.dlcluster(verb) for verb in facts}
     assert [each["name"] for each in facts["list"]["clusters"]] == [STACK]

@@ -1,6 +1,6 @@
 """Test that faults reach a cluster's agents and that an outside observer sees the effects.
 
-The tests leave the cluster as it was.
+The tests leave the cluster unchanged.
 """
 
 import re
@@ -39,7 +39,7 @@ def observer(cluster: Cluster) -> Observer:
 
 
 def new_lines(faults: Faults, name: str) -> Callable[[], str]:
-    """Return a function that reads what a node's agent has logged since now."""
+    """Return a function that reads the lines that a node's agent has logged from now on."""
     log = faults.node(name).path(LOG_FILE)
     start = log.stat().st_size
     return lambda: log.read_bytes()[start:].decode()
@@ -86,7 +86,7 @@ def test_observer_sees_an_extra_workers_line(faults: Faults, observer: Observer)
     right = workers.read_text()
     workers.write_text(f"{right}deeplearning-worker9\n")
     assert any("the workers file has" in line for line in observer.differences())
-    # The agent writes the file again with the next change of the membership or sooner; both are correct.
+    # The agent rewrites the file with the next change of the membership or sooner; both are correct.
     workers.write_text(right)
     observer.await_agreement(DEADLINE_S)
 

@@ -1,4 +1,4 @@
-"""Give ranks secrets of the account from the laptop, and look for the values wherever they must not be."""
+"""Give ranks secrets of the account from the laptop, and search for the values everywhere they must not be."""
 
 import hashlib
 import json
@@ -73,7 +73,7 @@ def test_ranks_have_secrets_that_are_nowhere_else(cluster: Cluster, project: Pat
 
 
 def found_on_node(cluster: Cluster, alias: str, values: list[str]) -> list[str]:
-    """Return where in memory a value is, of processes and of files; the brackets keep this line from matching."""
+    """Return where in memory, of processes and of files, a value is; the brackets keep this line from matching."""
     pattern = "|".join(f"[{value[0]}]{value[1:]}" for value in values)
     look = f"cat /proc/[0-9]*/$place 2>/dev/null | tr '\\0' '\\n' | grep -qE '{pattern}' && echo $place"
     line = f"for place in cmdline environ; do {look}; done; grep -rlsE '{pattern}' /run /dev/shm /tmp; true"
@@ -86,7 +86,7 @@ def files_with(pattern: Path, directory: Path) -> str:
 
 
 def stored_texts() -> list[str]:
-    """Return what AWS keeps of the cluster: template, records, logs, and all objects of its bucket."""
+    """Return what AWS stores about the cluster: template, records, logs, and all objects of its bucket."""
     outputs = stack_outputs()
     template = client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
     records = boto3.client("dynamodb").scan(TableName=outputs["ClusterTable"])["Items"]

@@ -1,4 +1,4 @@
-"""Jobs outlive their session, and the article's way to end jobs works on real nodes."""
+"""Test that jobs outlive their session, and that the article's way to end jobs works on real nodes."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def status(cluster: Cluster, job: str) -> dict[str, Any]:
 
 def ranks(cluster: Cluster) -> list[int]:
     """Count a job's processes on each node."""
-    # The brackets keep pgrep -f from finding the shell that carries its own pattern.
+    # The brackets keep pgrep -f from finding the shell whose command line contains the pattern.
     return [int(cluster.on(alias, "pgrep -fc '[t]ime.sleep.1000' || true")) for alias in aliases()]
 
 
@@ -44,7 +44,7 @@ def files(cluster: Cluster) -> list[str]:
 
 
 def follow(cluster: Cluster, job: str) -> str:
-    """Return the job's output until it ends."""
+    """Return the job's output up to its end."""
     return cluster.on(MASTER, f"timeout 60 launch logs -f {job}")
 
 
@@ -62,7 +62,7 @@ def test_a_detached_job_outlives_its_session_and_is_stopped(cluster: Cluster) ->
     assert (known["state"], known["cwd"], known["detached"]) == ("RUNNING", "/tmp", True)
     assert known["hosts"] == aliases()
     assert cluster.on(MASTER, f"launch list | grep {job}").split()[1] == "RUNNING"
-    # Its variables appear in no process list, and systemd does not know them either.
+    # Its variables are in no process list, and systemd does not know them either.
     unit = f"deeplearning-job-{job}.service"
     assert "hunter2" not in cluster.on(MASTER, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
     assert "hunter2" not in cluster.on(MASTER, f"XDG_RUNTIME_DIR=/run/user/$(id -u) systemctl --user show {unit}")
@@ -109,7 +109,7 @@ def test_a_job_whose_launcher_was_killed_is_failed_and_leaves_nothing(cluster: C
     job = start(cluster)
     pid = status(cluster, job)["pid"]
     cluster.on(MASTER, f"kill -9 {pid}")
-    # Wait until nothing of the job runs on the master any more.
+    # Wait until no part of the job runs on the master.
     follow(cluster, job)
     assert status(cluster, job)["state"] == "FAILED"
     cluster.on(MASTER, "for i in $(seq 100); do pgrep -f '[t]ime.sleep.1000' || exit 0; sleep 0.1; done; exit 1")
@@ -119,7 +119,7 @@ def test_pkill_on_every_host_ends_jobs_and_leaves_the_agents(cluster: Cluster) -
     before, written = agents(cluster), files(cluster)
     job = start(cluster)
     assert ranks(cluster) == [1] * NODES
-    # From a file: a shell with the loop in its command line has "python" in it, and would end too.
+    # Use a file: a shell with the loop in its command line would contain "python", and would end too.
     subprocess.run(
         cluster.user.ssh_command(MASTER, "cat > /tmp/end-jobs"),
         env=dict(cluster.user.environment),

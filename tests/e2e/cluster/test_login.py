@@ -37,17 +37,17 @@ def test_master_logs_in_to_a_worker_by_name_with_the_clusters_key(cluster: Clust
 def test_ssh_agent_reaches_the_master_and_no_worker(cluster: Cluster, options: str) -> None:
     hop = f"ssh {options}-o BatchMode=yes deeplearning-worker2 'echo agent=$SSH_AUTH_SOCK'"
     assert cluster.user.ssh("deeplearning-master", f"test -S $SSH_AUTH_SOCK && {hop}") == "agent=\n"
-    # The -A of ssh_command asks for it.
+    # The -A of ssh_command requests it.
     assert cluster.user.ssh("deeplearning-worker2", "echo agent=$SSH_AUTH_SOCK") == "agent=\n"
 
 
 def test_master_logs_in_without_a_terminal_with_the_clusters_key(cluster: Cluster) -> None:
-    # -a follows ssh_command's -A, and the last of the two wins.
+    # -a follows ssh_command's -A, and the last one wins.
     assert log_in(cluster, "deeplearning-master", f"test -z $SSH_AUTH_SOCK && {WORKER_HOP}", "-a").returncode == 0
 
 
 def test_login_without_a_key_is_refused(cluster: Cluster) -> None:
-    """The login fails at once without trying another method: no password is asked for."""
+    """The login fails immediately without trying another method: no password is requested."""
     refused = log_in(cluster, "deeplearning-master", "true", "-o", "PubkeyAuthentication=no")
     assert refused.returncode == 255
     assert "Permission denied (publickey)." in refused.stderr
@@ -62,7 +62,7 @@ def test_worker_cannot_log_in_to_other_nodes(cluster: Cluster, host: str, option
 
 
 def test_fails_when_the_clusters_key_is_used_from_elsewhere(cluster: Cluster) -> None:
-    """A copy of the private key is useless on a worker: it is valid from the master's address only."""
+    """A copy of the private key is useless on a worker, because it is valid only from the master's address."""
     key = "/etc/deeplearning/cluster-key/id_ed25519"
     copied = cluster.on("deeplearning-master", f"cat {key}")
     copy = "umask 077; cat > copy; ssh -o BatchMode=yes -o IdentitiesOnly=yes -i copy deeplearning-worker3 true; "

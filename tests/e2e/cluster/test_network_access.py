@@ -1,7 +1,7 @@
-"""Ports of nodes are reachable only as intended: from the administrator's address, from elsewhere, between members.
+"""Test that ports of nodes are reachable only as intended: from the administrator's address, elsewhere, and members.
 
-Every tried port has a program listening on every node, so that a closed port is not mistaken for a filtered one; and
-each check is shown to fail when a rule is removed or added.
+A program listens on every tried port of every node, so that a closed port is not mistaken for a filtered one; and each
+check is shown to fail when a rule is removed or added.
 """
 
 import socket
@@ -23,7 +23,7 @@ from tests.e2e.port_scan import CONNECT_TIMEOUT_S, EVERY_PORT, SSH, await_ports,
 def other_addresses(cluster: Cluster) -> list[str]:
     """List addresses, apart from the master's public one, at which the internet could look for nodes.
 
-    The local internet carries packets to private addresses too, as a network that is peered with the VPC would.
+    The local internet also carries packets to private addresses, like a network that is peered with the VPC.
     """
     gateways = boto3.client("ec2").describe_nat_gateways(Filters=[{"Name": "state", "Values": ["available"]}])
     nat = [address["PublicIp"] for gateway in gateways["NatGateways"] for address in gateway["NatGatewayAddresses"]]
@@ -97,7 +97,7 @@ def test_every_port_is_open_between_members(listening_cluster: Cluster) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """Locate an ingress rule, with its permission as EC2 describes it."""
+    """An ingress rule, with its permission as EC2 describes it."""
 
     group_id: str
     permission: dict[str, Any]

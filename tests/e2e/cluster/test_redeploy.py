@@ -1,7 +1,7 @@
-"""A running cluster is deployed again and again with something changed: nothing that runs is replaced.
+"""Test that redeploying a running cluster with changes replaces nothing that runs.
 
-The changes accumulate, as they do in the life of a cluster: each fixture deploys on top of the one before. The last
-one goes back to the first settings, with the first nodes.
+The changes accumulate, as during the life of a cluster: each fixture deploys on top of the previous one. The last one
+restores the first settings, with the first nodes.
 """
 
 import json
@@ -58,19 +58,19 @@ NEWER = (
         new=f'[member_row(member) | {{"made_by": "{SIGN}"}} for member in members]',
     ),
 )
-"""Edits that make an agent of a later release: it writes more into each record, and logs another name."""
+"""Edits for an agent of a later release, which writes more into each record and logs another name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """Hold the cluster between two deploys."""
+    """State of the cluster between two deploys."""
 
     instances: InstancesByAlias
     identities: dict[str, NodeIdentity]
     versions: list[int]
     """Versions of the launch templates that the two groups use."""
     members: dict[str, dict[str, Any]]
-    """Properties of each instance of the groups, by id, that EC2 does not change by itself."""
+    """Properties of each instance of the groups, by id, that EC2 itself does not change."""
     records: dict[str, dict[str, Any]]
     """Items of the cluster's table, by instance id or key."""
 
@@ -109,13 +109,13 @@ def event_ids() -> set[str]:
 
 
 def with_newcomer(instances: InstancesByAlias) -> InstancesByAlias:
-    """Return the members after the one new instance has taken the next index."""
+    """Return the members after the only new instance has taken the next index."""
     (newcomer,) = members().keys() - {*instances.values()}
     return {**instances, f"deeplearning-worker{len(instances) + 1}": newcomer}
 
 
 def await_only(instance_ids: Set[str]) -> None:
-    """Wait until leaving nodes have ended: they are in no list, but they run until the others have looked."""
+    """Wait until leaving nodes have ended: no list contains them, but they run until the others have noticed."""
     deadline = time.monotonic() + AGREE_TIMEOUT_S
     while True:
         rows = json.loads(records()["membership"]["members"])
@@ -127,7 +127,7 @@ def await_only(instance_ids: Set[str]) -> None:
 
 
 def template() -> Any:
-    """Return the deployed template, made from settings and code."""
+    """Return the deployed template, generated from settings and code."""
     return client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
 
 
@@ -143,7 +143,7 @@ def start(cluster: Cluster) -> Iterator[State]:
     )
     yield before
     install(cluster, before.identities[aliases()[0]].release)
-    if template() != deployed:  # The last test's fixture restores it, if that test runs.
+    if template() != deployed:  # the last test's fixture restores it, if that test runs
         deploy(cluster)
     await_agreement(cluster, before.instances)
 
@@ -162,7 +162,7 @@ def remodelled(cluster: Cluster, start: State, colleague: Colleague) -> State:
 
 @pytest.fixture(scope="module")
 def sessions(remodelled: State, colleague: Colleague) -> Iterator[list[subprocess.Popen[str]]]:
-    """Hold sessions of the colleague open, on the master and on a worker, until something ends them."""
+    """Keep sessions of the colleague open, on the master and on a worker, until something ends them."""
     assert remodelled.instances
     with ExitStack() as stack:
         yield [stack.enter_context(colleague.session(alias)) for alias in (MASTER, WORKER)]

@@ -1,4 +1,4 @@
-"""Test that a node with a mounted disk of its own names a directory there; the agent notices the mount by itself."""
+"""Test that a node with its own mounted disk names a directory there, once the agent has noticed the mount."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ SHOW = "echo $DEEPLEARNING_SCRATCH"
 
 @pytest.fixture
 def disk(cluster: Cluster) -> Iterator[None]:
-    """Mount what stands in for the NVMe disks, where the Deep Learning AMI mounts them."""
+    """Mount a stand-in for the NVMe disks where the Deep Learning AMI mounts them."""
     assert cluster.on(NODE, SHOW) == ""
     cluster.on(NODE, f"sudo mkdir -p {MOUNT} && sudo mount -t tmpfs -o size=64m,mode=755 scratch {MOUNT}")
     yield
@@ -27,7 +27,7 @@ def disk(cluster: Cluster) -> Iterator[None]:
 
 def await_scratch(cluster: Cluster, expected: str) -> None:
     deadline = time.monotonic() + NOTICED_S
-    # A shared connection keeps the variables that it began with.
+    # A shared connection keeps the variables with which it started.
     while (found := cluster.user.ssh(NODE, SHOW).strip()) != expected:
         assert time.monotonic() < deadline, f"DEEPLEARNING_SCRATCH is {found!r} after {NOTICED_S:g} s"
         time.sleep(1.0)

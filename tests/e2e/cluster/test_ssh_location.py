@@ -1,4 +1,4 @@
-"""``ssh_location`` changes in place: other addresses get in, and no node restarts."""
+"""Test that ``ssh_location`` changes in place: other addresses are admitted, and no node restarts."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ def instance_ids() -> set[str]:
 
 
 def starts(cluster: Cluster) -> dict[str, str]:
-    """Return what changes when a node reboots or its agent restarts."""
+    """Return values that change when a node reboots or its agent restarts."""
     command = (
         "cat /proc/sys/kernel/random/boot_id"
         " && systemctl show -p ActiveEnterTimestamp --value deeplearning-agent ssh systemd-journald"

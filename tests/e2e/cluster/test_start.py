@@ -1,4 +1,4 @@
-"""Jobs start on real nodes without compiling, and reach every node."""
+"""Test that jobs start on real nodes without compiling, and reach every node."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files reach every node, with the cluster's own key, security groups, roles and bucket."""
+"""Test that files reach every node, with the cluster's own key, security groups, roles and bucket."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""The lines of the tutorials work on a cluster, and print what the pages show."""
+"""Test that the lines of the tutorials work on a cluster, and print what the pages show."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ MASTER = "deeplearning-master"
 
 @pytest.fixture
 def laptop(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
-    """Return the directory in which the user works; ssh knows the cluster, as docs/use/log-in.md says."""
+    """Return the user's working directory; ssh is configured for the cluster as in docs/use/log-in.md."""
     config = Path.home() / ".ssh/config"
     config.parent.mkdir(mode=0o700, exist_ok=True)
     config.write_text(f"Include {cluster.user.ssh_config}\n")
@@ -27,11 +27,11 @@ def test_tutorial_commands_run(cluster: Cluster, laptop: Path, page: str) -> Non
     for machine, session in sessions(DOCS / page):
         lines = script(session)
         if machine == "master":
-            # ssh joins its arguments into one line for the login shell, which may hold line ends.
+            # ssh joins its arguments into one line for the login shell, which may contain line ends.
             printed = cluster.user.ssh(MASTER, f"cd\n{lines}\n")
         else:
             printed = cluster.user.output("bash", "-c", f"cd {laptop}\n{lines}\n")
         for step, found in zip(session, outputs(printed), strict=True):
-            # Tests before this one have deployed other releases.
+            # Earlier tests have deployed other releases.
             own = [line for line in found if not line.startswith("releases differ: ")]
             assert step.differences(own) == [], f"{step.command}\n" + "\n".join(found)

@@ -1,4 +1,4 @@
-"""A node's user data is the synthesized template's, with its references resolved."""
+"""Test that a node's user data is that of the synthesized template, with references resolved."""
 
 import json
 import subprocess

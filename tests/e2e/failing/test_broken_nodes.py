@@ -1,7 +1,7 @@
-"""Test that a deploy whose nodes cannot come up fails in time and says why, and so does ``dlcluster why`` afterwards.
+"""Test that a deploy whose nodes cannot start fails in time with the reason, which ``dlcluster why`` repeats.
 
 Each fault is planted in a copy of the project, which is then deployed as users deploy theirs. No other cluster may be
-up: `make e2e` gives these tests a local AWS of their own.
+up: `make e2e` gives these tests their own local AWS.
 """
 
 import re
@@ -40,7 +40,7 @@ SHORT_LEAVING_TIMEOUT = shorten("bootstrap/contract.py", "DRAIN_TIMEOUT_S", old=
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailedDeploy:
-    """Hold a failed deploy, and what AWS has left of it."""
+    """A failed deploy, and what remains of it in AWS."""
 
     reasons: tuple[str, ...]
     """Reasons of the stack's failures, the first one first."""
@@ -127,7 +127,7 @@ def _log(group: str, stream: str) -> str:
 
 
 def assert_reason(failure: FailedDeploy, reason: str) -> None:
-    """The stack and ``dlcluster why`` name the node and its reason."""
+    """Check that the stack and ``dlcluster why`` name the node and its reason."""
     sentence = f"Received FAILURE signal with UniqueId {failure.launched} {reason}"
     assert failure.reasons == (sentence,)
     assert sentence in failure.why

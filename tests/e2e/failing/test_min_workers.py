@@ -1,6 +1,6 @@
-"""A cluster may start with fewer workers than requested; the others join when they can.
+"""Test that a cluster may start with fewer workers than requested; the others join when they can.
 
-No other cluster may be up: `make e2e` runs this test in another local AWS than most.
+No other cluster may be up: `make e2e` runs this test in a different local AWS than most.
 """
 
 import subprocess
@@ -44,7 +44,7 @@ def test_deploy_succeeds_without_the_worker_whose_replacement_joins_by_itself(us
             every_s=1.0,
         )
         instances = Observer.current(STACK, environment=environment).await_agreement(JOINED_S).instances
-        # Failed instances may still be there: they cannot report that nobody need wait for them.
+        # Failed instances may still exist, because they cannot report that nobody need wait for them.
         assert instances[2] in [instance["InstanceId"] for instance in group_instances(workers)]
         assert "deeplearning: 2 of 2 nodes, generation" in user.output("dlcluster", "status", "--cluster", STACK)
     finally:

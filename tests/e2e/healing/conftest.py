@@ -1,4 +1,4 @@
-"""The cluster that heals shares a directory too, whose mount target comes after the nodes."""
+"""Give the healing cluster a shared directory, whose mount target is created after the nodes."""
 
 import pytest
 

@@ -1,8 +1,8 @@
 """Attack from a node: ``python3 forge_records.py GO SECONDS MARKER FORM`` forges records and prints how many.
 
 It writes what the node's role may write: on the master the membership and its generation, on every node its own record.
-FORM is malformed or well-formed: well-formed records pass the validator, and what they say is wrong. Then it tries the
-other nodes' records too, which must be refused.
+FORM is malformed or well-formed: well-formed records pass the validator, but their contents are wrong. Then it tries
+the other nodes' records too, which must be refused.
 """
 
 import json
@@ -74,7 +74,7 @@ def others() -> list[dict[str, Any]]:
 
 
 def swapped() -> dict[str, Any]:
-    """Build a membership in which the two workers have changed places."""
+    """Build a membership in which the two workers have swapped places."""
     index = {1: 1, 2: 3, 3: 2}
     return membership(members={"S": json.dumps([{**row, "node_index": index[row["node_index"]]} for row in MEMBERS])})
 
@@ -136,7 +136,7 @@ def is_refused(client: Any, item: dict[str, Any]) -> bool:
 
 
 def main() -> None:
-    # It tells tests/e2e/last that a test made these calls.
+    # Marks these calls as a test's for tests/e2e/last.
     os.environ["AWS_SDK_UA_APP_ID"] = "abuse"
     client = boto3.client("dynamodb", region_name=CONFIG["region"])
     print("ready", flush=True)
@@ -149,7 +149,7 @@ def main() -> None:
         for item in kinds:
             client.put_item(TableName=CONFIG["table"], Item=item)
             written += 1
-            if FORM == "well-formed":  # Each of them stands in the table for a while.
+            if FORM == "well-formed":  # each of them is in the table for a while
                 time.sleep(0.9 / len(kinds))
         time.sleep(max(0.0, second - time.monotonic()))
     assert all(is_refused(client, item) for item in others()), "wrote another node's record"

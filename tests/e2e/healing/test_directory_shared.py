@@ -1,6 +1,6 @@
-"""Three nodes share a directory; a mount target that is late or goes away harms no job that does not use it.
+"""Test that three nodes share a directory, and that a late or lost mount target harms no job that does not use it.
 
-This file comes first in its part: the cluster was deployed without a mount target.
+This file is the first in its part: the cluster was deployed without a mount target.
 """
 
 import json

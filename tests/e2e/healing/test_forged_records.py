@@ -1,7 +1,7 @@
-"""An attacker with the login user's rights forges records with the nodes' own roles for half a minute.
+"""Forge records for half a minute, with a login user's rights and the nodes' own roles.
 
-Meanwhile dlcluster answers correctly or refuses, and nothing from the records is run or gets into a file; afterwards
-the cluster recovers without a person.
+During the attack, dlcluster answers correctly or refuses, and nothing from the records is run or reaches a file;
+afterwards, the cluster recovers without a person.
 """
 
 import json
@@ -27,7 +27,7 @@ ATTACK_S = 30
 HEAL_TIMEOUT_S = 120.0
 WELL_FORMED_ATTACK_S = 40
 OWN_RECORD_TIMEOUT_S = 240.0
-"""A node looks at what the membership says of it once a minute, and a record counts once a minute."""
+"""Timeout for a node's own record: a node checks it in the membership once a minute, and it counts once a minute."""
 TIMEOUT_S = 600
 ATTACK = Path(__file__).with_name("forge_records.py")
 ALIASES = ("deeplearning-master", "deeplearning-worker2")
@@ -104,7 +104,7 @@ def ask(cluster: Cluster) -> VerbResults:
 
 
 def text_of(verb: str, done: "subprocess.CompletedProcess[str]") -> str:
-    """Return the part of a verb's output that must not change: without the generation, and what was spent."""
+    """Return the part of a verb's output that must not change: without the generation and the cost so far."""
     if verb != "status":
         return done.stdout
     return "\n".join(line for line in done.stdout.splitlines()[1:] if not line.startswith("spent "))
@@ -188,7 +188,7 @@ def wrong_records(cluster: Cluster) -> list[str]:
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: Cluster) -> None:
-    """For a moment the master's membership is forged, and a worker's record says that it drains and has another key."""
+    """For a moment, the master's membership is forged, and a worker's record is draining and has another key."""
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
     observer = Observer.current(STACK, environment=cluster.user.environment)
     before = observer.await_agreement(HEAL_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Test that the cluster recovers by itself when nodes end."""
+"""Test that the cluster recovers without help when nodes end."""
 
 import shlex
 import subprocess
@@ -67,7 +67,7 @@ def test_a_crashed_worker_is_replaced_under_its_index(
 ) -> None:
     Faults.current().kill("worker2")
     await_replacement(observer, before, 2)
-    # The ssh configuration still is the one written after the deploy.
+    # The ssh configuration is still the one written after the deploy.
     assert log_in(cluster, "deeplearning-worker2", "true").returncode == 0
 
 
@@ -95,7 +95,7 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
 ) -> None:
     """A node with a rebalance recommendation requests its replacement, and its group waits for it to leave."""
     preempted_host, witness = before.instances[node_index], before.instances[2]
-    boto3.client("ec2")  # The control plane must have answered once before the clock starts.
+    boto3.client("ec2")  # the control plane must have answered once before the clock starts
     Faults.current().rebalance_recommendation(preempted_host)
     await_true(
         lambda: f"deeplearning-worker{node_index}\n" not in workers_file(witness),
@@ -151,7 +151,7 @@ def test_scaled_in_survivors_close_the_gap_in_one_generation(
         )
         stdout, stderr = job.communicate(timeout=HEAL_TIMEOUT_S)
     assert sorted(stdout.splitlines()) == [f"{alias} [0] saved" for alias in aliases()]
-    # Before that line bash reports which of its children TERM has ended too.
+    # Before that line, bash also reports which of its children TERM has ended.
     assert (job.returncode, stderr.splitlines()[-1]) == (1, "launch: deeplearning-worker2: leaves the cluster")
     expected = {1: before.instances[1], 2: before.instances[3]}
     await_true(
@@ -177,7 +177,7 @@ def test_job_runs_on_the_healed_cluster_without_login(cluster: Cluster) -> None:
 
 
 def test_logs_of_terminated_nodes_stay(before: Observation) -> None:
-    """The logs of replaced nodes' agents are in the log group, in a stream each."""
+    """The log group contains the logs of replaced nodes' agents, in a stream each."""
     group = stack_outputs()["ClusterLogGroup"]
     streams = boto3.client("logs").describe_log_streams(logGroupName=group)["logStreams"]
     assert {stream["logStreamName"] for stream in streams} > set(before.instances.values())

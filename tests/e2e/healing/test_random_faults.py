@@ -1,4 +1,4 @@
-"""The cluster survives ten random faults, on the master too; `make soak` runs many more (docs/local-aws.md)."""
+"""Test that the cluster survives ten random faults, even on the master; `make soak` runs more (docs/local-aws.md)."""
 
 from local.chaos.cluster_chaos import run_chaos
 from tests.e2e.conftest import STACK, Cluster

@@ -35,7 +35,7 @@ NODES = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BareNode:
-    """Hold a running instance with its node."""
+    """A running instance with its node."""
 
     handle: NodeHandle
     address: str
@@ -50,7 +50,7 @@ class BareNode:
         return done.returncode == 0
 
     def reaches_sshd(self, other: "BareNode") -> bool:
-        """Return True if the other's sshd sends its banner: that takes a process, a ping does not."""
+        """Return True if the other's sshd sends its banner, which takes a process, unlike a ping."""
         return in_namespace(self.name, lambda: banner(other.address))
 
     def metadata_answers(self) -> bool:
@@ -137,7 +137,7 @@ def nodes(faults: Faults) -> Iterator[list[BareNode]]:
 
 @pytest.fixture
 def three_nodes(nodes: list[BareNode], faults: Faults) -> Iterator[list[BareNode]]:
-    """Return three nodes that are well before the test, and heal them after it."""
+    """Return three nodes that are healthy before the test, and heal them after it."""
     assert all(one.reaches_sshd(other) for one in nodes[:3] for other in nodes[:3])
     yield nodes[:3]
     faults.heal()
@@ -286,7 +286,7 @@ def test_spot_instance_gets_its_notice_and_then_ends(nodes: list[BareNode], faul
     notice = spot.handle.directory.parents[1] / "notices" / spot.name / INTERRUPTION
     assert '"action": "terminate"' in notice.read_text()
     assert state(spot) == "running"
-    faults.freeze(spot.name)  # A hanging node ends, too.
+    faults.freeze(spot.name)  # even a hanging node ends
     await_true(lambda: state(spot) == "terminated", "the instance to end", timeout_s=DEADLINE_S)
     assert time.monotonic() - started > 2.5, "it ended before the time that it was told"
     await_true(lambda: not notice.exists(), "the notice to go with the instance", timeout_s=DEADLINE_S)

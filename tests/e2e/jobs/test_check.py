@@ -13,7 +13,7 @@ from local.network.vpc_network import router_of
 from tests.e2e.conftest import NODES, Cluster
 
 LINKS = "200mbit"
-"""Rate of all links: the network must be slower than the processors of the machine, which other tests use too."""
+"""Rate of all links; the network must be slower than the machine's processors, which other tests also use."""
 SLOW = "40mbit"
 
 

@@ -1,6 +1,6 @@
 """Test that two clusters in one account with the same addresses do not affect each other, even when one is destroyed.
 
-It needs two clusters; it is in jobs/ because this part of the gate is the shortest.
+It needs two clusters, and is in jobs/ because this part of the gate is the shortest.
 """
 
 import os
@@ -27,7 +27,7 @@ CONTEXT = ("-c", f"cluster_name={OTHER}")
 STOP = "/tmp/no-more-trainings"
 TRAINING = "python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 8"
 TRAININGS = f"cd && until [ -e {STOP} ]; do launch {TRAINING} 2>&1 || exit; done"
-"""Command that repeats training, so that a job is in progress while the other cluster is destroyed, and after it."""
+"""Command that repeats training, so that a job is in progress while and after the other cluster is destroyed."""
 
 
 def addresses(instances: list[dict[str, Any]]) -> dict[str, str]:
@@ -41,7 +41,7 @@ def other(cluster: Cluster) -> Iterator[list[dict[str, Any]]]:
     stack = client("cloudformation").describe_stacks(StackName=OTHER)["Stacks"][0]
     outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
     yield [i for kind in ("Master", "Worker") for i in group_instances(outputs[f"{kind}AutoScalingGroup"])]
-    cluster.user.cdk("destroy", "--force", *CONTEXT)  # If the test that destroys it has failed.
+    cluster.user.cdk("destroy", "--force", *CONTEXT)  # if the test that destroys it has failed
 
 
 def test_clusters_with_equal_addresses_know_their_own_nodes(cluster: Cluster, other: list[dict[str, Any]]) -> None:

@@ -1,7 +1,7 @@
 """Test that jobs survive lost nodes: a run resumes from its checkpoint, and jobs under random faults end or restart.
 
-The random faults hit the launcher's own node, too; `make soak` runs more of them, which also crash nodes. The tests
-have a local AWS of their own.
+The random faults also affect the launcher's own node; `make soak` runs more of them, which also crash nodes. The tests
+have their own local AWS.
 """
 
 import json
@@ -21,9 +21,9 @@ from local.faults import Faults
 from tests.e2e.conftest import NODES, SHARED_CONNECTION, STACK, Cluster
 
 SEED, CASES = 26, 7
-"""Seed that draws: one worker freezes, another is cut off, and the launcher's node restarts."""
+"""Seed for these cases: one worker freezes, another is disconnected, and the launcher's node restarts."""
 TIMEOUT_S = 900
-"""A fault takes about a minute, and more on a busy machine."""
+"""Deadline in seconds; a fault takes about a minute, and more on a busy machine."""
 TRAINING = (
     "cd && launch --max-restarts 1 --min-nodes 2 --rejoin-timeout 0"
     " python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 10000 2>&1"
@@ -34,7 +34,7 @@ GPT2 = (
     " --save-every 20"
 )
 SILENT = "launch --detach -n 2 'sleep 60; echo spoke'"
-"""Job that prints nothing for a minute; start it before any fault, so that no node is replaced meanwhile."""
+"""Job that prints nothing for a minute; start it before any fault, so that no node is replaced while it runs."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,7 +45,7 @@ def silent(cluster: Cluster) -> str:
 
 @contextmanager
 def session(cluster: Cluster, command: str) -> Iterator[Iterator[str]]:
-    """Yield the lines of a command on the master; it ends with the block."""
+    """Yield the output lines of a command on the master, which ends with the block."""
     words = cluster.user.ssh_command("deeplearning-master", command)
     with subprocess.Popen(
         words, env=dict(cluster.user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
@@ -78,7 +78,7 @@ def test_spot_notice_reaches_every_rank_and_the_job_resumes_without_the_node(clu
     stopped = re.findall(r"rank (\d)/3 stopped by (?:SIGTERM|another rank's signal), with a checkpoint", text)
     assert sorted(stopped) == ["0", "1", "2"]
     assert "launch: deeplearning-worker3: leaves the cluster; waiting at most 0 s for 3 nodes" in text
-    # The first minutes count.
+    # An attempt this short counts against --max-restarts.
     assert "launch: restart 1 of 1 on 2 of 3 nodes: deeplearning-worker1, deeplearning-worker2" in text
     [epoch] = re.findall(r"rank 0/2 resuming at epoch (\d+) ", text)
     assert int(epoch) > 2

@@ -1,6 +1,6 @@
-"""A cluster is put to sleep: its nodes end, a deploy starts none, and it comes back under the same numbers.
+"""Test a pause: the nodes end, a deploy starts none, and the cluster returns under the same numbers.
 
-A durable job goes on then, on machines that have nothing of it.
+A durable job then continues, on machines that have nothing of it.
 """
 
 import json
@@ -28,7 +28,7 @@ echo saved | aws s3 cp --quiet - {CHECKPOINT}
 echo has saved
 exec sleep 1000
 """
-"""Training that saves once in the bucket, and ends when it is started again."""
+"""Training that saves once to the bucket, and ends when it is restarted."""
 RESUME_S = 120.0
 TAGS = {"tags": "team=vision"}
 """A change that reaches both groups."""
@@ -56,7 +56,7 @@ def submit(cluster: Cluster) -> str:
 
 
 def check_durable(cluster: Cluster, job: str) -> None:
-    """Check that the job has gone on by itself, and that nothing is left of it to start."""
+    """Check that the job has continued without help, and that nothing remains to be started."""
 
     def left() -> int:
         bucket, prefix = stack_outputs()["ClusterBucket"], "jobs/deeplearning/durable/"
@@ -71,7 +71,7 @@ def check_durable(cluster: Cluster, job: str) -> None:
 
 @contextmanager
 def group_tags(**tags: str) -> Iterator[None]:
-    """Tag the master's group as a deploy with these settings does, and nothing else: no schedule ends the cluster."""
+    """Tag the master's group like a deploy with these settings, and do nothing else: no schedule ends the cluster."""
     name = stack_outputs()["MasterAutoScalingGroup"]
     wanted: list[Any] = [
         {"ResourceId": name, "ResourceType": "auto-scaling-group", "Key": k, "Value": v, "PropagateAtLaunch": False}

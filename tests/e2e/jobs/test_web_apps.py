@@ -1,4 +1,4 @@
-"""TensorBoard and Jupyter run on the master while the verb runs, and are reached from the laptop only."""
+"""Test that TensorBoard and Jupyter run on the master during the verb, and are reachable only from the laptop."""
 
 import json
 import re
@@ -36,7 +36,7 @@ HTTPServer((options["--ServerApp.ip"], int(options["--ServerApp.port"])), Lab).s
 
 @pytest.fixture(scope="module")
 def tools(cluster: Cluster) -> str:
-    """Make an environment of the user's own on the master, with the real TensorBoard."""
+    """Create the user's own environment on the master, with the real TensorBoard."""
     make_venv(
         cluster.user, "tools", "tensorboard", files={"jupyterlab/__init__.py": "", "jupyterlab/__main__.py": STAND_IN}
     )
@@ -69,7 +69,7 @@ def await_nothing_left(cluster: Cluster, module: str) -> None:
 
 @pytest.fixture
 def logdir(cluster: Cluster, tmp_path: Path) -> str:
-    """Bring figures, as the trainer writes them, to a directory on the master."""
+    """Copy metrics, as the trainer writes them, to a directory on the master."""
     with open_writers(metrics=None, tensorboard=str(tmp_path / "my runs/first")) as writers:
         writers.write({"train/loss": 0.5}, epoch=0, samples=64)
     cluster.user.run(
@@ -107,6 +107,6 @@ def test_jupyter_needs_its_token_which_no_command_line_shows(cluster: Cluster, t
             urlopen(f"{found[1]}lab?token=0", timeout=20)
         assert found[2] not in cluster.on("deeplearning-master", "ps -eo args")
         assert [p for p in Path("/proc").glob("[0-9]*/cmdline") if found[2].encode() in p.read_bytes()] == []
-        # As if the laptop had lost its power: nobody says goodbye.
+        # As if the laptop had lost power, so that nothing closes the connection.
         lab.kill()
     await_nothing_left(cluster, "jupyterlab")

@@ -1,8 +1,8 @@
 """Test that no node called more than its role allows, and that every permission of a role was used.
 
 The local AWS refuses what a role does not allow, and records what each call needed. These tests run after those that
-make nodes call AWS, and before the cluster's end. On a fresh cluster some permissions are unused, because no node has
-left yet (healing/test_healing.py makes both types leave). Calls that tests make in a node's name to see them refused
+make nodes call AWS, and before the cluster's end. On a fresh cluster, some permissions are unused because no node has
+left yet (healing/test_healing.py makes both types leave). Calls that tests make on a node's behalf to see them refused
 have an application id and do not count. tests/security checks what an attacker could do with a role.
 """
 
@@ -25,11 +25,11 @@ from tests.e2e.template_references import References
 TYPES = ("Master", "Worker")
 REGION = "AWS_DEFAULT_REGION=us-east-1"
 NODE_SESSION = re.compile(r"[^:]+:i-[0-9a-f]+")
-"""Pattern of a node's session: EC2 names it by the instance's id."""
+"""Matches a node's session, which EC2 names by the instance's id."""
 
 
 class PolicyReferences(References):
-    """Resolve also the attributes that policies refer to."""
+    """Resolves also the attributes to which policies refer."""
 
     def attribute(self, name: str, attribute: str) -> str:
         physical = self.ref(name)
@@ -54,7 +54,7 @@ class PolicyReferences(References):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Role:
-    """Hold a role of the deployed template."""
+    """A role of the deployed template."""
 
     arn: str
     role_id: str
@@ -102,7 +102,7 @@ aws s3 rm --quiet "$object"
 
 @pytest.fixture(scope="module")
 def calls(cluster: Cluster, roles: dict[str, Role]) -> list[dict[str, Any]]:
-    """Use the bucket as jobs do, then return all calls of nodes, earlier clusters' included."""
+    """Use the bucket like jobs, then return all calls of nodes, including earlier clusters'."""
     for alias in (aliases()[0], aliases()[-1]):
         assert cluster.on(alias, USE_THE_BUCKET).splitlines()[-1] == "contents"
     log = Path(os.environ["LOCAL_AWS_DIR"], "log", "requests.jsonl")
@@ -135,7 +135,7 @@ def test_nodes_call_nothing_that_their_role_does_not_allow(roles: dict[str, Role
 
 
 def is_for_engines(grant: Statement) -> bool:
-    """Return True if only nodes with the setting ``engines`` need it: this cluster has none (see tests/engines)."""
+    """Return True if only nodes with the setting ``engines`` need it; this cluster has none (see tests/engines)."""
     return any(contract.ENGINES_RECORD_ID in condition.values for condition in grant.conditions)
 
 

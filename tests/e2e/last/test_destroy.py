@@ -1,4 +1,4 @@
-"""Destroying a cluster removes everything it should; runs after all tests that use the cluster."""
+"""Test that destroying a cluster removes everything it should; runs after all tests that use the cluster."""
 
 import boto3
 
@@ -22,7 +22,7 @@ def test_destroy_leaves_nothing_but_the_log_group_and_the_bucket(cluster: Cluste
 
 
 def delete_kept_storage(cluster: Cluster, kept: str | None) -> None:
-    """The file system that the nodes shared is kept without its mount targets, until the user deletes it."""
+    """Check that the shared file system is kept without its mount targets until the user deletes it."""
     efs = boto3.client("efs")
     systems = {
         each["FileSystemId"]: each["NumberOfMountTargets"] for each in efs.describe_file_systems()["FileSystems"]

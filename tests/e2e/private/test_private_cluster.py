@@ -1,6 +1,6 @@
 """Test a hardened cluster in an existing VPC without internet: endpoints alone lead out, and only sessions lead in.
 
-It needs a cluster of its own, after those that fail: that part of the gate is the shortest.
+It needs its own cluster, and runs after the tests of failing clusters because that part of the gate is the shortest.
 
 It deploys, trains, heals and is destroyed there, and destroying it changes no subnet. No node has a public address, and
 no port is open: logins, copies and forwarded ports go through Session Manager, with permissions enforced, those of the
@@ -35,7 +35,7 @@ SETUP = {
     "node-setup.sh": "#!/bin/bash\necho $(id -un) set up a $DEEPLEARNING_NODE_TYPE | tee -a /srv/set-up\n",
     "node-requirements.txt": "numpy\n",
 }
-"""The user's files for each node; the requirement is in the image, as nodes have no internet."""
+"""The user's files for each node; the requirement is in the image, because nodes have no internet."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ class PrivateCluster:
     """A deployed private cluster, as its user reaches it."""
 
     user: User
-    """With a configuration of ssh that dlcluster printed."""
+    """The user, with the ssh configuration that dlcluster printed."""
     checkout: Path
 
     def group(self, output: str) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ def cluster(user: User, vpc: ExistingVpc, tmp_path_factory: pytest.TempPathFacto
         (made.checkout / name).write_text(content)
     setup = ["-c", "setup=node-setup.sh", "-c", "requirements=node-requirements.txt"]
     deploy = ["cdk", *deploy_arguments(nodes=NODES), *vpc.context, *setup]
-    # The local AWS answers not all of preflight's questions.
+    # The local AWS does not answer all of preflight's queries.
     printed = made.try_in_checkout("dlcluster", "preflight", *deploy[deploy.index("-c") :]).stdout
     [finding] = re.findall(r"^\w+ +subnets +(.*)", printed, re.MULTILINE)
     assert finding.startswith(f"{vpc.private} has no default route: nodes reach no PyPI for requirements: "), printed
@@ -145,9 +145,9 @@ def test_from_outside_no_port_of_any_node_answers(cluster: PrivateCluster, outsi
             programs.enter_context(listening(instance["InstanceId"]))
         targets = [str(instance["PrivateIpAddress"]) for instance in (master, worker)]
         scans = [(source, address) for source in (USER_ADDRESS, outside_address) for address in targets]
-        with ThreadPoolExecutor(max_workers=len(scans)) as pool:  # each takes the time of a connection that fails
+        with ThreadPoolExecutor(max_workers=len(scans)) as pool:  # each scan takes as long as a failing connection
             assert list(pool.map(lambda scan: open_ports(*scan), scans)) == [set()] * len(scans)
-        # The ports are there: the other node reaches them.
+        # The ports exist, because the other node reaches them.
         found = open_ports_from_node(worker["InstanceId"], worker["PrivateIpAddress"], master["PrivateIpAddress"])
         assert len(found) > 1
 
@@ -193,7 +193,7 @@ def test_a_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:
 
 @pytest.fixture
 def keys(cluster: PrivateCluster) -> Iterator[dict[str, dict[str, str]]]:
-    """Make a user with the policy that dlcluster prints, and one whose policy names another cluster."""
+    """Create a user with the policy that dlcluster prints, and one whose policy names another cluster."""
     iam, policy = client("iam"), cluster.in_checkout("dlcluster", "policy", "--cluster", NAME)
     tag = f'"ssm:resourceTag/deeplearning:cluster": "{NAME}"'
     assert policy.count(tag) == 1

@@ -1,6 +1,6 @@
-"""``dlcluster up`` on real nodes: of three zones only the third has room for all, and there the cluster is whole.
+"""Test ``dlcluster up`` on real nodes: of three zones, only the third has room for all, and the cluster starts there.
 
-``make soak`` runs it: it deploys five times, and needs a local AWS of its own.
+``make soak`` runs it, because it deploys five times and needs its own local AWS.
 """
 
 import json
@@ -64,7 +64,7 @@ def members() -> dict[str, dict[str, Any]]:
 
 
 def costing() -> set[str]:
-    """Return every instance that costs money, of the cluster or not."""
+    """Return every instance that costs money, whether or not it belongs to the cluster."""
     wanted: Any = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
     found = client("ec2").describe_instances(Filters=wanted)["Reservations"]
     return {instance["InstanceId"] for each in found for instance in each["Instances"]}

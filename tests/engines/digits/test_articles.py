@@ -1,4 +1,4 @@
-"""The articles' lines and the examples run with the real frameworks on real nodes.
+"""Test that the articles' lines and the examples run with the real frameworks on real nodes.
 
 Only the launcher's path and the script's name differ from the articles.
 """
@@ -22,7 +22,7 @@ OPEN_MPI_OPTIONS = "-bind-to none -map-by slot -mca pml ob1 -mca btl ^openib"
 
 
 def assert_learned(output: str, *, workers: int) -> None:
-    """Every worker recognizes the digits, and all equally well because they have the same weights."""
+    """Check that every worker recognizes the digits, and all equally well because they have the same weights."""
     found = dict(re.findall(rf"worker (\d)/{workers} accuracy=(\S+)", output))
     assert set(found) == {str(rank) for rank in range(workers)}, output
     assert len(set(found.values())) == 1, output
@@ -76,7 +76,7 @@ def second_interface(cluster: Cluster) -> Iterator[dict[str, str]]:
 def test_the_interface_is_the_users(cluster: Cluster, second_interface: dict[str, str]) -> None:
     export = f"export DMLC_INTERFACE={SECOND}; export PS_VERBOSE=1"
     output = cluster.on_master(f"cd examples; {export}; launch -s 3 python gluon_parameter_server.py --epochs 1")
-    # Servers and workers report; the scheduler listens where the others were told.
+    # Servers and workers report; the scheduler listens at the address that the others have.
     bound = re.findall(BOUND, output)
     assert {ip for role, ip in bound if role in ("server", "worker")} == set(second_interface.values()), output
 
@@ -96,7 +96,7 @@ def test_fails_when_the_users_interface_is_not_there(cluster: Cluster) -> None:
     printed = [line for line in printed if not line.startswith("launch: full log: ")]
     refused = r" DMLC_INTERFACE must name an interface of .*\bens5\b.*, got 'nowhere0'$"
     assert printed, output
-    # No output of the script or of ps-lite: no process has started.
+    # There is no output of the script or of ps-lite, so no process has started.
     assert all(re.search(refused, line) for line in printed), output
     assert re.fullmatch(r"launch: \S+: (scheduler|server 0|worker \d) ended with exit code 1", reason), output
     assert code == "code 1", output
@@ -114,7 +114,7 @@ LOOK = (
     "grep -alFf <(printenv SECRET) /proc/[0-9]*/cmdline 2>/dev/null | sed 's/^/told in /';"
     " echo looked for ${#SECRET}; exec python horovod_gluon.py"
 )
-"""Check every node while mpirun and its daemons run; the secret must be on no command line."""
+"""Checks every node while mpirun and its daemons run; the secret must be on no command line."""
 
 
 def test_horovod_runs_by_the_launchers_mpirun_which_tells_nobody_a_secret(cluster: Cluster) -> None:

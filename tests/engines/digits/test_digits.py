@@ -1,4 +1,4 @@
-"""Every framework learns the digits with each of its kv-stores, and reads checkpoints of the others."""
+"""Test that every framework learns the digits with each of its kv-stores, and reads checkpoints of the others."""
 
 import re
 
@@ -41,7 +41,7 @@ def test_the_other_kv_stores_with_servers_learn_the_digits(cluster: Cluster, kv_
 
 @pytest.mark.parametrize("alone", [f"python {TRAINER}", f"WORLD_SIZE=1 {PYTHON} {TRAINER} --engine mxnet {SHORT}"])
 def test_every_kv_store_of_one_worker_learns_the_digits(cluster: Cluster, alone: str) -> None:
-    # One worker on each of two nodes, which do not know of each other.
+    # One worker on each of two nodes, which do not know each other.
     output = cluster.on_master(
         "export OMP_NUM_THREADS=1; launch -n 2"
         f" 'set -- local device; shift $RANK; {alone} --kv-store $1 --model-prefix trainer/$1'"

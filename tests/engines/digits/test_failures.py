@@ -1,4 +1,4 @@
-"""A lost or failing rank ends or restarts the job, and unusable settings are refused."""
+"""Test that a lost or failing rank ends or restarts the job, and that unusable settings are refused."""
 
 import re
 import secrets
@@ -23,7 +23,7 @@ STARTED, TRAINS, GOES_ON = (
     r"Epoch\[1\] Batch \[2\]",
     r"rank 0/2 resuming at epoch [12345] sample \d+, from the checkpoint",
 )
-"""Pattern of the log at which a process is killed; any earlier, the processes may not have connected."""
+"""Patterns of the log at which a process is killed; any earlier, the processes may not have connected."""
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_is_over_is_not_trained_again_by_the_same_job(cluster: Cluster, lau
 
 
 def test_horovods_ranks_meet_when_one_comes_later_than_gloos_timeout(cluster: Cluster) -> None:
-    # It waits as if it fetched its data; Gloo's own timeout is 30 s.
+    # It waits as if it were downloading its data; Gloo's own timeout is 30 s.
     script = f"[ $HOROVOD_RANK = 0 ] || sleep 35; exec {PYTHON} {TRAINER} --engine horovod --num-epochs 1"
     output = cluster.on_master(
         f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch --engine horovod -n 2"
@@ -100,7 +100,7 @@ def test_horovods_ranks_meet_when_one_comes_later_than_gloos_timeout(cluster: Cl
     ("launch", "engine"), [("--engine mxnet -s 1", "mxnet --kv-store dist_sync"), ("--engine horovod", "horovod")]
 )
 def test_fails_when_one_rank_fails(cluster: Cluster, launch: str, engine: str) -> None:
-    # A file stands where the directory should be: MXNet would wait for the others before it ends this process.
+    # A file is in place of the directory: MXNet would wait for the others before ending this process.
     cluster.on(WORKERS[2], "touch blocked")
     prefix = "--model-prefix /home/ubuntu/blocked/net"
     output = cluster.on_master(f"launch {launch} python {TRAINER} --engine {engine} {prefix}; echo code $?")

@@ -1,12 +1,12 @@
-"""Train with the Module API as MXNet's examples do: a local kvstore, nothing is closed, one worker exits first.
+"""Train with the Module API like MXNet's examples: a local kvstore, nothing is closed, one worker exits first.
 
-The computation is arranged so that its last gradients are not sent yet when it exits.
+The computation is arranged so that its last gradients have not been sent when it exits.
 """
 
 import os
 import time
 
-# Otherwise the loss, which fit waits for, would be read only after the whole backward pass.
+# Otherwise the loss, for which fit waits, would be read only after the complete backward pass.
 os.environ["MXNET_CPU_WORKER_NTHREADS"] = "2"
 
 import mxnet as mx
@@ -30,7 +30,7 @@ def fit() -> None:
         optimizer="sgd",
         optimizer_params={"learning_rate": 0.1, "momentum": 0.9},
         initializer=mx.init.Xavier(),
-        # With two of these fit leaves a cycle of references, which keeps the kvstore alive until the exit.
+        # With two of these, fit leaves a reference cycle that keeps the kvstore alive until the exit.
         batch_end_callback=mx.callback.Speedometer(BATCH, 1),
         epoch_end_callback=lambda *_: time.sleep(5 if kv.rank == 0 else 0),
     )

@@ -6,8 +6,8 @@ from tests.engines.conftest import NODES, Cluster
 from tests.engines.training import ONE_WORKER, PYTHON, TWO_SERVERS, train
 
 TOLERANCE = 1e-5
-# 2,000 made-up images: the last of 19 steps has 2, and the first of three ranks gets none. The rate is low because
-# max-pooling picks one of two nearly equal values: with larger steps rounding alone may separate two correct runs.
+# 2,000 synthetic images: the last of 19 steps has 2, and the first of three ranks gets none. The rate is low because
+# max-pooling picks one of two nearly equal values: with larger steps, rounding alone may separate two correct runs.
 EQUAL = "--benchmark 1 --num-epochs 2 --lr 0.001"
 
 
@@ -43,12 +43,12 @@ print(len(one), numpy.linalg.norm(one - three) / numpy.linalg.norm(one))
 
 
 def test_batch_norms_statistics_are_the_same_on_all_ranks_and_with_both_engines(cluster: Cluster) -> None:
-    # The last step of 100 made-up images has four.
+    # The last step of 100 synthetic images has four.
     options = "--network resnet20 --benchmark 1 --num-examples 100 --num-epochs 1 --batch-size 16 --lr 0.001"
     options += " --last-batch keep"
     servers = train(cluster, TWO_SERVERS, f"--engine mxnet --kv-store dist_sync {options} --model-prefix bn-mxnet")
     servers.assert_equal_weights(ranks=2, epochs=1)
-    # A sum of two is the same in either order, and so are the bits; the digest includes the statistics.
+    # The order of two summands does not change the bits; the digest includes the statistics.
     horovod = train(cluster, "--engine horovod -n 2", f"--engine horovod {options} --model-prefix bn-horovod")
     assert horovod.digests == servers.digests, horovod.output
 

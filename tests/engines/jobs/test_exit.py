@@ -1,4 +1,4 @@
-"""MXNet scripts end by themselves, even if they close nothing."""
+"""Test that MXNet scripts exit even if they close nothing."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Nothing is left on the nodes, seen from outside, when a part of a job is killed, frozen or cut off."""
+"""Test from outside that nothing is left on the nodes when a part of a job is killed, frozen or disconnected."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from tests.engines.conftest import WORKERS, Cluster
 from tests.engines.observed_job import ObservedJob, observed_job
 
 END_LIMIT_S = 60
-"""Seconds within which the job must end and none of its processes be left."""
+"""Deadline in seconds for the end of the job and all of its processes."""
 SSH_FAILED = 255
 """Exit code of ssh when the command was ended by a signal."""
 ORTE_DAEMON_LOST = 205
@@ -36,7 +36,7 @@ STUBBORN = "trap '' TERM; setsid sleep 1000 & echo meets; while :; do sleep 1000
 
 
 class CutOffJobs:
-    """Watch jobs that are cut off from everything."""
+    """Watches jobs that are disconnected from everything."""
 
     def __init__(self, jobs: dict[str, ObservedJob], frozen: int) -> None:
         self.jobs = jobs
@@ -53,7 +53,7 @@ class CutOffJobs:
         try:
             while len(self.gone) < len(self.jobs) and time.monotonic() < self._began + END_LIMIT_S:
                 for name, job in self.jobs.items():
-                    # The frozen launcher is no rank, and cannot act.
+                    # The frozen launcher is not a rank, and cannot act.
                     if name not in self.gone and not job.processes():
                         self.gone[name] = time.monotonic() - self._began
                 time.sleep(0.5)
@@ -67,7 +67,7 @@ class CutOffJobs:
 
 @pytest.fixture(scope="module")
 def cut_off_jobs(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutOffJobs]:
-    """Cut off a node under two jobs, and freeze a launcher."""
+    """Disconnect a node under two jobs, and freeze a launcher."""
     logs = tmp_path_factory.mktemp("logs")
     cluster.on_master(f"printf '{WORKERS[0]}\\n{WORKERS[2]}\\n' > first-and-last")
     with ExitStack() as stack:
@@ -87,7 +87,7 @@ def cut_off_jobs(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
         cut_off_jobs.wait()
 
 
-# The killed ones run on the other nodes while the deadlines of these pass.
+# The jobs to kill run on the other nodes while the deadlines of these pass.
 
 
 @pytest.mark.usefixtures("cut_off_jobs")
@@ -124,7 +124,7 @@ def test_nothing_is_left_of_a_job_that_is_cut_off_or_whose_launcher_is_frozen(
     job = cut_off_jobs.jobs[name]
     assert name in cut_off_jobs.gone, ([*cut_off_jobs.gone], job.processes(), job.output)
     if name == "frozen":
-        # The thawed launcher reads either first: that a node was lost, or that mpirun ended as its daemon was.
+        # The thawed launcher may read either first: that a node was lost, or that mpirun ended because its daemon was.
         assert job.code() in (1, ORTE_DAEMON_LOST), job.output
     else:
         assert job.code() == 1, job.output

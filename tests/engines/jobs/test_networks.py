@@ -1,4 +1,4 @@
-"""A user's own network trains with MXNet: ``--network module:function``."""
+"""Test that a user's own network trains with MXNet: ``--network module:function``."""
 
 import pytest
 

@@ -1,9 +1,9 @@
-"""MXNet's own im2rec and the trainer's write the same files, which the trainer reads."""
+"""Test that MXNet's own im2rec and the trainer's write the same files, which the trainer reads."""
 
 from tests.engines.conftest import Cluster
 from tests.engines.training import PYTHON, PYTORCH
 
-# The image has no OpenCV, which im2rec.py imports; with --pass-through it calls nothing of it.
+# The image lacks OpenCV, which im2rec.py imports; with --pass-through, it calls none of it.
 IM2REC = f"""
 set -e
 mkdir -p ~/rec/stub; cd ~/rec; touch stub/cv2.py

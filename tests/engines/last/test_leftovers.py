@@ -1,4 +1,4 @@
-"""Nothing of any earlier job is left on the nodes; runs after all other tests."""
+"""Test that nothing of any earlier job is left on the nodes; runs after all other tests."""
 
 import time
 from collections import Counter

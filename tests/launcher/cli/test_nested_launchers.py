@@ -1,4 +1,4 @@
-"""Test commands that start ranks themselves: torchrun becomes a job of launch's, the others are refused."""
+"""Test commands that start ranks themselves: torchrun becomes a job of launch, the others are refused."""
 
 from pathlib import Path
 

@@ -33,7 +33,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 def torchruns(line: str) -> tuple[Any, list[str]]:
     """Return torchrun's own settings, and the command that it would run."""
-    # Not at the top: it takes a while, and every worker of pytest's collects this file.
+    # Not at the top, because it takes a while and every worker of pytest collects this file.
     from torch.distributed.run import config_from_args, get_args_parser
 
     config, program, words = config_from_args(get_args_parser().parse_args(line.split()))
@@ -43,7 +43,7 @@ def torchruns(line: str) -> tuple[Any, list[str]]:
 def test_a_torchrun_line_is_parsed_as_torchrun_parses_it(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # or else torchrun sets it, in this process
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # otherwise torchrun sets it, in this process
     for line in (
         "--nnodes=2 --nproc-per-node=8 train.py --epochs 3 --nnodes 9",
         "--nnodes=4 --nproc_per_node=1 --max_restarts=3 dir/train.py",

@@ -1,4 +1,4 @@
-"""Test which jobs stand in line, for how long, and which can never start."""
+"""Test which jobs are queued, for how long, and which can never start."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ DURATION = "--wait-timeout must be a duration such as 90m, 24h or 7d, at most 30
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Return the variables of a master whose cluster declares four nodes, of which two are there."""
+    """Return the variables of a master whose cluster declares four nodes, two of which are up."""
     monkeypatch.setattr(host_options, "declared_nodes", lambda: 4)
     (tmp_path / "workers").write_text("one\ntwo\n")
     return {"DEEPLEARNING_WORKERS_PATH": str(tmp_path / "workers"), "DEEPLEARNING_WORKER_GPU_COUNT": "2"}

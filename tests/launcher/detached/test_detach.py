@@ -48,7 +48,7 @@ else:
 
 
 class Shell:
-    """Hold a user's shell on the first node."""
+    """A user's shell on the first node."""
 
     def __init__(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *, runtime: Path) -> None:
         self.cluster = cluster
@@ -84,7 +84,7 @@ class Shell:
 
 @pytest.fixture
 def shell(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
-    # Short, as /run/user/1000 is: the name of a socket has 108 bytes (unix(7)).
+    # Short, like /run/user/1000, because the name of a socket has 108 bytes (unix(7)).
     with tempfile.TemporaryDirectory(dir="/tmp") as runtime:
         shell = Shell(cluster, monkeypatch, runtime=Path(runtime))
         yield shell
@@ -149,7 +149,7 @@ def test_the_shells_variables_reach_the_job_and_no_process_list_or_disk(shell: S
         assert time.monotonic() < until
         time.sleep(0.05)
     assert log.read_text() == f"{FIRST} [0] hunter2-of-the-shell\n"
-    # Handed over and gone; kept nowhere but in what the job itself printed.
+    # Handed over and deleted; it remains only in what the job itself printed.
     assert sorted(path.name for path in shell.runtime.iterdir()) == ["notify", "seen", "systemd"]
     kept = [path for path in (tmp_path / JOBS_DIR).rglob("*") if path.is_file() and path.suffix != ".log"]
     assert kept
@@ -180,7 +180,7 @@ def test_a_job_that_ends_at_once_has_started(shell: Shell, capfd: pytest.Capture
 
 
 def test_sigterm_ends_a_start_and_its_job(shell: Shell) -> None:
-    """dlcluster run sends it when its user has typed Ctrl-C, and the job's id is not known there."""
+    """dlcluster run sends it after Ctrl-C, before its user knows the job's id."""
     stop = f'echo "$*" > {shell.runtime}/stopped'
     shell.cluster.program("systemctl", stop)
     shell.cluster.program("systemd-run", "sleep 0.3\nkill -TERM $PPID\nexec sleep 100")

@@ -41,7 +41,7 @@ def test_the_request_lacks_the_sessions_agent(tmp_path: Path, monkeypatch: pytes
 def test_enter_restores_the_shells_environment_and_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "request"
     made = request(monkeypatch, tmp_path)
-    # More than a process may have that was given less: it then gets what it may.
+    # More than an unprivileged process may have: it then gets its own maximum.
     made.limits["RLIMIT_NOFILE"] = 1 << 20
     made.limits["RLIMIT_CORE"] = 0
     made.write(path)

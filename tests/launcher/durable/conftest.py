@@ -1,4 +1,4 @@
-"""A user's home on a master, and the cluster's bucket in memory."""
+"""Provide a user's home on a master, and the cluster's bucket in memory."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -43,7 +43,7 @@ def durable_job(*words: str, home: Path) -> tuple[Job, list[str]]:
 
 @pytest.fixture
 def submit(home: Path, bucket: JobBucket) -> Submit:
-    """Store a job as ``launch --durable`` does; `start` is the time of its submission."""
+    """Store a job like ``launch --durable``; `start` is the time of its submission."""
 
     def run(*words: str, start: str | None = None, user: str | None = None, cwd: Path = home) -> DurableRecord:
         job, arguments = durable_job(*words, home=home)

@@ -36,13 +36,13 @@ def test_a_job_stays_open_unless_it_failed_by_itself(
     record = submit("true")
     attempt = DurableAttempt(record.job.id, number)
     assert attempt.stays_open(failure, state) is stays
-    mark_ended(record.job.id)  # as launch stop does
+    mark_ended(record.job.id)  # like launch stop
     assert not attempt.stays_open(failure, state)
 
 
 @pytest.mark.parametrize("silent", [True, False])
 def test_a_process_that_fails_beside_a_lost_node_is_not_the_jobs_own_end(*, silent: bool) -> None:
-    """Ranks fail when their peers go, before the silence of the lost node is noticed."""
+    """Ranks fail when their peers disappear, before the lost node's silence is noticed."""
     nodes: Any = [SimpleNamespace(is_silent_after_stop=False), SimpleNamespace(is_silent_after_stop=silent)]
     ended = clear_of_process_if_lost(Failure(exit_code=1, reason="rank 0 ended", of_process=True), nodes)
     assert ended is not None

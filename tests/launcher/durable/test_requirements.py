@@ -1,4 +1,4 @@
-"""Test what a durable job refuses to keep, and what it names as not kept."""
+"""Test what a durable job refuses to store, and what it reports as not stored."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test that a stop of a durable job is final, whatever the job is doing."""
+"""Test that stopping a durable job is final, whatever the job is doing."""
 
 import fcntl
 import os
@@ -87,7 +87,7 @@ def test_a_stop_before_the_first_record_ends_the_job(
 def test_a_stop_finds_the_launcher_that_has_just_begun(
     home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The job waits for nodes when the stop looks, and its launcher begins before the stop's mark."""
+    """The job waits for nodes when the stop checks it, and its launcher starts before the stop's mark."""
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     record = submit("true")
     mirror.list_as_waiting(record, jobs_directory())
@@ -117,7 +117,7 @@ def test_a_stop_finds_the_launcher_that_has_just_begun(
 def test_a_stop_between_the_start_of_the_unit_and_its_record_ends_the_job(
     home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stop sees no launcher yet, and the launcher has already looked whether the job is open."""
+    """The stop sees no launcher yet, and the launcher has already checked whether the job is open."""
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     monkeypatch.setattr("launcher.session.run_until_signal", lambda *words, **values: pytest.fail("runs"))
     record = submit("true")

@@ -1,4 +1,4 @@
-"""Test what the bucket keeps of a job, and when it forgets it."""
+"""Test what the bucket stores of a job, and when that is removed."""
 
 import json
 import tarfile

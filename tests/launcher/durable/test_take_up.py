@@ -1,4 +1,4 @@
-"""Test how a master takes up the open jobs."""
+"""Test how a master restarts the open jobs."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ from tests.launcher.durable.conftest import Submit, durable_job
 
 
 class Master:
-    """A master's service with a clock, and jobs that start unless `errors` has a reason why not."""
+    """A master's service with a clock, and jobs that start unless `errors` gives a reason."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -173,7 +173,7 @@ def test_a_job_fails_after_ten_short_attempts_in_a_row(
         master.step(at=at)
         if len(master.started) > before:
             pauses.append(at - ended)
-            master.running.clear()  # The attempt has lost a node by the next step.
+            master.running.clear()  # by the next step, the attempt has lost a node
             ended = at
         at += 5
     assert (state, len(master.started)) == (State.FAILED, MOST_SHORT)
@@ -204,7 +204,7 @@ def test_a_job_that_ends_while_the_service_starts_is_not_taken_up(
     record = submit("true")
     mirror.list_as_waiting(record, jobs_directory())
     write_record(jobs_directory() / record.job.id, replace(record.job, state=State.SUCCEEDED))
-    lose_the_master(record)  # as the job's end does, after the service has read the bucket
+    lose_the_master(record)  # like the job's end, after the service has read the bucket
     master.service.fetch(bucket)
     assert mirror.open_jobs() == []
 

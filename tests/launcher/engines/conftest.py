@@ -9,7 +9,7 @@ from tests.launcher.conftest import LAUNCHER, Cluster
 
 @pytest.fixture
 def cluster(cluster: Cluster, tmp_path: Path) -> Cluster:
-    """Reach the launcher by a path without blanks, wherever the checkout lies: mpirun splits commands there."""
+    """Reach the launcher by a path without blanks, wherever the checkout is, because mpirun splits commands there."""
     for package in ("launcher", "bootstrap"):
         (tmp_path / package).symlink_to(LAUNCHER.parent / package)
     return replace(cluster, launcher=tmp_path / "launcher")

@@ -1,6 +1,6 @@
-"""Jobs of each engine on three nodes, two of them behind real sshd processes.
+"""Test jobs of each engine on three nodes, two of them behind real sshd processes.
 
-The engines themselves are not here: the jobs below meet, serve and end as the engines' processes do.
+The engines themselves are not used: the jobs below meet, serve and end like the engines' processes.
 """
 
 import signal

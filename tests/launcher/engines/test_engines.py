@@ -58,7 +58,7 @@ def test_nodes_may_have_different_numbers_of_ranks() -> None:
 
 
 def test_torch_ranks_have_torchruns_variables() -> None:
-    # Of torchrun's documented variables, without those of its own store and error files.
+    # torchrun's documented variables, without those of its own store and error files.
     documented = (
         "LOCAL_RANK RANK GROUP_RANK ROLE_RANK LOCAL_WORLD_SIZE WORLD_SIZE ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT"
     )
@@ -156,14 +156,14 @@ def test_mpirun_has_the_options_of_the_article_and_no_value_of_a_variable() -> N
         "mpirun -np 4 -H n0:2,n1:2 -bind-to none -map-by slot -mca pml ob1 -mca btl ^openib"
         " -x NCCL_SOCKET_IFNAME -x PATH -x SECRET python x"
     )
-    # When mpirun has ended, the job has.
+    # The job ends with mpirun.
     assert (mpirun.ends_job, daemon.ends_job) == (True, False)
     assert "SECRET" not in " ".join(daemon.command)
 
 
 @pytest.mark.usefixtures("launcher_path_without_blanks")
 def test_the_runners_start_mpiruns_daemons() -> None:
-    # Those that wait do so for the grace that an earlier attempt's processes have on a node, too.
+    # The waiting programs also wait during the grace period of an earlier attempt's processes on a node.
     (mpirun,), *others = plan(replace(job("mpi", [1, 1, 1]), grace_s=300))
     agent = mpirun.environment[mpi.REMOTE_SHELL].split(" ")
     assert agent[agent.index("agent") :][2:5] == ["420", "ssh", "-T"]
@@ -173,7 +173,7 @@ def test_the_runners_start_mpiruns_daemons() -> None:
         [("orted 1", "await", "launch-j-0-n1", "420")],
         [("orted 2", "await", "launch-j-0-n2", "420")],
     ]
-    # Neither daemons that start others, nor any that leave their runner.
+    # No daemon may start others or leave its runner.
     assert mpirun.environment["OMPI_MCA_plm_rsh_no_tree_spawn"] == "1"
     assert mpirun.environment["OMPI_MCA_orte_leave_session_attached"] == "1"
 

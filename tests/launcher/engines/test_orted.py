@@ -1,6 +1,6 @@
 """Test that mpirun's daemons run under the nodes' runners, and that neither they nor their ranks outlive the job.
 
-Open MPI itself is in tests/engines; here a script uses the remote shell as mpirun does.
+tests/engines tests Open MPI itself; here, a script uses the remote shell like mpirun.
 """
 
 import os
@@ -95,7 +95,7 @@ def test_no_daemon_is_left_on_any_node(
 def test_each_attempt_and_host_has_a_socket_of_its_own() -> None:
     names = [socket_name(job, host) for job in ("j-0", "j-1") for host in ("n1", "n2", "127.0.0.1", "127.0.0.2")]
     assert len(set(names)) == len(names)
-    # mpirun may know a host by its first name alone.
+    # mpirun may know a host only by its first name.
     assert socket_name("j-0", "n1.example.com") == socket_name("j-0", "n1")
 
 

@@ -95,7 +95,7 @@ def test_stop_ends_a_foreground_job_everywhere(cluster: Cluster) -> None:
         read_lines(launcher.stdout, 3)
         ranks = cluster.ranks()
         stopped = run_subcommand(cluster, "stop")
-        # It has ended when stop says so.
+        # When stop returns, the job has ended.
         assert cluster.ranks() == []
         wait_until_gone(ranks, seconds=10)
         assert launcher.wait(20) == 143
@@ -177,7 +177,7 @@ def test_stop_needs_a_prefix_of_one_job_when_two_run(cluster: Cluster) -> None:
         jobs = [job["id"] for job in json.loads(run_subcommand(cluster, "list", "--json").stdout)]
         assert refused.code == 2
         assert refused.reason == f"launch: 2 jobs are running, name one of them: {jobs[0]}, {jobs[1]}"
-        # A prefix of both names neither.
+        # A common prefix names neither.
         shared = jobs[0][: [one == other for one, other in zip(*jobs, strict=True)].index(False)]
         refused = run_subcommand(cluster, "stop", shared)
         assert refused.code == 2

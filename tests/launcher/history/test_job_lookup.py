@@ -19,7 +19,7 @@ GOING = replace(RECORD, detached=True)
 
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Make a home directory on a small file system, with a job whose launcher recorded no end."""
+    """Create a home directory on a small file system, with a job whose launcher recorded no end."""
     disk = tmp_path / "home"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True, timeout=10)

@@ -25,7 +25,7 @@ from tests.launcher.job_records import JOB, RECORD
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make the directory of a job that runs according to its record."""
+    """Create the directory of a job that is running according to its record."""
     monkeypatch.setenv("HOME", str(tmp_path))
     directory = tmp_path / JOBS_DIR / RECORD.id
     directory.mkdir(parents=True)
@@ -99,7 +99,7 @@ def test_a_running_job_of_another_machine_is_not_removed(directory: Path) -> Non
         (jobs / job).mkdir()
     (jobs / "1" / LOCK_FILE).touch()
     remove_old_jobs(str(jobs), keep=1)
-    # The newest one stays; of the others the one that lives, and the fixture's, which is fresh too.
+    # The newest one stays; of the others, the live one and the fixture's, which is recent too.
     assert {entry.name for entry in jobs.iterdir()} == {"1", "3", directory.name}
 
 
@@ -142,7 +142,7 @@ def test_stop_leaves_the_record_of_a_job_that_has_ended(
     monkeypatch.setattr(commands, "AFTER_GRACE_S", 0.0)
     monkeypatch.setattr(commands, "UPLOADS_S", uploads_s)
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
-    # Holds the lock as a launcher does that has ended its job and still uploads.
+    # Holds the lock like a launcher that has ended its job and is still uploading.
     uploading = "import pathlib, signal, sys; from launcher.history.lock import acquire_lock; "
     uploading += "acquire_lock(pathlib.Path(sys.argv[1])); print(flush=True); signal.sigwait({signal.SIGUSR1})"
     blocked = {signal.SIGTERM, signal.SIGUSR1}

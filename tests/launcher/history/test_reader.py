@@ -75,7 +75,7 @@ def test_following_ends_with_the_job(tmp_path: Path, directory: Path) -> None:
         with (directory / "rank-0.log").open("ab") as file:
             file.write(b"last words")
     with reader:
-        # Its input is still open: only the job's end ends it.
+        # Its input is still open, so only the job's end ends it.
         assert reader.stdout.read() == b"last words"
         assert reader.wait(20) == 0
 

@@ -24,7 +24,7 @@ def test_a_jobs_record_is_copied_to_the_bucket(cluster: Cluster, tmp_path: Path)
     assert result.code == 3
     job = JobRecord.from_bytes((tmp_path / "kept").read_bytes())
     assert (job.state, job.exit_code) == (State.FAILED, 3)
-    # Once: a short job is not uploaded while it runs.
+    # Only once, because a short job is not uploaded while it runs.
     assert (tmp_path / "asked").read_text() == f"s3 cp --only-show-errors - s3://b/jobs/{job.id}.json\n"
 
 

@@ -85,7 +85,7 @@ def test_a_checkouts_revision_is_recorded() -> None:
 
 
 class HungGit:
-    """Stand in for a git on a file server that hangs: it neither answers nor dies."""
+    """Stands in for git on a hung file server: it neither answers nor dies."""
 
     returncode = None
 

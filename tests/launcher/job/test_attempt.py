@@ -163,7 +163,7 @@ def test_a_host_may_be_an_alias_of_sshs_configuration(cluster: Cluster, nodes: P
     path = cluster.path_with_ssh(nodes, "Host d1 127.*\n  HostName 127.0.0.2\n")
     result = cluster.run("echo $MASTER_ADDR", hosts=["d1"], environment={"PATH": path})
     assert result.lines == ["d1 [0] 127.0.0.2"]
-    # ps-lite binds to the address that it gets, so a name would not do.
+    # ps-lite binds to the address that it receives, so a name would not work.
     servers = cluster.run("-s", "1", "echo $DMLC_NODE_HOST $DMLC_PS_ROOT_URI", hosts=["d1"], environment={"PATH": path})
     assert {line.split("] ")[1] for line in servers.lines} == {"127.0.0.2 127.0.0.2"}
 
@@ -180,7 +180,7 @@ def test_two_jobs_run_side_by_side_each_with_a_port_of_its_own(cluster: Cluster,
     go = tmp_path / "go"
     words = [sys.executable, "-c", RENDEZVOUS_SCRIPT]
     with cluster.start(*words, "one", str(go)) as first, cluster.start(*words, "two", str(go)) as second:
-        # All six run now, and rank 0 of each listens.
+        # All six are running now, and rank 0 of each is listening.
         assert [line.split("] ")[1] for line in read_lines(first.stdout, 3)] == ["met one"] * 3
         assert [line.split("] ")[1] for line in read_lines(second.stdout, 3)] == ["met two"] * 3
         go.touch()

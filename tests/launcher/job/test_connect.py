@@ -1,4 +1,4 @@
-"""Test the messages about hosts that cannot be reached."""
+"""Test the messages about unreachable hosts."""
 
 from pathlib import Path
 

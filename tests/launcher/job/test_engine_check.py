@@ -15,7 +15,7 @@ CONFIG = 'NODE_CONFIG: Final = "/etc/deeplearning/node.json"'
 
 @pytest.fixture
 def make_cluster_with_engines(cluster: Cluster, tmp_path: Path) -> Callable[[list[str]], Cluster]:
-    """Make a cluster whose launcher takes these machines for nodes with these engines."""
+    """Create a cluster whose launcher takes these machines for nodes with these engines."""
 
     def make(engines: list[str]) -> Cluster:
         release, root, config = tmp_path / "release", tmp_path / "opt", tmp_path / "node.json"

@@ -1,4 +1,4 @@
-"""Refuse nodes of which only some have Elastic Fabric Adapters."""
+"""Test that nodes are refused if only some have Elastic Fabric Adapters."""
 
 from pathlib import Path
 

@@ -161,10 +161,10 @@ def test_a_background_process_of_ssh_does_not_delay_the_job(cluster: Cluster, no
 
 def test_the_error_without_a_common_key_exchange_names_one_to_allow(cluster: Cluster) -> None:
     output = "Unable to negotiate with 10.0.0.7 port 22: no matching key exchange method found. Their offer: curve25519"
-    # OpenSSH prints this at its default log level only.
+    # OpenSSH prints this only at its default log level.
     ssh = cluster.program("ssh", f"case $* in *LogLevel=INFO*) echo '{output}' >&2;; esac; exit 255")
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
-    # Only between the cluster's nodes is it launch's choice; a restart would not help.
+    # Only between the cluster's nodes does launch choose it; a restart would not help.
     hosts = [FIRST, "deeplearning-worker7", SECOND]
     result = cluster.run("--max-restarts", "9", "true", hosts=hosts, environment={"PATH": path})
     own, other = result.reason.split("; 127.0.0.2: ")
@@ -183,7 +183,7 @@ def test_fails_when_a_name_cannot_be_resolved(cluster: Cluster) -> None:
 
 
 def test_fails_when_a_connection_is_lost(cluster: Cluster) -> None:
-    # The rank's parent is the runner; from the master its end looks like a lost node.
+    # The rank's parent is the runner; to the master, its end looks like a lost node.
     result = cluster.run("if [ $RANK = 2 ]; then kill -9 $PPID; fi; sleep 1000")
     assert result.code == 1
     assert result.reason.startswith(f"launch: {THIRD}: lost: ")

@@ -1,4 +1,4 @@
-"""Test jobs that would land on GPUs in use; nvidia-smi is a stand-in, the rest is real."""
+"""Test jobs that would use GPUs in use; nvidia-smi is a stand-in, the rest is real."""
 
 from dataclasses import replace
 
@@ -83,7 +83,7 @@ def test_two_jobs_share_a_node_without_gpus(cluster: Cluster) -> None:
         assert cluster.run("-n", "1", "true").code == 0
 
 
-# ---- which GPUs a job takes ----
+# ---- which GPUs a job uses ----
 
 HOST = Host(name="a", slots=2)
 

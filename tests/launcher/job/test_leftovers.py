@@ -1,4 +1,4 @@
-"""Test that nothing of a job stays behind, however it ends."""
+"""Test that a job leaves nothing behind, however it ends."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def test_no_process_is_left_when_a_part_of_the_runner_is_killed(
         runner = next(int(words[2]) for words in lines if words[0] == host and words[2] != "up")
         os.kill(parent(runner) if reaper else runner, signal.SIGKILL)
         launcher.communicate(timeout=30)
-        # Without its reaper the runner stops its rank cleanly.
+        # Without its reaper, the runner stops its rank cleanly.
         assert launcher.returncode == code
         wait_until_gone(ranks, seconds=15)
 
@@ -36,10 +36,10 @@ def test_the_articles_pkill_on_every_host_ends_the_job(cluster: Cluster) -> None
     with cluster.start("echo $$ $PPID; exec python -c 'import time; time.sleep(1000)'") as launcher:
         lines = [line.split() for line in read_lines(launcher.stdout, 3)]
         ranks = cluster.ranks()
-        # As `pkill -f python` on each host: the rank, its runner and the runner's reaper get TERM.
+        # Like `pkill -f python` on each host: the rank, its runner and the runner's reaper get TERM.
         pids = [[int(rank), int(runner), parent(int(runner))] for _, _, rank, runner in lines]
         for pid in (pid for host in pids for pid in host):
-            # The end of one host's may have ended the others already.
+            # The end of one host's processes may already have ended the others.
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         launcher.communicate(timeout=30)
@@ -82,7 +82,7 @@ def test_ranks_have_time_to_end_after_term(cluster: Cluster) -> None:
 
 
 def test_a_shells_child_gets_the_full_grace(cluster: Cluster) -> None:
-    # bash dies of TERM at once; the program it waits for must still be able to save.
+    # bash dies from TERM immediately; the program for which it waits must still be able to save.
     save = "trap 'sleep 1; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
     with cluster.start("-n", "1", f'bash -c "{save}"; echo never') as launcher:
         read_lines(launcher.stdout, 1)

@@ -1,4 +1,4 @@
-"""Test which variables of the launcher's shell its own machine's processes get."""
+"""Test which variables of the launcher's shell reach the processes on its own machine."""
 
 import subprocess
 import sys

@@ -29,7 +29,7 @@ def test_one_line_names_the_nodes_without_the_directory(tmp_path: Path, cwd_miss
     async def answer(*hosts: Host) -> None:
         for host in hosts:
             await missing_cwd.record_answer(host, cwd_missing=host.name in cwd_missing)
-            # The node's end, later, adds nothing.
+            # The node's later end adds nothing.
             await missing_cwd.record_answer(host, cwd_missing=False)
 
     asyncio.run(answer(*HOSTS[:0:-1]))
@@ -43,7 +43,7 @@ def log_text(directory: Path) -> str:
 
 
 def test_ranks_without_the_directory_run_in_the_home_directory(cluster: Cluster) -> None:
-    # The directory is gone before the nodes get their specs: as all three share a machine, all lack it.
+    # The directory is gone before the nodes get their specs; all three share a machine, so all lack it.
     project = cluster.directory / "project"
     project.mkdir()
     real = shutil.which("ssh", path=cluster.environment["PATH"])

@@ -1,4 +1,4 @@
-"""Test how the launcher reads a node's frames, and its silence."""
+"""Test how the launcher handles a node's frames, and its silence."""
 
 import asyncio
 from pathlib import Path
@@ -21,7 +21,7 @@ RANK = ProcessSpec(name="rank 0", label="0", command=("x",), environment={})
 
 
 class Runner:
-    """Stand in for a connection whose frames the test chooses."""
+    """Stands in for a connection whose frames the test chooses."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -33,7 +33,7 @@ class Runner:
 def stopped_node(
     host: Host, *answers: tuple[int, bytes], processes: tuple[ProcessSpec, ...] = (RANK,), log: LogSink
 ) -> Node:
-    """Return a node whose processes were told to end, after it has handled these frames."""
+    """Return a node whose processes were asked to end, after it has handled these frames."""
 
     async def end() -> Node:
         spec = NodeSpec(job_id="j", host=str(host), processes=processes, environment={}, peer="127.0.0.1", cwd="/")
@@ -52,7 +52,7 @@ def stopped_node(
     ("answers", "preempted"),
     [
         ([], False),
-        # Output from before may arrive late.
+        # Earlier output may arrive late.
         ([(FrameType.STDOUT, b"said\n")], False),
         ([(FrameType.ALIVE, b"")], True),
         ([(FrameType.EXIT, b"143")], True),
@@ -68,7 +68,7 @@ def test_a_node_with_notice_answers_and_one_that_has_crashed_does_not(
 
 
 def test_a_node_without_processes_is_not_lost(tmp_path: Path) -> None:
-    # The other nodes of an mpirun job run nothing that the job waits for.
+    # On the other nodes of an mpirun job, the job waits for no process.
     assert clear_preempted_if_silent(NOTICE, [stopped_node(LEAVER, processes=(), log=LogSink(tmp_path))]) is NOTICE
 
 

@@ -1,4 +1,4 @@
-"""Test nodes that leave the cluster during a job: every rank may save, and the job restarts without them."""
+"""Test nodes that leave the cluster during a job: every rank can save, and the job restarts without them."""
 
 import asyncio
 import dataclasses
@@ -26,7 +26,7 @@ SAVE = "trap 'sleep 0.5; echo saved; exit' TERM; echo up; while :; do sleep 0.1;
 def state(
     *, draining: Sequence[int] = (), node_indexes: Sequence[int] = (1, 2, 3), own: int = 1, moved: int = 0
 ) -> str:
-    """Write the state as the agent does: index n is instance n; `moved` is the last one's index instead."""
+    """Write the state like the agent: index n is instance n; `moved` is the last one's index instead."""
     members = [
         {
             "node_index": moved if moved and node_index == node_indexes[-1] else node_index,
@@ -115,7 +115,7 @@ def test_an_unreadable_state_file_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cluster_with_state_file(cluster: Cluster, tmp_path: Path) -> tuple[Cluster, Path]:
-    """Make a cluster whose launcher reads the agent's state from a file; return both."""
+    """Create a cluster whose launcher reads the agent's state from a file; return both."""
     copy = tmp_path / "cluster_with_state_file"
     for room in ("launcher", "bootstrap"):
         shutil.copytree(LAUNCHER.parent / room, copy / room, ignore=shutil.ignore_patterns("__pycache__"))
@@ -129,7 +129,7 @@ def cluster_with_state_file(cluster: Cluster, tmp_path: Path) -> tuple[Cluster, 
 
 
 def replace_file(file: Path, text: str) -> None:
-    """Write the state as the agent does."""
+    """Write the state like the agent."""
     fresh = file.with_name("fresh")
     fresh.write_text(text)
     fresh.replace(file)

@@ -1,4 +1,4 @@
-"""Test which failed checks are refusals, after which a durable job is not started again."""
+"""Test which failed checks are refusals, after which a durable job is not restarted."""
 
 import asyncio
 from dataclasses import replace

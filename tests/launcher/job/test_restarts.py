@@ -23,13 +23,13 @@ REFUSED = "ssh: connect to host: Connection refused"
 
 
 def lose(rank: int) -> str:
-    """Return a command that kills the runner, and with it the connection, of a rank in the first attempt."""
+    """Return a command that kills the runner of a rank, and thus the connection, in the first attempt."""
     return f"{ONCE}{{ [ $RANK != {rank} ] || kill -9 $PPID; sleep 1000; }}; echo $RANK of $WORLD_SIZE"
 
 
 @pytest.fixture
 def unreachable_dir(cluster: Cluster, nodes: Path) -> Path:
-    """Make a directory: while it has a file with a node's name, that node is unreachable."""
+    """Create a directory in which a file with a node's name makes that node unreachable."""
     directory = cluster.directory / "unreachable"
     directory.mkdir()
     look = f'for word; do [ ! -e {directory}/"$word" ] || {{ echo "{REFUSED}" >&2; exit 255; }}; done'
@@ -131,7 +131,7 @@ def test_a_job_waits_for_a_node_that_is_missing_at_the_start(cluster: Cluster, u
 
 def test_a_restart_has_as_many_servers_as_workers(cluster: Cluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / THIRD
-    # The processes do not know their attempt, but the unreachable node shows it.
+    # The processes do not know their attempt, but the unreachable node reveals it.
     fail = f"[ $DMLC_ROLE = worker ] && [ ! -e {gone} ] && {{ touch {gone}; exit 1; }}"
     options = ("--engine", "mxnet", "--max-restarts", "1", "--min-nodes", "1", "--rejoin-timeout", "0")
     result = cluster.run(*options, f"{fail}; [ ! -e {gone} ] || echo $DMLC_ROLE of $DMLC_NUM_SERVER")
@@ -140,7 +140,7 @@ def test_a_restart_has_as_many_servers_as_workers(cluster: Cluster, unreachable_
     assert len(last) == 5
 
 
-# ---- what no restart can mend ----
+# ---- failures that no restart can fix ----
 
 
 @pytest.mark.parametrize("command", [["no-such-program", "x"], ["no-such-program"], ["/etc/passwd", "x"]])
@@ -219,7 +219,7 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_node_preempted_soon_after_the_start_uses_up_a_restart(
     monkeypatch: pytest.MonkeyPatch, short_s: float, uncounted: bool
 ) -> None:
-    """A job that crashes its machine would restart without limit, as its node looks like a preempted one."""
+    """A job that crashes its machine would restart without limit, because its node looks like a preempted one."""
 
     async def attempt(*_: object, **__: object) -> Failure:
         return Failure(exit_code=1, reason="r", preempted=True)

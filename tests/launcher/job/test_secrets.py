@@ -1,4 +1,4 @@
-"""Run jobs whose ranks get secrets, with a program in place of the aws command line."""
+"""Run jobs whose ranks get secrets, with a stand-in for the aws command line."""
 
 import json
 import os
@@ -15,7 +15,7 @@ cat {{directory}}/value
 """
 COUNT = """awk 'index($0, ENVIRON["WANDB_API_KEY"]) { n++ } END { print n + 0 }'"""
 SCRIPT = f'echo "${{#WANDB_API_KEY}}"; ps -ww -e -o args= | {COUNT}; [ $TORCHELASTIC_RESTART_COUNT = 1 ]'
-"""Line that prints the length of the value, and the number of command lines with it."""
+"""Line that prints the length of the value, and the number of command lines containing it."""
 
 
 def launch(cluster: Cluster, *arguments: str) -> Result:

@@ -1,4 +1,4 @@
-"""Refuse nodes that have run different setups, or on which one runs."""
+"""Test that nodes are refused if they have run different setups, or if one is running."""
 
 import json
 from pathlib import Path

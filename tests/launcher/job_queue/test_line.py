@@ -1,4 +1,4 @@
-"""Test who stands in front of whom, and who has whose nodes."""
+"""Test which jobs are ahead of which, and which job uses whose nodes."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ Given = Callable[..., JobRecord]
 
 
 def job(number: int, state: State = State.WAITING, *, waits: bool = True, **values: Any) -> JobRecord:
-    """Return the record of a job that was submitted in this second."""
+    """Return the record of a job submitted in this second."""
     start = f"2026-11-23T10:00:{number:02}Z"
     return replace(RECORD, id=f"20261123-1000{number:02}-000aaaa", start=start, state=state, waits=waits, **values)
 
@@ -69,7 +69,7 @@ def test_a_job_that_does_not_wait_passes_nobody_who_wants_its_nodes() -> None:
 
 @pytest.fixture
 def given(tmp_path: Path) -> Iterator[Given]:
-    """Write a record; hold the job's lock, as its launcher does, if it lives."""
+    """Write a record; if the launcher lives, hold the job's lock in its place."""
     with ExitStack() as stack:
 
         def write(record: JobRecord, *, lives: bool) -> JobRecord:
@@ -87,6 +87,6 @@ def given(tmp_path: Path) -> Iterator[Given]:
 
 def test_a_dead_waiter_has_lost_its_place(given: Given, tmp_path: Path) -> None:
     given(job(1), lives=False)
-    given(job(2, State.SUCCEEDED), lives=True)  # it uploads its record
+    given(job(2, State.SUCCEEDED), lives=True)  # it is uploading its record
     alive = given(job(3), lives=True)
     assert living_jobs(tmp_path) == [alive]

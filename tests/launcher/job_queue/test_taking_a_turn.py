@@ -1,4 +1,4 @@
-"""Test how jobs take their turn and leave the line, with launchers in this process."""
+"""Test how jobs take their turn and leave the queue, with launchers in this process."""
 
 import asyncio
 import fcntl
@@ -30,7 +30,7 @@ REFUSED = (
 
 
 class Terminal:
-    """A terminal that takes every line, or that is blocked."""
+    """A terminal that accepts every line, or that is blocked."""
 
     def __init__(self, *, is_blocked: bool = False) -> None:
         self._is_blocked = is_blocked
@@ -73,7 +73,7 @@ def waiting(name: str) -> str:
 
 
 def test_an_earlier_job_that_comes_while_a_later_one_starts_waits_for_it(begin: Begin) -> None:
-    """A durable job that is taken up again, a clock that was set back, and two requests in one instant."""
+    """This covers a durable job that restarts, a clock that was set back, and two simultaneous requests."""
     events: list[str] = []
 
     async def run() -> None:

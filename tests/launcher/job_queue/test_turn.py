@@ -1,4 +1,4 @@
-"""Test jobs that stand in line; nodes are sshd on loopback, nvidia-smi is a stand-in."""
+"""Test queued jobs; nodes are sshd on loopback, nvidia-smi is a stand-in."""
 
 import json
 import signal
@@ -25,7 +25,7 @@ def subcommand(cluster: Cluster, *words: str) -> str:
 
 
 def await_job(cluster: Cluster, index: int, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Return a job, by its index in the list, once it is as required."""
+    """Wait until a job, named by its index in the list, meets a condition; return it."""
     until = time.monotonic() + 20
     while True:
         found = jobs(cluster)

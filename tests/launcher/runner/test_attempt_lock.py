@@ -1,4 +1,4 @@
-"""Test that two attempts never run on a node at once."""
+"""Test that two attempts never run on a node simultaneously."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""Test a runner between two jobs, with pipes for the launcher."""
+"""Test a runner between two jobs, with pipes to represent the launcher."""
 
 import os
 from pathlib import Path

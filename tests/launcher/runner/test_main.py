@@ -31,7 +31,7 @@ SPEC = NodeSpec(
 
 
 PYTHONS_OWN = {"abc", "codecs", "encodings", "genericpath", "io", "os", "posixpath", "stat", "struct", "zipimport"}
-"""Modules of the library that Python itself has imported already, or that import at once."""
+"""Modules of the library that Python itself has already imported, or that import instantly."""
 IN_C = {"errno", "fcntl", "gc", "marshal", "posix", "select", "time"}
 RUNNER = Path(__file__).parents[3] / "launcher/runner/__main__.py"
 
@@ -139,10 +139,10 @@ def test_a_port_is_claimed_even_if_outgoing_connections_may_use_all(tmp_path: Pa
 
 def test_two_launches_never_get_one_port(tmp_path: Path) -> None:
     given = tmp_path / "ip_local_port_range"
-    given.write_text("1027\t65535\n")  # leaves three ports that are tried first
+    given.write_text("1027\t65535\n")  # leaves three ports, which are tried first
     claims = [claim_port(str(given)) for _ in range(8)]
     assert len({claim.port for claim in claims}) == 8
     for claim in claims:
         with socket.socket() as rank:
-            rank.bind(("", claim.port))  # without SO_REUSEADDR, as a rank may
+            rank.bind(("", claim.port))  # without SO_REUSEADDR, as a rank may bind
         claim.close()

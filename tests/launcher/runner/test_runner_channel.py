@@ -1,4 +1,4 @@
-"""Test the runner's end of the connection, with pipes for the launcher and a clock of its own."""
+"""Test the runner's end of the connection, with pipes to represent the launcher and a separate clock."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from launcher.transport.protocol import HEADER, HEARTBEAT_INTERVAL_S, HEARTBEAT_
 
 @dataclass
 class Launcher:
-    """Hold the launcher's end of the pipes."""
+    """The launcher's end of the pipes."""
 
     channel: RunnerChannel
     sends: int

@@ -1,4 +1,4 @@
-"""Test how a node reads secrets, with a program in place of the aws command line that answers as it does."""
+"""Test how a node reads secrets, with a stand-in that answers like the aws command line."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ sys.exit(254 if os.environ["PROBLEM"] else 0)
 
 
 class Service:
-    """Hold what the service answers, and read what it was asked."""
+    """The service's answers, and the requests that it received."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._asked, self._monkeypatch = directory / "asked", monkeypatch
@@ -39,7 +39,7 @@ class Service:
         self._monkeypatch.setenv("PROBLEM", problem)
 
     def refuses(self, code: str, message: str) -> str:
-        """Return what a node says of an error."""
+        """Return a node's message about an error."""
         self.answers("", problem=f"\nAn error occurred ({code}) when calling the GetX operation: {message}\n")
         with pytest.raises(LaunchError) as raised:
             read_secrets({"KEY": "ssm:/team/wandb"})

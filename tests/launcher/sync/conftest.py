@@ -13,7 +13,7 @@ from tests.launcher.sshd import client_config, make_key, sshd_nodes
 
 @dataclass(frozen=True, kw_only=True)
 class Site(Cluster):
-    """Hold the nodes, their home directories, and the user's working directory."""
+    """The nodes, their home directories, and the user's working directory."""
 
     homes: dict[str, Path]
     source: Path

@@ -29,7 +29,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def copied(source: Path, home: Path, *, interrupted: bool = False) -> list[str]:
-    """Copy the source to ``copy`` in `home`; return what was changed there, and overwritten."""
+    """Copy the source to ``copy`` in `home`; return what was changed there, and what was overwritten."""
     manifest = scan(source, ignore=NOTHING)
     copy = Destination(home / "copy", manifest, ignore=NOTHING, home=home)
     try:
@@ -101,7 +101,7 @@ def test_a_node_refuses_keeps_or_overwrites(source: Path, tmp_path: Path, monkey
 
 def test_a_job_starts_over_a_newer_result_only_on_request(site: Site) -> None:
     site.write("runs/result", "pulled")
-    # At its restart the job finds what it wrote.
+    # On its restart, the job finds what it wrote.
     job = "[ $RANK != 0 ] || grep -q newer runs/result || { echo newer > runs/result; exit 1; }"
     assert site.run("--max-restarts", "1", "--sync-dst-dir", "code", job, cwd=site.source).code == 0
     refused = site.run("--sync-dst-dir", "code", "true", cwd=site.source)
@@ -121,7 +121,7 @@ def test_each_node_keeps_its_own_results_of_a_job_that_runs_in_the_source(site: 
     source = site.homes[ADDRESSES[0]] / "code"
     source.mkdir()
     (source / "train.py").write_text("1")
-    # Of another size on each rank: two files of one size and time would count as the same.
+    # The sizes differ between ranks, because files of the same size and time would count as equal.
     job = "mkdir -p out; seq 0 $RANK >> out/log; [ $RANK != 0 ] || cat out/log > out/best"
     for times in (1, 2, 3):
         started = site.run("-n", "3", "--sync-dst-dir", "code", job, cwd=source)
@@ -129,13 +129,13 @@ def test_each_node_keeps_its_own_results_of_a_job_that_runs_in_the_source(site: 
         logs = [(home / "code/out/log").read_text() for home in site.homes.values()]
         assert logs == ["".join(f"{line}\n" for line in range(rank + 1)) * times for rank in range(3)]
         assert (b"results of earlier jobs stay" in started.stderr) == (times > 1)
-    # Before the first sync it may be source code, which must not stay old.
+    # Before the first sync, it may be source code, which must not stay outdated.
     for home in [*site.homes.values()][:2]:
         (home / "copied").mkdir()
         (home / "copied/train.py").write_text(f"of {home}")
     first = site.run("-n", "2", "--sync-dst-dir", "copied", "true", cwd=source.with_name("copied"))
     assert f"would overwrite files that were changed there: 'train.py' on {ADDRESSES[1]};" in first.reason
-    # What the first node alone wrote is copied as any other file.
+    # What only the first node wrote is copied like any other file.
     assert (site.far[0] / "code/out/best").read_text() == "0\n" * 2
     for node in (source, site.far[0] / "code"):
         (node / "train.py").write_text(f"edited in {node}")

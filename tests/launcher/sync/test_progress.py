@@ -25,7 +25,7 @@ def show(fd: int) -> None:
 
 
 def all_of(terminal: int) -> bytes:
-    """Read all that a terminal has, piece by piece."""
+    """Read everything that a terminal has, piece by piece."""
     printed = b""
     while select.select([terminal], [], [], 1)[0]:
         printed += os.read(terminal, 1 << 16)

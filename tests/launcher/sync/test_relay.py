@@ -1,4 +1,4 @@
-"""Test files on their way through a node."""
+"""Test how files pass through a node."""
 
 import asyncio
 import io

@@ -121,7 +121,7 @@ def test_fails_when_a_node_hangs_while_it_receives(site: Site, short_timeout_lau
 
 
 def wait_for_part(home: Path, launcher: "subprocess.Popen[bytes]") -> None:
-    """Wait until a node has begun to write a file."""
+    """Wait until a node has started to write a file."""
     while not list(home.glob("code/.launch-part-*")):
         assert launcher.poll() is None
         time.sleep(0.01)
@@ -138,7 +138,7 @@ def test_a_launcher_killed_during_the_sync_leaves_no_process(site: Site) -> None
 
 
 def send_signal(pids: list[int], number: int) -> None:
-    """Signal processes; one may have ended since it was listed, as killing a runner ends its children."""
+    """Signal processes; one may have ended since it was listed, because killing a runner ends its children."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)

@@ -179,7 +179,7 @@ def test_a_large_file_arrives_whole_everywhere(site: Site) -> None:
 
 def test_a_file_that_changes_while_being_sent_arrives_in_its_last_state(site: Site) -> None:
     path = site.write("growing", "x" * 1000)
-    # The launcher takes its time between looking at the source and sending from it.
+    # The launcher takes its time between scanning the source and sending it.
     slow = site.program(
         "openssl",
         f'[ -e {site.directory}/once ] || echo end >> {path}; touch {site.directory}/once; exec /usr/bin/openssl "$@"',

@@ -1,4 +1,4 @@
-"""One runner's process, as the launcher starts and ends it."""
+"""Test one runner's process, as the launcher starts and ends it."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def test_killing_a_runner_that_has_just_ended_logs_nothing(caplog: pytest.LogCap
         connection = await Connection.open(Host(name="node"), [sys.executable, "-c", RUNNER], deadline_s=20)
         connection.request_stop()
         await asyncio.sleep(0)
-        # It has ended, and nobody has reaped it.
+        # It has ended, but nobody has reaped it.
         os.waitid(os.P_PIDFD, connection._process._pidfd, os.WEXITED | os.WNOWAIT)
         assert connection._process.returncode is None
         await connection.kill()

@@ -31,7 +31,7 @@ def name(pid: int) -> str:
 
 
 def sshd_above(pid: int) -> int:
-    """The sshd process through which a rank's runner talks."""
+    """Return the sshd process through which a rank's runner communicates."""
     while not name(pid).startswith("sshd"):
         pid = parent(pid)
     return pid
@@ -56,11 +56,11 @@ def test_a_node_that_is_cut_off_ends_its_ranks_and_the_job_fails(short_timeout_c
     with short_timeout_cluster.start("echo $$; sleep 1000 & wait") as launcher:
         ranks = ranks_by_host(launcher, 3)
         everything = short_timeout_cluster.ranks()
-        # Neither side hears of the other any more, and no connection is closed: as with a cut cable.
+        # As with a cut cable, neither side receives anything, and no connection is closed.
         with stopped(sshd_above(ranks[THIRD])):
             _, stderr = launcher.communicate(timeout=20)
             assert launcher.returncode == 1
-            # One line: nothing of what asyncio says when a pipe breaks.
+            # There is one line, with none of asyncio's messages about a broken pipe.
             assert stderr.decode() == f"launch: {THIRD}: lost: silent for {HEARTBEAT_TIMEOUT_S:g} s\n"
             wait_until_gone(everything, seconds=HEARTBEAT_TIMEOUT_S + GRACE_S + 5)
 
@@ -91,7 +91,7 @@ def test_a_reader_that_pauses_delays_the_job_and_does_not_end_it(short_timeout_c
     with short_timeout_cluster.start("seq -f %015.0f 1 655360; echo done") as launcher:
         assert launcher.stdout is not None
         assert os.read(launcher.stdout.fileno(), 1) == b"1"
-        # 10 MB a node are more than all buffers on the way take.
+        # 10 MB per node exceed all buffers on the way.
         time.sleep(2 * HEARTBEAT_TIMEOUT_S)
         assert len(short_timeout_cluster.ranks()) >= 3, (
             "a rank was done before anybody read: something buffers without end"
@@ -111,7 +111,7 @@ def test_ctrl_z_does_not_stop_the_heartbeats(short_timeout_cluster: Cluster) -> 
 
 
 def test_a_node_restarts_once_the_previous_attempt_has_ended(short_timeout_cluster: Cluster) -> None:
-    # What ignores TERM there is still running when the others have ended and the job starts again.
+    # A process that ignores TERM there is still running when the others have ended and the job restarts.
     stubborn = "echo $$; [ $RANK = 2 ] || exec sleep 1000; trap '' TERM; sleep 98766 & wait; sleep 98766"
     # The nodes here are one machine, on which the others would see it too.
     again = "[ $RANK != 2 ] || pgrep -xf 'sleep 98766'; echo again"

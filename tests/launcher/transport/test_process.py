@@ -1,4 +1,4 @@
-"""Programs that the launcher starts, where they cannot be started."""
+"""Test programs that the launcher cannot start."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which key opens a node to a job."""
+"""Test which key gives a job access to a node."""
 
 import shlex
 import subprocess

@@ -24,7 +24,7 @@ def stacks(aws: Aws) -> Iterator[Stacks]:
 
 @pytest.fixture
 def places(aws: Aws) -> Iterator[Places]:
-    """Limit the places in zones and the vCPUs during a test."""
+    """Limit the capacity in zones and the vCPUs during a test."""
     yield Places(file=aws.capacities, quotas=aws.quotas)
     for file in (aws.capacities, aws.quotas):
         file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Start a control plane, and use it through boto3 clients as its users do."""
+"""Start a control plane, and use it through boto3 clients like its users."""
 
 import functools
 import json
@@ -23,12 +23,12 @@ START_LIMIT_S = 60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Aws:
-    """Hold the server's address, and make clients for it."""
+    """The server's address, and clients for it."""
 
     url: str
     request_log: Path
     capacities: Path = Path("/nonexistent")
-    """File with the finite places of zones."""
+    """File with the limited capacity of zones."""
     quotas: Path = Path("/nonexistent")
     """File with the vCPU quotas."""
 
@@ -54,7 +54,7 @@ ANYTHING = policy({"Action": "*", "Resource": "*"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Role:
-    """Represent a role with one policy, and create its sessions."""
+    """A role with one policy, and its sessions."""
 
     aws: Aws
     name: str
@@ -127,7 +127,7 @@ def serving(log: Path) -> Iterator[Aws]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stacks:
-    """Create, update and describe stacks, and remember their names for the cleanup."""
+    """Creates, updates and describes stacks, and remembers their names for the cleanup."""
 
     aws: Aws
     names: list[str] = field(default_factory=list)
@@ -172,7 +172,7 @@ class Stacks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Places:
-    """Set how many instances fit in zones, by the zones' last letters, and how many vCPUs may run."""
+    """Limits how many instances fit in zones, by the zones' last letters, and how many vCPUs may run."""
 
     file: Path
     quotas: Path = Path("/nonexistent")
@@ -191,13 +191,13 @@ class Places:
 
 
 def await_server(condition: Callable[[], bool], what: str) -> None:
-    """Poll until the condition holds: the server changes by itself only when one of its timers expires."""
+    """Poll until the condition holds; the server changes without requests only when one of its timers expires."""
     await_true(condition, what, timeout_s=20, every_s=0.05)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Represent an Auto Scaling group of a stack."""
+    """An Auto Scaling group of a stack."""
 
     aws: Aws
     name: str

@@ -157,7 +157,7 @@ def group(
     }
     made = resource(
         "AutoScaling::AutoScalingGroup",
-        # The route comes first and goes last: the gateway cannot be detached while public addresses are in use.
+        # The route is created first and deleted last: the gateway cannot be detached while public addresses are in use.
         depends_on=["PublicRoute", "PublicAssociation"] if subnet == "Public" else None,
         **settings | properties,
     )

@@ -30,12 +30,12 @@ def test_the_services_are_those_that_moto_is_installed_with() -> None:
     requirements = Path(__file__).parents[3].joinpath("requirements-dev.txt").read_text()
     found = re.search(r"^moto\[(.*)\]", requirements, re.MULTILINE)
     assert found
-    # Our own stand-in for Session Manager's messages is no part of moto.
+    # Our own stand-in for Session Manager's messages is not part of moto.
     assert {*SERVICES, "server"} - {"ssmmessages"} == set(found[1].split(","))
 
 
 class Control:
-    """Inject errors into a running server, and make clients of two nodes and of a user."""
+    """Injects errors into a running server, and creates clients of two nodes and of a user."""
 
     def __init__(self, port: int, file: Path) -> None:
         self.file = file

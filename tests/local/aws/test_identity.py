@@ -1,4 +1,4 @@
-"""Test who a node is when it uses its role; the metadata service and the agent rely on it."""
+"""Test a node's identity when it uses its role; the metadata service and the agent rely on it."""
 
 from tests.local.aws.harness import Aws, Stacks
 from tests.local.aws.templates import attribute, role

@@ -1,4 +1,4 @@
-"""Test how ``dlcluster why`` reports the buckets that clusters left, and run the lines that it prints."""
+"""Test how ``dlcluster why`` reports the buckets that clusters left behind, and run the lines that it prints."""
 
 import os
 import subprocess

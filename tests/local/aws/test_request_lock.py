@@ -1,4 +1,4 @@
-"""Test that the control plane reports each possible change of its state, even its own, and no mere reads."""
+"""Test that the control plane reports each possible change of its state, even its own, but no mere reads."""
 
 import json
 import time

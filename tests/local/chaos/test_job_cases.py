@@ -49,7 +49,7 @@ def ranks(world: int, *, done: int) -> list[str]:
 
 
 BEFORE = [(-2.0, line) for line in ranks(3, done=0)]
-"""Output of a job whose ranks ran when the fault came."""
+"""Output of a job whose ranks were running when the fault occurred."""
 
 
 def make_outcome(
@@ -115,7 +115,7 @@ def test_whatever_else_a_job_does_is_wrong(outcome: JobOutcome, policy: str, err
 @pytest.mark.parametrize("phase", ["rendezvous", "stepping"])
 @pytest.mark.parametrize("policy", ["end", "fewer", "all"])
 def test_no_job_goes_on_when_a_rank_of_it_was_struck(kind: str, phase: str, policy: str) -> None:
-    # Without a heartbeat timeout the ranks would continue as soon as the fault is over.
+    # Without a heartbeat timeout, the ranks would continue as soon as the fault is over.
     unaffected = make_outcome([f"w{rank} [0] done" for rank in range(3)])
     assert "it went on as if nothing had happened to its ranks" in verdict(unaffected, policy, kind=kind, phase=phase)
 
@@ -144,7 +144,7 @@ def test_a_lost_session_excuses_no_job_that_had_begun() -> None:
     lost = make_outcome(code=255, state="FAILED", recorded_code=1)
     assert verdict(lost, "fewer", node_index=1, kind="partition") != []
     assert verdict(lost, "fewer", node_index=1, kind="partition", phase="connecting") == []
-    # A detached job needs no session: its record is complete.
+    # A detached job needs no session, so its record is complete.
     assert verdict(lost, "end", node_index=1, kind="partition", phase="rendezvous") == []
     assert verdict(make_outcome(code=0, state="FAILED", recorded_code=137), "end", phase="rendezvous") != []
 

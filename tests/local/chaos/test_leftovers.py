@@ -28,7 +28,7 @@ NAMED = "import ctypes, sys; ctypes.CDLL(None).prctl(15, sys.argv[1].encode()); 
 
 @contextmanager
 def running(*words: str, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program that prints a line when it runs, and ends with its input."""
+    """Run a program that prints a line once it is running, and ends with its input."""
     program = [*words]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None

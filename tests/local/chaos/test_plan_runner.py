@@ -11,7 +11,7 @@ INSTANCES = {1: "i-1", 2: "i-2", 3: "i-3"}
 
 
 class Recorder:
-    """Record the faults and their times, with a clock of its own."""
+    """Records the faults and their times, with its own clock."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -21,7 +21,7 @@ LONELY = dataclasses.replace(ONE, vpc_id="vpc-3", internet_address=None)
 
 @pytest.fixture
 def actions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record of changes to the network, in order."""
+    """Return the record of changes to the network, in order."""
     actions: list[str] = []
 
     def serve(vpc_id: str, _find: Any) -> Any:

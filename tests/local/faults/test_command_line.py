@@ -13,7 +13,7 @@ ALL = (None,)
 
 
 class Recorder:
-    """Stand in for the faults and record the calls."""
+    """Stands in for the faults and records the calls."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []

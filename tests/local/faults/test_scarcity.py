@@ -1,4 +1,4 @@
-"""Set limits by hand, and read them as the control plane does."""
+"""Set limits by hand, and read them like the control plane."""
 
 import sys
 from dataclasses import replace
@@ -14,7 +14,7 @@ from local.faults.scarcity import heal_all
 @pytest.fixture
 def local_aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCAL_AWS_DIR", str(tmp_path))
-    # main() handles signals, and the test run has handlers of its own
+    # main() handles signals, and the test run has its own handlers
     monkeypatch.setattr("local.__main__.signal.signal", lambda *_: None)
     return tmp_path
 

@@ -24,7 +24,7 @@ def item(instance_id: str, **changes: Any) -> dict[str, Any]:
 
 
 class ControlPlane:
-    """Answer as EC2 and Auto Scaling do, with a test's data."""
+    """Answers like EC2 and Auto Scaling, with a test's data."""
 
     def __init__(self, *items: dict[str, Any], gateway: str | None = "igw-1", state: str = "InService") -> None:
         self.items = items

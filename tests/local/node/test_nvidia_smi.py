@@ -10,7 +10,7 @@ from local.node.container import install_fake_nvidia_smi
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Make the disk of a node with two GPUs."""
+    """Create the disk of a node with two GPUs."""
     install_fake_nvidia_smi(tmp_path, instance_id="i-00000000000000001", models=["L4", "L4"])
     return tmp_path
 

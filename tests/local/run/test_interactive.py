@@ -42,7 +42,7 @@ def kept(command: Sequence[str] = ("true",)) -> Run:
 
 @pytest.fixture
 def run(clean_machine: Snapshot) -> Iterator[Run]:
-    """Keep a local AWS; end it after the test if it still runs."""
+    """Keep a local AWS; end it after the test if it is still running."""
     assert clean_machine
     run = kept()
     yield run

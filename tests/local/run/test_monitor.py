@@ -1,4 +1,4 @@
-"""Test that the user of a local AWS reads of failures while a deploy waits."""
+"""Test that the user of a local AWS is informed of failures while a deploy waits."""
 
 import subprocess
 import sys

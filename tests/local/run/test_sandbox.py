@@ -10,7 +10,7 @@ from local.run.runs import runs_dir
 from tests.machine import REPOSITORY, Snapshot
 
 DEADLINE_S = 120.0
-# Launch an instance, so that there is a node, then print the line that tells the test it runs.
+# Launch an instance, so that there is a node, then print the line that tells the test it is running.
 ONE_NODE = """
 import boto3, os, pathlib, sys, time
 ec2 = boto3.client("ec2")

@@ -1,4 +1,4 @@
-"""File systems of templates get their policy; the data plane sees mount targets, and their faults."""
+"""Test that file systems of templates get their policy, and that the data plane sees mount targets and their faults."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The name server answers the names of mount targets, and nothing else; the mount helper and the server agree."""
+"""Test that the name server answers only the names of mount targets, and that the mount helper and the server agree."""
 
 import struct
 

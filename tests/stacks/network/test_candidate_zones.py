@@ -1,4 +1,4 @@
-"""A cluster with candidate zones: subnets in each, nodes in one, and none before that one is chosen."""
+"""Test a cluster with candidate zones: subnets in each, nodes in one, and no nodes until that one is chosen."""
 
 from datetime import datetime, timedelta, timezone
 from ipaddress import IPv4Network
@@ -55,7 +55,7 @@ def test_every_candidate_has_subnets_and_a_mount_target(unplaced: dict[str, Any]
     assert zones_of(unplaced, targets) == sorted(ZONES)
     [nat] = resources(unplaced, "AWS::EC2::NatGateway")
     assert zones_of(unplaced, [nat["Properties"]["SubnetId"]]) == ["us-east-1a"]
-    # Each subnet has a way out: the gateway of the network or the one NAT gateway.
+    # Each subnet has a way out: the network's gateway or the only NAT gateway.
     assert len(resources(unplaced, "AWS::EC2::Route")) == len(subnets)
 
 

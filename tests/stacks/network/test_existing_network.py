@@ -1,4 +1,4 @@
-"""An existing VPC: what is looked up once, what is refused, and that the stack creates no network beside it."""
+"""Test an existing VPC: what is looked up once, what is refused, and that the stack creates no network beside it."""
 
 import json
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_a_running_cluster_keeps_its_vpc_and_subnets(context: dict[str, Any], tm
         "availability_zone": "us-west-2b",
     }
     own, _ = synthesize(context, tmp_path / "own", vpc_id=None, subnet_id=None, master_subnet_id=None)
-    # The same parameter, so that a cluster neither moves into an existing VPC nor out of it.
+    # The parameter is the same, so that a cluster can move neither into an existing VPC nor out of it.
     [parameter] = [name for name, each in template["Parameters"].items() if each.get("Default") == VPC]
     assert own["Parameters"][parameter]["Default"] == "10.0.0.0/16"
 

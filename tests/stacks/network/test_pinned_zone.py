@@ -1,6 +1,6 @@
-"""The default zone stays, whatever the region lists: the real command line against the local control plane.
+"""Test that the default zone stays, whatever the region lists: the real command line with the local control plane.
 
-That one lists the zones in another order each time, and a Local Zone among them.
+The control plane lists the zones in another order each time, including a Local Zone.
 """
 
 import json
@@ -30,7 +30,7 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
 
 
 def changes(cdk: Cdk, verb: str = "", **settings: str) -> None:
-    """A deploy that has something to do, and leaves the network as it is."""
+    """Return a deploy that has something to do but leaves the network unchanged."""
     _, (vpcs, events) = cdk.describe()
     status, output = cdk.run(f"{DEPLOY} {verb}", **SETTINGS | settings)
     assert status == 0, output
@@ -51,15 +51,15 @@ def test_a_cluster_in_the_default_zone_can_always_be_deployed_again(aws: Aws, tm
     cdk.create(**SETTINGS)
     account = cdk.aws.client("sts").get_caller_identity()["Account"]
     pinned = json.loads(cdk.looked_up.read_text())[zones_context_key(account, REGION)]
-    # What makes the rest worth asking: a plain first, by place or by name, would be another zone.
+    # This makes the rest meaningful: simply taking the first, by place or by name, would give another zone.
     assert pinned[0] != "us-east-1a"
     assert min(pinned) == "us-east-1-bos-1a"
     assert zones_of_subnets(cdk) == {"us-east-1a"}
-    # Another checkout, or one that is not kept: the region lists its zones in another order.
+    # For another checkout, or one that is not kept, the region lists its zones in another order.
     cdk.looked_up.unlink()
     changes(cdk, root_volume_gib="210")
     assert json.loads(cdk.looked_up.read_text())[zones_context_key(account, REGION)] != pinned
-    # What creation recorded may be written out.
+    # The recorded value may be written out.
     changes(cdk, root_volume_gib="220", availability_zone="us-east-1a")
     assert zones_of_subnets(cdk) == {"us-east-1a"}
     assert (REPOSITORY / "cdk.context.json").exists() == before
@@ -70,7 +70,7 @@ def test_a_cluster_whose_zone_cloudformation_chose_is_told_its_zone_once(aws: Aw
     cdk = Cdk.in_copy(aws, tmp_path, cluster="unpinned")
     network = cdk.checkout / "stacks/network/zone.py"
     text = network.read_text()
-    # As an earlier release had it, and as a template has it that was made without credentials.
+    # An earlier release had this, and so does a template made without credentials.
     network.write_text(text.replace("    return first_zone(found.value, region)\n", "    return None\n"))
     cdk.create(**SETTINGS)
     network.write_text(text)

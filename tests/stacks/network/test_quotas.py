@@ -1,4 +1,4 @@
-"""Check that preflight's quotas match the resources that the stack makes."""
+"""Check that preflight's quotas match the resources that the stack creates."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The default zone: which, and that it is looked up once; the look-up itself is test_pinned_zone's part."""
+"""Test which zone is the default, and that it is looked up once; test_pinned_zone tests the look-up itself."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ SUBNET = "AWS::EC2::Subnet"
     ("listed", "first"),
     [
         (["us-west-2c", "us-west-2b", "us-west-2d"], "us-west-2b"),
-        # Local and Wavelength Zones come before the region's own by the alphabet.
+        # In alphabetical order, Local and Wavelength Zones precede the region's own.
         (["us-west-2-lax-1a", "us-west-2-wl1-den-wlz-1", "us-west-2b"], "us-west-2b"),
         (["us-west-21a", "us-west-2aa", "xus-west-2a"], None),
         ([], None),

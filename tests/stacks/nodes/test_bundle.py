@@ -1,4 +1,4 @@
-"""Check that the same files give the same bundle, with all that a node needs."""
+"""Check that the same files give the same bundle, with everything that a node needs."""
 
 import ast
 import io
@@ -77,7 +77,7 @@ def test_nothing_needs_what_python_3_12_has_no_more(unpacked: Path) -> None:
 
 
 def _imported(file: Path) -> set[str]:
-    """Top-level names of the modules that a file imports, wherever in it."""
+    """Return the top-level names of the modules that a file imports anywhere in it."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):

@@ -27,7 +27,7 @@ def objects_of_the_clusters_bucket(statement: dict[str, Any]) -> bool:
 
 
 def of_the_own_group(statement: dict[str, Any], role: str) -> bool:
-    """The star that stands for a group's id, or for the instances of a group that a condition names."""
+    """Return True if the star stands for a group's id, or for the instances of a group that a condition names."""
     group = "deeplearning-master" if role == "RolesMaster" else "deeplearning-worker"
     if "autoscaling:CompleteLifecycleAction" in actions(statement):
         resource = str(statement["Resource"]["Fn::Join"][1][-1])
@@ -79,7 +79,7 @@ KEEPS_VERSIONS = {
     "s3:PutObjectVersionTagging",
     "s3:DeleteBucket",
 }
-"""Return the actions that delete an old version, or let it expire."""
+"""Actions that delete an old version or let it expire."""
 
 
 @pytest.mark.parametrize("bucket", [None, "kept"])

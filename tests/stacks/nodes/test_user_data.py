@@ -70,7 +70,7 @@ cp "$NODE/bundle.zip" "${@: -1}"
 class Node:
     root: Path
     hash: str
-    """Of the bundle that the launch template means."""
+    """Hash of the bundle that the launch template means."""
 
     @property
     def config(self) -> Path:
@@ -158,11 +158,11 @@ def test_node_gets_its_configuration_its_release_and_its_agent(node: Node) -> No
 def test_the_aws_command_line_may_be_pytorchs(node: Node) -> None:
     of_pytorch = node.root / "opt/pytorch/bin"
     of_pytorch.mkdir(parents=True)
-    # Found last: nothing else of that environment may stand in for the system's.
+    # It is found last, so that nothing else of that environment replaces the system's programs.
     (of_pytorch / "python3").write_text("#!/bin/false\n")
     (of_pytorch / "python3").chmod(0o755)
     (node.root / "bin/aws").rename(of_pytorch / "aws")
-    # Without this environment's own.
+    # Exclude this environment's own.
     result = node.boot(path="/usr/bin:/bin")
     assert result.returncode == 0, result.stderr
     assert (node.root / "agent.log").read_text() == "install"

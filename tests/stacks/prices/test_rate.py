@@ -1,4 +1,4 @@
-"""Four clusters' prices, calculated by hand from AWS's list prices of us-east-1."""
+"""Compare four clusters' prices with figures calculated by hand from AWS's list prices of us-east-1."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,10 +18,10 @@ from tests.stacks.template_parts import Template
 Synthesize = Callable[..., Template]
 NAME = "deeplearning"
 CLUSTERS: list[tuple[dict[str, Any], float, float, str]] = [
-    # 2 nodes of 0.8048, 2 volumes of 150 GiB at 0.08 a month of 730 h, a NAT gateway of 0.045, 2 addresses of 0.005.
+    # 2 nodes of 0.8048, 2 volumes of 150 GiB at 0.08 per month of 730 h, a NAT gateway of 0.045, 2 addresses of 0.005.
     ({}, 2 * 0.8048 + 2 * 150 * 0.08 / 730, 0.045 + 2 * 0.005, "1.70 USD an hour"),
     ({"instance_type": "p5.48xlarge", "efa": "off"}, 2 * 55.04 + 2 * 12 / 730, 0.055, "110.17 USD an hour"),
-    # The master has no address: the NAT gateway's is the only one.
+    # The master has no address, so the NAT gateway's is the only one.
     ({"private": True, "instance_type": "c5.large"}, 2 * 0.085 + 2 * 12 / 730, 0.045 + 0.005, "0.25 USD an hour"),
     (
         {"worker_count": 3, "instance_type": "c5.large", "root_volume_gib": 30},
@@ -39,7 +39,7 @@ FOREIGN: dict[str, Any] = {
     "OtherTable": resource("EC2::RouteTable", VpcId=reference("OtherVpc")),
     "OtherRoute": resource("EC2::Route", RouteTableId=reference("OtherTable"), NatGatewayId=reference("OtherNat")),
 }
-"""Parts of an app's own, before those of the cluster in the same stack."""
+"""Parts of a user's own app, before those of the cluster in the same stack."""
 
 
 @pytest.mark.parametrize(("settings", "nodes", "paused", "message"), CLUSTERS, ids=lambda value: str(value))

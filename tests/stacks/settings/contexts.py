@@ -1,4 +1,4 @@
-"""Contexts for the settings: valid ones, nearly valid ones, and garbage of every JSON type. The same in every run."""
+"""Generate contexts of settings: valid ones, nearly valid ones, and garbage of every JSON type, always the same."""
 
 import ipaddress
 import tempfile
@@ -15,7 +15,7 @@ from stacks.catalogue import instance_types
 from stacks.catalogue.gpu_types import GPU_TYPES
 from stacks.settings.props import SETTINGS
 
-# Its cache of character tables would otherwise lie in the checkout.
+# Otherwise its cache of character tables would be in the checkout.
 set_hypothesis_home_dir(Path(tempfile.gettempdir(), "hypothesis"))
 
 Context = dict[str, Any]
@@ -47,7 +47,7 @@ ODD_TEXT = st.sampled_from(
 
 
 def run(strategy: st.SearchStrategy[Context], count: int, check: Callable[[Context], None]) -> None:
-    """Check ``count`` contexts; on a failure Hypothesis reports the simplest one."""
+    """Check ``count`` contexts; on a failure, Hypothesis reports the simplest one."""
 
     @settings(
         max_examples=count,
@@ -66,7 +66,7 @@ def run(strategy: st.SearchStrategy[Context], count: int, check: Callable[[Conte
 
 @st.composite
 def valid(draw: st.DrawFn) -> Context:
-    """Settings that make a cluster, some in the ``cluster`` object and some as ``-c`` gives them."""
+    """Draw settings that make a cluster, some in the ``cluster`` object and some as ``-c`` gives them."""
     chosen = draw(_machine()) | draw(_network())
     optional: dict[str, st.SearchStrategy[Any]] = {
         "cluster_name": st.from_regex(r"[A-Za-z][A-Za-z0-9-]{0,62}", fullmatch=True),
@@ -80,7 +80,7 @@ def valid(draw: st.DrawFn) -> Context:
     }
     chosen |= draw(st.fixed_dictionaries({}, optional=optional))
     chosen |= {} if "ssh_location" in chosen else draw(st.sampled_from([{}, {"private": True}, {"private": False}]))
-    # A larger block, as each zone takes a part of it.
+    # A larger block, because each zone takes a part of it.
     zones = {"zones": "us-east-1a, us-east-1f, us-west-2-lax-1a", "vpc_cidr": "10.0.0.0/16"}
     # A reservation is in one zone.
     chosen |= draw(st.sampled_from([{}, zones, {"purchase": "spot"}, zones | {"purchase": "spot"}, RESERVED]))
@@ -91,7 +91,7 @@ def valid(draw: st.DrawFn) -> Context:
 
 @st.composite
 def nearly_valid(draw: st.DrawFn) -> Context:
-    """A valid context with one or two things wrong, most of the time."""
+    """Draw a valid context, mostly with one or two things wrong."""
     context = draw(valid())
     for _ in range(draw(st.integers(1, 2))):
         place = draw(st.sampled_from([context, context["cluster"]]))
@@ -107,7 +107,7 @@ def nearly_valid(draw: st.DrawFn) -> Context:
 
 
 def garbage() -> st.SearchStrategy[Context]:
-    """Anything that JSON can say, under the settings' names and under others."""
+    """Draw anything that JSON can express, under the settings' names and others."""
     names = st.sampled_from([*SETTINGS, "cluster"]) | st.text(max_size=20)
     anything = JSON | ODD_TEXT
     mostly_settings = st.dictionaries(st.sampled_from(SETTINGS), anything, max_size=4)
@@ -132,14 +132,14 @@ def _machine(draw: st.DrawFn) -> Context:
 
 @st.composite
 def _master(draw: st.DrawFn, chosen: Context) -> Context:
-    """A master of its own type does not train, so there must be a worker; both types boot the same image."""
+    """Draw a master's own type; such a master does not train, so it needs a worker, and both boot one image."""
     if chosen.get("worker_count") == 0 or chosen.get("engines") or chosen.get("instance_type") == "m7g.large":
         return {}
     return draw(st.sampled_from([{}, {"master_instance_type": "m7i.xlarge"}, {"master_trains": False}]))
 
 
 def _fabric(chosen: Context, efa: str) -> Context:
-    """A node with several EFA interfaces has no public address."""
+    """Turn EFA off for a public node with several EFA interfaces, which could have no public address."""
     known = instance_types.find(chosen.get("instance_type", ""))
     needs_private = known is not None and known.efa_interfaces > 1 and not chosen.get("private")
     return {"efa": "off" if needs_private else efa}
@@ -169,7 +169,7 @@ def _differ(tags: dict[str, str]) -> bool:
 
 
 def _divided(chosen: Context, *, on_command_line: set[str]) -> Context:
-    """The command line gives text only: ``-c worker_count=3``."""
+    """Move settings to the command line, which gives only text: ``-c worker_count=3``."""
     single = {name: value for name, value in chosen.items() if name in on_command_line and name != "tags"}
     rest = {name: value for name, value in chosen.items() if name not in single}
     return {"cluster": rest, **{name: str(value) for name, value in single.items()}}

@@ -1,6 +1,6 @@
-"""Check that any settings give a cluster, or one line that says what is wrong.
+"""Check that any settings give a cluster, or one line that explains what is wrong.
 
-``make soak`` throws 10,000 contexts at them, ``make test`` 600.
+``make soak`` tries 10,000 contexts, ``make test`` 600.
 """
 
 import json
@@ -26,7 +26,7 @@ SYNTHESIZED = CONTEXTS // 50
 LINTED = CONTEXTS // 250
 STACKS_AN_APP = 50
 NOT_FOR_LINT = {"z9.huge", "z9.4xlarge", "p5e.48xlarge"}
-"""Types that do not exist in the region; cfn-lint knows which do."""
+"""Types that do not exist in the region, which cfn-lint knows."""
 
 
 def outcome(context: Context) -> ClusterProps | str:
@@ -79,7 +79,7 @@ def test_a_nearly_valid_context_is_valid_or_one_line() -> None:
         messages.append(str(outcome(context)))
 
     run(nearly_valid(), CONTEXTS // 2, check_and_keep)
-    # Otherwise the contexts would be too good, or too bad.
+    # Otherwise the contexts would be too valid, or too invalid.
     assert any(m.startswith("unknown setting") and "did you mean" in m for m in messages)
     assert any(m.startswith("ClusterProps(") for m in messages)
 
@@ -97,14 +97,14 @@ def test_garbage_is_valid_or_one_line() -> None:
 
 @pytest.fixture(scope="module")
 def synthesized(context: Mapping[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[Path, ClusterProps]:
-    """Templates of generated settings, many stacks an app: that takes a second for ten."""
+    """Return templates of generated settings, many stacks per app, because an app takes a second for ten."""
     found: list[ClusterProps] = []
     run(valid(), SYNTHESIZED + 50, lambda given: found.append(ClusterProps.from_context(given)))
     props = found[-SYNTHESIZED:]
     templates: dict[Path, ClusterProps] = {}
     for start in range(0, SYNTHESIZED, STACKS_AN_APP):
         outdir = tmp_path_factory.mktemp("cdk.out")
-        # The CDK's own validator has its say in test_validators, here cfn-lint has it.
+        # The CDK's own validator runs in test_validators; here, cfn-lint runs.
         app = cdk.App(context=context, outdir=str(outdir), builtin_cloud_formation_validation=False)
         for number, one in enumerate(props[start : start + STACKS_AN_APP]):
             ClusterStack(app, f"Stack{number}", props=one)

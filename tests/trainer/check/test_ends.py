@@ -1,4 +1,4 @@
-"""Test how the program ends when it cannot measure: with one line."""
+"""Test that the program ends with one line when it cannot measure."""
 
 import subprocess
 import sys

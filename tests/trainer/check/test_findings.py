@@ -1,4 +1,4 @@
-"""Test which nodes are named, with seeded figures."""
+"""Test which nodes are reported, with seeded figures."""
 
 import random
 from collections.abc import Mapping

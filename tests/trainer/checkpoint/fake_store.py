@@ -38,7 +38,7 @@ class FakeStore:
         self.is_writing = False
         self._marker = marker or CompletionMarker(started=finished)
         self.final_of = 0.0
-        """When the run of the final checkpoint started, if there is one."""
+        """Start time of the final checkpoint's run; None without one."""
 
     def load_newest(self) -> Checkpoint | None:
         return self.saved[-1] if self.saved else None

@@ -16,7 +16,7 @@ from trainer.s3 import S3Folder
 
 
 class Folder:
-    """Folder that records each upload: the accuracy in the file, and in its metadata."""
+    """A folder that records each upload: the accuracy in the file, and in its metadata."""
 
     def __init__(self, *failures: str) -> None:
         self.stored: list[tuple[float | None, str]] = []

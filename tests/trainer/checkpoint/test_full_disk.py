@@ -1,4 +1,4 @@
-"""Test a full disk: a real file system in memory, which has room for one checkpoint and not for two."""
+"""Test a full disk: a real in-memory file system with room for one checkpoint but not for two."""
 
 import os
 import subprocess

@@ -1,6 +1,6 @@
 """Kill any rank with kill -9, in a step or in the middle of a write: the run still ends with the same bits.
 
-KILLS=20 runs that many kills (make soak), each drawn from its number alone. For every ten, and at least once, another
+KILLS=20 runs that many kills (make soak), each drawn only from its number. For every ten, and at least once, another
 kill is followed by a resume on another number of ranks, which reaches similar accuracy, if not the same bits.
 """
 
@@ -40,7 +40,7 @@ class Kill:
     part: float = 0.0
     """Bytes of the file that are written before the kill."""
     disk_is_lost: bool = False
-    """True if the machine is lost with its files."""
+    """True if the machine and its files are lost."""
     ranks_after: int = RANKS
     """Number of ranks that resume."""
 
@@ -143,7 +143,7 @@ def kill_and_resume(kill: Kill, directory: Path, undisturbed: Path) -> Checkpoin
     assert len({rank.digests[-1] for rank in ranks}) == 1
     left = machines(directory, count=kill.ranks_after)
     if kill.ranks_after == RANKS:
-        # One of the machines still has it, whichever was lost: no worse epoch has replaced it.
+        # Whichever machine was lost, another one still has it: no worse epoch has replaced it.
         assert best_accuracy(*places) == best_accuracy(undisturbed.parent)
     assert not [path for place in left for path in place.iterdir() if path.suffix == ".tmp" or "resume" in path.name]
     return load_checkpoint(places[0] / undisturbed.name)

@@ -62,7 +62,7 @@ def test_new_run_starts_at_rank_0s_time() -> None:
     progress = begin(FakeStore(), others)
     assert progress.started > 1.7e9
     assert progress == Progress(started=progress.started)
-    # All ranks take its weights.
+    # All ranks get its weights.
     assert others.restored == [(None, 0)]
 
 
@@ -140,7 +140,7 @@ def test_new_job_of_the_same_name_starts_a_new_run(marker: CompletionMarker, wor
 
 
 def test_run_resumes_if_its_final_checkpoint_was_lost_with_its_machine() -> None:
-    # This rank was killed before it wrote its marker. The other rank has a marker; a third had the final checkpoint.
+    # This rank was killed before it wrote its marker. Another rank has a marker; a third had the final checkpoint.
     own = Progress(started=5.5, epoch=2)
     assert (
         begin(

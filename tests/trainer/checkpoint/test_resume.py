@@ -71,7 +71,7 @@ def test_no_library_thread_receives_the_signal(tmp_path: Path) -> None:
             if line.startswith("SigBlk:")
         ]
         assert len(masks) > 2
-        # The thread that waits for signals does not block them meanwhile (sigwait(3)).
+        # The thread that waits for signals does not block them while waiting (sigwait(3)).
         assert sum(mask & ending != ending for mask in masks) == 1
 
 
@@ -140,7 +140,7 @@ def test_completed_run_is_not_repeated_after_a_kill_at_exit(tmp_path: Path) -> N
     places = [tmp_path / f"machine{rank}" for rank in range(RANKS)]
     for place in places:
         place.mkdir()
-    # Of repeated options the last one counts.
+    # Of repeated options, the last one counts.
     options = (*OPTIONS, "--num-epochs", "2", "--num-examples", "64")
     attempt = {"TORCHELASTIC_RUN_ID": "j", "KILLED": "1 mark 1 0"}
     program = ("-m", "tests.trainer.programs.killed_trainer")

@@ -55,7 +55,7 @@ def test_another_machine_resumes_from_s3(tmp_path: Path) -> None:
     found = other.load_newest()
     assert found is not None
     assert found.description.progress == Progress(started=5.5, epoch=2)
-    # Its next checkpoint replaces the one that it has downloaded.
+    # Its next checkpoint replaces the one that it downloaded.
     other.save(partial(checkpoint, epoch=3))
     other.flush()
     assert names() == ["net-resume-0000000005.500000-0003-000000000.npz"]
@@ -125,7 +125,7 @@ def test_failing_upload_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 def test_partial_download_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     aws = tmp_path / "aws"
-    # The process is killed in the middle of the download, as by a lack of memory or by its owner.
+    # The process is killed during the download, as by a lack of memory or by its owner.
     aws.write_text('#!/bin/sh\nfor path; do :; done\necho half > "$path"\nkill -9 $PPID\n')
     aws.chmod(0o755)
     here = tmp_path / "here"

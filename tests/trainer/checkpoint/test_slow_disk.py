@@ -31,7 +31,7 @@ def test_all_ranks_wait_for_a_slow_disk(tmp_path: Path) -> None:
 
 
 def test_only_rank_0_writes_to_a_shared_directory(tmp_path: Path) -> None:
-    # Rank 1's disk would block a write for ever.
+    # Rank 1's disk would block a write indefinitely.
     with running(*OPTIONS, directory=tmp_path, count=2, program=PROGRAM, variables={"PATIENCE_S": "60"}) as ranks:
         assert [rank.wait() for rank in ranks] == [0, 0], ranks[0].log.read_text()
     assert "previous checkpoint" not in ranks[1].log.read_text()

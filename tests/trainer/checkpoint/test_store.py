@@ -161,7 +161,7 @@ def test_slow_disk_delays_only_the_next_checkpoint(store: CheckpointStore, monke
         save_checkpoint(path, checkpoint)
 
     monkeypatch.setattr("trainer.checkpoint.store.save_checkpoint", write_slowly)
-    # Returns, and only here is the disk let go.
+    # The first save returns; the disk is released only afterwards.
     assert not store.is_writing
     store.save(partial(checkpoint, epoch=1))
     assert writing.wait(60)

@@ -66,7 +66,7 @@ def test_crop_is_part_of_the_padded_image(data: DataSet) -> None:
 
 
 def test_crops_cover_every_corner(data: DataSet) -> None:
-    # Of nine, with a margin of four on each side.
+    # Nine positions, with a margin of four on each side.
     middles = (np.arange(9) + 0.5) / 9
     nine = np.arange(9)
     draws = Draws(crop_corners=np.stack([middles, middles[::-1]], axis=1), mirrored=np.zeros(9, np.bool_))

@@ -17,7 +17,7 @@ NAMES = (*TRAIN, *VALIDATION)
 
 
 def images(number: int) -> np.ndarray:
-    """Make files of two images; all red values of the second one are the file's number."""
+    """Create files of two images; all red values of the second one are the file's number."""
     values = np.zeros((2, 3072), np.uint8)
     values[1, :1024] = number
     return values
@@ -32,7 +32,7 @@ def pickled(number: int) -> bytes:
 
 
 def pickled_by_python_2(number: int) -> bytes:
-    """As the authors' files are: Python 2's strings, and numpy's old name of the module."""
+    """Pickle like the authors' files, with Python 2's strings and numpy's old module name."""
 
     def text(value: bytes) -> bytes:
         return b"T" + struct.pack("<i", len(value)) + value
@@ -135,7 +135,7 @@ def test_other_archive_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", [BINARY, PYTHON])
 def test_inaccessible_directory_is_reported(tmp_path: Path, folder: str) -> None:
-    # Another error than Permission denied, which root never gets: stat() fails, and there may be a file or not.
+    # Not Permission denied, which root never gets: stat() fails, so a file may exist or not.
     (tmp_path / folder).symlink_to("x" * 300)
     with pytest.raises(TrainerError, match=f"^cannot read {tmp_path / folder}/data_batch_1.*, File name too long$"):
         load_cifar10(tmp_path)

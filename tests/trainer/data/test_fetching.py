@@ -38,7 +38,7 @@ def test_directory_mirrors_the_s3_folder(tmp_path: Path) -> None:
     directory = local_directory(PLACE)
     assert directory == tmp_path / f"deeplearning/data/{BUCKET}/sets/animals"
     assert held(directory) == {"cat": "small", "dog": "large"}
-    # Of another size: S3 tells times to the second, and this may be the same one.
+    # The size differs, because S3 gives times in seconds and these may be equal.
     put(cat="grown up")
     boto3.client("s3").delete_object(Bucket=BUCKET, Key="sets/animals/train/dog")
     assert held(local_directory(f"{PLACE}/")) == {"cat": "grown up"}

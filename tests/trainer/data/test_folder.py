@@ -18,7 +18,7 @@ SHAPE = (3, 28, 28)
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Two classes; images of several sizes, kinds and modes."""
+    """Create two classes, with images of several sizes, kinds and modes."""
     for part in ("train", "val"):
         for name, colour in COLOURS.items():
             (tmp_path / part / name).mkdir(parents=True)
@@ -78,7 +78,7 @@ def test_class_without_images_is_named(directory: Path, part: str) -> None:
 
 @pytest.mark.parametrize("part", ["train", "val"])
 def test_unreadable_class_is_named(directory: Path, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As for a user who is not root, whom no mode of a directory holds up.
+    # Act like a user other than root, whom permissions would not stop.
     scandir, refused = os.scandir, directory / part / "blue"
 
     def scan(path: str | Path) -> Any:

@@ -17,7 +17,7 @@ def idx(values: np.ndarray) -> bytes:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Gzipped images and plain labels, as of MNIST but fewer."""
+    """Create gzipped images and plain labels, like MNIST's but fewer."""
     for part, count in COUNTS.items():
         images = np.arange(count)[:, None, None] + np.zeros((28, 28))
         (tmp_path / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
@@ -43,7 +43,7 @@ def test_missing_file_is_reported_with_its_source(directory: Path, name: str, pa
 
 
 def test_inaccessible_directory_is_reported(tmp_path: Path) -> None:
-    # Another error than Permission denied, which root never gets: stat() fails, and there may be a file or not.
+    # Not Permission denied, which root never gets: stat() fails, so a file may exist or not.
     directory = tmp_path / ("x" * 300)
     with pytest.raises(TrainerError, match=f"^cannot read {directory}/train-images-idx3-ubyte, File name too long$"):
         load_mnist(directory, name="mnist")

@@ -22,7 +22,7 @@ SHAPE = (3, 28, 28)
 
 @pytest.fixture
 def record_paths(tmp_path: Path) -> dict[str, Path]:
-    """Two files, converted from folders with two classes of three images."""
+    """Convert folders with two classes of three images to two files."""
     for part in ("train", "val"):
         for name, colour in COLOURS.items():
             (tmp_path / part / name).mkdir(parents=True)
@@ -49,7 +49,7 @@ def test_training_reads_the_images_of_both_files(record_paths: dict[str, Path], 
 
 
 def test_record_is_split_as_by_dmlc_core() -> None:
-    # src/recordio.cc: a magic number at a multiple of 4 splits, another does not.
+    # src/recordio.cc: a magic number at a multiple of 4 splits the record, any other does not.
     record = b"abcd" + MAGIC + b"x" + MAGIC + b"yz"
     first = MAGIC + struct.pack("<I", 1 << 29 | 4) + b"abcd"
     last = MAGIC + struct.pack("<I", 3 << 29 | 7) + b"x" + MAGIC + b"yz\0"
@@ -61,7 +61,7 @@ def test_record_is_split_as_by_dmlc_core() -> None:
 
 def test_split_records_are_found_and_read(tmp_path: Path) -> None:
     path = tmp_path / "a.rec"
-    # The key of the second is the magic number, which splits the header itself; the third has labels after the header.
+    # The second one's key is the magic number, which splits the header itself; the third has labels after the header.
     [key] = struct.unpack("<I", MAGIC)
     records = [
         pack_image(key=0, label=3, image=b"1234" + 2 * MAGIC),

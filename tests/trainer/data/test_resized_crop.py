@@ -1,4 +1,4 @@
-"""Random parts of images, and a training run that needs them."""
+"""Test random parts of images, and a training run that needs them."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_image_without_a_fitting_part_is_cropped_in_the_middle() -> None:
 
 @pytest.mark.parametrize("suffix", ["jpg", "png"])
 def test_random_part_is_scaled_to_the_networks_size(tmp_path: Path, suffix: str) -> None:
-    # Red grows to the right, green downwards: they tell where a pixel comes from.
+    # Red increases to the right and green downwards, so they show where a pixel comes from.
     across, down = np.meshgrid(np.linspace(0, 255, 640), np.linspace(0, 255, 480))
     pixels = np.stack([across, down, np.zeros_like(down)], axis=2).astype(np.uint8)
     for part in ("train", "val"):

@@ -32,7 +32,7 @@ def test_synthetic_sample_count_is_the_requested_one_or_fits_in_memory(
     ("shape", "asked", "message"),
     [
         (SHAPE, 10**12, "1000000000000 training and 200000000000 validation images of 1,28,28 take at least 876,188."),
-        # More than an array may have at all.
+        # This exceeds the largest possible array.
         ((3, 10**10, 10**10), None, "1 training and 1 validation images of 3,10000000000,10000000000 take at least 5"),
     ],
 )

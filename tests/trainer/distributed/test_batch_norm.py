@@ -1,4 +1,4 @@
-"""Test BatchNorm over several ranks: equal statistics on all, and with --sync-bn those of one process."""
+"""Test BatchNorm over several ranks: equal statistics on all, and with --sync-bn the same as in one process."""
 
 import signal
 from pathlib import Path
@@ -27,7 +27,7 @@ TOLERANCE = 1e-5
 
 
 def test_statistics_are_equal_on_all_ranks_and_after_a_resume(tmp_path: Path) -> None:
-    # An epoch's last batch is a single sample: the first rank has none of it.
+    # An epoch's last batch is a single sample, which the first rank does not have.
     options = (
         *OPTIONS,
         *("--batch-size", str(BATCH_SIZE), "--num-examples", str(7 * 2 * BATCH_SIZE + 1)),
@@ -52,7 +52,7 @@ def test_statistics_are_equal_on_all_ranks_and_after_a_resume(tmp_path: Path) ->
 
 
 def test_sync_bn_ranks_match_one_process_with_their_batches(tmp_path: Path) -> None:
-    # An epoch's last batch has two samples: of three ranks the first has none, the others one.
+    # An epoch's last batch has two samples: of three ranks, the first has none and the others have one each.
     options = (*OPTIONS, "--sync-bn", "--num-epochs", "2", "--num-examples", str(7 * 3 * BATCH_SIZE + 2))
     one, three = tmp_path / "one", tmp_path / "three"
     one.mkdir()
@@ -153,7 +153,7 @@ def test_micro_batch_without_samples_changes_no_statistics() -> None:
 
 
 class UsersBatchNorm(nn.BatchNorm2d):
-    """BatchNorm subclass of a user."""
+    """A user's subclass of BatchNorm."""
 
 
 def test_sync_bn_refuses_a_batch_norm_subclass() -> None:

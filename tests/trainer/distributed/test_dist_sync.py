@@ -11,11 +11,11 @@ from tests.trainer.programs.processes import run, running
 from trainer.backend import Weights
 from trainer.checkpoint.format import load_checkpoint
 
-# 2,000 made-up images: 18 global batches of 111 and one of 2, in which the first of 3 ranks has no sample.
+# 2,000 synthetic images: 18 global batches of 111 and one of 2, of which the first of 3 ranks has no sample.
 BATCH_SIZE = 37
 RANKS = 3
-# A low rate: max-pooling takes one of two nearly equal values, so that with larger steps rounding
-# errors alone may lead two correct runs apart.
+# The rate is low: max-pooling picks one of two nearly equal values, so that with larger steps, rounding errors alone
+# may make two correct runs diverge.
 TOLERANCE = 1e-5
 
 

@@ -18,19 +18,20 @@ from trainer.distributed.reduce.collective import Collective
 from trainer.distributed.rendezvous import SPARE
 
 Vectors = dict[str, Any]
-"""By type: float32, shape (ranks, values)."""
+"""Vectors by type: float32, shape (ranks, values)."""
 
 PROGRAM = (str(Path(reduce_rank.__file__)),)
 BOUND = {"fp16": 2.0**-10, "bf16": 2.0**-7}
-"""Of a sum's error, as trainer.distributed.reduce.compressed promises, in parts of the ranks' absolute values."""
+"""Bound of a sum's error that trainer.distributed.reduce.compressed promises, as a fraction of the ranks' absolute
+values."""
 LEAST = {"fp16": 2.0**-38, "bf16": 0.0}
-"""The same in parts of the largest values."""
+"""Same, as a fraction of the largest values."""
 LENGTH = 1001
-"""No number of ranks divides it."""
+"""A length that no number of ranks divides."""
 
 
 def draw(ranks: int) -> Vectors:
-    """Return vectors of all sizes of numbers, some of them zeros."""
+    """Return vectors with numbers of all magnitudes, some of them zero."""
     values = np.random.default_rng(0)
     rows = values.standard_normal((ranks, LENGTH)) * 10.0 ** values.uniform(-9, 1, (ranks, LENGTH))
     rows[:, :40] = 0
@@ -56,10 +57,10 @@ def check(vectors: Vectors, sums: list[Vectors]) -> None:
 
 
 def leaving_a_node(directory: Path, nodes: list[int]) -> list[int]:
-    """Return how many bytes each node sends to others, of all operations.
+    """Return the number of bytes that each node sends to others, over all operations.
 
-    In an all-to-all a rank sends each of the g ranks its g-th part; in an all-gather its part goes around a ring, in
-    which every rank but one passes each part on: g - 1 parts a rank, to one neighbour.
+    In an all-to-all, a rank sends each of the g ranks its g-th part; in an all-gather, its part travels around a ring
+    in which every rank but one passes each part on: g - 1 parts per rank, to one neighbour.
     """
     node_of = [node for node, size in enumerate(nodes) for _ in range(size)]
     bytes_of = [0] * len(nodes)
@@ -77,7 +78,7 @@ def leaving_a_node(directory: Path, nodes: list[int]) -> list[int]:
 def test_node_sends_half_the_bytes_of_a_float32_ring(tmp_path: Path, nodes: list[int]) -> None:
     vectors = draw(sum(nodes))
     check(vectors, add_up(tmp_path, ",".join(map(str, nodes)), vectors))
-    # A ring's all-reduce: every rank, and so every node's last one, sends 2 (n-1)/n of the vector.
+    # In a ring's all-reduce, every rank, and so every node's last one, sends 2 (n-1)/n of the vector.
     ring = len(vectors) * 2 * 4 * LENGTH * (len(nodes) - 1) / len(nodes)
     for sent in leaving_a_node(tmp_path, nodes):
         assert 0.5 * ring <= sent < 0.52 * ring
@@ -92,12 +93,12 @@ def test_unequal_nodes_sum_as_if_each_rank_had_its_own_node(tmp_path: Path) -> N
 
 
 def test_sum_is_rounded_at_most_twice(tmp_path: Path) -> None:
-    # Just above the middle of two 16-bit numbers, which is rounded up; 2 makes every part's scale a power of 2.
+    # Just above the middle of two 16-bit numbers, so it is rounded up; 2 makes every part's scale a power of 2.
     middle, above = 2.0**-11, 2.0**-20
     columns = np.array([[2, 1 + middle + above], [0, middle + above], [0, middle + above], [0, 0]], np.float32)
     vectors = {"fp16": np.tile(columns, 8)}
     check(vectors, add_up(tmp_path, "2,2", vectors))
-    # If the ranks of a node rounded too, the same numbers would exceed the bound, and the test would see it.
+    # If the ranks of a node rounded too, the same numbers would exceed the bound, which the test would detect.
     rows = columns.astype(np.float16)
     one, other = ((rows[first] + rows[first + 1]).astype(np.float64) for first in (0, 2))
     thrice = [{"fp16": np.tile((one + other).astype(np.float16), 8)}]
@@ -169,7 +170,7 @@ def test_gc_type_changes_nothing_on_one_node(tmp_path: Path) -> None:
 
 
 def test_run_sums_each_bucket_inside_the_nodes_first(tmp_path: Path) -> None:
-    # The batch is a node's, and split over its ranks.
+    # The batch is per node, and divided among its ranks.
     flat, grouped = ("1,1,1,1", "7"), ("2,2", "14")
     vector, buckets = (str(Path(program)) for program in (multi_node_trainer.__file__, bucketed_trainer.__file__))
     weights = []
@@ -178,6 +179,6 @@ def test_run_sums_each_bucket_inside_the_nodes_first(tmp_path: Path) -> None:
         ranks = learn(place, nodes, *options, program=program)
         assert len({rank.digests[0] for rank in ranks}) == 1
         weights.append(load_checkpoint(place / "net-0001.npz").state.weights)
-    # Rounded at other places: not the same bits, but nearly the same.
+    # Rounding happens at other places, so the bits differ, but only slightly.
     for one, other in itertools.combinations(weights, 2):
         assert 1e-7 < distance(one, other) < 1e-4

@@ -13,7 +13,7 @@ OPTIONS = (
 
 
 def distance(weights: Weights, others: Weights) -> float:
-    """Relative L2 distance of all weights."""
+    """Return the relative L2 distance of all weights."""
     assert list(weights) == list(others)
     one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
     return float(np.linalg.norm(one - other) / np.linalg.norm(other))

@@ -21,7 +21,7 @@ def test_flop_counts_match_the_literature(network: str, shape: ImageShape, class
     with torch.device("meta"):
         model = build(network, classes=classes, image_shape=shape)
     found = count_flops(model, shape)
-    # Backward takes twice as many, but for the first layer, whose input needs no gradient.
+    # Backward takes twice as many, except in the first layer, whose input needs no gradient.
     assert found == pytest.approx(3 * forward, rel=0.02)
 
 
@@ -99,7 +99,7 @@ def test_peak_speed_follows_the_tf32_setting(monkeypatch: pytest.MonkeyPatch, *,
 
 def test_peak_speed_is_in_samples_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
     flops = count_flops(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), (1, 2, 2))
-    # 4 times 2 multiplications and additions forward, as many for the weights' gradients.
+    # 4 times 2 multiplications and additions forward, and as many for the weights' gradients.
     assert flops == 2 * 2 * 8
     assert find_peak_speed(flops, torch.float32, device=torch.device("cpu")) is None
     gpu = torch.device("cuda:0")

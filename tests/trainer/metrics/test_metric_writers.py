@@ -17,7 +17,7 @@ def test_json_lines_are_appended_after_a_restart(tmp_path: Path) -> None:
     for epoch in (0, 1):
         with open_writers(metrics=str(path), tensorboard=None) as records:
             records.write({"train/loss": 0.5}, epoch=epoch, samples=64)
-            # Whoever follows the file sees it now.
+            # A program that follows the file sees it now.
             assert len(path.read_text().splitlines()) == epoch + 1
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line.pop("time") > 1.7e9 for line in lines] == [True, True]
@@ -49,7 +49,7 @@ def test_full_disk_stops_metrics_but_not_training(caplog: pytest.LogCaptureFixtu
 
 def test_failing_close_of_metrics_does_not_stop_training(caplog: pytest.LogCaptureFixture) -> None:
     class Full:
-        """A disk that is full when the last figures are written."""
+        """A disk that is full when the last metrics are written."""
 
         def write(self, figures: Metrics, *, epoch: int, samples: int) -> None:
             pass

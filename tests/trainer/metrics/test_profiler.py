@@ -17,7 +17,7 @@ def run(steps: int, *, profiler: Profiler) -> None:
 
 
 def additions(path: Path) -> list[str]:
-    """Shapes that were added, from the trace."""
+    """Return the shapes that were added, from the trace."""
     events = json.loads(path.read_text())["traceEvents"]
     return [str(event["args"]["Input Dims"][0]) for event in events if event.get("name") == "aten::add"]
 

@@ -92,7 +92,7 @@ def test_bar_is_drawn_on_a_terminal_but_not_in_a_file(tmp_path: Path) -> None:
         )
     os.close(terminal)
     output = bytearray()
-    # A terminal whose last writer has gone gives an error instead of an end (pty(7)).
+    # After its last writer has closed, a terminal gives an error instead of an end (pty(7)).
     with os.fdopen(master, "rb", buffering=0) as loader:
         while True:
             try:

@@ -12,7 +12,7 @@ WEIGHTS = {
     "lenet": {"whole": 520 + 25_050 + 400_500 + 5_010},  # Caffe's and MXNet's examples
     "resnet20": {"whole": 269_722},  # He et al. (2015), table 6: 0.27 M
     "resnet110": {"whole": 1_727_962},  # 1.7 M
-    # As ResNet-110, less a BatchNorm of 16 channels, with three projections and the offsets of the first BatchNorm.
+    # Like ResNet-110, less a BatchNorm of 16 channels, with three projections and the offsets of the first BatchNorm.
     "resnext110": {"whole": 1_727_962 - 32 + (256 + 32) + (512 + 64) + (2048 + 128) + 3},
     # He et al. (2015), table 1: a 7x7 convolution, four stages, a linear layer; as torchvision's resnet50 has them.
     "resnet50": {

@@ -38,12 +38,12 @@ def test_all_ranks_get_the_checkpoints_rate_to_the_last_bit(source: int) -> None
 
 def test_without_a_checkpoint_each_rank_uses_its_own_rate() -> None:
     assert agreed([0.05, 0.05], {}) == [0.05, 0.05]
-    # Of dist_async: weights, and nothing of the optimizer's.
+    # A checkpoint of dist_async: weights, but nothing of the optimizer.
     assert agree_on_rate(0.05, kept={}, all_reduce=list) == 0.05
 
 
 def grown(rates: list[float], momentum: np.float32) -> np.float32:
-    """The momentum after these rates, of which it holds the first, as MXNet multiplies it."""
+    """Return the momentum after these rates, of which it includes the first, as MXNet multiplies it."""
     for before, rate in itertools.pairwise(rates):
         momentum = momentum * np.float32(rate / before)
     return momentum
@@ -57,5 +57,5 @@ def test_resumed_warm_up_has_the_momentum_of_an_uninterrupted_one() -> None:
         [rate] = agreed([0.05], {0: RATES[place]})
         assert grown([rate, *RATES[place + 1 :]], half) == undisturbed
         others.append(grown([float(np.float32(rate)), *RATES[place + 1 :]], half))
-    # The rate as MXNet's arrays have it would not do.
+    # The rate in the precision of MXNet's arrays would not suffice.
     assert any(other != undisturbed for other in others)

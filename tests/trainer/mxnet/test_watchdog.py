@@ -50,7 +50,7 @@ def test_watchdog_is_idle_after_the_block(ended: Ended) -> None:
     watchdog = Watchdog(end=ended, poll_s=0.01, rendezvous_s=0.01)
     with watchdog.waiting("adding up"):
         pass
-    # Some polls of the watchdog's thread.
+    # This takes a few polls of the watchdog's thread.
     assert not ended.event.wait(0.1)
 
 

@@ -1,7 +1,7 @@
 """Run the trainer on CPUs as on GPUs: gradients are sent in buckets during the backward pass.
 
-On request with a fault, at the bucket of that number: every rank leaves it out (DROPPED_BUCKET), or is told to stop
-(LAST_BUCKET). With NODES on nodes as in multi_node_trainer. With ``--reduction ddp`` the number is the step's.
+On request, add a fault at the bucket of that number: every rank leaves it out (DROPPED_BUCKET) or is asked to stop
+(LAST_BUCKET). With NODES, run on nodes as in multi_node_trainer. With ``--reduction ddp``, the number is the step's.
 """
 
 import os
@@ -14,7 +14,7 @@ from trainer.distributed.reduce.gradient_buckets import GradientBuckets
 from trainer.train import main_and_exit
 
 BUCKET_BYTES = 1000
-"""Of tests.trainer.networks.normalised: three buckets."""
+"""Bucket size that gives tests.trainer.networks.normalised three buckets."""
 DROPPED = "DROPPED_BUCKET"
 LAST = "LAST_BUCKET"
 

@@ -9,7 +9,7 @@ from trainer.train import main_and_exit
 
 DROPPED_STEP = 2
 GRADIENTS = 10_000
-"""More values than any other sum has."""
+"""Number of values that only the sum of gradients exceeds."""
 
 
 class Dropping(Collective):

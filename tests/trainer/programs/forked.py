@@ -1,7 +1,7 @@
 """Fork ranks from a server that has loaded torch, which would take each rank three seconds of a core.
 
-The server loads nothing of the trainer: a rank runs the whole program from ``__main__`` on, as ``python -m trainer``
-does, and receives signals in the same way.
+The server loads nothing of the trainer: a rank runs the complete program from ``__main__``, like ``python -m trainer``,
+and receives signals in the same way.
 """
 
 import multiprocessing
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 READ_AT_START: Final = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH_")
-"""Prefixes of variables that Python or a library reads when it is loaded: too late after the fork."""
+"""Prefixes of variables that Python or a library reads when it is loaded, which is too late after the fork."""
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.trainer.programs.preloaded"])

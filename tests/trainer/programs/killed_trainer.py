@@ -1,11 +1,10 @@
 """Run the trainer, and kill a rank with kill -9 in the middle of its work.
 
-The variable ``KILLED`` says where, as ``RANK PLACE NUMBER BYTES``: in the NUMBERth step, write or copy of that rank.
+The variable ``KILLED`` states where, as ``RANK PLACE NUMBER BYTES``: in the NUMBERth step, write or copy of that rank.
 
-step    after the gradients are summed, before the weights change
-write   after BYTES of a checkpoint's file
-copy    after an upload to S3, before the previous copy is deleted; uploads of the best checkpoint do not count
-mark    before the completion marker is written
+step    after the gradients are summed, before the weights change write   after BYTES of a checkpoint's file copy
+after an upload to S3, before the previous copy is deleted; uploads of the best checkpoint do not count mark    before
+the completion marker is written
 """
 
 import os

@@ -5,7 +5,7 @@ import os
 from trainer.train import main_and_exit
 
 NODES = "NODES"
-"""For example "2,1,1"."""
+"""Numbers of ranks per node, for example "2,1,1"."""
 
 
 def take_place() -> None:

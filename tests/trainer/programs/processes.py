@@ -1,4 +1,4 @@
-"""Run the trainer as its users do: one process for each rank, on the loopback interface."""
+"""Run the trainer like its users: one process per rank, on the loopback interface."""
 
 import os
 import re
@@ -38,7 +38,7 @@ class Rank:
 
     @property
     def digests(self) -> list[str]:
-        """The digest of the weights after each epoch."""
+        """Return the digest of the weights after each epoch."""
         return re.findall(r"weights=(\S+)", self.log.read_text())
 
 
@@ -103,7 +103,7 @@ def _start(
     out, log = directory / f"rank{rank}.out", directory / f"rank{rank}.log"
     environment = {
         "PATH": os.environ["PATH"],
-        # As on a machine of its own: paths in the home directory are the same on all ranks.
+        # As on separate machines, paths in the home directory are the same on all ranks.
         "HOME": str(cwd),
         "PYTHONPATH": str(REPOSITORY),
         "OMP_NUM_THREADS": "1",

@@ -2,9 +2,9 @@
 
     reduce_rank.py VECTORS
 
-VECTORS: npz of a float32 matrix for each type, a row for each rank. Writes rank<RANK>.npz, the sums by type, and
-rank<RANK>.json, its operations: the group's ranks and the bytes that it hands over for all of them. The rank
-SILENT stays silent in the end, while the others sum once more with a timeout of a second.
+VECTORS: npz of a float32 matrix for each type, with a row for each rank. Writes rank<RANK>.npz, the sums by type, and
+rank<RANK>.json, its operations: the group's ranks and the bytes that it sends for all of them. The rank SILENT stays
+silent at the end, while the others sum once more with a timeout of a second.
 """
 
 import json
@@ -77,5 +77,5 @@ if __name__ == "__main__":
         main(sys.argv[1])
     except TrainerError as error:
         print(error, file=sys.stderr, flush=True)
-        # As the trainer leaves: torch's groups would wait for the lost rank.
+        # Exit like the trainer, because torch's groups would wait for the lost rank.
         os._exit(1)

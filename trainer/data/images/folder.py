@@ -38,7 +38,7 @@ def load_folder(directory: Path, image_shape: ImageShape) -> DataSet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Files(EncodedSamples):
-    """Samples that are files of their own."""
+    """Samples that are separate files."""
 
     paths: Sequence[Path] = field(repr=False)
 
@@ -74,7 +74,7 @@ def _list(directory: Path, classes: Mapping[str, int], image_shape: ImageShape) 
 
 
 def list_images(directory: Path) -> list[Path]:
-    """Return the images of one class. Not with glob(), which treats an unreadable directory as empty."""
+    """Return the images of one class. Do not use glob(), which treats an unreadable directory as empty."""
     try:
         with os.scandir(directory) as entries:
             paths = sorted(Path(entry.path) for entry in entries)

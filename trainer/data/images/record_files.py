@@ -63,10 +63,10 @@ class RecordFile:
     content: ByteRanges
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
-    """Begin of the next record in the file, or the file's size."""
+    """Beginning of each record's successor in the file, or the file's size."""
 
     def record(self, number: int) -> bytes:
-        """Read one record: the bytes of its own range, and no others."""
+        """Read one record: exactly the bytes of its own range."""
         begin, end = int(self.begins[number]), int(self.ends[number])
         return parse_record(self.content.read(begin, end - begin), place=self.content.place, at=begin)
 
@@ -75,7 +75,7 @@ class RecordFile:
         return f"at byte {self.begins[number]} of {self.content.place}"
 
     def labels(self) -> NDArray[np.int64]:
-        """Read the labels of all records, from their headers alone."""
+        """Read the labels of all records from only their headers."""
         return np.array([self._label(number) for number in range(len(self.begins))], np.int64)
 
     def _label(self, number: int) -> int:
@@ -90,7 +90,7 @@ class RecordFile:
 def open_records(path: Path, index: Path | None = None) -> RecordFile:
     """Open a file; its index is the file of the same name that ends in .idx, if there is one.
 
-    Raises TrainerError if a file is missing or damaged, or an index is not the file's.
+    Raises TrainerError if a file is missing or damaged, or an index does not match the file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)

@@ -19,7 +19,7 @@ from trainer.side_stream import read, record_event, wait_for
 
 
 class Collective:
-    """The communication between the ranks of a run; a single rank does nothing.
+    """Communication between the ranks of a run; with a single rank it does nothing.
 
     Every operation raises TrainerError when a rank is lost.
     """
@@ -33,7 +33,7 @@ class Collective:
 
     @property
     def overlaps(self) -> bool:
-        """True if sums run beside the caller's own work; the ring does not, as the calling thread drives it."""
+        """True if sums run beside the caller's own work; the ring's do not, because the calling thread drives it."""
         return self.is_distributed and self._ring is None
 
     @property

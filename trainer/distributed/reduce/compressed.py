@@ -73,7 +73,7 @@ def _pack(rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     largest = rows.abs().amax(dim=1, keepdim=True)
     # Send a row of zeros, or one with inf or nan, unscaled.
     scale = torch.where((largest > 0) & largest.isfinite(), largest / LARGEST, 1.0)
-    # Likewise a row whose scale would be too small to divide by (subnormal values).
+    # The same goes for a row whose scale would be too small to divide by (subnormal values).
     scale = torch.where(scale > 0, scale, 1.0)
     values = (rows / scale).to(dtype)
     return torch.cat([scale.view(torch.uint8), values.view(torch.uint8)], dim=1)

@@ -71,7 +71,7 @@ class DdpReducer:
     def run_without_samples(self, empty: torch.Tensor) -> None:
         """Run forward and backward on zero images with weight zero, and restore the buffers.
 
-        Without it the other ranks would wait for this rank's gradients.
+        Otherwise the other ranks would wait for this rank's gradients.
         """
         images = empty.new_zeros((MADE_UP_IMAGES, *empty.shape[1:]))
         before = [buffer.clone() for buffer in self.module.module.buffers()]
@@ -80,7 +80,7 @@ class DdpReducer:
             buffer.copy_(value)
 
     def finish(self) -> None:
-        """Sum the values besides the gradients, which the last backward pass has summed."""
+        """Sum the other values; the last backward pass has summed the gradients."""
         if any(parameter.grad is None for parameter in self._parameters):
             raise TrainerError(
                 "a weight has no gradient in this step, as where a network skips a layer, "

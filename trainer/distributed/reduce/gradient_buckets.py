@@ -33,7 +33,7 @@ GRADIENT_TWICE: Final = (
     "a weight's gradient comes twice in a backward pass, as with torch.utils.checkpoint's use_reentrant, "
     "which between GPUs must be False"
 )
-"""Error message for a network that buckets cannot serve."""
+"""Error message for a network that buckets cannot support."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +47,7 @@ class Bucket:
 
 
 def cut_buckets(sizes: Sequence[int], *, min_size: int) -> list[Bucket]:
-    """Cut buckets of at least ``min_size`` values, from the end of the flat tensor; the last one holds the rest.
+    """Cut buckets of at least ``min_size`` values from the end of the flat tensor; the last one gets the rest.
 
     ``sizes`` are the sizes of the parameters, in the order of the flat tensor.
     """
@@ -126,7 +126,7 @@ class GradientBuckets:
         self._collective.all_reduce(self._others)
 
     def _on_ready(self, number: int, index: int, _: torch.Tensor) -> None:
-        """Note that a parameter's gradient is complete, and send the buckets that are next and complete."""
+        """Note that a parameter's gradient is complete, and send the next buckets that are complete."""
         if self._missing is None:
             return  # Not the step's last micro-batch: later ones add to this gradient.
         if index not in self._missing[number]:

@@ -29,7 +29,7 @@ Vector = NDArray[Any]
 KEY_BYTES: Final = 16
 KEEPALIVE_S: Final = 60
 KEY_S: Final = 5.0
-"""Longest wait for a connection's key, in seconds; a neighbour sends it at once."""
+"""Longest wait for a connection's key, in seconds; a neighbour sends it immediately."""
 INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 """Variable with gloo's network interface, used for the ring too; the launcher always sets it."""
 SIOCGIFADDR: Final = 0x8915
@@ -155,7 +155,7 @@ def _listen() -> socket.socket:
 def _accept(listener: socket.socket, key: bytes, deadline: float) -> socket.socket:
     """Return the neighbour's connection; close connections that do not send the key."""
     while True:
-        # Not 0, which would mean not to wait.
+        # Not 0, which would mean no waiting.
         listener.settimeout(max(0.001, deadline - time.monotonic()))
         connection, _ = listener.accept()
         connection.settimeout(KEY_S)

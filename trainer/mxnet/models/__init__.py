@@ -1,7 +1,7 @@
 """List the networks for MXNet, and build them or a user's own: ``--network module:function``.
 
-The weights of ours have the same names, shapes and order as in torch, so that one backend can read the other's
-checkpoints. All sizes are given, so that the weights exist before the first batch.
+The weights of our networks have the same names, shapes and order as in torch, so that either backend can read the
+other's checkpoints. All sizes are given, so that the weights exist before the first batch.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ def _scores_of_one(model: "HybridBlock", image_shape: tuple[int, int, int]) -> o
 
     try:
         scores = model(nd.zeros((1, *image_shape)))
-        # MXNet computes in threads of its own, and raises their errors only here.
+        # MXNet computes in its own threads, and raises their errors only here.
         nd.waitall()
     except Exception:
         return None

@@ -29,7 +29,7 @@ def test_an_image_that_is_old_is_said(described: dict[str, Any], sentence: str |
     assert [each.level for each in found] == (["warning"] if sentence else [])
     if sentence:
         assert sentence in found[0].sentence
-        # Of a line that has ended there is no newer image.
+        # A discontinued family has no newer image.
         assert found[0].fix == ("change it" if "no patches" in sentence else "renew it")
 
 

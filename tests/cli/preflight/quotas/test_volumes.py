@@ -9,7 +9,7 @@ GP3 = "L-7A658B76"
 
 
 def holds(account: Account, *pages: list[dict[str, Any]], own: str | None = None) -> None:
-    """The account's gp3 volumes, and an instance of the cluster if it is there already."""
+    """Describe the account's gp3 volumes, and an instance of the cluster if it is deployed."""
     instances = [{"InstanceId": own}] if own else []
     of_cluster = {"Filters": [{"Name": "tag:deeplearning:cluster", "Values": ["demo"]}]}
     account.answers("ec2", "describe_instances", {"Reservations": [{"Instances": instances}]}, of_cluster)

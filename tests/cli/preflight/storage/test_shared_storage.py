@@ -34,21 +34,21 @@ def mount_target(vpc: str = VPC, zone: str = ZONE) -> dict[str, Any]:
 
 @pytest.fixture
 def own(account: Account) -> Account:
-    """A cluster with a VPC of its own, and a file system that exists."""
+    """Return a cluster with its own VPC, and an existing file system."""
     account.settings["shared_storage"] = f"efs:{ID}"
     return account
 
 
 @pytest.fixture
 def existing(own: Account) -> Account:
-    """A cluster in a VPC that exists."""
+    """Return a cluster in an existing VPC."""
     del own.settings["availability_zone"]
     own.settings |= {"vpc_id": VPC, "subnet_id": SUBNET}
     return own
 
 
 def described(account: Account, policy: Any = None, **more: str) -> None:
-    """Answer for a file system that is there, with a policy or without one."""
+    """Answer for an existing file system, with or without a policy."""
     account.answers("efs", "describe_file_systems", {"FileSystems": [system(**more)]})
     if policy is None:
         account.refuses("efs", "describe_file_system_policy", "PolicyNotFound", {"FileSystemId": ID})
@@ -199,7 +199,7 @@ def rule(first: int, last: int, *cidrs: str) -> dict[str, Any]:
 
 @pytest.fixture
 def lustre(existing: Account) -> Account:
-    """A cluster with two subnets, and a Lustre file system in their VPC."""
+    """Return a cluster with two subnets, and a Lustre file system in their VPC."""
     existing.settings |= {"shared_storage": f"lustre:{ID}", "master_subnet_id": "subnet-0000000a"}
     system = {"FileSystemType": "LUSTRE", "Lifecycle": "AVAILABLE", "VpcId": VPC, "NetworkInterfaceIds": [ENI]}
     existing.answers("fsx", "describe_file_systems", {"FileSystems": [system]})

@@ -1,4 +1,4 @@
-"""Test the reaper, where the runner is stopped and does not end by itself."""
+"""Test the reaper with a runner that is stopped and so does not end."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ STOPS_ITSELF = "kill -STOP $$; exit 7"
 def test_a_runner_stopped_for_too_long_is_killed() -> None:
     with subprocess.Popen(["bash", "-c", STOPS_ITSELF]) as child:
         status = await_end(child.pid, stopped_s=0.0)
-        child.returncode = 0  # it is reaped
+        child.returncode = 0  # already reaped
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 

@@ -1,4 +1,4 @@
-"""The process that keeps connections, and whom it gives them to."""
+"""Test the process that keeps connections, and to which launches it gives them."""
 
 import os
 import signal
@@ -21,14 +21,14 @@ from launcher.transport.process import Process
 
 @pytest.fixture
 def runtime() -> Iterator[Path]:
-    # The path of a socket has 108 bytes at most (unix(7)).
+    # The path of a socket has at most 108 bytes (unix(7)).
     with TemporaryDirectory(prefix="run-", dir="/tmp") as directory:
         yield Path(directory)
 
 
 @pytest.fixture(autouse=True)
 def long_answer_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A daemon is asked while its Python still starts, on a machine that may have much else to do."""
+    """Allow time for a daemon's Python to start, on a machine that may be busy."""
     monkeypatch.setattr(client, "ANSWER_S", 20.0)
 
 
@@ -78,7 +78,7 @@ def test_connections_are_not_kept_in_a_directory_of_others(runtime: Path, mode: 
 
 @contextmanager
 def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
-    """Yield the socket of a daemon that was sent a signal."""
+    """Yield the socket of a daemon that has received a signal."""
     (entry, process), (first, its) = kept("one"), kept("first")
     started: list[int] = []
     spawn = os.posix_spawn
@@ -93,7 +93,7 @@ def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
     (place,) = (runtime / DIRECTORY).iterdir()
     (daemon_pid,) = started
     try:
-        # It has begun when it has answered.
+        # Once it has answered, it has started.
         (taken,) = fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}, ["first"])
         taken.process.close()
         os.kill(daemon_pid, number)

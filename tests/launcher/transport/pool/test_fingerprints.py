@@ -64,7 +64,7 @@ def test_the_clusters_own_ssh_configuration_uses_no_variable(tmp_path: Path, mon
     def states() -> set[str]:
         return {client_fingerprint({"SSH_CONNECTION": port}, home=str(tmp_path)) for port in ("1", "2")}
 
-    # In place of the user's own file it is anybody's.
+    # As the user's own file, it is not trusted to use no variables.
     assert len(states()) == 2
     monkeypatch.setattr(fingerprints, "SSH_CLIENT_CONFIG", str(place))
     assert len(states()) == 1
@@ -98,7 +98,7 @@ def test_the_machines_own_files_are_in_the_fingerprint(
     before, stat = client_fingerprint({}, home=str(tmp_path)), os.stat
 
     def changed(place: str, **options: bool) -> os.stat_result:
-        # Another file than the one that is or is not there.
+        # Report another file's state, whether or not this one exists.
         return stat(tmp_path if place == name else place, **options)
 
     monkeypatch.setattr(os, "stat", changed)

@@ -1,4 +1,4 @@
-"""The next launch takes the connections that the last one has left: only where they are still right, and each once."""
+"""Test that the next launch reuses the last one's connections, only while they are still valid, and each only once."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ FIRST, SECOND, THIRD = ADDRESSES
 AWAY = {SECOND, THIRD}
 """Hosts of the connections; the first node is this machine."""
 WHO = "read -r _ _ _ reaper _ < /proc/$PPID/stat; echo $reaper"
-"""Prints the number of the process that outlives a job on its node: the runner's reaper."""
+"""Prints the id of the process that outlives a job on its node: the runner's reaper."""
 
 
 @pytest.fixture(scope="session")
@@ -44,19 +44,19 @@ def long_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def pooling_cluster(cluster_with_runtime_dir: Cluster, long_timeout_launcher: Path) -> Cluster:
-    """The same user, with a launcher that waits longer for kept connections."""
+    """Return the same user, with a launcher that waits longer for kept connections."""
     return replace(cluster_with_runtime_dir, launcher=long_timeout_launcher)
 
 
 @pytest.fixture
 def cluster_with_runtime_dir(cluster: Cluster) -> Iterator[Cluster]:
-    """A user with a runtime directory, in which connections are kept."""
-    # The path of a socket has 108 bytes at most (unix(7)): no place below the test's own directory.
+    """Return a user with a runtime directory, in which connections are kept."""
+    # The path of a socket has at most 108 bytes (unix(7)), too few for the test's own directory.
     with TemporaryDirectory(prefix="run-", dir="/tmp") as runtime:
         cluster_with_runtime_dir = replace(cluster, environment={**cluster.environment, "XDG_RUNTIME_DIR": runtime})
         yield cluster_with_runtime_dir
         close(cluster_with_runtime_dir)
-        # One that was frozen, nobody can ask any more.
+        # A frozen daemon can no longer be asked.
         for daemon in daemons(cluster_with_runtime_dir):
             with suppress(ProcessLookupError):
                 os.kill(daemon, signal.SIGKILL)
@@ -69,13 +69,13 @@ def close(cluster: Cluster) -> bytes:
 
 
 def reapers(result: Result) -> dict[str, int]:
-    """By node; the job has succeeded on each."""
+    """Return the reapers by node; the job has succeeded on each."""
     assert result.code == 0, result.stderr
     return {words[0]: int(words[2]) for words in (line.split() for line in result.lines)}
 
 
 def child(pid: int) -> int:
-    """A reaper's child: the runner that waits, or works. A launch that ends need not wait until there is a next one."""
+    """Return a reaper's child, the runner, idle or working; a launch may end before there is the next one."""
     until = time.monotonic() + 20
     while time.monotonic() < until:
         for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
@@ -90,7 +90,7 @@ def name_of(pid: int) -> str:
 
 
 def daemons(cluster: Cluster) -> list[int]:
-    """The processes that keep this user's connections."""
+    """Return the processes that keep this user's connections."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -198,7 +198,7 @@ def test_changed_ssh_files_on_this_machine_mean_new_connections(pooling_cluster:
     first = reapers(pooling_cluster.run(WHO))
     second = reapers(pooling_cluster.run(WHO, environment={"SSH_AUTH_SOCK": "/another"}))
     assert set(first.values()).isdisjoint(second.values())
-    # None of the first is left for anybody.
+    # None of the first ones is left for anyone.
     wait_until_gone([*first.values()], seconds=20)
 
 
@@ -221,7 +221,7 @@ def test_a_job_succeeds_after_its_kept_connections_broke(
 
 @pytest.mark.parametrize("victim", ["daemon", "runner", "ssh"])
 def test_a_job_does_not_wait_for_a_stopped_runner(cluster_with_runtime_dir: Cluster, victim: str) -> None:
-    # Whether what is not frozen answers in the time that there is, is a question of the machine's load.
+    # Whether an unfrozen process answers in time depends on the machine's load.
     befall(cluster_with_runtime_dir, victim, signal.SIGSTOP)
 
 
@@ -243,7 +243,7 @@ def befall(cluster: Cluster, victim: str, number: signal.Signals) -> tuple[dict[
 
 
 def ssh_to(cluster: Cluster, host: str) -> int:
-    """The ssh of this user that leads to a host."""
+    """Return the process id of this user's ssh that leads to a host."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")

@@ -1,4 +1,4 @@
-"""Launch members at once through LaunchInstances, all or some of them, in the zone that the call names."""
+"""Test LaunchInstances: all or some members are launched immediately, in the zone that the call names."""
 
 from typing import Any
 

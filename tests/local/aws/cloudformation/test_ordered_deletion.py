@@ -1,4 +1,4 @@
-"""Delete stacks after a part of them has already been deleted by hand."""
+"""Test the deletion of stacks of which a part has already been deleted by hand."""
 
 from collections.abc import Callable
 from typing import Any

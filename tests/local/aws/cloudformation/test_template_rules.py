@@ -13,7 +13,7 @@ WHY = "cidr cannot change"
 
 
 def template(cidr: str, note: str = "one") -> dict[str, Any]:
-    """Return a template whose parameter must stay as it was at creation."""
+    """Return a template whose parameter must keep the value that it had at creation."""
     return {
         "Parameters": {"Cidr": {"Type": "String", "Default": cidr}},
         "Rules": {

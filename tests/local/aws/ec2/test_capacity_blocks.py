@@ -1,4 +1,4 @@
-"""Launch a group's nodes into a Capacity Block: within its time and market only; EC2 terminates them before its end."""
+"""Test nodes in a Capacity Block: they launch only within its time and market, and end before it does."""
 
 import json
 import math
@@ -18,7 +18,7 @@ HOUR = timedelta(hours=1)
 
 
 def buy(aws: Aws, *, starts: timedelta, ends: timedelta) -> str:
-    """Buy a block of two c5.large, by its times from now on."""
+    """Buy a block of two c5.large; the times count from now."""
     now, ec2 = datetime.now(timezone.utc), aws.client("ec2")
     [offer] = ec2.describe_capacity_block_offerings(
         InstanceType="c5.large", InstanceCount=2, CapacityDurationHours=math.ceil((ends - starts) / HOUR),
@@ -61,7 +61,7 @@ def test_its_instances_are_terminated_half_an_hour_before_its_end(aws: Aws, stac
 
     assert states() == {"running"}
     await_true(lambda: states() == {"terminated"}, "EC2's termination", timeout_s=20)
-    # The group wants others, and the block takes none in its last half hour.
+    # The group wants others, but the block accepts none in its last half hour.
     assert described(aws, block)["AvailableInstanceCount"] == 2
 
 

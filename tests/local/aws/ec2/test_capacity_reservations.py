@@ -1,4 +1,4 @@
-"""Launch a group's nodes into a Capacity Reservation, which takes its own type and zone and no more than it holds."""
+"""Test nodes in a Capacity Reservation, which accepts only its own type and zone, and no more than it has room for."""
 
 from typing import Any
 

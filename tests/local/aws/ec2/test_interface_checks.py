@@ -1,4 +1,4 @@
-"""Launch with network interfaces that EC2 takes, and with some that it refuses."""
+"""Launch with network interfaces that EC2 accepts, and with some that it refuses."""
 
 from typing import Any
 

@@ -25,7 +25,7 @@ ActionOnResource = tuple[str, str]
 
 
 class Node:
-    """Hold a session of a role that may do anything, and read which permissions its calls required."""
+    """A session of a role that may do anything; reads which permissions its calls required."""
 
     def __init__(self, aws: Aws) -> None:
         self._aws = aws

@@ -1,4 +1,4 @@
-"""Grow groups where EC2 has few places: what does not fit is a failed activity, and is tried again."""
+"""Test groups that grow beyond EC2's capacity: what does not fit is a failed activity, and is retried."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Stay within vCPU quotas: EC2 refuses what is beyond them, and Service Quotas tells them."""
+"""Test vCPU quotas: EC2 refuses launches beyond them, and Service Quotas reports them."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ SPOT = {"InstanceMarketOptions": {"MarketType": "spot"}}
 
 
 def failures(aws: Aws, stacks: Stacks, size: int, **data: Any) -> tuple[int, list[str]]:
-    """Create a group, and return how many members it got and why others failed."""
+    """Create a group; return its number of members and why others failed."""
     template = cluster(Group=group(size))
     template["Resources"]["Template"] = launch_template(**data)
     stacks.create(template)

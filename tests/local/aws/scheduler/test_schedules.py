@@ -1,4 +1,4 @@
-"""The schedules of stacks/expiry.py call their target as their role, again and again, and the role may do no more."""
+"""Test that the schedules of stacks/expiry.py call their target repeatedly as their role, which may do no more."""
 
 import json
 import time
@@ -33,7 +33,7 @@ def template(*, after_s: float, deletes: bool = False) -> dict[str, Any]:
     resources: dict[str, Any] = app.synth().get_stack_by_name("Ends").template["Resources"]
     for each in resources.values():
         if each["Type"] == "AWS::Scheduler::Schedule":
-            # A start that has passed acts at once: not before there are groups.
+            # A start that has passed acts immediately, so wait until the groups exist.
             each["DependsOn"] = ["Master", "Worker"]
     master, worker = (group(1, AutoScalingGroupName=name) for name in GROUPS)
     made = cluster(Master=master, Worker=worker)
@@ -92,7 +92,7 @@ def await_paused(aws: Aws) -> None:
 
 def test_the_stack_is_gone_once_its_time_has_come(aws: Aws, stacks: Stacks) -> None:
     made = template(after_s=2 - DELETE_AFTER.total_seconds(), deletes=True)
-    # The pause, whose time has come before, would end the nodes too.
+    # The pause, whose time has already come, would also end the nodes.
     pauses = [name for name, each in made["Resources"].items() if "updateAutoScalingGroup" in json.dumps(each)]
     stacks.create(made | {"Resources": {name: each for name, each in made["Resources"].items() if name not in pauses}})
     assert len(pauses) == 2
@@ -170,7 +170,7 @@ def test_fails_when_the_start_is_long_past() -> None:
 def test_a_time_of_the_year_with_an_end_comes_once_and_not_if_it_has_passed(
     in_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Capacity Block's start: a deploy in the block makes the schedule too, and changes no size."""
+    """This is a Capacity Block's start: a deploy during the block also creates the schedule, and changes no size."""
     calls: list[object] = []
     monkeypatch.setattr(schedules.Target, "call", lambda target, _region: calls.append(target.parameters))
     now = datetime(2026, 11, 23, 11, 30, tzinfo=timezone.utc) - timedelta(seconds=in_s)

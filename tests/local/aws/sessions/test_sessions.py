@@ -62,7 +62,7 @@ def instance_id(aws: Aws) -> Iterator[str]:
 
 @pytest.fixture
 def user(aws: Aws) -> Iterator[Callable[[dict[str, Any]], dict[str, str]]]:
-    """Return a function that makes a user with a policy and returns the keys."""
+    """Return a function that creates a user with a policy and returns the keys."""
     iam = aws.client("iam")
     made: list[tuple[str, str]] = []
 
@@ -82,7 +82,7 @@ def user(aws: Aws) -> Iterator[Callable[[dict[str, Any]], dict[str, str]]]:
 
 
 def call_channel(aws: Aws, key: str, path: str, *, method: str = "GET", token: str = "") -> tuple[int, dict[str, Any]]:
-    """Call the message gateway as the agent and the plugin do."""
+    """Call the message gateway like the agent and the plugin."""
     authorization = f"AWS4-HMAC-SHA256 Credential={key}/20260101/{REGION}/ssmmessages/aws4_request, Signature=none"
     headers = {"Authorization": authorization, "X-Session-Token": token}
     request = urllib.request.Request(f"{aws.url}{path}", headers=headers, method=method)

@@ -20,7 +20,7 @@ from trainer.torch.connect import create
 from trainer.train import Trainer
 
 ROUNDING = {"fp16": 2.0**-11, "bf16": 2.0**-8}
-"""Of one number, at most: half a unit in the last place of 11 and 8 significant bits."""
+"""Largest rounding error of one number: half a unit in the last place of 11 and 8 significant bits."""
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -48,7 +48,7 @@ TOLERANCE = 1e-4
 
 
 class Wire:
-    """Collective operations of rank 0 of three, where all ranks have the same values."""
+    """Collective operations of rank 0 of three, with equal values on all ranks."""
 
     ranks = 3
 
@@ -65,7 +65,7 @@ def test_error_of_a_sum_is_at_most_two_roundings(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("torch.distributed.get_world_size", lambda group: wire.ranks)
     monkeypatch.setattr("torch.distributed.all_to_all_single", wire.all_to_all)
     monkeypatch.setattr("torch.distributed.all_gather_into_tensor", wire.all_gather)
-    # Each third is the same, so that rank 0's part stands for all; the last is not full.
+    # Each third is the same, so that rank 0's part stands for all; the last one is not full.
     third = torch.randn(100, generator=torch.Generator().manual_seed(0))
     vector = third.repeat(3)[:-1]
     sums = vector.clone()
@@ -96,13 +96,13 @@ def test_compressed_ranks_agree_and_nearly_match_one_process(tmp_path: Path) -> 
     Trainer(
         backend=backend, data=open_data(config), config=config, shard=Shard(), global_batch_size=30, checkpoints=policy
     ).train()
-    # Without compression they are 1e-7 apart.
+    # Without compression, they differ by 1e-7.
     assert 1e-6 < distance(load_checkpoint(tmp_path / "net-0002.npz").state.weights, backend.weights()) < TOLERANCE
 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_small_gradient_beside_a_large_one_is_not_lost(name: str) -> None:
-    # The smallest normal number of float16 is 2^-14, the largest that is sent 2^15.
+    # float16's smallest normal number is 2^-14, and the largest one sent is 2^15.
     rows = 1.2345 * 2.0 ** -torch.arange(29.0).expand(2, -1)
     found = _unpack(_pack(rows, TYPES[name]), TYPES[name], 29)
     assert ((found - rows).abs() <= (ROUNDING[name] + 2.0**-22) * rows.abs()).all()

@@ -26,9 +26,9 @@ from trainer.torch.reduction import choose_reduction
 RANKS = 2
 BATCH_SIZE = 11
 STEPS = 4
-# A last batch of one sample, in two parts: rank 0 has nothing, and rank 1 nothing of the second part.
+# A last batch of one sample, in two parts: rank 0 has no sample, and rank 1 none of the second part.
 SAMPLES = (STEPS - 1) * RANKS * 2 * BATCH_SIZE + 1
-# A low rate: larger steps lead two correct runs apart.
+# The rate is low, because larger steps make two correct runs diverge.
 OPTIONS = (
     *("--network", "tests.trainer.networks:normalised", "--lr", "0.01", "--kv-store", "dist_sync"),
     *("--benchmark", "1", "--image-shape", "3,12,12", "--num-examples", str(SAMPLES), "--last-batch", "keep"),
@@ -45,7 +45,7 @@ def final(directory: Path) -> Weights:
 
 
 def distance(weights: Weights, others: Weights) -> float:
-    """Relative L2 distance of all weights and statistics."""
+    """Return the relative L2 distance of all weights and statistics."""
     one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
     return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
@@ -56,7 +56,7 @@ def test_ddp_matches_the_ring_after_an_interruption(tmp_path: Path) -> None:
         directory.mkdir()
     run(*OPTIONS, directory=ring, count=RANKS)
     options = (*OPTIONS, "--reduction", "ddp")
-    # In the second step of the second epoch.
+    # This is in the second step of the second epoch.
     stopped = {bucketed_trainer.LAST: str(STEPS + 2)}
     with running(*options, directory=ddp, count=RANKS, program=PROGRAM, variables=stopped) as interrupted:
         assert [rank.wait() for rank in interrupted] == [128 + signal.SIGTERM] * RANKS
@@ -72,7 +72,7 @@ def make_ddp(model: nn.Module) -> DdpReducer:
 
 @pytest.fixture
 def single_process_group(tmp_path: Path) -> Iterator[None]:
-    """A process group with this process as its only member."""
+    """Create a process group with this process as its only member."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     yield
     torch.distributed.destroy_process_group()
@@ -98,7 +98,7 @@ def test_compiled_network_is_split_at_the_bucket_boundaries(monkeypatch: pytest.
 
     compile_network = torch.compile
     monkeypatch.setattr("torch.compile", lambda model, **_: compile_network(model, backend=backend))
-    # 1.4 MB each: the first bucket holds 1 MB.
+    # Each has 1.4 MB, and the first bucket 1 MB.
     model = nn.Sequential(nn.Linear(600, 600), nn.Linear(600, 600))
     make_ddp(ComputeMode(compiled="1").compile(model)).module(torch.ones(2, 600))
     assert len(graphs) == 2
@@ -143,6 +143,6 @@ def test_update_of_separate_tensors_equals_the_flat_update(channels_last: bool) 
             torch.autograd.backward(model(images).square().sum())
             optimizer.step()
         results.append(flat.weights.clone())
-    # Convolutions may round otherwise into a gradient of another layout.
+    # Convolutions may round differently into a gradient of another layout.
     one, other = results
     assert torch.allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -45,7 +45,7 @@ class Twins(Collective):
 
 
 class Step:
-    """Three layers, of which ``bucket_layers`` make a bucket."""
+    """Three layers, of which ``bucket_layers`` form a bucket."""
 
     def __init__(self, *, compression: str = "none") -> None:
         torch.manual_seed(0)
@@ -65,7 +65,7 @@ class Step:
 
     @property
     def expected(self) -> torch.Tensor:
-        """Twice the gradients of all images, and twice the ones behind them."""
+        """Return twice the gradients of all images, and twice the ones behind them."""
         loss = self.model(self.images).square().sum()
         gradients = torch.autograd.grad(loss, self.parameters)
         return 2 * torch.cat([*(gradient.view(-1) for gradient in gradients), torch.ones(OTHERS)])
@@ -73,7 +73,7 @@ class Step:
 
 @pytest.fixture
 def two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Buckets of two layers of three."""
+    """Put two of three layers into each bucket."""
     monkeypatch.setattr("trainer.distributed.reduce.gradient_buckets.BUCKET_BYTES", FLOAT_BYTES * (LAYER + 1))
 
 
@@ -115,7 +115,7 @@ def test_bucket_order_is_fixed() -> None:
     without, partly = Step(), Step()
     without.reduction.finish()
     partly.reduction.expect_last_backward()
-    # The last layer's gradient never comes, so that no bucket may go before the end.
+    # The last layer's gradient never arrives, so no bucket may be sent before the end.
     torch.autograd.backward(partly.model[:2](partly.images).sum())
     assert partly.collective.calls == []
     partly.reduction.finish()
@@ -150,7 +150,7 @@ def test_repeated_gradient_is_reported() -> None:
 
 BATCH_SIZE = 37
 PROGRAM = (str(Path(bucketed_trainer.__file__)),)
-# An epoch's last batch is a single sample: the first rank has none of it.
+# An epoch's last batch is a single sample, which the first rank does not have.
 OPTIONS = (
     *("--network", "tests.trainer.networks:normalised", "--lr", "0.01", "--kv-store", "dist_sync"),
     *(

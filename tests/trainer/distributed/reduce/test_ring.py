@@ -56,7 +56,7 @@ def reduce_all(rings: list[Ring], vectors: list[np.ndarray[Any, Any]]) -> None:
 @pytest.mark.parametrize("size", [2, 3, 5])
 @pytest.mark.parametrize("length", [1, 7, 1_000_003])
 def test_all_ranks_get_the_same_sum(size: int, length: int) -> None:
-    # Of very different size, so that another order of additions is another sum.
+    # The sizes differ greatly, so that another order of additions gives another sum.
     draws = [np.random.default_rng(rank).standard_normal(length).astype(np.float32) * 10**rank for rank in range(size)]
     rounds = []
     with joined(size) as rings:
