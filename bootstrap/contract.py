@@ -1,7 +1,6 @@
-"""Define every name that two parts of the product share.
+"""Define every name that two parts of the product share; it imports nothing of ours, so any package may import it.
 
-Scripts for deeplearning-cfn rely on the host names, the workers file and the ``DEEPLEARNING_*`` variables, so do not
-change these. This module imports none of our other modules, so any package may import it.
+Do not change the host names, the workers file or the ``DEEPLEARNING_*`` variables: deeplearning-cfn scripts use them.
 """
 
 from typing import Final, Literal
@@ -13,8 +12,7 @@ MASTER: Final = "master"
 WORKER: Final = "worker"
 NODE_TYPES: Final[tuple[NodeType, ...]] = (MASTER, WORKER)
 MOST_WORKERS: Final = 500
-"""Largest number of workers; readers reject a larger membership. The table's read rate sets the limit: docs/healing.md
-and bootstrap/cluster/poll_interval.py contain the arithmetic."""
+"""Largest number of workers, set by the table's read rate (docs/healing.md); readers reject a larger membership."""
 
 # ---- files and directories on a node ----
 ROOT: Final = "/opt/deeplearning"
@@ -51,8 +49,7 @@ CLUSTER_KEY_FILE: Final = f"{CLUSTER_KEY_DIR}/id_ed25519"
 AUTHORIZED_KEYS_DIR: Final = "/etc/deeplearning/authorized_keys"
 """Directory with one file per login user, containing the cluster's public key; sshd reads it besides the user's own."""
 TEAM_KEYS_DIR: Final = "/etc/deeplearning/team_keys"
-"""Directory with one file per login user, containing the keys of the setting ``ssh_keys``; sshd reads it too. The third
-word of a line is the key's name."""
+"""Directory with one file per login user: the keys of the setting ``ssh_keys``, each with its name as the third word."""
 SCRATCH_DIRS: Final = ("/var/tmp", "/opt/dlami/nvme")  # noqa: S108  (the node's check writes a nameless file)
 """Directories for jobs' scratch data: on the root volume, and on the instance storage of the Deep Learning AMIs."""
 ENGINES_DIR: Final = f"{ROOT}/engines"
