@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 if not __package__:
-    # When run as a directory, Python puts the directory itself first on the path, where our subpackage ``torch`` would
-    # hide the library. Put its parent there instead.
+    # When run as a directory, Python puts the directory itself first on the path, where `import trainer` finds nothing.
+    # Put its parent there instead.
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 if __name__ == "__main__":

@@ -156,9 +156,9 @@ class BackendFactory:
 
 
 MODULES: Final = {
-    "torch": "trainer.torch.connect",
-    "mxnet": "trainer.mxnet.connect",
-    "horovod": "trainer.mxnet.horovod",
+    "torch": "trainer.torch_backend.connect",
+    "mxnet": "trainer.mxnet_backend.connect",
+    "horovod": "trainer.mxnet_backend.horovod",
 }
 """Module of each --engine, with a function ``backend_factory(config, environment)``."""
 PACKAGES: Final = {"torch": ("torch",), "mxnet": ("mxnet",), "horovod": ("mxnet", "horovod")}

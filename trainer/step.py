@@ -27,17 +27,24 @@ from trainer.distributed.reduce.ring import Ring
 from trainer.metrics.flops import find_peak_speed
 from trainer.metrics.step_timer import COMMUNICATION, StepTimer
 from trainer.side_stream import read
-from trainer.torch.autotune import MODE_KEY, decode, encode, mode_of
-from trainer.torch.compute_mode import DEFAULT_MODE, DTYPES, ComputeMode
-from trainer.torch.deferred_results import DeferredResults
-from trainer.torch.device import seed_device
-from trainer.torch.device_loader import DeviceBatch, MicroBatches, device_loader, load_micro_batches, split, to_device
-from trainer.torch.flat_params import FlatParams
-from trainer.torch.optimizer import SGD, Precision
-from trainer.torch.reduction import use_ddp, use_flat_gradients
-from trainer.torch.snapshots import Snapshots
-from trainer.torch.state_dict import MOMENTUM, MOMENTUM_COPY_KEY, SCALE, load_weights, pack_state
-from trainer.torch.step_errors import report_failed_step
+from trainer.torch_backend.autotune import MODE_KEY, decode, encode, mode_of
+from trainer.torch_backend.compute_mode import DEFAULT_MODE, DTYPES, ComputeMode
+from trainer.torch_backend.deferred_results import DeferredResults
+from trainer.torch_backend.device import seed_device
+from trainer.torch_backend.device_loader import (
+    DeviceBatch,
+    MicroBatches,
+    device_loader,
+    load_micro_batches,
+    split,
+    to_device,
+)
+from trainer.torch_backend.flat_params import FlatParams
+from trainer.torch_backend.optimizer import SGD, Precision
+from trainer.torch_backend.reduction import use_ddp, use_flat_gradients
+from trainer.torch_backend.snapshots import Snapshots
+from trainer.torch_backend.state_dict import MOMENTUM, MOMENTUM_COPY_KEY, SCALE, load_weights, pack_state
+from trainer.torch_backend.step_errors import report_failed_step
 
 
 class StepSums(NamedTuple):

@@ -136,7 +136,7 @@ class StepBench:
     def __init__(self, config: Any) -> None:
         import torch
 
-        from trainer.torch.device_loader import DeviceBatch
+        from trainer.torch_backend.device_loader import DeviceBatch
 
         self._backend = new_backend(config)
         self._batch: int = config.batch_size_per_machine
@@ -186,7 +186,7 @@ def timed(work: Callable[[], None]) -> float:
 def new_backend(config: Any) -> Any:
     from trainer.data.sampling import Shard
     from trainer.distributed.world import World
-    from trainer.torch.connect import create
+    from trainer.torch_backend.connect import create
 
     return create(config, world=World(), shard=Shard(), learning_rate=0.01)
 
@@ -211,7 +211,7 @@ def loop_speed(config: Any, *, share: float) -> float:
         train=train_part, validation=validation, image_shape=config.input_shape, classes=config.classes, std=(64.0,)
     )
     config = replace(config, random_crop=True, random_mirror=True)
-    with patch("trainer.torch.device_loader.RESIDENT_SHARE", share):
+    with patch("trainer.torch_backend.device_loader.RESIDENT_SHARE", share):
         results = Trainer(
             backend=new_backend(config),
             data=data,

@@ -13,7 +13,7 @@ from mxnet import autograd, gluon, nd
 
 from benchmarks.harness.work import WORK
 from trainer.models import NETWORKS
-from trainer.mxnet.models import build
+from trainer.mxnet_backend.models import build
 
 
 def main(network: str) -> None:

@@ -25,7 +25,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data.opening import open_data
 from trainer.data.sampling import Shard
 from trainer.distributed.world import World
-from trainer.torch.connect import create
+from trainer.torch_backend.connect import create
 from trainer.train import Trainer
 
 SIZE = 64

@@ -41,7 +41,7 @@ from trainer.data.sampling import Shard
 from trainer.distributed.world import World
 from trainer.progress import Progress
 from trainer.step import TorchBackend
-from trainer.torch.connect import create
+from trainer.torch_backend.connect import create
 
 CONFIGS = {
     # By the suffix of the figures' names.

@@ -22,7 +22,7 @@ from trainer.data.digits import load_digits
 from trainer.data.samples import DataSet, InMemory
 from trainer.data.sampling import Shard
 from trainer.distributed.world import World
-from trainer.torch.connect import create
+from trainer.torch_backend.connect import create
 from trainer.train import Trainer
 
 SHAPE = (1, 8, 8)

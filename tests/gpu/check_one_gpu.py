@@ -22,9 +22,9 @@ from trainer.metrics.results import digest
 from trainer.models import build
 from trainer.side_stream import record_event
 from trainer.step import TorchBackend
-from trainer.torch.compute_mode import DEFAULT_MODE, ComputeMode
-from trainer.torch.connect import create
-from trainer.torch.device_loader import DeviceLoader
+from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
+from trainer.torch_backend.connect import create
+from trainer.torch_backend.device_loader import DeviceLoader
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
 SHAPE = (3, 32, 32)
@@ -161,7 +161,7 @@ class OneGpu(unittest.TestCase):
                 np.testing.assert_array_equal(labels, same)
 
     def test_a_data_set_that_stays_and_one_that_travels_are_the_same(self) -> None:
-        with patch("trainer.torch.device_loader.RESIDENT_SHARE", 0.0):
+        with patch("trainer.torch_backend.device_loader.RESIDENT_SHARE", 0.0):
             travelling = backend(GPU).loader(DATA)
         staying = backend(GPU).loader(DATA)
         for part in (np.arange(16), np.arange(16, 64)):
@@ -171,7 +171,7 @@ class OneGpu(unittest.TestCase):
     def test_fast_measures_and_picks(self) -> None:
         config = TrainConfig(fast="auto", network="resnet20", dataset="synthetic", image_shape=SHAPE)
         ours = create(config, world=World(), shard=Shard(), learning_rate=0.1)
-        with self.assertLogs("trainer.torch.autotune", "INFO") as printed:
+        with self.assertLogs("trainer.torch_backend.autotune", "INFO") as printed:
             ours.restore(None, source=0)
         assert re.search(r"picked \S+.*, a step took: float32 [\d.]+ ms; ", "\n".join(printed.output))
 

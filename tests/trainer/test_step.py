@@ -17,7 +17,7 @@ from trainer.distributed.world import World
 from trainer.metrics.results import digest
 from trainer.models import build
 from trainer.step import TorchBackend
-from trainer.torch.connect import create
+from trainer.torch_backend.connect import create
 from trainer.train import Trainer
 
 DATA = make_synthetic((1, 28, 28), samples=320)

@@ -55,7 +55,7 @@ READ_WITH_TORCH = """
 from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
-from trainer.torch.connect import create
+from trainer.torch_backend.connect import create
 from trainer.backend import State
 from trainer.distributed.world import World
 from trainer.data.sampling import Shard
@@ -67,7 +67,7 @@ from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.backend import State
-from trainer.mxnet.connect import backend_factory
+from trainer.mxnet_backend.connect import backend_factory
 from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", num_classes=10)
 connection = backend_factory(config, {})

@@ -55,8 +55,8 @@ def test_batch_norms_statistics_are_the_same_on_all_ranks_and_with_both_engines(
 
 NETWORKS = """
 import numpy
-from trainer.mxnet.gluon_backend import named_parameters
-from trainer.mxnet.models import build
+from trainer.mxnet_backend.gluon_backend import named_parameters
+from trainer.mxnet_backend.models import build
 from mxnet import nd
 for network in "lenet", "resnet20", "resnet110", "resnext110":
     shape = (1, 28, 28) if network == "lenet" else (3, 32, 32)
@@ -78,7 +78,7 @@ import numpy
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
 from trainer.data.opening import open_data
-from trainer.mxnet.connect import backend_factory
+from trainer.mxnet_backend.connect import backend_factory
 from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", wd=0, num_classes=10)
 data = open_data(config)
@@ -105,7 +105,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
 from trainer.data.opening import open_data
 from trainer.backend import State
-from trainer.mxnet.connect import backend_factory
+from trainer.mxnet_backend.connect import backend_factory
 from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", num_classes=10)
 data = open_data(config)

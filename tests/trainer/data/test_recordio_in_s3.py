@@ -23,7 +23,7 @@ from trainer.data.opening import open_data
 from trainer.data.samples import DataSet
 from trainer.errors import TrainerError, UsageError
 from trainer.im2rec.conversion import convert
-from trainer.torch.device_loader import DeviceLoader, load_micro_batches
+from trainer.torch_backend.device_loader import DeviceLoader, load_micro_batches
 
 OPTIONS = "--image-shape 3,28,28 --num-classes 2"
 URL = f"s3://{BUCKET}/sets/train.rec"

@@ -46,9 +46,9 @@ if __name__ == "__main__":
     if NODES in os.environ:
         take_place()
     with (
-        patch("trainer.torch.connect.connect_ring", lambda *_, **__: None),
+        patch("trainer.torch_backend.connect.connect_ring", lambda *_, **__: None),
         patch("trainer.distributed.reduce.gradient_buckets.BUCKET_BYTES", BUCKET_BYTES),
-        patch("trainer.torch.reduction.GradientBuckets", Faulty),
-        patch("trainer.torch.reduction.DdpReducer", FaultyDdpReducer),
+        patch("trainer.torch_backend.reduction.GradientBuckets", Faulty),
+        patch("trainer.torch_backend.reduction.DdpReducer", FaultyDdpReducer),
     ):
         main_and_exit()

@@ -16,7 +16,7 @@ from trainer.data.sampling import Shard
 from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.compressed import LARGEST, TYPES, _pack, _unpack, all_reduce_compressed
 from trainer.distributed.world import World
-from trainer.torch.connect import create
+from trainer.torch_backend.connect import create
 from trainer.train import Trainer
 
 ROUNDING = {"fp16": 2.0**-11, "bf16": 2.0**-8}

@@ -18,10 +18,10 @@ from trainer.config.settings import TrainConfig
 from trainer.distributed.reduce.collective import Collective
 from trainer.distributed.reduce.ddp import DdpReducer
 from trainer.errors import TrainerError, UsageError
-from trainer.torch.compute_mode import ComputeMode
-from trainer.torch.flat_params import FlatParams, bind_gradients
-from trainer.torch.optimizer import SGD
-from trainer.torch.reduction import choose_reduction
+from trainer.torch_backend.compute_mode import ComputeMode
+from trainer.torch_backend.flat_params import FlatParams, bind_gradients
+from trainer.torch_backend.optimizer import SGD
+from trainer.torch_backend.reduction import choose_reduction
 
 RANKS = 2
 BATCH_SIZE = 11

@@ -12,7 +12,7 @@ from tests.trainer.programs.processes import run, running
 from trainer.distributed.reduce.collective import Collective
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets, cut_buckets
 from trainer.errors import TrainerError
-from trainer.torch.flat_params import bind_gradients
+from trainer.torch_backend.flat_params import bind_gradients
 
 OTHERS = 2
 WIDTH = 4

@@ -1,0 +1,202 @@
+import logging
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from trainer.config.choices import COMPILE_LEVELS
+from trainer.config.settings import TrainConfig
+from trainer.data.sampling import Shard
+from trainer.distributed.reduce.collective import Collective
+from trainer.distributed.world import World
+from trainer.models import build
+from trainer.step import TorchBackend
+from trainer.torch_backend.autotune import (
+    MODE_KEY,
+    Candidates,
+    decode,
+    encode,
+    find_candidates,
+    make_autotuner,
+    pick_mode,
+)
+from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
+from trainer.torch_backend.connect import create
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
+CONVOLUTIONS = nn.Sequential(nn.Conv2d(1, 1, 1))
+BOTH = [False, True]
+ALL = Candidates(dtypes=["float32", "bfloat16", "float16"], channels_last=BOTH, compiled=COMPILE_LEVELS)
+
+
+def test_faster_choices_are_kept_one_by_one_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def seconds(mode: ComputeMode) -> float:
+        # float16 is hardly quicker than bfloat16, and channels_last slower.
+        of_type = {"float32": 4.0, "bfloat16": 2.0, "float16": 1.99}[mode.dtype]
+        return of_type * (1.5 if mode.channels_last else 1) * {"0": 1, "1": 0.5, "graphs": 0.4}[mode.compiled] / 1000
+
+    with caplog.at_level(logging.INFO):
+        assert pick_mode(ALL, seconds, spent=lambda: 0.0) == ComputeMode(dtype="bfloat16", compiled="graphs")
+    assert caplog.messages == [
+        "picked bfloat16 compiled graphs, a step took: float32 4.00 ms; bfloat16 2.00 ms; float16 1.99 ms; "
+        "bfloat16 channels_last 3.00 ms; bfloat16 compiled 1.00 ms; bfloat16 compiled graphs 0.80 ms"
+    ]
+
+
+def test_failing_mode_is_not_picked(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        assert pick_mode(ALL, lambda mode: math.inf if mode.compiled != "0" else 1.0, spent=lambda: 0.0) == DEFAULT_MODE
+    assert "float32 compiled fails" in caplog.messages[0]
+
+
+def candidates(device: torch.device, **settings: str | bool) -> Candidates:
+    return find_candidates(TrainConfig(**settings), DEFAULT_MODE, CONVOLUTIONS, device=device)  # type: ignore[arg-type]  # settings of any kind
+
+
+def test_only_open_settings_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: True)
+    assert candidates(GPU, fast="auto") == ALL
+    assert candidates(GPU, fast="auto", compile="0").compiled == ["0"]
+    assert candidates(GPU, fast="auto", deterministic=True).compiled == ["0"]
+    assert candidates(GPU, compile="auto") == Candidates(
+        dtypes=["float32"], channels_last=[False], compiled=COMPILE_LEVELS
+    )
+    assert candidates(CPU, compile="auto").compiled == COMPILE_LEVELS[:2]
+    assert candidates(CPU, fast="auto") == Candidates(
+        dtypes=["float32", "bfloat16"], channels_last=BOTH, compiled=["0"]
+    )
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: False)
+    assert candidates(GPU, fast="auto").dtypes == ["float32", "float16"]
+
+
+def test_mode_survives_encoding() -> None:
+    mode = ComputeMode(dtype="float16", compiled="graphs")
+    assert decode(encode(mode)) == mode
+    assert decode(encode(DEFAULT_MODE)) == DEFAULT_MODE
+    # As earlier checkpoints have it.
+    assert decode([1.0, 1.0, 1.0]) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_measuring_does_not_change_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    network = "tests.trainer.networks:normalised"
+    config = TrainConfig(fast="auto", network=network, image_shape=(1, 12, 12), batch_size_per_machine=4)
+    with caplog.at_level(logging.INFO):
+        backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+        backend.restore(None, source=0)
+    output = next(message for message in caplog.messages if message.startswith("picked "))
+    assert all(name in output for name in ("float32 ", "bfloat16 ", "channels_last "))
+    torch.manual_seed(0)
+    model = build(network, classes=10, image_shape=(1, 12, 12))
+    assert all(np.array_equal(value, model.state_dict()[name].numpy()) for name, value in backend.weights().items())
+
+
+def test_resumed_run_keeps_its_mode_without_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    picked = ComputeMode(dtype="bfloat16", channels_last=True)
+    first, second = (
+        TorchBackend(
+            build("tests.trainer.networks:normalised", classes=10, image_shape=(3, 12, 12)),
+            device=CPU,
+            shard=Shard(),
+            learning_rate=0.1,
+            momentum=0.9,
+            weight_decay=0,
+            autotune=choose,
+        )
+        for choose in (lambda: picked, lambda: pytest.fail("measured"))
+    )
+    first.restore(None, source=0)
+    state = first.state()
+    assert decode(state.optimizer[MODE_KEY].tolist()) == picked
+    second.restore(state, source=0)
+    assert np.array_equal(second.state().optimizer[MODE_KEY], state.optimizer[MODE_KEY])
+
+
+def test_no_choice_is_tried_after_the_time_budget(caplog: pytest.LogCaptureFixture) -> None:
+    tried: list[ComputeMode] = []
+
+    def seconds(mode: ComputeMode) -> float:
+        tried.append(mode)
+        return 1.0
+
+    with caplog.at_level(logging.INFO):
+        assert pick_mode(ALL, seconds, spent=lambda: 150.0 * len(tried)) == DEFAULT_MODE
+    assert len(tried) == 2
+    assert caplog.messages[0] == "measured for 240 s, 4 choices are left untried"
+
+
+def test_all_ranks_use_the_mode_that_one_picked(monkeypatch: pytest.MonkeyPatch) -> None:
+    picked = ComputeMode(dtype="bfloat16")
+    monkeypatch.setattr(Collective, "broadcast_object", lambda *_, **__: encode(picked))
+    monkeypatch.setattr("torch.distributed.broadcast", lambda *_, **__: None)
+    backend = TorchBackend(
+        build("lenet", classes=10, image_shape=(1, 28, 28)),
+        device=CPU,
+        shard=Shard(index=1, count=2),
+        learning_rate=0.1,
+        momentum=0.9,
+        weight_decay=0,
+        autotune=lambda: pytest.fail("measured"),
+    )
+    backend.restore(None, source=0)
+    assert decode(backend.state().optimizer[MODE_KEY].tolist()) == picked
+
+
+class WithASlowRank(Collective):
+    """Another rank takes ten times as long, except for float32, and has no memory for float16."""
+
+    def __init__(self) -> None:
+        super().__init__(count=2)
+        self.mode = DEFAULT_MODE
+
+    def largest(self, value: float, *, device: torch.device) -> float:
+        if value < 0.1:
+            return value  # Since the beginning: the tests measure in seconds.
+        return {"float32": 1.0, "bfloat16": 10.0, "float16": math.inf}[self.mode.dtype] * value
+
+
+def test_ranks_measure_with_all_reduce_and_the_slowest_counts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    collective = WithASlowRank()
+    made: list[str] = []
+
+    def measured(mode: ComputeMode, *, make: Callable[[], None], **_: object) -> float:
+        collective.mode = mode
+        make()
+        return 1.0 if mode == DEFAULT_MODE else 0.5
+
+    monkeypatch.setattr("trainer.torch_backend.autotune.measure_step", measured)
+    monkeypatch.setattr(
+        "trainer.torch_backend.autotune.find_candidates", lambda *_, **__: replace(ALL, channels_last=[False])
+    )
+    autotune = make_autotuner(
+        TrainConfig(fast="auto", compile="0"),
+        DEFAULT_MODE,
+        CONVOLUTIONS,
+        alone=lambda _, *, mode: made.append(f"{mode} alone"),  # type: ignore[arg-type, return-value]  # nobody uses it
+        together=lambda _, *, mode: made.append(str(mode)),  # type: ignore[arg-type, return-value]  # as above
+        collective=collective,
+        world=World(),
+        device=CPU,
+    )
+    assert autotune is not None
+    with caplog.at_level(logging.INFO):
+        assert autotune().dtype == "float32"
+    # Where one rank fails alone, none begins a step together.
+    assert made[:5] == ["float32 alone", "float32", "bfloat16 alone", "bfloat16", "float16 alone"]
+    assert "float16" not in made
+    assert "bfloat16 5000.00 ms; float16 fails" in caplog.messages[0]

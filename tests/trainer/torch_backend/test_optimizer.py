@@ -1,0 +1,75 @@
+"""Test the update, and that a rank starts without torch.optim."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.trainer.programs import no_compiler_trainer
+from tests.trainer.programs.processes import run
+from trainer.data.sampling import Shard
+from trainer.step import TorchBackend
+from trainer.torch_backend.optimizer import SGD, ParamGroup
+
+STEPS = 6
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(("momentum", "weight_decay"), [(0.9, 0.0001), (0.9, 0.0), (0.0, 0.01), (0.0, 0.0)])
+def test_steps_match_torch_sgd_bit_for_bit(momentum: float, weight_decay: float, fused: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    first = torch.randn(10_001, generator=generator)
+    mine, other = torch.nn.Parameter(first.clone()), torch.nn.Parameter(first.clone())
+    momenta = torch.zeros_like(first)
+    ours = SGD([ParamGroup([mine], [momenta], weight_decay)], learning_rate=0.1, momentum=momentum)
+    # Where it is not fused, as plain additions and multiplications of whole vectors.
+    torchs = torch.optim.SGD([other], lr=0.1, momentum=momentum, weight_decay=weight_decay, fused=fused)
+    for step in range(STEPS):
+        rate = 0.1 / (step + 1)
+        ours.learning_rate = torchs.param_groups[0]["lr"] = rate
+        mine.grad = torch.randn(first.shape, generator=generator)
+        other.grad = mine.grad.clone()
+        ours.step()
+        torchs.step()
+        if fused:
+            assert torch.equal(mine, other), step
+        else:
+            assert torch.allclose(mine, other, rtol=1e-6, atol=1e-6), step
+    if momentum and fused:
+        assert torch.equal(momenta, torchs.state[other]["momentum_buffer"])
+
+
+@pytest.mark.parametrize("decay_all", [False, True])
+def test_biases_and_batch_norm_factors_decay_only_with_wd_all(decay_all: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 2, kernel_size=3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 3))
+    ours = TorchBackend(
+        model,
+        device=torch.device("cpu"),
+        shard=Shard(),
+        learning_rate=0.5,
+        momentum=0.9,
+        weight_decay=0.5,
+        decay_all=decay_all,
+    )
+    before = {name: np.asarray(value, np.float32) for name, value in ours.weights().items()}
+    # Without samples the gradients are 0.
+    ours.compute_gradients(np.zeros((0, 1, 4, 4), np.float32), np.zeros(0, np.int64))
+    ours.update(samples=1)
+    for name, value in ours.weights().items():
+        decays = name.endswith(("weight", "bias")) and (decay_all or name in ("0.weight", "3.weight"))
+        assert np.allclose(value, before[name] * (0.75 if decays else 1)), name
+    # The momentum lies in the network's order, as in checkpoints of versions that let all decay.
+    momentum = torch.from_numpy(np.asarray(ours.state().optimizer["momentum"]))
+    own = [parameter.numel() for parameter in model.parameters()]
+    names = [name for name, _ in model.named_parameters()]
+    for name, part in zip(names, torch.split(momentum, own), strict=True):
+        decays = decay_all or name in ("0.weight", "3.weight")
+        assert np.allclose(part.numpy(), 0.5 * before[name].ravel() * decays), name
+
+
+def test_ranks_do_not_load_the_compiler(tmp_path: Path) -> None:
+    options = ("--benchmark", "1", "--num-examples", "64", "--num-epochs", "1", "--kv-store", "dist_sync")
+    run(*options, directory=tmp_path, count=2, program=(str(Path(no_compiler_trainer.__file__)),))

@@ -1,4 +1,0 @@
-"""Train with MXNet instead of PyTorch: its own key-value stores, or Horovod between the ranks.
-
-Keep this file free of imports: MXNet's servers load trainer.mxnet.parameter_server in the midst of their own import.
-"""

@@ -1,0 +1,75 @@
+"""Connect to MXNet's key-value store, and create the backend for --engine mxnet.
+
+Stores named dist_ are ps-lite's parameter servers, with one worker per machine.
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from functools import partial
+
+import mxnet as mx
+
+from trainer.backend import Backend, BackendFactory
+from trainer.config.settings import TrainConfig
+from trainer.data.sampling import Shard
+from trainer.distributed.launcher_env import ROLE
+from trainer.distributed.world import World, describe_process, read_job, read_number, read_restarts
+from trainer.errors import UsageError
+from trainer.mxnet_backend import dist_async
+from trainer.mxnet_backend.gluon_backend import GluonBackend, seed
+from trainer.mxnet_backend.kvstore import KVStoreCollective, joined_stores
+from trainer.mxnet_backend.models import build
+from trainer.mxnet_backend.watchdog import Watchdog
+from trainer.timeouts import rendezvous_s
+
+log = logging.getLogger(__name__)
+
+
+def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+    """Join the key-value store; if its name begins with dist_, wait until all workers and servers have joined."""
+    workers = environment.get("DMLC_NUM_WORKER", "1")
+    if config.distributed and ROLE not in environment:
+        raise UsageError(
+            f"--kv-store {config.effective_kv_store} needs MXNet's servers, which `launch --engine mxnet` starts"
+        )
+    if not config.distributed and workers != "1":
+        raise UsageError(
+            f"--kv-store {config.effective_kv_store} is for one worker, got {workers}: dist_sync is for all"
+        )
+    watchdog = Watchdog(rendezvous_s=rendezvous_s(config))
+    server_address = f"{environment.get('DMLC_PS_ROOT_URI')}:{environment.get('DMLC_PS_ROOT_PORT')}"
+    if config.distributed:
+        log.info(
+            "waiting for %s workers and %s servers at %s", workers, environment.get("DMLC_NUM_SERVER"), server_address
+        )
+    with watchdog.waiting(f"meeting {workers} workers at {server_address}"):
+        store = mx.kv.create(config.effective_kv_store)
+    joined_stores.append(store)
+    # Prefer the launcher's number: ps-lite numbers the workers as they arrive.
+    is_given = "DMLC_TASK_ID" in environment
+    rank = read_number(environment, "DMLC_TASK_ID", minimum=0) if is_given else store.rank
+    world = World(
+        rank=rank, world_size=store.num_workers, restarts=read_restarts(environment), job=read_job(environment)
+    )
+    return BackendFactory(world=world, create=partial(create, watchdog))
+
+
+def create(watchdog: Watchdog, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> Backend:
+    """Build the network."""
+    [store] = joined_stores
+    log.info("%s device=cpu threads=%s", describe_process(os.environ), os.environ.get("OMP_NUM_THREADS", "all"))
+    seed(config.seed)
+    network = build(config.network, classes=config.classes, image_shape=config.input_shape)
+    if config.effective_kv_store == "dist_async":
+        return dist_async.create(
+            network, config=config, store=store, world=world, watchdog=watchdog, learning_rate=learning_rate
+        )
+    return GluonBackend(
+        network,
+        collective=KVStoreCollective(store, world=world, watchdog=watchdog),
+        learning_rate=learning_rate,
+        momentum=config.mom,
+        weight_decay=config.wd,
+        decay_all=config.wd_all,
+    )

@@ -1,0 +1,179 @@
+"""Train with MXNet's dist_async: no rank waits for another, and the optimizer runs on the servers.
+
+The servers update the weights with each rank's gradients as they arrive, divided by the global batch size. The rank
+then loads the current weights, which other ranks may have changed in the meantime, so two runs differ. The ranks
+synchronize at each epoch's end, where they sum counts, load the same weights and save checkpoints. These contain no
+momentum, which is on the servers.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon, nd
+from numpy.typing import NDArray
+
+from trainer.backend import NO_FLAGS, BatchResult, State, StopSaveFlags
+from trainer.config.settings import TrainConfig
+from trainer.data import Images, Labels
+from trainer.distributed.world import World
+from trainer.errors import StoppedError
+from trainer.mxnet_backend.gluon_backend import GluonBackend, count_matches
+from trainer.mxnet_backend.kvstore import VECTORS, KVStoreCollective
+from trainer.mxnet_backend.parameter_server import ServerSGD
+from trainer.mxnet_backend.watchdog import Watchdog
+
+log = logging.getLogger(__name__)
+
+
+def create(
+    network: gluon.HybridBlock,
+    *,
+    config: TrainConfig,
+    store: mx.kv.KVStore,
+    world: World,
+    watchdog: Watchdog,
+    learning_rate: float,
+) -> "AsyncBackend":
+    """Send the servers their optimizer, and create this rank's backend."""
+    log.info("dist_async keeps a checkpoint at each epoch's end, and none when it is told to stop (SIGTERM)")
+    # Without weight decay, because it follows the learning rate, whose changes do not reach the servers.
+    optimizer = ServerSGD(learning_rate=learning_rate, momentum=config.mom, wd=0, rows_from=VECTORS)
+    return AsyncBackend(
+        network,
+        collective=AsyncCollective(store, optimizer, world=world, watchdog=watchdog),
+        world=world,
+        learning_rate=learning_rate,
+        momentum=config.mom,
+        weight_decay=config.wd,
+        decay_all=config.wd_all,
+    )
+
+
+class AsyncCollective(KVStoreCollective):
+    """Sums by collecting a row from every rank: servers with an optimizer do not add."""
+
+    def __init__(self, store: mx.kv.KVStore, optimizer: ServerSGD, *, world: World, watchdog: Watchdog) -> None:
+        super().__init__(store, world=world, watchdog=watchdog)
+        self._met_at = time.monotonic()
+        if store.rank == 0:
+            store.set_optimizer(optimizer)
+        self._barrier("meeting at the servers")
+
+    def exchange(self, gradients: Sequence[nd.NDArray], weights: Sequence[nd.NDArray]) -> None:
+        """Start updating the servers' weights with the gradients, and loading them."""
+        for key, (gradient, weight) in enumerate(zip(gradients, weights, strict=True)):
+            self._store.push(key, gradient, priority=-key)
+            self._store.pull(key, out=weight, priority=-key)
+
+    def send_first_weights(self, weights: Sequence[nd.NDArray]) -> None:
+        """Send the servers the initial weights of the training."""
+        with self._watchdog.waiting("bringing the weights to the servers"):
+            for key, weight in enumerate(weights):
+                self._store.init(key, weight)
+
+    def synchronize(self, weights: Sequence[nd.NDArray]) -> None:
+        """Wait for all ranks' updates, and load the same weights on all ranks."""
+        self._barrier("meeting at an epoch's end")
+        for key, weight in enumerate(weights):
+            self._store.pull(key, out=weight)
+        self._barrier("meeting at an epoch's end")
+
+    def _sum(self, action: str, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Send this rank's row, and add up the rows of all ranks."""
+        rows = [nd.zeros((len(vector),)) for _ in range(self._world.world_size)]
+        with self._waiting(action):
+            keys = [self._key(len(vector), row=row) for row in range(len(rows))]
+            self._store.push(keys[self._world.rank], nd.array(vector))
+            self._barrier(action)
+            for key, row in zip(keys, rows, strict=True):
+                self._store.pull(key, out=row)
+            self._barrier(action)
+            summed: NDArray[np.float32] = nd.add_n(*rows).asnumpy()
+        self._met_at = time.monotonic()
+        return summed
+
+    def _barrier(self, action: str) -> None:
+        with self._waiting(action):
+            nd.waitall()
+            # Waits for all workers; it has no public name in MXNet 1.9, whose last release this is.
+            self._store._barrier()
+
+    def _waiting(self, action: str) -> AbstractContextManager[None]:
+        # Another rank may have been half as fast as this one since they last met.
+        return self._watchdog.waiting(action, more_s=time.monotonic() - self._met_at)
+
+
+class AsyncBackend(GluonBackend):
+    """See trainer.backend.Backend; the ranks receive each other's flags only at an epoch's end."""
+
+    def __init__(
+        self,
+        network: gluon.HybridBlock,
+        *,
+        collective: AsyncCollective,
+        world: World,
+        learning_rate: float,
+        momentum: float,
+        weight_decay: float,
+        decay_all: bool,
+    ) -> None:
+        super().__init__(
+            network,
+            collective=collective,
+            learning_rate=learning_rate,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            decay_all=decay_all,
+        )
+        self._servers = collective
+        self._world_size = world.world_size
+        self._has_begun = False
+        self._server_rate = learning_rate
+        self._rate_share = 1.0
+        """Current rate divided by the servers' rate; giving them a new optimizer would lose the momentum."""
+
+    def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
+        """Compute this rank's gradients."""
+        if flags.stop:
+            raise StoppedError("with the checkpoint of the last whole epoch: dist_async keeps no other")
+        scores, loss = self._forward_backward(images, labels)
+        loss_sum = float(loss.asscalar()) * self._world_size
+        return BatchResult(loss_sum=loss_sum, correct=count_matches(scores, labels))
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the rate of the next update and those after it."""
+        self._rate_share = rate / self._server_rate
+
+    def update(self, *, samples: int) -> None:
+        """Let the servers change the weights by this rank's share of the mean gradient."""
+        if not self._has_begun:
+            # Wait until now: before the first update, a checkpoint may be restored.
+            self._servers.send_first_weights(self._trained_weights())
+            self._has_begun = True
+        gradients, weights = self._gradients(), self._trained_weights()
+        for gradient, weight, wd in zip(gradients, weights, self._decays, strict=True):
+            gradient *= self._rate_share / samples
+            # Each rank's push is a separate update; together, they decay the weights once.
+            gradient += self._rate_share * wd / self._world_size * weight
+        self._servers.exchange(gradients, weights)
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        """Return the sum of each value over all ranks, which then have the same weights."""
+        sums = super().all_reduce(values)
+        if self._has_begun:
+            self._servers.synchronize(self._trained_weights())
+            if self._statistics:
+                self._servers.broadcast([each.data() for each in self._statistics], source=0)
+            self._collective.use_step_timeout()
+        return sums
+
+    def state(self) -> State:
+        """Return a copy of the weights; the momentum is on the servers."""
+        return State(weights=self.weights())
+
+    def _trained_weights(self) -> list[nd.NDArray]:
+        return [parameter.data() for parameter in self._trained]

@@ -1,0 +1,232 @@
+"""Find the fastest compute mode by timing a few steps of each: --fast auto.
+
+Try the choices one by one, and keep each that saves time: data type, channels_last, torch.compile, CUDA graphs. They
+run on copies of the network and on synthetic images, so that the run starts unchanged. The checkpoint stores the mode,
+and a resumed run keeps it. All ranks measure together, including the all-reduce of every step; the slowest rank's time
+counts, so that all pick the same mode.
+"""
+
+import copy
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import torch
+from torch import nn
+
+from trainer.backend import Backend, State
+from trainer.config.choices import COMPILE_LEVELS
+from trainer.config.settings import TrainConfig
+from trainer.distributed.reduce.collective import Collective
+from trainer.distributed.world import World
+from trainer.errors import TrainerError, first_line
+from trainer.models import ImageShape
+from trainer.timeouts import RENDEZVOUS_S
+from trainer.torch_backend.compute_mode import DTYPES, ComputeMode, has_convolutions
+from trainer.torch_backend.device_loader import DeviceBatch
+
+log = logging.getLogger(__name__)
+
+MODE_KEY: Final = "method"
+"""Key of the mode in a checkpoint; predates the term "mode", and is kept for old checkpoints."""
+MAX_TIME_RATIO: Final = 0.97
+"""Largest step time, relative to the best so far, that keeps a choice; each choice rounds differently."""
+WARM_UP: Final = 3
+STEPS: Final = 5
+ROUNDS: Final = 3
+"""Number of timings per mode. The shortest counts: other work on the machine only adds time."""
+
+BUDGET_S: Final = 240.0
+"""Seconds after which no further choice is tried; less than the ranks' timeout in a step."""
+
+Measure = Callable[[ComputeMode], float]
+"""Function that returns the seconds of a step; infinite if the mode does not work here."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidates:
+    """Values to try for each choice; a single value is no choice."""
+
+    dtypes: Sequence[str]
+    channels_last: Sequence[bool]
+    compiled: Sequence[str]
+
+
+def make_autotuner(
+    config: TrainConfig,
+    given: ComputeMode,
+    model: nn.Module,
+    *,
+    alone: Callable[..., Backend],
+    together: Callable[..., Backend],
+    collective: Collective,
+    world: World,
+    device: torch.device,
+) -> Callable[[], ComputeMode] | None:
+    """Return a function that picks the mode on all ranks together; None if the settings leave nothing open.
+
+    ``alone`` creates a backend that does not communicate, ``together`` one that sums its gradients over all ranks.
+    """
+    if not config.needs_autotune:
+        return None
+    # A backend moves and changes its network, so give each a copy.
+    untouched = copy.deepcopy(model)
+    measure = partial(
+        measure_step,
+        samples=max(1, config.samples_per_step // world.local_world_size),
+        image_shape=config.input_shape,
+        device=device,
+    )
+
+    def measure_on_all_ranks(mode: ComputeMode) -> float:
+        if collective.is_distributed:
+            # First measure alone: if one rank failed in the middle of a step, the others would wait for it.
+            seconds = measure(mode, make=lambda: alone(copy.deepcopy(untouched), mode=mode), rounds=1)
+            if math.isinf(collective.largest(seconds, device=device)):
+                return math.inf
+        return collective.largest(
+            measure(mode, make=lambda: together(copy.deepcopy(untouched), mode=mode), rounds=ROUNDS), device=device
+        )
+
+    def autotune() -> ComputeMode:
+        started = time.monotonic()
+        return pick_mode(
+            find_candidates(config, given, model, device=device),
+            measure_on_all_ranks,
+            spent=lambda: collective.largest(time.monotonic() - started, device=device),
+            level=logging.DEBUG if world.rank else logging.INFO,
+        )
+
+    return autotune
+
+
+def find_candidates(config: TrainConfig, given: ComputeMode, model: nn.Module, *, device: torch.device) -> Candidates:
+    """Return the choices that the settings leave open: all with --fast auto, torch.compile with --compile auto."""
+    fast, gpu = config.fast == "auto", device.type == "cuda"
+    dtypes = [given.dtype]
+    if fast and config.dtype is None:
+        # bfloat16 first: it needs no loss scale. On CPUs torch has no fast float16.
+        bfloat16 = not gpu or torch.cuda.is_bf16_supported(including_emulation=False)
+        dtypes = ["float32", *["bfloat16"] * bfloat16, *["float16"] * gpu]
+    # On CPUs compiling takes a minute and may need a missing compiler, so try it only on request.
+    can_compile = not (config.sync_bn or config.deterministic)
+    compiles = config.compile == "auto" or (fast and gpu and config.compile is None and can_compile)
+    return Candidates(
+        dtypes=dtypes,
+        channels_last=[False, True] if fast and has_convolutions(model) else [given.channels_last],
+        compiled=COMPILE_LEVELS[: 3 if gpu else 2] if compiles else [given.compiled],
+    )
+
+
+def pick_mode(
+    candidates: Candidates, measure: Measure, *, spent: Callable[[], float], level: int = logging.INFO
+) -> ComputeMode:
+    """Return the fastest mode, and log the measurements. ``spent``: seconds since all ranks began."""
+    best = ComputeMode(
+        dtype=candidates.dtypes[0], channels_last=candidates.channels_last[0], compiled=candidates.compiled[0]
+    )
+    best_s = measure(best)
+    measured = [describe(best, best_s)]
+    changes = (
+        *({"dtype": dtype} for dtype in candidates.dtypes[1:]),
+        *({"channels_last": value} for value in candidates.channels_last[1:]),
+        *({"compiled": value} for value in candidates.compiled[1:]),
+    )
+    for number, change in enumerate(changes):
+        if spent() > BUDGET_S:
+            log.log(level, "measured for %.0f s, %d choices are left untried", BUDGET_S, len(changes) - number)
+            break
+        mode = replace(best, **change)  # type: ignore[arg-type]  # fields by name, of several types
+        step_s = measure(mode)
+        measured.append(describe(mode, step_s))
+        if step_s < MAX_TIME_RATIO * best_s:
+            best, best_s = mode, step_s
+    log.log(level, "picked %s, a step took: %s", best, "; ".join(measured))
+    return best
+
+
+def describe(mode: ComputeMode, seconds: float) -> str:
+    """Describe how long a step takes."""
+    return f"{mode} {1000 * seconds:.2f} ms" if math.isfinite(seconds) else f"{mode} fails"
+
+
+def measure_step(
+    mode: ComputeMode,
+    *,
+    make: Callable[[], Backend],
+    rounds: int,
+    samples: int,
+    image_shape: ImageShape,
+    device: torch.device,
+) -> float:
+    """Return the seconds of a step with this many synthetic samples on the device."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # memory of the previous mode
+    try:
+        backend = make()
+        step = _make_step(backend, mode, samples=samples, image_shape=image_shape, device=device)
+        for _ in range(WARM_UP):
+            step()
+        seconds = min(_seconds(step, device) for _ in range(rounds)) / STEPS
+        # The next mode may take a rank as long as its start.
+        backend.allow_pause(RENDEZVOUS_S)
+        return seconds
+    except (TrainerError, RuntimeError) as error:
+        log.info("%s does not work here: %s", mode, first_line(error))
+        return math.inf
+    finally:
+        if mode.compiled == "graphs":
+            # CUDA graphs keep their memory as long as the compiler refers to them.
+            torch.compiler.reset()
+
+
+def _make_step(
+    backend: Backend, mode: ComputeMode, *, samples: int, image_shape: ImageShape, device: torch.device
+) -> Callable[[], None]:
+    generator = torch.Generator().manual_seed(0)
+    layout = torch.channels_last if mode.channels_last else torch.contiguous_format
+    images = torch.randn((samples, *image_shape), generator=generator).to(device, memory_format=layout)
+    targets = torch.zeros(samples, dtype=torch.int64)
+    batch = DeviceBatch(images=images, targets=targets.to(device))
+
+    def step() -> None:
+        backend.compute_gradients(batch, targets.numpy())
+        backend.update(samples=samples)
+
+    return step
+
+
+def _seconds(step: Callable[[], None], device: torch.device) -> float:
+    _synchronize(device)
+    started = time.perf_counter()
+    for _ in range(STEPS):
+        step()
+    _synchronize(device)
+    return time.perf_counter() - started
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def encode(mode: ComputeMode) -> list[int]:
+    """Return the mode as numbers, for the other ranks and for the checkpoint."""
+    return [list(DTYPES).index(mode.dtype), mode.channels_last, COMPILE_LEVELS.index(mode.compiled)]
+
+
+def decode(numbers: Sequence[float]) -> ComputeMode:
+    """Return the mode that these numbers encode."""
+    dtype, channels_last, compiled = (int(number) for number in numbers)
+    return ComputeMode(dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compiled=COMPILE_LEVELS[compiled])
+
+
+def mode_of(state: State | None) -> ComputeMode | None:
+    """Return the mode in a checkpoint, if its run picked one."""
+    if state is None or MODE_KEY not in state.optimizer:
+        return None
+    return decode(state.optimizer[MODE_KEY].tolist())

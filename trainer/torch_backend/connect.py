@@ -1,0 +1,72 @@
+"""Create the PyTorch backend: choose the device, build the network, connect the ranks."""
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import partial
+
+import torch
+
+from trainer.backend import BackendFactory
+from trainer.config.settings import TrainConfig
+from trainer.data.sampling import Shard
+from trainer.distributed.process_groups import create_process_groups
+from trainer.distributed.reduce.collective import Collective
+from trainer.distributed.reduce.compressed import TYPES
+from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, connect_ring, join_ranks
+from trainer.distributed.world import World
+from trainer.metrics.flops import count_flops
+from trainer.models import build
+from trainer.step import TorchBackend
+from trainer.timeouts import rendezvous_s
+from trainer.torch_backend.autotune import make_autotuner
+from trainer.torch_backend.compute_mode import given_mode
+from trainer.torch_backend.device import prepare_device
+from trainer.torch_backend.reduction import choose_reduction
+
+
+def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+    """Read the rank from torchrun's variables; only create() connects to the other ranks."""
+    return BackendFactory(world=World.from_environment(environment), create=create)
+
+
+def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> TorchBackend:
+    """Build the network on this rank's device, and connect to the other ranks unless it trains its own model."""
+    device = prepare_device(config, world, os.environ)
+    torch.manual_seed(config.seed)
+    # Build before connecting: an error in the network is then reported without waiting for the other ranks.
+    model = build(config.network, classes=config.classes, image_shape=config.input_shape)
+    given = given_mode(config, model, device)
+    make = partial(
+        TorchBackend,
+        device=device,
+        learning_rate=learning_rate,
+        momentum=config.mom,
+        weight_decay=config.wd,
+        decay_all=config.wd_all,
+        sync_bn=config.sync_bn,
+        accumulation=config.gradient_accumulation,
+        label_smoothing=config.label_smoothing,
+        is_deferred=device.type == "cuda",
+    )
+    flops = count_flops(model, config.input_shape) if device.type == "cuda" else None
+    reduction = choose_reduction(config, device)
+    ring = groups = None
+    if shard.count > 1:
+        timeout = timedelta(seconds=rendezvous_s(config))
+        join_ranks(device, world=world, timeout=timeout)
+        ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if reduction == "ring" else None
+        groups = create_process_groups(world, device=device, timeout=timeout) if config.gc_type in TYPES else None
+    compression = config.gc_type if groups is not None else "none"
+    together = partial(make, shard=shard, ring=ring, groups=groups, ddp=reduction == "ddp", compression=compression)
+    autotune = make_autotuner(
+        config,
+        given,
+        model,
+        alone=partial(make, shard=Shard()),
+        together=together,
+        collective=Collective(count=shard.count, ring=ring, groups=groups),
+        world=world,
+        device=device,
+    )
+    return together(model, mode=given, autotune=autotune, flops=flops)

@@ -1,0 +1,113 @@
+"""Keep the weights, gradients and momenta of a network in flat tensors, so that one operation handles all of each.
+
+weights | parameters without weight decay (biases, BatchNorm) | parameters with it |
+        momenta and gradients have the same layout; parameter.data and parameter.grad are views
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from trainer.torch_backend.optimizer import ParamGroup
+
+
+class FlatParams:
+    """The trainable weights of a network and their momenta, each in one flat tensor."""
+
+    def __init__(self, model: nn.Module, *, decay_all: bool) -> None:
+        """Copy the weights; those without decay come first (order_by_decay)."""
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.parameters, self._undecayed = order_by_decay(trained, decay_all=decay_all)
+        indices = {id(parameter): index for index, parameter in enumerate(self.parameters)}
+        self.network_order = [indices[id(parameter)] for parameter in trained]
+        """Indices into ``parameters`` in the order of the network, which checkpoints use."""
+        self.weights = flatten([parameter.detach() for parameter in self.parameters])
+        self.momenta = torch.zeros_like(self.weights)
+        self._views = views(self.momenta, self.parameters, channels_last=False)
+        """Momenta with the parameters' shapes."""
+
+    def bind(self, *, channels_last: bool) -> None:
+        """Make every parameter a view of the flat weights, and store both tensors in this memory layout."""
+        momenta = flatten(self._views)
+        bind_parameters(self.parameters, self.weights, channels_last=channels_last)
+        self._views = views(self.momenta, self.parameters, channels_last=channels_last)
+        fill(self._views, momenta)
+
+    def groups(self, *, weight_decay: float) -> list[ParamGroup]:
+        """Return the optimizer's groups when every parameter has its own gradient tensor."""
+        spans = ((slice(0, self._undecayed), 0.0), (slice(self._undecayed, None), weight_decay))
+        groups = (ParamGroup([*self.parameters[span]], self._views[span], decay) for span, decay in spans)
+        return [group for group in groups if group.weights]
+
+    def flat_groups(self, gradients: torch.Tensor, *, weight_decay: float) -> list[ParamGroup]:
+        """Return the optimizer's groups when the gradients are one flat tensor too."""
+        border = sum(parameter.numel() for parameter in self.parameters[: self._undecayed])
+        groups = []
+        for span, decay in ((slice(0, border), 0.0), (slice(border, self.weights.numel()), weight_decay)):
+            if span.start < span.stop:
+                part = nn.Parameter(self.weights[span])
+                part.grad = gradients[span]
+                groups.append(ParamGroup([part], [self.momenta[span]], decay))
+        return groups
+
+    def load_momenta(self, values: torch.Tensor) -> None:
+        """Load the momenta of a checkpoint."""
+        fill([self._views[index] for index in self.network_order], values)
+
+
+def order_by_decay(parameters: Sequence[nn.Parameter], *, decay_all: bool) -> tuple[list[nn.Parameter], int]:
+    """Return the parameters, those without weight decay first, and the number of those.
+
+    BatchNorm's factors and all biases have no decay (Goyal et al. 2017, section 5.1). Every layer has some, so they
+    come first, in the bucket that is sent last; elsewhere they would delay other buckets.
+    """
+    undecayed = [] if decay_all else [parameter for parameter in parameters if parameter.dim() <= 1]
+    apart = {id(parameter) for parameter in undecayed}
+    decayed = [parameter for parameter in parameters if id(parameter) not in apart]
+    return [*undecayed, *decayed], len(undecayed)
+
+
+def views(flat: torch.Tensor, parameters: Sequence[nn.Parameter], *, channels_last: bool) -> list[torch.Tensor]:
+    """Return views of the flat tensor with the shapes of the parameters, in their order.
+
+    With ``channels_last`` the weights of convolutions have torch.channels_last as memory format.
+    """
+    pieces = torch.split(flat, [parameter.numel() for parameter in parameters])
+    return [
+        _view(piece, parameter, channels_last=channels_last)
+        for piece, parameter in zip(pieces, parameters, strict=True)
+    ]
+
+
+def _view(piece: torch.Tensor, parameter: nn.Parameter, *, channels_last: bool) -> torch.Tensor:
+    if not (channels_last and parameter.dim() == 4):
+        return piece.view_as(parameter)
+    out_channels, in_channels, height, width = parameter.shape
+    return piece.view(out_channels, height, width, in_channels).permute(0, 3, 1, 2)
+
+
+def bind_parameters(parameters: Sequence[nn.Parameter], flat: torch.Tensor, *, channels_last: bool) -> None:
+    """Move the parameters into the flat tensor; they may already be views of it in another layout."""
+    values = flatten([parameter.detach() for parameter in parameters])
+    parts = views(flat, parameters, channels_last=channels_last)
+    fill(parts, values)
+    for parameter, part in zip(parameters, parts, strict=True):
+        parameter.data = part
+
+
+def bind_gradients(parameters: Sequence[nn.Parameter], flat: torch.Tensor, *, channels_last: bool) -> None:
+    """Make every parameter's gradient a view of the flat tensor; backward() then adds to it in place."""
+    for parameter, part in zip(parameters, views(flat, parameters, channels_last=channels_last), strict=True):
+        parameter.grad = part
+
+
+def flatten(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return a copy of all values in one flat tensor, in logical order, independent of the memory layout."""
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+def fill(tensors: Sequence[torch.Tensor], values: torch.Tensor) -> None:
+    """Copy the values of a tensor that ``flatten`` returned back into the tensors."""
+    for tensor, piece in zip(tensors, torch.split(values, [tensor.numel() for tensor in tensors]), strict=True):
+        tensor.copy_(piece.view_as(tensor))

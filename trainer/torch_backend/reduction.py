@@ -1,0 +1,72 @@
+"""Set up the reducer of the gradients: DistributedDataParallel, our own buckets, or the ring."""
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from trainer.config.settings import TrainConfig
+from trainer.distributed.reduce.collective import Collective
+from trainer.distributed.reduce.ddp import DdpReducer
+from trainer.distributed.reduce.gradient_buckets import GradientBuckets
+from trainer.errors import UsageError
+from trainer.torch_backend.compute_mode import ComputeMode
+from trainer.torch_backend.flat_params import FlatParams, bind_gradients
+from trainer.torch_backend.optimizer import ParamGroup
+
+log = logging.getLogger(__name__)
+
+
+def choose_reduction(config: TrainConfig, device: torch.device) -> str:
+    """Return the --reduction of the settings; for auto, the one that suits the device."""
+    if config.reduction == "auto":
+        if device.type == "cpu":
+            return "ring"
+        # DistributedDataParallel reorders its buckets after the first step, so a resumed run would round differently,
+        # and it does not compress.
+        return "buckets" if config.deterministic or config.gc_type != "none" else "ddp"
+    if config.reduction == "ring" and device.type != "cpu":
+        raise UsageError(f"--reduction ring is for CPUs, this rank computes on {device}: auto, ddp or buckets")
+    return config.reduction
+
+
+class GradientReduction(NamedTuple):
+    """The reducer of the gradients, with the module and the parameters that go with it."""
+
+    reducer: DdpReducer | GradientBuckets
+    module: nn.Module
+    """The network as the forward pass calls it: compiled, or wrapped by DistributedDataParallel."""
+    param_groups: Sequence[ParamGroup]
+    """Parameters for the optimizer, with their gradients."""
+
+
+def use_ddp(
+    model: nn.Module, flat: FlatParams, sums: torch.Tensor, *, collective: Collective, weight_decay: float
+) -> GradientReduction:
+    """Let DistributedDataParallel own and sum the gradients; ``sums`` contains the other values to sum."""
+    ddp = DdpReducer(model, sums, flat.parameters, collective=collective)
+    return GradientReduction(ddp, ddp.module, flat.groups(weight_decay=weight_decay))
+
+
+def use_flat_gradients(
+    model: nn.Module,
+    flat: FlatParams,
+    sums: torch.Tensor,
+    *,
+    collective: Collective,
+    weight_decay: float,
+    mode: ComputeMode,
+    compression: str,
+) -> GradientReduction:
+    """Put the gradients at the beginning of ``sums``, which is summed in buckets or around the ring."""
+    gradients = sums[: flat.weights.numel()]
+    bind_gradients(flat.parameters, gradients, channels_last=mode.channels_last)
+    buckets = GradientBuckets(sums, flat.parameters, collective=collective, compression=compression)
+    if mode.is_compiled and collective.overlaps:
+        log.warning(
+            "torch.compile delivers all gradients when the backward pass ends, so they do not travel during it; with "
+            "--reduction ddp they do"
+        )
+    return GradientReduction(buckets, model, flat.flat_groups(gradients, weight_decay=weight_decay))
