@@ -49,7 +49,7 @@ CLUSTER_KEY_FILE: Final = f"{CLUSTER_KEY_DIR}/id_ed25519"
 AUTHORIZED_KEYS_DIR: Final = "/etc/deeplearning/authorized_keys"
 """Directory with one file per login user, containing the cluster's public key; sshd reads it besides the user's own."""
 TEAM_KEYS_DIR: Final = "/etc/deeplearning/team_keys"
-"""Directory with one file per login user: the keys of the setting ``ssh_keys``; a line's third word is the key's name."""
+"""Directory with one file per login user: the keys of the setting ``ssh_keys``. A line's third word names its key."""
 SCRATCH_DIRS: Final = ("/var/tmp", "/opt/dlami/nvme")  # noqa: S108  (the node's check writes a nameless file)
 """Directories for jobs' scratch data: on the root volume, and on the instance storage of the Deep Learning AMIs."""
 ENGINES_DIR: Final = f"{ROOT}/engines"
