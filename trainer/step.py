@@ -1,4 +1,4 @@
-"""Compute one training step in PyTorch: forward, backward, reduce, update. For MXNet: mxnet/gluon_backend.py.
+"""Compute one training step in PyTorch: forward, backward, reduce, update. For MXNet: mxnet_backend/gluon_backend.py.
 
 One process per device. Between GPUs DistributedDataParallel sums the gradients over NCCL during the backward pass
 (distributed/reduce/ddp.py). Between CPUs, and where DistributedDataParallel does not apply, the gradients are summed as

@@ -1,9 +1,9 @@
 """Train a network: arguments, data, ranks, checkpoints, model, loop, from top to bottom.
 
 Trainer.train_epoch() shows one training step. With PyTorch four files explain it: this one, step.py (forward, backward,
-reduce, update), torch/optimizer.py, and the reducer that torch/reduction.py chooses: distributed/reduce/ddp.py between
-GPUs by default, ring.py there between CPUs, otherwise distributed/reduce/gradient_buckets.py. With MXNet:
-mxnet/gluon_backend.py.
+reduce, update), torch_backend/optimizer.py, and the reducer that torch_backend/reduction.py chooses: by default
+distributed/reduce/ddp.py between GPUs and ring.py there between CPUs, otherwise distributed/reduce/gradient_buckets.py.
+With MXNet: mxnet_backend/gluon_backend.py.
 """
 
 import importlib

@@ -9,7 +9,7 @@ MODULES = {
     ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(TRAINER.rglob("*.py"))
 }
-STEP = ("train.py", "step.py", "torch/optimizer.py", "distributed/reduce/gradient_buckets.py")
+STEP = ("train.py", "step.py", "torch_backend/optimizer.py", "distributed/reduce/gradient_buckets.py")
 """Files that explain one training step."""
 
 
