@@ -3,7 +3,7 @@
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +18,10 @@ from launcher.sync.manifest import Manifest
 
 VENDOR = Path(__file__).resolve().parents[2] / "vendor"
 """Directory of the libraries that the release bundles."""
+DENIALS = ("AccessDenied", "InvalidObjectState")
+"""Codes with which S3 refuses a single object: a policy or a grant forbids it, or it is in Glacier."""
+KMS_ERRORS = "KMS."
+"""Prefix of the codes for an object whose key cannot be used, such as KMS.DisabledException."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,8 +49,8 @@ def read_place(config: Path = Path(NODE_CONFIG)) -> Place:
     return Place(bucket=values["bucket"], cluster=values["cluster_name"], region=values["region"])
 
 
-class DeniedError(LaunchError):
-    """S3 denies an object."""
+class UnreadableError(LaunchError):
+    """One record cannot be read now; others may be readable."""
 
 
 class Unread(NamedTuple):
@@ -54,8 +58,6 @@ class Unread(NamedTuple):
 
     job_id: str
     reason: str
-    is_denied: bool
-    """True if S3 denies the record: the next time it may not."""
 
 
 class JobBucket:
@@ -84,34 +86,33 @@ class JobBucket:
             )
             for key in [found["Key"] for page in pages for found in page.get("Contents", ())]:
                 try:
-                    records.append(DurableRecord.from_bytes(self._read(key)))
-                except LaunchError as error:
-                    job_id, is_denied = Path(key).stem, isinstance(error, DeniedError)
-                    unread.append(Unread(job_id, f"s3://{self._place.bucket}/{key}: {error}", is_denied=is_denied))
+                    if (record := self._read(key)) is not None:
+                        records.append(record)
+                except UnreadableError as error:
+                    unread.append(Unread(Path(key).stem, f"s3://{self._place.bucket}/{key}: {error}"))
         return records, unread
 
     def get(self, job_id: str) -> DurableRecord | None:
-        """Return a stored job; None if it is over. Raises LaunchError."""
-        from botocore.exceptions import ClientError
-
+        """Return a stored job; None if it is over. Raises UnreadableError for this record, else LaunchError."""
         with _reported("read the stored job"):
-            try:
-                return DurableRecord.from_bytes(self._read(self._key(job_id)))
-            except ClientError as error:
-                if error.response["Error"]["Code"] != "NoSuchKey":
-                    raise
-        return None
+            return self._read(self._key(job_id))
 
-    def _read(self, key: str) -> bytes:
-        """Return an object. Raises DeniedError if S3 denies this one: the key that encrypts it may be another."""
+    def _read(self, key: str) -> DurableRecord | None:
+        """Return a stored job; None if it is over. Raises UnreadableError if no more than this one is affected."""
         from botocore.exceptions import ClientError
 
         try:
-            return bytes(self._client.get_object(Bucket=self._place.bucket, Key=key)["Body"].read())
+            data = bytes(self._client.get_object(Bucket=self._place.bucket, Key=key)["Body"].read())
+            return DurableRecord.from_bytes(data)
         except ClientError as error:
-            if error.response["Error"]["Code"] != "AccessDenied":
-                raise
-            raise DeniedError(" ".join(str(error).split())) from error
+            code = error.response["Error"]["Code"]
+            if code == "NoSuchKey":
+                return None
+            if code in DENIALS or code.startswith(KMS_ERRORS):
+                raise UnreadableError(" ".join(str(error).split())) from error
+            raise
+        except LaunchError as error:
+            raise UnreadableError(str(error)) from error
 
     def put_files(self, source: Path, manifest: Manifest) -> str:
         """Store a directory's files unless the bucket already has them; return their archive's SHA-256."""
@@ -132,22 +133,28 @@ class JobBucket:
                 self._client.download_file(self._place.bucket, self._files(sha256), str(packed))
             archive.unpack(packed, directory, sha256=sha256)
 
-    def delete_files(self, *, before: datetime) -> int:
-        """Delete the archives that were uploaded before that and that no stored job needs; return their number."""
+    def delete_files(self, *, before: datetime, kept: Collection[str] = ()) -> int:
+        """Delete older archives that no stored job needs, but none of those `kept`; return their number."""
         records, unread = self.all()
         if unread:
             raise LaunchError(f"the files of some jobs are unknown: {unread[0].reason}")
-        needed = {self._files(record.files) for record in records if record.files is not None}
-        count = 0
+        needed = {self._files(sha256) for sha256 in {*kept, *(record.files for record in records)} if sha256}
+        count, errors = 0, []
         with _reported("delete old files"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._place.bucket, Prefix=f"{self._place.prefix}files/"
             )
             for page in pages:
-                for found in page.get("Contents", ()):
-                    if found["LastModified"] < before and found["Key"] not in needed:
-                        self._client.delete_object(Bucket=self._place.bucket, Key=found["Key"])
-                        count += 1
+                old = [found["Key"] for found in page.get("Contents", ()) if found["LastModified"] < before]
+                # A page has at most a thousand objects, as many as one call deletes.
+                if objects := [{"Key": key} for key in old if key not in needed]:
+                    deletion = {"Objects": objects, "Quiet": True}
+                    answer = self._client.delete_objects(Bucket=self._place.bucket, Delete=deletion)
+                    count += len(objects)
+                    errors += answer.get("Errors", ())
+        if errors:
+            first = f"s3://{self._place.bucket}/{errors[0]['Key']}: {errors[0]['Code']}"
+            raise LaunchError(f"{len(errors)} of {count} old archives cannot be deleted: {first}")
         return count
 
     def _key(self, job_id: str) -> str:

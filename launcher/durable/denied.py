@@ -1,4 +1,4 @@
-"""Try again to read the records that S3 denies: a key's policy or a grant may have been mended meanwhile."""
+"""Try again to read the records that cannot be read: a key's policy or a grant may have been mended meanwhile."""
 
 import logging
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from launcher.durable import mirror
-from launcher.durable.bucket import JobBucket
+from launcher.durable.bucket import JobBucket, UnreadableError
 from launcher.durable.record import JOB_ID, DurableRecord
 from launcher.durable_state import directory_of, is_denied
 from launcher.errors import LaunchError
@@ -20,7 +20,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
 
 
 class DeniedJobs:
-    """Follows the jobs whose records S3 denies."""
+    """Follows the jobs whose records cannot be read."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -28,10 +28,10 @@ class DeniedJobs:
         self._due: dict[str, float] = {}
 
     def add(self, job_id: str, reason: str) -> None:
-        """List a job that is not known here, and read its record again later."""
+        """List a job that is not known here, and read its record again later. Raises OSError."""
         if not JOB_ID.fullmatch(job_id):
             log.error("not taken up: %s", reason)
-        elif is_denied(job_id) or not directory_of(job_id).exists():
+        elif job_id not in self._due or not is_denied(job_id):
             directory_of(job_id).mkdir(mode=0o700, parents=True, exist_ok=True)
             self._pause(job_id, reason)
 
@@ -41,30 +41,42 @@ class DeniedJobs:
             if job_id not in job_ids:
                 mirror.remove(job_id)
 
-    def read_again(self, open_bucket: Callable[[], JobBucket]) -> list[DurableRecord]:
-        """Return the records that can be read now, of those whose pause is over."""
-        records = []
-        for job_id in [job_id for job_id, at in self._due.items() if self._clock() >= at]:
-            try:
-                record = open_bucket().get(job_id)
-            except LaunchError as error:
+    def read_again(self, open_bucket: Callable[[], JobBucket], take_up: Callable[[DurableRecord], None]) -> None:
+        """Take up the jobs whose pause is over and whose records can be read now. Raises OSError on a full disk."""
+        due = [job_id for job_id, at in self._due.items() if self._clock() >= at]
+        if not due:
+            return
+        try:
+            bucket = open_bucket()
+            while due:
+                self._read(due[0], bucket, take_up)
+                del due[0]
+        except LaunchError as error:
+            # S3 does not answer; each further call would take as long as its retries.
+            for job_id in due:
                 self._pause(job_id, str(error))
-                continue
-            self._forget(job_id)
+
+    def _read(self, job_id: str, bucket: JobBucket, take_up: Callable[[DurableRecord], None]) -> None:
+        try:
+            record = bucket.get(job_id)
             if record is None:
                 mirror.remove(job_id)
             else:
-                records.append(record)
-        return records
+                take_up(record)
+        except (UnreadableError, OSError) as error:
+            self._pause(job_id, str(error))
+        else:
+            self._forget(job_id)
 
     def _pause(self, job_id: str, reason: str) -> None:
         pause_s = self._pauses[job_id] = min(2 * self._pauses.get(job_id, FIRST_PAUSE_S / 2), LONGEST_PAUSE_S)
         self._due[job_id] = self._clock() + pause_s
-        log.error("not taken up, next try in %g s: %s", pause_s, reason)
         try:
             mirror.list_as_denied(_listed(job_id, reason, next_try=time.time() + pause_s))
         except LaunchError:
             self._forget(job_id)
+        else:
+            log.error("not taken up, next try in %g s: %s", pause_s, reason)
 
     def _forget(self, job_id: str) -> None:
         del self._due[job_id], self._pauses[job_id]

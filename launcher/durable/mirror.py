@@ -31,33 +31,44 @@ def write(record: DurableRecord) -> None:
 
 
 def admit(record: DurableRecord) -> bool:
-    """Store the record of a job that is not known here, or was denied; return False if it is known or stopped."""
+    """Store the record of a job that is not known here; return False if it is known or stopped. Raises OSError."""
     directory = directory_of(record.job.id)
-    if not directory.exists():
-        write(record)
-        return True
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with locked(record.job.id):
-            if is_denied(record.job.id):
-                write_atomically(directory / RECORD, record.to_bytes())
-                (directory / DENIED).unlink()
-                return True
+            if _is_known(record.job.id):
+                return False
+            write_atomically(directory / RECORD, record.to_bytes())
+            (directory / DENIED).unlink(missing_ok=True)
+            return True
     except LaunchError:  # Stopped at this moment.
         return False
-    return False
 
 
 def list_as_denied(job: JobRecord) -> None:
-    """Let ``launch list`` show a job whose record S3 denies. Raises LaunchError if it is known or stopped."""
-    directory = directory_of(job.id)
+    """Let ``launch list`` show a job whose record cannot be read.
+
+    Raises LaunchError if the job is known or stopped, and OSError.
+    """
     with locked(job.id):
-        if (directory / RECORD).exists() or (directory / ENDED).exists():
+        if _is_known(job.id):
             raise LaunchError(f"job {job.id} is known or stopped")
-        write_atomically(directory / DENIED, json.dumps({"job": json.loads(job.to_bytes())}).encode("ascii"))
+        content = json.dumps({"job": json.loads(job.to_bytes())}).encode("ascii")
+        write_atomically(directory_of(job.id) / DENIED, content)
+
+
+def _is_known(job_id: str) -> bool:
+    """Return True if the job's record is here, or the job is over or stopped; call it under the job's lock.
+
+    A directory alone tells nothing: the service was killed, or met a full disk, before it wrote a file there.
+    """
+    directory = directory_of(job_id)
+    # A stop that held the lock until now has removed the directory.
+    return not directory.exists() or (directory / RECORD).exists() or (directory / ENDED).exists()
 
 
 def denied_jobs() -> list[str]:
-    """Return the ids of the jobs whose records S3 denies."""
+    """Return the ids of the jobs whose records cannot be read."""
     listed = [path.parent.name for path in sorted((Path.home() / DIRECTORY).glob(f"*/{DENIED}"))]
     return [job_id for job_id in listed if is_denied(job_id)]
 
@@ -70,8 +81,9 @@ def locked(job_id: str) -> Iterator[None]:
     except OSError as error:
         raise LaunchError(f"job {job_id} is over or stopped") from error
     try:
-        # No deadline: the holder makes one call to S3, which has a deadline.
-        fcntl.flock(directory, fcntl.LOCK_EX)
+        with suppress(OSError):  # The file system has no locks.
+            # No deadline: the holder makes one call to S3, which has a deadline.
+            fcntl.flock(directory, fcntl.LOCK_EX)
         yield
     finally:
         os.close(directory)

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Final
 
+from launcher.durable import mirror
 from launcher.durable.bucket import JobBucket, open_bucket
 from launcher.durable_state import DIRECTORY
 from launcher.errors import LaunchError
@@ -58,7 +59,9 @@ class OldArchives:
             with _lock_file() as lock:
                 if _takes(lock, fcntl.LOCK_EX):
                     self._due = self._clock() + ROUND_S
-                    count = open_bucket().delete_files(before=datetime.now(timezone.utc) - KEPT)
+                    # An adopted bucket may have a rule that expires records of open jobs.
+                    kept = {record.files for record in mirror.open_jobs() if record.files is not None}
+                    count = open_bucket().delete_files(before=datetime.now(timezone.utc) - KEPT, kept=kept)
                     log.info("%d old archives of jobs deleted", count)
         except LaunchError as error:
             log.warning("old archives of jobs are not deleted: %s", error)
@@ -83,4 +86,6 @@ def _takes(lock: int, kind: int) -> bool:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise LaunchError(f"{Path.home() / DIRECTORY / LOCK} cannot be locked: {error.strerror}") from error
     return True

@@ -1,7 +1,7 @@
 """Restart open durable jobs on the master after it, all nodes, or a node that a job needed was lost.
 
 The service asks the bucket once, when it starts; from then on this master's own disk has all that is open, except the
-records that S3 has denied.
+records that could not be read.
 """
 
 import logging
@@ -70,18 +70,14 @@ class Service:
         """Copy this user's open jobs from the bucket to this master. Raises LaunchError."""
         records, unread = bucket.all()
         self._denied.keep_only({each.job_id for each in unread} | {record.job.id for record in records})
-        for each in unread:
-            if each.is_denied:
-                self._denied.add(each.job_id, each.reason)
-            else:
-                log.error("not taken up: %s", each.reason)
         for record in records:
             _take_up(record)
+        for each in unread:
+            self._denied.add(each.job_id, each.reason)
 
     def fetch_denied(self, open_bucket: Callable[[], JobBucket] = open_bucket) -> None:
-        """Copy the jobs whose records S3 has denied before, if it no longer does."""
-        for record in self._denied.read_again(open_bucket):
-            _take_up(record)
+        """Copy the jobs whose records could not be read before, if they can be now. Raises OSError on a full disk."""
+        self._denied.read_again(open_bucket, _take_up)
 
     def step(self) -> None:
         """Start every open job that is not running, if the cluster is complete."""
@@ -168,10 +164,12 @@ def serve() -> None:
     os.environ.setdefault(BUCKET_VARIABLE, read_place().bucket)
     old_archives = OldArchives(clock=time.monotonic)
     while True:
-        delete_ended()
-        service.fetch_denied()
-        old_archives.step()
-        service.step()
+        # Jobs start first: the others ask S3, which may take long.
+        for work in (service.step, delete_ended, service.fetch_denied, old_archives.step):
+            try:
+                work()
+            except (LaunchError, OSError) as error:
+                log.warning("trying again in %g s: %s", POLL_S, error)
         time.sleep(POLL_S)
 
 
@@ -190,20 +188,23 @@ def _fetch_when_possible(service: Service) -> None:
 
 
 def delete_ended() -> None:
-    """Delete the records of ended jobs that could not be deleted before."""
+    """Delete the records of ended jobs that could not be deleted before; stop at the first failure."""
+    bucket: JobBucket | None = None
     for job_id in mirror.ended_jobs():
         try:
-            open_bucket().remove(job_id)
-            mirror.remove(job_id)
+            bucket = bucket or open_bucket()
+            bucket.remove(job_id)
         except LaunchError as error:
             log.warning("job %s has ended, but %s", job_id, error)
+            return
+        mirror.remove(job_id)
 
 
 def is_running(job_id: str) -> bool:
     """Return True if a launcher runs the job, or its unit is starting or stopping."""
-    if is_held(jobs_directory() / job_id):
-        return True
     try:
+        if is_held(jobs_directory() / job_id):
+            return True
         state = subprocess.run(
             ["systemctl", "--user", "is-active", UNIT.format(job_id=job_id)],
             env={"XDG_RUNTIME_DIR": str(runtime_directory()), "PATH": "/usr/bin:/bin"},

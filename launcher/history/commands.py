@@ -175,9 +175,10 @@ def _await_record(job: JobRecord) -> JobRecord | None:
 def _cancel_waiting(job: JobRecord) -> int:
     """Record the end of a durable job that no launcher is running."""
     directory = job_lookup.directory_of(job.id)
+    ended = replace(job, state=State.CANCELLED, reason="stopped while it waited", waiting=None, place=None, end=now())
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_record(directory, replace(job, state=State.CANCELLED, reason="stopped while it waited", end=now()))
+        write_record(directory, ended)
     except OSError as error:
         raise LaunchError(f"job {job.id} is stopped, but its record cannot be written: {error.strerror}") from error
     if reason := upload(directory):

@@ -1,19 +1,23 @@
 """Test that a job whose record S3 denies is listed, read again, and can be stopped."""
 
+import errno
+from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from launcher.durable import mirror
+from launcher.durable import mirror, take_up
 from launcher.durable.bucket import JobBucket
-from launcher.durable.denied import LONGEST_PAUSE_S
+from launcher.durable.denied import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from launcher.durable.take_up import Service
 from launcher.durable_state import directory_of
+from launcher.errors import LaunchError
 from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
 from launcher.history.records import State
-from tests.launcher.durable.conftest import Submit
+from tests.launcher.durable.conftest import PLACE, Submit
 
 NEVER = 10.0**9
 DENIAL = "not authorized to perform: kms:Decrypt"
@@ -25,6 +29,7 @@ class NewMaster:
     def __init__(self, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         self.denied_until = NEVER
+        self.code = "AccessDenied"
         self.asked_at: list[float] = []
         self.bucket = bucket
         self.denied, self.readable = (submit("--", name).job.id for name in ("a", "b"))
@@ -39,7 +44,7 @@ class NewMaster:
         if self.denied in asked["Key"]:
             self.asked_at.append(self.now)
             if self.now < self.denied_until:
-                raise ClientError({"Error": {"Code": "AccessDenied", "Message": DENIAL}}, "GetObject")
+                raise ClientError({"Error": {"Code": self.code, "Message": DENIAL}}, "GetObject")
         return self._get(**asked)
 
     def pass_time(self, *, until: float) -> None:
@@ -88,6 +93,7 @@ def test_a_denied_job_that_is_stopped_never_starts(master: NewMaster, capsys: py
     assert master.open_jobs() == [master.readable]
     assert [record.job.id for record in master.bucket.all()[0]] == [master.readable]
     assert not directory_of(master.denied).exists()
+    assert [job.waiting for job in all_jobs() if job.id == master.denied] == [None]
 
 
 def test_a_denied_job_that_another_has_ended_is_listed_no_more(master: NewMaster) -> None:
@@ -95,3 +101,118 @@ def test_a_denied_job_that_another_has_ended_is_listed_no_more(master: NewMaster
     master.denied_until = 0
     master.pass_time(until=10)
     assert [job.id for job in all_jobs()] == [master.readable]
+
+
+@pytest.mark.parametrize("code", ["KMS.DisabledException", "KMS.KMSInvalidStateException", "InvalidObjectState"])
+def test_a_record_whose_key_or_storage_class_hides_it_holds_up_no_other(master: NewMaster, code: str) -> None:
+    master.code = code
+    records, unread = master.bucket.all()
+    assert [record.job.id for record in records] == [master.readable]
+    assert [each.job_id for each in unread] == [master.denied]
+
+
+def test_a_job_that_ends_while_the_bucket_is_read_is_skipped(master: NewMaster) -> None:
+    master.code = "NoSuchKey"
+    records, unread = master.bucket.all()
+    assert ([record.job.id for record in records], unread) == ([master.readable], [])
+
+
+def test_a_directory_of_a_killed_service_hides_no_job(master: NewMaster) -> None:
+    for job_id in (master.denied, master.readable):
+        mirror.remove(job_id)
+        directory_of(job_id).mkdir()
+    master.service = Service(start=lambda _: None, is_running=lambda _: False, clock=lambda: master.now)
+    master.service.fetch(master.bucket)
+    assert master.open_jobs() == [master.readable]
+    assert mirror.denied_jobs() == [master.denied]
+    master.denied_until = 0
+    master.pass_time(until=FIRST_PAUSE_S)
+    assert sorted(master.open_jobs()) == sorted([master.denied, master.readable])
+
+
+def test_a_full_disk_loses_no_job(master: NewMaster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    mirror.remove(master.denied)
+    with monkeypatch.context() as full:
+        full.setattr(mirror, "write_atomically", fail)
+        with pytest.raises(OSError, match="No space"):
+            master.service.fetch(master.bucket)
+    master.service.fetch(master.bucket)
+    assert mirror.denied_jobs() == [master.denied]
+    master.denied_until = 0
+    with monkeypatch.context() as full:
+        full.setattr(mirror, "write_atomically", fail)
+        with pytest.raises(OSError, match="No space"):
+            master.pass_time(until=LONGEST_PAUSE_S)
+    master.pass_time(until=2 * LONGEST_PAUSE_S)
+    assert sorted(master.open_jobs()) == sorted([master.denied, master.readable])
+
+
+def test_one_call_is_made_while_s3_does_not_answer(
+    master: NewMaster, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, connected = [], []
+
+    def get(job_id: str) -> None:
+        asked.append(job_id)
+        raise LaunchError("cannot read the stored job: connect timeout")
+
+    def connect() -> JobBucket:
+        connected.append(1)
+        return master.bucket
+
+    for number in range(3):
+        master.service._denied.add(f"20261123-10000{number}-000aaaa", DENIAL)
+    monkeypatch.setattr(master.bucket, "get", get)
+    master.now = FIRST_PAUSE_S
+    for _ in range(3):
+        master.service.fetch_denied(connect)
+    assert (len(asked), len(connected)) == (1, 1)
+    monkeypatch.setattr(master.bucket, "get", lambda job_id: asked.append(job_id))
+    master.now = 10 * FIRST_PAUSE_S
+    master.service.fetch_denied(connect)
+    assert (len(asked), len(connected)) == (5, 2)
+
+
+def test_an_unreadable_record_is_listed_and_its_job_can_be_stopped(master: NewMaster) -> None:
+    job_id = "20261123-100000-000aaaa"
+    key = f"jobs/team/durable/{job_id}.json"
+    boto3.client("s3", region_name=PLACE.region).put_object(Bucket=PLACE.bucket, Key=key, Body=b"later release")
+    master.service.fetch(master.bucket)
+    [waiting] = [job.waiting for job in all_jobs() if job.id == job_id]
+    assert "not the record of a durable job" in str(waiting)
+    commands.main(["stop", job_id], end_durable=lambda job_id: mirror.close_job(job_id, master.bucket))
+    assert [each.job_id for each in master.bucket.all()[1]] == [master.denied]
+
+
+class EndOfTestError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("failing", ["step", "delete_ended", "fetch_denied", "old_archives"])
+def test_the_service_starts_jobs_first_and_a_failure_ends_no_round(
+    monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    done: list[str] = []
+
+    def record(name: str) -> None:
+        done.append(name)
+        if name == failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def sleep(_: float) -> None:
+        raise EndOfTestError
+
+    monkeypatch.setattr(take_up, "_fetch_when_possible", lambda service: None)
+    monkeypatch.setattr(take_up, "read_place", lambda: PLACE)
+    monkeypatch.setenv("DEEPLEARNING_BUCKET", "bucket")
+    monkeypatch.setattr(take_up.Service, "step", lambda service: record("step"))
+    monkeypatch.setattr(take_up, "delete_ended", lambda: record("delete_ended"))
+    monkeypatch.setattr(take_up.Service, "fetch_denied", lambda service: record("fetch_denied"))
+    monkeypatch.setattr(take_up.OldArchives, "step", lambda archives: record("old_archives"))
+    monkeypatch.setattr(take_up.time, "sleep", sleep)
+    with pytest.raises(EndOfTestError):
+        take_up.serve()
+    assert done == ["step", "delete_ended", "fetch_denied", "old_archives"]

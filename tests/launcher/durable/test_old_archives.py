@@ -1,15 +1,20 @@
 """Test which archives of jobs' files are deleted, and when."""
 
+import errno
+import fcntl
+import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
 
-from launcher.durable import mirror, old_archives
+from launcher.durable import mirror, old_archives, take_up
 from launcher.durable.bucket import JobBucket
 from launcher.durable.old_archives import KEPT, ROUND_S, OldArchives, archives_in_use
 from launcher.errors import LaunchError
+from launcher.paths import LOCK_FILE
 from tests.launcher.durable.conftest import PLACE, Submit
 
 
@@ -90,3 +95,72 @@ def test_an_archive_stays_while_a_job_is_submitted_that_may_need_it(
     clock.now = 60
     service.step(lambda: bucket)
     assert archives() == {submitted["open"]}
+
+
+def test_a_submission_waits_for_the_service_that_deletes_archives(
+    submitted: dict[str, str], submit: Submit, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(old_archives, "LOCK_S", 0.0)
+    monkeypatch.setattr(old_archives, "POLL_S", 0.001)
+    lock = os.open(home / old_archives.DIRECTORY / old_archives.LOCK, os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(LaunchError, match=r"^waited 0 s for the service that deletes old archives"):
+            submit("true")
+    finally:
+        os.close(lock)
+
+
+@pytest.mark.usefixtures("later")
+def test_a_file_system_without_locks_ends_no_service(
+    bucket: JobBucket,
+    submitted: dict[str, str],
+    submit: Submit,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    record = submit("true")
+    mirror.list_as_waiting(record, take_up.jobs_directory())
+    (take_up.jobs_directory() / record.job.id / LOCK_FILE).touch()
+
+    def flock(*_: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    OldArchives(clock=Clock()).step(lambda: bucket)
+    assert "archives.lock cannot be locked: No locks available" in caplog.text
+    assert archives() == set(submitted.values())
+    with pytest.raises(LaunchError, match=r"archives\.lock cannot be locked: No locks available$"):
+        submit("true")
+    assert take_up.is_running(record.job.id)
+    mirror.remove(record.job.id)
+    assert mirror.admit(record)
+    assert not mirror.admit(record)
+
+
+@pytest.mark.usefixtures("later")
+def test_an_archive_stays_if_only_this_master_knows_that_its_job_is_open(
+    bucket: JobBucket, submitted: dict[str, str]
+) -> None:
+    for record in mirror.open_jobs():
+        bucket.remove(record.job.id)
+    OldArchives(clock=Clock()).step(lambda: bucket)
+    assert archives() == {submitted["open"]}
+
+
+def test_archives_go_in_one_call_and_each_refusal_counts(
+    bucket: JobBucket, submitted: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def delete_objects(**asked: Any) -> dict[str, Any]:
+        calls.append([each["Key"] for each in asked["Delete"]["Objects"]])
+        return {"Errors": [{"Key": submitted["ended"], "Code": "AccessDenied"}]}
+
+    for record in mirror.open_jobs():
+        bucket.remove(record.job.id)
+    monkeypatch.setattr(bucket._client, "delete_objects", delete_objects)
+    refused = rf"^1 of 2 old archives cannot be deleted: s3://bucket/{submitted['ended']}: AccessDenied$"
+    with pytest.raises(LaunchError, match=refused):
+        bucket.delete_files(before=datetime.now(timezone.utc) + timedelta(hours=1))
+    assert [sorted(keys) for keys in calls] == [sorted(submitted.values())]
