@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from launcher.durable import mirror, take_up
 from launcher.durable.bucket import JobBucket
 from launcher.durable.denied import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from launcher.durable.old_archives import OldArchives
 from launcher.durable.take_up import Service
 from launcher.durable_state import directory_of
 from launcher.errors import LaunchError
@@ -208,11 +209,11 @@ def test_the_service_starts_jobs_first_and_a_failure_ends_no_round(
     monkeypatch.setattr(take_up, "_fetch_when_possible", lambda service: None)
     monkeypatch.setattr(take_up, "read_place", lambda: PLACE)
     monkeypatch.setenv("DEEPLEARNING_BUCKET", "bucket")
-    monkeypatch.setattr(take_up.Service, "step", lambda service: record("step"))
+    monkeypatch.setattr(Service, "step", lambda service: record("step"))
     monkeypatch.setattr(take_up, "delete_ended", lambda: record("delete_ended"))
-    monkeypatch.setattr(take_up.Service, "fetch_denied", lambda service: record("fetch_denied"))
-    monkeypatch.setattr(take_up.OldArchives, "step", lambda archives: record("old_archives"))
-    monkeypatch.setattr(take_up.time, "sleep", sleep)
+    monkeypatch.setattr(Service, "fetch_denied", lambda service: record("fetch_denied"))
+    monkeypatch.setattr(OldArchives, "step", lambda archives: record("old_archives"))
+    monkeypatch.setattr("time.sleep", sleep)
     with pytest.raises(EndOfTestError):
         take_up.serve()
     assert done == ["step", "delete_ended", "fetch_denied", "old_archives"]

@@ -13,7 +13,9 @@ import pytest
 from launcher.durable import mirror, old_archives, take_up
 from launcher.durable.bucket import JobBucket
 from launcher.durable.old_archives import KEPT, ROUND_S, OldArchives, archives_in_use
+from launcher.durable_state import DIRECTORY
 from launcher.errors import LaunchError
+from launcher.history.journal import jobs_directory
 from launcher.paths import LOCK_FILE
 from tests.launcher.durable.conftest import PLACE, Submit
 
@@ -102,7 +104,7 @@ def test_a_submission_waits_for_the_service_that_deletes_archives(
 ) -> None:
     monkeypatch.setattr(old_archives, "LOCK_S", 0.0)
     monkeypatch.setattr(old_archives, "POLL_S", 0.001)
-    lock = os.open(home / old_archives.DIRECTORY / old_archives.LOCK, os.O_RDWR)
+    lock = os.open(home / DIRECTORY / old_archives.LOCK, os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(LaunchError, match=r"^waited 0 s for the service that deletes old archives"):
@@ -120,8 +122,8 @@ def test_a_file_system_without_locks_ends_no_service(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     record = submit("true")
-    mirror.list_as_waiting(record, take_up.jobs_directory())
-    (take_up.jobs_directory() / record.job.id / LOCK_FILE).touch()
+    mirror.list_as_waiting(record, jobs_directory())
+    (jobs_directory() / record.job.id / LOCK_FILE).touch()
 
     def flock(*_: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
