@@ -13,7 +13,7 @@ from launcher.durable.bucket import JobBucket
 from launcher.durable.denied import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from launcher.durable.old_archives import OldArchives
 from launcher.durable.take_up import Service
-from launcher.durable_state import directory_of
+from launcher.durable_state import directory_of, mark_ended
 from launcher.errors import LaunchError
 from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
@@ -186,6 +186,26 @@ def test_an_unreadable_record_is_listed_and_its_job_can_be_stopped(master: NewMa
     assert "not the record of a durable job" in str(waiting)
     commands.main(["stop", job_id], end_durable=lambda job_id: mirror.close_job(job_id, master.bucket))
     assert [each.job_id for each in master.bucket.all()[1]] == [master.denied]
+
+
+def test_records_of_ended_jobs_are_deleted_later_with_one_call_while_s3_does_not_answer(
+    bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, remove = [], bucket.remove
+
+    def fail(job_id: str) -> None:
+        asked.append(job_id)
+        raise LaunchError("cannot delete the job's record: connect timeout")
+
+    for _ in range(2):
+        mark_ended(submit("true").job.id)
+    monkeypatch.setattr(take_up, "open_bucket", lambda: bucket)
+    monkeypatch.setattr(bucket, "remove", fail)
+    take_up.delete_ended()
+    assert (len(asked), len(mirror.ended_jobs())) == (1, 2)
+    monkeypatch.setattr(bucket, "remove", remove)
+    take_up.delete_ended()
+    assert (mirror.ended_jobs(), bucket.all()) == ([], ([], []))
 
 
 class EndOfTestError(Exception):
