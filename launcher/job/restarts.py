@@ -89,6 +89,7 @@ async def gather_nodes(job: Job, streams: Streams, claims: RestartHosts | None =
     """Connect to the first available hosts, as `claims` orders them: as many as requested, or fewer at the deadline."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + job.restarts.rejoin_s
+    is_retried = False
     while True:
         left = deadline - clock()
         listed, reasons = _listed(job)
@@ -106,8 +107,10 @@ async def gather_nodes(job: Job, streams: Streams, claims: RestartHosts | None =
         is_last = left <= 0 or (worth_trying and clock() >= deadline) or streams[FrameType.STDOUT].reader_has_gone()
         if len(reachable.connections) >= len(job.hosts) or is_last:
             is_taken = claims is None or await _take_hosts(job, reachable, claims)
-            if is_taken or is_last:
+            # After the deadline, try once more without the nodes that another job took: fewer may be enough.
+            if is_taken or (is_last and is_retried):
                 return reachable
+            is_retried = is_last
         await close_connections(reachable.connections)
         await asyncio.sleep(min(PAUSE_S, max(0.0, deadline - clock())))
 

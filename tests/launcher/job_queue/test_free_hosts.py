@@ -180,17 +180,20 @@ def test_a_restart_does_not_take_its_own_node_back_from_another_job(
     assert taken == [["two"]]
 
 
+@pytest.mark.parametrize(("rejoin_s", "left"), [(60, NODES), (0, NODES[1:])], ids=["in time", "at the deadline"])
 def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
-    source: HostSource, monkeypatch: pytest.MonkeyPatch
+    source: HostSource, monkeypatch: pytest.MonkeyPatch, rejoin_s: int, left: tuple[str, ...]
 ) -> None:
     class Claims:
-        taken = iter(["job x has taken a node", ""])
+        tries = 0
 
         def order(self, _job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
-            return [*listed[1:], listed[0]], []
+            hosts = [*listed[1:], listed[0]]
+            return [host for host in hosts if host.name in left or not self.tries], []
 
         async def take(self, _job: Job) -> str:
-            return next(self.taken)
+            self.tries += 1
+            return "job x has taken a node" if self.tries == 1 else ""
 
     class Connection:
         def __init__(self, host: Host) -> None:
@@ -211,7 +214,7 @@ def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
     monkeypatch.setattr(restarts, "close_connections", close)
     monkeypatch.setattr(restarts, "PAUSE_S", 0.0)
     streams: Any = {FrameType.STDOUT: SimpleNamespace(reader_has_gone=lambda: False)}
-    again = replace(job(source, nodes=3), restarts=Restarts(rejoin_s=60))
+    again = replace(job(source, nodes=3), restarts=Restarts(rejoin_s=rejoin_s))
     found = asyncio.run(restarts.gather_nodes(again, streams, Claims()))
-    assert [connection.host.name for connection in found.connections] == [*NODES]  # in the order of the list
+    assert [connection.host.name for connection in found.connections] == [*left]  # in the order of the list
     assert sorted(closed) == sorted(NODES)
