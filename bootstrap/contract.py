@@ -215,7 +215,7 @@ ENGINES_RECORD_ID: Final = "engines"
 PAUSE_ID: Final = "pause"
 """Record of the pauses to come: bootstrap.idle.pause_record. Only the master's role may write it."""
 UP_ID: Final = "up"
-"""Record of the ``dlcluster up`` that works on the cluster: cli.up.lock. No node's role may read or write it."""
+"""Record of the ``dlcluster up`` that works on the cluster: cli.up.lock. No node's role may write it."""
 RECORD_VERSION: Final = 2
 """Version of the records, in the field ``version``; agents of two deploys must understand each other. A version may
 gain keys; readers ignore keys that they do not know."""

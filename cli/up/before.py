@@ -56,7 +56,17 @@ def require_quota(target: PreflightTarget) -> None:
         print(f"dlcluster: {finding.sentence}", file=sys.stderr)
 
 
-def spot_scores(clients: Clients, props: ClusterProps) -> dict[str, int]:
+def spot_scores(clients: Clients, props: ClusterProps) -> dict[str, int] | None:
+    """Return EC2's scores of ``zones``; None if EC2 refuses them, as it does after some new questions a day."""
+    try:
+        with aws_errors(clients.region):
+            return _spot_scores(clients, props)
+    except ClusterError as error:
+        print(f"dlcluster: no spot placement scores, so zones keep their order: {error}", file=sys.stderr)
+        return None
+
+
+def _spot_scores(clients: Clients, props: ClusterProps) -> dict[str, int]:
     """Return EC2's spot placement score of each of ``zones``, from 1 to 10; a zone without one is not in it.
 
     EC2 names zones by IDs, which mean the same place in every account, unlike names.

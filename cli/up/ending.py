@@ -15,6 +15,7 @@ from cli.sizes.groups import held_instances, instance_ids, is_paused, pause_grou
 from cli.sizes.waiting import await_gone
 from cli.up import attempt as attempts
 from cli.up.attempt import Attempt
+from cli.up.lock import Lock
 
 LOOK_PAUSE_S: Final = 5.0
 LATE_LOOKS: Final = 24
@@ -25,7 +26,7 @@ CHANGE_TIMEOUT_S: Final = 120.0
 _BUSY: Final = ("ScalingActivityInProgress", "ResourceContention")
 
 
-def end_fleet(clients: Clients, cluster: Cluster, *, unanswered: bool = False) -> None:
+def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: bool = False) -> None:
     """End every node, and wait until all are gone. Raises ClusterError.
 
     After an ``unanswered`` launch, keep watching for two minutes, because instances may still arrive.
@@ -40,6 +41,7 @@ def end_fleet(clients: Clients, cluster: Cluster, *, unanswered: bool = False) -
         raise ClusterError(f"{', '.join(held)} would stay: dlcluster pause ends what is held, then dlcluster up")
     await_gone(clients, cluster)
     _await_late(clients, cluster, attempt, looks=LATE_LOOKS if unanswered else 1)
+    lock.hold()  # the tag is the next owner's if one took over during the wait
     attempts.forget(clients, cluster.name)
 
 

@@ -64,14 +64,20 @@ class Fleet:
         return read_groups(self.clients.autoscaling, self.cluster.name)
 
     def start(self, zone: str) -> Outcome:
-        """Launch every node in the groups' zone; end those launched unless all were. Raises ClusterError."""
+        """Launch every node in the groups' zone; end those launched unless all were. Raises ClusterError.
+
+        Nodes without a recorded attempt are another's fleet, so they are left alone.
+        """
         self.lock.hold()
         name, groups = self.cluster.name, self.read()
         if (places := places_of(groups)) != {zone}:
             raise ClusterError(f"the groups of {name} are in {' and '.join(sorted(places))}, not in {zone}: up again")
         attempt = attempts.find(groups, self.declared)
         if attempt is None or not self.continues(attempt, groups):
-            if attempts.recorded(groups) or instance_ids(groups):
+            recorded = attempts.recorded(groups)
+            if recorded is None and instance_ids(groups):
+                raise ClusterError(f"{name} got nodes meanwhile, which belong to no attempt: dlcluster up goes on")
+            if recorded is not None:
                 self.end(unanswered=True)
                 groups = self.read()
             attempt = attempts.begin(self.clients, name, zone, self.declared)
@@ -105,7 +111,7 @@ class Fleet:
     def end(self, *, unanswered: bool = False) -> None:
         """End every node, and wait until all are gone. Raises ClusterError."""
         self.lock.hold()
-        end_fleet(self.clients, self.cluster, unanswered=unanswered)
+        end_fleet(self.clients, self.cluster, self.lock, unanswered=unanswered)
 
     def _has_all(self, groups: GroupStates) -> bool:
         return all(len(groups[each].instances) >= self.declared[each].desired for each in NODE_TYPES)

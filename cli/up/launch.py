@@ -27,6 +27,7 @@ ANSWER_PAUSE_S: Final = 5.0
 _UNANSWERED: Final = (
     *("IdempotentCallInProgress", "ResourceContention", "ScalingActivityInProgress", "Throttling"),
     *("RequestLimitExceeded", "InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"),
+    *("InternalServerError", "ProvisionedThroughputExceeded"),  # DynamoDB's, which has the lock
 )
 """Beginnings of the codes that leave open whether the call launches anything."""
 NO_CODE: Final = "NoCode"
@@ -70,7 +71,7 @@ class Launch:
     attempt: Attempt
     declared: ClusterSizes
     before_call: Callable[[], None] = lambda: None
-    """Raises an error if nothing more may be launched."""
+    """Raises an error if nothing more may be launched; AWS may leave it unanswered for as long as the launch itself."""
 
     def run(self, groups: GroupStates) -> dict[NodeType, Launched]:
         """Launch the workers, then the master if all were launched: the many are the scarce ones. Raises ClusterError.
@@ -98,8 +99,8 @@ class Launch:
         """Repeat one launch until AWS reports its outcome; return the instances, and EC2's code and message."""
         group, end, is_printed = group_name(self.name, node_type), time.monotonic() + ANSWER_TIMEOUT_S, False
         while True:
-            self.before_call()
             try:
+                self.before_call()
                 answer: Any = self.clients.autoscaling.launch_instances(
                     AutoScalingGroupName=group,
                     RequestedCapacity=wanted,

@@ -1,8 +1,8 @@
 """Let only one ``dlcluster up`` at a time work on a cluster: two would end each other's nodes.
 
 The owner is a record of the cluster's table, next to the members. Each write has the condition that the record is as
-it was read: of two calls that begin together one becomes the owner, and one that was overtaken notices before its next
-launch.
+it was read: of two calls that begin together one becomes the owner. A call that was overtaken, and so finds another's
+record or none, notices before its next launch, move or end of nodes.
 """
 
 import os
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 from bootstrap.contract import TABLE_KEY, UP_ID
@@ -26,6 +27,8 @@ STALE_S: Final = 1200.0
 ATTEMPTS: Final = 5
 """Writes that may meet another one; the answer to a write of our own may also be lost, and its repetition refused."""
 _UNCHANGED: Final = "attribute_not_exists(#revision) OR #revision = :read"
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+PROCESS_NAMESPACE: Final = Path("/proc/self/ns/pid")
 _NOT_ALLOWED: Final = re.compile(r"[^A-Za-z0-9+=._:/@-]")
 
 
@@ -37,9 +40,13 @@ class TakenError(ClusterError):
 class _Owner:
     """The record; one that cannot be read is an owner that died long ago."""
 
+    owner: str
+    """Random text of each call."""
     user: str
     host: str
     process: int
+    boot: str
+    """Boot and process namespace that ``process`` belongs to; empty if the machine does not tell them."""
     seen: int
     """Seconds since the epoch when it last said that it goes on."""
     expires: int
@@ -49,10 +56,10 @@ class _Owner:
 
     @property
     def is_dead(self) -> bool:
-        """Return whether the owner was killed: its process on this machine is gone, or it has been silent for long."""
+        """Return whether the owner was killed: its process of this boot is gone, or it has been silent for long."""
         if time.time() > self.expires:
             return True
-        if self.host != _host():
+        if not self.boot or self.boot != _boot():
             return False
         try:
             os.kill(self.process, 0)
@@ -63,27 +70,34 @@ class _Owner:
         return False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Lock:
-    """The right to change a cluster's groups."""
+    """The right to change a cluster's groups; once lost to another call, it does not come back."""
 
     clients: Clients
     name: str
     caller: str
     """ARN of the user."""
     process: int = field(default_factory=os.getpid)
+    _identity: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
+    _was_owner: bool = field(default=False, init=False)
+    _table_name: str = field(default="", init=False)
 
     def hold(self) -> None:
-        """Become the owner, or write down that it goes on. Raises TakenError if another one does."""
+        """Become the owner, or write down that it goes on. Raises TakenError if another one does or did."""
         table = self._table()
         for _ in range(ATTEMPTS):
             found = self._read(table)
-            if found is not None and not self._is_own(found) and not found.is_dead:
+            is_own = found is not None and found.owner == self._identity
+            if found is not None and not is_own and not found.is_dead:
                 since = f"{datetime.fromtimestamp(found.seen).astimezone():%H:%M}"
                 raise TakenError(
                     f"{found.user} runs dlcluster up of {self.name} on {found.host}, last seen at {since}: wait until "
                     f"it ends, or {STALE_S / 60:.0f} minutes after it was killed"
                 )
+            if self._was_owner and not is_own:
+                raise TakenError(f"another dlcluster up of {self.name} took over meanwhile: dlcluster up goes on")
+            self._was_owner = is_own
             if self._write(table, found):
                 return
         raise TakenError(f"others began dlcluster up of {self.name} {ATTEMPTS} times in this second: try again")
@@ -93,13 +107,16 @@ class Lock:
         with suppress(Exception):
             table = self._table()
             found = self._read(table)
-            if found is not None and self._is_own(found):
+            if found is not None and found.owner == self._identity:
                 key = {TABLE_KEY: {"S": UP_ID}}
                 self.clients.dynamodb.delete_item(TableName=table, Key=key, **_if_unchanged(found))
 
     def _table(self) -> str:
         clients = self.clients
-        return find_cluster(clients.cloudformation, name=self.name, region=clients.region).table
+        if not self._table_name:
+            found = find_cluster(clients.cloudformation, name=self.name, region=clients.region)
+            self._table_name = found.table
+        return self._table_name
 
     def _read(self, table: str) -> _Owner | None:
         """Return the owner in the record; None if there is none."""
@@ -112,22 +129,23 @@ class Lock:
         now = int(time.time())
         item = {
             TABLE_KEY: {"S": UP_ID},
+            "owner": {"S": self._identity},
             "user": {"S": _NOT_ALLOWED.sub("-", self.caller)[-170:]},
             "host": {"S": _host()},
             "process": {"N": str(self.process)},
+            "boot": {"S": _boot()},
             "seen": {"N": str(now)},
             "expires": {"N": f"{now + STALE_S:.0f}"},
             "revision": {"S": secrets.token_hex(8)},
         }
-        dynamodb = self.clients.dynamodb
+        dynamodb, was_owner = self.clients.dynamodb, self._was_owner
+        self._was_owner = True  # even if the answer is lost
         try:
             dynamodb.put_item(TableName=table, Item=item, **_if_unchanged(read))
         except dynamodb.exceptions.ConditionalCheckFailedException:
+            self._was_owner = was_owner
             return False
         return True
-
-    def _is_own(self, found: _Owner) -> bool:
-        return (found.process, found.host) == (self.process, _host())
 
 
 def _owner(item: Mapping[str, Any]) -> _Owner:
@@ -139,9 +157,11 @@ def _owner(item: Mapping[str, Any]) -> _Owner:
         return int(found) if re.fullmatch(r"[0-9]{1,10}", found) else 0
 
     return _Owner(
+        owner=text("owner"),
         user=text("user"),
         host=text("host"),
         process=number("process"),
+        boot=text("boot"),
         seen=number("seen"),
         expires=number("expires"),
         revision=text("revision"),
@@ -159,3 +179,14 @@ def _if_unchanged(read: _Owner | None) -> dict[str, Any]:
 
 def _host() -> str:
     return _NOT_ALLOWED.sub("-", socket.gethostname())[:40] or "-"
+
+
+def _boot() -> str:
+    """Return what makes a process number unique: boot and process namespace; empty if the machine does not tell them.
+
+    Hostnames do not: two machines may share one, as containers share a boot, and macOS changes its own.
+    """
+    try:
+        return f"{BOOT_ID.read_text().strip()}/{PROCESS_NAMESPACE.readlink()}"
+    except OSError:
+        return ""

@@ -46,6 +46,8 @@ class Search:
             print(f"dlcluster: no zone has room; trying again in {pause:.0f} s", file=sys.stderr)
             self.placement.lock.hold()
             time.sleep(pause)
+            if self._is_over(0.0):  # the machine may have slept for longer
+                return
             pause, order = min(2 * pause, LONGEST_PAUSE_S), list(self.zones)
 
     def _try(self, zone: str, *, moves: bool) -> Outcome:

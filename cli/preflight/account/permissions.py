@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from bootstrap.contract import WORKER, group_name
+from bootstrap.contract import TABLE_OUTPUT, WORKER, group_name
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.target import PreflightTarget
+from cli.preflight.target import PreflightTarget, find_current_stack
 
 ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:PutRolePolicy")
 HARDENED_ROLE_ACTIONS: Final = ("iam:CreateRole", "iam:AttachRolePolicy")
@@ -69,17 +69,26 @@ def start_fleet(target: PreflightTarget) -> Iterator[Finding]:
     name = group_name(target.props.cluster_name, WORKER)
     place = f"{target.region}:{target.account}"
     groups = f"arn:{target.partition}:autoscaling:{place}:autoScalingGroup:*:autoScalingGroupName/{name}"
-    # The table's real name has a suffix, of which a deploy that is still to come knows nothing.
-    table = f"arn:{target.partition}:dynamodb:{place}:table/{target.props.cluster_name}-Cluster"
-    denied = [
-        *denied_to(target, caller, UP_ACTIONS, groups),
-        *denied_to(target, caller, UP_RECORD_ACTIONS, table),
-    ]
-    if denied:
-        sentence = f"{caller} may not {' and '.join(denied)}, as dlcluster up does"
-        yield problem("permissions", sentence, "docs/use/capacity.md lists what up needs")
+    advice = "docs/use/capacity.md lists what up needs"
+    deployed = _deployed_table(target)
+    table = f"arn:{target.partition}:dynamodb:{place}:table/{deployed or f'{target.props.cluster_name}-Cluster'}"
+    denied = denied_to(target, caller, UP_ACTIONS, groups)
+    denied_table = denied_to(target, caller, UP_RECORD_ACTIONS, table)
+    if denied or (deployed and denied_table):
+        sentence = f"{caller} may not {' and '.join([*denied, *denied_table])}, as dlcluster up does"
+        yield problem("permissions", sentence, advice)
+    elif denied_table:
+        # The table's real name has a suffix that only the deploy chooses; a policy may already allow for it.
+        yield warning("permissions", f"{caller} may not {' and '.join(denied_table)} on {table}", advice)
     else:
         yield ok("permissions", f"{caller} may change the groups and the table as dlcluster up does")
+
+
+def _deployed_table(target: PreflightTarget) -> str:
+    """Return the name of the cluster's table; empty before the first deploy."""
+    stack = find_current_stack(target)
+    outputs = stack.get("Outputs", []) if stack else []
+    return next((each.get("OutputValue", "") for each in outputs if each.get("OutputKey") == TABLE_OUTPUT), "")
 
 
 def create_roles(target: PreflightTarget) -> Iterator[Finding]:

@@ -73,6 +73,7 @@ def command(
         before.require_quota(target)
         if by_spot_score:
             scores = before.spot_scores(clients, props)
+        if scores is not None:
             print(f"dlcluster: {scores_line(before.by_score(props.zones, scores), scores)}", file=sys.stderr)
         _print_cost(props, prices, end)
         require_yes(f"go on with {' or '.join(props.zones)}?", yes=yes)

@@ -3,9 +3,10 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from botocore.exceptions import ClientError
@@ -15,6 +16,7 @@ from bootstrap.contract import MASTER, NO_ZONE, NODE_TYPES, WORKER, ZONE_GUARD, 
 from cli.aws.clients import Clients
 from cli.cdk_context import read_context, read_props
 from cli.main import main
+from cli.up.lock import Lock
 from stacks.settings.props import ClusterProps
 from tests.cli.sizes.conftest import NAME, Deployed, Ended, clients, local_aws, template
 from tests.local.aws.harness import REGION, Aws, Places, Stacks
@@ -32,6 +34,10 @@ SETTINGS = {
     "zones": ZONES,
     "ami": "ami-01234567",
 }
+
+
+GONE: Final = 2**30
+"""Number that no process has: a call that was killed leaves it in its record."""
 
 
 class KilledError(BaseException):
@@ -137,6 +143,8 @@ def cluster(
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.agents)
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
     monkeypatch.setattr("cli.up.placement.require_cdk", lambda: None)
+    monkeypatch.setattr("cli.up.lock._boot", lambda: "boot")
+    monkeypatch.setattr("cli.verbs.cluster.up.Lock", partial(Lock, process=GONE))
     # The verb queries the quota before each question; one test does so too.
     monkeypatch.setattr("cli.up.before.require_quota", lambda _: None)
 

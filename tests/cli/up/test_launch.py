@@ -1,16 +1,18 @@
 """Test the calls of LaunchInstances: batches, constant tokens, and calls whose outcome is still pending."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from bootstrap.aws.group_sizes import PAUSED, declared_sizes
 from bootstrap.contract import MASTER, WORKER
 from cli.sizes.groups import GroupState
 from cli.up.attempt import Attempt
 from cli.up.launch import Launch, Launched, UnansweredError
+from cli.up.lock import TakenError
 
 ATTEMPT = Attempt(token="0123456789abcdef", zone="us-east-1a", counts=(1, 101))
 DECLARED = declared_sizes(worker_count=101, needed_workers=101)
@@ -36,10 +38,12 @@ class AutoScaling:
         return answer
 
 
-def launch(autoscaling: AutoScaling, workers: GroupState | None = None) -> dict[Any, Launched]:
+def launch(
+    autoscaling: AutoScaling, workers: GroupState | None = None, before_call: Callable[[], None] = lambda: None
+) -> dict[Any, Launched]:
     clients: Any = SimpleNamespace(autoscaling=autoscaling)
     empty = GroupState(name="", size=PAUSED, instances={})
-    made = Launch(clients=clients, name="demo", attempt=ATTEMPT, declared=DECLARED)
+    made = Launch(clients=clients, name="demo", attempt=ATTEMPT, declared=DECLARED, before_call=before_call)
     return made.run({MASTER: empty, WORKER: workers or empty})
 
 
@@ -83,3 +87,20 @@ def test_a_group_that_has_its_nodes_is_left_alone() -> None:
     aws = AutoScaling(launched(1))
     assert launch(aws, workers=workers)[WORKER] == Launched(count=101)
     assert [each["AutoScalingGroupName"] for each in aws.requests] == ["demo-master"]
+
+
+def test_the_lock_may_stay_without_an_answer_as_long_as_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cli.up.launch.time.sleep", lambda _: None)
+    busy = ClientError({"Error": {"Code": "InternalServerError", "Message": ""}}, "PutItem")
+    answers: list[Exception | None] = [EndpointConnectionError(endpoint_url=""), busy, None, None, None]
+
+    def hold() -> None:
+        if answer := answers.pop(0):
+            raise answer
+
+    aws = AutoScaling(launched(100), launched(1), launched(1))
+    assert launch(aws, before_call=hold)[MASTER].count == 1
+    answers.append(TakenError("another"))
+    with pytest.raises(TakenError):
+        launch(aws, before_call=hold)
+    assert len(aws.requests) == 3

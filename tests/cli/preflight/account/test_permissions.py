@@ -4,7 +4,7 @@ import pytest
 
 from cli.preflight.account import permissions
 from tests.cli.preflight.account.policies import EXECUTOR, simulates
-from tests.cli.preflight.conftest import ACCOUNT, CALLER, Account
+from tests.cli.preflight.conftest import ACCOUNT, CALLER, NEW_STACK, Account
 
 DEPLOY_ROLE = f"arn:aws:iam::{ACCOUNT}:role/cdk-hnb659fds-deploy-role-{ACCOUNT}-eu-west-1"
 
@@ -149,17 +149,32 @@ def test_storage_that_the_stack_does_not_make_needs_no_permissions(account: Acco
 
 
 @pytest.mark.parametrize(
-    ("launch", "put", "level"),
-    [("allowed", "allowed", "ok"), ("implicitDeny", "allowed", "problem"), ("allowed", "implicitDeny", "problem")],
+    ("launch", "put", "deployed", "level"),
+    [
+        ("allowed", "allowed", "demo-ClusterTable0A1B-XYZ", "ok"),
+        ("implicitDeny", "allowed", "demo-ClusterTable0A1B-XYZ", "problem"),
+        ("allowed", "implicitDeny", "demo-ClusterTable0A1B-XYZ", "problem"),
+        ("implicitDeny", "implicitDeny", "", "problem"),
+        ("allowed", "implicitDeny", "", "warning"),
+        ("allowed", "allowed", "", "ok"),
+    ],
 )
 def test_with_candidate_zones_the_caller_must_launch_the_nodes_and_lock_the_table(
-    account: Account, launch: str, put: str, level: str
+    account: Account, launch: str, put: str, deployed: str, level: str
 ) -> None:
+    """Before the first deploy nobody knows the table's name, which a policy may already allow."""
+    if deployed:
+        outputs = [{"OutputKey": "ClusterTable", "OutputValue": deployed}]
+        made: dict[str, Any] = {"StackName": "demo", "CreationTime": "2026-01-01T00:00:00Z", "Outputs": outputs}
+        made["StackStatus"] = "CREATE_COMPLETE"
+        account.answers("cloudformation", "describe_stacks", {"Stacks": [made]}, {"StackName": "demo"})
+    else:
+        account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
     account.settings |= {"zones": ["eu-west-1a", "eu-west-1b"]}
     group = f"arn:aws:autoscaling:eu-west-1:{ACCOUNT}:autoScalingGroup:*:autoScalingGroupName/demo-worker"
     expected = {"PolicySourceArn": CALLER, "ActionNames": [*permissions.UP_ACTIONS], "ResourceArns": [group]}
     simulates(account, expected, {"autoscaling:LaunchInstances": launch})
-    table = f"arn:aws:dynamodb:eu-west-1:{ACCOUNT}:table/demo-Cluster"
+    table = f"arn:aws:dynamodb:eu-west-1:{ACCOUNT}:table/{deployed or 'demo-Cluster'}"
     expected = {**expected, "ActionNames": [*permissions.UP_RECORD_ACTIONS], "ResourceArns": [table]}
     simulates(account, expected, {"dynamodb:PutItem": put})
     assert account.finds(permissions.start_fleet).level == level

@@ -1,0 +1,218 @@
+"""Test the lock of ``dlcluster up``: a call that was overtaken never becomes the owner again, nor ends any nodes."""
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from bootstrap.aws.group_sizes import PAUSED, declared_sizes
+from bootstrap.contract import MASTER, WORKER
+from cli.errors import ClusterError
+from cli.sizes.groups import GroupState
+from cli.up import before, ending
+from cli.up.fleet import Fleet, Outcome
+from cli.up.lock import STALE_S, Lock, TakenError
+from cli.up.search import Search
+
+DECLARED = declared_sizes(worker_count=2, needed_workers=2)
+ZONE = "us-east-1a"
+
+
+class RefusedError(Exception):
+    """The condition of a write did not hold."""
+
+
+@dataclass(kw_only=True)
+class Table:
+    """Keeps the record, and checks the condition of each write, as DynamoDB does."""
+
+    exceptions: Any = field(default_factory=lambda: SimpleNamespace(ConditionalCheckFailedException=RefusedError))
+    item: dict[str, Any] = field(default_factory=dict)
+    looked_up: int = 0
+
+    def get_item(self, **_: Any) -> dict[str, Any]:
+        return {"Item": self.item} if self.item else {}
+
+    def put_item(self, *, Item: dict[str, Any], **condition: Any) -> None:  # noqa: N803
+        self._check(condition)
+        self.item = Item
+
+    def delete_item(self, **condition: Any) -> None:
+        self._check(condition)
+        self.item = {}
+
+    def _check(self, condition: dict[str, Any]) -> None:
+        if self.item and self.item["revision"] != condition["ExpressionAttributeValues"][":read"]:
+            raise RefusedError
+
+    def lock(self, process: int = 17) -> Lock:
+        clients: Any = SimpleNamespace(dynamodb=self, cloudformation=None, region="us-east-1", autoscaling=None)
+        return Lock(clients=clients, name="demo", caller="ann", process=process)
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Table:
+    made = Table()
+
+    def find(*_: Any, **__: Any) -> Any:
+        made.looked_up += 1
+        return SimpleNamespace(table="demo-Table")
+
+    monkeypatch.setattr("cli.up.lock.find_cluster", find)
+    return made
+
+
+def pass_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    later = time.time() + seconds
+    monkeypatch.setattr("cli.up.lock.time.time", lambda: later)
+
+
+def test_a_call_that_slept_is_not_the_owner_again(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    asleep, other = table.lock(), table.lock()
+    asleep.hold()
+    pass_time(monkeypatch, STALE_S + 1)
+    other.hold()
+    with pytest.raises(TakenError, match="ann runs dlcluster up of demo"):
+        asleep.hold()
+    other.release()
+    with pytest.raises(TakenError, match="took over meanwhile"):
+        asleep.hold()
+    assert table.item == {}
+
+
+def test_a_dead_record_of_another_is_not_taken_back(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    asleep, other = table.lock(), table.lock()
+    asleep.hold()
+    pass_time(monkeypatch, STALE_S + 1)
+    other.hold()
+    pass_time(monkeypatch, 2 * STALE_S + 2)
+    with pytest.raises(TakenError, match="took over meanwhile"):
+        asleep.hold()
+
+
+def test_an_owner_that_nobody_overtook_goes_on(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = table.lock()
+    owner.hold()
+    pass_time(monkeypatch, STALE_S + 1)
+    owner.hold()
+    owner.release()
+    assert (table.item, table.looked_up) == ({}, 1)
+
+
+def test_the_same_process_number_and_hostname_are_not_the_same_call(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.up.lock._boot", lambda: "")
+    table.lock().hold()
+    with pytest.raises(TakenError):
+        table.lock().hold()
+
+
+def test_the_owner_survives_a_new_hostname(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = table.lock()
+    owner.hold()
+    monkeypatch.setattr("cli.up.lock.socket.gethostname", lambda: "another")
+    owner.hold()
+    assert table.item["host"] == {"S": "another"}
+
+
+@pytest.mark.parametrize("boot", ["same", "other", "unknown"])
+def test_an_owner_whose_process_is_gone_is_dead_at_once_on_the_same_boot(
+    table: Table, boot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot_id, namespace = tmp_path / "boot_id", tmp_path / "pid"
+    namespace.symlink_to("pid:[4026531836]")
+    monkeypatch.setattr("cli.up.lock.BOOT_ID", boot_id)
+    monkeypatch.setattr("cli.up.lock.PROCESS_NAMESPACE", namespace)
+    if boot != "unknown":
+        boot_id.write_text("f3d1\n")
+    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as gone:
+        table.lock(gone.pid).hold()
+        with pytest.raises(TakenError):
+            table.lock().hold()  # it has not been waited for, so it is still there
+    if boot == "other":
+        boot_id.write_text("0815\n")
+    if boot == "same":
+        table.lock().hold()
+        namespace.unlink()
+        namespace.symlink_to("pid:[4026532000]")  # a container of the same machine
+    with pytest.raises(TakenError):
+        table.lock().hold()
+
+
+def group(name: str, *instances: str) -> GroupState:
+    size = DECLARED[MASTER if name == "demo-master" else WORKER]
+    return GroupState(name=name, size=size, instances=dict.fromkeys(instances, "InService"), places=frozenset({ZONE}))
+
+
+def test_nodes_of_no_recorded_attempt_are_left_alone(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = {MASTER: group("demo-master", "i-0"), WORKER: group("demo-worker", "i-1", "i-2")}
+    ended: list[str] = []
+    monkeypatch.setattr("cli.up.fleet.read_groups", lambda *_: groups)
+    monkeypatch.setattr("cli.up.fleet.end_fleet", lambda *_, **__: ended.append("all"))
+    monkeypatch.setattr("cli.up.fleet.attempts.begin", lambda *_: pytest.fail("it began an attempt"))
+    lock, cluster = table.lock(), SimpleNamespace(name="demo")
+    fleet = Fleet(clients=lock.clients, cluster=cluster, declared=DECLARED, lock=lock)  # type: ignore[arg-type]
+    with pytest.raises(ClusterError, match="got nodes meanwhile"):
+        fleet.start(ZONE)
+    assert ended == []
+
+
+def test_nothing_is_tried_after_a_pause_that_took_longer(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = datetime.now(timezone.utc) + timedelta(hours=1)
+    tried: list[str] = []
+
+    def refuse(_: Search, zone: str, **__: Any) -> Outcome:
+        tried.append(zone)
+        return Outcome(zone=zone, came={}, reason="no room")
+
+    def oversleep(_: float) -> None:
+        monkeypatch.setattr(Search, "_is_over", lambda _, pause: True)
+
+    monkeypatch.setattr(Search, "_try", refuse)
+    monkeypatch.setattr("cli.up.search.time.sleep", oversleep)
+    placement: Any = SimpleNamespace(lock=table.lock())
+    assert len([*Search(placement=placement, declared=DECLARED, zones=[ZONE], until=end).run()]) == 1
+    assert tried == [ZONE]
+
+
+def test_the_next_owners_attempt_is_not_forgotten(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = GroupState(name="", size=PAUSED, instances={})
+    lock, other = table.lock(), table.lock()
+    lock.hold()
+
+    def take(*_: Any, **__: Any) -> None:
+        pass_time(monkeypatch, STALE_S + 1)
+        other.hold()
+
+    monkeypatch.setattr(ending, "read_groups", lambda *_: {MASTER: empty, WORKER: empty})
+    monkeypatch.setattr(ending, "await_gone", lambda *_: None)
+    monkeypatch.setattr(ending, "_await_late", take)
+    monkeypatch.setattr("cli.up.ending.attempts.forget", lambda *_: pytest.fail("it forgot another's attempt"))
+    cluster: Any = SimpleNamespace(name="demo")
+    with pytest.raises(TakenError):
+        ending.end_fleet(lock.clients, cluster, lock)
+
+
+@pytest.mark.parametrize("code", ["MaxConfigLimitExceeded", "UnauthorizedOperation"])
+def test_scores_that_ec2_refuses_are_a_line(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(**_: Any) -> Any:
+        raise ClientError({"Error": {"Code": code, "Message": "no"}}, "GetSpotPlacementScores")
+
+    ec2 = SimpleNamespace(
+        describe_availability_zones=lambda **_: {"AvailabilityZones": []},
+        get_paginator=lambda _: SimpleNamespace(paginate=refuse),
+    )
+    clients: Any = SimpleNamespace(ec2=ec2, region="us-east-1")
+    props: Any = SimpleNamespace(zones=(ZONE,), instance_type="c5.large", worker_count=2)
+    assert before.spot_scores(clients, props) is None
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert f"zones keep their order: AWS refused GetSpotPlacementScores: {code}: no" in told
