@@ -149,8 +149,9 @@ def prepare_image(*, root: Path, sha256: str, services: Services, cgroup: str) -
     for home in _found(root, HOMES):
         _empty_home(home, under_root(root, SKELETON), disk=disk)
     for directory in FILES_BELOW:
-        for file in [path for path in under_root(root, directory).rglob("*") if not path.is_dir() or path.is_symlink()]:
-            remove(file, disk=disk)
+        below = [*under_root(root, directory).rglob("*")]
+        for path in [each for each in below if not each.is_dir() or each.is_symlink()]:
+            remove(path, disk=disk)
     write_file(under_root(root, MACHINE_ID), "", Permissions(mode=0o444))
     os.sync()
 
