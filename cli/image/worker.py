@@ -39,7 +39,7 @@ def _launched_last(found: ClusterContext, members: Sequence[Member]) -> Member:
     machines = find_machines(found.clients.ec2, [member.instance_id for member in members])
     running = [member for member in members if machines[member.instance_id].state == RUNNING]
     never = datetime.min.replace(tzinfo=timezone.utc)
-    return max(running or members, key=lambda member: machines[member.instance_id].launched or never)
+    return max(running or members, key=lambda each: (machines[each.instance_id].launched or never, each.node_index))
 
 
 def choose_worker(found: ClusterContext, setup: DeployedSetup) -> Member:

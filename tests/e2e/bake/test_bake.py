@@ -50,9 +50,14 @@ class Baked:
 
 @pytest.fixture(scope="module")
 def baked(laptop: Laptop) -> Baked:
-    worker = Faults.current().instances(STACK)[NODES]
+    ids = Faults.current().instances(STACK)
+    described = client("ec2").describe_instances(InstanceIds=list(ids.values()))["Reservations"]
+    launched = {each["InstanceId"]: each["LaunchTime"] for found in described for each in found["Instances"]}
+    # The worker that was launched last becomes the image.
+    index = max(range(2, NODES + 1), key=lambda each: (launched[ids[each]], each))
+    worker = ids[index]
     trace = f"trace-{uuid.uuid4().hex}"
-    alias = f"worker{NODES}"
+    alias = f"worker{index}"
     project = laptop.checkout / "examples"
     # A job leaves its working copy, its logs and the index of a sync on each node.
     (project / "marked.py").write_text(f"print({trace!r})\n")
