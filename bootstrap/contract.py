@@ -78,7 +78,7 @@ SETUP_REQUIREMENTS: Final = "requirements.txt"
 SETUP_DIR: Final = "/var/lib/deeplearning/setup"
 """Parent of the unpacked archives, each named by its hash."""
 SETUP_MARKER: Final = "/var/lib/deeplearning/setup-done"
-"""Hash of the archive whose setup has succeeded on this disk; an image made from the node includes it."""
+"""Hash of the archive whose setup has succeeded on this disk, and the node's type; an image includes it."""
 SETUP_STATE: Final = "/run/deeplearning/setup.json"
 """Progress of the setup: {"doing", "sha256", "failure"}; "failure" is null unless it has failed."""
 SETUP_LOG: Final = "/var/log/deeplearning/setup.log"
@@ -215,10 +215,10 @@ ENGINES_RECORD_ID: Final = "engines"
 PAUSE_ID: Final = "pause"
 """Record of the pauses to come: bootstrap.idle.pause_record. Only the master's role may write it."""
 UP_ID: Final = "up"
-"""Record of the ``dlcluster up`` that works on the cluster: cli.up.lock. No node's role may write it."""
+BAKE_ID: Final = "bake"
+"""Records of the ``dlcluster up`` and ``bake`` at work on the cluster: cli.up.lock. No node's role may access them."""
 RECORD_VERSION: Final = 2
-"""Version of the records, in the field ``version``; agents of two deploys must understand each other. A version may
-gain keys; readers ignore keys that they do not know."""
+"""Version of the records, in the field ``version``. It may gain keys: readers ignore keys that they do not know."""
 
 
 def node_record_id(role_id: str, instance_id: str) -> str:

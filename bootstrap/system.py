@@ -17,15 +17,17 @@ GPUS_LISTED: Final = (0, 6, 15)
 """Exit codes of nvidia-smi with a correct list: all GPUs work, there is none, one has fallen off the bus
 (manual of nvidia-smi, "RETURN VALUE")."""
 COMMAND_TIMEOUT_S: Final = 30
+STOP_TIMEOUT_S: Final = 180
+"""Seconds for a unit to stop, more than systemd's 90, and for memory to come back from swap."""
 # Debian and Ubuntu call the daemon ssh, Amazon Linux calls it sshd.
 SSH_UNITS: Final = ("ssh.service", "sshd.service")
 UNIT_DIRECTORIES: Final = ("usr/lib/systemd/system", "lib/systemd/system", "etc/systemd/system")
 
 
-def run(command: Sequence[str]) -> str:
+def run(command: Sequence[str], *, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
     """Run a command to its end; return its output. Raises CommandError."""
     try:
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_s).stdout
     except subprocess.CalledProcessError as error:
         output = error.stderr.strip()[-200:]
         raise CommandError(f"{command[0]} {command[1]} exited {error.returncode}: {output}") from error
@@ -63,7 +65,22 @@ class System:
     def disable(self, unit: str) -> None:
         """Stop the unit, and start it at no boot; there may be no such unit."""
         if any((self._root / directory / unit).exists() for directory in UNIT_DIRECTORIES):
-            run(["systemctl", "disable", "--now", unit])
+            run(["systemctl", "disable", "--now", unit], timeout_s=STOP_TIMEOUT_S)
+
+    def stop(self, units: Sequence[str], *, but: str | None) -> None:
+        """Stop those of the units that systemd has loaded until the next boot; a name may have wildcards."""
+        listed = run(["systemctl", "list-units", "--all", "--plain", "--no-legend", *units]).splitlines()
+        # Units that others only mention are listed as not found.
+        found = [line.split()[:2] for line in listed if line.strip()]
+        if loaded := [name for name, load in found if load == "loaded" and name != but]:
+            run(["systemctl", "stop", *loaded], timeout_s=STOP_TIMEOUT_S)
+
+    def end_swap(self) -> list[str]:
+        """Stop swapping; return the files that were swapped to."""
+        swaps = [line.split() for line in Path("/proc/swaps").read_text().splitlines()[1:]]
+        if swaps:
+            run(["swapoff", "--all"], timeout_s=STOP_TIMEOUT_S)
+        return [name for name, kind, *_ in swaps if kind == "file"]
 
     def unmount(self, directory: str) -> None:
         """Unmount what is mounted on a directory, if anything is, also while it is in use."""

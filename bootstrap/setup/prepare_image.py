@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -27,6 +27,7 @@ from bootstrap.contract import (
     KNOWN_HOSTS_FILE,
     LAUNCH_COMMAND,
     NODE_CONFIG,
+    READ_AHEAD_SERVICE,
     RELEASES_DIR,
     SCRATCH_DIRS,
     SETUP_MARKER,
@@ -37,13 +38,26 @@ from bootstrap.contract import (
     SSHD_CONFIG,
     SYSTEMD_ENVIRONMENT,
     TRAINER,
+    WORKER,
     WORKERS_FILE,
 )
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
+from bootstrap.setup.provide import done_marker
 
-SERVICES: Final = (AGENT_SERVICE, SETUP_SERVICE, ENGINES_SERVICE, DURABLE_SERVICE, SHARED_SERVICE)
+SERVICES: Final = (
+    *(AGENT_SERVICE, SETUP_SERVICE, ENGINES_SERVICE, DURABLE_SERVICE, SHARED_SERVICE, READ_AHEAD_SERVICE),
+)
 """Units of this project; a node of the image gets them from its user data."""
+WRITERS: Final = (
+    *("apt-daily.timer", "apt-daily-upgrade.timer", "apt-daily.service", "apt-daily-upgrade.service"),
+    *("unattended-upgrades.service", "cron.service", "crond.service", "atd.service"),
+    # A socket would start its service again.
+    *("docker.socket", "docker.service", "containerd.service", "snapd.socket", "snapd.service"),
+    *("amazon-ssm-agent.service", "snap.amazon-ssm-agent.amazon-ssm-agent.service"),
+    *("syslog.socket", "rsyslog.service", "user@*.service"),
+)
+"""Units of the system, with users' own systemd, that would write again what is removed."""
 BLOCKS: Final = (HOSTS_FILE, ENVIRONMENT_FILE, KNOWN_HOSTS_FILE)
 """Files in which only the block between our markers is ours."""
 NODE_STATE_PATTERNS: Final = (
@@ -58,14 +72,28 @@ IDENTITY_PATTERNS: Final = (
 """Identity of the machine, which its first boot makes anew."""
 LEFT_BY_USERS: Final = (
     *("/tmp/*", *(f"{directory}/*" for directory in SCRATCH_DIRS)),  # noqa: S108  (removes, creates nothing)
+    *("/var/lib/docker/*", "/var/lib/containerd/*"),
     *("/var/mail/*", "/var/crash/*", "/var/lib/systemd/coredump/*", "/var/lib/systemd/linger/*", "/var/log/journal/*"),
 )
 MACHINE_ID: Final = "/etc/machine-id"
 """An empty file makes the first boot choose one (machine-id(5))."""
 HOMES: Final = ("/root", "/home/*")
 SKELETON: Final = "/etc/skel"
-LOGS: Final = "/var/log"
+FILES_BELOW: Final = ("/var/log", "/var/spool/cron", "/var/spool/at")
+"""Logs, crontabs and at jobs: their programs do not make the directories anew."""
+SECRETS: Final = (
+    *("/etc/ssh/ssh_host_*", str(Path(NODE_CONFIG).parent), "/var/lib/systemd/credential.secret"),
+    *("/var/lib/amazon/ssm/*", "/var/spool/cron"),
+)
+SECRETS_OF_HOMES: Final = (
+    *(".ssh", ".aws", ".config", ".docker", ".kube", ".gnupg", ".netrc", ".git-credentials", ".pypirc"),
+    *("*history", ".cache/huggingface/token"),
+)
+"""Files and trees to overwrite: a snapshot of EBS copies freed blocks too."""
+_ZEROS: Final = 1 << 20
+"""Bytes in one write."""
 _SESSION: Final = re.compile(r"session-(\w+)\.scope")
+_USER: Final = re.compile(r"user-(\d+)\.slice")
 
 
 class Services(Protocol):
@@ -73,6 +101,12 @@ class Services(Protocol):
 
     def disable(self, unit: str) -> None:
         """Stop the unit, and start it at no boot; there may be no such unit."""
+
+    def stop(self, units: Sequence[str], *, but: str | None) -> None:
+        """Stop those of the units that are loaded, but one."""
+
+    def end_swap(self) -> list[str]:
+        """Stop swapping; return the files that were swapped to. Raises CommandError."""
 
     def unmount(self, directory: str) -> None:
         """Unmount what is mounted on a directory, if anything is."""
@@ -88,17 +122,23 @@ def prepare_image(*, root: Path, sha256: str, services: Services, cgroup: str) -
     """Remove keys, homes, logs and node state from the disk. Raises SetupError unless the setup has succeeded on it."""
     marker = under_root(root, SETUP_MARKER)
     found = marker.read_text().strip() if marker.is_file() else "none"
-    if found != sha256:
-        raise SetupError("another setup", f"the setup on this disk must be {sha256}, got {found}")
+    done = done_marker(sha256, WORKER)
+    # An older release wrote no type.
+    if found not in (done.strip(), sha256):
+        raise SetupError("another setup", f"the setup on this disk must be {done.strip()}, got {found}")
     # Without the tunnel of its service, a mount that answers no more would hang whatever looks at it.
     services.unmount(SHARED_DIR)
     for service in SERVICES:
         services.disable(service)
-    own = _SESSION.search(cgroup)
+    own, user = _SESSION.search(cgroup), _USER.search(cgroup)
     services.end_other_sessions(own[1] if own else None)
+    services.stop(WRITERS, but=f"user@{user[1]}.service" if user else None)
+    swaps = services.end_swap()
     services.stop_keeping_journal()
+    write_file(marker, done)
     disk = root.stat().st_dev
-    for path in _found(root, (*NODE_STATE_PATTERNS, *IDENTITY_PATTERNS, *LEFT_BY_USERS)):
+    _overwrite_secrets(root, disk=disk)
+    for path in _found(root, (*swaps, *NODE_STATE_PATTERNS, *IDENTITY_PATTERNS, *LEFT_BY_USERS)):
         remove(path, disk=disk)
     for file in BLOCKS:
         if (path := under_root(root, file)).exists():
@@ -108,8 +148,10 @@ def prepare_image(*, root: Path, sha256: str, services: Services, cgroup: str) -
             remove(path, disk=disk)
     for home in _found(root, HOMES):
         _empty_home(home, under_root(root, SKELETON), disk=disk)
-    for log_file in [path for path in under_root(root, LOGS).rglob("*") if not path.is_dir() or path.is_symlink()]:
-        remove(log_file, disk=disk)
+    for directory in FILES_BELOW:
+        below = [*under_root(root, directory).rglob("*")]
+        for path in [each for each in below if not each.is_dir() or each.is_symlink()]:
+            remove(path, disk=disk)
     write_file(under_root(root, MACHINE_ID), "", Permissions(mode=0o444))
     os.sync()
 
@@ -128,6 +170,27 @@ def remove(path: Path, *, disk: int) -> None:
             # It may hold the place of a mount.
             if not any(path.iterdir()):
                 path.rmdir()
+
+
+def _overwrite_secrets(root: Path, *, disk: int) -> None:
+    """Overwrite keys and credentials, and have that written to the disk before anything frees their blocks."""
+    for path in _found(root, (*SECRETS, *(f"{home}/{name}" for home in HOMES for name in SECRETS_OF_HOMES))):
+        overwrite(path, disk=disk)
+    os.sync()
+
+
+def overwrite(path: Path, *, disk: int) -> None:
+    """Overwrite a file, or the files of a tree, with zeros in place."""
+    with contextlib.suppress(FileNotFoundError):
+        found = path.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_dev == disk:
+            for child in [*path.iterdir()]:
+                overwrite(child, disk=disk)
+        # Another name of the file may be software that stays.
+        elif stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            with path.open("r+b") as file:
+                for start in range(0, found.st_size, _ZEROS):
+                    file.write(bytes(min(_ZEROS, found.st_size - start)))
 
 
 def _found(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:

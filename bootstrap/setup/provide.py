@@ -1,4 +1,4 @@
-"""Run the user's setup once per content: a marker on the disk records which archive's setup has succeeded."""
+"""Run the user's setup once per content and node type: a marker on the disk records what has succeeded there."""
 
 import logging
 import shutil
@@ -18,6 +18,7 @@ from bootstrap.contract import (
     SETUP_REQUIREMENTS,
     SETUP_RUNNING,
     SETUP_SCRIPT,
+    NodeType,
 )
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
@@ -56,10 +57,17 @@ class SetupServices:
     sleep: Callable[[float], None] = time.sleep
 
 
-def provide(source: SetupSource, *, services: SetupServices) -> None:
+def done_marker(sha256: str, node_type: NodeType) -> str:
+    """Return the content of the marker: a setup may install other things on a master, so an image's type counts."""
+    return f"{sha256} {node_type}\n"
+
+
+def provide(source: SetupSource, *, node_type: NodeType, services: SetupServices) -> None:
     """Run the setup unless it has already succeeded on this disk; write its outcome for the agent."""
     marker = under_root(services.root, SETUP_MARKER)
-    if marker.is_file() and marker.read_text().strip() == source.sha256:
+    done = done_marker(source.sha256, node_type)
+    # An older release wrote no type. Its disk is this node's own, as an image has one (bootstrap.setup.prepare_image).
+    if marker.is_file() and marker.read_text().strip() in (done.strip(), source.sha256):
         log.info("setup %s was done before", source.sha256)
         write_state(services.root, State(doing=SETUP_DONE, sha256=source.sha256))
         return
@@ -67,7 +75,7 @@ def provide(source: SetupSource, *, services: SetupServices) -> None:
     started = services.monotonic()
     try:
         _run_all(source, deadline=started + source.timeout_s, services=services)
-        write_file(marker, f"{source.sha256}\n")
+        write_file(marker, done)
     except (SetupError, OSError) as error:
         short = error.short if isinstance(error, SetupError) else error.strerror or type(error).__name__
         state = State(doing=SETUP_FAILED, sha256=source.sha256, failure=short)

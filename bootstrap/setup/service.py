@@ -41,7 +41,7 @@ def serve_setup(root: Path) -> None:
 
     source = SetupSource(url=config.setup, sha256=config.setup_sha256, timeout_s=config.setup_timeout_s)
     services = SetupServices(root=root, read=lambda *at: _read(config.region, *at), run=run, flush=output.flush)
-    provide(source, services=services)
+    provide(source, node_type=config.node_type, services=services)
 
 
 def environment_of(config: NodeConfig) -> dict[str, str]:

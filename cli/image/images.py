@@ -2,8 +2,11 @@
 
 import sys
 import time
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError
 
 from bootstrap.contract import CLUSTER_TAG, GROUP_TAG, SETUP_HASH_LENGTH, SETUP_TAG
 from cli.errors import ClusterError
@@ -11,7 +14,10 @@ from cli.output import printable
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
+BASE_IMAGE_TAG: Final = "deeplearning:base-image"
+"""Tag of an image with the image that its worker was launched from."""
 AVAILABLE: Final = "available"
 PENDING: Final = "pending"
 STILL_THERE: Final = ("pending", "running", "stopping", "stopped")
@@ -20,36 +26,68 @@ IMAGE_TIMEOUT_S: Final = 3600.0
 POLL_S: Final = 5.0
 TELL_S: Final = 60.0
 """Seconds between two lines about a wait."""
+LEAVE_POLLS: Final = 12
+"""Looks, POLL_S apart, at a worker that was detached; AWS removes its group's tag a little later."""
 
 
-def find_image(ec2: "EC2Client", *, cluster_name: str, sha256: str) -> str | None:
-    """Return the newest image of a cluster's setup that can be used now or soon."""
+def find_image(ec2: "EC2Client", node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> str | None:
+    """Return the newest image of a cluster's setup on a node's base image that can be used now or soon."""
     wanted: Any = {CLUSTER_TAG: cluster_name, SETUP_TAG: sha256}
     filters: Any = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
     images = ec2.describe_images(Owners=["self"], Filters=filters)["Images"]
-    usable = [image for image in images if image["State"] in (AVAILABLE, PENDING)]
+    usable = [
+        image
+        for image in images
+        if image["State"] in (AVAILABLE, PENDING)
+        and image.get("Architecture") == node["Architecture"]
+        # A node of the image itself was deployed with it.
+        and node["ImageId"] in (image["ImageId"], *_values(image, BASE_IMAGE_TAG))
+    ]
     newest = max(usable, key=lambda image: image.get("CreationDate", ""), default=None)
     return newest["ImageId"] if newest else None
 
 
-def create_image(ec2: "EC2Client", instance_id: str, *, cluster_name: str, sha256: str) -> str:
-    """Start an image of an instance's disk as it is now; return its ID."""
+def require_permissions(ec2: "EC2Client", node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> None:
+    """Raise ClientError unless the caller may make an image of a node and end it."""
+    for dry_run in (
+        lambda: ec2.create_image(**_request(node, cluster_name=cluster_name, sha256=sha256), DryRun=True),
+        lambda: ec2.terminate_instances(InstanceIds=[node["InstanceId"]], DryRun=True),
+    ):
+        try:
+            dry_run()
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "DryRunOperation":
+                raise
+
+
+def create_image(ec2: "EC2Client", node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> str:
+    """Start an image of a node's root disk as it is now; return its ID."""
+    return ec2.create_image(**_request(node, cluster_name=cluster_name, sha256=sha256))["ImageId"]
+
+
+def _request(node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> Any:
+    """Return the arguments of CreateImage."""
     # No two images of an account and region may have one name.
     name = f"{cluster_name}-{sha256[:SETUP_HASH_LENGTH]}-{datetime.now(timezone.utc):%Y%m%dT%H%M%S}"
-    tags: Any = [{"Key": k, "Value": v} for k, v in (("Name", name), *_tags(cluster_name, sha256).items())]
-    created = ec2.create_image(
-        InstanceId=instance_id,
-        Name=name,
-        Description=f"worker of cluster {cluster_name} with setup {sha256}",
+    known = {"Name": name, CLUSTER_TAG: cluster_name, SETUP_TAG: sha256, BASE_IMAGE_TAG: node["ImageId"]}
+    tags = [{"Key": key, "Value": value} for key, value in known.items()]
+    others = [m["DeviceName"] for m in node["BlockDeviceMappings"] if m["DeviceName"] != node["RootDeviceName"]]
+    return {
+        "InstanceId": node["InstanceId"],
+        "Name": name,
+        "Description": f"worker of cluster {cluster_name} with setup {sha256}",
         # A reboot would make a node of it again; its disk is at rest and written out (bootstrap.setup.prepare_image).
-        NoReboot=True,
-        TagSpecifications=[{"ResourceType": kind, "Tags": tags} for kind in ("image", "snapshot")],
-    )
-    return created["ImageId"]
+        "NoReboot": True,
+        "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in ("image", "snapshot")],
+        # EC2 would copy every attached volume, and only the root disk is cleaned.
+        **({"BlockDeviceMappings": [{"DeviceName": device, "NoDevice": ""} for device in others]} if others else {}),
+    }
 
 
-def await_image(ec2: "EC2Client", image_id: str, *, timeout_s: float = IMAGE_TIMEOUT_S) -> None:
-    """Wait until an image can be used. Raises ClusterError if it fails, or takes too long."""
+def await_image(
+    ec2: "EC2Client", image_id: str, *, go_on: Callable[[], None], timeout_s: float = IMAGE_TIMEOUT_S
+) -> None:
+    """Wait until an image can be used, calling `go_on` now and then. Raises ClusterError if it fails or takes long."""
     started = told = time.monotonic()
     while (image := _describe(ec2, image_id)).get("State") in (PENDING, None):
         now = time.monotonic()
@@ -58,6 +96,7 @@ def await_image(ec2: "EC2Client", image_id: str, *, timeout_s: float = IMAGE_TIM
         if now == started or now - told >= TELL_S:
             print(f"dlcluster: waiting for image {image_id}, {now - started:.0f} s so far", file=sys.stderr)
             told = now
+            go_on()
         time.sleep(POLL_S)
     if (state := image["State"]) != AVAILABLE:
         reason = printable(image.get("StateReason", {}).get("Message", ""))
@@ -69,8 +108,31 @@ def mark_instance(ec2: "EC2Client", instance_id: str, *, sha256: str) -> None:
     ec2.create_tags(Resources=[instance_id], Tags=[{"Key": SETUP_TAG, "Value": sha256}])
 
 
-def end_marked(ec2: "EC2Client", *, cluster_name: str) -> None:
-    """End the workers of images that have left their group; one that is still in it goes on as a node."""
+def end_marked(ec2: "EC2Client", *, cluster_name: str, detached: str | None = None) -> None:
+    """End the workers of images that have left their group; one that is still in it goes on as a node.
+
+    Wait for one that was just `detached`. Only the owner of the cluster's record may call this: a worker that another
+    bake is cleaning looks the same.
+    """
+    for _ in range(LEAVE_POLLS):
+        marked = dict(_marked(ec2, cluster_name))
+        left = [name for name, is_in_group in marked.items() if not is_in_group]
+        for name in left:
+            print(f"dlcluster: ending {name}, the worker of an image", file=sys.stderr)
+            ec2.terminate_instances(InstanceIds=[name])
+        if detached is None or not marked.get(detached, False):
+            return
+        time.sleep(POLL_S)
+    waited = LEAVE_POLLS * POLL_S
+    print(
+        f"dlcluster: {detached} is still tagged as in its group after {waited:.0f} s: unless dlcluster status "
+        f"names it, end it with: aws ec2 terminate-instances --instance-ids {detached}",
+        file=sys.stderr,
+    )
+
+
+def _marked(ec2: "EC2Client", cluster_name: str) -> Iterator[tuple[str, bool]]:
+    """Yield the ID of each worker that was chosen for an image, and whether a group has it."""
     filters: Any = [
         {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster_name]},
         {"Name": "tag-key", "Values": [SETUP_TAG]},
@@ -78,13 +140,11 @@ def end_marked(ec2: "EC2Client", *, cluster_name: str) -> None:
     ]
     for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
         for instance in (each for reservation in page["Reservations"] for each in reservation["Instances"]):
-            if GROUP_TAG not in {tag.get("Key") for tag in instance.get("Tags", [])}:
-                print(f"dlcluster: ending {instance['InstanceId']}, the worker of an image", file=sys.stderr)
-                ec2.terminate_instances(InstanceIds=[instance["InstanceId"]])
+            yield instance["InstanceId"], bool(_values(instance, GROUP_TAG))
 
 
-def _tags(cluster_name: str, sha256: str) -> dict[str, str]:
-    return {CLUSTER_TAG: cluster_name, SETUP_TAG: sha256}
+def _values(resource: Any, key: str) -> list[str]:
+    return [tag["Value"] for tag in resource.get("Tags", []) if tag["Key"] == key]
 
 
 def _describe(ec2: "EC2Client", image_id: str) -> Any:

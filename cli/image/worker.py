@@ -2,11 +2,13 @@
 
 import sys
 import time
-from typing import Final
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Final
 
 from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH, WORKER, group_name
 from cli.aws.clusters import DeployedSetup
-from cli.aws.nodes import Member, check_instance, read_membership
+from cli.aws.nodes import RUNNING, Member, check_instance, find_machines, read_membership
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
 from cli.image.images import mark_instance
@@ -15,11 +17,29 @@ from cli.output import printable
 from cli.ssh.from_master import bootstrap_line
 from cli.ssh.remote import Connection, last_line
 
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
 LEAVE_TIMEOUT_S: Final = 180.0
 """Seconds in which the membership drops a detached worker: its master polls every few seconds."""
 CLEAN_TIMEOUT_S: Final = 600.0
 """Seconds for the removal, of homes with a million files too."""
 POLL_S: Final = 2.0
+
+
+def newest_node(found: ClusterContext) -> "InstanceTypeDef":
+    """Return EC2's description of the node that was launched last, a worker if there is one."""
+    members = found.membership.members
+    newest = _launched_last(found, [each for each in members if each.node_type == WORKER] or members)
+    return check_instance(found.clients.ec2, newest, cluster_name=found.cluster.name)
+
+
+def _launched_last(found: ClusterContext, members: Sequence[Member]) -> Member:
+    """Return the running member that was launched last: a replacement takes the lowest free index."""
+    machines = find_machines(found.clients.ec2, [member.instance_id for member in members])
+    running = [member for member in members if machines[member.instance_id].state == RUNNING]
+    never = datetime.min.replace(tzinfo=timezone.utc)
+    return max(running or members, key=lambda each: (machines[each.instance_id].launched or never, each.node_index))
 
 
 def choose_worker(found: ClusterContext, setup: DeployedSetup) -> Member:
@@ -39,9 +59,7 @@ def choose_worker(found: ClusterContext, setup: DeployedSetup) -> Member:
         raise ClusterError(
             f"no worker with the setup runs release {cluster.release}: replace one (dlcluster status names them)"
         )
-    worker = max(current, key=lambda member: member.node_index)
-    check_instance(found.clients.ec2, worker, cluster_name=cluster.name)
-    return worker
+    return _launched_last(found, current)
 
 
 def require_idle(connection: Connection) -> None:

@@ -56,17 +56,28 @@ def subnets(target: PreflightTarget) -> Iterator[Finding]:
 
 def _routes(target: PreflightTarget, worker: "SubnetTypeDef", master: "SubnetTypeDef") -> Iterator[Finding]:
     """Check how each subnet that gets nodes reaches AWS."""
-    if not target.props.private:
+    props, present = target.props, _endpoints_of(target, worker["VpcId"])
+    further = (*(SESSION_SERVICES if props.private else ()), *_secret_services(target))
+    lustre = ("fsx",) if props.shared_storage.startswith("lustre:") else ()
+    of_worker = (*INTERFACE_SERVICES, *dict.fromkeys(further))
+    of_master = (*INTERFACE_SERVICES, *MASTER_SERVICES, *lustre, *dict.fromkeys(further))
+    if not props.private:
         yield from _master_route(target, master)
-        if target.props.worker_count:
-            yield from _worker_routes(target, worker)
-        return
-    secrets = _secret_services(target)
-    lustre = ("fsx",) if target.props.shared_storage.startswith("lustre:") else ()
-    services = (*INTERFACE_SERVICES, *MASTER_SERVICES, *lustre, *dict.fromkeys((*SESSION_SERVICES, *secrets)))
-    yield from _private_route(target, master, services)
-    if target.props.worker_count and worker["SubnetId"] != master["SubnetId"]:
-        yield from _private_route(target, worker, (*INTERFACE_SERVICES, *dict.fromkeys((*SESSION_SERVICES, *secrets))))
+        if props.worker_count:
+            yield from _worker_routes(target, worker, present)
+    else:
+        yield from _private_route(target, master, of_master, present)
+        if props.worker_count and worker["SubnetId"] != master["SubnetId"]:
+            yield from _private_route(target, worker, of_worker, present)
+    # An endpoint's private name takes the calls of every subnet of the VPC, behind a NAT gateway too.
+    yield from _closed_endpoints(target, master, of_master, present)
+    if props.worker_count and worker["SubnetId"] != master["SubnetId"]:
+        yield from _closed_endpoints(target, worker, of_worker, present)
+
+
+def _endpoints_of(target: PreflightTarget, vpc_id: str) -> "list[VpcEndpointTypeDef]":
+    pages = target.clients.ec2.get_paginator("describe_vpc_endpoints").paginate(Filters=_of_vpc(vpc_id))
+    return [each for page in pages for each in page["VpcEndpoints"] if each["State"].lower() == "available"]
 
 
 def _secret_services(target: PreflightTarget) -> tuple[str, ...]:
@@ -75,7 +86,12 @@ def _secret_services(target: PreflightTarget) -> tuple[str, ...]:
     return (*(("ssm",) if props.secret_parameters else ()), *(("secretsmanager",) if props.managed_secrets else ()))
 
 
-def _private_route(target: PreflightTarget, subnet: "SubnetTypeDef", services: Sequence[str]) -> Iterator[Finding]:
+def _private_route(
+    target: PreflightTarget,
+    subnet: "SubnetTypeDef",
+    services: Sequence[str],
+    present: "Sequence[VpcEndpointTypeDef]",
+) -> Iterator[Finding]:
     """Check that nodes without a public address reach AWS; report what cannot work if they reach nothing else."""
     table = _route_table(target, subnet)
     route, name = _default_route(table), subnet["SubnetId"]
@@ -86,7 +102,7 @@ def _private_route(target: PreflightTarget, subnet: "SubnetTypeDef", services: S
         if engines := ", ".join(target.props.engines):
             sentence = f"{name} has no default route, and engines ({engines}) are fetched from the internet"
             yield problem(SUBJECT, sentence, "leave engines out, or give the subnet a NAT gateway")
-        yield from _endpoints(target, subnet, table, services)
+        yield from _endpoints(target, subnet, table, services, present)
     elif route.get("State") == "blackhole":
         yield from _blackhole(subnet, table)
 
@@ -163,12 +179,14 @@ def _public_addresses(target: PreflightTarget, subnet: "SubnetTypeDef") -> Itera
         )
 
 
-def _worker_routes(target: PreflightTarget, worker: "SubnetTypeDef") -> Iterator[Finding]:
+def _worker_routes(
+    target: PreflightTarget, worker: "SubnetTypeDef", present: "Sequence[VpcEndpointTypeDef]"
+) -> Iterator[Finding]:
     """Check that workers reach AWS over a default route, or otherwise over endpoints."""
     table = _route_table(target, worker)
     route = _default_route(table)
     if route is None:
-        yield from _endpoints(target, worker, table, (*INTERFACE_SERVICES, *_secret_services(target)))
+        yield from _endpoints(target, worker, table, (*INTERFACE_SERVICES, *_secret_services(target)), present)
     elif route.get("State") == "blackhole":
         yield from _blackhole(worker, table)
     elif _leads_to_internet(route) and target.props.master_subnet != worker["SubnetId"]:
@@ -176,17 +194,17 @@ def _worker_routes(target: PreflightTarget, worker: "SubnetTypeDef") -> Iterator
 
 
 def _endpoints(
-    target: PreflightTarget, worker: "SubnetTypeDef", table: "RouteTableTypeDef | None", services: Sequence[str]
+    target: PreflightTarget,
+    worker: "SubnetTypeDef",
+    table: "RouteTableTypeDef | None",
+    services: Sequence[str],
+    present: "Sequence[VpcEndpointTypeDef]",
 ) -> Iterator[Finding]:
     """Check that the VPC has an endpoint for every service that the subnet's nodes call."""
     if target.props.requirements:
         sentence = f"{worker['SubnetId']} has no default route: nodes reach no PyPI for requirements"
         yield warning(SUBJECT, sentence, "configure a mirror in setup, or give the subnet a NAT gateway")
     vpc_id, table_id = worker["VpcId"], table["RouteTableId"] if table else ""
-    pages = target.clients.ec2.get_paginator("describe_vpc_endpoints").paginate(Filters=_of_vpc(vpc_id))
-    present = [
-        endpoint for page in pages for endpoint in page["VpcEndpoints"] if endpoint["State"].lower() == "available"
-    ]
     by_route = {e["ServiceName"] for e in present if table_id in e.get("RouteTableIds", [])}
     by_name = {e["ServiceName"] for e in present if e.get("PrivateDnsEnabled")}
     create = f"aws ec2 create-vpc-endpoint --region {target.region} --vpc-id {vpc_id}"
@@ -208,9 +226,6 @@ def _endpoints(
                 yield problem(
                     SUBJECT, sentence, f"{create} --service-name {prefix}.{target.region}.{service} {options}"
                 )
-    wanted = {*GATEWAY_SERVICES, *services}
-    used = [e for e in present if e.get("PrivateDnsEnabled") and _service(e["ServiceName"]) in wanted]
-    yield from _closed_endpoints(target, worker, used)
 
 
 def _service(name: str) -> str:
@@ -218,9 +233,14 @@ def _service(name: str) -> str:
 
 
 def _closed_endpoints(
-    target: PreflightTarget, subnet: "SubnetTypeDef", endpoints: "Sequence[VpcEndpointTypeDef]"
+    target: PreflightTarget,
+    subnet: "SubnetTypeDef",
+    services: Sequence[str],
+    present: "Sequence[VpcEndpointTypeDef]",
 ) -> Iterator[Finding]:
-    """Check that the security groups of interface endpoints let the subnet's nodes in."""
+    """Check that the security groups of the services' interface endpoints let the subnet's nodes in."""
+    wanted = {*GATEWAY_SERVICES, *services}
+    endpoints = [e for e in present if e.get("PrivateDnsEnabled") and _service(e["ServiceName"]) in wanted]
     ids = sorted({group["GroupId"] for endpoint in endpoints for group in endpoint.get("Groups", [])})
     if not ids:
         return

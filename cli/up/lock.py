@@ -1,4 +1,4 @@
-"""Let only one ``dlcluster up`` at a time work on a cluster: two would end each other's nodes.
+"""Let only one ``dlcluster up``, or ``bake``, at a time work on a cluster: two would end each other's nodes.
 
 The owner is a record of the cluster's table, next to the members. Each write has the condition that the record is as
 it was read: of two calls that begin together one becomes the owner. A call that was overtaken, and so finds another's
@@ -33,7 +33,7 @@ _NOT_ALLOWED: Final = re.compile(r"[^A-Za-z0-9+=._:/@-]")
 
 
 class TakenError(ClusterError):
-    """Another dlcluster up is working on the cluster, so its nodes are not ours to end."""
+    """Another call of the verb is working on the cluster, so its nodes are not ours to end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,6 +79,8 @@ class Lock:
     caller: str
     """ARN of the user."""
     process: int = field(default_factory=os.getpid)
+    verb: str = UP_ID
+    """Verb that may run only once; also the record's name."""
     _identity: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
     _was_owner: bool = field(default=False, init=False)
     _table_name: str = field(default="", init=False)
@@ -92,15 +94,22 @@ class Lock:
             if found is not None and not is_own and not found.is_dead:
                 since = f"{datetime.fromtimestamp(found.seen).astimezone():%H:%M}"
                 raise TakenError(
-                    f"{found.user} runs dlcluster up of {self.name} on {found.host}, last seen at {since}: wait until "
-                    f"it ends, or {STALE_S / 60:.0f} minutes after it was killed"
+                    f"{found.user} runs dlcluster {self.verb} of {self.name} on {found.host}, last seen at {since}: "
+                    f"wait until it ends, or {STALE_S / 60:.0f} minutes after it was killed"
                 )
             if self._was_owner and not is_own:
-                raise TakenError(f"another dlcluster up of {self.name} took over meanwhile: dlcluster up goes on")
+                verb = f"dlcluster {self.verb}"
+                raise TakenError(f"another {verb} of {self.name} took over meanwhile: run {verb} again to continue")
             self._was_owner = is_own
             if self._write(table, found):
                 return
-        raise TakenError(f"others began dlcluster up of {self.name} {ATTEMPTS} times in this second: try again")
+        began = f"others began dlcluster {self.verb} of {self.name} {ATTEMPTS} times in this second"
+        raise TakenError(f"{began}: try again")
+
+    def is_held(self) -> bool:
+        """Return whether no other call has become the owner meanwhile."""
+        found = self._read(self._table())
+        return found is not None and found.owner == self._identity
 
     def release(self) -> None:
         """Let other calls start; if AWS cannot be reached, they wait until this owner is stale."""
@@ -108,7 +117,7 @@ class Lock:
             table = self._table()
             found = self._read(table)
             if found is not None and found.owner == self._identity:
-                key = {TABLE_KEY: {"S": UP_ID}}
+                key = {TABLE_KEY: {"S": self.verb}}
                 self.clients.dynamodb.delete_item(TableName=table, Key=key, **_if_unchanged(found))
 
     def _table(self) -> str:
@@ -120,7 +129,7 @@ class Lock:
 
     def _read(self, table: str) -> _Owner | None:
         """Return the owner in the record; None if there is none."""
-        key = {TABLE_KEY: {"S": UP_ID}}
+        key = {TABLE_KEY: {"S": self.verb}}
         item = self.clients.dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
         return _owner(item) if item else None
 
@@ -128,7 +137,7 @@ class Lock:
         """Make this call the owner; return whether the record was still as it was read."""
         now = int(time.time())
         item = {
-            TABLE_KEY: {"S": UP_ID},
+            TABLE_KEY: {"S": self.verb},
             "owner": {"S": self._identity},
             "user": {"S": _NOT_ALLOWED.sub("-", self.caller)[-170:]},
             "host": {"S": _host()},

@@ -54,6 +54,26 @@ def test_services_are_commanded(tmp_path: Path, ran: list[list[str]]) -> None:
     ]
 
 
+def test_units_are_stopped_if_they_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[tuple[list[str], float]] = []
+    listed = (
+        "cron.service loaded active running Cron\n"
+        "rsyslog.service not-found inactive dead rsyslog.service\n"
+        "user@0.service loaded active running User\n"
+        "user@1000.service loaded active running User\n"
+    )
+
+    def run(command: list[str], *, timeout: float, **_: object) -> subprocess.CompletedProcess[str]:
+        if command[1] == "stop":
+            stopped.append((command, timeout))
+        return subprocess.CompletedProcess(command, 0, listed, "")
+
+    monkeypatch.setattr("subprocess.run", run)
+    system.System(tmp_path).stop(["cron.service", "rsyslog.service", "user@*.service"], but="user@1000.service")
+    # systemd kills what has not stopped after 90 s.
+    assert stopped == [(["systemctl", "stop", "cron.service", "user@0.service"], 180)]
+
+
 @pytest.mark.parametrize(("listing", "percent"), [("0\n97\n3\n", 97), ("[N/A]\n[N/A]\n", None), ("", None)])
 def test_the_busiest_gpu_counts_and_one_that_cannot_tell_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listing: str, percent: int | None

@@ -4,11 +4,14 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
+from botocore.exceptions import ClientError
 
 from cli.aws.nodes import Member, Membership
 from cli.errors import EXIT_FAILED, EXIT_USAGE
@@ -21,11 +24,21 @@ DONE = f"done:{SHA256[:12]}"
 IMAGE = "ami-0123456789abcdef0"
 WORKER = "i-00000000000000003"
 JOB = {"id": "2026-1", "command": ["true"], "hosts": [], "start": "2026-01-01T00:00:00Z", "cwd": "/"}
+BASE = "ami-00000000000000001"
+CALLER = "arn:aws:iam::123456789012:user/bob"
 STEPS = ("detach", "leave", "clean", "create", "wait")
 
 
 class Killed(BaseException):
     """Stand for SIGKILL: nothing runs after it."""
+
+
+class RefusedError(Exception):
+    """Stand for DynamoDB's ConditionalCheckFailedException."""
+
+
+def aws_error(code: str, operation: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "says AWS"}}, operation)
 
 
 @dataclass
@@ -38,6 +51,18 @@ class Account:
     """True to stay dead once it fails, as a killed program does."""
     states: list[str] = field(default_factory=lambda: ["pending", "available"])
     image: str | None = None
+    image_base: str = BASE
+    image_architecture: str = "x86_64"
+    refuses: str = ""
+    """Call that the caller may not make."""
+    group_tag_stays: int = 0
+    """Looks at instances in which a detached one still has its group's tag; Auto Scaling removes it later."""
+    record: dict[str, Any] | None = None
+    """Record of the bake at work."""
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    """Requests of CreateImage."""
+    launched: tuple[int, ...] = (1, 2, 3)
+    """Minute of each node's launch, in the order of members."""
     members: tuple[Member, ...] = ()
     release: str = ""
     marked: list[str] = field(default_factory=list)
@@ -55,9 +80,30 @@ class Account:
         if command.startswith("launch"):
             return Output(exit_code=0, stdout=json.dumps([{**JOB, "state": self.job_state}]).encode(), stderr="")
         assert f"bootstrap prepare-image --sha256 {SHA256}" in command
-        assert "deeplearning-worker3" in command
         self.step("clean")
         return Output(exit_code=0, stdout=b"", stderr="")
+
+    def get_caller_identity(self) -> dict[str, str]:
+        return {"Arn": CALLER}
+
+    @property
+    def exceptions(self) -> Any:
+        return SimpleNamespace(ConditionalCheckFailedException=RefusedError)
+
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        if self.is_dead:
+            raise Killed
+        assert (request["TableName"], request["Key"]) == ("table", {"id": {"S": "bake"}})
+        return {"Item": self.record} if self.record else {}
+
+    def put_item(self, **request: Any) -> None:
+        read = request["ExpressionAttributeValues"][":read"]
+        if self.record and self.record["revision"] != read:
+            raise RefusedError
+        self.record = request["Item"]
+
+    def delete_item(self, **_request: Any) -> None:
+        self.record = None
 
     def detach_instances(self, **request: Any) -> None:
         ids = request.pop("InstanceIds")
@@ -71,11 +117,15 @@ class Account:
         self.marked = request["Resources"]
 
     def create_image(self, **request: Any) -> dict[str, str]:
-        assert (request["InstanceId"], request["NoReboot"]) == (WORKER, True)
+        if request.pop("DryRun", False):
+            raise aws_error("UnauthorizedOperation" if self.refuses == "create" else "DryRunOperation", "CreateImage")
+        self.asked.append(request)
+        assert request["NoReboot"]
         assert [each["ResourceType"] for each in request["TagSpecifications"]] == ["image", "snapshot"]
         for each in request["TagSpecifications"]:
             tags = {tag["Key"]: tag["Value"] for tag in each["Tags"]}
             assert (tags["deeplearning:cluster"], tags["deeplearning:setup"]) == ("demo", SHA256)
+            assert tags["deeplearning:base-image"] == BASE
         self.step("create")
         self.image = IMAGE
         return {"ImageId": IMAGE}
@@ -86,19 +136,51 @@ class Account:
         if request["Filters"][0]["Name"] == "image-id":
             self.step("wait")
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-        return {"Images": [{"ImageId": IMAGE, "State": state, "StateReason": {"Message": "no disk"}}]}
+        image = {
+            "ImageId": IMAGE,
+            "State": state,
+            "StateReason": {"Message": "no disk"},
+            "Architecture": self.image_architecture,
+            "Tags": [{"Key": "deeplearning:base-image", "Value": self.image_base}],
+        }
+        return {"Images": [image]}
 
     def get_paginator(self, _name: str) -> "Account":
         return self
 
-    def paginate(self, **_filters: Any) -> Iterator[dict[str, Any]]:
+    def paginate(self, **request: Any) -> Iterator[dict[str, Any]]:
         if self.is_dead:
             raise Killed
-        group = {"Key": "aws:autoscaling:groupName"}
-        tags = {name: [] if name in self.detached else [group] for name in self.marked}
+        if request["Filters"][0]["Name"] == "instance-id":
+            yield {"Reservations": [{"Instances": [self.instance(each) for each in request["Filters"][0]["Values"]]}]}
+            return
+        group = {"Key": "aws:autoscaling:groupName", "Value": "demo-worker"}
+        if self.detached and self.group_tag_stays:
+            self.group_tag_stays -= 1
+            tags = {name: [group] for name in self.marked}
+        else:
+            tags = {name: [] if name in self.detached else [group] for name in self.marked}
         yield {"Reservations": [{"Instances": [{"InstanceId": name, "Tags": own} for name, own in tags.items()]}]}
 
+    def instance(self, name: str) -> dict[str, Any]:
+        index = int(name.removeprefix("i-"))
+        return {
+            "InstanceId": name,
+            "InstanceType": "g6.xlarge",
+            "Placement": {"AvailabilityZone": "eu-west-1a"},
+            "PrivateIpAddress": f"10.0.0.{index}",
+            "State": {"Name": "running"},
+            "Tags": [{"Key": "deeplearning:cluster", "Value": "demo"}],
+            "LaunchTime": datetime(2026, 1, 1, 0, self.launched[index - 1], tzinfo=timezone.utc),
+            "ImageId": BASE,
+            "Architecture": "x86_64",
+            "RootDeviceName": "/dev/sda1",
+            "BlockDeviceMappings": [{"DeviceName": "/dev/sda1"}, {"DeviceName": "/dev/sdf"}],
+        }
+
     def terminate_instances(self, **request: Any) -> None:
+        if request.pop("DryRun", False):
+            raise aws_error("UnauthorizedOperation" if self.refuses == "end" else "DryRunOperation", "TerminateInst")
         self.did.append("end")
         for name in request["InstanceIds"]:
             self.marked.remove(name)
@@ -113,7 +195,9 @@ def bake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
     def run(account: Account, *words: str, setup: str | None = f"s3://assets/a.zip {SHA256} 900") -> int:
         cluster = SimpleNamespace(name="demo", setup=setup, release=account.release, table="table", networks=())
         members = account.members or tuple(member(index) for index in (1, 2, 3))
-        clients = SimpleNamespace(ec2=account, autoscaling=account, dynamodb=None, region="eu-west-1")
+        clients = SimpleNamespace(
+            ec2=account, autoscaling=account, dynamodb=account, sts=account, cloudformation=None, region="eu-west-1"
+        )
         membership = Membership(generation=1, desired_nodes=3, members=members)
         context: Any = SimpleNamespace(cluster=cluster, clients=clients, membership=membership)
 
@@ -123,11 +207,12 @@ def bake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
 
         def read_membership(*_arguments: Any, **_named: Any) -> Membership:
             account.step("leave")
-            return Membership(generation=2, desired_nodes=3, members=members[:2])
+            left = tuple(each for each in members if each.instance_id not in account.detached)
+            return Membership(generation=2, desired_nodes=3, members=left)
 
         monkeypatch.setattr("cli.verbs.storage.bake.connect_to_master", connect_to_master)
         monkeypatch.setattr("cli.image.worker.read_membership", read_membership)
-        monkeypatch.setattr("cli.image.worker.check_instance", lambda *_, **__: None)
+        monkeypatch.setattr("cli.up.lock.find_cluster", lambda *_, **__: cluster)
         monkeypatch.setattr("cli.image.images.time.sleep", lambda _: None)
         return main(["bake", *words])
 
@@ -162,6 +247,110 @@ def test_the_newest_worker_becomes_the_image(bake: Callable[..., int], capsys: p
     assert f"aws ec2 deregister-image --delete-associated-snapshots --image-id {IMAGE}" in err
 
 
+def test_the_worker_that_was_launched_last_becomes_the_image(bake: Callable[..., int]) -> None:
+    account = Account(launched=(1, 9, 3))
+    assert bake(account, "--yes") == 0
+    assert account.detached == ["i-00000000000000002"]
+
+
+def test_the_image_is_of_the_root_disk_only(bake: Callable[..., int]) -> None:
+    account = Account()
+    assert bake(account, "--yes") == 0
+    (request,) = account.asked
+    assert (request["InstanceId"], request["BlockDeviceMappings"]) == (
+        WORKER,
+        [{"DeviceName": "/dev/sdf", "NoDevice": ""}],
+    )
+
+
+def other_bake(account: Account) -> None:
+    """Have Ann's bake clean its worker, on another machine."""
+    account.marked, account.detached = [WORKER], [WORKER]
+    numbers = {"process": "17", "seen": "1", "expires": "9999999999"}
+    texts = {"user": "ann", "host": "her-laptop", "revision": "0"}
+    account.record = {name: {"N": each} for name, each in numbers.items()} | {n: {"S": t} for n, t in texts.items()}
+
+
+@pytest.mark.parametrize("image", [None, IMAGE])
+def test_of_two_bakes_the_second_ends_nothing(
+    bake: Callable[..., int], capsys: pytest.CaptureFixture[str], image: str | None
+) -> None:
+    account = Account(image=image)
+    other_bake(account)
+    before = account.record
+    assert bake(account, "--yes") == EXIT_FAILED
+    assert "ann runs dlcluster bake of demo on her-laptop, last seen at" in capsys.readouterr().err
+    assert (account.did, account.marked, account.record) == ([], [WORKER], before)
+
+
+def test_a_bake_that_another_overtook_ends_nothing(bake: Callable[..., int]) -> None:
+    account = Account(states=["failed"])
+    create = account.create_image
+
+    def overtaken(**request: Any) -> Any:
+        answer = create(**request)
+        other_bake(account)
+        return answer
+
+    account.create_image = overtaken  # type: ignore[method-assign]
+    assert bake(account, "--yes") == EXIT_FAILED
+    assert ("create" in account.did, "end" in account.did) == (True, False)
+
+
+def test_nothing_is_ended_before_the_answer(
+    bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account = Account(marked=[WORKER], detached=[WORKER])
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    asked: list[str] = []
+
+    def confirm(question: str, **_: Any) -> None:
+        asked.append(question)
+        raise click.Abort
+
+    monkeypatch.setattr("click.confirm", confirm)
+    bake(account)
+    assert (account.did, account.marked, account.record) == ([], [WORKER], None)
+    assert "The image has whatever jobs changed on worker3, which may be root there." in asked[0]
+
+
+def test_a_job_that_began_during_the_question_keeps_its_worker(
+    bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = Account()
+    monkeypatch.setattr("cli.verbs.storage.bake.require_yes", lambda *_, **__: setattr(account, "job_state", "RUNNING"))
+    assert bake(account) == EXIT_FAILED
+    assert account.did == []
+
+
+@pytest.mark.parametrize("refuses", ["create", "end"])
+def test_a_caller_without_permission_leaves_the_worker_in_its_group(bake: Callable[..., int], refuses: str) -> None:
+    account = Account(refuses=refuses)
+    assert bake(account, "--yes") == EXIT_FAILED
+    assert (account.did, account.marked) == ([], [])
+
+
+def test_a_worker_is_ended_once_its_groups_tag_has_gone(bake: Callable[..., int]) -> None:
+    account = Account(fails_at="leave", group_tag_stays=3)
+    with pytest.raises(Killed):
+        bake(account, "--yes")
+    assert account.did == ["detach", "end"]
+
+
+def test_a_worker_that_cannot_be_ended_is_named(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    account = Account(fails_at="leave", group_tag_stays=100)
+    with pytest.raises(Killed):
+        bake(account, "--yes")
+    assert f"end it with: aws ec2 terminate-instances --instance-ids {WORKER}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("other", [{"image_base": "ami-00000000000000002"}, {"image_architecture": "arm64"}])
+def test_an_image_of_another_base_is_not_taken(bake: Callable[..., int], other: dict[str, str]) -> None:
+    account = Account(image=IMAGE, **other)  # type: ignore[arg-type]
+    assert bake(account, "--yes") == 0
+    assert "create" in account.did
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_an_interrupted_bake_ends_its_worker(bake: Callable[..., int], step: str) -> None:
     account = Account(fails_at=step)
@@ -177,6 +366,7 @@ def test_the_next_bake_completes_one_that_was_killed(bake: Callable[..., int], s
     with pytest.raises(Killed):
         bake(account, "--yes")
     account.fails_at, account.is_dead, before = "", False, len(account.did)
+    account.record = None  # its owner is dead
     assert bake(account, "--yes") == 0
     again = account.did[before:]
     # The image that exists is taken: no other worker is replaced.

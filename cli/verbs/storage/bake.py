@@ -7,22 +7,26 @@ from typing import Final
 
 import click
 
-from bootstrap.contract import SETUP_HASH_LENGTH
+from bootstrap.contract import BAKE_ID, SETUP_HASH_LENGTH
 from cli.aws.clusters import DeployedSetup, deployed_setup
+from cli.aws.nodes import Member, check_instance
 from cli.cdk_context import read_context, read_props
 from cli.cluster_context import ClusterContext
 from cli.errors import UsageError
-from cli.image.images import await_image, create_image, end_marked, find_image
-from cli.image.worker import choose_worker, clean, require_idle, take_out
+from cli.image.images import await_image, create_image, end_marked, find_image, require_permissions
+from cli.image.worker import choose_worker, clean, newest_node, require_idle, take_out
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.sizes.deploy import set_and_deploy
 from cli.sizes.question import require_yes
 from cli.ssh.master import connect_to_master
 from cli.ssh.remote import Connection
+from cli.up.lock import Lock
 from cli.verb import verb
 
 SETTING: Final = "ami"
+REPLACE: Final = "aws ec2 terminate-instances"
+"""Command after which the worker's group launches another."""
 
 
 @verb("bake", examples=("dlcluster bake", "dlcluster bake --yes --json", "dlcluster bake -c key_name=me"))
@@ -32,10 +36,12 @@ SETTING: Final = "ami"
 def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_json: bool) -> int:
     """Make an image of a worker whose setup has run, and write it to ./cdk.json as the setting ami.
 
-    Nodes that are launched after the next cdk deploy have what the setup installed, and do not run it again. The worker
-    leaves the cluster, and another takes its place; keys, homes, logs and node state are removed from it, and it ends
-    once its image is there. It is refused while a job runs. A second call completes one that was interrupted, and takes
-    an image of the same setup that exists. Run it in the directory of cdk deploy, with the -c options of your deploys.
+    Nodes that are launched after the next cdk deploy have what the setup installed, and whatever jobs changed on that
+    worker; only a new master runs the setup again. The worker, of those with the setup the one launched last, leaves
+    the cluster, and another takes its place; keys, homes, logs and node state are removed from it, and it ends once its
+    image is there. It is refused while a job or another bake runs. A second call completes one that was interrupted,
+    and takes an image of the same setup that exists. Run it in the directory of cdk deploy, with the -c options of your
+    deploys.
     """
     if any(pair.partition("=")[0] == SETTING for pair in context):
         raise UsageError(f"-c {SETTING} contradicts the new image: leave it out")
@@ -44,32 +50,60 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
         raise UsageError(f"cdk.json is of cluster {props.cluster_name}, not of --cluster {selection.cluster}")
     with connect_to_master(replace(selection, cluster=props.cluster_name)) as (found, connection):
         ec2, name, setup = found.clients.ec2, found.cluster.name, deployed_setup(found.cluster)
-        image_id = find_image(ec2, cluster_name=name, sha256=setup.sha256)
-        worker = None
+        caller = found.clients.sts.get_caller_identity()["Arn"]
+        lock = Lock(clients=found.clients, name=name, caller=caller, verb=BAKE_ID)
+        lock.hold()
         try:
+            image_id = find_image(ec2, newest_node(found), cluster_name=name, sha256=setup.sha256)
+            worker = None
             if image_id is None:
-                # A bake that was killed may have left one.
+                image_id, worker = _bake(found, connection, setup, lock, yes=yes)
+            else:
+                # A bake that was killed may have left its worker, whose disk is erased.
                 end_marked(ec2, cluster_name=name)
-                image_id, worker = _bake(found, connection, setup, yes=yes)
-            await_image(ec2, image_id)
+                await_image(ec2, image_id, go_on=lock.hold)
         finally:
-            end_marked(ec2, cluster_name=name)
+            lock.release()
     set_and_deploy(SETTING, image_id, context=context, region=found.clients.region, deploy=False)
     if as_json:
         print_json(cluster=name, ami=image_id, sha256=setup.sha256, instance_id=worker)
     else:
         print(f"{image_id} has setup {setup.sha256[:SETUP_HASH_LENGTH]}")
+    end = "once no cluster uses it, delete both"
     delete = f"aws ec2 deregister-image --delete-associated-snapshots --image-id {image_id}"
-    print(f"dlcluster: EBS bills its snapshot per GB and month until you delete both: {delete}", file=sys.stderr)
+    print(f"dlcluster: EBS bills its snapshot per GB and month; {end}: {delete}", file=sys.stderr)
     return 0
 
 
-def _bake(found: ClusterContext, connection: Connection, setup: DeployedSetup, *, yes: bool) -> tuple[str, str]:
-    """Start the image of a worker; return the IDs of both. Raises ClusterError."""
+def _bake(
+    found: ClusterContext, connection: Connection, setup: DeployedSetup, lock: Lock, *, yes: bool
+) -> tuple[str, str]:
+    """Make the image of a worker; return the IDs of both. Raises ClusterError."""
+    ec2, name, sha256 = found.clients.ec2, found.cluster.name, setup.sha256
     worker = choose_worker(found, setup)
+    node = check_instance(ec2, worker, cluster_name=name)
     require_idle(connection)
-    require_yes(f"replace {worker.short_name} ({worker.instance_id}) and erase its disk, after its image?", yes=yes)
-    take_out(found, worker, setup)
-    clean(connection, worker, setup)
-    image_id = create_image(found.clients.ec2, worker.instance_id, cluster_name=found.cluster.name, sha256=setup.sha256)
+    require_yes(_question(worker), yes=yes)
+    # The answer may have taken long.
+    lock.hold()
+    require_idle(connection)
+    require_permissions(ec2, node, cluster_name=name, sha256=sha256)
+    # A bake that was killed may have left its worker.
+    end_marked(ec2, cluster_name=name)
+    try:
+        take_out(found, worker, setup)
+        clean(connection, worker, setup)
+        image_id = create_image(ec2, node, cluster_name=name, sha256=sha256)
+        await_image(ec2, image_id, go_on=lock.hold)
+    finally:
+        if lock.is_held():
+            end_marked(ec2, cluster_name=name, detached=worker.instance_id)
     return image_id, worker.instance_id
+
+
+def _question(worker: Member) -> str:
+    return (
+        f"The image has whatever jobs changed on {worker.short_name}, which may be root there. For a fresh worker: "
+        f"{REPLACE} --instance-ids {worker.instance_id}\n"
+        f"replace {worker.short_name} ({worker.instance_id}) and erase its disk, after its image?"
+    )

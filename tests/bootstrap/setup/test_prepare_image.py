@@ -1,15 +1,17 @@
 """What is left on a worker's disk for an image: the software and the setup's marker, and nothing of the node."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from bootstrap import contract
 from bootstrap.atomic_file import replace_block
 from bootstrap.contract import AGENT_SERVICE, SETUP_MARKER, SHARED_DIR
-from bootstrap.errors import SetupError
+from bootstrap.errors import CommandError, SetupError
 from bootstrap.files.paths import under_root
-from bootstrap.setup.prepare_image import prepare_image, remove
+from bootstrap.setup.prepare_image import SERVICES, WRITERS, prepare_image, remove
 
 SHA256 = "1" * 64
 OURS = "10.0.1.5 deeplearning-worker2\n"
@@ -31,6 +33,10 @@ GONE = (
     "/root/.aws/credentials",
     "/root/.ssh/authorized_keys",
     "/tmp/notes",
+    "/swapfile",
+    "/var/lib/docker/overlay2/1/diff/file",
+    "/var/spool/cron/atjobs/a0001",
+    "/var/spool/cron/crontabs/ubuntu",
     "/var/lib/amazon/ssm/i-1/registration",
     "/var/lib/cloud/instances/i-1/user-data.txt",
     f"/var/lib/deeplearning/setup/{SHA256}/requirements.txt",
@@ -56,6 +62,9 @@ class Node:
 
     root: Path
     ran: list[str] = field(default_factory=list)
+    swap_fails: bool = False
+    at_sync: dict[str, str] = field(default_factory=dict)
+    """What the files have when the disk is written out for the first time."""
 
     def write(self, path: str, text: str = "of this node") -> Path:
         file = under_root(self.root, path)
@@ -76,6 +85,15 @@ class Node:
     def disable(self, unit: str) -> None:
         self.ran.append(f"disable {unit}")
 
+    def stop(self, units: Sequence[str], *, but: str | None) -> None:
+        assert tuple(units) == WRITERS
+        self.ran.append(f"stop writers but {but}")
+
+    def end_swap(self) -> list[str]:
+        if self.swap_fails:
+            raise CommandError("swapoff --all exited 255: no memory")
+        return ["/swapfile"]
+
     def unmount(self, directory: str) -> None:
         self.ran.append(f"unmount {directory}")
 
@@ -95,7 +113,7 @@ def node(tmp_path: Path) -> Node:
         made.write(path)
     for path, text in KEPT.items():
         made.write(path, text)
-    made.write(SETUP_MARKER, f"{SHA256}\n")
+    made.write(SETUP_MARKER, f"{SHA256} worker\n")
     made.write("/etc/hosts", replace_block("127.0.0.1 localhost\n", OURS))
     made.write("/etc/machine-id", "5f0a\n")
     made.write("/etc/skel/.profile", "umask 022\n")
@@ -107,11 +125,14 @@ def test_only_software_and_the_marker_of_the_setup_stay(node: Node) -> None:
     new = {"/etc/hosts", "/etc/machine-id", "/etc/skel/.profile", "/home/ubuntu/.profile", "/root/.profile"}
     assert node.files() == {*KEPT, *new, SETUP_MARKER}
     assert {path: node.read(path) for path in KEPT} == KEPT
-    assert node.read(SETUP_MARKER) == f"{SHA256}\n"
+    assert node.read(SETUP_MARKER) == f"{SHA256} worker\n"
+    # Cron and at do not make their directories either.
+    assert under_root(node.root, "/var/spool/cron/crontabs").is_dir()
     assert (node.read("/etc/hosts"), node.read("/etc/machine-id")) == ("127.0.0.1 localhost\n", "")
     # Programs that log do not make their own directories.
     assert under_root(node.root, "/var/log/deeplearning").is_dir()
-    assert (node.ran[0], node.ran[-2:]) == (f"unmount {SHARED_DIR}", ["end sessions but 7", "stop keeping journal"])
+    assert node.ran[0] == f"unmount {SHARED_DIR}"
+    assert node.ran[-3:] == ["end sessions but 7", "stop writers but user@1000.service", "stop keeping journal"]
     assert f"disable {AGENT_SERVICE}" in node.ran
 
 
@@ -123,12 +144,48 @@ def test_a_second_run_completes_one_that_was_cut_off(node: Node) -> None:
     assert node.files() == files
 
 
-@pytest.mark.parametrize("found", ["2" * 64, None])
+def test_the_marker_gets_the_type_that_an_older_release_did_not_write(node: Node) -> None:
+    node.write(SETUP_MARKER, f"{SHA256}\n")
+    node.prepare()
+    assert node.read(SETUP_MARKER) == f"{SHA256} worker\n"
+
+
+def test_each_service_of_the_contract_is_stopped_and_removed() -> None:
+    assert set(SERVICES) == {value for name, value in vars(contract).items() if name.endswith("_SERVICE")}
+
+
+def test_a_disk_that_is_swapped_to_is_left_alone(node: Node) -> None:
+    before, node.swap_fails = node.files(), True
+    with pytest.raises(CommandError, match="swapoff"):
+        node.prepare()
+    assert node.files() >= before
+
+
+def test_keys_and_credentials_are_overwritten_on_the_disk_before_they_are_removed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = (
+        *("/etc/deeplearning/node.json", "/etc/ssh/ssh_host_ed25519_key", "/home/ubuntu/.ssh/authorized_keys"),
+        *("/home/ubuntu/.bash_history", "/root/.aws/credentials", "/var/lib/amazon/ssm/i-1/registration"),
+    )
+    linked = node.write("/usr/local/lib/config")
+    under_root(node.root, "/home/ubuntu/.ssh/config").hardlink_to(linked)
+
+    def sync() -> None:
+        node.at_sync = node.at_sync or {path: node.read(path) for path in secrets}
+
+    monkeypatch.setattr("os.sync", sync)
+    node.prepare()
+    assert node.at_sync == dict.fromkeys(secrets, "\0" * len("of this node"))
+    assert linked.read_text() == "of this node"
+
+
+@pytest.mark.parametrize("found", ["2" * 64, f"{SHA256} master", None])
 def test_a_disk_without_that_setup_is_left_alone(node: Node, found: str | None) -> None:
     marker = under_root(node.root, SETUP_MARKER)
     marker.write_text(f"{found}\n") if found else marker.unlink()
     before = node.files()
-    with pytest.raises(SetupError, match=f"^the setup on this disk must be {SHA256}, got {found or 'none'}$"):
+    with pytest.raises(SetupError, match=f"^the setup on this disk must be {SHA256} worker, got {found or 'none'}$"):
         node.prepare()
     assert (node.files(), node.ran) == (before, [])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from bootstrap.contract import SETUP_DIR, SETUP_MARKER
+from bootstrap.contract import SETUP_DIR, SETUP_MARKER, WORKER, NodeType
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.archive import SetupSource
@@ -34,7 +34,9 @@ class Node:
     offline_until: float = 0.0
     order: list[str] = field(default_factory=list)
 
-    def provide(self, files: dict[str, bytes], *, sha256: str | None = None) -> SetupStatus:
+    def provide(
+        self, files: dict[str, bytes], *, sha256: str | None = None, node_type: NodeType = WORKER
+    ) -> SetupStatus:
         content = zip_files(files)
         source = SetupSource(
             url="s3://assets/a/b.zip", sha256=sha256 or hashlib.sha256(content).hexdigest(), timeout_s=60.0
@@ -57,7 +59,7 @@ class Node:
             monotonic=self.clock,
             sleep=self._sleep,
         )
-        provide(source, services=services)
+        provide(source, node_type=node_type, services=services)
         return SetupStatus(self.root, sha256=source.sha256)
 
     def _run(self, command: list[str], *, cwd: Path, deadline: float) -> None:
@@ -94,6 +96,23 @@ def test_a_second_boot_with_the_same_content_does_nothing_and_another_content_ru
     node.offline_until = 0.0
     assert node.provide({"setup.sh": b"#!/bin/sh\ntrue\n"}).is_done
     assert node.ran[2:] == [["setup.sh"]]
+
+
+def test_a_master_of_a_workers_image_runs_the_setup_again(node: Node) -> None:
+    node.provide(BOTH)
+    assert node.provide(BOTH, node_type="master").is_done
+    assert len(node.ran) == 4
+    node.provide(BOTH, node_type="master")
+    assert len(node.ran) == 4
+
+
+def test_a_marker_of_an_older_release_counts_on_its_own_node(node: Node) -> None:
+    sha256 = hashlib.sha256(zip_files(BOTH)).hexdigest()
+    marker = under_root(node.root, SETUP_MARKER)
+    marker.parent.mkdir(parents=True)
+    marker.write_text(f"{sha256}\n")
+    assert node.provide(BOTH).is_done
+    assert node.ran == []
 
 
 def test_a_setup_that_failed_or_was_cut_off_runs_again_at_the_next_boot(node: Node) -> None:
@@ -173,5 +192,5 @@ def test_fails_when_the_image_has_no_pytorch_for_the_requirements(node: Node) ->
     services = SetupServices(
         root=node.root, read=lambda *_: content, run=lambda *_, **__: None, flush=lambda: None, python="/none/python"
     )
-    provide(source, services=services)
+    provide(source, node_type=WORKER, services=services)
     assert SetupStatus(node.root, sha256=source.sha256).failure == "no /none/python"

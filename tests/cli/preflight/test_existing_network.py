@@ -39,7 +39,9 @@ class ExistingVpc:
         self.subnets = [subnet(MASTER, public=True), subnet(WORKERS)]
         self.master_routes = [LOCAL, IGW]
         self.worker_routes = [LOCAL, NAT]
-        self.endpoints: list[dict[str, Any]] | None = None
+        self.endpoints: list[dict[str, Any]] = []
+        self.groups: list[dict[str, Any]] = []
+        """Security groups of the endpoints, in the order of the questions for the master's and the workers' subnet."""
         self.dns = {"enableDnsSupport": True, "enableDnsHostnames": True}
 
     def findings(self) -> list[str]:
@@ -51,12 +53,13 @@ class ExistingVpc:
             {"RouteTableId": "rtb-main", "Routes": self.master_routes, "Associations": [{"Main": True}]},
             {"RouteTableId": "rtb-1", "Routes": self.worker_routes, "Associations": [{"SubnetId": WORKERS}]},
         ]
+        answers("ec2", "describe_vpc_endpoints", {"VpcEndpoints": self.endpoints})
         answers("ec2", "describe_route_tables", {"RouteTables": tables})
         settings = self.account.settings
         if settings["worker_count"] and (settings["master_subnet_id"] or not settings.get("private")):
             answers("ec2", "describe_route_tables", {"RouteTables": tables})
-        if self.endpoints is not None:
-            answers("ec2", "describe_vpc_endpoints", {"VpcEndpoints": self.endpoints})
+        for group in self.groups:
+            answers("ec2", "describe_security_groups", {"SecurityGroups": [group]})
         for name, value in self.dns.items():
             expected = {"VpcId": VPC, "Attribute": name}
             answers("ec2", "describe_vpc_attribute", {name[0].upper() + name[1:]: {"Value": value}}, expected)
@@ -139,6 +142,23 @@ ALL = [
 def test_endpoints_stand_in_for_a_default_route(vpc: ExistingVpc) -> None:
     vpc.worker_routes, vpc.endpoints = [LOCAL], ALL
     assert [found.split(":")[0] for found in vpc.findings()] == ["ok"]
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_closed_endpoint_counts_behind_a_nat_gateway_too(vpc: ExistingVpc, *, private: bool) -> None:
+    vpc.account.settings["private"] = private
+    if private:
+        vpc.master_routes = [LOCAL, NAT]
+    group = {"GroupId": "sg-1", "IpPermissions": []}
+    vpc.endpoints = [
+        endpoint("logs", PrivateDnsEnabled=True, Groups=[{"GroupId": "sg-1"}], VpcEndpointId="vpce-1"),
+        # Without a private name it takes no calls.
+        endpoint("ec2", PrivateDnsEnabled=False, Groups=[{"GroupId": "sg-1"}], VpcEndpointId="vpce-2"),
+    ]
+    vpc.groups = [group, group]
+    assert [found.partition(" in at port")[0] for found in vpc.findings()] == [
+        f"problem: the endpoint vpce-1 of logs does not let {name} (10.8.0.0/24)" for name in (MASTER, WORKERS)
+    ]
 
 
 @pytest.mark.parametrize("missing", range(len(ALL)))
