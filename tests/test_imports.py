@@ -32,7 +32,7 @@ ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"
 ELSEWHERE = {
     "bootstrap/engines/mxnet_patches.py": {"numpy"},
     "launcher/durable/bucket.py": {"boto3", "boto3.exceptions", "botocore.config", "botocore.exceptions"},
-    "trainer/data/images/s3_object.py": {"boto3", "botocore.config", "botocore.exceptions"},
+    "trainer/data/images/s3_object.py": {"boto3", "botocore.config", "botocore.exceptions", "botocore.session"},
 }
 """Modules that single files import: one runs in another environment, with MXNet; two take the release's boto3."""
 

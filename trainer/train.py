@@ -114,7 +114,12 @@ def run(config: TrainConfig, signals: Signals) -> None:
     profiler = Profiler(config.profile_steps, directory=config.profile_dir, rank=world.rank)
     writers = MetricWriters() if world.rank else open_writers(metrics=config.metrics, tensorboard=config.tensorboard)
     checkpoints = CheckpointManager(
-        config, shard=shard, store=checkpoint_store, world=world, stop_requested=lambda: signals.received is not None
+        config,
+        shard=shard,
+        store=checkpoint_store,
+        world=world,
+        data_versions=data.versions,
+        stop_requested=lambda: signals.received is not None,
     )
 
     # Model and optimizer.

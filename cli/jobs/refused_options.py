@@ -21,7 +21,14 @@ def refuse_options(function: Function) -> Function:
     """Add the refused options, hidden from the help."""
     for name in INSTEAD:
         function = click.option(
-            name, f"refused{name.replace('-', '_')}", hidden=True, expose_value=False, callback=_refuse
+            name,
+            f"refused{name.replace('-', '_')}",
+            # Refuse it as the last word too, instead of asking for its value.
+            is_flag=False,
+            flag_value="",
+            hidden=True,
+            expose_value=False,
+            callback=_refuse,
         )(function)
     return function
 

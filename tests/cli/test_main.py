@@ -214,6 +214,7 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
             "run --env A=1 -- x.py",
             "no such option '--env': a variable goes before the command, as in: dlcluster run -- ",
         ),
+        ("run --env", "no such option '--env': a variable goes before the command, as in: dlcluster run -- "),
         ("run -N 3 x.py", "no such option '-N': the number of nodes is -n"),
         ("run --json -- x.py", "--json needs --detach: without it the job's output is printed"),
         (

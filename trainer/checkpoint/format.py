@@ -34,6 +34,8 @@ class Description:
     progress: Progress
     validation_accuracy: float | None = None
     """Accuracy of the last complete epoch."""
+    data_versions: tuple[str, ...] = ()
+    """ETags of the data's files in S3."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +96,8 @@ def _open_arrays(path: Path) -> Iterator["np.lib.npyio.NpzFile"]:
 
 def _description(arrays: "np.lib.npyio.NpzFile") -> Description:
     values = json.loads(str(arrays[DESCRIPTION]))
-    return Description(**{**values, "progress": Progress(**values["progress"])})
+    progress, versions = Progress(**values["progress"]), tuple(values.get("data_versions", ()))
+    return Description(**{**values, "progress": progress, "data_versions": versions})
 
 
 def _with_prefix(prefix: str, arrays: "np.lib.npyio.NpzFile") -> dict[str, np.ndarray]:

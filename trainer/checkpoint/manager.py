@@ -13,6 +13,7 @@ from trainer.checkpoint.format import Checkpoint, Description, final_checkpoint_
 from trainer.checkpoint.resume import (
     RankReport,
     SourceProgress,
+    has_other_data,
     ignore_completed_runs,
     ignore_other_runs,
     newer_settings,
@@ -67,6 +68,7 @@ class CheckpointManager:
         shard: Shard,
         store: CheckpointStore | None,
         world: World = SINGLE_PROCESS,
+        data_versions: tuple[str, ...] = (),
         stop_requested: Callable[[], bool] = lambda: False,
         clock: Clock = time.monotonic,
     ) -> None:
@@ -75,6 +77,7 @@ class CheckpointManager:
         self._shard = shard
         self._store = store
         self._world = world
+        self._data_versions = data_versions
         self._stop_requested = stop_requested
         self._clock = clock
         self._saved_at = clock()
@@ -156,6 +159,13 @@ class CheckpointManager:
         progress = chosen.progress
         if loaded and (new := newer_settings(loaded.description, self._config)):
             log.warning("the checkpoint predates %s; using the current values", ", ".join(new))
+        if loaded and has_other_data(loaded.description, self._data_versions):
+            log.warning(
+                "the data in S3 has changed since the checkpoint was written: its ETags were %s, are %s; training "
+                "goes on with the new data; to start over, pass --resume never",
+                " ".join(loaded.description.data_versions),
+                " ".join(self._data_versions),
+            )
         if self._shard.is_first:
             log.info(
                 "resuming at epoch %d sample %d, from the checkpoint of rank %d; to start over, pass --resume never",
@@ -271,4 +281,9 @@ class CheckpointManager:
         return is_best
 
     def _describe(self, progress: Progress, accuracy: float | None) -> Description:
-        return Description(settings=self._config.identity, progress=progress, validation_accuracy=accuracy)
+        return Description(
+            settings=self._config.identity,
+            progress=progress,
+            validation_accuracy=accuracy,
+            data_versions=self._data_versions,
+        )

@@ -83,6 +83,11 @@ def newer_settings(description: Description, config: TrainConfig) -> list[str]:
     return [f"{option_name(name)} {format_value(value)}" for name, value in new.items()]
 
 
+def has_other_data(description: Description, versions: tuple[str, ...]) -> bool:
+    """Return True if the data was and is in S3, and its files have changed since the checkpoint."""
+    return bool(description.data_versions and versions) and description.data_versions != versions
+
+
 def reason_to_refuse(description: Description, config: TrainConfig) -> str | None:
     """Return why this run cannot resume from a checkpoint, or None: other settings, or no epochs left."""
     for name, value in config.identity.items():

@@ -122,6 +122,7 @@ def make_manager(
     clock: Sequence[float] = (0.0,) * 9,
     world: World = SINGLE_PROCESS,
     rank: int = 0,
+    data_versions: tuple[str, ...] = (),
 ) -> CheckpointManager:
     """Return the manager of one of two ranks."""
     times = iter(clock)
@@ -130,5 +131,6 @@ def make_manager(
         shard=Shard(index=rank, count=2),
         store=cast(CheckpointStore, store),
         world=world,
+        data_versions=data_versions,
         clock=lambda: next(times),
     )

@@ -57,6 +57,18 @@ def test_checkpoint_without_a_new_setting_resumes_with_a_warning(caplog: pytest.
     assert "predates --wd-all 0, --last-batch drop; using the current values" in caplog.text
 
 
+def test_data_that_changed_since_the_checkpoint_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    store = FakeStore()
+    make_manager(store, data_versions=("1", "2")).save(
+        cast(Backend, TwoRankBackend((0,))), Progress(started=5, epoch=1)
+    )
+    for versions in (("1", "2"), ("1", "3")):
+        others = TwoRankBackend(from_rank_1(RankReport()), from_rank_1(SourceProgress()))
+        make_manager(store, data_versions=versions).resume_from_newest(cast(Backend, others))
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line.startswith("the data in S3 has changed since the checkpoint was written: its ETags were 1 2, are 1 3; ")
+
+
 def test_new_run_starts_at_rank_0s_time() -> None:
     others = TwoRankBackend(from_rank_1(RankReport()), (0, 99))
     progress = begin(FakeStore(), others)

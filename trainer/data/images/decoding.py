@@ -41,9 +41,9 @@ def decode_threads(environment: Mapping[str, str]) -> int:
     return max(1, len(os.sched_getaffinity(0)) // int(processes) if processes.isdecimal() and int(processes) else 1)
 
 
-def start_threads(least: int = 1) -> ThreadPoolExecutor:
-    """Return threads that read and decode: one for each core, but at least as many as given."""
-    return ThreadPoolExecutor(max(least, decode_threads(os.environ)), thread_name_prefix="decode")
+def start_threads(count: int | None = None) -> ThreadPoolExecutor:
+    """Return this many threads that read and decode, by default one for each core of this process's share."""
+    return ThreadPoolExecutor(count or decode_threads(os.environ), thread_name_prefix="decode")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,17 +5,16 @@ A file in S3 is read by range requests, and must have an index.
 
 import os
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.images.records import HEAD_BYTES, HEADER, LAST, PREFIX, WHOLE, parse_image, parse_part, parse_record
-from trainer.data.images.s3_object import S3Object, connect
+from trainer.data.images.s3_object import S3Object
 from trainer.data.reading import exists, read
 from trainer.errors import TrainerError
-from trainer.s3 import SCHEME
 
 INDEX_SUFFIX: Final = ".idx"
 
@@ -31,10 +30,6 @@ class ByteRanges(Protocol):
     def size(self) -> int:
         """Return the number of bytes."""
 
-    @property
-    def version(self) -> str:
-        """Return what identifies the content, where all ranks read the same file; else nothing."""
-
     def read(self, begin: int, size: int) -> bytes:
         """Return the bytes of a range, less at the end of the file."""
 
@@ -46,7 +41,6 @@ class LocalFile:
     place: str
     descriptor: int
     size: int
-    version: str = ""
 
     def read(self, begin: int, size: int) -> bytes:
         """Return the bytes of a range, less at the end of the file."""
@@ -64,6 +58,8 @@ class RecordFile:
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
     """Beginning of each record's successor in the file, or the file's size."""
+    versions: tuple[str, ...] = ()
+    """ETags of the file and its index, if they are in S3."""
 
     def record(self, number: int) -> bytes:
         """Read one record: exactly the bytes of its own range."""
@@ -104,25 +100,33 @@ def open_records(path: Path, index: Path | None = None) -> RecordFile:
     return _record_file(content, begins, place=str(index or path))
 
 
-def open_records_in_s3(url: str, index: str | None = None) -> RecordFile:
+def open_records_in_s3(url: str, index: str | None = None, *, client: Any) -> RecordFile:
     """Open an object; its index is the object of the same name that ends in .idx.
 
     Raises TrainerError if an object is missing or damaged, or an index is not the object's.
     """
-    client = connect()
     content = S3Object(url, client=client)
-    place = index or SCHEME + str(PurePosixPath(url.removeprefix(SCHEME)).with_suffix(INDEX_SUFFIX))
+    place = index or url_of_index(url)
     listed = S3Object(place, client=client)
-    return _record_file(content, _parse_index(listed.read(0, listed.size), content, place=place), place=place)
+    begins = _parse_index(listed.read(0, listed.size), content, place=place)
+    return _record_file(content, begins, place=place, versions=(content.version, listed.version))
 
 
-def _record_file(content: ByteRanges, begins: NDArray[np.int64], *, place: str) -> RecordFile:
+def url_of_index(url: str) -> str:
+    """Return the URL with the suffix of an index. No path: ``//`` and ``/./`` are parts of a key."""
+    folder, _, name = url.rpartition("/")
+    return f"{folder}/{name.rpartition('.')[0] or name}{INDEX_SUFFIX}"
+
+
+def _record_file(
+    content: ByteRanges, begins: NDArray[np.int64], *, place: str, versions: tuple[str, ...] = ()
+) -> RecordFile:
     """Return the file with the ranges of its records; ``place`` is where they were found."""
     if not len(begins):
         raise TrainerError(f"{place} holds no records")
     bounds = np.append(np.unique(begins), content.size)
     ends = bounds[np.searchsorted(bounds, begins, side="right")]
-    return RecordFile(content=content, begins=begins, ends=ends)
+    return RecordFile(content=content, begins=begins, ends=ends, versions=versions)
 
 
 def _parse_index(text: bytes, content: ByteRanges, *, place: str) -> NDArray[np.int64]:

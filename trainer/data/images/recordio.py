@@ -5,16 +5,24 @@ of each at the start would take a request for each.
 """
 
 import io
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from trainer.data.images.decoding import EncodedSamples, import_pillow, make_data_set_of_images, start_threads
+from trainer.data.images.decoding import (
+    EncodedSamples,
+    decode_threads,
+    import_pillow,
+    make_data_set_of_images,
+    start_threads,
+)
 from trainer.data.images.record_files import RecordFile, open_records, open_records_in_s3
 from trainer.data.images.records import parse_image
-from trainer.data.images.s3_object import CONNECTIONS
+from trainer.data.images.s3_object import connect
 from trainer.data.samples import DataSet
 from trainer.errors import TrainerError, UsageError
 from trainer.models import ImageShape
@@ -22,6 +30,8 @@ from trainer.s3 import SCHEME
 
 NOT_READ: Final = -1
 """Label of a record in S3 that has not been read."""
+REQUESTS: Final = 32
+"""Least number of records that a rank asks S3 for at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,20 @@ class RecordPaths:
     def in_s3(self) -> bool:
         """True if both are in S3."""
         return self.records.startswith(SCHEME)
+
+
+@dataclass(frozen=True, slots=True)
+class S3Readers:
+    """Threads that read both files in S3, and a client with a connection for each of them."""
+
+    client: Any
+    threads: ThreadPoolExecutor
+
+    @classmethod
+    def start(cls) -> "S3Readers":
+        """Start the threads: more than cores, as one record is decoded while others are on their way."""
+        count = max(REQUESTS, decode_threads(os.environ))
+        return cls(connect(connections=count), start_threads(count))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,29 +104,28 @@ def load_recordio(
     import_pillow("Image")
     if train.in_s3 and num_classes is None:
         raise UsageError("--num-classes must be given with --data-train in S3, where labels are read with their images")
-    first = _open(train, image_shape, classes=num_classes or 0)
+    readers = S3Readers.start() if train.in_s3 or validation.in_s3 else None
+    first = _open(train, image_shape, readers, classes=num_classes or 0)
     classes = (num_classes or 0) if train.in_s3 else int(first.labels.max()) + 1
-    second = _open(validation, image_shape, classes=classes)
+    second = _open(validation, image_shape, readers, classes=classes)
     if (highest := int(second.labels.max())) >= classes:
-        raise TrainerError(
-            f"{validation.records} has the label {highest}, the highest of {train.records} is {classes - 1}"
-        )
+        limit = f"--num-classes is {classes}" if train.in_s3 else f"the highest of {train.records} is {classes - 1}"
+        raise TrainerError(f"{validation.records} has the label {highest}, {limit}")
     data = make_data_set_of_images(first, second, classes=classes)
-    return replace(data, versions=(first.file.content.version, second.file.content.version))
+    return replace(data, versions=first.file.versions + second.file.versions)
 
 
-def _open(paths: RecordPaths, image_shape: ImageShape, *, classes: int) -> Records:
+def _open(paths: RecordPaths, image_shape: ImageShape, readers: S3Readers | None, *, classes: int) -> Records:
     """Open a file; ``classes`` limits the labels of records in S3."""
-    if not paths.in_s3:
+    if readers is None or not paths.in_s3:
         index = Path(paths.index).expanduser() if paths.index else None
         file = open_records(Path(paths.records).expanduser(), index)
         return Records(file=file, labels=file.labels(), image_shape=image_shape)
-    file = open_records_in_s3(paths.records, paths.index)
+    file = open_records_in_s3(paths.records, paths.index, client=readers.client)
     return RecordsInS3(
         file=file,
         labels=np.full(len(file.begins), NOT_READ, np.int64),
         image_shape=image_shape,
         classes=classes,
-        # While one range is on its way, others are asked for and decoded.
-        threads=start_threads(CONNECTIONS),
+        threads=readers.threads,
     )

@@ -1,8 +1,11 @@
 """Read byte ranges of one object in S3 with boto3, as if it were a file that does not change."""
 
 import importlib.util
+import logging
+import random
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,8 +14,6 @@ from trainer.s3 import SCHEME
 
 VENDOR: Final = Path(__file__).resolve().parents[3] / "vendor"
 """Libraries of the release on the cluster's nodes, for a Python without boto3."""
-CONNECTIONS: Final = 32
-"""Number of ranges that one object is asked for at the same time."""
 CONNECT_S: Final = 10
 """Longest wait for a connection, in seconds."""
 SILENCE_S: Final = 30
@@ -22,10 +23,21 @@ REQUEST_ATTEMPTS: Final = 4
 READ_S: Final = 120.0
 """Longest time to read one range, in seconds, with all attempts: the other ranks wait for it (timeouts.STEP_S)."""
 PAUSE_S: Final = 1.0
-"""Pause before the rest of a range is asked for again, in seconds."""
+"""Longest pause before the rest of a range is asked for again, in seconds; it doubles each time."""
+LONGEST_PAUSE_S: Final = 16.0
+"""Limit of the growing pause, in seconds."""
+METADATA_S: Final = 5
+"""Longest wait for the machine's credentials, in seconds; boto3's second is too short on a new machine."""
+METADATA_ATTEMPTS: Final = 5
+"""Attempts to get the machine's credentials; boto3 makes one, and all ranks of a machine ask at the same time."""
 CHUNK: Final = 1 << 20
 CHANGED: Final = ("PreconditionFailed", "412")
 ABSENT: Final = ("404", "NoSuchKey", "NotFound")
+BUSY: Final = ("SlowDown", "RequestTimeout", "Throttling", "ThrottlingException")
+"""Errors that pass, besides those with the status 500 or more."""
+SERVER_ERROR: Final = 500
+RANDOM: Final = random.SystemRandom()
+"""Random numbers that differ between ranks, and do not disturb those that a seed determines."""
 
 
 class S3Object:
@@ -33,17 +45,10 @@ class S3Object:
 
     def __init__(self, url: str, *, client: Any) -> None:
         """Ask for size and ETag. Raises TrainerError if the object is absent or refused."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
         self.place = url
         self._client = client
         self._bucket, _, self._key = url.removeprefix(SCHEME).partition("/")
-        try:
-            head = client.head_object(Bucket=self._bucket, Key=self._key)
-        except ClientError as error:
-            raise self._refused(error) from error
-        except BotoCoreError as error:
-            raise self._unreadable(error) from error
+        head = self._persist(lambda: client.head_object(Bucket=self._bucket, Key=self._key), reconnect=False)
         self.size = int(head["ContentLength"])
         self.version = str(head["ETag"])
 
@@ -52,21 +57,35 @@ class S3Object:
 
         A connection that breaks is replaced by one that reads the rest. Raises TrainerError if the object changed.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
-
         content = bytearray()
         size = min(size, self.size - begin)
-        deadline = time.monotonic() + READ_S
+        self._persist(lambda: self._read_on(content, begin, size))
+        return bytes(content)
+
+    def _persist(self, ask: Callable[[], Any], *, reconnect: bool = True) -> Any:
+        """Return an answer of S3; while S3 is busy, or the connection breaks, ask again until READ_S have passed.
+
+        Many ranks read one object, so S3 is busy as a rule: the pauses grow, and are random to spread the requests.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        deadline, longest = time.monotonic() + READ_S, PAUSE_S
         while True:
             try:
-                self._read_on(content, begin, size)
-                return bytes(content)
+                return ask()
             except ClientError as error:
-                raise self._refused(error) from error
+                if not _is_busy(error):
+                    raise self._refused(error) from error
+                failure: Exception = error
             except BotoCoreError as error:
-                if time.monotonic() + PAUSE_S > deadline:
+                if not reconnect:
                     raise self._unreadable(error) from error
-                time.sleep(PAUSE_S)
+                failure = error
+            pause = RANDOM.uniform(longest / 2, longest)
+            if time.monotonic() + pause > deadline:
+                raise self._unreadable(failure) from failure
+            time.sleep(pause)
+            longest = min(2 * longest, LONGEST_PAUSE_S)
 
     def _read_on(self, content: bytearray, begin: int, size: int) -> None:
         """Append what is missing of a range. Raises BotoCoreError if the connection breaks before its end."""
@@ -92,25 +111,37 @@ class S3Object:
         return TrainerError(f"cannot read {self.place}, {' '.join(str(error).split())}")
 
 
-def connect() -> Any:
-    """Return a client of S3, which threads may share. Raises TrainerError without boto3."""
+def _is_busy(error: Any) -> bool:
+    """Return True if S3 may answer the same request later."""
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status >= SERVER_ERROR or error.response["Error"]["Code"] in BUSY
+
+
+def connect(*, connections: int) -> Any:
+    """Return a client of S3, which this many threads may share. Raises TrainerError without boto3."""
     if importlib.util.find_spec("boto3") is None and VENDOR.is_dir():
         sys.path.append(str(VENDOR))
     try:
         import boto3
+        import botocore.session
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
     except ModuleNotFoundError as error:
         raise TrainerError(
             f"RecordIO files in S3 need boto3, which this Python lacks: {sys.executable} -m pip install boto3"
         ) from error
+    # It reports at INFO where each rank's credentials come from.
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    core = botocore.session.Session()
+    core.set_config_variable("metadata_service_timeout", METADATA_S)
+    core.set_config_variable("metadata_service_num_attempts", METADATA_ATTEMPTS)
     settings = Config(
         retries={"mode": "standard", "total_max_attempts": REQUEST_ATTEMPTS},
         connect_timeout=CONNECT_S,
         read_timeout=SILENCE_S,
-        max_pool_connections=CONNECTIONS,
+        max_pool_connections=connections,
     )
     try:
-        return boto3.session.Session().client("s3", config=settings)
+        return boto3.session.Session(botocore_session=core).client("s3", config=settings)
     except BotoCoreError as error:
         raise TrainerError(f"cannot use S3, {' '.join(str(error).split())}") from error
