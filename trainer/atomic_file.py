@@ -25,7 +25,7 @@ def atomic_write(path: Path, *, what: str) -> Iterator[BinaryIO]:
         _sync_directory(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise TrainerError(f"cannot write {what} {path}, {error.strerror}") from error
+        raise TrainerError(f"cannot write {what} {path}: {error.strerror}") from error
 
 
 def link_or_copy(path: Path, other: Path) -> None:
@@ -40,7 +40,7 @@ def link_or_copy(path: Path, other: Path) -> None:
         temporary.replace(other)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise TrainerError(f"cannot write {other}, {error.strerror}") from error
+        raise TrainerError(f"cannot write {other}: {error.strerror}") from error
 
 
 def temporary_path(path: Path) -> Path:

@@ -133,7 +133,7 @@ class Backend(Protocol):
         If the source also passes None, all ranks get its initial weights.
         """
 
-    def allow_pause(self, seconds: float) -> None:
+    def extend_timeout(self, seconds: float) -> None:
         """Raise the timeout for silent ranks to ``seconds`` until the next step."""
 
     def close(self) -> None:

@@ -293,7 +293,7 @@ class TorchBackend:
         found = self.broadcast_object(None if own is None else encode(own), source=source)
         self._apply_mode(autotune() if found is None else decode(found))
 
-    def allow_pause(self, seconds: float) -> None:
+    def extend_timeout(self, seconds: float) -> None:
         self._collective.set_timeout(timedelta(seconds=seconds))
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Train a network: arguments, data, ranks, checkpoints, model, loop, from top to bottom.
 
 Trainer.train_epoch() shows one training step. With PyTorch four files explain it: this one, step.py (forward, backward,
-reduce, update), torch_backend/optimizer.py, and the reducer that torch_backend/reduction.py chooses: by default
-distributed/reduce/ddp.py between GPUs and ring.py there between CPUs, otherwise distributed/reduce/gradient_buckets.py.
+reduce, update), torch_backend/optimizer.py, and the reducer that torch_backend/reduction.py chooses:
+distributed/reduce/ddp.py between GPUs by default, otherwise gradient_buckets.py, which sums over ring.py between CPUs.
 With MXNet: mxnet_backend/gluon_backend.py.
 """
 
@@ -146,7 +146,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
         with signals.deferred(), flush_on_exit(checkpoint_store), writers, bar, profiler:
             results = trainer.train(start)
         # The other ranks wait while rank 0 writes the final checkpoint and uploads it to S3.
-        backend.allow_pause(shutdown_timeout_s(config))
+        backend.extend_timeout(shutdown_timeout_s(config))
         # One rank per model: with --kv-store device, every process trains its own model and has shard 0.
         if shard.is_first:
             path = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
@@ -185,7 +185,7 @@ class Trainer:
             results.append(result)
             if self.shard.is_first:
                 log.info("Epoch[%d] %s", epoch, result)
-                log.info("Epoch[%d] where its time went: %s", epoch, format_shares(result.phases))
+                log.info("Epoch[%d] time per phase: %s", epoch, format_shares(result.phases))
                 if result.slowest is not None:
                     log.warning("Epoch[%d] %s", epoch, result.slowest)
                 self.writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * self.samples_in_epoch())

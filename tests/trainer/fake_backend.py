@@ -51,7 +51,7 @@ class RecordingBackend:
     def seed(self, number: int) -> None:
         self.seeds.append(number)
 
-    def allow_pause(self, seconds: float) -> None:
+    def extend_timeout(self, seconds: float) -> None:
         pass
 
     def set_learning_rate(self, rate: float) -> None:

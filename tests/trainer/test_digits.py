@@ -33,7 +33,7 @@ def test_lenet_classifies_98_percent_of_the_validation_digits(tmp_path: Path, co
     assert epochs[-1]["validation/accuracy"] == pytest.approx(float(result[1]), abs=1e-6)
     phases = [epochs[-1][f"seconds/{phase}"] for phase in ("data", "forward", "backward", "optimizer")]
     assert all(seconds > 0 for seconds in phases)
-    assert ranks[0].log.read_text().count("where its time went: data=") == 12
+    assert ranks[0].log.read_text().count("time per phase: data=") == 12
     best = max(line["validation/accuracy"] for line in epochs)
     assert load_checkpoint(tmp_path / "checkpoints/lenet-best.npz").description.validation_accuracy == pytest.approx(
         best

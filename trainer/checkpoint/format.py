@@ -56,9 +56,9 @@ def make_checkpoint_directory(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TrainerError(f"cannot write checkpoints to {directory}, {error.strerror}") from error
+        raise TrainerError(f"cannot write checkpoints to {directory}: {error.strerror}") from error
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise TrainerError(f"cannot write checkpoints to {directory}, permission denied")
+        raise TrainerError(f"cannot write checkpoints to {directory}: permission denied")
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

@@ -46,4 +46,5 @@ class RateSettings:
         if any(epoch < 1 for epoch in self.lr_step_epochs) or list(self.lr_step_epochs) != sorted(
             set(self.lr_step_epochs)
         ):
-            raise UsageError(f"--lr-step-epochs must rise from at least 1, got {format_value(self.lr_step_epochs)}")
+            epochs = format_value(self.lr_step_epochs)
+            raise UsageError(f"--lr-step-epochs must be increasing and at least 1, got {epochs}")

@@ -140,7 +140,7 @@ class TrainConfig(RateSettings, SpeedSettings):
             names = format_value(self.gpus)
             raise UsageError(f"--gpus is for the engine torch, {self.engine} is MXNet's build for CPUs, got {names}")
         if len(set(self.gpus)) < len(self.gpus):
-            raise UsageError(f"--gpus must differ from each other, got {format_value(self.gpus)}")
+            raise UsageError(f"--gpus must not repeat a number, got {format_value(self.gpus)}")
 
     @property
     def effective_kv_store(self) -> str:

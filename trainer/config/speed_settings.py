@@ -51,7 +51,8 @@ class SpeedSettings:
                 f"--compile must be 0 with --sync-bn, whose sums torch.compile cannot see, got {self.compile}"
             )
         if compiles and self.deterministic:
-            raise UsageError(f"--compile must be 0 with --deterministic, it may choose anew, got {self.compile}")
+            why = "because compilation may choose other kernels"
+            raise UsageError(f"--compile must be 0 with --deterministic, {why}, got {self.compile}")
         check_choice("reduction", self.reduction, REDUCTIONS)
         if self.reduction == "ddp" and (self.deterministic or self.gc_type != "none"):
             other = "--deterministic, it sorts its buckets anew" if self.deterministic else "--gc-type"

@@ -78,7 +78,7 @@ def _unpack(archive: Path, *, folder: str, suffix: str) -> Mapping[str, tuple[ob
                 file = members.extractfile(path)
                 files[name] = (f"{archive}:{path}", file.read() if file else b"")
     except (tarfile.TarError, KeyError) as error:
-        raise TrainerError(f"{archive} is damaged or is no CIFAR-10, {error.args[0]}") from error
+        raise TrainerError(f"{archive} is damaged or not a CIFAR-10 archive: {error.args[0]}") from error
     return files
 
 
@@ -96,7 +96,7 @@ def _parse_pickle(path: object, content: bytes) -> InMemory:
         values = _Arrays(io.BytesIO(content), encoding="bytes").load()
         data, labels = np.asarray(values[b"data"]), np.asarray(values[b"labels"])
     except _RefusedError as error:
-        raise TrainerError(f"{path} is refused, it holds {error}, CIFAR-10 has arrays only") from error
+        raise TrainerError(f"{path} contains {error}; only arrays are allowed") from error
     # Damaged bytes can make pickle raise any error.
     except Exception as error:
         raise TrainerError(f"{path} is damaged or truncated, {error!r}".splitlines()[0]) from error

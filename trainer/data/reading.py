@@ -22,7 +22,7 @@ def exists(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise TrainerError(f"cannot read {path}, {error.strerror}") from error
+        raise TrainerError(f"cannot read {path}: {error.strerror}") from error
     return True
 
 
@@ -36,4 +36,4 @@ def read(path: Path) -> bytes:
     except (gzip.BadGzipFile, zlib.error) as error:
         raise TrainerError(f"{path} is damaged, {str(error).lower()}") from error
     except OSError as error:
-        raise TrainerError(f"cannot read {path}, {error.strerror}") from error
+        raise TrainerError(f"cannot read {path}: {error.strerror}") from error

@@ -72,7 +72,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise TrainerError(f"cannot read {path}, {error.strerror}") from error
+        raise TrainerError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _with_suffix(prefix: Path, suffix: str) -> Path:

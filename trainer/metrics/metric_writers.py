@@ -81,7 +81,7 @@ class JsonLines:
             self._file = path.open("ab", buffering=0)
             self._path = path
         except OSError as error:
-            raise TrainerError(f"cannot write metrics to {path}, {error.strerror}") from error
+            raise TrainerError(f"cannot write metrics to {path}: {error.strerror}") from error
 
     def __str__(self) -> str:
         return str(self._path)
@@ -108,7 +108,7 @@ class TensorBoard:
             self._writer = SummaryWriter(directory)
             self._directory = directory
         except OSError as error:
-            raise TrainerError(f"cannot write TensorBoard's events to {directory}, {error.strerror}") from error
+            raise TrainerError(f"cannot write TensorBoard's events to {directory}: {error.strerror}") from error
 
     def __str__(self) -> str:
         return str(self._directory)

@@ -32,7 +32,7 @@ class Profiler(AbstractContextManager["Profiler"]):
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise TrainerError(f"cannot write profiles to {self._path.parent}, {error.strerror}") from error
+                raise TrainerError(f"cannot write profiles to {self._path.parent}: {error.strerror}") from error
 
     def begin_step(self) -> None:
         """Begin a step, which ends at the next call."""

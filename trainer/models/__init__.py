@@ -1,6 +1,6 @@
 """List the networks of ``--network``, and build them or a user's own: ``--network module:function``.
 
-These are PyTorch's; mxnet/models/__init__.py lists MXNet's.
+These are PyTorch's; mxnet_backend/models/__init__.py lists MXNet's.
 """
 
 import contextlib

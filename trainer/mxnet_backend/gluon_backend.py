@@ -45,7 +45,7 @@ class GluonCollective(Protocol):
     def use_step_timeout(self) -> None:
         """Use the step timeout from now on; call it once all ranks have made a step."""
 
-    def allow_pause(self, seconds: float) -> None:
+    def extend_timeout(self, seconds: float) -> None:
         """Let the other ranks be silent for this long from now on."""
 
     def leave(self) -> None:
@@ -172,8 +172,8 @@ class GluonBackend:
         kept = None if state is None else state.optimizer
         self._settings["lr"] = agree_on_rate(self._settings["lr"], kept=kept, all_reduce=self._collective.all_reduce)
 
-    def allow_pause(self, seconds: float) -> None:
-        self._collective.allow_pause(seconds)
+    def extend_timeout(self, seconds: float) -> None:
+        self._collective.extend_timeout(seconds)
 
     def close(self) -> None:
         nd.waitall()

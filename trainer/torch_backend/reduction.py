@@ -1,4 +1,4 @@
-"""Set up the reducer of the gradients: DistributedDataParallel, our own buckets, or the ring."""
+"""Set up the reducer: DistributedDataParallel, or our own buckets, which sum over the ring between CPUs."""
 
 import logging
 from collections.abc import Sequence

@@ -104,7 +104,7 @@ def test_fails_when_one_rank_fails(cluster: Cluster, launch: str, engine: str) -
     cluster.on(WORKERS[2], "touch blocked")
     prefix = "--model-prefix /home/ubuntu/blocked/net"
     output = cluster.on_master(f"launch {launch} python {TRAINER} --engine {engine} {prefix}; echo code $?")
-    assert re.search(r"rank 2/3 trainer: cannot write checkpoints to /home/ubuntu/blocked, File exists", output), output
+    assert re.search(r"rank 2/3 trainer: cannot write checkpoints to /home/ubuntu/blocked: File exists", output), output
     assert output.splitlines()[-1] == "code 1", output
 
 

@@ -96,7 +96,7 @@ class TwoRankBackend:
     def restore(self, state: State | None, *, source: int) -> None:
         self.restored.append((state, source))
 
-    def allow_pause(self, seconds: float) -> None:
+    def extend_timeout(self, seconds: float) -> None:
         self.pauses.append(seconds)
 
     def snapshot(self) -> Callable[[], State]:

@@ -82,5 +82,5 @@ def test_damaged_checkpoint_is_reported(tmp_path: Path, damage: str) -> None:
 
 def test_unusable_checkpoint_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(TrainerError, match=r"cannot write checkpoints to .*/file/below, "):
+    with pytest.raises(TrainerError, match=r"cannot write checkpoints to .*/file/below: "):
         make_checkpoint_directory(tmp_path / "file" / "below")

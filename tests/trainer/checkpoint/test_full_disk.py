@@ -72,7 +72,7 @@ def test_training_continues_without_a_checkpoint_and_others_stay_readable(tmp_pa
     assert lost.startswith("rank 0/1 cannot write checkpoint checkpoints/lenet-resume-")
     assert lost.endswith("-0002-000000000.npz, No space left on device; training continues without it")
     assert end == (
-        "rank 0/1 trainer: cannot write checkpoint checkpoints/lenet-0003.npz, No space left on device; "
+        "rank 0/1 trainer: cannot write checkpoint checkpoints/lenet-0003.npz: No space left on device; "
         "rerun the same command to resume from the previous checkpoint"
     )
     assert "Traceback" not in first
@@ -85,8 +85,8 @@ def test_training_continues_without_a_checkpoint_and_others_stay_readable(tmp_pa
 def test_full_disk_leaves_the_previous_best(tmp_path: Path) -> None:
     done = run(WITHOUT_LINKS, tmp_path)
     assert done.stderr.splitlines() == [
-        "cannot write net-best.npz, No space left on device; the previous best stays",
-        "cannot write checkpoint net-resume-0000000000.000000-0003-000000000.npz, No space left on device; "
+        "cannot write net-best.npz: No space left on device; the previous best stays",
+        "cannot write checkpoint net-resume-0000000000.000000-0003-000000000.npz: No space left on device; "
         "training continues without it",
     ]
     assert done.stdout.splitlines() == ["best 1", "newest 2", "3 files"]

@@ -107,7 +107,7 @@ def test_empty_gpus_option_selects_no_gpus(arguments: list[str]) -> None:
         ("--engine tensorflow", "unknown --engine 'tensorflow', must be one of: torch, mxnet, horovod\n"),
         ("--engine mxnet --gpus 0,1", "--gpus is for the engine torch, mxnet is MXNet's build for CPUs, got 0,1\n"),
         ("--gpus 0,x", "--gpus must be numbers such as 0,1, got '0,x'"),
-        ("--gpus 1,1", "--gpus must differ from each other, got 1,1"),
+        ("--gpus 1,1", "--gpus must not repeat a number, got 1,1"),
         ("--benchmark yes", "--benchmark must be 0 or 1, got 'yes'"),
         ("--benchmark 1 --dataset mnist", "--benchmark 1 trains on made-up images, got --dataset mnist as well"),
         (
@@ -163,7 +163,7 @@ def test_empty_gpus_option_selects_no_gpus(arguments: list[str]) -> None:
         ("--compile 1 --sync-bn", "--compile must be 0 with --sync-bn, whose sums torch.compile cannot see, got 1"),
         (
             "--compile graphs --deterministic",
-            "--compile must be 0 with --deterministic, it may choose anew, got gr",
+            "--compile must be 0 with --deterministic, because compilation may choose other kernels, got gr",
         ),
         ("--deterministic --engine horovod", "--deterministic is for the engine torch, got --engine horovod"),
         ("--dtype bfloat16 --engine mxnet", "--dtype is for the engine torch, got --engine mxnet"),
@@ -174,7 +174,7 @@ def test_empty_gpus_option_selects_no_gpus(arguments: list[str]) -> None:
         ("--lr-batch-size 256", "--lr-batch-size must be at least 1 and needs --lr, got 256 and none"),
         ("--warmup-epochs -1", "--warmup-epochs must be a number of at least 0, got -1.0"),
         ("--lr-factor 1.5", "--lr-factor must be above 0 and at most 1, got 1.5"),
-        ("--lr-step-epochs 60,30", "--lr-step-epochs must rise from at least 1, got 60,30"),
+        ("--lr-step-epochs 60,30", "--lr-step-epochs must be increasing and at least 1, got 60,30"),
         ("--lr-step-epochs 30;60", "--lr-step-epochs must be numbers such as 30,60, got '30;60'"),
         ("--mom 1", "--mom must be at least 0 and below 1, got 1.0"),
         ("--wd -1", "--wd must be a number of at least 0, got -1.0"),

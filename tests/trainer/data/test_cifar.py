@@ -113,7 +113,7 @@ def test_missing_file_is_reported(tmp_path: Path) -> None:
     unpacked(tmp_path, files("binary"))
     path = tmp_path / BINARY / "test_batch.bin"
     path.unlink()
-    with pytest.raises(TrainerError, match=f"cannot read {path}, No such file"):
+    with pytest.raises(TrainerError, match=f"cannot read {path}: No such file"):
         load_cifar10(tmp_path)
 
 
@@ -128,7 +128,8 @@ def test_truncated_archive_is_named(tmp_path: Path, left: float) -> None:
 
 def test_other_archive_is_reported(tmp_path: Path) -> None:
     packed(tmp_path, {f"{BINARY}/readme.html": b""})
-    message = f"{tmp_path / ARCHIVES[BINARY]} is damaged or is no CIFAR-10, .*{BINARY}/data_batch_1.bin' not found"
+    path = tmp_path / ARCHIVES[BINARY]
+    message = f"{path} is damaged or not a CIFAR-10 archive: .*{BINARY}/data_batch_1.bin' not found"
     with pytest.raises(TrainerError, match=message):
         load_cifar10(tmp_path)
 
@@ -137,7 +138,7 @@ def test_other_archive_is_reported(tmp_path: Path) -> None:
 def test_inaccessible_directory_is_reported(tmp_path: Path, folder: str) -> None:
     # Not Permission denied, which root never gets: stat() fails, so a file may exist or not.
     (tmp_path / folder).symlink_to("x" * 300)
-    with pytest.raises(TrainerError, match=f"^cannot read {tmp_path / folder}/data_batch_1.*, File name too long$"):
+    with pytest.raises(TrainerError, match=f"^cannot read {tmp_path / folder}/data_batch_1.*: File name too long$"):
         load_cifar10(tmp_path)
 
 
@@ -157,7 +158,7 @@ class Attack:
 def test_pickle_runs_no_code(tmp_path: Path, content: object) -> None:
     whole = files("python")
     unpacked(tmp_path, whole | {f"{PYTHON}/data_batch_2": pickle.dumps(content, protocol=3)})
-    with pytest.raises(TrainerError, match=r"data_batch_2 is refused, it holds .*, CIFAR-10 has arrays only"):
+    with pytest.raises(TrainerError, match=r"data_batch_2 contains .*; only arrays are allowed"):
         load_cifar10(tmp_path)
     assert not Path("/attacked").exists()
 

@@ -58,13 +58,13 @@ def test_damaged_image_is_named(directory: Path, damage: bytes | None) -> None:
     path = directory / "train" / "blue" / "a.jpg"
     path.write_bytes(path.read_bytes()[:500] if damage is None else damage)
     data = load_folder(directory, SHAPE)
-    with pytest.raises(TrainerError, match=f"cannot read the image {path}, ") as caught:
+    with pytest.raises(TrainerError, match=f"cannot read the image {path}: ") as caught:
         data.train.read(np.array([0, 1]))
     assert "\n" not in str(caught.value)
 
 
 def test_missing_part_is_reported_with_the_expected_layout(tmp_path: Path) -> None:
-    with pytest.raises(TrainerError, match=f"cannot read {tmp_path}/train, No such .* DIRECTORY/train/CLASS/"):
+    with pytest.raises(TrainerError, match=f"cannot read {tmp_path}/train: No such .* DIRECTORY/train/CLASS/"):
         load_folder(tmp_path, SHAPE)
 
 
@@ -87,7 +87,7 @@ def test_unreadable_class_is_named(directory: Path, part: str, monkeypatch: pyte
         return scandir(path)
 
     monkeypatch.setattr("os.scandir", scan)
-    with pytest.raises(TrainerError, match=f"^cannot read {refused}, Permission denied$"):
+    with pytest.raises(TrainerError, match=f"^cannot read {refused}: Permission denied$"):
         load_folder(directory, SHAPE)
 
 

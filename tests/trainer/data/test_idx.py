@@ -45,7 +45,7 @@ def test_damaged_idx_file_is_reported(path: Path, damage: Callable[[], bytes], m
 
 
 def test_missing_idx_file_is_reported(path: Path) -> None:
-    with pytest.raises(TrainerError, match=f"cannot read {path}, No such file or directory"):
+    with pytest.raises(TrainerError, match=f"cannot read {path}: No such file or directory"):
         read_idx(path, dimensions=2)
 
 

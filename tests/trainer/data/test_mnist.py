@@ -45,7 +45,7 @@ def test_missing_file_is_reported_with_its_source(directory: Path, name: str, pa
 def test_inaccessible_directory_is_reported(tmp_path: Path) -> None:
     # Not Permission denied, which root never gets: stat() fails, so a file may exist or not.
     directory = tmp_path / ("x" * 300)
-    with pytest.raises(TrainerError, match=f"^cannot read {directory}/train-images-idx3-ubyte, File name too long$"):
+    with pytest.raises(TrainerError, match=f"^cannot read {directory}/train-images-idx3-ubyte: File name too long$"):
         load_mnist(directory, name="mnist")
 
 

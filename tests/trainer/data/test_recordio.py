@@ -112,7 +112,7 @@ def test_damage_is_one_line_with_its_place(record_paths: dict[str, Path]) -> Non
     index, whole = path.with_suffix(".idx"), path.read_bytes()
     lines = index.read_text()
     size, name = len(whole), re.escape(str(path))
-    assert_damaged(path.with_name("none.rec"), f"cannot read {path.parent}/none.rec, No such file or directory$")
+    assert_damaged(path.with_name("none.rec"), f"cannot read {path.parent}/none.rec: No such file or directory$")
     index.write_text(lines + f"9\t{size}\n")
     assert_damaged(path, f"{re.escape(str(index))} is not the index of {name}, byte {size} is after its end at {size}$")
     index.write_text("3 4 5\n")
@@ -135,7 +135,7 @@ def test_damage_is_one_line_with_its_place(record_paths: dict[str, Path]) -> Non
         (b"short", "the record at byte 0 of .* holds no image, 5 bytes are less than an image's header"),
         (struct.pack("<IfQQff", 2, 0, 0, 0, 1, 2), "the record at byte 0 of .* has 2 labels, the trainer classifies "),
         (struct.pack("<IfQQ", 0, 0.5, 0, 0), "the record at byte 0 of .* has the label 0.5, must be a whole number of"),
-        (pack_image(key=0, label=0, image=b"no image"), "cannot read the image at byte 0 of .*, cannot identify image"),
+        (pack_image(key=0, label=0, image=b"no image"), "cannot read the image at byte 0 of .*: cannot identify image"),
     ],
 )
 def test_record_without_an_image_of_one_class_is_named(tmp_path: Path, record: bytes, message: str) -> None:
@@ -150,7 +150,7 @@ def test_record_without_an_image_of_one_class_is_named(tmp_path: Path, record: b
 def test_converter_reports_a_missing_folder_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "a"), str(tmp_path / "none")]) == 1
     reason = "No such file or directory: it must have a folder for each class"
-    assert capsys.readouterr().err == f"im2rec: cannot read {tmp_path}/none, {reason}\n"
+    assert capsys.readouterr().err == f"im2rec: cannot read {tmp_path}/none: {reason}\n"
     assert not list(tmp_path.iterdir())
 
 
@@ -158,6 +158,6 @@ def test_failed_conversion_leaves_no_file(tmp_path: Path) -> None:
     image = tmp_path / "folder/blue/a.jpg"
     image.parent.mkdir(parents=True)
     image.symlink_to("nowhere")
-    with pytest.raises(TrainerError, match=f"^cannot read {image}, No such file or directory$"):
+    with pytest.raises(TrainerError, match=f"^cannot read {image}: No such file or directory$"):
         convert(tmp_path / "a", tmp_path / "folder")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]

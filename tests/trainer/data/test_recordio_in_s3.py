@@ -176,7 +176,7 @@ def test_what_is_missing_is_told_in_one_line(files: Path, monkeypatch: pytest.Mo
     with pytest.raises(TrainerError, match=rf"^the record at byte \d+ of {URL} has the label 1, must be below 1, "):
         open_in_s3("--image-shape 3,28,28 --num-classes 1").train.read(np.arange(6))
     boto3.client("s3").delete_object(Bucket=BUCKET, Key="sets/train.idx")
-    with pytest.raises(TrainerError, match=rf"^cannot read s3://{BUCKET}/sets/train.idx, no such object$"):
+    with pytest.raises(TrainerError, match=rf"^cannot read s3://{BUCKET}/sets/train.idx: no such object$"):
         open_in_s3()
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(
@@ -267,5 +267,5 @@ def test_s3_that_stays_busy_ends_at_a_deadline(monkeypatch: pytest.MonkeyPatch) 
 def test_connection_that_keeps_breaking_ends_at_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_object, "READ_S", 0)
     client = BreakingS3(bytes(20), breaks=9)
-    with pytest.raises(TrainerError, match=r"^cannot read s3://b/a.rec, .*Connection broken"):
+    with pytest.raises(TrainerError, match=r"^cannot read s3://b/a.rec: .*Connection broken"):
         S3Object("s3://b/a.rec", client=client).read(0, 20)

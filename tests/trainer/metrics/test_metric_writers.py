@@ -34,7 +34,7 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
 
 
 def test_unwritable_metrics_file_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(TrainerError, match=f"cannot write metrics to {tmp_path}, Is a directory"):
+    with pytest.raises(TrainerError, match=f"cannot write metrics to {tmp_path}: Is a directory"):
         open_writers(metrics=str(tmp_path), tensorboard=None)
 
 

@@ -43,7 +43,7 @@ def test_run_that_ends_early_writes_a_partial_trace_and_warns(tmp_path: Path, ca
 
 def test_unwritable_profile_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(TrainerError, match=r"cannot write profiles to .*/file/traces, Not a directory"):
+    with pytest.raises(TrainerError, match=r"cannot write profiles to .*/file/traces: Not a directory"):
         Profiler((1, 1), directory=str(tmp_path / "file" / "traces"))
 
 

@@ -88,7 +88,7 @@ class EncodedSamples(ABC):
         except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
             # Pillow describes bytes in memory by their address.
             reason = re.sub(r" <_io\..*?>", "", str(error).splitlines()[0])
-            raise TrainerError(f"cannot read the image {self.describe(sample)}, {reason}") from error
+            raise TrainerError(f"cannot read the image {self.describe(sample)}: {reason}") from error
 
 
 def make_data_set_of_images(

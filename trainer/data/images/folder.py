@@ -57,7 +57,7 @@ def list_classes(directory: Path, *, hint: str) -> list[str]:
         with os.scandir(directory) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir())
     except OSError as error:
-        raise TrainerError(f"cannot read {directory}, {error.strerror}: {hint}") from error
+        raise TrainerError(f"cannot read {directory}: {error.strerror}; {hint}") from error
     if not names:
         raise TrainerError(f"{directory} has no directories, there must be one for each class")
     return names
@@ -79,7 +79,7 @@ def list_images(directory: Path) -> list[Path]:
         with os.scandir(directory) as entries:
             paths = sorted(Path(entry.path) for entry in entries)
     except OSError as error:
-        raise TrainerError(f"cannot read {directory}, {error.strerror}") from error
+        raise TrainerError(f"cannot read {directory}: {error.strerror}") from error
     found = [path for path in paths if path.suffix.lower() in SUFFIXES]
     if not found:
         raise TrainerError(f"{directory} has no images, they end in one of: {', '.join(sorted(SUFFIXES))}")

@@ -47,7 +47,7 @@ class LocalFile:
         try:
             return os.pread(self.descriptor, size, begin)
         except OSError as error:
-            raise TrainerError(f"cannot read {self.place}, {error.strerror}") from error
+            raise TrainerError(f"cannot read {self.place}: {error.strerror}") from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +92,7 @@ def open_records(path: Path, index: Path | None = None) -> RecordFile:
         descriptor = os.open(path, os.O_RDONLY)
         content = LocalFile(place=str(path), descriptor=descriptor, size=os.fstat(descriptor).st_size)
     except OSError as error:
-        raise TrainerError(f"cannot read {path}, {error.strerror}") from error
+        raise TrainerError(f"cannot read {path}: {error.strerror}") from error
     beside = path.with_suffix(INDEX_SUFFIX)
     if index is None and exists(beside):
         index = beside

@@ -104,11 +104,11 @@ class S3Object:
                 "store other data under another name, and start the run again"
             )
         if code in ABSENT:
-            return TrainerError(f"cannot read {self.place}, no such object")
+            return TrainerError(f"cannot read {self.place}: no such object")
         return self._unreadable(error)
 
     def _unreadable(self, error: Exception) -> TrainerError:
-        return TrainerError(f"cannot read {self.place}, {' '.join(str(error).split())}")
+        return TrainerError(f"cannot read {self.place}: {' '.join(str(error).split())}")
 
 
 def _is_busy(error: Any) -> bool:
