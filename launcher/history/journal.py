@@ -164,7 +164,7 @@ class Journal:
             return
         if failure is not None and failure.cancelled and self._systemd_is_stopping():
             # The end was not requested.
-            failure = replace(failure, cancelled=False, reason=f"{failure.reason}: its user's systemd stops")
+            failure = replace(failure, cancelled=False, reason=f"{failure.reason}: the user's systemd is stopping")
         state = State.SUCCEEDED if failure is None else State.CANCELLED if failure.cancelled else State.FAILED
         self._change(
             state=state,

@@ -20,7 +20,7 @@ from launcher.job.failure import Failure
 from launcher.job.gpu_check import gpus_of
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node import Node, output_failure, run_nodes
-from launcher.job.preemption import excuse_lost_node, instances_of
+from launcher.job.preemption import instances_of, wait_for_node_loss
 from launcher.job.restarts import RestartHosts, reconnect
 from launcher.output.prefixes import Streams
 from launcher.spec import Job, NodeSpec
@@ -88,7 +88,7 @@ async def run_job(
         failure = await restart_job(job, attempt, failure, which=which)
     # Only a durable job continues after losing a node.
     if failure is not None and job.durable:
-        return await excuse_lost_node(failure, streams[FrameType.STDERR])
+        return await wait_for_node_loss(failure, streams[FrameType.STDERR])
     return failure
 
 

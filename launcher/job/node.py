@@ -149,10 +149,10 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
         for task in (*watches, required_ended):
             task.cancel()
         await end_nodes(nodes, follows, deadline_s=grace_s + AFTER_GRACE_S)
-    return clear_preempted_if_silent(clear_of_process_if_lost(outcome, nodes), nodes)
+    return clear_preempted_if_silent(blame_lost_node(outcome, nodes), nodes)
 
 
-def clear_of_process_if_lost(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
+def blame_lost_node(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
     """Clear `of_process` if a node was lost: ranks on other nodes fail before the launcher notices the loss."""
     lost = any(node.is_silent_after_stop for node in nodes)
     return replace(outcome, of_process=False) if outcome is not None and lost else outcome

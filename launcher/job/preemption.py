@@ -34,7 +34,8 @@ class ClusterView:
     draining_instances: frozenset[str] = frozenset()
     """Instances that keep their node index although the cluster no longer counts on them, usually because of a notice.
 
-    They may briefly include a crashed instance, but that one does not answer (launcher.job.attempt).
+    They may briefly include a crashed instance, but that one does not answer
+    (launcher.job.node.clear_preempted_if_silent).
     """
 
     def has(self, instance: str | None) -> bool:
@@ -84,7 +85,8 @@ def departure_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
     `hosts` maps each host to its instance at the start of the job.
     """
     if not view.has(view.own_instance):
-        return Failure(exit_code=NODE_LOST, reason="this node leaves the cluster, and the launcher with it", final=True)
+        reason = "this node is leaving the cluster, which ends the launcher"
+        return Failure(exit_code=NODE_LOST, reason=reason, final=True)
     for host, instance in hosts.items():
         if instance is None and not host.name.startswith(WORKER_HOST_PREFIX):
             continue  # a machine outside the cluster
@@ -102,7 +104,7 @@ def instances_of(hosts: Sequence[Host], *, reader: NodeStateReader | None = None
     return {} if view is None else {host: view.instances.get(host.name) for host in hosts}
 
 
-async def excuse_lost_node(failure: Failure, stderr: Sink, *, reader: NodeStateReader | None = None) -> Failure:
+async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStateReader | None = None) -> Failure:
     """Clear `of_process` if one of the attempt's nodes leaves the cluster soon after a process failed.
 
     A node that ends kills ranks while its runner still answers, and leaves the membership only afterwards. It ends them

@@ -9,12 +9,12 @@ from launcher.errors import UsageError
 from launcher.history.records import JobRecord
 from launcher.hosts.hostfile import Host
 from launcher.job.gpu_check import claimed_gpus
-from launcher.job_queue.line import holders, living_jobs
-from launcher.job_queue.line_lock import locked_line
+from launcher.job_queue.queue import jobs_using_nodes_of, living_jobs
+from launcher.job_queue.queue_lock import locked_queue
 from launcher.spec import Job
 
 
-def claim(record: JobRecord, job: Job) -> JobRecord:
+def with_claims(record: JobRecord, job: Job) -> JobRecord:
     """Return the job's record with the hosts and GPUs that the job would take."""
     return replace(record, hosts=tuple(map(str, job.hosts)), gpus=claimed_gpus(job))
 
@@ -33,12 +33,12 @@ def choose_free(job: Job, record: JobRecord, others: Sequence[JobRecord]) -> Job
         return job
     if count >= len(listed) or len({host.slots for host in listed}) > 1:
         return job
-    hosts = tuple(host for host in listed if not _holders_of(host, job, record, others))[:count]
+    hosts = tuple(host for host in listed if not _jobs_using(host, job, record, others))[:count]
     return job if len(hosts) < count else job.with_hosts(hosts)
 
 
-def _holders_of(host: Host, job: Job, record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
-    return holders(claim(record, job.with_hosts((host,))), others)
+def _jobs_using(host: Host, job: Job, record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+    return jobs_using_nodes_of(with_claims(record, job.with_hosts((host,))), others)
 
 
 class HostClaims:
@@ -58,7 +58,7 @@ class HostClaims:
         me, others = self._read()
         if me is None or job.host_source is None or job.engine == LAUNCHED_BY_MPI:
             return list(listed), []
-        taken = {host: found[0] for host in listed if (found := _holders_of(host, job, me, others))}
+        taken = {host: found[0] for host in listed if (found := _jobs_using(host, job, me, others))}
         own = [host for host in listed if str(host) in me.hosts and host not in taken]
         free = [host for host in listed if host not in own and host not in taken]
         if _shares_nodes(job):
@@ -67,9 +67,10 @@ class HostClaims:
 
     async def take(self, job: Job) -> str:
         """Record that the job starts again on its hosts; return the reason if another job has just taken one."""
-        async with locked_line(self._jobs):
+        async with locked_queue(self._jobs):
             me, others = self._read()
-            if me is not None and not _shares_nodes(job) and (found := holders(claim(me, job), others)):
+            found = [] if me is None or _shares_nodes(job) else jobs_using_nodes_of(with_claims(me, job), others)
+            if found:
                 return f"job {found[0].id} has taken a node"
             self._record(job)
         return ""

@@ -13,9 +13,9 @@ from launcher.history.lock import is_elsewhere
 from launcher.history.records import JobRecord, State
 from launcher.job.failure import Failure
 from launcher.job.restarts import count_nodes, describe
-from launcher.job_queue.free_hosts import choose_free, claim
-from launcher.job_queue.line import ahead_of, holders, living_jobs, passed_over
-from launcher.job_queue.line_lock import locked_line
+from launcher.job_queue.free_hosts import choose_free, with_claims
+from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, living_jobs
+from launcher.job_queue.queue_lock import locked_queue
 from launcher.output.prefixes import Streams
 from launcher.spec import Job, Wait
 from launcher.transport.protocol import FrameType
@@ -52,8 +52,8 @@ class Ticket:
     observer: Observer
 
 
-def take_turn(job: Job, job_id: str, *, jobs: Path) -> Job:
-    """Return a job that does not wait, on free nodes if there are enough.
+def assign_nodes(job: Job, job_id: str, *, jobs: Path) -> Job:
+    """Assign nodes to a job without --wait: free ones if there are enough.
 
     Raises LaunchError if an earlier job waits for its nodes, or has their GPUs: the nodes' own reports come too late
     for a job that starts at the same moment as this one.
@@ -66,22 +66,22 @@ def take_turn(job: Job, job_id: str, *, jobs: Path) -> Job:
     # Jobs of other machines that share this home directory are known late; the nodes report them.
     near = [record for record in others if not is_elsewhere(record)]
     # While a job waits, the free nodes may be those that it waits for.
-    if job.has_gpus and not any(_waits_in_line(record) for record in near):
+    if job.has_gpus and not any(_waits_in_queue(record) for record in near):
         job = choose_free(job, me, near)
-    me = claim(me, job)
-    if first := passed_over(me, others):
+    me = with_claims(me, job)
+    if first := jobs_overtaken_by(me, others):
         raise LaunchError(
             f"nothing started, {name_job(first[0])} waits for these nodes (--wait stands in line behind it, "
             "--force starts anyway)"
         )
-    if job.has_gpus and (has_them := holders(me, near)):
-        detail = f"{name_job(has_them[0])} has them"
+    if job.has_gpus and (blocking := jobs_using_nodes_of(me, near)):
+        detail = f"{name_job(blocking[0])} has them"
         advice = "--wait stands in line, --force starts anyway"
         raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail)
     return job
 
 
-def _waits_in_line(record: JobRecord) -> bool:
+def _waits_in_queue(record: JobRecord) -> bool:
     return record.waits and not record.starting and record.state in (State.PENDING, State.WAITING)
 
 
@@ -93,8 +93,8 @@ async def start_in_turn(
     `start` gets the job with its current nodes, and True if the job has waited.
     """
     if job.wait is None:
-        async with locked_line(ticket.jobs):
-            chosen = job if job.force else take_turn(job, ticket.job_id, jobs=ticket.jobs)
+        async with locked_queue(ticket.jobs):
+            chosen = job if job.force else assign_nodes(job, ticket.job_id, jobs=ticket.jobs)
             ticket.observer.on_turn(chosen)
         if chosen.hosts != job.hosts:
             await print_line(describe_choice(chosen), ticket.streams)
@@ -137,8 +137,8 @@ class Turn:
         """
         while True:
             first, lack = with_current_hosts(self._job, self._wait)
-            async with locked_line(self._ticket.jobs):
-                job, place, reason = self._obstacle(first, lack)
+            async with locked_queue(self._ticket.jobs):
+                job, place, reason = self._check_turn(first, lack)
                 if not reason:
                     self._ticket.observer.on_turn(job)
             if not reason:
@@ -152,20 +152,23 @@ class Turn:
             await self._report_place(text, place)
             await asyncio.sleep(min(POLL_S, left))
 
-    def _obstacle(self, job: Job, lack: str) -> tuple[Job, int, str]:
-        """Return the job, on free nodes if it is its turn, with its place and what it waits for, if anything."""
+    def _check_turn(self, job: Job, lack: str) -> tuple[Job, int, str]:
+        """Return the job (on free nodes if its turn has come), its place in the queue, and why it must wait.
+
+        The reason is empty if the job need not wait.
+        """
         living = living_jobs(self._ticket.jobs)
         me = next((record for record in living if record.id == self._ticket.job_id), None)
         if me is None:
             raise LaunchError("--wait needs a record of the job, and none can be written")
         others = [record for record in living if record is not me]
-        ahead = ahead_of(claim(me, job), others)
+        ahead = ahead_of(with_claims(me, job), others)
         if not (ahead or lack or self._wait.nodes is None):
             job = choose_free(job, me, others)
-        me = claim(me, job)
-        has_them = holders(me, others) if self._wait.exclusive else []
+        me = with_claims(me, job)
+        blocking = jobs_using_nodes_of(me, others) if self._wait.exclusive else []
         busy = self._busy if self._clock() < self._busy_until else ""
-        reasons = [f"{name_job(has_them[0])} has them"] if has_them else []
+        reasons = [f"{name_job(blocking[0])} has them"] if blocking else []
         reasons += [f"after {name_job(ahead[-1])}"] if ahead else []
         return job, len(ahead) + 1, next(iter([*reasons, *filter(None, (lack, busy))]), "")
 
@@ -182,7 +185,7 @@ class Turn:
 
 
 async def print_line(text: str, streams: Streams) -> None:
-    """Print a line, unless the terminal takes none: that must not hold up the line of jobs."""
+    """Print a line, unless the terminal takes none: that must not hold up the queue."""
     line = f"launch: {text}\n".encode(errors="replace")
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(streams[FrameType.STDERR].send(line), REPORT_S)
@@ -190,7 +193,7 @@ async def print_line(text: str, streams: Streams) -> None:
 
 def describe_choice(job: Job) -> str:
     """Say on which nodes a job starts because other jobs have the first ones."""
-    return f"starting on {describe(job.hosts, requested=job.hosts)}, as other jobs have nodes before"
+    return f"starting on {describe(job.hosts, requested=job.hosts)}, because other jobs use the nodes listed before"
 
 
 def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:

@@ -205,7 +205,7 @@ def test_a_job_that_ends_with_its_machine_is_not_cancelled(shell: Shell) -> None
     shell.run_subcommand("logs", "-f")
     job = shell.record()
     assert (job.state, job.exit_code) == (State.FAILED, 143)
-    assert job.reason == "stopped by SIGTERM: its user's systemd stops"
+    assert job.reason == "stopped by SIGTERM: the user's systemd is stopping"
 
 
 def test_fails_when_jobs_would_end_with_the_last_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from launcher.durable_state import mark_ended
 from launcher.errors import OverdueError, RefusedError, UsageError
 from launcher.history.records import State
 from launcher.job.failure import Failure
-from launcher.job.node import clear_of_process_if_lost
+from launcher.job.node import blame_lost_node
 from tests.launcher.durable.conftest import Submit
 
 
@@ -44,6 +44,6 @@ def test_a_job_stays_open_unless_it_failed_by_itself(
 def test_a_process_that_fails_beside_a_lost_node_is_not_the_jobs_own_end(*, silent: bool) -> None:
     """Ranks fail when their peers disappear, before the lost node's silence is noticed."""
     nodes: Any = [SimpleNamespace(is_silent_after_stop=False), SimpleNamespace(is_silent_after_stop=silent)]
-    ended = clear_of_process_if_lost(Failure(exit_code=1, reason="rank 0 ended", of_process=True), nodes)
+    ended = blame_lost_node(Failure(exit_code=1, reason="rank 0 ended", of_process=True), nodes)
     assert ended is not None
     assert ended.of_process is not silent

@@ -14,12 +14,12 @@ from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
 from launcher.job import preemption
 from launcher.job.failure import Failure
-from launcher.job.preemption import NodeStateReader, departure_failure, excuse_lost_node, parse_cluster_view
+from launcher.job.preemption import NodeStateReader, departure_failure, parse_cluster_view, wait_for_node_loss
 from tests.bootstrap.identities import instance_id, public_key
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, change_constant, launcher_lines, read_lines
 
 FIRST, SECOND, THIRD = ADDRESSES
-OWN_END = "this node leaves the cluster, and the launcher with it"
+OWN_END = "this node is leaving the cluster, which ends the launcher"
 SAVE = "trap 'sleep 0.5; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
 
 
@@ -193,7 +193,7 @@ def test_a_process_that_fails_on_a_node_that_then_leaves_is_not_the_jobs_own_end
 
     async def watch() -> Failure:
         log = LogSink(tmp_path)
-        watching = asyncio.ensure_future(excuse_lost_node(failure, log, reader=NodeStateReader(file)))
+        watching = asyncio.ensure_future(wait_for_node_loss(failure, log, reader=NodeStateReader(file)))
         await asyncio.sleep(0.05)
         (tmp_path / "new").write_text(after)
         (tmp_path / "new").replace(file)

@@ -18,7 +18,7 @@ from launcher.history.records import JobRecord, State, write_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job import restarts
 from launcher.job_queue.free_hosts import HostClaims, choose_free
-from launcher.job_queue.turn import Ticket, start_in_turn, take_turn
+from launcher.job_queue.turn import Ticket, assign_nodes, start_in_turn
 from launcher.spec import Job, Restarts, Wait
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB, RECORD
@@ -105,19 +105,19 @@ def test_a_job_that_does_not_wait_takes_free_nodes_only_if_nobody_waits(
 ) -> None:
     small = replace(job(source, nodes=1), has_gpus=True)
     others(other("one"))
-    assert names(take_turn(small, ME, jobs=jobs)) == ["two"]
-    assert names(take_turn(replace(small, has_gpus=False), ME, jobs=jobs)) == ["one"]
+    assert names(assign_nodes(small, ME, jobs=jobs)) == ["two"]
+    assert names(assign_nodes(replace(small, has_gpus=False), ME, jobs=jobs)) == ["one"]
     for directory in jobs.iterdir():
         directory.rename(jobs.with_name(directory.name))
     waiting = replace(other("one", "two", number=2, waits=True), state=State.WAITING)
     others(other("one"), waiting)
     with pytest.raises(LaunchError, match=f"nothing started, job {waiting.id} "):
-        take_turn(small, ME, jobs=jobs)
+        assign_nodes(small, ME, jobs=jobs)
 
 
 def test_a_waiting_job_that_starts_takes_no_choice_from_others(source: HostSource, jobs: Path, others: Others) -> None:
     others(replace(other("one", waits=True), state=State.WAITING, starting=True))
-    assert names(take_turn(replace(job(source, nodes=1), has_gpus=True), ME, jobs=jobs)) == ["two"]
+    assert names(assign_nodes(replace(job(source, nodes=1), has_gpus=True), ME, jobs=jobs)) == ["two"]
 
 
 def test_a_job_in_line_starts_on_free_nodes_and_records_them(source: HostSource, jobs: Path, others: Others) -> None:
@@ -143,7 +143,7 @@ def test_a_job_in_line_starts_on_free_nodes_and_records_them(source: HostSource,
     wait = Wait(timeout_s=5, exclusive=True, nodes=(1, 1))
     asyncio.run(start_in_turn(job(source, nodes=1, wait=wait), ticket, start=start))
     assert started == [["two"], ["two"]]
-    assert lines == ["launch: starting on 1 node: two, as other jobs have nodes before\n"]
+    assert lines == ["launch: starting on 1 node: two, because other jobs use the nodes listed before\n"]
 
 
 @pytest.mark.parametrize(

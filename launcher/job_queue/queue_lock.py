@@ -17,7 +17,7 @@ POLL_S = 0.05
 
 
 @asynccontextmanager
-async def locked_line(jobs: Path) -> AsyncIterator[None]:
+async def locked_queue(jobs: Path) -> AsyncIterator[None]:
     """Lock the queue of these jobs. Raises LaunchError at the deadline."""
     path = jobs.with_name(LOCK)
     try:

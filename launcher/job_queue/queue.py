@@ -40,13 +40,13 @@ def ahead_of(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     return sorted((other for other in earlier if other.waits or share_nodes(me, other)), key=_submission)
 
 
-def holders(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+def jobs_using_nodes_of(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the jobs that use nodes of this one: those running or restarting, and those whose turn has come."""
     return [other for other in others if (other.state is State.RUNNING or other.starting) and share_nodes(me, other)]
 
 
-def passed_over(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
-    """Return the queued jobs whose nodes this one would take: those submitted earlier or whose turn has come."""
+def jobs_overtaken_by(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+    """Return the queued jobs that this one would overtake on their nodes."""
     first = ahead_of(me, others)
     first += [other for other in others if other.starting and other not in first]
     return [other for other in first if other.waits and share_nodes(me, other)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from launcher.history.records import JobRecord, State, write_record
-from launcher.job_queue.line import ahead_of, holders, living_jobs, passed_over
+from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, living_jobs
 from tests.launcher.job_records import RECORD
 
 Given = Callable[..., JobRecord]
@@ -51,20 +51,20 @@ def test_a_running_job_has_the_nodes_on_which_it_takes_the_same_gpus(
 ) -> None:
     me = job(5, hosts=("one", "two"), gpus={"one": ["0"], "two": ["0", "1"]})
     other = job(7, State.RUNNING, hosts=("two", "three"), gpus=gpus)
-    assert bool(holders(me, [other])) is shares
-    assert not holders(me, [replace(other, state=State.PENDING), replace(other, hosts=("three",))])
+    assert bool(jobs_using_nodes_of(me, [other])) is shares
+    assert not jobs_using_nodes_of(me, [replace(other, state=State.PENDING), replace(other, hosts=("three",))])
 
 
 def test_a_job_whose_turn_has_come_has_its_nodes_whatever_the_order() -> None:
     starting = [job(7, state, starting=True) for state in (State.PENDING, State.WAITING)]
-    assert holders(job(5), [*starting, job(8), job(9, starting=True, hosts=("three",))]) == starting
-    assert passed_over(job(5, State.PENDING, waits=False), [*starting, job(8)]) == starting
+    assert jobs_using_nodes_of(job(5), [*starting, job(8), job(9, starting=True, hosts=("three",))]) == starting
+    assert jobs_overtaken_by(job(5, State.PENDING, waits=False), [*starting, job(8)]) == starting
 
 
 def test_a_job_that_does_not_wait_passes_nobody_who_wants_its_nodes() -> None:
     me = job(5, State.PENDING, waits=False)
     others = [job(4), job(6), job(3, hosts=("three",)), job(2, State.PENDING, waits=False)]
-    assert ids(passed_over(me, others)) == ["04"]
+    assert ids(jobs_overtaken_by(me, others)) == ["04"]
 
 
 @pytest.fixture
