@@ -19,7 +19,7 @@ from bootstrap.failures import RETRYABLE_ERRORS, Problem, RetryableError, Step, 
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT, HEALTH_S, Finding, Health
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster, node_files, own_record
-from bootstrap.idle.duty import pause_duty
+from bootstrap.idle.pause_controller import pause_controller
 from bootstrap.phases import Phases, first_start
 from bootstrap.setup.state import SetupStatus
 from bootstrap.shared_storage.state import SharedStorage
@@ -59,7 +59,7 @@ class Agent:
         )
         self._poll_interval = PollInterval()
         self._notice = TerminationNotice()
-        self._pauses = pause_duty(config, host)
+        self._pauses = pause_controller(config, host)
         self._record = NodeRecordWriter(report=self._pauses.report, monotonic=host.monotonic)
         self._membership: Membership = EMPTY
         self._has_membership = False
@@ -86,7 +86,7 @@ class Agent:
         if self._should_give_up(error):
             self._give_up()
         if self._cluster is not None:
-            self._do_duties(self._cluster)
+            self._run_side_tasks(self._cluster)
         self._host.shipper.ship()
         return self._delay() * self._host.jitter()
 
@@ -164,14 +164,14 @@ class Agent:
         self._doing = Step.FILES
         self._shared_storage.follow(self._membership.shared_storage)
         changed = node_files(self._config, self._host).write(
-            self._membership, member=member, gpu_count=self._gpus_of_a_rank_node()
+            self._membership, member=member, gpu_count=self._gpus_per_training_node()
         )
         if changed:
             log.info("generation %d: wrote %s", self._membership.generation, ", ".join(changed))
         self._phases.done("files")
 
-    def _gpus_of_a_rank_node(self) -> int:
-        """Return the GPUs of this node if it trains, else of a worker; `launch` starts as many ranks on each node."""
+    def _gpus_per_training_node(self) -> int:
+        """Return the GPUs of a node that trains: this one, or a worker if the master does not."""
         return self._gpus.count_or_zero() if self._config.trains else self._config.worker_gpu_count or 0
 
     def _signal_if_ready(self, cluster: ClusterClients) -> None:
@@ -196,20 +196,20 @@ class Agent:
             self._doing = Step.ADDRESS
             cluster.address.take(self._notice.public_address)
 
-    def _do_duties(self, cluster: ClusterClients) -> None:
+    def _run_side_tasks(self, cluster: ClusterClients) -> None:
         """Drain, check the health, keep the Elastic IP and handle pauses, even after a failed pass."""
-        duties: list[Callable[[], None]] = []
+        tasks: list[Callable[[], None]] = []
         if self._notice.must_drain:
             membership = self._membership if self._has_membership else None
-            duties.append(lambda: cluster.termination.respond(self._notice, membership))
+            tasks.append(lambda: cluster.termination.respond(self._notice, membership))
         elif cluster.signals.is_settled:
-            duties.append(lambda: self._watch_health(cluster))
+            tasks.append(lambda: self._watch_health(cluster))
             # Users log in to a master whose setup has failed, although no list contains it.
             member = self._membership.member(cluster.identity.instance_id)
             if member is not None and (not member.draining or member.has_failed_setup):
-                duties.append(lambda: self._associate_address(cluster))
-        for duty in (*duties, lambda: self._pauses.step(cluster, self._membership)):
-            self._attempt_and_log(duty)
+                tasks.append(lambda: self._associate_address(cluster))
+        for task in (*tasks, lambda: self._pauses.step(cluster, self._membership)):
+            self._attempt_and_log(task)
 
     def _watch_health(self, cluster: ClusterClients) -> None:
         """Check the machine's health; request a replacement after several consecutive defects."""
@@ -280,8 +280,8 @@ class Agent:
             return error
         return None
 
-    def _attempt_and_log(self, duty: Callable[[], None]) -> None:
-        if error := self._attempt(duty):
+    def _attempt_and_log(self, task: Callable[[], None]) -> None:
+        if error := self._attempt(task):
             log.warning("%s", error)
 
     def _delay(self) -> float:

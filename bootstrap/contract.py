@@ -29,8 +29,8 @@ NODE_CONFIG: Final = "/etc/deeplearning/node.json"
 """Configuration of the node: bootstrap.config.NodeConfig as JSON, written by the user data."""
 NODE_STATE: Final = "/run/deeplearning/node.json"
 """State of the node as the agent last wrote it: {"instance_id", "node_index", "generation", "desired_nodes",
-"members"}. A member has "node_index", "instance_id", "address", "node_type", "host_key", "ssh_key", "draining" and,
-with shared storage, "mount". World-readable, written by root after all other files."""
+"members"}. A member has "node_index", "instance_id", "address", "node_type", "host_key", "ssh_key", "draining" and, if
+known, "mount", "setup" and "release". World-readable, written by root after all other files."""
 HOSTS_FILE: Final = "/etc/hosts"
 ENVIRONMENT_SCRIPT: Final = "/etc/profile.d/deeplearning.sh"
 """Variables for login shells."""

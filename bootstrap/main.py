@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif arguments.command == "setup":
             _setup()
         elif arguments.command == "bring-along":
-            _bring_along(arguments)
+            _apply_setup(arguments)
         elif arguments.command == "prepare-image":
             _prepare_image(arguments.sha256)
         else:
@@ -86,12 +86,12 @@ def _setup() -> None:
     serve_setup(ROOT)
 
 
-def _bring_along(arguments: argparse.Namespace) -> None:
+def _apply_setup(arguments: argparse.Namespace) -> None:
+    from bootstrap.setup.apply_setup import apply_setup
     from bootstrap.setup.archive import SetupSource
-    from bootstrap.setup.bring_along import bring_along
 
     source = SetupSource(url=arguments.url, sha256=arguments.sha256, timeout_s=arguments.timeout)
-    bring_along(source, root=ROOT, services=System(ROOT))
+    apply_setup(source, root=ROOT, services=System(ROOT))
 
 
 def _prepare_image(sha256: str) -> None:

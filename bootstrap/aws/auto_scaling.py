@@ -51,7 +51,7 @@ class GroupRequests:
         """Complete the termination's lifecycle hook, so that the group need not wait for its timeout."""
         client = self._connect()
         self._waits_for(lambda: client.complete_lifecycle_action(**self._hook(), LifecycleActionResult="CONTINUE"))
-        log.info("drained: %s may go on with the termination", self._group)
+        log.info("drained: %s may continue the termination", self._group)
 
     def _hook(self) -> Mapping[str, str]:
         return {

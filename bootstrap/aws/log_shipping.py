@@ -96,7 +96,7 @@ class LogShipper(logging.Handler):
         except (BotoCoreError, ClientError) as error:
             self._not_before = self._monotonic() + RETRY_S
             if not self._failing:
-                log.warning("cannot send log lines, they wait: %s", error)
+                log.warning("cannot send log lines, will retry: %s", error)
             self._failing = True
         else:
             self._failing = False

@@ -53,7 +53,10 @@ class NodeRecordWriter:
 
 
 def _agrees(record: NodeRecord, membership: Membership) -> bool:
-    """Return True if the membership matches the record, apart from the release, which an earlier master leaves out."""
+    """Return True if the membership matches the record.
+
+    Ignore the release, which a master of an earlier version does not write.
+    """
     member = membership.member(record.instance_id)
     if member is None:
         return False

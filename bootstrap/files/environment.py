@@ -1,7 +1,7 @@
 """Define the ``DEEPLEARNING_*`` variables, and render them for login shells, PAM sessions and systemd.
 
-To add a variable, add a row to VARIABLES: the nodes write it, and docs/reference/variables.md describes it. The
-contract contains only the names that other packages read.
+To add a variable, add a row to VARIABLES: the nodes write it, unless its value is None (the user sets it), and
+docs/reference/variables.md describes it. The contract contains only the names that other packages read.
 """
 
 import shlex

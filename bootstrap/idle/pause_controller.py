@@ -29,7 +29,7 @@ READ_S: Final = 60.0
 """Seconds between a worker's reads of the record; a fifth of the shortest announcement, to keep reads rare."""
 
 
-class PauseDuty:
+class PauseController:
     """The agent's part in pausing its cluster; ``step`` runs once per pass."""
 
     def __init__(
@@ -140,10 +140,10 @@ def _stored(table: Table) -> PauseRecord | None:
         return None
 
 
-def pause_duty(config: NodeConfig, host: "HostServices") -> PauseDuty:
-    """Build the duty of one node."""
+def pause_controller(config: NodeConfig, host: "HostServices") -> PauseController:
+    """Build the controller of one node."""
     load = Load(root=host.root, user=config.default_user, gpu_percent=host.gpu_percent, monotonic=host.monotonic)
-    return PauseDuty(
+    return PauseController(
         cluster_name=config.cluster_name,
         report=ActivityReport(load.busy_with, monotonic=host.monotonic, beat=lambda: int(host.utc_now().timestamp())),
         notices=Notices(host.wall, losing=lambda: jobs_with_local_checkpoints(host.root, config.default_user)),

@@ -24,7 +24,7 @@ MARGIN_S: Final = 60.0
 """Seconds that the service may take beyond the setup itself."""
 
 
-def bring_along(
+def apply_setup(
     source: SetupSource,
     *,
     root: Path,

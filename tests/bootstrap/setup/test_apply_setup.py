@@ -9,8 +9,8 @@ import pytest
 from bootstrap.contract import AGENT_SERVICE, NODE_CONFIG, SETUP_SERVICE
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
+from bootstrap.setup.apply_setup import apply_setup
 from bootstrap.setup.archive import SetupSource
-from bootstrap.setup.bring_along import bring_along
 from bootstrap.setup.state import State, write_state
 from tests.bootstrap.simulated_cluster import Clock, config_values
 
@@ -27,8 +27,8 @@ class Node:
     restarted: list[str] = field(default_factory=list)
     configured: list[str] = field(default_factory=list)
 
-    def bring_along(self) -> None:
-        bring_along(SOURCE, root=self.root, services=self, monotonic=self.clock, sleep=self._sleep)
+    def apply_setup(self) -> None:
+        apply_setup(SOURCE, root=self.root, services=self, monotonic=self.clock, sleep=self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.clock.now += seconds
@@ -61,7 +61,7 @@ def test_it_waits_for_the_end_and_keeps_the_rest_of_the_configuration(node: Node
     # An earlier attempt at the same setup failed.
     write_state(node.root, State(doing="failed", sha256=SOURCE.sha256, failure="no network"))
     node.ends_with = State(doing="done", sha256=SOURCE.sha256)
-    node.bring_along()
+    node.apply_setup()
     assert (node.restarted, node.configured) == ([SETUP_SERVICE, AGENT_SERVICE], [SOURCE.sha256] * 2)
     new = {"setup": SOURCE.url, "setup_sha256": SOURCE.sha256, "setup_timeout_s": 60}
     assert json.loads(under_root(node.root, NODE_CONFIG).read_text()) == config_values("worker") | new
@@ -70,9 +70,9 @@ def test_it_waits_for_the_end_and_keeps_the_rest_of_the_configuration(node: Node
 def test_fails_with_the_last_line_of_the_setup(node: Node) -> None:
     node.ends_with = State(doing="failed", sha256=SOURCE.sha256, failure="E: no package foo")
     with pytest.raises(SetupError, match=r"^E: no package foo \(/var/log/deeplearning/setup.log has all lines\)$"):
-        node.bring_along()
+        node.apply_setup()
 
 
 def test_fails_when_the_service_never_ends(node: Node) -> None:
     with pytest.raises(SetupError, match=r"waited 120 s for deeplearning-setup\.service to end"):
-        node.bring_along()
+        node.apply_setup()
