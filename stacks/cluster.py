@@ -63,7 +63,7 @@ class DeepLearningCluster(Construct):
             efa=props.efa_interfaces > 0,
         )
         if props.existing_lustre is not None and isinstance(self.network, ExistingNetwork):
-            self.security.let_lustre_in(self.network.vpc_blocks)
+            self.security.allow_lustre_servers(self.network.vpc_blocks)
         self.key = kms.Key.from_key_arn(self, "Key", props.kms_key) if props.kms_key else None
         self.table = ClusterTable(self, "Storage", key=self.key, point_in_time_recovery=props.hardened).table
         self.bucket = cluster_bucket(self, cluster_name=props.cluster_name, adopted=props.bucket, key=self.key)

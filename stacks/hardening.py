@@ -1,4 +1,4 @@
-"""Acknowledge what a hardened cluster keeps although cdk-nag's packs for NIST, PCI DSS and HIPAA report it.
+"""Acknowledge the cdk-nag findings (NIST, PCI DSS, HIPAA) that a hardened cluster accepts.
 
 docs/security.md also lists each reason; a test compares the two.
 """

@@ -9,10 +9,10 @@ from stacks.expiry import Expiry
 from stacks.network.existing_network import ExistingNetwork
 from stacks.network.network import Network
 from stacks.nodes.node_group import NodeGroup
-from stacks.pause_permission import allow_pause
 from stacks.settings.lifetime import DELETE, iso
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import CapacityBlock
+from stacks.size_permissions import allow_zero_sizes
 
 
 def limit_lifetime(
@@ -49,6 +49,6 @@ def limit_lifetime(
         BlockSchedules(scope, "CapacityBlock", props=props, block=block)
         master.tag_group(BLOCK_PAUSES_TAG, iso(block.pauses))
     if props.idle_stop is not None:
-        allow_pause(master_role, props.cluster_name)
+        allow_zero_sizes(master_role, props.cluster_name)
         master.tag_group(IDLE_STOP_TAG, str(props.idle_stop_s))
     return block

@@ -13,8 +13,8 @@ from constructs import Construct
 from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
 from bootstrap.contract import NODE_TYPES, group_name
 from stacks.cluster_role import ClusterRole, RoleRules
-from stacks.pause_permission import allow_pause, allow_sizes
 from stacks.settings.lifetime import iso
+from stacks.size_permissions import allow_declared_sizes, allow_zero_sizes
 
 EVERY: Final = "rate(5 minutes)"
 RETRIES: Final = 3
@@ -44,7 +44,7 @@ class Call:
 def pause_from(scope: Construct, start: datetime, *, rules: RoleRules, name: str, role_id: str = "Role") -> None:
     """Repeatedly set both groups to zero from a given time, with a role of this name."""
     role, cluster_name = scheduler_role(scope, role_id, name=name, rules=rules), rules.cluster_name
-    allow_pause(role, cluster_name)
+    allow_zero_sizes(role, cluster_name)
     for node_type in NODE_TYPES:
         request = json.dumps(PAUSED.request(group_name(cluster_name, node_type)))
         repeat_from(scope, node_type.capitalize(), start, Call(action=UPDATE_GROUP, request=request, role=role))
@@ -53,7 +53,7 @@ def pause_from(scope: Construct, start: datetime, *, rules: RoleRules, name: str
 def start_at(scope: Construct, start: datetime, *, before: datetime, rules: RoleRules, sizes: ClusterSizes) -> None:
     """Give both groups these sizes at a given time and twice soon after; never from ``before`` on, nor in the past."""
     role, cluster_name = scheduler_role(scope, "StartRole", name="start", rules=rules), rules.cluster_name
-    allow_sizes(role, cluster_name, sizes)
+    allow_declared_sizes(role, cluster_name, sizes)
     for node_type in NODE_TYPES:
         request = json.dumps(sizes[node_type].request(group_name(cluster_name, node_type)))
         call = Call(

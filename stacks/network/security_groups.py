@@ -49,11 +49,11 @@ class SecurityGroups(Construct):
         self.efa = self._efa(vpc)
         """Group of all nodes that use the Elastic Fabric Adapter."""
         self._uses_efa = efa
-        self._open_to_members()
-        self._open_to_internet()
+        self._allow_members()
+        self._allow_outbound()
 
-    def let_lustre_in(self, blocks: Sequence[str]) -> None:
-        """Let the servers of a Lustre file system connect to its clients, from the blocks where the servers may be."""
+    def allow_lustre_servers(self, blocks: Sequence[str]) -> None:
+        """Allow the servers of a Lustre file system to connect to its clients from these blocks."""
         for group, block, (first, last) in product((self.master, self.worker), blocks, LUSTRE_PORTS):
             group.add_ingress_rule(ec2.Peer.ipv4(block), ec2.Port.tcp_range(first, last), "servers of Lustre")
 
@@ -96,13 +96,14 @@ class SecurityGroups(Construct):
         group.add_egress_rule(group, ec2.Port.all_traffic(), "EFA between nodes")
         return group
 
-    def _open_to_members(self) -> None:
+    def _allow_members(self) -> None:
         members = {contract.MASTER: self.master, contract.WORKER: self.worker}
         for (name, group), (peer_name, peer) in product(members.items(), repeat=2):
             group.add_ingress_rule(peer, ec2.Port.all_traffic(), f"{peer_name} to {name}")
             group.add_egress_rule(peer, ec2.Port.all_traffic(), f"{name} to {peer_name}")
 
-    def _open_to_internet(self) -> None:
+    def _allow_outbound(self) -> None:
+        """Allow outbound TCP and UDP to any address."""
         for name, group in ((contract.MASTER, self.master), (contract.WORKER, self.worker)):
             for port in (ec2.Port.all_tcp(), ec2.Port.all_udp()):
                 group.add_egress_rule(ec2.Peer.any_ipv4(), port, f"{name} to AWS and the internet")

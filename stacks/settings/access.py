@@ -39,7 +39,7 @@ class AccessSettings(Settings):
     changed after creation."""
 
     def check(self) -> None:
-        """Check the form of each; ``dlcluster preflight`` asks EC2 whether the key pair exists."""
+        """Check the key pair's name, the team's keys and the blocks; ``dlcluster preflight`` looks up the key pair."""
         super().check()
         if self.key_name is not None:
             _check_key_name(self.key_name)

@@ -68,7 +68,7 @@ class DataSettings(StorageSettings):
     """ARNs of managed policies to attach to the nodes' roles, for what else jobs need of AWS."""
 
     def check(self) -> None:
-        """Check the form of each; ``dlcluster preflight`` asks AWS whether they exist."""
+        """Check the form of buckets, keys and policies; ``dlcluster preflight`` asks AWS whether they exist."""
         super().check()
         if (count := len(self.data_buckets)) > _MAX_BUCKETS:
             raise SettingsError(f"data_buckets must name at most {_MAX_BUCKETS} buckets, got {count}")
@@ -113,7 +113,7 @@ class SecretsSettings(Settings):
     """ARNs of your own KMS keys with which ``secrets`` are encrypted; AWS's own keys need none."""
 
     def check(self) -> None:
-        """Check the form of each; whether it exists becomes known only when a job starts."""
+        """Check the form of secrets and keys; only the start of a job shows whether they exist."""
         super().check()
         for text in self.secrets:
             require(_REFERENCE.fullmatch(text), "secrets", text, SECRETS_FORMS)

@@ -24,7 +24,10 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
     not. A change applies to nodes launched after the deploy."""
 
     def check(self) -> None:
-        """Check the words; leave a missing address of the master to the deploy, because a destroy must work."""
+        """Check that ``efa`` and ``placement_group`` are known values, and that both node types can use one network.
+
+        The deploy checks ``missing_address``, because a destroy must work without a public address.
+        """
         super().check()
         for name in ("efa", "placement_group"):
             require(getattr(self, name) in (AUTO, OFF), name, getattr(self, name), f"{AUTO} or {OFF}")
@@ -58,7 +61,7 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
 
     @property
     def missing_address(self) -> str | None:
-        """Return a sentence if the master is unreachable: AWS gives no public address to several interfaces."""
+        """Return why the master is unreachable, or None; AWS gives no public address to several interfaces."""
         if self.master_efa_interfaces < 2 or self.private:
             return None
         cards = f"the master's type {self.master_type} has {self.master_efa_interfaces} interfaces with EFA"

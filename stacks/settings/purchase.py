@@ -37,7 +37,7 @@ class PurchaseSettings(FabricSettings):
     ``reservation`` and ``capacity-block``."""
 
     def check(self) -> None:
-        """Check the word, and that a reservation is given exactly if it is used."""
+        """Check that ``purchase`` is a known value, and that a reservation is given exactly if it is used."""
         super().check()
         purchase, reservation = self.purchase, self.capacity_reservation
         require(purchase in PURCHASES, "purchase", purchase, " or ".join((", ".join(PURCHASES[:-1]), PURCHASES[-1])))

@@ -13,13 +13,13 @@ from bootstrap.contract import NODE_TYPES, NodeType, group_name
 from stacks.cluster_role import ClusterRole
 
 
-def allow_pause(role: ClusterRole, cluster_name: str) -> None:
+def allow_zero_sizes(role: ClusterRole, cluster_name: str) -> None:
     """Add the permission; its conditions refuse a call with another MinSize or MaxSize, or lacking one of them."""
     groups = _groups(cluster_name)
     _allow(role, "Pause", [*groups.values()], least=0, most=0)
 
 
-def allow_sizes(role: ClusterRole, cluster_name: str, sizes: ClusterSizes) -> None:
+def allow_declared_sizes(role: ClusterRole, cluster_name: str, sizes: ClusterSizes) -> None:
     """Add the permission to give each group its own size, under the same conditions."""
     for node_type, group in _groups(cluster_name).items():
         _allow(
