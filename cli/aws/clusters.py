@@ -180,7 +180,7 @@ def _why_no_cluster(stack: "StackTypeDef") -> str:
     name, status = stack["StackName"], stack["StackStatus"]
     # A deploy that was stopped while creating its change set leaves only this.
     begun = "cdk deploy continues it, cdk destroy removes it"
-    advice = begun if status == "REVIEW_IN_PROGRESS" else f"dlcluster why --cluster {name} tells more"
+    advice = begun if status == "REVIEW_IN_PROGRESS" else f"dlcluster why --cluster {name} shows more"
     return f"a stack of that name exists in status {status}; {advice}"
 
 

@@ -114,7 +114,7 @@ def _locked_by_owner(connection: Connection, name: str, *, owner: str) -> Iterat
     with connection.running(_shell_line_in(FOLDER, line)) as held:
         found = _check(held).decode(errors="replace").strip()
         if not found:
-            raise ClusterError(f"somebody else sends to ~/{name}: try again")
+            raise ClusterError(f"another upload to ~/{name} is running: try again later")
         if found != owner:
             advice = f"name another directory with --to, or remove ~/{FOLDER}/{marker} on the master"
             raise UsageError(f"~/{name} on the nodes comes from {printable(found)}: {advice}")

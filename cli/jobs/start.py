@@ -77,7 +77,7 @@ def start_job(connection: Connection, command: Sequence[str], *, options: Launch
             line if sent is None else f"cd && cd {shlex.quote(sent.copy)} && {{ {line}; }}", holds_input=True
         )
     except KeyboardInterrupt:
-        print("dlcluster: the job's start is stopped; dlcluster jobs shows how it ended", file=sys.stderr)
+        print("dlcluster: the start was cancelled; dlcluster jobs shows how it ended", file=sys.stderr)
         raise
     job_id = done.stdout.decode(errors="replace").strip()
     if done.exit_code:
@@ -102,7 +102,10 @@ def warn_of_jobs(connection: Connection, sent: Upload) -> None:
         return  # the next step will also fail, or does not need the records
     for job in jobs:
         if job.state not in ENDED and PurePosixPath(job.directory).name == sent.name:
-            print(f"dlcluster: job {printable(job.id)} runs in ~/{sent.name} and sees what changes", file=sys.stderr)
+            print(
+                f"dlcluster: job {printable(job.id)} runs in ~/{sent.name}, whose files have just changed",
+                file=sys.stderr,
+            )
 
 
 def copy_to_all_nodes(connection: Connection, sent: Upload, *, overwrites: bool = False) -> None:

@@ -74,7 +74,7 @@ def _former_key(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator
     """Name the cluster's current key if nodes could no longer use it."""
     props, key = target.props, outputs.get(KMS_KEY_OUTPUT)
     if key is not None and key not in (props.kms_key, *props.data_keys):
-        sentence = f"nodes can no longer read what {key}, the kms_key until now, encrypted in the bucket"
+        sentence = f"nodes lose access to objects in the bucket encrypted with the former kms_key {key}"
         yield warning("stack", sentence, "add it to data_keys")
 
 

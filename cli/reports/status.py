@@ -214,7 +214,7 @@ class Status:
     def missing_lines(self, reasons: Sequence[str]) -> list[str]:
         """Return the lines below the table of a cluster with missing nodes."""
         numbers = f"{len(self.membership.members)} in the list, {self.running} of them running"
-        return [f"{self.missing} of {self.desired_nodes} nodes missing: {numbers} (dlcluster why tells more)", *reasons]
+        return [f"{self.missing} of {self.desired_nodes} nodes missing: {numbers} (dlcluster why shows more)", *reasons]
 
 
 def _setup(outcome: str) -> dict[str, str] | None:

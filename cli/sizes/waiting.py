@@ -68,7 +68,7 @@ def await_ready(
         return _readiness(clients, cluster, groups, since=since)
 
     try:
-        return _wait(read_progress, timeout_s=timeout_s, advice=f"dlcluster why tells more; {STILL_STARTING}").members
+        return _wait(read_progress, timeout_s=timeout_s, advice=f"dlcluster why shows more; {STILL_STARTING}").members
     except KeyboardInterrupt:
         print(f"dlcluster: not all nodes are ready; {STILL_STARTING}", file=sys.stderr)
         raise
@@ -88,7 +88,7 @@ def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates, *, since
         return Progress(missing=str(error))
     for member in membership.members:
         if member.instance_id in launched and member.has_failed_setup:
-            raise ClusterError(f"the setup of {member.short_name} failed: dlcluster why tells its last lines")
+            raise ClusterError(f"the setup of {member.short_name} failed: dlcluster why shows its last lines")
     machines = find_machines(clients.ec2, instance_ids(groups))
     joined = tuple(
         member

@@ -38,7 +38,7 @@ def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: boo
     if not is_paused(groups):
         _pause(clients, cluster.name)
     if held := held_instances(groups):
-        raise ClusterError(f"{', '.join(held)} would stay: dlcluster pause ends what is held, then dlcluster up")
+        raise ClusterError(f"{', '.join(held)} would keep running: run dlcluster pause to end them, then dlcluster up")
     await_gone(clients, cluster)
     _await_late(clients, cluster, attempt, looks=LATE_LOOKS if unanswered else 1)
     lock.hold()  # the tag is the next owner's if one took over during the wait
@@ -58,10 +58,10 @@ def _pause(clients: Clients, name: str) -> None:
 
 
 def _await_late(clients: Clients, cluster: Cluster, attempt: Attempt | None, *, looks: int) -> None:
-    """Wait until LATE_LOOKS consecutive polls find no instance of the fleet. Raises ClusterError."""
+    """Wait until `looks` consecutive polls find no instance of the fleet. Raises ClusterError."""
     end, empty = time.monotonic() + LATE_TIMEOUT_S, 0
     if looks > 1:
-        print(f"dlcluster: looking {looks * LOOK_PAUSE_S:.0f} s for nodes that come late", file=sys.stderr)
+        print(f"dlcluster: watching {looks * LOOK_PAUSE_S:.0f} s for late instances", file=sys.stderr)
     while True:
         left = _running(clients, cluster.name, attempt)
         empty = 0 if left else empty + 1

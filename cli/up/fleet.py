@@ -71,7 +71,8 @@ class Fleet:
         self.lock.hold()
         name, groups = self.cluster.name, self.read()
         if (places := places_of(groups)) != {zone}:
-            raise ClusterError(f"the groups of {name} are in {' and '.join(sorted(places))}, not in {zone}: up again")
+            where = f"the groups of {name} are in {' and '.join(sorted(places))}, not in {zone}"
+            raise ClusterError(f"{where}: run dlcluster up again")
         attempt = attempts.find(groups, self.declared)
         if attempt is None or not self.continues(attempt, groups):
             recorded = attempts.recorded(groups)

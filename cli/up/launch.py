@@ -74,9 +74,10 @@ class Launch:
     """Raises an error if nothing more may be launched; AWS may leave it unanswered for as long as the launch itself."""
 
     def run(self, groups: GroupStates) -> dict[NodeType, Launched]:
-        """Launch the workers, then the master if all were launched: the many are the scarce ones. Raises ClusterError.
+        """Launch the workers, then the master if all were launched. Raises ClusterError.
 
-        Skip a group that already has its nodes, because AWS does not document how long it remembers a token.
+        The workers come first because room for many nodes is harder to find. Skip a group that already has its nodes,
+        because AWS does not document how long it remembers a token.
         """
         came: dict[NodeType, Launched] = {}
         for node_type in (WORKER, MASTER):

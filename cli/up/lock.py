@@ -48,7 +48,7 @@ class _Owner:
     boot: str
     """Boot and process namespace that ``process`` belongs to; empty if the machine does not tell them."""
     seen: int
-    """Seconds since the epoch when it last said that it goes on."""
+    """Seconds since the epoch when it last renewed the lock."""
     expires: int
     """Seconds since the epoch from which it counts as dead."""
     revision: str
@@ -86,7 +86,7 @@ class Lock:
     _table_name: str = field(default="", init=False)
 
     def hold(self) -> None:
-        """Become the owner, or write down that it goes on. Raises TakenError if another one does or did."""
+        """Acquire the lock, or renew it. Raises TakenError if another call holds it, or took it meanwhile."""
         table = self._table()
         for _ in range(ATTEMPTS):
             found = self._read(table)

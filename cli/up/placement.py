@@ -45,7 +45,8 @@ class Placement:
             stack = describe_stack(self.clients.cloudformation, self.name)
             status = stack["StackStatus"] if stack else ""
             if status.startswith("DELETE_"):
-                raise ClusterError(f"stack {self.name} is {status}: wait until it is gone, dlcluster up makes it anew")
+                advice = "wait until it is gone, then run dlcluster up to create it again"
+                raise ClusterError(f"stack {self.name} is {status}: {advice}")
             if not status.endswith("_IN_PROGRESS") or status == _ONLY_BEGUN:
                 return stack
             if time.monotonic() > end:
@@ -61,7 +62,8 @@ class Placement:
             self.lock.hold()
             groups = read_groups(self.clients.autoscaling, self.name)
             if instance_ids(groups) or not is_paused(groups):
-                raise ClusterError(f"{self.name} got nodes meanwhile, which no deploy moves: dlcluster up goes on")
+                advice = "run dlcluster up again to continue"
+                raise ClusterError(f"{self.name} has nodes now, which a deploy cannot move: {advice}")
         others = [each for each in self.zones if each != zone]
         words = [*self.context, f"zones={','.join((zone, *others))}", f"{ZONE}="]
         self._deploy(words, self._guard(NO_ZONE))

@@ -28,7 +28,7 @@ def test_status_lists_the_nodes_in_index_order(deploy: Deploy, capsys: pytest.Ca
         ["2", "worker2", second, "c5.large", zone, "10.0.1.20", "-", "running"],
         ["3", "worker3", third, "c5.large", zone, "10.0.1.30", "-", "stopped"],
     ]
-    assert last == "1 of 3 nodes missing: 3 in the list, 2 of them running (dlcluster why tells more)"
+    assert last == "1 of 3 nodes missing: 3 in the list, 2 of them running (dlcluster why shows more)"
 
 
 def test_an_instance_that_ec2_forgot_is_gone(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:

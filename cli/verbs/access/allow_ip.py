@@ -32,7 +32,7 @@ COLUMNS = ("CIDR", "UNTIL")
 )
 @click.argument("cidr", required=False, help="IPv4 block like 203.0.113.9/32, at most as wide as /8.")
 @click.option("--me", is_flag=True, help=f"This machine's public address, as {URL} sees it ({VARIABLE}).")
-@click.option("--for", "time", metavar="TIME", help="Allow it for 90m, 8h or 2d (until it is removed).")
+@click.option("--for", "time", metavar="TIME", help="Allow it for 90m, 8h or 2d (default: until it is removed).")
 @click.option("--remove", is_flag=True, help="Take the address off the list.")
 @json_option
 def command(selection: Selection, *, cidr: str | None, me: bool, time: str | None, remove: bool, as_json: bool) -> int:
@@ -64,12 +64,13 @@ def command(selection: Selection, *, cidr: str | None, me: bool, time: str | Non
     elif entries:
         print_table(COLUMNS, [(each.cidr, iso(each.until) if each.until else "") for each in entries])
     else:
-        print(f"dlcluster: no address on the list of {cluster.name}; ssh_location counts besides", file=sys.stderr)
+        besides = "addresses in ssh_location are allowed too"
+        print(f"dlcluster: no address on the list of {cluster.name}; {besides}", file=sys.stderr)
     return 0
 
 
 def _checked(cidr: str | None, *, me: bool, time: str | None, remove: bool) -> timedelta | None:
-    """Return the time until which the address is allowed. Raises UsageError if the words do not fit together."""
+    """Return how long the address is allowed. Raises UsageError if the words do not fit together."""
     if cidr is not None and me:
         raise UsageError("give a CIDR or --me, not both")
     if cidr is None and not me and (remove or time is not None):

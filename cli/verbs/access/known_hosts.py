@@ -14,7 +14,7 @@ from cli.verb import verb
 
 @verb("known-hosts", examples=("dlcluster known-hosts >> ~/.ssh/known_hosts", "dlcluster known-hosts worker2"))
 @table_options
-@click.argument("host", required=False, help="A node's name, instance id or address (all nodes).")
+@click.argument("host", required=False, help="A node's name, instance id or address (default: all nodes).")
 def command(selection: Selection, *, table: str | None, networks: str | None, host: str | None) -> int:
     """Print verified host keys, as lines for known_hosts."""
     _, membership = read_named_membership(selection, cluster=selection.cluster, table=table, networks=networks)

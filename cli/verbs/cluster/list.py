@@ -20,7 +20,7 @@ COLUMNS = ("CLUSTER", "NODES", "STACK", "STATUS", "CREATED")
 def command(selection: Selection, *, as_json: bool) -> int:
     """List the clusters of a region, each with its desired number of nodes.
 
-    A stack that is being created, or failed, has no number: dlcluster why --cluster NAME tells more.
+    A stack that is being created, or failed, has no number: dlcluster why --cluster NAME shows more.
     """
     clients = connect(selection.region)
     found = sorted(_checked(find_stacks(clients.cloudformation)), key=lambda each: each.name)

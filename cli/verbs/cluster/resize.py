@@ -61,7 +61,7 @@ def command(
     if deploy and not yes:
         if change.ended:
             warn_of_running_jobs(selection)
-        require_yes(f"go on with {workers} workers?", yes=yes)
+        require_yes(f"continue with {workers} workers?", yes=yes)
     set_and_deploy(SETTING, workers, context=context, region=clients.region, deploy=deploy)
     if deploy and leaves_no_master(change):
         declared = read_template(clients.cloudformation, cluster.stack_name).sizes(cluster.name)

@@ -28,9 +28,12 @@ EXAMPLES: Final = (
 
 @verb("status", examples=EXAMPLES)
 @json_option
-@click.option("--watch", "watches", is_flag=True, help="Look again and again until Ctrl-C; needs the key to log in.")
+@click.option("--watch", "watches", is_flag=True, help="Refresh until Ctrl-C; needs the key to log in.")
 @click.option(
-    "--interval", metavar="SECONDS", type=click.IntRange(1, 3600), help=f"Pause between two looks ({INTERVAL_S})."
+    "--interval",
+    metavar="SECONDS",
+    type=click.IntRange(1, 3600),
+    help=f"Seconds between refreshes (default: {INTERVAL_S}).",
 )
 def command(selection: Selection, *, as_json: bool, watches: bool, interval: int | None) -> int:
     """List the nodes of a cluster, the reasons for missing ones, and the cost.

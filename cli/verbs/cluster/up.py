@@ -76,7 +76,7 @@ def command(
         if scores is not None:
             print(f"dlcluster: {scores_line(before.by_score(props.zones, scores), scores)}", file=sys.stderr)
         _print_cost(props, prices, end)
-        require_yes(f"go on with {' or '.join(props.zones)}?", yes=yes)
+        require_yes(f"continue with {' or '.join(props.zones)}?", yes=yes)
     with _interruptible():
         zone = find_room(placement, props, lacking, until=end, prices=prices, scores=scores)
     cluster = cluster_of(placement)

@@ -25,7 +25,10 @@ MISSING: Final = "No such file or directory"
 @json_option
 @click.argument("remote", help="A path on a node, from the home directory: PATH on the master, or NODE:PATH.")
 @click.argument(
-    "local", default=".", type=click.Path(path_type=Path), help="Destination; a directory receives it inside (.)."
+    "local",
+    default=".",
+    type=click.Path(path_type=Path),
+    help="Destination; a directory receives it inside (default: .).",
 )
 def command(selection: Selection, *, remote: str, local: Path, as_json: bool) -> int:
     """Copy a file or folder from a node. Symbolic links are left out.

@@ -17,8 +17,10 @@ from cli.verb import verb
 @verb("push", examples=("dlcluster push", "dlcluster push ~/src/model"))
 @json_option
 @overwrite_option
-@click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (its own).")
-@click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path), help="What to copy (.).")
+@click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (default: its own).")
+@click.argument(
+    "directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path), help="What to copy (default: .)."
+)
 def command(selection: Selection, *, directory: Path, to: str | None, sync_overwrite: bool, as_json: bool) -> int:
     """Copy a directory to every node, under its own name in the home directory.
 

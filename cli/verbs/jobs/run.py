@@ -41,7 +41,7 @@ EXAMPLES: Final = (
 @verb("run", examples=EXAMPLES, interspersed=False)
 @click.option("--detach", is_flag=True, help="Print the job's id and return; see dlcluster logs and stop.")
 @click.option("--sync/--no-sync", default=True, help="Copy the current directory first (--sync).")
-@click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (its own).")
+@click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (default: its own).")
 @overwrite_option
 @click.option(
     "-n",
@@ -50,13 +50,15 @@ EXAMPLES: Final = (
     "nnodes",
     metavar="N",
     type=click.IntRange(1),
-    help="Number of nodes, the master included (all).",
+    help="Number of nodes, the master included (default: all).",
 )
 @click.option("--nproc-per-node", metavar="K", help="Processes per node; also gpu, cpu, auto (one per GPU, else 1).")
-@click.option("--max-restarts", metavar="R", type=click.IntRange(0), help="Restart a failed job up to R times (0).")
+@click.option(
+    "--max-restarts", metavar="R", type=click.IntRange(0), help="Restart a failed job up to R times (default: 0)."
+)
 @click.option("--durable", is_flag=True, help="Keep the job in the bucket: it goes on after a pause or a lost master.")
 @click.option("--wait", is_flag=True, help="Stand in line while nodes or their GPUs are in use; see dlcluster jobs.")
-@click.option("--wait-timeout", metavar="T", help="Longest time in line, such as 90m, 24h or 7d (24h).")
+@click.option("--wait-timeout", metavar="T", help="Longest time in line, such as 90m, 24h or 7d (default: 24h).")
 @click.option(
     "--secret", metavar="KEY=PLACE", multiple=True, help=f"Variable that each node reads from {SECRETS_FORMS}."
 )

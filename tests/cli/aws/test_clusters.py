@@ -35,7 +35,7 @@ def test_clusters_are_found_on_every_page_and_other_stacks_left_alone() -> None:
     ("status", "advice"),
     [
         ("REVIEW_IN_PROGRESS", "cdk deploy continues it, cdk destroy removes it"),
-        ("CREATE_IN_PROGRESS", "dlcluster why --cluster demo tells more"),
+        ("CREATE_IN_PROGRESS", "dlcluster why --cluster demo shows more"),
     ],
 )
 @pytest.mark.parametrize("others", [[], ["another"]])

@@ -77,7 +77,7 @@ def activity(minute: int, status: str, reason: str, group: str = "workers") -> A
     return Activity(time=time, group=group, description="Launching", status=status, reason=reason)
 
 
-def test_a_reason_that_comes_again_and_again_is_told_once_with_its_newest_time_and_how_often() -> None:
+def test_repeated_failures_are_merged_with_newest_time_and_count() -> None:
     newest_first = [
         activity(6, "Successful", ""),
         activity(5, "Failed", "no capacity"),

@@ -49,7 +49,7 @@ def test_the_last_deleted_stack_of_the_name_is_found_on_any_page() -> None:
     assert (found.stack_id, found.status) == (f"{ID}3", "DELETE_COMPLETE")
 
 
-def test_there_may_never_have_been_one() -> None:
+def test_returns_none_for_an_unknown_stack() -> None:
     cloudformation = client()
     with Stubber(cloudformation) as stub:
         stub.add_client_error("describe_stacks", "ValidationError")

@@ -104,7 +104,7 @@ def test_fails_while_somebody_else_writes_the_copy(
     copy.parent.mkdir(parents=True, exist_ok=True)
     with (copy.parent / ".my-job.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ClusterError, match=r"^somebody else sends to ~/my-job: try again$"):
+        with pytest.raises(ClusterError, match=r"^another upload to ~/my-job is running: try again later$"):
             upload(connection, project)
     upload(connection, project)
 

@@ -144,7 +144,7 @@ def test_warns_of_a_job_in_the_directory_that_changes(master: Master, capsys: py
     master.set_answer("launch list --json", json.dumps([record("SUCCEEDED", id="1"), elsewhere, record()]))
     assert main(["run", "--detach", "--", "x"]) == 0
     warnings = [line for line in capsys.readouterr().err.splitlines() if " runs in " in line]
-    assert warnings == [f"dlcluster: job {JOB} runs in ~/my-job and sees what changes"]
+    assert warnings == [f"dlcluster: job {JOB} runs in ~/my-job, whose files have just changed"]
 
 
 def test_fails_when_a_name_is_given_for_nothing(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,7 +202,7 @@ def test_ctrl_c_at_the_start_says_that_it_is_stopped(
 ) -> None:
     monkeypatch.setattr(master, "output", lambda command, **_: interrupted())
     assert main(["run", "--detach", "--no-sync", "--", "x"]) == EXIT_INTERRUPTED
-    printed = "dlcluster: the job's start is stopped; dlcluster jobs shows how it ended"
+    printed = "dlcluster: the start was cancelled; dlcluster jobs shows how it ended"
     assert capfd.readouterr().err.strip() == printed
 
 

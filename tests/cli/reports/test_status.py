@@ -20,7 +20,7 @@ GROUP = {
     "AutoScalingGroupName": "workers", "MinSize": 4, "MaxSize": 4, "DesiredCapacity": 4, "DefaultCooldown": 1,
     "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": datetime(2026, 1, 1, tzinfo=timezone.utc),
 }  # fmt: skip
-MISSING = "1 of 4 nodes missing: 3 in the list, 3 of them running (dlcluster why tells more)"
+MISSING = "1 of 4 nodes missing: 3 in the list, 3 of them running (dlcluster why shows more)"
 
 
 def activity(minute: int, reason: str = "") -> dict[str, Any]:

@@ -179,7 +179,7 @@ def test_a_rollback_without_a_failed_launch_tells_what_the_groups_did_last(
     assert "activities failed" not in text
 
 
-def test_a_node_that_never_spoke_is_said(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+def test_a_node_without_logs_gets_a_console_command(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
     stub_events(stubs[0], FAILED)
     stub_activities(stubs[1])
     text = report(clients)
@@ -187,16 +187,14 @@ def test_a_node_that_never_spoke_is_said(clients: Clients, stubs: tuple[Stubber,
     assert text.endswith(f"aws ec2 get-console-output --latest --output text --instance-id {BROKEN}\n")
 
 
-def test_without_a_named_node_those_that_spoke_last_are_heard(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+def test_logs_of_the_last_active_nodes_are_shown(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
     stub_events(stubs[0], [*BEGUN, ("workers", "AWS::AutoScaling::AutoScalingGroup", "CREATE_FAILED", "timed out")])
     stub_activities(stubs[1])
     write_log(BROKEN, "waiting for the others")
     assert "waiting for the others" in report(clients)
 
 
-def test_when_none_ever_spoke_those_that_were_launched_are_named(
-    clients: Clients, stubs: tuple[Stubber, Stubber]
-) -> None:
+def test_launched_nodes_without_logs_get_a_console_command(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
     stub_events(stubs[0], [*BEGUN, ("workers", "AWS::AutoScaling::AutoScalingGroup", "CREATE_FAILED", "timed out")])
     stub_activities(stubs[1], "", launched=BROKEN)
     boto3.client("logs", region_name=REGION).create_log_group(logGroupName=LOG_GROUP)
@@ -218,7 +216,7 @@ def test_a_stack_without_trouble_is_not_explained(clients: Clients, stubs: tuple
     )
 
 
-def test_what_may_not_be_asked_is_said(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+def test_a_denied_call_is_reported(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
     stub_events(stubs[0], FAILED)
     stubs[1].add_client_error("describe_scaling_activities", "AccessDenied", "no")
     text = report(clients)

@@ -168,7 +168,7 @@ def test_fails_when_the_nodes_do_not_come(
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: None)
     assert main(["resume", "--timeout", "0"]) == EXIT_FAILED
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("dlcluster: waited 0 s for 3 of 3 nodes to join the cluster: dlcluster why tells more")
+    assert last.startswith("dlcluster: waited 0 s for 3 of 3 nodes to join the cluster: dlcluster why shows more")
 
 
 def test_the_reason_of_a_failed_launch_is_told_once(
@@ -199,7 +199,7 @@ def test_the_reason_of_a_failed_launch_is_told_once(
         "no capacity for i-00000000000000000"
     ]
     assert next(tries) > 1
-    assert output[-1].endswith(f"dlcluster why tells more; {STILL_STARTING}")
+    assert output[-1].endswith(f"dlcluster why shows more; {STILL_STARTING}")
 
 
 def test_ctrl_c_says_that_nodes_keep_starting(
@@ -235,7 +235,7 @@ def test_resume_waits_no_longer_for_a_node_whose_setup_failed(
     in_state(deployed, "paused").setup_fails_on = WORKER
     assert main(["resume"]) == EXIT_FAILED
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last == "dlcluster: the setup of worker2 failed: dlcluster why tells its last lines"
+    assert last == "dlcluster: the setup of worker2 failed: dlcluster why shows its last lines"
 
 
 def test_a_wait_ends_when_somebody_else_changes_the_sizes(
