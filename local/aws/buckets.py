@@ -32,7 +32,7 @@ class _NotEmpty(BucketNotEmpty):
 
 
 def install() -> None:
-    """Configure buckets according to their templates, and refuse to delete one that is not empty."""
+    """Patch moto: configure buckets according to their templates, and refuse to delete one that is not empty."""
     wrap(FakeBucket, "create_from_cloudformation_json", _create)
     wrap(FakeBucket, "update_from_cloudformation_json", _update)
     wrap(S3Backend, "delete_bucket", _delete)

@@ -9,7 +9,7 @@ from local.aws.moto_patching import wrap
 
 
 def install() -> None:
-    """Apply the policies."""
+    """Patch moto: apply the policies."""
     wrap(FileSystem, "create_from_cloudformation_json", _create)
 
 

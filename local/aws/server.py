@@ -167,7 +167,7 @@ class Application:
             if vpc_endpoints.arrives(call):
                 return self._serve(call, environ, start_response)
         vpc_endpoints.await_hang_up(environ)
-        raise ConnectionAbortedError("the call has no way to its service")  # werkzeug then answers nothing
+        raise ConnectionAbortedError("no route from the node to the service")  # werkzeug then answers nothing
 
     def _serve(self, call: Call, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         authorization = authorize(call)

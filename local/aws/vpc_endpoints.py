@@ -27,7 +27,7 @@ SILENCE_S: Final = 120.0
 
 
 def install() -> None:
-    """Complete new endpoints as EC2 does."""
+    """Patch moto: complete new endpoints as EC2 does."""
     wrap(VPCBackend, "create_vpc_endpoint", _create)
 
 

@@ -70,6 +70,6 @@ def targeted_instances(fault: PlannedFault, instances: Mapping[int, str]) -> tup
     for target in fault.targets:
         node_index = target.pick_from(left)
         if node_index is None:
-            raise LocalError(f"no instance is {target}")
+            raise LocalError(f"no instance {target}")
         names.append(left.pop(node_index))
     return tuple(names)

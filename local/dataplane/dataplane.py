@@ -262,7 +262,7 @@ class DataPlane:
         if waited is not None and instance_id not in self._told_to_reboot and ask_to_reboot(node):
             self._told_to_reboot.add(instance_id)
         if waited is not None and waited > reboots.HARD_REBOOT_S:
-            log.warning("%s does not go down by itself and is switched off and on", instance_id)
+            log.warning("%s did not shut down in time; power-cycling it", instance_id)
             self._restart(node)
         ends_at = spot_notices.interruption_time(self._run_dir, instance_id)
         if ends_at is not None and ends_at <= datetime.now(timezone.utc):

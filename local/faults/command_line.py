@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "storage-outage", help="take the mount targets of all file systems away, or slow them down"
     )
     storage.add_argument("--slow", type=_seconds, metavar="SECONDS", help="answer mounts this late instead")
-    verbs.add_parser("storage-back", help="give the mount targets back")
+    verbs.add_parser("storage-back", help="restore the mount targets")
     verbs.add_parser("heal", help="undo all that can be undone, everywhere")
 
 
@@ -110,7 +110,7 @@ def _act(faults: Faults, options: argparse.Namespace) -> str:
 def _change_storage(faults: Faults, options: argparse.Namespace) -> str:
     if options.fault == "storage-back":
         faults.storage_back()
-        return "gave the mount targets back"
+        return "restored the mount targets"
     faults.storage_outage(slow_s=options.slow)
     return "took the mount targets away" if options.slow is None else f"slowed mounts down by {options.slow:g} s"
 
@@ -133,7 +133,7 @@ def _cut_api(faults: Faults, options: argparse.Namespace) -> str:
         faults.api_outage(name, refuse=options.refuse)
         return f"cut off {who} from AWS's API"
     faults.api_back(name)
-    return f"gave AWS's API back to {who}"
+    return f"restored AWS's API for {who}"
 
 
 def _refuse_requests(faults: Faults, options: argparse.Namespace) -> str:

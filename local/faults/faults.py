@@ -274,7 +274,7 @@ FAULT_TYPES: Final[Mapping[str, FaultType]] = {
     ),
     "metadata-back": FaultType(
         help="let a node's metadata service answer again",
-        done="gave metadata back to",
+        done="restored the metadata of",
         begin_method=Faults.metadata_back,
         is_planned=False,
     ),

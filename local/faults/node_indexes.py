@@ -82,7 +82,7 @@ def resolve(name: str, clusters: Mapping[str, Mapping[int, str]]) -> str:
         there = ", ".join(
             map(alias_of_index, sorted({node_index for members in clusters.values() for node_index in members}))
         )
-        raise LocalError(f"no node is {name}, there is: {there or 'none'}")
+        raise LocalError(f"no node {name}; nodes: {there or 'none'}")
     if len(found) > 1:
         raise LocalError(f"several clusters have a {name}, give the instance id: {', '.join(sorted(found))}")
     return found[0]

@@ -38,7 +38,7 @@ def target_of(name: str, clusters: Mapping[str, Mapping[int, str]]) -> Target:
     answer = boto3.client("ec2").describe_instances(Filters=[{"Name": "instance-id", "Values": [instance_id]}])
     found = [instance for reservation in answer["Reservations"] for instance in reservation["Instances"]]
     if not found:
-        raise LocalError(f"no instance is {instance_id}")
+        raise LocalError(f"no instance {instance_id}")
     state = found[0]["State"]["Name"]
     if state in GONE:
         raise LocalError(f"{name}{'' if name == instance_id else f' ({instance_id})'} is {state}")

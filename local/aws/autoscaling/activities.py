@@ -67,7 +67,7 @@ _ACTIVITIES: list[Activity] = []
 
 
 def install() -> None:
-    """Record what groups do, and answer DescribeScalingActivities."""
+    """Patch moto: record what groups do, and answer DescribeScalingActivities."""
     # Install it outside the wrapper of launch, to record what that launches.
     wrap(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)
     wrap(InstanceBackend, "terminate_instances", _terminate)

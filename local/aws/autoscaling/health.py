@@ -19,7 +19,7 @@ _STATUSES = ("Healthy", "Unhealthy")
 
 
 def install() -> None:
-    """Act on a reported health status."""
+    """Patch moto: act on a reported health status."""
     wrap(AutoScalingResponse, "set_instance_health", _set_instance_health)
     wrap(AutoScalingBackend, "create_auto_scaling_group", _create_group)
 

@@ -24,7 +24,7 @@ _Data = dict[str, Any]
 
 
 def install() -> None:
-    """Launch the members of groups with the functions below."""
+    """Patch moto: launch the members of groups with the functions below."""
     wrap(FakeAutoScalingGroup, "_set_launch_configuration", _set_launch_configuration)
     # activities wraps the result of this, to record the launches.
     wrap(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)

@@ -72,7 +72,7 @@ _ANSWERED: Final[dict[str, _Answered]] = {}
 
 
 def install() -> None:
-    """Add the call, and find instances by the token of the call that launched them."""
+    """Patch moto: add the call, and find instances by the token of the call that launched them."""
     add(AutoScalingResponse, "launch_instances", _launch_instances)
     filter_dict_attribute_mapping["client-token"] = "client_token"
 

@@ -65,7 +65,7 @@ _RETRYING: set[FakeAutoScalingGroup] = set()
 
 
 def install() -> None:
-    """End and replace the members of groups with the functions below."""
+    """Patch moto: end and replace the members of groups with the functions below."""
     wrap(FakeAutoScalingGroup, "set_desired_capacity", _set_desired_capacity)
     wrap(AutoScalingBackend, "terminate_instance", _terminate_instance)
     wrap(AutoScalingBackend, "notify_terminate_instances", _remove_lost)

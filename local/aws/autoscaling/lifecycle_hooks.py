@@ -18,7 +18,7 @@ RESULTS = ("CONTINUE", "ABANDON")
 
 
 def install() -> None:
-    """Create the hooks of templates, and answer the calls about lifecycle actions."""
+    """Patch moto: create the hooks of templates, and answer the calls about lifecycle actions."""
     wrap(FakeAutoScalingGroup, "create_from_cloudformation_json", _create_group)
     wrap(AutoScalingBackend, "create_lifecycle_hook", _create_hook)
     wrap(AutoScalingBackend, "delete_lifecycle_hook", _delete_hook)

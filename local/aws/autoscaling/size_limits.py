@@ -13,7 +13,7 @@ from local.aws.moto_patching import wrap
 
 
 def install() -> None:
-    """Check the sizes of each update."""
+    """Patch moto: check the sizes of each update."""
     wrap(FakeAutoScalingGroup, "update", _update)
 
 

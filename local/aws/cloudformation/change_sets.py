@@ -19,7 +19,7 @@ class ChangeSetNotFoundError(CloudFormationError):
 
 
 def install() -> None:
-    """Answer the calls that name a change set."""
+    """Patch moto: answer the calls that name a change set."""
     wrap(CloudFormationResponse, "describe_change_set", lambda _moto, response: _describe(response))
     wrap(CloudFormationResponse, "delete_change_set", lambda _moto, response: _delete(response))
     wrap(CloudFormationResponse, "execute_change_set", lambda _moto, response: _execute(response))

@@ -11,7 +11,7 @@ from local.aws.moto_patching import add, wrap
 
 
 def install() -> None:
-    """Extend moto's tables, log groups and policies."""
+    """Patch moto: extend its tables, log groups and policies."""
     wrap(Table, "create_from_cloudformation_json", _create_table)
     wrap(LogGroup, "create_from_cloudformation_json", _create_log_group)
     add(ManagedPolicy, "delete", _delete_policy)

@@ -22,7 +22,7 @@ _Properties = dict[str, Any]
 
 
 def install() -> None:
-    """Make moto find the types below, because it caches the list of its models."""
+    """Patch moto: make it find the types below, because moto caches the list of its models."""
     for cached in (parsing.get_model_list, parsing.get_model_map, parsing.get_name_type_map):
         cached.cache_clear()
     wrap(LogGroup, "get_cfn_attribute", _log_group_attribute)

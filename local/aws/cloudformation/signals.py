@@ -14,7 +14,7 @@ from local.aws.moto_patching import add
 
 
 def install() -> None:
-    """Answer SignalResource."""
+    """Patch moto: answer SignalResource."""
     add(CloudFormationResponse, "signal_resource", _signal_resource)
 
 

@@ -12,7 +12,7 @@ from local.aws.moto_patching import add, wrap
 
 
 def install() -> None:
-    """Report the status of single resources, and answer CloudTrail's LookupEvents."""
+    """Patch moto: report the status of single resources, and answer CloudTrail's LookupEvents."""
     wrap(StackResourceDTO, "__init__", _describe)
     add(CloudTrailResponse, "lookup_events", _lookup_events)
 

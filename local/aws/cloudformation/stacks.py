@@ -25,7 +25,7 @@ _SETTLED = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE")
 
 
 def install() -> None:
-    """Replace the lifecycle of moto's stacks."""
+    """Patch moto: replace the lifecycle of its stacks."""
     wrap(Stack, "create_resources", _create)
     wrap(Stack, "update", _update)
     wrap(Stack, "outputs", _outputs)

@@ -17,7 +17,7 @@ _Values = dict[str, Any]
 
 
 def install() -> None:
-    """Check the rules on every call with a template."""
+    """Patch moto: check the rules on every call with a template."""
     wrap(CloudFormationBackend, "_resolve_update_parameters", _with_previous_values)
     # Install it outside the wrapper of stacks, so that a refused template creates no stack.
     wrap(CloudFormationBackend, "create_stack", _create_stack)

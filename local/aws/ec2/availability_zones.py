@@ -19,7 +19,7 @@ _calls = itertools.count(1)
 
 
 def install() -> None:
-    """Answer from a list of all the account's zones."""
+    """Patch moto: answer from a list of all the account's zones."""
     wrap(AvailabilityZonesAndRegions, "describe_availability_zones", _describe)
 
 

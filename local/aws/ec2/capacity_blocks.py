@@ -28,7 +28,7 @@ _RUNNING: Final = ("pending", "running")
 
 
 def install() -> None:
-    """Add the calls to moto."""
+    """Patch moto: add the calls."""
     add(InstanceResponse, "describe_capacity_block_offerings", _describe_offerings)
     add(InstanceResponse, "purchase_capacity_block", _purchase)
 

@@ -78,7 +78,7 @@ RESERVATIONS: Final[dict[str, Reservation]] = {}
 
 
 def install() -> None:
-    """Add the calls to moto, and launch into the reservation that a launch template names."""
+    """Patch moto: add the calls, and launch into the reservation that a launch template names."""
     add(InstanceResponse, "create_capacity_reservation", _create)
     add(InstanceResponse, "describe_capacity_reservations", _describe)
     add(InstanceResponse, "cancel_capacity_reservation", _cancel)

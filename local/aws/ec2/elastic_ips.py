@@ -17,7 +17,7 @@ from local.aws.moto_patching import wrap
 
 
 def install() -> None:
-    """Associate, disassociate and release addresses like EC2."""
+    """Patch moto: associate, disassociate and release addresses like EC2."""
     wrap(ElasticIPAddresses, "associate_address", _answer)
     wrap(ElasticAddressBackend, "associate_address", _associate)
     wrap(ElasticAddressBackend, "release_address", _release_address)

@@ -74,7 +74,7 @@ class _Image(Ami):
 
 
 def install() -> None:
-    """Make images of nodes."""
+    """Patch moto: make images of nodes."""
     wrap(AmiBackend, "create_image", _create_image)
     wrap(AmiBackend, "describe_images", _describe_images)
     wrap(AmisResponse, "create_image", _reboot_unless_told)

@@ -18,7 +18,7 @@ _LIKE = "p3dn.24xlarge"
 
 
 def install() -> None:
-    """Describe each type like the one of its generation that moto knows."""
+    """Patch moto: describe each type like the one of its generation that moto knows."""
     like: dict[str, Any] = INSTANCE_TYPES[_LIKE]
     for name, (model, gpus, vcpus) in _GPUS.items():
         gpu = like["GpuInfo"]["Gpus"][0] | {"Name": model, "Count": gpus}

@@ -13,7 +13,7 @@ from local.aws.moto_patching import wrap
 
 
 def install() -> None:
-    """Refuse to launch with an unknown key pair, image or instance type."""
+    """Patch moto: refuse to launch with an unknown key pair, image or instance type."""
     settings.ENABLE_AMI_VALIDATION = True
     wrap(EC2Backend, "run_instances", _run_instances)
 

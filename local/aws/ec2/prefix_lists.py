@@ -23,7 +23,7 @@ _SETTLED_AT: dict[str, float] = {}
 
 
 def install() -> None:
-    """Check modifications, and answer for unknown lists, as EC2 does."""
+    """Patch moto: check modifications, and answer for unknown lists, as EC2 does."""
     wrap(ManagedPrefixListBackend, "modify_managed_prefix_list", _modify)
     wrap(ManagedPrefixListBackend, "describe_managed_prefix_lists", _describe)
     wrap(ManagedPrefixListBackend, "get_managed_prefix_list_entries", _get_entries)

@@ -13,7 +13,7 @@ from local.run_dir import RUN_DIR_VARIABLE
 
 
 def install() -> None:
-    """Reboot nodes."""
+    """Patch moto: reboot nodes."""
     wrap(InstanceBackend, "reboot_instances", _reboot_instances)
 
 

@@ -16,7 +16,7 @@ _Properties = dict[str, Any]
 
 
 def install() -> None:
-    """Apply all rules of templates."""
+    """Patch moto: apply all rules of templates."""
     wrap(SecurityGroup, "create_from_cloudformation_json", _create_group)
 
 

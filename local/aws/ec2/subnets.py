@@ -14,7 +14,7 @@ _PUBLIC = (f"54.214.{high}.{low}" for high, low in itertools.product(range(255),
 
 
 def install() -> None:
-    """Assign addresses and associate route tables like a VPC."""
+    """Patch moto: assign addresses and associate route tables like a VPC."""
     wrap(Subnet, "create_from_cloudformation_json", _create_subnet)
     wrap(Subnet, "get_available_subnet_ip", _private_address)
     wrap(elastic_ip_addresses, "random_ip", lambda _original: next(_PUBLIC))

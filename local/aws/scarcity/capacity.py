@@ -37,7 +37,7 @@ _SOURCE: Final = _Source(reserved=set())
 
 
 def install() -> None:
-    """Refuse launches where the type is not offered, beyond a quota, or without capacity."""
+    """Patch moto: refuse launches where the type is not offered, beyond a quota, or without capacity."""
     wrap(EC2Backend, "run_instances", _run_instances)
 
 

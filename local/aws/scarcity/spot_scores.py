@@ -20,7 +20,7 @@ _FEW: Final = 3
 
 
 def install() -> None:
-    """Add the call to moto."""
+    """Patch moto: add the call."""
     add(InstanceResponse, "get_spot_placement_scores", _scores)
 
 

@@ -27,7 +27,7 @@ _SOURCE: Final = _Source()
 
 
 def install() -> None:
-    """Report the quotas that are set; a launch enforces them (``check_quota``)."""
+    """Patch moto: report the quotas that are set; a launch enforces them (``check_quota``)."""
     wrap(ServiceQuotasBackend, "get_service_quota", _get_service_quota)
 
 

@@ -20,7 +20,7 @@ class _SessionError(ServiceException):
 
 
 def install() -> None:
-    """Add the calls to moto."""
+    """Patch moto: add the calls."""
     add(SimpleSystemManagerResponse, "start_session", _start)
     add(SimpleSystemManagerResponse, "terminate_session", _terminate)
     add(SimpleSystemManagerResponse, "update_instance_information", _update_instance_information)

@@ -168,4 +168,4 @@ def test_cluster_recovers_from_a_plan_of_faults(faults: Faults, observer: Observ
 
 def test_unknown_node_name_is_one_line(cluster: Cluster) -> None:
     done = cluster.user.output("sh", "-c", "local-aws fault kill worker77 2>&1; echo $?")
-    assert re.fullmatch(r"error: no node is worker77, there is: master(, worker\d+)+\n1\n", done)
+    assert re.fullmatch(r"error: no node worker77; nodes: master(, worker\d+)+\n1\n", done)

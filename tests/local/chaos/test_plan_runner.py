@@ -80,7 +80,7 @@ def test_fault_without_a_target_is_skipped(recorder: Recorder) -> None:
     recorder.run_plan(plan_of(gone, down, kill))
     assert recorder.calls == [(2.0, "kill", ("i-1",))]
     assert recorder.log == [
-        "    0.0 s  freeze  skipped: no instance is deeplearning-worker7",
+        "    0.0 s  freeze  skipped: no instance deeplearning-worker7",
         "    1.0 s  freeze i-3 skipped: i-3 has no node that runs",
         "    2.0 s  kill i-1 begins",
     ]

@@ -78,7 +78,7 @@ def test_fault_with_arguments_is_a_command(line: str, call: object) -> None:
         ("api-errors all 0.2 --node master", "broke 0.2 of the calls to all for master (i-master, 10.0.1.4)"),
         ("throttle dynamodb 0", "ended throttle dynamodb for all nodes"),
         ("api-outage", "cut off all nodes from AWS's API"),
-        ("api-back worker2", "gave AWS's API back to worker2 (i-worker2, 10.0.1.4)"),
+        ("api-back worker2", "restored AWS's API for worker2 (i-worker2, 10.0.1.4)"),
     ],
 )
 def test_command_reports_the_fault_in_one_line(line: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:

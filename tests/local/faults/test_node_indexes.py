@@ -26,7 +26,7 @@ def test_an_instance_id_means_itself_and_a_name_the_instance_with_its_index() ->
 
 
 def test_fails_when_a_name_leads_to_nobody_or_to_several() -> None:
-    with pytest.raises(LocalError, match=r"no node is worker7, there is: master, worker2$"):
+    with pytest.raises(LocalError, match=r"no node worker7; nodes: master, worker2$"):
         resolve("worker7", CLUSTERS)
     with pytest.raises(LocalError, match="several clusters have a master, give the instance id: i-1, i-5"):
         resolve("master", CLUSTERS)
