@@ -5,7 +5,7 @@ import pytest
 from benchmarks.gpu.gpu import CheckpointTimes, stall_ratio
 
 
-def test_what_a_checkpoint_holds_up_is_not_what_noise_did_to_the_steps_alone() -> None:
+def test_stall_ratio_ignores_noisy_runs() -> None:
     quiet = CheckpointTimes(steps=2.0, steps_with_copy=2.2, save=4.0)
     assert stall_ratio([quiet]) == pytest.approx(0.05)
     disturbed = CheckpointTimes(steps=3.0, steps_with_copy=2.3, save=5.0)

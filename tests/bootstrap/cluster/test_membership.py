@@ -162,7 +162,7 @@ def test_generation_moves_only_with_a_change() -> None:
     assert next_membership(first, desired_nodes=2, nodes=[], gone=()).generation == 2
 
 
-def test_without_a_number_everybody_counts_who_was_asked_for() -> None:
+def test_has_at_least_none_requires_all_desired_nodes() -> None:
     members = assign_node_indexes((), desired_nodes=9, nodes=[node("i-1")], gone=())
     assert Membership(generation=1, desired_nodes=1, members=members).has_at_least(None)
     assert not Membership(generation=1, desired_nodes=2, members=members).has_at_least(None)

@@ -117,7 +117,7 @@ def test_master_that_is_ready_looks_often_only_while_somebody_arrives(cluster: C
     assert master.agent.step() == 6.0
 
 
-def test_node_that_is_not_ready_for_long_does_not_hurry_any_more(cluster: Cluster) -> None:
+def test_unready_node_slows_its_passes_after_a_while(cluster: Cluster) -> None:
     worker = boot_cluster(cluster)[1]
     assert worker.agent.step() == 1.0
     cluster.clock.now += EAGER_RECONCILES_FOR_S

@@ -64,7 +64,7 @@ def test_a_node_waits_for_its_way_to_the_bucket(node: Callable[[str], SimulatedN
     assert len(worker.states) == 3
 
 
-def test_an_upload_that_failed_is_made_up_for_without_another_build(node: Callable[[str], SimulatedNode]) -> None:
+def test_failed_upload_is_retried_without_rebuilding(node: Callable[[str], SimulatedNode]) -> None:
     master, worker = node("master"), node("worker")
     stored = Archive.store
     failures = [EndpointConnectionError(endpoint_url="s3")]

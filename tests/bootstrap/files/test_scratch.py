@@ -21,7 +21,7 @@ def test_every_user_may_write_there_and_remove_only_their_own(tmp_path: Path, mo
     assert (mount_point / "deeplearning").stat().st_mode & 0o7777 == 0o1777
 
 
-def test_what_is_there_stays(tmp_path: Path, mount_point: Path) -> None:
+def test_existing_files_are_kept(tmp_path: Path, mount_point: Path) -> None:
     scratch_directory(tmp_path)
     file = mount_point / "deeplearning/data"
     file.touch()
@@ -30,7 +30,7 @@ def test_what_is_there_stays(tmp_path: Path, mount_point: Path) -> None:
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_there_is_none_where_nothing_is_mounted(tmp_path: Path, exists: bool) -> None:
+def test_no_scratch_directory_without_a_mount(tmp_path: Path, exists: bool) -> None:
     if exists:
         (tmp_path / IMAGE_MOUNT.lstrip("/")).mkdir(parents=True)
     assert scratch_directory(tmp_path) is None
