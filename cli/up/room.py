@@ -93,7 +93,7 @@ def _warn_of_cost(placement: Placement, props: ClusterProps, prices: PriceList) 
     rate = "an unknown price" if total is None else f"{total:.2f} USD"
     print(
         f"dlcluster: up to {props.worker_count + 1} nodes may be running at {rate} an hour: "
-        "dlcluster up goes on, dlcluster pause ends them",
+        "run dlcluster up again to continue, or dlcluster pause to end them",
         file=sys.stderr,
     )
 

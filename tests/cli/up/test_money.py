@@ -98,7 +98,7 @@ def test_groups_that_a_deploy_moved_away_from_their_nodes_are_emptied(cluster: C
     assert not {*before[WORKER]} & {*cluster.instances()[WORKER]}
 
 
-def test_another_call_that_goes_on_is_left_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_running_call_of_another_user_is_left_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     before = kill(cluster)
     own(cluster)
     assert cluster.up() == 1
@@ -167,7 +167,7 @@ def test_an_old_token_launches_nothing(cluster: Cluster) -> None:
     assert not {*before[WORKER]} & {*cluster.instances()[WORKER]}
 
 
-def test_nodes_that_no_deploy_keeps_are_told(
+def test_running_nodes_are_reported_after_a_failed_deploy(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploys: list[str] = []
@@ -179,7 +179,10 @@ def test_nodes_that_no_deploy_keeps_are_told(
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", cdk)
     assert cluster.up() == 1
     assert cluster.running() == 3
-    assert "up to 3 nodes may be running at 0.36 USD an hour: dlcluster up goes on" in capsys.readouterr().err
+    assert (
+        "up to 3 nodes may be running at 0.36 USD an hour: run dlcluster up again to continue"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_busy_group_is_paused_later(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +221,7 @@ def test_a_stack_that_is_being_deleted_is_not_made_anew(
     assert "stack demo is DELETE_IN_PROGRESS: wait until it is gone" in capsys.readouterr().err
 
 
-def test_a_terminated_call_says_what_may_run(
+def test_a_terminated_call_warns_of_running_nodes(
     cluster: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def terminated(**_: Any) -> None:
