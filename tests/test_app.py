@@ -56,7 +56,7 @@ def test_synthesizes_one_stack_named_as_the_cluster(tmp_path: Path) -> None:
     assert [entry.keys() for entry in prices] == [{"type", "data"}]
 
 
-def test_says_at_synth_that_nobody_can_log_in(tmp_path: Path) -> None:
+def test_synth_warns_that_no_user_can_log_in(tmp_path: Path) -> None:
     text = run_app(tmp_path, {}).stderr
     assert "ssh_location is not set: the master accepts no SSH connection" in text
     assert "key_name is not set: nobody can log in over SSH" in text

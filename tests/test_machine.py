@@ -127,7 +127,7 @@ def test_what_others_make_meanwhile_is_passed_over(cache: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_process_of_somebody_else_is_passed_over() -> None:
+def test_process_of_another_run_is_ignored() -> None:
     with machine.marked():
         before = machine.take_snapshot()
         # An orphan does not descend from this process, and this one has its own variables.

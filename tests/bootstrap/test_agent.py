@@ -98,7 +98,7 @@ def test_workers_that_start_first_wait_for_the_master(cluster: Cluster) -> None:
     assert len(cluster.signals) == 3
 
 
-def test_nobody_signals_before_everybody_is_there(cluster: Cluster) -> None:
+def test_no_node_signals_before_all_are_members(cluster: Cluster) -> None:
     master, first, second = boot_cluster(cluster)
     for _ in range(4):
         for node in (master, first):

@@ -127,7 +127,7 @@ def test_key_pair_is_made_without_a_passphrase_and_says_whose_it_is(tmp_path: Pa
 
 
 @pytest.mark.allow_subprocess
-def test_fails_when_a_program_fails_and_says_what_it_said() -> None:
+def test_failure_of_a_program_contains_its_output() -> None:
     program = "import sys; sys.exit('no such unit')"
     with pytest.raises(CommandError, match="-c exited 1: no such unit"):
         system.run([sys.executable, "-c", program])

@@ -80,7 +80,9 @@ def check(monkeypatch: pytest.MonkeyPatch, master: Master, *words: str) -> int:
     return main(["check", *words])
 
 
-def test_a_healthy_cluster_names_nobody(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_node_of_a_healthy_cluster_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     master = Master(check_output(report()))
     assert check(monkeypatch, master) == 0
     shown = capsys.readouterr()

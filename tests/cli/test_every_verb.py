@@ -160,7 +160,7 @@ def test_a_master_that_is_being_replaced(verb: str, deploy: Deploy, capsys: pyte
     assert complaint(capsys) == "the cluster has no master now: it may be starting or being replaced"
 
 
-def test_the_list_goes_on_after_a_stack_with_odd_outputs(
+def test_the_list_continues_after_a_stack_with_odd_outputs(
     deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy("one")

@@ -148,7 +148,7 @@ def test_fails_when_there_is_no_cluster(aws: dict[str, str], capsys: pytest.Capt
     assert complaint(capsys) == sentence
 
 
-def test_region_says_where_to_look(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_region_of_the_option_is_searched_and_named(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     deploy()
     assert main(["--region", "us-east-2", "status"]) == EXIT_NO_CLUSTER
     assert complaint(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION selects another); ")

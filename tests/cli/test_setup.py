@@ -121,7 +121,7 @@ def test_nodes_without_the_deployed_setup_get_it(run: Callable[..., int], capsys
     assert here[-6:] == ["--url", f"s3://assets/{SHA256}.zip", "--sha256", SHA256, "--timeout", "900"]
 
 
-def test_it_stops_at_the_first_node_on_which_it_fails(
+def test_setup_stops_at_the_first_node_on_which_it_fails(
     run: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     master = Master(fails_on="bring-along")

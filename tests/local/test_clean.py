@@ -59,6 +59,6 @@ def test_fails_inside_a_local_aws(cache: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (cache / "image").is_dir()
 
 
-def test_it_needs_no_environment() -> None:
+def test_clean_needs_no_environment() -> None:
     program = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); import local.clean"
     subprocess.run([sys.executable, "-I", "-S", "-B", "-c", program], check=True, timeout=60)

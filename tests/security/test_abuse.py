@@ -157,7 +157,7 @@ def test_no_other_call_writes_a_record(node: Node) -> None:
     ("worker",),
     *(f"dynamodb:GetItem on {TABLE}, dynamodb:LeadingKeys {name}" for name in SHARED),
 )
-def test_a_worker_reads_the_membership_and_nobodys_record(worker: Node) -> None:
+def test_a_worker_reads_the_membership_and_no_node_record(worker: Node) -> None:
     dynamodb, table = worker.client("dynamodb"), worker.cluster.names["TABLE"]
     for record_id in (worker.record_id(), worker.record_id("i-0123456789abcdef0")):
         refused(dynamodb.get_item, TableName=table, Key=record(record_id))

@@ -69,7 +69,7 @@ def test_the_same_files_change_nothing_and_others_only_what_new_nodes_get(
     assert changed["Resources"].keys() == first["Resources"].keys()
 
 
-def test_without_one_nodes_are_told_of_none(template: Template) -> None:
+def test_nodes_have_no_setup_without_the_setting(template: Template) -> None:
     for config in node_configurations(template):
         assert (config["setup"], config["setup_sha256"], config["setup_timeout_s"]) == (None, None, None)
         assert config["bootstrap_timeout_s"] == 1200

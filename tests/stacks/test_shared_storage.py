@@ -40,7 +40,7 @@ def test_the_nodes_neither_wait_for_it_nor_fail_with_it(made: Template) -> None:
         assert not any(kind.startswith("AWS::EFS::") for kind in kinds)
 
 
-def test_it_is_encrypted_asks_for_tls_and_is_kept(made: Template) -> None:
+def test_shared_storage_is_encrypted_asks_for_tls_and_is_kept(made: Template) -> None:
     [system] = resources(made, "AWS::EFS::FileSystem")
     assert system["Properties"]["Encrypted"] is True
     assert (system["DeletionPolicy"], system["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
@@ -84,7 +84,7 @@ def test_a_file_system_that_exists_gets_a_mount_target_and_nothing_else(synthesi
     assert target["Properties"]["FileSystemId"] == template["Outputs"]["SharedStorage"]["Value"] == ID
 
 
-def test_without_it_nothing_of_it_is_there(template: Template) -> None:
+def test_no_resources_without_shared_storage(template: Template) -> None:
     assert not any(part["Type"].startswith("AWS::EFS::") for part in template["Resources"].values())
     assert "SharedStorage" not in template["Outputs"]
 
@@ -100,7 +100,7 @@ def test_fails_when_lustre_has_no_vpc() -> None:
         ClusterProps(shared_storage=f"lustre:{ID}")
 
 
-def test_a_kept_file_system_is_told_before_the_deploy() -> None:
+def test_a_kept_file_system_is_reported_before_the_deploy() -> None:
     warnings: dict[str, Any] = ClusterProps(shared_storage="efs").warnings()
     assert "cdk destroy keeps" in warnings["file-system-kept"]
     assert "file-system-kept" not in ClusterProps(shared_storage=f"efs:{ID}").warnings()

@@ -58,7 +58,7 @@ def test_fails_when_an_answer_is_missing(service: ThreadingHTTPServer, monkeypat
         read_identity(f"127.0.0.1:{service.server_port}")
 
 
-def test_fails_when_nobody_listens() -> None:
+def test_fails_without_a_listening_service() -> None:
     # Port 1 of the loopback address, on which nothing has listened for decades.
     with pytest.raises(MetadataError, match=r"metadata service at 127\.0\.0\.1:1 failed"):
         read_identity("127.0.0.1:1", timeout_s=1.0)

@@ -53,7 +53,7 @@ def test_many_long_lines_go_in_batches_that_the_service_takes(cluster: Cluster, 
     assert shipped(cluster.clients.logs)[249].startswith("249 ")
 
 
-def test_restarted_agent_goes_on_in_its_stream(cluster: Cluster, shipper: logs.LogShipper) -> None:
+def test_restarted_agent_continues_its_stream(cluster: Cluster, shipper: logs.LogShipper) -> None:
     cluster.clients.logs.create_log_stream(logGroupName=LOG_GROUP, logStreamName="i-1")
     shipper.connect(cluster.clients.logs, group=LOG_GROUP, stream="i-1")
     emit(shipper, "again")

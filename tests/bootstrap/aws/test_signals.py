@@ -43,7 +43,7 @@ def test_image_made_of_a_node_signals_anew(clients: Clients, stubber: Stubber, s
     assert not signals(clients, sent_file, instance_id="i-2").is_settled
 
 
-def test_failure_tells_its_reason(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
+def test_failure_signal_contains_its_reason(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     sentence = {"UniqueId": "i-1 disk-full", "Status": "FAILURE"}
     stubber.add_response("signal_resource", {}, SUCCESS | sentence)
     assert signals(clients, sent_file).failure("disk-full")
@@ -58,7 +58,7 @@ def refuse_as_too_late(stubber: Stubber) -> None:
     )
 
 
-def test_failure_that_nobody_waits_for_is_told_apart(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
+def test_late_failure_is_settled_only_by_the_caller(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     refuse_as_too_late(stubber)
     late = signals(clients, sent_file)
     assert not late.failure("disk-full")
@@ -69,7 +69,7 @@ def test_failure_that_nobody_waits_for_is_told_apart(clients: Clients, stubber: 
     assert signals(clients, sent_file).is_settled
 
 
-def test_stack_that_waits_for_nobody_is_no_error(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
+def test_late_success_is_settled_without_an_error(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     refuse_as_too_late(stubber)
     late = signals(clients, sent_file)
     late.success()

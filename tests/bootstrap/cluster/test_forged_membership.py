@@ -33,7 +33,7 @@ def forge(cluster: Cluster, **attributes: object) -> None:
 
 
 @pytest.mark.parametrize("generation", [{"N": "4"}, {"S": "x" * 300_000}, {"BOOL": True}, {"N": "1E+125"}], ids=str)
-def test_bad_membership_is_replaced_unless_somebody_was_faster(
+def test_bad_membership_is_replaced_unless_another_node_did_it(
     cluster: Cluster, table: Table, generation: dict[str, object]
 ) -> None:
     table.replace_membership(NOTHING_STORED, Membership(generation=4, desired_nodes=3, members=members(1, 2, 3)))

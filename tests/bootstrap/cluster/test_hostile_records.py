@@ -225,7 +225,7 @@ def test_forged_membership_of_the_right_form_does_not_move_a_node_index(
 
 
 @pytest.mark.parametrize("value", [{"N": "-1"}, {"S": "$(touch marker)"}, {"N": "77"}], ids=str)
-def test_bad_generation_record_stops_nobody(cluster: Cluster, nodes: list[TestNode], value: dict[str, str]) -> None:
+def test_bad_generation_record_stops_no_node(cluster: Cluster, nodes: list[TestNode], value: dict[str, str]) -> None:
     put(cluster, {"id": {"S": contract.GENERATION_ID}, "version": {"N": "2"}, "generation": value})
     cluster.terminate(cluster.by_index()[2])
     nodes[1] = cluster.replacement("worker", of=nodes[1:])

@@ -56,7 +56,7 @@ def test_member_that_drains_keeps_its_index_and_is_not_present() -> None:
     assert by_index(back.active_members) == {1: "i-1", 2: "i-2", 3: "i-3"}
 
 
-def test_master_that_drains_is_nobodys_master() -> None:
+def test_draining_master_is_not_the_master() -> None:
     members = assign_node_indexes(filled(2), desired_nodes=2, nodes=[node("i-1", "master", draining=True)], gone=())
     here = Membership(generation=1, desired_nodes=2, members=filled(2))
     assert here.master == here.members[0]
@@ -113,7 +113,7 @@ def test_shrink_waits_while_the_group_has_not_chosen_who_leaves() -> None:
     }
 
 
-def test_gaps_of_a_shrink_are_not_closed_while_somebody_else_is_about_to_leave() -> None:
+def test_gaps_of_a_shrink_are_not_closed_while_another_node_is_leaving() -> None:
     draining = [node("i-2", draining=True)]
     one_gone = assign_node_indexes(filled(5), desired_nodes=4, nodes=draining, gone={"i-3"})
     assert by_index(one_gone) == {1: "i-1", 2: "i-2", 4: "i-4", 5: "i-5"}

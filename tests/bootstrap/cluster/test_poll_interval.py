@@ -104,7 +104,7 @@ def test_instance_that_comes_after_one_that_never_joined_is_awaited_eagerly_agai
     assert poll_interval.interval({"i-1"}, now=2001.0) == EAGER_RECONCILE_S
 
 
-def test_master_that_is_ready_looks_often_only_while_somebody_arrives(cluster: Cluster) -> None:
+def test_ready_master_polls_often_only_while_an_instance_arrives(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     master = cluster.node("master", settings={"min_nodes": 1})

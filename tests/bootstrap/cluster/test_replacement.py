@@ -59,7 +59,7 @@ def test_new_master_is_trusted_by_all_in_the_place_of_the_old_one(cluster: Clust
     assert cluster.by_index() == {1: new.instance_id, 2: workers[0].instance_id, 3: workers[1].instance_id}
 
 
-def test_nobody_is_let_in_while_there_is_no_master(cluster: Cluster) -> None:
+def test_no_ssh_key_is_authorized_without_a_master(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     old, *workers = nodes
     old.metadata.notice = TerminationNotice(ending=True)

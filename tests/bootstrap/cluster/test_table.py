@@ -20,7 +20,7 @@ def test_membership_is_empty_before_the_first_write(table: Table) -> None:
     assert table.read_membership() == EMPTY
 
 
-def test_membership_is_replaced_only_by_who_saw_the_last_one(table: Table) -> None:
+def test_membership_is_replaced_only_by_a_writer_that_read_the_last_one(table: Table) -> None:
     first, nothing = Membership(generation=1, desired_nodes=2, members=()), table.read_stored()
     assert table.replace_membership(nothing, first)
     assert not table.replace_membership(nothing, first)

@@ -93,7 +93,7 @@ def test_replacement_takes_the_index_of_the_node_that_left(cluster: Cluster) -> 
     cluster.run(alive, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(alive) for node in alive))
 
 
-def test_node_that_leaves_alone_waits_for_nobody(cluster: Cluster) -> None:
+def test_node_that_leaves_alone_waits_for_no_other(cluster: Cluster) -> None:
     [master] = form_cluster(cluster, workers=0)
     master.metadata.notice = ENDING
     master.agent.step()
@@ -112,7 +112,7 @@ def test_node_that_was_in_no_list_waits_for_those_who_may_have_seen_it(cluster: 
     assert nodes[2].instance_id not in cluster.by_index().values()
 
 
-def test_node_that_ends_before_there_is_a_membership_waits_for_nobody(cluster: Cluster) -> None:
+def test_node_that_ends_before_the_first_membership_waits_for_no_other(cluster: Cluster) -> None:
     worker = boot_cluster(cluster)[1]
     worker.metadata.notice = ENDING
     worker.agent.step()
@@ -194,7 +194,7 @@ def refused(
     return asked
 
 
-def test_group_that_does_not_wait_any_more_is_told_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hook_is_completed_once_if_the_group_no_longer_waits(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = refused(cluster, monkeypatch, "No active Lifecycle Action found with instance ID i-1")
     [master] = form_cluster(cluster, workers=0)
     master.metadata.notice = ENDING
@@ -210,7 +210,7 @@ def test_node_whose_group_has_gone_on_asks_for_no_more_time(cluster: Cluster, mo
     assert (asked, cluster.completed) == ([draining_node.instance_id], [])
 
 
-def test_group_that_refuses_otherwise_is_told_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hook_is_completed_again_after_another_refusal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     [master] = form_cluster(cluster, workers=0)
     master.metadata.notice = ENDING
     with monkeypatch.context() as patch:
@@ -221,7 +221,7 @@ def test_group_that_refuses_otherwise_is_told_again(cluster: Cluster, monkeypatc
     assert cluster.completed == [master.instance_id]
 
 
-def test_node_that_nobody_takes_out_of_the_lists_waits_for_a_minute_and_no_longer(cluster: Cluster) -> None:
+def test_node_that_stays_in_the_lists_waits_for_at_most_a_minute(cluster: Cluster) -> None:
     _, draining_node, other = form_cluster(cluster)  # and the master is dead from now on
     draining_node.metadata.notice = ENDING
     run_seconds(cluster, [draining_node, other], int(MAX_DRAIN_S))

@@ -97,7 +97,7 @@ def test_the_service_asks_for_its_own_clusters_archive(monkeypatch: pytest.Monke
     assert asked == [f"shared/{RECIPE.object_key(name)}" for name in ("one", "two")]
 
 
-def test_a_new_master_makes_anew_what_somebody_has_replaced(node: Callable[[str], SimulatedNode]) -> None:
+def test_new_master_rebuilds_a_replaced_archive(node: Callable[[str], SimulatedNode]) -> None:
     node("first").provide(is_master=True)
     second, worker = node("second"), node("worker")
     put_archive(second, evil_archive())

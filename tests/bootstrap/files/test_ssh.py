@@ -57,5 +57,5 @@ def test_cluster_key_opens_the_nodes_from_the_masters_address_only() -> None:
 
 
 @pytest.mark.parametrize("master", [None, MEMBERS[1]])
-def test_without_a_master_or_its_key_nobody_is_let_in(master: Member | None) -> None:
+def test_no_login_without_a_master_or_its_key(master: Member | None) -> None:
     assert ssh.authorized_keys(master) == ""

@@ -56,7 +56,7 @@ def test_gpus_are_as_many_as_the_type_has(tmp_path: Path, expected: int | None, 
     assert checks(tmp_path, expected=expected, gpus=gpus).before_ready([MASTER]) == wanted
 
 
-def test_gpus_that_nobody_can_count_are_no_defect_of_the_machine(tmp_path: Path) -> None:
+def test_uncountable_gpus_are_no_defect_of_the_machine(tmp_path: Path) -> None:
     wanted = Finding(what="gpus ?/4", needs_replacement=False)
     assert checks(tmp_path, expected=4, gpus=None).check_machine() == wanted
     assert checks(tmp_path, expected=4, gpus=None).before_ready([MASTER]) == wanted
@@ -136,7 +136,7 @@ def test_only_the_master_must_answer_and_its_silence_is_no_defect(
     assert found == (None if finding is None else Finding(what=finding, needs_replacement=False))
 
 
-def test_defect_is_told_before_a_peer_is_blamed(tmp_path: Path) -> None:
+def test_own_defect_is_reported_before_a_peer_is_blamed(tmp_path: Path) -> None:
     broken = checks(tmp_path, expected=2, gpus=1, answers=lambda _: False)
     assert broken.before_ready([MASTER]) == Finding(what="gpus 1/2", needs_replacement=True)
 

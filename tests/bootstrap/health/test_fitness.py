@@ -43,7 +43,7 @@ def test_node_is_not_ready_while_a_gpu_is_missing(cluster: Cluster) -> None:
     assert cluster.signals == [("MasterGroup", "SUCCESS", master.instance_id)]
 
 
-def test_deploy_hears_which_gpu_is_missing_and_nobody_is_replaced(cluster: Cluster) -> None:
+def test_missing_gpu_fails_the_deploy_without_a_replacement(cluster: Cluster) -> None:
     master = master_with(cluster, Gpus(3))
     run_passes(cluster, master, 3)
     cluster.clock.now += 600.0
@@ -165,7 +165,7 @@ def test_node_of_a_finished_stack_that_waits_for_others_is_kept(
 
 
 @pytest.mark.parametrize("made", WAITING)
-def test_stack_that_does_not_wait_is_told_once(
+def test_stack_that_does_not_wait_gets_one_failure_signal(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, made: Callable[[Cluster], TestNode]
 ) -> None:
     sentence: list[str] = []

@@ -75,7 +75,7 @@ def nodes(cluster: Cluster) -> list[TestNode]:
     return found
 
 
-def test_an_idle_cluster_is_announced_and_paused_unless_somebody_comes(
+def test_an_idle_cluster_is_announced_and_paused_unless_it_becomes_busy(
     cluster: Cluster, nodes: list[TestNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = nodes[1]

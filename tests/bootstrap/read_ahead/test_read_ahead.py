@@ -53,7 +53,7 @@ def test_every_byte_of_the_libraries_is_read_once(root: Path, monkeypatch: pytes
     assert (set(asked), len(asked)) == (chunks, 4)
 
 
-def test_a_boot_reads_them_once_and_says_so(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_libraries_are_read_once_a_boot_and_logged(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     service.read_ahead(root, monotonic=lambda: 0.0)
     assert told(caplog) == "read PyTorch's libraries ahead, 3 files: 5 of 5 MB in 0.0 s"
@@ -61,7 +61,7 @@ def test_a_boot_reads_them_once_and_says_so(root: Path, caplog: pytest.LogCaptur
     assert told(caplog) == "PyTorch's libraries were read ahead since the boot"
 
 
-def test_it_waits_for_the_agent_but_not_for_ever(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_read_ahead_waits_for_the_agent_until_its_deadline(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     run_file(root, "agent-started").unlink()
     clock = [0.0]

@@ -57,7 +57,7 @@ def node(tmp_path: Path) -> Node:
     return Node(root=tmp_path)
 
 
-def test_it_waits_for_the_end_and_keeps_the_rest_of_the_configuration(node: Node) -> None:
+def test_waits_for_the_end_and_keeps_the_rest_of_the_configuration(node: Node) -> None:
     # An earlier attempt at the same setup failed.
     write_state(node.root, State(doing="failed", sha256=SOURCE.sha256, failure="no network"))
     node.ends_with = State(doing="done", sha256=SOURCE.sha256)

@@ -115,7 +115,7 @@ def test_a_directory_that_could_not_be_opened_is_opened_later_and_once(node: Nod
     assert node.actions.count("open") == 1
 
 
-def test_nothing_is_mounted_over_somebody_elses_mount(node: Node) -> None:
+def test_nothing_is_mounted_over_another_mount(node: Node) -> None:
     node.announce(f"efs:{ID}")
     node.occupied = True
     node.mounter.step()

@@ -88,7 +88,7 @@ def test_root_cannot_write_below_the_mount_point(tmp_path: Path) -> None:
 
 
 @pytest.mark.allow_subprocess
-def test_a_kernel_without_the_client_is_told_from_a_refusal() -> None:
+def test_a_kernel_without_the_client_is_distinguished_from_a_refusal() -> None:
     unknown = "echo \"mount: /shared: unknown filesystem type 'lustre'.\" >&2; exit 32"
     with pytest.raises(MountError, match="unknown filesystem type") as caught:
         run(["sh", "-c", unknown], timeout_s=10)

@@ -105,7 +105,7 @@ def test_a_certificate_of_another_name_or_authority_is_refused(target: Target, t
     probe(target, trusting)
 
 
-def test_nobody_but_root_may_use_the_tunnel(target: Target, trusting: ssl.SSLContext, server: Echo) -> None:
+def test_only_root_may_use_the_tunnel(target: Target, trusting: ssl.SSLContext, server: Echo) -> None:
     assert exchange(start(target, trusting, reserved_ports=1024), b"write") == b""
     assert server.served == 0
 

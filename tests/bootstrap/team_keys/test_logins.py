@@ -43,7 +43,9 @@ def test_only_processes_of_sshd_with_that_key_end(tmp_path: Path, monkeypatch: p
     assert killed == [(2, signal.SIGTERM), (3, signal.SIGTERM)]
 
 
-def test_a_login_without_a_line_in_the_journal_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_login_without_a_line_in_the_journal_is_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     titles = {
         10: "sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups",
         11: "sshd: ubuntu [priv]",  # journal has its line, and its child

@@ -129,7 +129,7 @@ def test_fails_when_the_profile_cannot_be_used(
         ),
     ],
 )
-def test_every_verb_says_what_to_do_about_credentials(
+def test_every_verb_explains_missing_credentials(
     app: Path,
     aws: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
@@ -151,7 +151,7 @@ def test_every_verb_says_what_to_do_about_credentials(
 
 
 @pytest.mark.parametrize("error", [UnauthorizedSSOTokenError(), CredentialRetrievalError(provider="p", error_msg="no")])
-def test_a_login_that_has_ended_is_said_with_what_to_do(
+def test_an_expired_login_is_explained(
     aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     def refuse(self: object, operation: str, parameters: object) -> None:

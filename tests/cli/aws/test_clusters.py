@@ -78,7 +78,7 @@ def test_fails_when_an_output_could_not_stand_in_sshs_command_line(outputs: dict
         ("everywhere", "output ClusterNetworks of stack s: networks must be 1 to 8 IPv4 blocks .*, got 'everywhere'"),
     ],
 )
-def test_fails_when_the_stack_says_no_networks(networks: str | None, message: str) -> None:
+def test_fails_without_valid_networks_of_the_stack(networks: str | None, message: str) -> None:
     cluster = Cluster(name="demo", stack_name="s", table="table", login_user="ubuntu", networks_text=networks)
     with pytest.raises(ClusterError, match=message):
         assert cluster.networks

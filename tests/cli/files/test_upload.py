@@ -97,7 +97,7 @@ def test_fails_when_the_copy_there_is_of_another_directory(
         upload(connection, other, to="../x")
 
 
-def test_fails_while_somebody_else_writes_the_copy(
+def test_fails_during_another_upload(
     connection: Connection, project: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cli.files.upload.LOCK_WAIT_S", 1)

@@ -98,13 +98,13 @@ def test_fails_when_the_master_lists_no_jobs(
     assert complaint(capsys).startswith(message)
 
 
-def test_a_line_of_the_launchers_own_goes_on_as_ours(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_launchers_error_is_printed_as_ours(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     master.set_answer("launch stop", code=2, stderr="noise\nlaunch: there is no job yet\n")
     assert main(["stop", "x"]) == EXIT_USAGE
     assert complaint(capsys) == "there is no job yet"
 
 
-def test_stop_tells_how_the_job_ended(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stop_prints_how_the_job_ended(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     master.set_answer(f"launch stop {JOB}", f"{JOB} CANCELLED\n")
     assert main(["stop", JOB]) == 0
     assert capsys.readouterr().out == f"{JOB} CANCELLED\n"

@@ -109,7 +109,7 @@ def test_fails_when_the_command_is_slurms_or_a_script_that_no_shell_finds(
     assert (complaint(capsys), master.ran) == (message, [])
 
 
-def test_launch_on_the_master_that_fails_says_where_it_ran(
+def test_failed_launch_on_the_master_names_its_directory(
     master: Master, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("cli.verbs.jobs.run.find_selected_cluster", lambda selection: None)
@@ -190,14 +190,16 @@ def test_ctrl_c_asks_once_whether_the_job_may_go_on(
     assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} {printed}\n")
 
 
-def test_a_lost_connection_says_that_the_job_goes_on(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_lost_connection_is_reported_with_the_job_still_running(
+    master: Master, capfd: pytest.CaptureFixture[str]
+) -> None:
     started(master, end=record())
     master.set_answer("launch status", code=1, stderr="gone")
     assert main(["run", "--no-sync", "--", "x"]) == 1
     assert capfd.readouterr().err.endswith(f"dlcluster: gone; job {JOB} keeps running: dlcluster logs -f {JOB}\n")
 
 
-def test_ctrl_c_at_the_start_says_that_it_is_stopped(
+def test_ctrl_c_cancels_the_start(
     master: Master, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(master, "output", lambda command, **_: interrupted())

@@ -35,7 +35,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     return {line[9:25].strip(): f"{line[:9].strip()} {line[25:]}" for line in out.splitlines()}
 
 
-def test_an_empty_account_is_told_all_that_it_lacks(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_lacks_of_an_empty_account_are_reported(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     image = boto3.client("ec2", region_name=REGION).register_image(Name="mine", Architecture="x86_64")["ImageId"]
     assert main(["preflight", "-c", f"ami={image}"]) == 1
     found = lines(capsys)
@@ -49,7 +49,7 @@ def test_an_empty_account_is_told_all_that_it_lacks(app: Path, capsys: pytest.Ca
     assert found["stack"] == "ok there is no stack demo yet"
 
 
-def test_what_cannot_be_asked_is_said_in_one_line(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_denied_check_is_reported_in_one_line(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["preflight"])
     found = lines(capsys)
     refused = "warning could not check: AWS refused GetAWSDefaultServiceQuota: HTTP status 500"

@@ -81,7 +81,7 @@ def test_the_newest_failure_explains_a_missing_node(stub: Stubber, capsys: pytes
         ]
 
 
-def test_what_came_after_the_failure_is_told_too(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
+def test_activities_after_the_failure_are_shown(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
     with stub:
         answer(stub, activity(4), activity(3, "no capacity"))
         assert below_the_table(capsys)[1:] == [
@@ -99,7 +99,7 @@ def test_a_node_that_is_only_starting_needs_no_failure(stub: Stubber, capsys: py
     assert message.startswith("newest activity of EC2 Auto Scaling: 2026-01-01 00:04:00 workers")
 
 
-def test_a_user_who_may_not_ask_for_activities_gets_the_count(
+def test_status_shows_the_count_without_permission_for_activities(
     stub: Stubber, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with stub:
@@ -108,7 +108,7 @@ def test_a_user_who_may_not_ask_for_activities_gets_the_count(
         assert below_the_table(capsys) == [MISSING, "AWS refused DescribeScalingActivities: AccessDenied: no"]
 
 
-def test_a_user_who_may_not_ask_for_groups_gets_what_the_record_says(
+def test_status_shows_the_record_without_permission_for_groups(
     stub: Stubber, fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with stub:

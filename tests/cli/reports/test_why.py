@@ -124,7 +124,7 @@ def test_what_nodes_wrote_reaches_no_terminal_and_no_command_line(
     assert all(char.isprintable() or char == "\n" for char in text)
 
 
-def test_a_failed_deploy_is_told_with_cause_capacity_and_last_words(
+def test_a_failed_deploy_is_explained_by_cause_capacity_and_last_log_lines(
     clients: Clients, stubs: tuple[Stubber, Stubber]
 ) -> None:
     stub_events(stubs[0], FAILED)
@@ -146,7 +146,7 @@ def test_a_failed_deploy_is_told_with_cause_capacity_and_last_words(
     assert words == [*(f"line {number}" for number in range(21, 30)), "ERROR disk full"]
 
 
-def test_after_a_rollback_every_reason_is_told_and_what_the_groups_did_last(
+def test_after_a_rollback_every_reason_and_the_last_activities_are_shown(
     clients: Clients, stubs: tuple[Stubber, Stubber]
 ) -> None:
     stub_events(stubs[0], FAILED)
@@ -161,7 +161,7 @@ def test_after_a_rollback_every_reason_is_told_and_what_the_groups_did_last(
     ) in report(clients)
 
 
-def test_of_many_reasons_the_newest_are_told(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+def test_the_newest_of_many_reasons_are_shown(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
     stub_events(stubs[0], FAILED)
     stub_activities(stubs[1], *(f"reason {number}" for number in range(7)))
     text = report(clients)
@@ -169,7 +169,7 @@ def test_of_many_reasons_the_newest_are_told(clients: Clients, stubs: tuple[Stub
     assert "reason 5" not in text
 
 
-def test_a_rollback_without_a_failed_launch_tells_what_the_groups_did_last(
+def test_a_rollback_without_a_failed_launch_shows_the_last_activities(
     clients: Clients, stubs: tuple[Stubber, Stubber]
 ) -> None:
     stub_events(stubs[0], FAILED)
@@ -224,7 +224,7 @@ def test_a_denied_call_is_reported(clients: Clients, stubs: tuple[Stubber, Stubb
     assert SIGNAL in text
 
 
-def test_a_missing_node_is_told_of_with_its_last_words(
+def test_a_missing_node_is_shown_with_its_last_log_lines(
     clients: Clients, stubs: tuple[Stubber, Stubber], deploy: Deploy
 ) -> None:
     fleet = deploy()

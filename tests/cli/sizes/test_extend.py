@@ -34,7 +34,7 @@ def test_the_time_counts_from_the_deployed_end_or_from_now(
 
 
 @pytest.mark.parametrize("fires", [True, False])
-def test_an_end_that_comes_while_the_deploy_runs_is_told(
+def test_an_end_during_the_deploy_is_reported(
     deployed: Deployed, fires: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deployed.expire_at(datetime.now(timezone.utc) + timedelta(minutes=3))
@@ -53,7 +53,7 @@ def test_an_end_that_comes_while_the_deploy_runs_is_told(
     assert json.loads(out)["paused"] == fires
 
 
-def test_a_deletion_that_is_armed_is_told(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scheduled_deletion_is_reported(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     ended = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(minutes=5)
     deployed.expire_at(ended, deletes=True)
     assert main(["extend", "8h"]) == 0

@@ -27,7 +27,7 @@ from tests.cli.sizes.conftest import CDK_JSON, DECLARED, Deployed, in_state
         ),
     ],
 )
-def test_resize_says_what_the_deploy_does(
+def test_resize_prints_the_changes_of_the_deploy(
     deployed: Deployed, state: str, workers: str, message: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, state)

@@ -39,7 +39,7 @@ def metered(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.usefixtures("metered")
-def test_it_costs_by_its_size_also_while_paused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_shared_storage_costs_by_its_size_also_while_paused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pause", "--yes"]) == 0
     # 730 GB at 0.30 per month of 730 hours.
     message = (

@@ -90,7 +90,7 @@ def test_a_forecast_runs_to_the_end(
 
 
 @pytest.mark.parametrize(("deletes", "outcome"), [(False, "pauses it"), (True, "pauses it, then deletes its stack")])
-def test_status_says_when_the_cluster_ends(
+def test_status_shows_the_clusters_end(
     deployed: Deployed, deletes: bool, outcome: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     end = datetime.now(timezone.utc) + timedelta(hours=5, minutes=3, seconds=55)

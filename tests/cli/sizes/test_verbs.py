@@ -106,7 +106,7 @@ def _apart(patch: pytest.MonkeyPatch, cdk: Call) -> Call:
     return run
 
 
-def test_pause_says_what_still_costs(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pause_prints_the_remaining_costs(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     ended = [name for ids in deployed.instances().values() for name in ids]
     assert main(["pause", "--yes", "--json"]) == 0
     output = capsys.readouterr()
@@ -141,7 +141,7 @@ def test_resume_lists_the_nodes_under_their_numbers(deployed: Deployed, capsys: 
     assert "dlcluster: waiting for" in output
 
 
-def test_nobody_is_asked_without_a_terminal(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_question_without_a_terminal(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["pause"], ["resize", "3"]):
         assert main(words) == EXIT_USAGE
         output = capsys.readouterr()
@@ -171,7 +171,7 @@ def test_fails_when_the_nodes_do_not_come(
     assert last.startswith("dlcluster: waited 0 s for 3 of 3 nodes to join the cluster: dlcluster why shows more")
 
 
-def test_the_reason_of_a_failed_launch_is_told_once(
+def test_the_reason_of_a_failed_launch_is_printed_once(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
@@ -202,7 +202,7 @@ def test_the_reason_of_a_failed_launch_is_told_once(
     assert output[-1].endswith(f"dlcluster why shows more; {STILL_STARTING}")
 
 
-def test_ctrl_c_says_that_nodes_keep_starting(
+def test_ctrl_c_warns_that_nodes_keep_starting(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(_seconds: float) -> None:
@@ -238,7 +238,7 @@ def test_resume_waits_no_longer_for_a_node_whose_setup_failed(
     assert last == "dlcluster: the setup of worker2 failed: dlcluster why shows its last lines"
 
 
-def test_a_wait_ends_when_somebody_else_changes_the_sizes(
+def test_a_wait_ends_when_another_call_changes_the_sizes(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")

@@ -110,7 +110,7 @@ def test_an_address_whose_time_has_passed_is_removed_and_named(
     assert [*entries(stacks)] == [OFFICE]
 
 
-def test_the_callers_own_work_goes_on_without_the_right_to_look(
+def test_failed_removal_of_expired_addresses_is_only_a_warning(
     stacks: Stacks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object) -> None:

@@ -127,9 +127,7 @@ def test_fails_in_one_line_when_the_record_is_another(
     assert re.fullmatch(REFUSAL, complaint(capsys))
 
 
-def test_why_says_what_is_wrong_with_the_record(
-    deploy: Deploy, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_why_explains_a_bad_record(deploy: Deploy, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     put_forged(deploy(), {"address": "x'$(touch MARKER)'"}, tmp_path / "marker")
     assert main(["why", "--cluster", "demo"]) == 1
     assert re.search(rf"^part of the answer is missing: {REFUSAL}$", capsys.readouterr().out, re.MULTILINE)

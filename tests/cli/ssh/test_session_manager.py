@@ -91,7 +91,7 @@ def test_the_printed_block_leads_each_login_through_a_session(fleet: Fleet, caps
 
 
 @pytest.mark.parametrize(("node", "index"), [("master", 0), ("demo-master", 0), ("worker2", 1), ("3", 2)])
-def test_ssm_proxy_becomes_the_plugin_and_shows_nobody_the_token(
+def test_ssm_proxy_becomes_the_plugin_and_hides_the_token(
     fleet: Fleet, plugin: Path, monkeypatch: pytest.MonkeyPatch, node: str, index: int
 ) -> None:
     asked: list[dict[str, Any]] = []

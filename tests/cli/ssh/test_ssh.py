@@ -279,7 +279,7 @@ def test_run_fails_when_the_key_is_not_accepted(site: Site, tmp_path: Path) -> N
         run_command(target, "true", stdout_fd=1, stderr_fd=2)
 
 
-def test_run_fails_when_nobody_listens(site: Site) -> None:
+def test_run_fails_without_an_ssh_server(site: Site) -> None:
     # The cluster's port is 22, where none of the test's servers listens.
     done = site.dlcluster("run", "-i", str(site.identity), "--", "true")
     assert done.returncode == 1

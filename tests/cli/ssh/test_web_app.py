@@ -97,7 +97,7 @@ def test_the_secret_comes_by_a_variable_and_the_input_s_end_ends_all(start: Star
     await_end(pids)
 
 
-def test_it_ends_when_nothing_says_that_the_verb_still_runs(start: Start) -> None:
+def test_web_app_ends_without_a_sign_of_its_verb(start: Start) -> None:
     process = start(silence_s=1)
     write_line(process, SECRET)
     read_line(process)

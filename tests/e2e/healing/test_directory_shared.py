@@ -75,7 +75,7 @@ def test_a_mount_target_that_goes_away_and_comes_back_harms_no_other_job(cluster
     assert cluster.on("deeplearning-worker3", "cat /shared/told.txt") == "from rank 0"
 
 
-def test_a_mount_service_that_is_killed_says_so_and_starts_again(cluster: Cluster) -> None:
+def test_a_killed_mount_service_reports_it_and_restarts(cluster: Cluster) -> None:
     killed = cluster.on("deeplearning-worker2", f"sudo systemctl kill -s KILL deeplearning-shared; sleep 1; {STATE}")
     assert killed == "stopped"
     await_states(cluster, {"mounted"})

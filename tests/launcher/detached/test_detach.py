@@ -91,7 +91,7 @@ def shell(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
         shell.run_subcommand("stop")
 
 
-def test_a_detached_job_goes_on_when_its_launch_has_ended(
+def test_a_detached_job_outlives_its_launch(
     shell: Shell, tmp_path: Path, capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     place = tmp_path / "a place"

@@ -65,7 +65,7 @@ def test_a_note_names_the_record_that_cannot_be_written(directory: Path) -> None
     assert journal.write_error == f"{directory}: No locks available"
 
 
-def test_fails_to_stop_a_job_of_another_machine_and_signals_nobody_here(directory: Path) -> None:
+def test_fails_to_stop_a_job_of_another_machine_without_a_signal_here(directory: Path) -> None:
     with subprocess.Popen(["sleep", "1000"]) as bystander, (directory / LOCK_FILE).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         write_record(directory, replace(RECORD, pid=bystander.pid, machine="elsewhere", boot_id="x"))

@@ -100,7 +100,7 @@ def test_the_users_own_hosts_keep_their_order(source: HostSource) -> None:
     assert names(choose_free(job(own, nodes=1), RECORD, [other("one")])) == ["one"]
 
 
-def test_a_job_that_does_not_wait_takes_free_nodes_only_if_nobody_waits(
+def test_a_job_without_wait_takes_free_nodes_only_if_no_job_waits(
     source: HostSource, jobs: Path, others: Others
 ) -> None:
     small = replace(job(source, nodes=1), has_gpus=True)

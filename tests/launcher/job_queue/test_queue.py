@@ -61,7 +61,7 @@ def test_a_job_whose_turn_has_come_has_its_nodes_whatever_the_order() -> None:
     assert jobs_overtaken_by(job(5, State.PENDING, waits=False), [*starting, job(8)]) == starting
 
 
-def test_a_job_that_does_not_wait_passes_nobody_who_wants_its_nodes() -> None:
+def test_a_job_without_wait_overtakes_no_job_on_its_nodes() -> None:
     me = job(5, State.PENDING, waits=False)
     others = [job(4), job(6), job(3, hosts=("three",)), job(2, State.PENDING, waits=False)]
     assert ids(jobs_overtaken_by(me, others)) == ["04"]

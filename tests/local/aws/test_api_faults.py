@@ -154,7 +154,7 @@ def test_a_seed_refuses_the_same_calls_again(tmp_path: Path) -> None:
     assert first != other
 
 
-def test_a_rule_that_stays_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_an_unchanged_rule_continues_its_sequence(tmp_path: Path) -> None:
     rule, other = ApiFault(kind="throttle", share=0.4, seed=9), ApiFault(kind="error", service="s3")
     write_faults(tmp_path / "one", [rule])
     faults = ApiFaults(tmp_path / "one")

@@ -114,7 +114,7 @@ def test_whatever_else_a_job_does_is_wrong(outcome: JobOutcome, policy: str, err
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("phase", ["rendezvous", "stepping"])
 @pytest.mark.parametrize("policy", ["end", "fewer", "all"])
-def test_no_job_goes_on_when_a_rank_of_it_was_struck(kind: str, phase: str, policy: str) -> None:
+def test_no_job_continues_after_a_fault_of_its_rank(kind: str, phase: str, policy: str) -> None:
     # Without a heartbeat timeout, the ranks would continue as soon as the fault is over.
     unaffected = make_outcome([f"w{rank} [0] done" for rank in range(3)])
     assert "it went on as if nothing had happened to its ranks" in verdict(unaffected, policy, kind=kind, phase=phase)

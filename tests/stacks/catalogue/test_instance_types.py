@@ -33,7 +33,7 @@ def test_cpu_rule_agrees_with_the_ec2_api(described: dict[str, Any]) -> None:
         assert (found and found.vcpus) == (None if arm else api["VCpuInfo"]["DefaultVCpus"]), name
 
 
-def test_arm_is_told_from_x86_for_every_type(described: dict[str, Any]) -> None:
+def test_arm_is_distinguished_from_x86_for_every_type(described: dict[str, Any]) -> None:
     linux = {n: d["ProcessorInfo"]["SupportedArchitectures"] for n, d in described.items() if n[:3] != "mac"}
     assert [n for n, a in linux.items() if instance_types.is_arm(n) != ("arm64" in a)] == []
     assert [n for n, known in GPU_TYPES.items() if instance_types.is_arm(n) != known.arm] == []

@@ -202,7 +202,7 @@ def test_fails_when_the_bundle_is_not_the_one_that_was_deployed(node: Node) -> N
     assert not node.current.exists()
 
 
-def test_a_failure_is_told_again_until_somebody_hears_it(node: Node) -> None:
+def test_failure_signal_is_sent_again_after_a_failed_call(node: Node) -> None:
     (node.root / "no-signal").touch()
     make_bundle(node.root, "")
     assert node.boot().returncode != 0

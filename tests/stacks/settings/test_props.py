@@ -286,6 +286,6 @@ def test_engines_that_cannot_be_had_are_refused(context: dict[str, Any], message
     assert str(failure.value) == message
 
 
-def test_gpus_are_not_for_mxnet_and_the_user_is_told() -> None:
+def test_gpu_nodes_with_only_mxnet_get_a_warning() -> None:
     assert "engines-on-cpu" in ClusterProps(engines=("mxnet",), instance_type="g6.xlarge").warnings()
     assert "engines-on-cpu" not in ClusterProps(engines=("mxnet",), instance_type="c5.large").warnings()

@@ -50,7 +50,7 @@ def test_a_slow_node_and_one_that_lacks_a_gpu_are_named(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nobody_is_named_among_equal_nodes(seed: int) -> None:
+def test_no_node_is_named_among_equal_nodes(seed: int) -> None:
     rng = random.Random(seed)
     nodes = rng.randint(1, 65)
     assert list_findings(facts(nodes), measured(nodes, rng, {})) == []
@@ -60,7 +60,7 @@ def test_of_two_nodes_neither_is_named() -> None:
     assert list_findings(facts(2), {(0, 1): 0.001}) == []
 
 
-def test_a_disturbance_that_passes_names_nobody() -> None:
+def test_no_node_is_named_for_a_passing_disturbance() -> None:
     rng = random.Random(1)
     passes = iter([figures(6, rng, {2: 0.1}), figures(6, rng, {})])
     assert list_findings(facts(6), measure_confirmed(lambda: next(passes), 6)) == []

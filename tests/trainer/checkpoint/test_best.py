@@ -74,7 +74,7 @@ def test_damaged_best_checkpoint_is_replaced(tmp_path: Path, caplog: pytest.LogC
     assert best.accuracy(run_started=5.5) == 0.1
 
 
-def test_slow_upload_blocks_nobody_and_the_newest_follows(tmp_path: Path) -> None:
+def test_slow_upload_does_not_block_and_the_newest_follows(tmp_path: Path) -> None:
     folder = Folder()
     best = best_in(tmp_path, folder)
     folder.open.clear()

@@ -168,7 +168,7 @@ def test_credentials_of_the_machine_are_asked_for_again(tmp_path: Path, monkeypa
     assert not logging.getLogger("botocore.credentials").isEnabledFor(logging.INFO)
 
 
-def test_what_is_missing_is_told_in_one_line(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_objects_are_reported_in_one_line(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"^--num-classes must be given with --data-train in S3, where labels are "):
         open_in_s3("--image-shape 3,28,28")
     with pytest.raises(TrainerError, match=rf"^{files}/val.rec has the label 1, --num-classes is 1$"):

@@ -18,7 +18,7 @@ def test_a_role_that_is_there_is_right(account: Account) -> None:
 
 
 @pytest.mark.parametrize(("decision", "levels"), [("allowed", ["warning"]), ("implicitDeny", ["warning", "problem"])])
-def test_an_account_without_it_is_told_the_command(account: Account, decision: str, levels: list[str]) -> None:
+def test_an_account_without_the_role_gets_the_command(account: Account, decision: str, levels: list[str]) -> None:
     action = "iam:CreateServiceLinkedRole"
     account.refuses("iam", "get_role", "NoSuchEntity", {"RoleName": ROLE})
     account.answers(

@@ -68,7 +68,7 @@ def test_the_image_that_an_earlier_synth_looked_up_is_the_one_to_check(account: 
         (False, {"ami": AMI}, "set ami to a newer image, or leave it out"),
     ],
 )
-def test_an_old_image_is_told_with_the_way_to_a_newer_one(
+def test_an_old_image_is_reported_with_the_way_to_a_newer_one(
     account: Account, settings: dict[str, Any], fix: str, *, pinned: bool
 ) -> None:
     account.settings |= settings

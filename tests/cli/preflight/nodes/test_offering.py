@@ -35,7 +35,7 @@ def test_the_type_may_be_offered_on_any_page_and_the_other_zones_are_named(accou
     )
 
 
-def test_fails_when_the_zone_lacks_the_type_and_says_what_to_type(account: Account) -> None:
+def test_fails_with_advice_when_the_zone_lacks_the_type(account: Account) -> None:
     offer(account, ["eu-west-1-lhr-1a", "eu-west-1c"], ["eu-west-1a"])
     new(account)
     found = account.finds(offering)

@@ -133,7 +133,7 @@ def test_a_block_that_cannot_hold_the_cluster_is_a_problem(
 @pytest.mark.parametrize(
     ("starts_in_min", "message"), [(-1, " has begun: its start has passed"), (29, " starts at "), (31, None)]
 )
-def test_a_deploy_that_is_late_for_the_start_is_told(account: Account, starts_in_min: int, message: str | None) -> None:
+def test_a_deploy_too_late_for_the_start_is_reported(account: Account, starts_in_min: int, message: str | None) -> None:
     account.settings |= {"purchase": "capacity-block"}
     holds(account, BLOCK | {"StartDate": datetime.now(timezone.utc) + timedelta(minutes=starts_in_min)})
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
@@ -164,7 +164,7 @@ def test_a_deployed_clusters_own_instances_have_their_places(account: Account, h
     assert account.finds(reservation).level == level
 
 
-def test_a_reservations_end_is_told(account: Account) -> None:
+def test_a_reservations_end_is_reported(account: Account) -> None:
     holds(account, {"EndDateType": "limited", "EndDate": datetime(2026, 12, 1, 18, tzinfo=timezone.utc)})
     fits, ends = account.check(reservation)
     assert (fits.level, ends.level) == ("ok", "warning")

@@ -87,7 +87,7 @@ def test_a_type_that_is_not_in_the_catalogue_is_asked_for(account: Account, quot
     assert (found.level, found.sentence[:28]) == ("problem", "2 x g9.xlarge are 12 vCPUs; ")
 
 
-def test_a_family_without_a_known_quota_is_said(account: Account) -> None:
+def test_a_family_without_a_known_quota_is_reported(account: Account) -> None:
     account.settings |= {"instance_type": "zz9.xlarge", "ami": "ami-0123456789abcdef0"}
     assert str(account.finds(capacity.vcpus)).endswith("could not check: no quota is known for zz9.xlarge")
 

@@ -77,7 +77,7 @@ def test_fails_when_the_bucket_is_in_another_region(adopting: Account) -> None:
         ({"key": OWN_KEY}, "problem", "kept is encrypted with a KMS key"),
     ],
 )
-def test_what_the_bucket_lacks_is_said(adopting: Account, given: dict[str, Any], level: str, message: str) -> None:
+def test_findings_about_an_existing_bucket(adopting: Account, given: dict[str, Any], level: str, message: str) -> None:
     give(adopting, **given)
     found = adopting.finds(bucket.bucket)
     assert (found.level, found.sentence.startswith(message)) == (level, True)

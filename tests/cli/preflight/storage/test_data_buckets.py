@@ -39,7 +39,7 @@ def test_fails_when_there_is_no_such_bucket(reading: Account) -> None:
 
 
 @pytest.mark.parametrize("visible", [True, False])
-def test_another_account_is_told_what_to_allow(reading: Account, visible: bool) -> None:
+def test_the_owner_of_another_accounts_bucket_gets_the_permissions(reading: Account, visible: bool) -> None:
     reading.refuses("s3", "head_bucket", "403", OWN)
     if visible:
         reading.answers("s3", "head_bucket", {}, ANY)

@@ -174,7 +174,7 @@ def test_a_policy_that_cannot_be_read_is_a_warning(own: Account) -> None:
     assert f"could not read the policy of {ID} (AccessDeniedException)" in found.sentence
 
 
-def test_one_zone_storage_of_another_zone_is_told(own: Account) -> None:
+def test_one_zone_storage_of_another_zone_is_reported(own: Account) -> None:
     described(own, AvailabilityZoneName="eu-west-1c")
     own.answers("efs", "describe_mount_targets", {"MountTargets": []})
     found = own.finds(shared_storage)
@@ -222,7 +222,7 @@ def test_lustre_is_fine_once_all_ports_are_open_in_both_directions(lustre: Accou
     assert lustre.finds(shared_storage).level == "ok"
 
 
-def test_all_ports_blocks_and_groups_of_lustre_are_told(lustre: Account) -> None:
+def test_all_ports_blocks_and_groups_of_lustre_are_reported(lustre: Account) -> None:
     let(lustre, [rule(988, 988, BLOCK), rule(1018, 1022, BLOCK, MASTER_BLOCK)], [rule(988, 1023, "10.0.0.0/16")])
     found = lustre.finds(shared_storage)
     message = f"({GROUP}, sg-2) lets port 988 and 1018 to 1023 in from {BLOCK} and {MASTER_BLOCK}"

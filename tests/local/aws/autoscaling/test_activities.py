@@ -41,7 +41,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
     process.stdout.close()
 
 
-def test_status_says_why_an_instance_did_not_boot(inside: Aws, tmp_path: Path) -> None:
+def test_status_shows_why_an_instance_did_not_boot(inside: Aws, tmp_path: Path) -> None:
     own = Stacks(aws=inside)
     own.create(cluster(Group=group(1)))
     members = Group(aws=inside, name=own.physical_id("Group"))
@@ -56,7 +56,7 @@ def test_status_says_why_an_instance_did_not_boot(inside: Aws, tmp_path: Path) -
     assert first not in members.in_service()
 
 
-def test_failed_launch_of_a_group_says_why(aws: Aws, stacks: Stacks) -> None:
+def test_failed_launch_of_a_group_has_a_reason(aws: Aws, stacks: Stacks) -> None:
     ec2 = aws.client("ec2")
     ec2.create_key_pair(KeyName="lost")
     stacks.create({"Resources": cluster(Group=group(1))["Resources"] | {"Template": launch_template(KeyName="lost")}})

@@ -131,7 +131,7 @@ def test_every_hook_is_waited_for_unless_one_abandons(stacks: Stacks) -> None:
     assert members.waiting() == set()
 
 
-def test_deleted_hook_lets_go_who_waits_for_it(aws: Aws, stacks: Stacks) -> None:
+def test_deleted_hook_releases_waiting_instances(aws: Aws, stacks: Stacks) -> None:
     members = hooked(stacks, 1)
     (ended,) = members.in_service()
     members.terminate(ended)

@@ -38,7 +38,7 @@ def test_what_depends_on_a_waiting_group_is_created_after_its_signals(stacks: St
     assert len(logs.describe_log_groups(logGroupNamePrefix="late")["logGroups"]) == 1
 
 
-def test_failure_rolls_back_at_once_and_says_who_failed(aws: Aws, stacks: Stacks) -> None:
+def test_failure_rolls_back_at_once_and_names_the_failed_instance(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(2, signals=2)))
     stacks.signal("Group", "i-1 no route", "FAILURE")
     assert stacks.status() == "ROLLBACK_COMPLETE"

@@ -69,7 +69,7 @@ def log_group(name: str, policy: str) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("size", [0, 1])
-def test_template_that_cannot_be_launched_rolls_back_and_says_why(
+def test_template_that_cannot_be_launched_rolls_back_with_the_reason(
     aws: Aws, stacks: Stacks, size: int, data: dict[str, str], refusal: str
 ) -> None:
     template = cluster(Group=group(size))

@@ -18,7 +18,7 @@ SHORT = (
 )
 
 
-def test_group_without_room_stays_short_and_says_why(aws: Aws, stacks: Stacks, places: Places) -> None:
+def test_group_without_room_stays_short_with_the_reason(aws: Aws, stacks: Stacks, places: Places) -> None:
     places.set(a=1)
     stacks.create(cluster(Group=group(3)))
     members = Group(aws=aws, name=stacks.physical_id("Group"))

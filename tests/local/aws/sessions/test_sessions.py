@@ -180,7 +180,7 @@ def test_a_session_carries_bytes_both_ways(
         assert plugin.wait(10) == 0
 
 
-def test_fails_when_somebody_else_opens_the_session(
+def test_fails_when_another_client_opens_the_session(
     aws: Aws, instance_id: str, user: Any, control: tuple[str, socket.socket]
 ) -> None:
     keys, stranger = user(user_policy("demo")), user(user_policy("demo"))
