@@ -63,7 +63,7 @@ def _signal_handlers() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_signal_handlers")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_service_stops_when_told_to_and_ships_its_last_lines(
+def test_stopped_service_ships_its_last_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     def step(_agent: Agent) -> float:

@@ -56,7 +56,7 @@ def test_known_hosts_are_the_tables(deploy: Deploy, capsys: pytest.CaptureFixtur
     assert out.count("\n") == 3
 
 
-def test_known_hosts_takes_the_table_as_told(
+def test_known_hosts_uses_the_given_table(
     deploy: Deploy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = deploy()

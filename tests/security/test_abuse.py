@@ -70,7 +70,7 @@ def test_a_node_signals_for_others_while_the_stack_is_created(young_node: Node, 
     assert young.stacks.status(young.name).startswith("ROLLBACK")
 
 
-def test_no_node_lets_an_address_in(node: Node) -> None:
+def test_no_node_can_allow_an_address(node: Node) -> None:
     ec2, allowed = node.client("ec2"), node.cluster.logical_id("AWS::EC2::PrefixList", "AllowList")
     named = {"PrefixListId": node.cluster.stacks.physical_id(allowed, node.cluster.name)}
     refused(ec2.modify_managed_prefix_list, AddEntries=[{"Cidr": "203.0.113.9/32"}], **named)

@@ -37,7 +37,7 @@ def test_success_is_remembered_across_restarts(clients: Clients, stubber: Stubbe
     assert signals(clients, sent_file).is_settled
 
 
-def test_image_made_of_a_node_signals_anew(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
+def test_instance_of_a_nodes_image_signals_again(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     stubber.add_response("signal_resource", {}, SUCCESS)
     signals(clients, sent_file).success()
     assert not signals(clients, sent_file, instance_id="i-2").is_settled

@@ -124,7 +124,7 @@ def test_unready_node_slows_its_passes_after_a_while(cluster: Cluster) -> None:
     assert worker.agent.step() == 6.0
 
 
-def test_newcomer_is_found_within_a_steady_interval_and_then_hurried_along(
+def test_new_node_is_found_within_a_steady_interval_and_then_polled_often(
     cluster: Cluster, schedule: AgentSchedule
 ) -> None:
     nodes = boot_cluster(cluster, workers=1)

@@ -207,7 +207,7 @@ def set_version(cluster: Cluster, record_id: str, version: dict[str, str], *, re
     )
 
 
-def test_node_says_that_it_is_away_and_what_its_key_is(table: Table) -> None:
+def test_node_record_contains_draining_and_the_key(table: Table) -> None:
     output = replace(worker_record(1), draining=True, ssh_key=public_key("cluster"))
     table.write_node(output)
     assert table.read_nodes([output.record_id]) == {output.record_id: output}

@@ -231,7 +231,7 @@ def test_node_that_stays_in_the_lists_waits_for_at_most_a_minute(cluster: Cluste
     assert cluster.completed == [draining_node.instance_id]
 
 
-def test_node_that_cannot_reach_the_table_is_let_go_all_the_same(
+def test_node_without_access_to_the_table_still_completes_the_hook(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = form_cluster(cluster)

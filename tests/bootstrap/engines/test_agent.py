@@ -42,7 +42,7 @@ def test_a_failing_build_fails_the_deploy_at_once(cluster: Cluster) -> None:
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} engines: no C++ compiler")]
 
 
-def test_at_the_deadline_the_stack_hears_what_a_worker_waits_for(cluster: Cluster) -> None:
+def test_failure_signal_at_the_deadline_names_what_a_worker_waits_for(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     master, worker = cluster.node("master"), cluster.node("worker", settings=SETTINGS)

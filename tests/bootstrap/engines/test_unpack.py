@@ -81,7 +81,7 @@ def test_what_no_environment_needs_is_refused(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"\x1f\x8b\x08\x00broken" * 10])
-def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_bytes_that_are_no_archive_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
     with pytest.raises(EnginesError, match="cannot unpack the environment"):
         unpack(tmp_path / "a", tmp_path)

@@ -76,7 +76,7 @@ def test_master_made_of_an_image_of_another_makes_its_own(tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("owners")
 @pytest.mark.parametrize("lost", ["id_ed25519", "id_ed25519.pub"])
-def test_key_without_one_of_its_halves_is_made_anew(tmp_path: Path, lost: str) -> None:
+def test_incomplete_key_pair_is_replaced(tmp_path: Path, lost: str) -> None:
     maker = RecordedActions()
     make_key(tmp_path, maker)
     key_file(tmp_path).with_name(lost).unlink()

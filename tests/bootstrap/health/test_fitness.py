@@ -52,7 +52,7 @@ def test_missing_gpu_fails_the_deploy_without_a_replacement(cluster: Cluster) ->
     assert cluster.unhealthy == []
 
 
-def test_deploy_hears_that_the_master_is_silent(cluster: Cluster) -> None:
+def test_silent_master_fails_the_deploy(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     master = cluster.node("master", answers_ssh=lambda _address: False)
@@ -121,7 +121,7 @@ def test_broken_node_whose_group_did_not_hear_asks_again_also_after_a_restart(
     assert cluster.unhealthy == [master.instance_id]
 
 
-def test_broken_node_that_can_write_no_file_any_more_asks_to_be_replaced_all_the_same(
+def test_broken_node_with_a_read_only_disk_requests_its_replacement(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpus = Gpus(4)

@@ -70,7 +70,7 @@ def test_group_that_did_not_hear_is_asked_again(cluster: Cluster, monkeypatch: p
     assert cluster.unhealthy == [master.instance_id]
 
 
-def test_peer_or_master_that_fails_later_is_nothing_that_a_ready_node_looks_for(cluster: Cluster) -> None:
+def test_ready_node_does_not_check_its_peers_or_master(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     asked: list[str] = []

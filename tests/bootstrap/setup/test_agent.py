@@ -47,7 +47,7 @@ def test_a_failing_setup_fails_the_deploy_at_once_with_its_last_line(cluster: Cl
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} setup: E: no package foo")]
 
 
-def test_a_setup_that_runs_at_the_deadline_is_what_the_stack_hears(cluster: Cluster) -> None:
+def test_failure_signal_at_the_deadline_names_a_running_setup(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)

@@ -146,7 +146,7 @@ def test_a_program_runs_no_third_time_and_not_past_the_deadline(node: Node) -> N
     assert len(node.ran) == 3
 
 
-def test_the_log_group_has_the_output_before_the_agent_hears_of_a_failure(node: Node) -> None:
+def test_the_log_group_has_the_output_before_the_agent_sees_a_failure(node: Node) -> None:
     status: SetupStatus | None = None
     node.fails = SetupError("no", "no")
 

@@ -145,7 +145,7 @@ def test_lustre_is_mounted_without_a_tunnel(node: Node) -> None:
     assert node.actions[1] == f"mount -t lustre -o noatime,flock,nosuid,nodev {source} /shared"
 
 
-def test_a_late_mount_target_is_tried_for_ever_with_longer_pauses(node: Node) -> None:
+def test_a_late_mount_target_is_retried_forever_with_longer_pauses(node: Node) -> None:
     node.announce(f"efs:{ID}")
     node.error = socket.gaierror(-2, "Name or service not known")
     pauses = [node.mounter.step() for _ in range(12)]
@@ -180,7 +180,7 @@ def test_a_mount_target_that_goes_away_shows_and_nothing_is_unmounted(node: Node
         (OSError(98, "Address already in use"), None, "unreachable"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_word(
+def test_each_mount_failure_has_one_state(
     node: Node, error: OSError | None, mount_error: MountError | None, state: str
 ) -> None:
     node.announce(f"efs:{ID}")

@@ -111,7 +111,7 @@ def reasons(lines: list[Line]) -> list[str]:
     return [event.reason for event in last_failures(read(lines))]
 
 
-def test_the_cause_comes_first_and_what_it_stopped_is_left_out() -> None:
+def test_the_cause_comes_first_without_the_resources_that_it_cancelled() -> None:
     assert reasons(FAILED) == [FAILED[2][2], FAILED[3][2]]
 
 

@@ -31,7 +31,7 @@ def ended(hour: float, name: str) -> Activity:
     return activity(hour - 0.5, f"Terminating EC2 instance: {name}", end=hour)
 
 
-def test_the_file_system_has_cost_what_its_present_size_does() -> None:
+def test_the_file_system_is_priced_by_its_present_size() -> None:
     parts = BilledParts(node_counts={"small": 2}, volume_gib=100, nat_gateways=1, addresses=2, shared_gb=200)
     message = spent([], types={}, parts=parts, prices=PRICES, since=START, now=START + timedelta(hours=10))
     # 200 GB for ten hours of a 730-hour month.

@@ -43,9 +43,7 @@ def contents(top: Path) -> dict[str, object]:
     }
 
 
-def test_the_master_gets_what_is_here_and_then_only_what_differs(
-    connection: Connection, project: Path, copy: Path
-) -> None:
+def test_upload_sends_all_files_and_then_only_changed_ones(connection: Connection, project: Path, copy: Path) -> None:
     shown: list[int] = []
     first = upload(connection, project, show=lambda size: shown.append)
     assert contents(copy) == contents(project)

@@ -114,7 +114,7 @@ def test_stop_prints_how_the_job_ended(master: Master, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out) == {"version": 1, "cluster": "demo", "job": JOB, "state": "CANCELLED"}
 
 
-def test_logs_asks_the_launcher_for_what_is_wanted(master: Master) -> None:
+def test_logs_passes_its_options_to_the_launcher(master: Master) -> None:
     master.on_stream = lambda: 5
     assert main(["logs", "-f", "--rank", "3", JOB]) == 5
     assert f"launch logs -f --rank 3 {JOB} </dev/null" in master.ran[0]
@@ -123,7 +123,7 @@ def test_logs_asks_the_launcher_for_what_is_wanted(master: Master) -> None:
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
-def test_what_is_followed_ends_with_the_connection_and_keeps_its_exit_code(shell: str) -> None:
+def test_followed_logs_end_with_the_connection_and_keep_the_exit_code(shell: str) -> None:
 
     def start(*words: str) -> "subprocess.Popen[bytes]":
         return subprocess.Popen([shell, "-c", ending_with_connection(words)], stdin=subprocess.PIPE)

@@ -288,7 +288,7 @@ def test_fails_when_a_part_could_not_be_asked(
     assert last.startswith("part of the answer is missing: cannot call AWS: Could not connect to the endpoint")
 
 
-def test_fails_when_no_stack_was_ever_called_that(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_fails_when_no_stack_ever_had_the_name(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "--cluster", "nobody"]) == EXIT_NO_CLUSTER
     expected = "dlcluster: no stack nobody in eu-west-1, and none was deleted in the last 90 days\n"
     assert capsys.readouterr().err == expected

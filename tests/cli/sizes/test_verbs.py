@@ -274,6 +274,6 @@ def test_fails_while_cloudformation_changes_the_stack(
     ],
 )
 @pytest.mark.usefixtures("deployed")
-def test_fails_when_the_words_do_not_fit(words: list[str], output: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fails_with_contradictory_arguments(words: list[str], output: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == EXIT_USAGE
     assert complaint(capsys).startswith(output)

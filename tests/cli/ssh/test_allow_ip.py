@@ -214,7 +214,7 @@ def test_fails_when_the_cluster_has_no_list(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_fails_when_the_words_do_not_fit(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fails_with_contradictory_arguments(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["allow-ip", *words]) == EXIT_USAGE
     assert complaint(capsys) == message
 

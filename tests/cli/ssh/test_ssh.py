@@ -146,7 +146,7 @@ def test_no_connection_to_a_worker_asks_for_the_agent() -> None:
     assert ssh_arguments(access, master).count("ForwardAgent=yes") == 1
 
 
-def test_ssh_keeps_words_and_the_exit_code(site: Site) -> None:
+def test_ssh_keeps_arguments_and_the_exit_code(site: Site) -> None:
     done = site.dlcluster("ssh", "--", "sh", "-c", 'printf "%s|" "$@"; exit 7', "x", "a b", "$HOME", "it's")
     assert (done.returncode, done.stdout) == (7, "a b|$HOME|it's|")
 

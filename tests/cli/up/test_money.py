@@ -213,7 +213,7 @@ def test_more_vcpus_than_the_quota_are_refused_before_the_deploy(
     assert not cluster.lines
 
 
-def test_a_stack_that_is_being_deleted_is_not_made_anew(
+def test_a_stack_that_is_being_deleted_is_not_created_again(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("cli.up.placement.describe_stack", lambda *_: {"StackStatus": "DELETE_IN_PROGRESS"})

@@ -74,7 +74,7 @@ def test_ranks_start_in_the_launchers_directory(cluster: Cluster, tmp_path: Path
 
 
 @pytest.mark.parametrize("word", ["two words", "$HOME", "it's", 'say "hi"', "a\nb", "*", "\\n", "ünï", ";id", ""])
-def test_words_reach_the_command_as_they_are(cluster: Cluster, word: str) -> None:
+def test_arguments_reach_the_command_unchanged(cluster: Cluster, word: str) -> None:
     echo = "import os, sys; os.write(1, repr(sys.argv[1:]).encode())"
     result = cluster.run("python", "-c", echo, word, "--gpus")
     assert result.lines == [f"{host} [0] {[word, '--gpus']!r}" for host in ADDRESSES]

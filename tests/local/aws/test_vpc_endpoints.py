@@ -98,7 +98,7 @@ def test_preflight_names_each_endpoint_without_which_a_call_does_not_arrive(netw
         network.ids.update(network.endpoints.create([missing]))
 
 
-def test_an_endpoint_that_lets_nobody_in_swallows_calls_that_a_nat_gateway_would_carry(network: Network) -> None:
+def test_an_endpoint_without_ingress_drops_calls_despite_a_nat_gateway(network: Network) -> None:
     made = network.endpoints
     made.ec2.revoke_security_group_ingress(GroupId=made.group, IpPermissions=https_from(BLOCK))
     # As AWS's default group does: only its own members, which nodes are not.

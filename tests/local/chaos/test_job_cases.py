@@ -126,7 +126,7 @@ def test_a_job_that_had_no_ranks_yet_may_go_on() -> None:
     assert verdict(make_outcome([f"w{rank} [0] done" for rank in range(3)]), "end", phase="connecting") != []
 
 
-def test_of_a_job_whose_launcher_was_struck_only_what_it_can_know_is_asked() -> None:
+def test_a_job_with_a_fault_of_its_launcher_is_judged_by_what_remains_known() -> None:
     too_few = make_outcome(
         ["launch: w2: lost: silent for 20 s; not restarted: 1 node available, at least 2 needed; w2: no answer"], code=1
     )

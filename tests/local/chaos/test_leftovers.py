@@ -66,7 +66,7 @@ def test_what_has_a_jobs_mark_is_found_whatever_it_is_called() -> None:
         assert not found(rank, "abcd")
 
 
-def test_of_a_jobs_ranks_those_from_before_a_moment_are_told_apart() -> None:
+def test_ranks_started_before_a_moment_are_distinguished() -> None:
     job = secrets.token_hex(8)
     with running(*named("python3"), environment={TOKEN: f"{job}.1"}) as rank:
         [line] = ranks_of(f"{job}.1")

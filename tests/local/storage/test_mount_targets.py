@@ -44,7 +44,7 @@ def test_a_mount_target_is_seen_while_it_is_there(aws: Aws, stacks: Stacks) -> N
     efs.delete_file_system(FileSystemId=system)
 
 
-def test_a_policy_that_asks_for_tls_is_told_from_others() -> None:
+def test_a_policy_that_requires_tls_is_distinguished() -> None:
     assert denies_plaintext(TLS_ONLY)
     assert not denies_plaintext({})
     assert not denies_plaintext({"Statement": [{**TLS_ONLY["Statement"][0], "Effect": "Allow"}]})

@@ -229,7 +229,7 @@ def test_a_node_that_the_deploy_can_do_without_asks_to_be_replaced_and_fails_not
     assert node.calls()[-1] == REPLACE_ME
 
 
-def test_a_replacement_that_fails_asks_to_be_replaced_once_the_stack_has_told_it_that_it_is_late(node: Node) -> None:
+def test_a_failed_replacement_requests_another_after_a_late_signal(node: Node) -> None:
     (node.root / "too-late").touch()
     make_bundle(node.root, "")
     assert node.boot().returncode != 0

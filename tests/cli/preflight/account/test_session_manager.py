@@ -25,7 +25,7 @@ def test_an_account_without_preferences_or_without_a_key_is_fine(private: Accoun
     assert private.finds(preferences).level == "ok"
 
 
-def test_a_key_for_sessions_is_told_with_the_rights_that_it_takes(private: Account) -> None:
+def test_a_key_for_sessions_is_reported_with_its_permissions(private: Account) -> None:
     private.answers("ssm", "get_document", {"Content": json.dumps({"inputs": {"kmsKeyId": "alias/sessions"}})})
     found = private.finds(preferences)
     assert found.level == "warning"

@@ -17,7 +17,7 @@ def has_key(account: Account, **described: str) -> None:
     account.answers("kms", "describe_key", {"KeyMetadata": {"KeyId": KEY, "Arn": KEY, **described}}, {"KeyId": KEY})
 
 
-def test_awss_own_key_serves_everybody(account: Account) -> None:
+def test_awss_own_key_needs_no_permission(account: Account) -> None:
     account.answers("ec2", "get_ebs_default_kms_key_id", {"KmsKeyId": "alias/aws/ebs"})
     assert account.finds(volume_key).level == "ok"
 

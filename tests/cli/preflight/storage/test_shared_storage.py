@@ -91,7 +91,7 @@ def test_a_file_system_without_mount_targets_fits_a_vpc_of_its_own(own: Account)
     assert own.finds(shared_storage).level == "ok"
 
 
-def test_a_mount_target_in_the_zone_that_lets_the_subnet_in_is_fine(existing: Account) -> None:
+def test_a_mount_target_in_the_zone_that_admits_the_subnet_passes(existing: Account) -> None:
     in_the_vpc(existing, mount_target())
     assert existing.finds(shared_storage).level == "ok"
 

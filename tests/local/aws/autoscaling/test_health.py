@@ -37,7 +37,7 @@ def test_unhealthy_instance_waits_for_its_hook(aws: Aws, stacks: Stacks) -> None
         members.autoscaling.set_instance_health(InstanceId=sick, HealthStatus="Healthy")
 
 
-def test_grace_period_is_respected_unless_told_otherwise(stacks: Stacks) -> None:
+def test_grace_period_is_respected_unless_the_call_overrides_it(stacks: Stacks) -> None:
     members = made(stacks, 1, HealthCheckGracePeriod=600)
     (young,) = members.in_service()
     members.autoscaling.set_instance_health(InstanceId=young, HealthStatus="Unhealthy")

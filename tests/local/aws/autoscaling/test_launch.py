@@ -20,7 +20,7 @@ def tags(described: dict[str, Any]) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in described["Tags"]}
 
 
-def test_member_is_what_its_launch_template_says(aws: Aws, stacks: Stacks) -> None:
+def test_member_follows_its_launch_template(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(1)))
     (member,) = instances(aws)
     assert member["InstanceType"] == "c5.large"

@@ -65,7 +65,7 @@ def test_hook_times_out(aws: Aws, stacks: Stacks) -> None:
     assert state(aws, ended) == "terminated"
 
 
-def test_heartbeat_starts_the_time_anew(stacks: Stacks) -> None:
+def test_heartbeat_restarts_the_timeout(stacks: Stacks) -> None:
     members = hooked(stacks, 1, hook(4))
     (ended,) = members.in_service()
     members.terminate(ended)

@@ -54,7 +54,7 @@ def ssh_blocks(aws: Aws, group_id: str) -> tuple[str, ...]:
     return tuple(cidr for rule in ingress if rule.from_port == 22 for cidr in rule.cidrs)
 
 
-def test_rules_let_in_what_is_on_the_list_and_deploys_leave_it_alone(aws: Aws, stacks: Stacks) -> None:
+def test_rules_admit_the_list_and_deploys_keep_it(aws: Aws, stacks: Stacks) -> None:
     stacks.create(template())
     list_id, group_id = stacks.physical_id("Allowed"), stacks.physical_id("Security")
     own = "192.0.2.0/24"

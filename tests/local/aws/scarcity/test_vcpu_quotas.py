@@ -33,7 +33,7 @@ def test_spot_has_a_quota_of_its_own(aws: Aws, stacks: Stacks, places: Places) -
     assert failures(aws, stacks, 2, **SPOT) == (1, ["Max spot instance count exceeded. Launching EC2 instance failed."])
 
 
-def test_quota_is_told_as_preflight_asks_for_it(aws: Aws, places: Places) -> None:
+def test_quota_is_answered_to_the_call_of_preflight(aws: Aws, places: Places) -> None:
     places.set_quotas(p=192)
     quota = vcpu_quota("p5.48xlarge")
     assert quota
