@@ -149,7 +149,7 @@ def test_record_without_an_image_of_one_class_is_named(tmp_path: Path, record: b
 
 def test_converter_reports_a_missing_folder_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "a"), str(tmp_path / "none")]) == 1
-    reason = "No such file or directory: it must have a folder for each class"
+    reason = "No such file or directory; it must have a folder for each class"
     assert capsys.readouterr().err == f"im2rec: cannot read {tmp_path}/none: {reason}\n"
     assert not list(tmp_path.iterdir())
 
