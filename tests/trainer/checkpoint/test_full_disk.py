@@ -70,7 +70,7 @@ def test_training_continues_without_a_checkpoint_and_others_stay_readable(tmp_pa
     # The lost checkpoints are those of the second epoch and the final one.
     lost, end = [line for line in first.splitlines() if "No space left" in line]
     assert lost.startswith("rank 0/1 cannot write checkpoint checkpoints/lenet-resume-")
-    assert lost.endswith("-0002-000000000.npz, No space left on device; training continues without it")
+    assert lost.endswith("-0002-000000000.npz: No space left on device; training continues without it")
     assert end == (
         "rank 0/1 trainer: cannot write checkpoint checkpoints/lenet-0003.npz: No space left on device; "
         "rerun the same command to resume from the previous checkpoint"
