@@ -7,7 +7,7 @@ import json
 import shlex
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cli.errors import ClusterError, UsageError
 from cli.ssh.remote import Connection, Output, last_line
@@ -17,6 +17,19 @@ WAITING: Final = "WAITING"
 """State of a queued job, and of a durable one whose nodes are gone; no part of it runs on the nodes."""
 LAUNCHER_USAGE_ERROR: Final = 2
 MAX_COMMAND: Final = 60
+
+
+class JobRow(NamedTuple):
+    """Cells of a job in a table, in the order of the columns."""
+
+    id: str
+    state: str
+    start: str
+    duration: str
+    nodes: str
+    started_by: str
+    name: str
+    command: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,18 +64,17 @@ class Job:
         """Return the command as a single line."""
         return self.command[2] if self.command[:2] == ("/bin/bash", "-c") else shlex.join(self.command)
 
-    def row(self, now: datetime) -> tuple[str, ...]:
+    def row(self, now: datetime) -> "JobRow":
         """Return the job's table cells."""
-        line = self.line if len(self.line) <= MAX_COMMAND else f"{self.line[: MAX_COMMAND - 3]}..."
-        return (
-            self.id,
-            self.state,
-            self.start,
-            self._duration(now),
-            str(len(self.nodes)),
-            self.started_by or "-",
-            self.name or "-",
-            line,
+        return JobRow(
+            id=self.id,
+            state=self.state,
+            start=self.start,
+            duration=self._duration(now),
+            nodes=str(len(self.nodes)),
+            started_by=self.started_by or "-",
+            name=self.name or "-",
+            command=self.line if len(self.line) <= MAX_COMMAND else f"{self.line[: MAX_COMMAND - 3]}...",
         )
 
     def _duration(self, now: datetime) -> str:

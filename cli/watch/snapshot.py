@@ -72,8 +72,8 @@ class Snapshot:
 
 
 def _job_line(job: Job, now: datetime) -> str:
-    job_id, state, _start, duration, nodes, _owner, command = job.row(now)
-    return f"job {job_id} {state} for {duration} on {nodes} nodes: {command}"
+    row = job.row(now)
+    return f"job {row.id} {row.state} for {row.duration} on {row.nodes} nodes: {row.command}"
 
 
 class Watcher:

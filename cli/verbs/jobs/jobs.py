@@ -20,7 +20,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
         print_json(cluster=context.cluster.name, jobs=[job.document() for job in jobs])
     else:
         now = utc_now()
-        rows = [COLUMNS, *(job.row(now) for job in jobs)]
+        rows: list[tuple[str, ...]] = [COLUMNS, *(job.row(now) for job in jobs)]
         if not any(job.name for job in jobs):
             rows = [row[:NAME] + row[NAME + 1 :] for row in rows]
         print_table(rows[0], rows[1:])
