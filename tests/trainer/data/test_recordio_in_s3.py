@@ -254,13 +254,13 @@ def test_busy_s3_is_asked_again_after_growing_random_pauses(
 
 def test_refusal_ends_the_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("time.sleep")
-    with pytest.raises(TrainerError, match=r"^cannot read s3://b/a.rec, .*AccessDenied"):
+    with pytest.raises(TrainerError, match=r"^cannot read s3://b/a.rec: .*AccessDenied"):
         S3Object("s3://b/a.rec", client=BreakingS3(b"", errors=[make_error("AccessDenied", 403)]))
 
 
 def test_s3_that_stays_busy_ends_at_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_object, "READ_S", 0)
-    with pytest.raises(TrainerError, match=r"^cannot read s3://b/a.rec, .*SlowDown"):
+    with pytest.raises(TrainerError, match=r"^cannot read s3://b/a.rec: .*SlowDown"):
         S3Object("s3://b/a.rec", client=BreakingS3(b"", errors=[make_error("SlowDown", 503)]))
 
 
