@@ -11,14 +11,14 @@ SPOT = {"InstanceMarketOptions": {"MarketType": "spot"}}
 
 
 def failures(aws: Aws, stacks: Stacks, size: int, **data: Any) -> tuple[int, list[str]]:
-    """Create a group; return its number of members and why others failed."""
+    """Create a group; return its number of members and why others failed, each reason once: the group tries again."""
     template = cluster(Group=group(size))
     template["Resources"]["Template"] = launch_template(**data)
     stacks.create(template)
     members = Group(aws=aws, name=stacks.physical_id("Group"))
     answer = members.autoscaling.describe_scaling_activities(AutoScalingGroupName=members.name)
-    failed = [each["StatusMessage"] for each in answer["Activities"] if each["StatusCode"] == "Failed"]
-    return len(members.in_service()), failed
+    failed = {each["StatusMessage"] for each in answer["Activities"] if each["StatusCode"] == "Failed"}
+    return len(members.in_service()), sorted(failed)
 
 
 def test_vcpus_beyond_the_quota_are_refused(aws: Aws, stacks: Stacks, places: Places) -> None:
