@@ -8,7 +8,7 @@ from pathlib import Path
 DIRECTORY = ".local/state/deeplearning/durable"
 RECORD = "record.json"
 DENIED = "denied.json"
-"""What is known of a job whose record cannot be read; the service tries again to read it."""
+"""File that lists a job whose record cannot be read; the service reads the record again later."""
 ENDED = "ended"
 """File that marks a job as ended or stopped while its record is still in the bucket."""
 

@@ -25,7 +25,7 @@ class Restarts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wait:
-    """How a job queues for its nodes (launcher.job_queue)."""
+    """Terms on which a job queues for its nodes (launcher.job_queue)."""
 
     timeout_s: float
     """Longest time in the queue, in seconds."""
@@ -51,8 +51,7 @@ class Job:
     environment: Mapping[str, str]
     """Variables of every process, besides its node's."""
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """Where each secret variable is stored (SSM or Secrets Manager). Only the nodes read the values, not the
-    launcher."""
+    """Location of each secret variable, in SSM or Secrets Manager. Only the nodes read the values."""
     command: tuple[str, ...]
     """Argument list of each process."""
     host_source: HostSource | None = None
@@ -74,7 +73,7 @@ class Job:
     has_gpus: bool = False
     """True if the cluster's nodes have GPUs, which no two jobs may share."""
     wait: Wait | None = None
-    """How the job queues for its nodes; None: it is refused while they are in use."""
+    """Terms on which the job queues for its nodes; None: it is refused while they are in use."""
     keep_s: float = 0.0
     """Seconds that a successful job's connections stay open for the next launch."""
     sync: SyncRequest | None = None

@@ -27,7 +27,7 @@ READERS: Final = 32
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Amount:
-    """What was read, and why it was not all."""
+    """Amount that was read, and the reason if it was not everything."""
 
     size: int
     """Bytes read."""

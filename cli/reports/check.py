@@ -67,7 +67,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckReport:
-    """What the nodes have measured about themselves."""
+    """Measurements that the nodes took of themselves."""
 
     backend: str
     ranks: int

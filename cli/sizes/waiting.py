@@ -31,7 +31,7 @@ STILL_STARTING: Final = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """What a wait is still waiting for; empty once it is over."""
+    """Progress of a wait: what is missing, or nothing once it is over."""
 
     missing: str = ""
     failures: tuple[Activity, ...] = ()

@@ -39,7 +39,7 @@ Plan: TypeAlias = Callable[[Job, JobTopology], Sequence[tuple[ProcessSpec, ...]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Engine:
-    """How to plan a job's processes, and what they require."""
+    """A framework that `launch` runs: the plan of its processes, and what they require."""
 
     plan: Plan
     """Function that returns the processes of each node, in order."""

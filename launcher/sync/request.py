@@ -14,8 +14,10 @@ BUCKET_URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?)/?)?",
 
 
 REFUSE, KEEP_RESULTS, KEEP, OVERWRITE = "refuse", "keep-results", "keep", "overwrite"
-"""What a node does with files that were changed there: answer with their names and prepare nothing; the same, but keep
-files that no sync sent; keep all of them; or replace them.
+"""Policies of a node for files that were changed there.
+
+REFUSE: answer with their names and prepare nothing. KEEP_RESULTS: likewise, but keep files that no sync sent.
+KEEP: keep all of them. OVERWRITE: replace them.
 """
 
 

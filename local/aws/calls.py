@@ -14,7 +14,7 @@ LOOPBACK = ("127.0.0.1", "::1", "")
 
 
 class Credential(NamedTuple):
-    """Who signed a request, for which region and service; empty texts for an unsigned one."""
+    """Credential that signed a request, with its region and service; all empty for an unsigned request."""
 
     access_key: str
     region: str

@@ -1,4 +1,4 @@
-"""Run a local S3 server for the AWS command line that the trainer calls."""
+"""Run a local S3 server for the AWS command line that the trainer calls, and limit PyTorch's threads."""
 
 import os
 from collections.abc import Iterator
@@ -31,3 +31,15 @@ def aws(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     s3 = boto3.resource("s3")
     s3.create_bucket(Bucket=BUCKET)
     s3.Bucket(BUCKET).objects.delete()
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let PyTorch compute with one thread, here and in the processes that the test starts."""
+    import torch
+
+    before = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,5 +1,4 @@
 import threading
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -23,15 +22,7 @@ from trainer.train import Trainer
 DATA = make_synthetic((1, 28, 28), samples=320)
 IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(16))
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    before = torch.get_num_threads()
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def make_backend(*, seed: int = 0, label_smoothing: float = 0.0) -> TorchBackend:

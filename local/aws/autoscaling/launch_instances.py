@@ -49,7 +49,7 @@ class IdempotentParameterMismatchError(AutoscalingClientError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Request:
-    """What a call requests."""
+    """Parameters of a LaunchInstances call."""
 
     group: str
     count: int

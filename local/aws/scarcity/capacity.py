@@ -27,7 +27,7 @@ _RESERVED: Final = ("capacity-block",)
 
 @dataclass(kw_only=True, slots=True)
 class _Source:
-    """Where the limits are stored, and the instances that use reservations instead of capacity."""
+    """Source of the limits: their file, and the instances that use reservations instead of capacity."""
 
     path: Path | None = None
     reserved: set[str]

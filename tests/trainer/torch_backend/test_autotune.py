@@ -1,6 +1,6 @@
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -79,15 +79,6 @@ def test_mode_survives_encoding() -> None:
     assert decode(encode(DEFAULT_MODE)) == DEFAULT_MODE
     # As earlier checkpoints have it.
     assert decode([1.0, 1.0, 1.0]) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
-
-
-@pytest.fixture
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    before = torch.get_num_threads()
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -1,7 +1,6 @@
 """Test that all compute modes give nearly the same step."""
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,14 +33,7 @@ PERCEPTRON = "tests.trainer.networks:perceptron"
 """For float16, whose convolutions take torch a second each on a CPU."""
 IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(24))
 HALF = ComputeMode(dtype="float16")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def make(**options: Any) -> TorchBackend:

@@ -1,6 +1,5 @@
 """Test the error of 16-bit gradients, in one rank's arithmetic and in a whole run."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,15 +73,6 @@ def test_error_of_a_sum_is_at_most_two_roundings(monkeypatch: pytest.MonkeyPatch
     vector[7] = float("nan")
     all_reduce_compressed(vector, TYPES[name], groups=ProcessGroups())
     assert vector[7].isnan()
-
-
-@pytest.fixture
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    before = torch.get_num_threads()
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.usefixtures("one_thread")
