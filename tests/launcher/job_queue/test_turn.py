@@ -35,6 +35,17 @@ def await_job(cluster: Cluster, index: int, condition: Callable[[dict[str, Any]]
         time.sleep(0.1)
 
 
+def await_places(cluster: Cluster, *places: int) -> list[dict[str, Any]]:
+    """Wait until the jobs after the first have these places in the queue, in any order; return them by place."""
+    until = time.monotonic() + 20
+    while True:
+        found = sorted(jobs(cluster)[1:], key=lambda job: job["place"] or 0)
+        if [job["place"] for job in found] == [*places]:
+            return found
+        assert time.monotonic() < until, found
+        time.sleep(0.1)
+
+
 def waits(job: dict[str, Any]) -> bool:
     return bool(job["state"] == "WAITING")
 
@@ -84,18 +95,18 @@ def test_a_waiting_job_leaves_the_line_at_ctrl_c_and_stop_and_its_death(cluster:
         read_lines(holder.stdout, 1)
         wait = ("--wait", "-n", "1", "true")
         with cluster.start(*wait) as one, cluster.start(*wait) as two, cluster.start(*wait) as three:
-            first = await_job(cluster, 3, waits)
-            assert first["place"] == 3
-            places = sorted(jobs(cluster)[1:], key=lambda job: int(job["place"]))
+            places = await_places(cluster, 1, 2, 3)
             by_pid = {launcher.pid: launcher for launcher in (one, two, three)}
             by_pid[places[0]["pid"]].send_signal(signal.SIGINT)
             assert by_pid[places[0]["pid"]].wait(10) == 130
             by_pid[places[1]["pid"]].kill()
             by_pid[places[1]["pid"]].wait(10)
-            await_job(cluster, 3, lambda job: job["place"] == 1)
+            last = [job["id"] for job in jobs(cluster)].index(places[2]["id"])
+            await_job(cluster, last, lambda job: job["place"] == 1)
             assert subcommand(cluster, "stop", places[2]["id"]) == f"{places[2]['id']} CANCELLED\n"
             assert by_pid[places[2]["pid"]].wait(10) == 143
-            assert [job["state"] for job in jobs(cluster)] == ["RUNNING", "CANCELLED", "FAILED", "CANCELLED"]
+            states = {job["id"]: job["state"] for job in jobs(cluster)[1:]}
+            assert [states[job["id"]] for job in places] == ["CANCELLED", "FAILED", "CANCELLED"]
         holder.terminate()
         holder.communicate(timeout=20)
 
