@@ -22,6 +22,16 @@ def stacks(aws: Aws) -> Iterator[Stacks]:
         made.cloudformation.delete_stack(StackName=name)
 
 
+@pytest.fixture(autouse=True)
+def _no_instance_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves an instance: it would count in the quotas and capacities of the tests after it."""
+    yield
+    if "aws" in request.fixturenames:
+        states = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
+        aws: Aws = request.getfixturevalue("aws")
+        assert aws.client("ec2").describe_instances(Filters=states)["Reservations"] == []
+
+
 @pytest.fixture
 def places(aws: Aws) -> Iterator[Places]:
     """Limit the capacity in zones and the vCPUs during a test."""

@@ -51,9 +51,9 @@ def test_an_image_of_an_instance_has_its_tags_and_a_name_of_its_own(aws: Aws) ->
     assert (image["ImageId"], image["State"], image["RootDeviceName"]) == (made, "available", "/dev/sda1")
     snapshot_id = image["BlockDeviceMappings"][0]["Ebs"]["SnapshotId"]
     assert wanted in ec2.describe_snapshots(SnapshotIds=[snapshot_id])["Snapshots"][0]["Tags"]
-    ec2.run_instances(ImageId=made, MinCount=1, MaxCount=1, InstanceType="c5.large")
+    second = ec2.run_instances(ImageId=made, MinCount=1, MaxCount=1, InstanceType="c5.large")["Instances"][0]
     with pytest.raises(ClientError, match=r"InvalidAMIName\.Duplicate"):
         ec2.create_image(InstanceId=instance_id, Name="baked")
-    ec2.terminate_instances(InstanceIds=[instance_id])
+    ec2.terminate_instances(InstanceIds=[instance_id, second["InstanceId"]])
     with pytest.raises(ClientError, match="IncorrectState"):
         ec2.create_image(InstanceId=instance_id, Name="another")
