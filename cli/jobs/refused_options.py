@@ -11,8 +11,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 ON_MASTER: Final = "only launch on the master has it: dlcluster push, then dlcluster run -- launch"
 INSTEAD: Final = {
     "-N": "the number of nodes is -n",
-    "--env": "a variable goes before the command, as in: dlcluster run -- LR=0.1 python train.py",
-    **{name: f"{ON_MASTER} {name} ..." for name in ("--venv", "--hostfile", "--min-nodes", "--grace", "--sync-s3")},
+    "-m": "a module goes after python, as in: dlcluster run -- python -m my.train",
+    "-x": "--env KEY=VALUE sets a variable, --env KEY passes on one of this shell",
+    **{name: f"{ON_MASTER} {name} ..." for name in ("--hostfile", "--min-nodes", "--grace", "--sync-s3")},
 }
 """Advice for each option."""
 

@@ -1,80 +1,38 @@
 """Start a command on all nodes with the launcher on the master."""
 
+import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-import click
-
-from bootstrap.contract import JOB_NAME_FORM, JOB_NAME_PATTERN, SECRETS_FORMS, SECRETS_PATTERN
 from cli.errors import ClusterError, UsageError
 from cli.files.upload import Upload
+from cli.jobs.launch_options import OVERWRITE, LaunchOptions
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
 from cli.output import printable
 from cli.ssh.remote import Connection, ending_with_connection, last_line
 
-overwrite_option = click.option(
-    "--sync-overwrite", is_flag=True, help="Overwrite files that were changed on a node since they were sent."
-)
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 ONLY_FILES: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
 """Options of a job with one process per node and no GPUs, which copies files even to nodes with busy GPUs."""
-SECRET: Final = rf"[A-Za-z_][A-Za-z0-9_]*=(?:{SECRETS_PATTERN})"
-OVERWRITE: Final = "--sync-overwrite"
 HINT: Final = "launch: follow it with:"
 """Beginning of the launcher's hint about following a detached job on the master; not shown here."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LaunchOptions:
-    """Launcher options that ``dlcluster run`` also accepts."""
-
-    nnodes: int | None = None
-    nproc_per_node: str | None = None
-    max_restarts: int | None = None
-    durable: bool = False
-    wait: bool = False
-    wait_timeout: str | None = None
-    name: str | None = None
-    sync_overwrite: bool = False
-    secret: tuple[str, ...] = ()
-
-    def check(self) -> None:
-        """Raise UsageError now for what the launcher would refuse only after the files are sent."""
-        for item in self.secret:
-            if not re.fullmatch(SECRET, item, re.ASCII):
-                # The user may have typed the value itself: do not print it.
-                raise UsageError(f"--secret must be KEY=PLACE, where PLACE is {SECRETS_FORMS}")
-        if self.name is not None and not re.fullmatch(JOB_NAME_PATTERN, self.name):
-            raise UsageError(f"--name must be {JOB_NAME_FORM}, got {self.name[:80]!r}")
-
-    def words(self) -> list[str]:
-        """Return the options as words of the launcher's command line."""
-        given = {
-            "-n": self.nnodes,
-            "--nproc-per-node": self.nproc_per_node,
-            "--max-restarts": self.max_restarts,
-            "--wait-timeout": self.wait_timeout,
-            "--name": self.name,
-        }
-        flags = {"--durable": self.durable, "--wait": self.wait, OVERWRITE: self.sync_overwrite}
-        words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
-        words += [word for item in self.secret for word in ("--secret", item)]
-        return [*words, *(name for name, is_given in flags.items() if is_given)]
-
-
 def start_job(connection: Connection, command: Sequence[str], *, options: LaunchOptions, sent: Upload | None) -> str:
     """Start a detached job; return its id once its processes run. Raises ClusterError with the launcher's reason."""
+    hidden = options.hidden(os.environ)
     sync = [] if sent is None else ["--sync-dst-dir", sent.name]
     # End the start with the connection: after Ctrl-C the user would not know the id of a job that continues.
-    line = ending_with_connection(["launch", "--detach", *sync, *options.words(), "--", *command])
+    line = _reading(hidden) + ending_with_connection(["launch", "--detach", *sync, *options.words(), "--", *command])
     try:
         done = connection.output(
-            line if sent is None else f"cd && cd {shlex.quote(sent.copy)} && {{ {line}; }}", holds_input=True
+            line if sent is None else f"cd && cd {shlex.quote(sent.copy)} && {{ {line}; }}",
+            chunks=[f"{value}\n".encode(errors="surrogateescape") for value in hidden.values()],
+            holds_input=True,
         )
     except KeyboardInterrupt:
         print("dlcluster: the start was cancelled; dlcluster jobs shows how it ended", file=sys.stderr)
@@ -90,6 +48,11 @@ def start_job(connection: Connection, command: Sequence[str], *, options: Launch
         if not text.startswith(HINT):
             print(last_line(text), file=sys.stderr)
     return job_id
+
+
+def _reading(names: Iterable[str]) -> str:
+    """Return shell code that reads variables from the command's input: a command line would show their values."""
+    return "".join(f"IFS= read -r {name}; export {name}; " for name in names)
 
 
 def warn_of_jobs(connection: Connection, sent: Upload) -> None:

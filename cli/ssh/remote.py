@@ -78,12 +78,12 @@ class Connection:
     ) -> Output:
         """Run a command with `chunks` as its standard input; return its output.
 
-        With `holds_input`, its input stays open until the connection ends (ending_with_connection). At the deadline,
-        the connection counts as lost: a frozen master acknowledges packets without answering.
+        With `holds_input`, its input then stays open until the connection ends (ending_with_connection). At the
+        deadline, the connection counts as lost: a frozen master acknowledges packets without answering.
         """
         with self._channel(command) as channel, _closing_after(deadline_s, channel):
             stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, most=MAX_ERROR_BYTES)
-            all_sent = holds_input or _send(channel, chunks)
+            all_sent = _send(channel, chunks, ends=not holds_input)
             done = Output(
                 stdout=stdout.text(), stderr=stderr.text().decode(errors="replace"), exit_code=self._exit_code(channel)
             )
@@ -172,14 +172,15 @@ class _Drain(threading.Thread):
         return bytes(self._data)
 
 
-def _send(channel: paramiko.Channel, chunks: Iterable[bytes]) -> bool:
-    """Send all of a command's input; return True if the command read it."""
+def _send(channel: paramiko.Channel, chunks: Iterable[bytes], *, ends: bool) -> bool:
+    """Send a command's input, and end it if so requested; return True if the command read it."""
     for chunk in chunks:
         try:
             channel.sendall(chunk)
         except OSError:  # the command has ended; its exit code explains more
             return False
-    channel.shutdown_write()
+    if ends:
+        channel.shutdown_write()
     return True
 
 

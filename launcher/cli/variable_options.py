@@ -18,6 +18,8 @@ SECRET = re.compile(
 """Matches the name of a variable that probably contains a secret."""
 ASSIGNED = re.compile(r"(?:^|[\s;&|('\"`])([A-Za-z_]\w*)=")
 """Matches variables that a command sets."""
+SEPARATOR = re.compile("[=:]")
+"""Matches what separates a name from its value; the colon is deeplearning-cfn's."""
 INSTEAD = "or have the nodes read it (--secret)"
 
 
@@ -27,8 +29,9 @@ def add_variable_options(parser: argparse.ArgumentParser) -> None:
         "--env",
         action="append",
         default=[],
-        metavar="KEY:VALUE",
-        help="variable for every rank; KEY alone passes on this shell's value, hidden from process lists",
+        metavar="KEY=VALUE",
+        help="variable for every rank (also KEY:VALUE); KEY alone passes on this shell's value, hidden from process "
+        "lists",
     )
     parser.add_argument(
         "--secret",
@@ -54,7 +57,7 @@ def secret_references(options: argparse.Namespace, *, engine: str) -> dict[str, 
             where = f" for {key}" if equals and NAME.fullmatch(key) else ""
             raise UsageError(f"--secret must be KEY=PLACE, where PLACE is {SECRETS_FORMS}, got another{where}")
         _check_name(key, option="--secret", engine=engine)
-        if key in found or key in (each.partition(":")[0] for each in options.env):
+        if key in found or key in (_split(each)[0] for each in options.env):
             raise UsageError(f"--secret {key} is given twice, or as --env too")
         found[key] = reference
     if len(found) > MOST_SECRETS:
@@ -63,13 +66,19 @@ def secret_references(options: argparse.Namespace, *, engine: str) -> dict[str, 
 
 
 def _variable(item: str, environ: Mapping[str, str], *, engine: str) -> tuple[str, str]:
-    key, colon, value = item.partition(":")
-    if not key or "=" in key:
-        raise UsageError(f"--env must be KEY:VALUE or KEY, got {item!r}")
+    key, value = _split(item)
+    if not key:
+        raise UsageError(f"--env must be KEY=VALUE or KEY, got {item!r}")
     _check_name(key, option="--env", engine=engine)
-    if not colon and key not in environ:
+    if value is None and key not in environ:
         raise UsageError(f"--env {key} passes on a variable that is not set here")
-    return key, value if colon else environ[key]
+    return key, environ[key] if value is None else value
+
+
+def _split(item: str) -> tuple[str, str | None]:
+    """Split KEY=VALUE or KEY:VALUE; the value of KEY alone is None."""
+    match = SEPARATOR.search(item)
+    return (item[: match.start()], item[match.end() :]) if match else (item, None)
 
 
 def _check_name(key: str, *, option: str, engine: str) -> None:
@@ -83,10 +92,9 @@ def check_storable(*, hostfile: str | None, variables: Sequence[str], command: S
     """Raise UsageError if a durable job's line needs a value that must not be stored or that a new master lacks."""
     if hostfile is not None:
         raise UsageError(f"-H is not for --durable: a new master has only the cluster's hosts file, got {hostfile!r}")
-    for item in variables:
-        name, colon, _ = item.partition(":")
-        if not colon:
-            raise UsageError(f"--durable stores no value that --env {name} hides: give --env {name}:VALUE, {INSTEAD}")
+    for name, value in map(_split, variables):
+        if value is None:
+            raise UsageError(f"--durable stores no value that --env {name} hides: give --env {name}=VALUE, {INSTEAD}")
     assigned = [name for word in command for name in ASSIGNED.findall(word)]
-    for name in filter(SECRET.search, [*(item.partition(":")[0] for item in variables), *assigned]):
+    for name in filter(SECRET.search, [*(_split(item)[0] for item in variables), *assigned]):
         raise UsageError(f"--durable stores no secret, and {name} looks like one: rename it, {INSTEAD}")

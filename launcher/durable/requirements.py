@@ -28,7 +28,7 @@ def notes(*, command: Sequence[str], is_synced: bool, cwd: str, environ: Mapping
     if lost:
         more = f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
         found.append(
-            f"later attempts lack: {', '.join(lost[:MAX_NAMED])}{more} of this shell; keep one by --env KEY:VALUE"
+            f"later attempts lack: {', '.join(lost[:MAX_NAMED])}{more} of this shell; keep one by --env KEY=VALUE"
         )
     if not is_synced and not is_shared(cwd) and cwd != os.environ.get("HOME"):
         found.append(f"a new master has no {cwd}: --sync-dst-dir DIR keeps its files")

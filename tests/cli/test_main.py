@@ -210,11 +210,12 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
         ("pull", "missing argument 'REMOTE'"),
         ("tunnel master x", "invalid value for 'PORT': 'x' is not a valid integer range"),
         ("run --secret A=value -- x.py", "--secret must be KEY=PLACE, where PLACE is ssm:PARAMETER, "),
-        (
-            "run --env A=1 -- x.py",
-            "no such option '--env': a variable goes before the command, as in: dlcluster run -- ",
-        ),
-        ("run --env", "no such option '--env': a variable goes before the command, as in: dlcluster run -- "),
+        ("run --env 1=A -- x.py", "--env must be KEY=VALUE or KEY, got '1=A'"),
+        ("run --env NOT_SET -- x.py", "--env NOT_SET passes on a variable that is not set here"),
+        ("run --env", "option '--env' requires an argument"),
+        ("run -x A=1 -- x.py", "no such option '-x': --env KEY=VALUE sets a variable, --env KEY passes on one of "),
+        ("run -m my.train", "no such option '-m': a module goes after python, as in: dlcluster run -- python -m my.tr"),
+        ("run --nproc_per_node 8 -- x.py", "no such option '--nproc_per_node'. Did you mean '--nproc-per-node'?"),
         ("run -N 3 x.py", "no such option '-N': the number of nodes is -n"),
         ("run --json -- x.py", "--json needs --detach: without it the job's output is printed"),
         (

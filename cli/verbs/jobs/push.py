@@ -7,7 +7,8 @@ import click
 
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import upload
-from cli.jobs.start import copy_to_all_nodes, overwrite_option, warn_of_jobs
+from cli.jobs.launch_options import overwrite_option
+from cli.jobs.start import copy_to_all_nodes, warn_of_jobs
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master

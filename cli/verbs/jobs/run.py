@@ -1,6 +1,7 @@
 """``dlcluster run -- COMMAND``: copy the current directory to every node and run a command on all."""
 
 import difflib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,15 +9,15 @@ from typing import Any, Final
 
 import click
 
-from bootstrap.contract import SECRETS_FORMS
 from cli.cluster_context import find_selected_cluster
 from cli.completion import complete_file
 from cli.errors import UsageError
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
 from cli.jobs.follow import follow_to_end
+from cli.jobs.launch_options import LaunchOptions, launch_options
 from cli.jobs.refused_options import refuse_options
-from cli.jobs.start import LaunchOptions, overwrite_option, start_job, warn_of_jobs
+from cli.jobs.start import start_job, warn_of_jobs
 from cli.output import json_option, print_json, printable
 from cli.reports.releases import check_secrets_are_known
 from cli.shared_options import Selection
@@ -31,9 +32,9 @@ SHELL_SCRIPT: Final = ".sh"
 SLURM: Final = ("srun", "sbatch", "salloc")
 EXAMPLES: Final = (
     "dlcluster run -- train.py --lr 0.1",
+    "dlcluster run -n 3 --env WANDB_MODE=offline -- train.py",
     "dlcluster run --detach --max-restarts 3 -- python -m my.train",
     "dlcluster run --durable --wait --detach --name baseline -- train.py",
-    "dlcluster run -- LR=0.1 python train.py",
     "dlcluster run -- launch list          launch's own command, in the master's home directory",
 )
 
@@ -42,27 +43,7 @@ EXAMPLES: Final = (
 @click.option("--detach", is_flag=True, help="Print the job's id and return; see dlcluster logs and stop.")
 @click.option("--sync/--no-sync", default=True, help="Copy the current directory first (--sync).")
 @click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (default: its own).")
-@overwrite_option
-@click.option(
-    "-n",
-    "--nnodes",
-    "--num-workers",
-    "nnodes",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Number of nodes, the master included (default: all).",
-)
-@click.option("--nproc-per-node", metavar="K", help="Processes per node; also gpu, cpu, auto (one per GPU, else 1).")
-@click.option(
-    "--max-restarts", metavar="R", type=click.IntRange(0), help="Restart a failed job up to R times (default: 0)."
-)
-@click.option("--durable", is_flag=True, help="Keep the job in the bucket: it goes on after a pause or a lost master.")
-@click.option("--wait", is_flag=True, help="Stand in line while nodes or their GPUs are in use; see dlcluster jobs.")
-@click.option("--wait-timeout", metavar="T", help="Longest time in line, such as 90m, 24h or 7d (default: 24h).")
-@click.option(
-    "--secret", metavar="KEY=PLACE", multiple=True, help=f"Variable that each node reads from {SECRETS_FORMS}."
-)
-@click.option("--name", metavar="NAME", help="Name of the job, for dlcluster jobs, logs and stop.")
+@launch_options
 @refuse_options
 @json_option
 @click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
@@ -85,12 +66,12 @@ def command(
     """
     if not command:
         raise UsageError("no command given, as in: dlcluster run -- train.py --lr 0.1")
-    launch_options = LaunchOptions(**options)
-    launch_options.check()
+    passed_on = LaunchOptions(**options)
+    passed_on.check(os.environ)
     if command[0] == LAUNCHER:
-        given = detach or not sync or to is not None or as_json or bool(launch_options.words())
+        given = detach or not sync or to is not None or as_json or bool(passed_on.words())
         return _run_on_master(selection, command, given=given)
-    if launch_options.sync_overwrite and not sync:
+    if passed_on.sync_overwrite and not sync:
         raise UsageError("--sync-overwrite is for what is sent, and --no-sync sends nothing")
     if to is not None and not sync:
         raise UsageError("--to is for what is sent, and --no-sync sends nothing")
@@ -101,12 +82,12 @@ def command(
     if sync:
         _check_script(command[0])
     with connect_to_master(selection) as (context, connection):
-        if launch_options.secret:
+        if passed_on.secret:
             check_secrets_are_known(context.membership.members)
         sent = _send(connection, to=to) if sync else None
-        job_id = start_job(connection, command, options=launch_options, sent=sent)
+        job_id = start_job(connection, command, options=passed_on, sent=sent)
         if not detach:
-            may_wait = launch_options.durable or launch_options.wait
+            may_wait = passed_on.durable or passed_on.wait
             print(f"dlcluster: job {job_id} {'is submitted' if may_wait else 'runs'}", file=sys.stderr)
             return follow_to_end(connection, job_id)
     if as_json:

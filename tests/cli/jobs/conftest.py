@@ -33,6 +33,7 @@ class Master:
     def __init__(self) -> None:
         self.answers: dict[str, Output] = {}
         self.ran: list[str] = []
+        self.inputs: list[bytes] = []
         self.on_stream: Callable[[], int] = lambda: 0
 
     def set_answer(self, beginning: str, stdout: str = "", *, code: int = 0, stderr: str = "") -> None:
@@ -40,6 +41,7 @@ class Master:
 
     def output(self, command: str, *, chunks: Iterable[bytes] = (), **_: object) -> Output:
         self.ran.append(command)
+        self.inputs += chunks
         return next(answer for beginning, answer in self.answers.items() if beginning in command)
 
     def stream(self, command: str, **_: object) -> int:

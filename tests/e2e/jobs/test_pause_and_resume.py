@@ -49,7 +49,7 @@ def submit(cluster: Cluster) -> str:
     line = f"{files}SEED=1 launch --durable --sync-dst-dir work --env RATE:0.1 sh job.sh 2>&1"
     note, hint, job = cluster.user.ssh(MASTER, line).splitlines()
     assert hint == f"launch: follow it with: launch logs -f {job}"
-    assert note == "launch: later attempts lack: SEED of this shell; keep one by --env KEY:VALUE"
+    assert note == "launch: later attempts lack: SEED of this shell; keep one by --env KEY=VALUE"
     log = f"launch logs {job}"
     await_true(lambda: "has saved" in cluster.user.ssh(MASTER, log), "a checkpoint", timeout_s=RESUME_S, every_s=0.5)
     return job

@@ -134,9 +134,10 @@ def test_restart_options_set_restarts_and_minimum_nodes(environ: dict[str, str])
     assert asked.grace_s == 60
 
 
-def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> None:
-    environment = parse("--env A:b:c --env EMPTY: --env HERE x y", environ | {"HERE": "v"}).environment
-    assert environment == {"A": "b:c", "EMPTY": "", "HERE": "v"}
+def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[str, str]) -> None:
+    line = "--env A:b=c --env B=c:d --env EMPTY: --env NONE= --env HERE x y"
+    environment = parse(line, environ | {"HERE": "v"}).environment
+    assert environment == {"A": "b=c", "B": "c:d", "EMPTY": "", "NONE": "", "HERE": "v"}
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ def test_env_takes_the_value_after_the_first_colon(environ: dict[str, str]) -> N
         ("-n", "argument -n/--num-workers: expected one argument"),
         ("--nproc-per-node 0 x y", "--nproc-per-node must be a whole number from 1 to 256, got '0'"),
         ("--env 1A:2 x y", "--env must name a variable of letters, digits and _, not a digit first, got '1A'"),
-        ("--env =b x y", "--env must be KEY:VALUE or KEY, got '=b'"),
+        ("--env =b x y", "--env must be KEY=VALUE or KEY, got '=b'"),
         ("--env NOT_SET x y", "--env NOT_SET passes on a variable that is not set here"),
         ("--env RANK:1 x y", "--env must not set RANK, which the launcher sets for --engine torch"),
         ("-H /no/such/file x y", "cannot read the hosts file /no/such/file: No such file or directory"),
@@ -249,6 +250,7 @@ def test_a_secret_is_a_place_and_never_a_value(environ: dict[str, str]) -> None:
         ("1A=ssm:a", "--secret must name a variable"),
         ("RANK=ssm:a", "--secret must not set RANK"),
         ("A=ssm:a --env A:b", "--secret A is given twice, or as --env too"),
+        ("A=ssm:a --env A=b", "--secret A is given twice, or as --env too"),
     ):
         with pytest.raises(UsageError, match=message) as raised:
             parse(f"--secret {line} python x", environ)

@@ -14,6 +14,7 @@ TRAINER = "/opt/deeplearning/trainer"
     ("words", "reason"),
     [
         (["--env", "WANDB_API_KEY:x", "true"], "stores no secret, and WANDB_API_KEY looks like one"),
+        (["--env", "WANDB_API_KEY=x", "true"], "stores no secret, and WANDB_API_KEY looks like one"),
         (["--env", "LR", "true"], "stores no value that --env LR hides"),
         (["HF_TOKEN=x", "python", "train.py"], "stores no secret, and HF_TOKEN looks like one"),
         (["cd x && db_password='y z' ./run"], "stores no secret, and db_password looks like one"),

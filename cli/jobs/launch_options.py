@@ -1,0 +1,145 @@
+"""Define the options of ``launch`` that ``dlcluster run`` also accepts, and check them before anything is sent.
+
+tests/cli/jobs/test_launch_options.py checks that launch's own parser accepts them all.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from bootstrap.contract import JOB_NAME_FORM, JOB_NAME_PATTERN, SECRETS_FORMS, SECRETS_PATTERN
+from cli.errors import UsageError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+OVERWRITE: Final = "--sync-overwrite"
+SECRET: Final = rf"[A-Za-z_][A-Za-z0-9_]*=(?:{SECRETS_PATTERN})"
+VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:[=:](.*))?", re.ASCII | re.DOTALL)
+"""Matches KEY=VALUE, KEY:VALUE and KEY."""
+ASSIGNED: Final = re.compile("[=:]")
+"""Matches what separates a name from its value."""
+UNSENDABLE: Final = frozenset("\n\0")
+"""Characters that end a value on its way to the master."""
+overwrite_option = click.option(
+    OVERWRITE, is_flag=True, help="Overwrite files that were changed on a node since they were sent."
+)
+DECORATORS: Final = (
+    overwrite_option,
+    click.option(
+        "-n",
+        "--nnodes",
+        "--num-workers",
+        "nnodes",
+        metavar="N",
+        type=click.IntRange(1),
+        help="Number of nodes, the master included (default: all).",
+    ),
+    click.option(
+        "--nproc-per-node", metavar="K", help="Processes per node; also gpu, cpu, auto (one per GPU, else 1)."
+    ),
+    click.option(
+        "--env",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="Variable for every process; KEY alone passes on this shell's value, hidden from process lists.",
+    ),
+    click.option(
+        "--secret", metavar="KEY=PLACE", multiple=True, help=f"Variable that each node reads from {SECRETS_FORMS}."
+    ),
+    click.option(
+        "--venv", metavar="DIR", help="Python environment whose python runs, from the home directory of the nodes."
+    ),
+    click.option(
+        "--max-restarts", metavar="R", type=click.IntRange(0), help="Restart a failed job up to R times (default: 0)."
+    ),
+    click.option(
+        "--durable", is_flag=True, help="Keep the job in the bucket: it goes on after a pause or a lost master."
+    ),
+    click.option(
+        "--wait", is_flag=True, help="Stand in line while nodes or their GPUs are in use; see dlcluster jobs."
+    ),
+    click.option("--wait-timeout", metavar="T", help="Longest time in line, such as 90m, 24h or 7d (default: 24h)."),
+    click.option("--name", metavar="NAME", help="Name of the job, for dlcluster jobs, logs and stop."),
+)
+
+
+def launch_options(function: Function) -> Function:
+    """Add the options to a verb, as the fields of LaunchOptions."""
+    for decorator in reversed(DECORATORS):
+        function = decorator(function)
+    return function
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchOptions:
+    """Launcher options that ``dlcluster run`` also accepts."""
+
+    nnodes: int | None = None
+    nproc_per_node: str | None = None
+    env: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
+    venv: str | None = None
+    max_restarts: int | None = None
+    durable: bool = False
+    wait: bool = False
+    wait_timeout: str | None = None
+    name: str | None = None
+    sync_overwrite: bool = False
+
+    def check(self, environ: Mapping[str, str]) -> None:
+        """Raise UsageError now for what the launcher would refuse only after the files are sent."""
+        for item in self.env:
+            self._check_variable(item, environ)
+        for item in self.secret:
+            if not re.fullmatch(SECRET, item, re.ASCII):
+                # The user may have typed the value itself: do not print it.
+                raise UsageError(f"--secret must be KEY=PLACE, where PLACE is {SECRETS_FORMS}")
+        if self.name is not None and not re.fullmatch(JOB_NAME_PATTERN, self.name):
+            raise UsageError(f"--name must be {JOB_NAME_FORM}, got {self.name[:80]!r}")
+
+    def _check_variable(self, item: str, environ: Mapping[str, str]) -> None:
+        match = VARIABLE.fullmatch(item)
+        if match is None:
+            raise UsageError(f"--env must be KEY=VALUE or KEY, got {item[:80]!r}")
+        key, value = match.groups()
+        if value is not None:
+            return
+        if self.durable:
+            raise UsageError(
+                f"--durable stores no value that --env {key} hides: give --env {key}=VALUE, or have the nodes read it "
+                "(--secret)"
+            )
+        if key not in environ:
+            raise UsageError(f"--env {key} passes on a variable that is not set here")
+        if UNSENDABLE.intersection(environ[key]):
+            raise UsageError(f"--env {key} passes on a value of one line, and this shell's has more")
+
+    def hidden(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return this shell's variables to pass on by ``--env KEY``."""
+        return {item: environ[item] for item in self.env if not ASSIGNED.search(item)}
+
+    def words(self) -> list[str]:
+        """Return the options as words of the launcher's command line."""
+        given = {
+            "-n": self.nnodes,
+            "--nproc-per-node": self.nproc_per_node,
+            "--venv": None if self.venv is None else _on_nodes(self.venv),
+            "--max-restarts": self.max_restarts,
+            "--wait-timeout": self.wait_timeout,
+            "--name": self.name,
+        }
+        # A launcher of an earlier release knows only the colon.
+        lists = {"--env": [ASSIGNED.sub(":", item, count=1) for item in self.env], "--secret": self.secret}
+        flags = {"--durable": self.durable, "--wait": self.wait, OVERWRITE: self.sync_overwrite}
+        words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+        words += [word for name, items in lists.items() for item in items for word in (name, item)]
+        return [*words, *(name for name, is_given in flags.items() if is_given)]
+
+
+def _on_nodes(directory: str) -> str:
+    """Return a directory for the nodes: the shell here has turned ``~/env`` into a path in this machine's home."""
+    path, home = Path(directory), Path.home()
+    return str(path.relative_to(home)) if home != Path("/") and path.is_relative_to(home) else directory

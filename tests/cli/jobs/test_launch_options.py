@@ -1,0 +1,97 @@
+"""Test the options of launch that run passes on, with launch's own parser."""
+
+import dataclasses
+import shlex
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.errors import UsageError
+from cli.jobs.launch_options import LaunchOptions
+from cli.main import main
+from cli.verbs.jobs.run import command as run
+from launcher.cli.options import parse_options
+from tests.cli.jobs.conftest import JOB, Master
+
+OWN = {"detach", "sync", "to", "as_json"}
+"""Options of run itself; every other one must be the launcher's."""
+ALL = LaunchOptions(
+    nnodes=2,
+    nproc_per_node="1",
+    env=("A=b:c", "B:d=e", "HERE"),
+    secret=("C=ssm:/c",),
+    venv="env",
+    max_restarts=3,
+    wait=True,
+    wait_timeout="2h",
+    name="baseline",
+)
+
+
+def test_launch_takes_every_option_that_run_passes_on(tmp_path: Path) -> None:
+    shown = [each for each in run.params if isinstance(each, click.Option) and each.expose_value]
+    assert {each.name for each in shown} - OWN == {field.name for field in dataclasses.fields(LaunchOptions)}
+    hosts = tmp_path / "hosts"
+    hosts.write_text("one\ntwo\nthree\n")
+    given = ["-H", str(hosts), *ALL.words(), "--sync-dst-dir", "code"]
+    job = parse_options([*given, "--sync-overwrite", "--", "x.py"], environ={"HERE": "v"})
+    assert [host.name for host in job.hosts] == ["one", "two"]
+    assert job.environment == {"A": "b:c", "B": "d=e", "HERE": "v"}
+    assert job.venv == str(Path.home() / "env")
+    assert (job.secrets, job.restarts.max_restarts, job.name) == ({"C": "ssm:/c"}, 3, "baseline")
+    assert job.wait is not None
+    assert job.wait.timeout_s == 7200
+    durable = LaunchOptions(durable=True, sync_overwrite=True).words()
+    assert parse_options(["--launcher", "local", "--sync-dst-dir", "code", *durable, "x"], environ={}).durable
+
+
+def test_an_environment_in_the_home_directory_here_is_one_in_the_nodes_home(home: Path) -> None:
+    assert LaunchOptions(venv=f"{home}/envs/vision").words() == ["--venv", "envs/vision"]
+    assert LaunchOptions(venv="/opt/vision").words() == ["--venv", "/opt/vision"]
+
+
+def test_a_hidden_value_goes_to_the_master_as_input(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", " s3cret's")
+    master.set_answer("launch --detach", f"{JOB}\n")
+    assert main(["run", "--no-sync", "--detach", "--env", "LR=0.1", "--env", "TOKEN", "--", "x"]) == 0
+    [line] = master.ran
+    assert "s3cret" not in line
+    assert shlex.join(["launch", "--detach", "--env", "LR:0.1", "--env", "TOKEN", "--", "x"]) in line
+    assert master.inputs == [b" s3cret's\n"]
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_the_launcher_on_the_master_finds_a_hidden_value_as_it_is(
+    shell: str, master: Master, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    value = " s3cret's \\n$HOME"
+    monkeypatch.setenv("TOKEN", value)
+    master.set_answer("launch --detach", f"{JOB}\n")
+    assert main(["run", "--no-sync", "--detach", "--env", "TOKEN", "--", "x"]) == 0
+    launch = tmp_path / "launch"
+    launch.write_text('#!/bin/sh\nprintf %s "$TOKEN"\n')
+    launch.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([shell, "-c", master.ran[0]], env=environment, stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"".join(master.inputs))
+        process.stdin.flush()  # It stays open, as the connection does.
+        assert process.wait(10) == 0
+        assert process.stdout.read().decode() == value
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (LaunchOptions(env=("KEY",), durable=True), "--durable stores no value that --env KEY hides: give --env KEY="),
+        (LaunchOptions(env=("KEY",)), "--env KEY passes on a value of one line, and this shell's has more"),
+    ],
+)
+def test_fails_when_a_hidden_value_cannot_be_passed_on(options: LaunchOptions, message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        options.check({"KEY": "a\nb"})
+    assert str(raised.value).startswith(message)
