@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.nodes import Membership, read_membership
-from cli.errors import NoMembersError
+from cli.errors import NoClusterError, NoMembersError
+from cli.seen_clusters import SeenCluster, forget, remember
 from cli.shared_options import Selection
 
 
@@ -26,7 +27,11 @@ def find_selected_cluster(selection: Selection) -> ClusterContext:
 
 def look_up(selection: Selection, clients: Clients) -> ClusterContext:
     """Return the selected cluster with existing clients, because creating them is slow. Raises ClusterError."""
-    cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
+    try:
+        cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
+    except NoClusterError:
+        forget(selection.cluster, clients.region)
+        raise
     try:
         membership = read_membership(
             clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
@@ -36,4 +41,6 @@ def look_up(selection: Selection, clients: Clients) -> ClusterContext:
             raise
         # Its first nodes start with the Capacity Block.
         membership = Membership(generation=0, desired_nodes=0, members=())
+    nodes = tuple(sorted(member.node_index for member in membership.members))
+    remember(SeenCluster(name=cluster.name, region=clients.region, nodes=nodes))
     return ClusterContext(selection=selection, clients=clients, cluster=cluster, membership=membership)

@@ -1,4 +1,4 @@
-"""Complete words in a shell: names of the cluster and its nodes, from the cdk.json of the directory, and files.
+"""Complete words in a shell: clusters and nodes as dlcluster last saw them, or as cdk.json here has them, and files.
 
 No completion calls AWS: a shell waits for it.
 """
@@ -18,23 +18,34 @@ if TYPE_CHECKING:
 
 OWN_SETTINGS: Final = ("cluster", "cluster_name")
 """Keys of a context that has a cluster: the cdk.json of another app has neither."""
+NODE_SEPARATOR: Final = ":"
+"""Ends the node's name in NODE:PATH."""
 
 
 def complete_cluster(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Return the cluster's name if it begins so."""
+    """Return the clusters' names that begin so."""
+    # Imported late: every start imports this module.
+    from cli.seen_clusters import read_seen
+
     props = _props()
-    return [props.cluster_name] if props and props.cluster_name.startswith(incomplete) else []
+    names = {*([props.cluster_name] if props else []), *(each.name for each in read_seen())}
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
-def complete_node(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+def complete_node(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the nodes' names that begin so."""
-    workers = [host.removeprefix("deeplearning-") for host in _hosts()[1:]]
-    return [name for name in (MASTER, *workers) if name.startswith(incomplete)]
+    return [name for name in _nodes(context) if name.startswith(incomplete)]
 
 
-def complete_host(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+def complete_remote(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the beginnings of NODE:PATH; the paths themselves are known only on the nodes."""
+    names = (f"{name}{NODE_SEPARATOR}" for name in _nodes(context))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_host(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the nodes' host names that begin so."""
-    return [host for host in _hosts() if host.startswith(incomplete)]
+    return [host for host in map(worker_host, _indexes(context)) if host.startswith(incomplete)]
 
 
 def complete_file(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
@@ -44,10 +55,23 @@ def complete_file(_: click.Context, __: click.Parameter, incomplete: str) -> "li
     return [CompletionItem(incomplete, type="file")]
 
 
-def _hosts() -> list[str]:
-    """Return the nodes' host names, the master's alone if the number of workers is not known."""
-    props = _props()
-    return [worker_host(index) for index in range(1, (props.worker_count if props else 0) + 2)]
+def _nodes(context: click.Context) -> list[str]:
+    """Return the nodes' names."""
+    return [MASTER if index == 1 else worker_host(index).removeprefix("deeplearning-") for index in _indexes(context)]
+
+
+def _indexes(context: click.Context) -> list[int]:
+    """Return the nodes of the cluster that the line or cdk.json names, else of the latest; at least the master."""
+    # Imported late: every start imports this module.
+    from cli.seen_clusters import read_seen
+
+    chosen, props = context.find_root().ensure_object(dict), _props()
+    name, region = chosen.get("cluster") or (props.cluster_name if props else None), chosen.get("region")
+    for each in reversed(read_seen()):
+        if name in (None, each.name) and region in (None, each.region):
+            return [1, *(index for index in each.nodes if index > 1)]
+    declared = props.worker_count if props and props.cluster_name == name else 0
+    return list(range(1, declared + 2))
 
 
 def _props() -> "ClusterProps | None":

@@ -5,10 +5,15 @@ import os
 import subprocess
 from pathlib import Path
 
+import boto3
 import pytest
 
+from cli.errors import EXIT_NO_CLUSTER
 from cli.main import main
-from cli.verbs.completion import SHELLS
+from cli.seen_clusters import FILE, SeenCluster, read_seen, remember
+from cli.verbs.completion import CHANGES, SHELLS
+from tests.cli.conftest import REGION, Deploy
+from tests.local.terminal import CTRL_D, Terminal
 
 BIN = Path(__file__).parents[2] / "bin"
 
@@ -48,6 +53,56 @@ def test_names_of_the_cluster_and_its_nodes_come_from_cdk_json(
     assert complete(shell, "dlcluster --cluster ", monkeypatch, capsys) == ["vision"]
     assert complete(shell, "dlcluster status --cluster v", monkeypatch, capsys) == ["vision"]
     assert len(complete(shell, "dlcluster logs --node deep", monkeypatch, capsys)) == 3
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_nodes_that_dlcluster_has_seen_complete_in_any_directory(
+    shell: str, app: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remember(SeenCluster(name="audio", region=REGION, nodes=(1, 2, 3, 4)))
+    remember(SeenCluster(name="vision", region=REGION, nodes=(1, 5)))
+    assert complete(shell, "dlcluster ssh ", monkeypatch, capsys) == ["master", "worker5"]
+    app.unlink()
+    assert complete(shell, "dlcluster tunnel w", monkeypatch, capsys) == ["worker5"]
+    assert complete(shell, "dlcluster pull w", monkeypatch, capsys) == ["worker5:"]
+    assert complete(shell, "dlcluster logs --node deep", monkeypatch, capsys)[1:] == ["deeplearning-worker5"]
+    assert complete(shell, "dlcluster --cluster audio ssh worker4", monkeypatch, capsys) == ["worker4"]
+    assert complete(shell, "dlcluster ssh --region us-east-2 ", monkeypatch, capsys) == ["master"]
+    assert complete(shell, "dlcluster --cluster ", monkeypatch, capsys) == ["audio", "vision"]
+
+
+def test_a_verb_remembers_the_cluster_and_forgets_one_that_is_gone(deploy: Deploy) -> None:
+    deploy("vision")
+    assert main(["status"]) == 0
+    assert main(["status"]) == 0
+    assert read_seen() == [SeenCluster(name="vision", region=REGION, nodes=(1, 2, 3))]
+    assert [path.name for path in (Path.home() / FILE).parent.iterdir()] == [Path(FILE).name]
+    assert main(["--cluster", "gone", "status"]) == EXIT_NO_CLUSTER
+    assert len(read_seen()) == 1
+    boto3.client("cloudformation", region_name=REGION).delete_stack(StackName="vision-stack")
+    assert main(["status"]) == EXIT_NO_CLUSTER
+    assert read_seen() == []
+
+
+def test_a_home_that_cannot_be_written_changes_nothing(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy("vision")
+    monkeypatch.setenv("HOME", "/dev/null")
+    assert main(["status"]) == 0
+    assert read_seen() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "7", "[7]", '[["a", "r"]]', '[["a", "r", [true]]]', '[["a\x1b", "r", [1]]]', '[["a", 1, [1]]]', "["],
+)
+def test_a_damaged_file_counts_as_none(
+    text: str, app: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app.unlink()
+    file = Path.home() / FILE
+    file.parent.mkdir(parents=True)
+    file.write_text(text * (100_000 if text == "[" else 1))
+    assert complete("bash", "dlcluster ssh ", monkeypatch, capsys) == ["master"]
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"context": {"cluster": {"worker_count": "many"}}}'])
@@ -101,10 +156,41 @@ COMP_WORDS=(dlcluster ssh w) COMP_CWORD=2
     assert (done.stdout, done.stderr) == ("worker2 worker3\n", "")
 
 
+def test_no_error_reaches_the_prompt(tmp_path: Path) -> None:
+    program = tmp_path / "dlcluster"
+    program.write_text("#!/bin/sh\necho no module >&2\nexit 1\n")
+    program.chmod(0o755)
+    script = f"""set -u; eval "$({BIN}/dlcluster completion bash)"
+COMP_WORDS=(dlcluster ssh w) COMP_CWORD=2
+_dlcluster_completion dlcluster
+"""
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_bash_adds_no_space_after_the_node_of_a_path(tmp_path: Path) -> None:
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "PS1": "> "}
+    terminal = Terminal(["bash", "--norc", "--noprofile", "-i"], directory=tmp_path, environment=environment)
+    terminal.type('eval "$(dlcluster completion bash)"; echo loaded-$((1 + 1))\n')
+    terminal.expect("loaded-2")
+    # The completion runs the program, not the function.
+    terminal.type('dlcluster() { echo "<$*>"; }\n')
+    terminal.type("dlcluster pull worker2\tcode\n")
+    terminal.expect("<pull worker2:code>")
+    terminal.type(CTRL_D)
+    terminal.await_end()
+    terminal.close()
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_names_the_program(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
-    first, *rest = capsys.readouterr().out.splitlines()
+    script = capsys.readouterr().out
+    assert [new for _, new in CHANGES[shell] if new not in script] == []
+    first, *rest = script.splitlines()
     assert any(f"_DLCLUSTER_COMPLETE={shell}_complete" in line for line in rest)
     if shell == "zsh":
         assert (first, "compinit" in rest[0]) == ("#compdef dlcluster", True)

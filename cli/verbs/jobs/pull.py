@@ -8,6 +8,7 @@ import click
 
 from bootstrap.contract import MASTER
 from cli.aws.nodes import choose_node
+from cli.completion import NODE_SEPARATOR, complete_remote
 from cli.errors import ClusterError
 from cli.files.download import download, remote_tar
 from cli.files.local_files import is_sent
@@ -23,7 +24,11 @@ MISSING: Final = "No such file or directory"
 
 @verb("pull", examples=("dlcluster pull job/out ../out", "dlcluster pull worker2:job/checkpoints ../checkpoints"))
 @json_option
-@click.argument("remote", help="A path on a node, from the home directory: PATH on the master, or NODE:PATH.")
+@click.argument(
+    "remote",
+    shell_complete=complete_remote,
+    help="A path on a node, from the home directory: PATH on the master, or NODE:PATH.",
+)
 @click.argument(
     "local",
     default=".",
@@ -35,7 +40,7 @@ def command(selection: Selection, *, remote: str, local: Path, as_json: bool) ->
 
     Choose a place outside of the project, or one that .gitignore names: run and push send everything else to the nodes.
     """
-    node, colon, path = remote.partition(":")
+    node, colon, path = remote.partition(NODE_SEPARATOR)
     if not colon or "/" in node:
         node, path = MASTER, remote
     with connect_to_master(selection) as (context, connection):

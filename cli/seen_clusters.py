@@ -1,0 +1,71 @@
+"""Remember the nodes of the clusters that dlcluster has read, because completion must not call AWS.
+
+The file only helps to complete words: if it cannot be written or read, everything else works as without it.
+"""
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+FILE: Final = ".cache/dlcluster/clusters.json"
+"""The file's path in the home directory."""
+MOST: Final = 20
+"""Largest number of clusters to remember."""
+NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}", re.ASCII)
+MOST_NODES: Final = 10_000
+
+
+class SeenCluster(NamedTuple):
+    """A cluster as dlcluster last saw it."""
+
+    name: str
+    region: str
+    nodes: tuple[int, ...]
+    """Node indexes; the master's is 1."""
+
+
+def read_seen() -> list[SeenCluster]:
+    """Return the remembered clusters, latest last; none if the file cannot be used."""
+    try:
+        found = json.loads((Path.home() / FILE).read_text())
+        return [_seen(row) for row in found]
+    except (OSError, RuntimeError, ValueError, TypeError, RecursionError):
+        return []
+
+
+def remember(seen: SeenCluster) -> None:
+    """Remember a cluster as the latest one."""
+    before = read_seen()
+    after = [*(each for each in before if each[:2] != seen[:2]), seen][-MOST:]
+    if after != before:
+        _write(after)
+
+
+def forget(name: str | None, region: str) -> None:
+    """Forget a cluster that is gone, or all clusters of a region."""
+    before = read_seen()
+    after = [each for each in before if each.region != region or name not in (None, each.name)]
+    if after != before:
+        _write(after)
+
+
+def _seen(row: Any) -> SeenCluster:
+    """Return a row of the file. Raises ValueError or TypeError."""
+    name, region, nodes = row
+    valid = NAME.fullmatch(name) and isinstance(region, str) and len(nodes) <= MOST_NODES
+    if not valid or not all(type(index) is int and index > 0 for index in nodes):
+        raise ValueError(row)
+    return SeenCluster(name=name, region=region, nodes=tuple(nodes))
+
+
+def _write(clusters: Sequence[SeenCluster]) -> None:
+    with suppress(OSError, RuntimeError):  # RuntimeError: no home directory
+        path = Path.home() / FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{os.getpid()}")
+        partial.write_text(json.dumps(clusters))
+        partial.replace(path)
