@@ -27,7 +27,11 @@ NAMESPACES = {"pid": "pid_for_children", "mount": "mnt", "net": "net", "ipc": "i
 USER_PREFIXES = ("AWS_", "CDK_", "DLCLUSTER_", "SSH_")
 """Prefixes of variables that select the user's own accounts and agents, which must not reach the local AWS."""
 END_TIMEOUT_S = 60.0
-IN_CHECKOUT = ("sh", "-c", 'cd "$0" && exec "$@"')
+IN_CHECKOUT = ("sh", "-c", 'mount -n -o remount "$0"; cd "$0" && exec "$@"')
+"""Command line that runs another one in the checkout.
+
+The remount drops what the overlay remembers of files that were replaced outside since (local.run.session).
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

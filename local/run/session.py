@@ -73,7 +73,11 @@ def _mount_home(run_dir: Path) -> None:
 
 
 def _mount_private_files(run_dir: Path) -> None:
-    """Set up a private /run, a pure cgroup v2, and an overlay over the checkout that keeps writes in ``run_dir``."""
+    """Set up a private /run, a pure cgroup v2, and an overlay over the checkout that keeps writes in ``run_dir``.
+
+    An overlay keeps showing a file that was replaced below it, until a remount (reconfigure_super in Linux's
+    fs/super.c drops its unused entries).
+    """
     for name in ("tmp", "log", "nodes", "checkout/upper", "checkout/work"):
         (run_dir / name).mkdir(parents=True, exist_ok=True)
     _mount_home(run_dir)
