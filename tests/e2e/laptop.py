@@ -1,26 +1,31 @@
-"""Act from a checkout of the project, whose cdk.json a user has filled in."""
+"""A user with a checkout of their own, who edits cdk.json and runs commands there."""
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
 from tests.e2e.checkouts import copy_checkout
-from tests.e2e.conftest import NODES
+from tests.waiting import await_true
 
 COMMAND_S = 600
+HEAL_S = 180.0
+JOB_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Laptop:
-    """A user with a checkout."""
+    """A user with a checkout of their own."""
 
     user: User
     checkout: Path
 
     def start(self, *command: str) -> "subprocess.Popen[str]":
+        """Start a command as the leader of a session; its standard output has its errors too."""
         return subprocess.Popen(
             command,
             cwd=self.checkout,
@@ -33,20 +38,76 @@ class Laptop:
         )
 
     def run(self, *command: str) -> str:
-        """Return the output of a command, which must succeed."""
-        process = self.start(*command)
-        output, _ = process.communicate(timeout=COMMAND_S)
-        assert process.returncode == 0, output
-        return output
+        """Return a command's standard output; it must succeed."""
+        done = self._try(*command)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def on(self, host: str, command: str) -> str:
+        """Return a command's output on a node."""
+        self.user.write_ssh_config()
+        return self.user.ssh(f"deeplearning-{host}", command)
+
+    def set(self, **settings: Any) -> None:
+        """Change settings in cdk.json."""
+        file = self.checkout / "cdk.json"
+        content = json.loads(file.read_text())
+        content["context"]["cluster"] |= settings
+        file.write_text(json.dumps(content))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.checkout / "cdk.json").read_text())["context"]["cluster"]
+        return found
+
+    def node(self, node_index: int) -> dict[str, Any] | None:
+        """Return a node of ``dlcluster status --json``; None while the number is free."""
+        nodes = json.loads(self.run("dlcluster", "status", "--json"))["nodes"]
+        return next((each for each in nodes if each["index"] == node_index), None)
+
+    def replace(self, node_index: int, *, is_back: Callable[[dict[str, Any]], bool]) -> str:
+        """End a node, wait until its replacement is as wanted, and return the replacement's ID."""
+        before = self.node(node_index)
+        assert before
+        lost = before["instance_id"]
+        client("ec2").terminate_instances(InstanceIds=[lost])
+
+        def look() -> bool:
+            now = self.node(node_index)
+            return now is not None and now["instance_id"] != lost and is_back(now)
+
+        await_true(look, f"the replacement of node {node_index}", timeout_s=HEAL_S, every_s=2.0)
+        after = self.node(node_index)
+        assert after
+        return str(after["instance_id"])
+
+    def await_job_on(self, *hosts: str) -> None:
+        """Wait until a job runs on these nodes and no others; a new master's key takes a moment to reach them."""
+
+        def look() -> bool:
+            said = self._try("dlcluster", "run", "--no-sync", "--", "echo", "here").stdout
+            return {line.split()[0] for line in said.splitlines() if line.endswith(" here")} == {*hosts}
+
+        await_true(look, f"a job on {', '.join(hosts)}", timeout_s=JOB_S, every_s=2.0)
+
+    def _try(self, *command: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            command,
+            cwd=self.checkout,
+            env=dict(self.user.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=COMMAND_S,
+        )
 
 
-def new_laptop(user: User, directory: Path, settings: Mapping[str, object] | None = None) -> Laptop:
-    """Copy the checkout, and write the user's settings into its cdk.json."""
-    checkout = copy_checkout(directory)
-    file = checkout / "cdk.json"
-    values = json.loads(file.read_text())
+def new_laptop(user: User, directory: Path, **settings: Any) -> Laptop:
+    """Copy the project below a directory, and write the settings for here and these into its cdk.json."""
+    made = Laptop(user=user, checkout=copy_checkout(directory))
+    file = made.checkout / "cdk.json"
     # There is no terminal on which the CDK could ask.
-    values["requireApproval"] = "never"
-    values["context"] |= {**USER_SETTINGS, "worker_count": NODES - 1, **(settings or {})}
-    file.write_text(json.dumps(values))
-    return Laptop(user=user, checkout=checkout)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"requireApproval": "never"}))
+    made.set(**{**USER_SETTINGS, **settings})
+    return made

@@ -7,7 +7,7 @@ import pytest
 
 from local.run.user import User
 from tests.e2e.conftest import NODES
-from tests.e2e.own_checkout import Laptop, new_laptop
+from tests.e2e.laptop import Laptop, new_laptop
 
 SETUP_FILE = "node-setup.sh"
 SETUP = "#!/bin/bash\nset -euo pipefail\necho ran on $(hostname) at $(date +%s%N) | tee -a /srv/installed\n"

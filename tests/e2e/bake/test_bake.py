@@ -17,7 +17,7 @@ from local.faults.clients import client
 from local.node.disks import IMAGES
 from tests.e2e.bake.conftest import has_run
 from tests.e2e.conftest import NODES, STACK, aliases, node_disk
-from tests.e2e.own_checkout import Laptop
+from tests.e2e.laptop import Laptop
 
 pytestmark = pytest.mark.soak
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.bake.conftest import SETUP_FILE, has_failed
 from tests.e2e.conftest import NODES, aliases
-from tests.e2e.own_checkout import Laptop
+from tests.e2e.laptop import Laptop
 
 pytestmark = pytest.mark.soak
 

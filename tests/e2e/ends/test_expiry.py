@@ -32,7 +32,7 @@ PAUSED = (0, 0, 0)
 
 @pytest.fixture(scope="module")
 def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
-    laptop = new_laptop(user, tmp_path_factory.mktemp("ends"))
+    laptop = new_laptop(user, tmp_path_factory.mktemp("ends"), worker_count=NODES - 1)
     laptop.run("cdk", "deploy")
     user.write_ssh_config()
     return laptop
@@ -70,7 +70,7 @@ def test_a_durable_training_outlives_the_end_of_its_cluster(
         await_true(lambda: notice in screen.read_text(errors="replace"), "the notice", timeout_s=NOTICE_S)
     assert notice in Faults.current().node("master").path(LOG_FILE).read_text()
     assert status(user)["expires"] == iso(expires)
-    assert f"at {iso(expires)}; dlcluster extend 8h puts that off" in user.output("dlcluster", "status")
+    assert f"at {iso(expires)}; dlcluster extend 8h postpones it" in user.output("dlcluster", "status")
     await_true(lambda: training.saved_step() > 0, "a checkpoint", timeout_s=NOTICE_S, every_s=1.0)
     if loses_master:
         Faults.current().kill("master")

@@ -12,7 +12,7 @@ import pytest
 
 from local.run.user import User
 from tests.e2e.console_blocks import outputs, script, sessions
-from tests.e2e.own_checkout import Laptop, new_laptop
+from tests.e2e.laptop import Laptop, new_laptop
 
 pytestmark = pytest.mark.soak
 

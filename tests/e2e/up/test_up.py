@@ -46,7 +46,7 @@ def kill_up_at(laptop: Laptop, line: str) -> None:
 
 @pytest.fixture(scope="module")
 def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
-    made = new_laptop(user, tmp_path_factory.mktemp("up"), {"zones": ZONES})
+    made = new_laptop(user, tmp_path_factory.mktemp("up"), worker_count=NODES - 1, zones=ZONES)
     places = Path(os.environ["LOCAL_AWS_DIR"], limits.CAPACITY_FILE)
     node_type = USER_SETTINGS["instance_type"]
     limits.write_capacities(
@@ -81,7 +81,7 @@ def test_a_killed_up_ends_whole_in_the_only_zone_with_room(laptop: Laptop) -> No
     # The master's and the NAT gateway's, as for any cluster.
     assert len(addresses) == 2
     assert {each.get("InstanceId") for each in addresses} >= {each for each in nodes if _is_master(nodes[each])}
-    assert json.loads((laptop.checkout / "cdk.json").read_text())["context"]["cluster"]["availability_zone"] == ROOM
+    assert laptop.settings["availability_zone"] == ROOM
     printed = laptop.run("dlcluster", "run", "--no-sync", "--", "echo", "here")
     assert len({line.split()[0] for line in printed.splitlines() if " [0] " in line}) == NODES
 
