@@ -55,7 +55,7 @@ class Entry:
 def allow_list_id(cluster: Cluster) -> str:
     """Return the ID of the cluster's list. Raises ClusterError if it has none."""
     if cluster.is_private:
-        raise ClusterError(f"{cluster.name} is private: logins go through Session Manager, whatever their address")
+        raise ClusterError(f"{cluster.name} is private: logins go through Session Manager, from any address")
     if cluster.allow_list is None:
         raise ClusterError(f"stack {cluster.stack_name} has no output {ALLOW_LIST_OUTPUT}: cdk deploy adds it")
     return cluster.allow_list
@@ -110,7 +110,7 @@ class AllowList:
             return []
         if len(present) >= ALLOW_LIST_SIZE:
             raise ClusterError(
-                f"the list is full with {len(present)} addresses: dlcluster allow-ip --remove CIDR takes one off"
+                f"the list is full with {len(present)} addresses: dlcluster allow-ip --remove CIDR removes one"
             )
         return [entry]
 

@@ -125,7 +125,7 @@ def end_marked(ec2: "EC2Client", *, cluster_name: str, detached: str | None = No
         time.sleep(POLL_S)
     waited = LEAVE_POLLS * POLL_S
     print(
-        f"dlcluster: {detached} is still tagged as in its group after {waited:.0f} s: unless dlcluster status "
+        f"dlcluster: {detached} still has its group's tag after {waited:.0f} s: unless dlcluster status "
         f"names it, end it with: aws ec2 terminate-instances --instance-ids {detached}",
         file=sys.stderr,
     )

@@ -50,13 +50,17 @@ DECORATORS: Final = (
         "--secret", metavar="KEY=PLACE", multiple=True, help=f"Variable that each node reads from {SECRETS_FORMS}."
     ),
     click.option(
-        "--venv", metavar="DIR", help="Python environment whose python runs, from the home directory of the nodes."
+        "--venv",
+        metavar="DIR",
+        help="Python environment on every node to run with; a relative DIR is in the home directory there.",
     ),
     click.option(
         "--max-restarts", metavar="R", type=click.IntRange(0), help="Restart a failed job up to R times (default: 0)."
     ),
     click.option(
-        "--durable", is_flag=True, help="Keep the job in the bucket: it goes on after a pause or a lost master."
+        "--durable",
+        is_flag=True,
+        help="Keep the job in the bucket: it continues after a pause or the loss of the master.",
     ),
     click.option(
         "--wait", is_flag=True, help="Stand in line while nodes or their GPUs are in use; see dlcluster jobs."

@@ -150,7 +150,7 @@ def _blackhole(subnet: "SubnetTypeDef", table: "RouteTableTypeDef | None") -> It
     name = table["RouteTableId"] if table else "no route table"
     yield problem(
         SUBJECT,
-        f"the default route of {subnet['SubnetId']} ({name}) leads to something that is gone",
+        f"the default route of {subnet['SubnetId']} ({name}) leads to a target that no longer exists",
         "give the route a target that exists: aws ec2 replace-route",
     )
 

@@ -26,7 +26,7 @@ from stacks.settings.lifetime import iso
 
 MOUNT_REASONS: Final = {
     NOT_KNOWN: "no id of a file system yet",
-    NO_ADDRESS: "no mount target answers to its name",
+    NO_ADDRESS: "its name leads to no mount target",
     UNREACHABLE: "its mount target does not answer",
     REFUSED: "the file system refuses the mount",
     NO_CLIENT: "the image has no client for it",
@@ -95,7 +95,7 @@ class Status:
         if self.desired_nodes and self.expires is not None and now < self.expires:
             hours, minutes = divmod((self.expires - now) // timedelta(minutes=1), 60)
             outcome = "pauses it, then deletes its stack" if self.is_deleted else "pauses it"
-            yield f"AWS {outcome} in {hours} h {minutes} min, at {iso(self.expires)}; dlcluster extend 8h puts that off"
+            yield f"AWS {outcome} in {hours} h {minutes} min, at {iso(self.expires)}; dlcluster extend 8h postpones it"
 
     def idle_lines(self, now: datetime) -> Iterator[str]:
         """Yield since when a running cluster is idle, when it pauses, and which nodes do not report."""

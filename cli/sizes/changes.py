@@ -69,7 +69,7 @@ def describe(change: Change) -> Iterator[str]:
     if change.started:
         yield f"{paused}CloudFormation will start {_count(change.started)}"
     if change.ended:
-        yield f"CloudFormation will end the {_count(change.ended)} that came last"
+        yield f"CloudFormation will end the {_count(change.ended)} launched last"
     if not change.started and not change.ended:
         yield f"{paused}the deploy starts and ends no node"
     if leaves_no_master(change):

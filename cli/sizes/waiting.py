@@ -24,9 +24,7 @@ READY_TIMEOUT_S: Final = 1800.0
 """Deadline for nodes to be ready, in seconds; the same as a deploy's."""
 CLOCK_DIFFERENCE: Final = timedelta(minutes=5)
 """Largest difference between this machine's clock and AWS's; AWS refuses requests beyond it."""
-STILL_STARTING: Final = (
-    "EC2 Auto Scaling goes on starting nodes: dlcluster resume waits again, dlcluster pause ends them"
-)
+STILL_STARTING: Final = "EC2 Auto Scaling keeps starting nodes: dlcluster resume waits again, dlcluster pause ends them"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +43,7 @@ def await_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TI
     def read_progress() -> Progress:
         groups = read_groups(clients.autoscaling, cluster.name)
         if not is_paused(groups):
-            raise ClusterError(f"somebody else changed the sizes of {cluster.name} meanwhile: dlcluster pause again")
+            raise ClusterError(f"somebody else has changed the sizes of {cluster.name}: run dlcluster pause again")
         left = [f"{name} {state}" for group in groups.values() for name, state in group.instances.items()]
         return Progress(missing=f"{len(left)} of its nodes to end ({', '.join(left)})" if left else "")
 
@@ -64,7 +62,7 @@ def await_ready(
     def read_progress() -> Progress:
         groups = read_groups(clients.autoscaling, cluster.name)
         if sizes_of(groups) != declared:
-            raise ClusterError(f"somebody else changed the sizes of {cluster.name} meanwhile: dlcluster resume again")
+            raise ClusterError(f"somebody else has changed the sizes of {cluster.name}: run dlcluster resume again")
         return _readiness(clients, cluster, groups, since=since)
 
     try:

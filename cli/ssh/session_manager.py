@@ -65,8 +65,8 @@ def start_session(clients: Clients, instance_id: str) -> PluginCall:
         except ssm.exceptions.TargetNotConnected as error:
             if time.monotonic() > deadline:
                 raise ClusterError(
-                    f"{instance_id} is not connected to Session Manager after {CONNECTED_TIMEOUT_S} s: a node that "
-                    "starts connects within minutes, if its network leads to ssm and ssmmessages (dlcluster preflight)"
+                    f"{instance_id} is not connected to Session Manager after {CONNECTED_TIMEOUT_S} s: a new node "
+                    "connects within minutes if its network reaches ssm and ssmmessages (see dlcluster preflight)"
                 ) from error
             time.sleep(1)
     # The token opens the node's port, so pass it in the environment, which no other user of this machine can read.

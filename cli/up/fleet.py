@@ -77,7 +77,9 @@ class Fleet:
         if attempt is None or not self.continues(attempt, groups):
             recorded = attempts.recorded(groups)
             if recorded is None and instance_ids(groups):
-                raise ClusterError(f"{name} got nodes meanwhile, which belong to no attempt: dlcluster up goes on")
+                raise ClusterError(
+                    f"{name} has new nodes that belong to no recorded attempt: run dlcluster up again to continue"
+                )
             if recorded is not None:
                 self.end(unanswered=True)
                 groups = self.read()

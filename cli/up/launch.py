@@ -121,7 +121,7 @@ class Launch:
                     return count, refusal.get("ErrorCode", NO_CODE), refusal.get("ErrorMessage", "")
                 if count >= wanted:
                     return count, "", ""
-                missing = f"{count} of {wanted} instances came, and no error"
+                missing = f"{count} of {wanted} instances were launched, and EC2 gave no error"
             if time.monotonic() > end:
                 raise UnansweredError(f"waited {ANSWER_TIMEOUT_S:.0f} s for LaunchInstances of {group}: {missing}")
             if not is_printed:

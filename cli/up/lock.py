@@ -94,16 +94,16 @@ class Lock:
             if found is not None and not is_own and not found.is_dead:
                 since = f"{datetime.fromtimestamp(found.seen).astimezone():%H:%M}"
                 raise TakenError(
-                    f"{found.user} runs dlcluster {self.verb} of {self.name} on {found.host}, last seen at {since}: "
-                    f"wait until it ends, or {STALE_S / 60:.0f} minutes after it was killed"
+                    f"{found.user} is running dlcluster {self.verb} for {self.name} on {found.host}, last seen "
+                    f"at {since}: wait until it ends, or {STALE_S / 60:.0f} minutes after it was killed"
                 )
             if self._was_owner and not is_own:
                 verb = f"dlcluster {self.verb}"
-                raise TakenError(f"another {verb} of {self.name} took over meanwhile: run {verb} again to continue")
+                raise TakenError(f"another {verb} for {self.name} has taken over: run {verb} again to continue")
             self._was_owner = is_own
             if self._write(table, found):
                 return
-        began = f"others began dlcluster {self.verb} of {self.name} {ATTEMPTS} times in this second"
+        began = f"others have started dlcluster {self.verb} for {self.name} {ATTEMPTS} times within a second"
         raise TakenError(f"{began}: try again")
 
     def is_held(self) -> bool:

@@ -33,7 +33,7 @@ def tries_charge(tried: Sequence[Outcome], props: ClusterProps, prices: PriceLis
     charges = [minimum_charge(outcome.came, props, prices) for outcome in tried if outcome.nodes]
     known = [charge for charge in charges if charge is not None]
     cost = f"{sum(known):.3f} USD" if len(known) == len(charges) else "an unknown amount"
-    return f"; the nodes that came cost {cost} or more" if charges else ""
+    return f"; the nodes that were launched cost {cost} or more" if charges else ""
 
 
 def most_a_try(props: ClusterProps, prices: PriceList) -> str:
@@ -50,14 +50,19 @@ def ended_line(outcome: Outcome, props: ClusterProps, prices: PriceList) -> str:
         return message
     charge = minimum_charge(outcome.came, props, prices)
     cost = "an unknown amount" if charge is None else f"{charge:.3f} USD"
-    return f"{message}; {outcome.nodes} came and were ended, for which AWS bills a minute each: {cost} or more"
+    return (
+        f"{message}; {outcome.nodes} were launched and ended again, for which AWS bills a minute each: {cost} or more"
+    )
 
 
 def table(tried: Sequence[Outcome], lacking: Mapping[str, str], scores: Mapping[str, int] | None = None) -> str:
     """Return the table of reasons, a line a zone: EC2's newest, and the types that a zone never has."""
     tries = Counter(outcome.zone for outcome in tried)
     newest = {outcome.zone: outcome for outcome in tried}
-    rows = [(zone, str(tries[zone]), str(each.nodes), each.reason or "all nodes came") for zone, each in newest.items()]
+    rows = [
+        (zone, str(tries[zone]), str(each.nodes), each.reason or "all nodes were launched")
+        for zone, each in newest.items()
+    ]
     rows += [(zone, "0", "0", reason) for zone, reason in lacking.items()]
     lines: list[tuple[str, ...]] = [COLUMNS, *rows]
     if scores is not None:

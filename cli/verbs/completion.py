@@ -35,6 +35,8 @@ HELP: Final = f"""Print the completion script for your shell.
 bash 4.4 or later, in ~/.bashrc:     eval "$({PROGRAM} completion bash)"
 zsh, in ~/.zshrc:                    eval "$({PROGRAM} completion zsh)"
 fish, in ~/.config/fish/config.fish: {PROGRAM} completion fish | source
+
+Clusters and nodes are those that {PROGRAM} saw last on this machine, or of cdk.json: no completion calls AWS.
 """
 
 

@@ -33,7 +33,7 @@ def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, engine:
     """Return the hosts for the first attempt."""
     chosen = _fill_hosts(options, hosts) if options.num_proc is not None else hosts[: _node_count(options, len(hosts))]
     if engine == LAUNCHED_BY_MPI and (ports := [str(host) for host in chosen if host.port is not None]):
-        raise UsageError(f"--launcher mpi takes ports from ssh's configuration alone, got {ports[0]}")
+        raise UsageError(f"--launcher mpi takes ports only from ssh's configuration, got {ports[0]}")
     return chosen
 
 

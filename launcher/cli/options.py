@@ -118,7 +118,9 @@ def _parser() -> _Parser:
     parser.add_argument("--name", metavar="NAME", help="name of the job, for launch list, logs and stop")
     parser.add_argument("--detach", action="store_true", help="run without this shell; see launch list, logs, stop")
     parser.add_argument(
-        "--durable", action="store_true", help="detach, and go on after the loss of all nodes, until over or stopped"
+        "--durable",
+        action="store_true",
+        help="detach, and continue after the loss of all nodes, until the job ends or is stopped",
     )
     add_wait_options(parser)
     parser.add_argument(

@@ -89,7 +89,7 @@ def _stop_unit(job_id: str, *, deadline_s: float, environment: Mapping[str, str]
     try:
         subprocess.run(command, env=dict(environment), stdin=subprocess.DEVNULL, timeout=deadline_s, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise LaunchError(f"job {job_id} may run: cannot stop its unit: {error}") from error
+        raise LaunchError(f"job {job_id} may still be running: cannot stop its unit: {error}") from error
 
 
 def check_writable(directory: Path) -> None:
@@ -106,7 +106,7 @@ def check_linger(user: str) -> None:
     """Raise LaunchError if systemd would end the job with the user's last session."""
     if not (LINGER / user).exists():
         raise LaunchError(
-            f"--detach: jobs of {user} would end with the last session, first run: sudo loginctl enable-linger {user}"
+            f"--detach: jobs of {user} would end with the last session: first run sudo loginctl enable-linger {user}"
         )
 
 
@@ -114,7 +114,9 @@ def runtime_directory() -> Path:
     """Return the directory where the user's systemd listens; `su` and cron do not set its variable."""
     path = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
     if not (path / "systemd").is_dir():
-        raise LaunchError(f"--detach: the systemd of {user_name()} does not run: {path}/systemd is not there")
+        raise LaunchError(
+            f"--detach: the user's systemd is not running for {user_name()}: {path}/systemd does not exist"
+        )
     return path
 
 

@@ -43,7 +43,7 @@ def read_place(config: Path = Path(NODE_CONFIG)) -> Place:
     try:
         values = json.loads(config.read_text())
     except (OSError, ValueError) as error:
-        raise LaunchError("--durable is for a cluster's master: this machine is no node") from error
+        raise LaunchError("--durable is for a cluster's master: this machine is not a node") from error
     if values["node_type"] != MASTER:
         raise LaunchError("--durable is for a cluster's master: workers have no access to stored jobs")
     return Place(bucket=values["bucket"], cluster=values["cluster_name"], region=values["region"])

@@ -74,7 +74,8 @@ class ShortAttempts:
         known = read_record(directory) or record.job
         last = self._errors.get(record.job.id) or known.reason or "it lost its nodes"
         reason = (
-            f"{record.short_attempts} attempts in a row did not start or ran less than {LONG_S:g} s, the last: {last}"
+            f"{record.short_attempts} attempts in a row did not start or ran for less than {LONG_S:g} s, "
+            f"the last: {last}"
         )
         log.error("job %s has failed: %s", record.job.id, reason)
         with suppress(OSError):  # End the job even if the disk is full.

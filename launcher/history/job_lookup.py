@@ -98,7 +98,7 @@ def find_running(word: str | None) -> JobRecord:
     if running:
         named = "" if word is None else f" named {running[0].name}"
         ids = ", ".join(job.id for job in running)
-        raise UsageError(f"{len(running)} jobs{named} are running, name one of them: {ids}")
+        raise UsageError(f"{len(running)} jobs{named} are running; name one of them: {ids}")
     if word is None:
         raise UsageError("no job is running")
     return jobs[-1]
@@ -116,7 +116,7 @@ def _matching(word: str, jobs: list[JobRecord]) -> list[JobRecord]:
     if len({job.id if is_id else job.name for job in matches}) == 1:
         return matches
     latest = ", ".join(map(_label, reversed((matches or jobs)[-MAX_NAMED:])))
-    problem = "matches several jobs" if matches else "matches no job, the latest are"
+    problem = "matches several jobs" if matches else "matches no job; the latest are"
     raise UsageError(f"{word!r} {problem}: {latest}")
 
 

@@ -58,7 +58,7 @@ def check_setup(found: Sequence[tuple[Host, str]]) -> None:
     if len(hosts) > 1:
         each = ", ".join(f"{setup} on {first_and_others(names)}" for setup, names in sorted(hosts.items()))
         raise RefusedError(
-            f"nothing started, the nodes have run different setups, {each}: bring all along with dlcluster setup "
+            f"nothing started, the nodes have run different setups, {each}: dlcluster setup brings all to the same one "
             "(--force starts anyway)"
         )
 

@@ -194,7 +194,7 @@ class Connection:
     async def _receive_frame(self) -> Frame:
         kind, process, size = HEADER.unpack(await self._stdout.readexactly(HEADER.size))
         if kind not in FRAME_TYPES or size > MAX_PAYLOAD:
-            raise LaunchError(f"{self.host}: sent what is not a runner's frame (kind {kind}, {size} bytes)")
+            raise LaunchError(f"{self.host}: sent an invalid frame (kind {kind}, {size} bytes)")
         payload = await self._stdout.readexactly(size)
         return Frame(kind=kind, process=process, payload=payload)
 

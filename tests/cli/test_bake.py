@@ -113,7 +113,7 @@ def test_of_two_bakes_the_second_ends_nothing(
     other_bake(account)
     before = account.record
     assert bake(account, "--yes") == EXIT_FAILED
-    assert "ann runs dlcluster bake of demo on her-laptop, last seen at" in capsys.readouterr().err
+    assert "ann is running dlcluster bake for demo on her-laptop, last seen at" in capsys.readouterr().err
     assert (account.did, account.marked, account.record) == ([], [WORKER], before)
 
 

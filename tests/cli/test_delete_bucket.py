@@ -67,7 +67,7 @@ def test_fails_while_a_stack_has_it(s3: Any, capsys: pytest.CaptureFixture[str],
     else:
         stack(bucket_of_a_stack("mine"))
     assert main(["delete-bucket", "mine", "--yes"]) == 1
-    assert "mine is in use: stack demo has it" in capsys.readouterr().err
+    assert "mine is in use by stack demo: run cdk destroy" in capsys.readouterr().err
     assert left(s3) == ["mine"]
 
 
@@ -76,5 +76,5 @@ def test_fails_while_a_stack_of_another_name_has_it(s3: Any, capsys: pytest.Capt
     assert main(["delete-bucket"]) == 0
     assert [line.split() for line in capsys.readouterr().out.splitlines()[1:]] == [["mine", "demo", "our-app"]]
     assert main(["delete-bucket", "mine", "--yes"]) == 1
-    assert "mine is in use: stack our-app has it" in capsys.readouterr().err
+    assert "mine is in use by stack our-app: run cdk destroy" in capsys.readouterr().err
     assert left(s3) == ["mine"]

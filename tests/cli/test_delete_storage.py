@@ -60,7 +60,7 @@ def test_fails_while_a_mount_target_or_a_stack_uses_it(efs: Any, capsys: pytest.
     subnet = boto3.client("ec2", region_name=REGION).describe_subnets()["Subnets"][0]["SubnetId"]
     target = efs.create_mount_target(FileSystemId=mine, SubnetId=subnet)["MountTargetId"]
     assert main(["delete-storage", mine, "--yes"]) == 1
-    assert "1 mount targets, somebody may use it" in capsys.readouterr().err
+    assert "1 mount targets and may be in use" in capsys.readouterr().err
     efs.delete_mount_target(MountTargetId=target)
     template = {"Resources": {"Q": {"Type": "AWS::SQS::Queue"}}, "Outputs": {"SharedStorage": {"Value": mine}}}
     boto3.client("cloudformation", region_name=REGION).create_stack(StackName="demo", TemplateBody=json.dumps(template))

@@ -40,7 +40,7 @@ def local_directory(place: str) -> Path:
         for made in (directory, lock.parent):
             made.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TrainerError(f"cannot keep {place} in {directory}, {error.strerror}") from error
+        raise TrainerError(f"cannot keep {place} in {directory}: {error.strerror}") from error
     with _one_process_at_a_time(lock):
         # Another process of this job may have downloaded it while this one waited.
         if lock.stat().st_mtime < asked or not lock.stat().st_size:

@@ -41,7 +41,7 @@ def kms_key(target: PreflightTarget) -> Iterator[Finding]:
     if (state := described.get("KeyState", "Enabled")) != "Enabled":
         yield problem(SUBJECT, f"{key} is {state}", f"aws kms enable-key --key-id {key}, or choose another")
     elif kind != "SYMMETRIC_DEFAULT":
-        yield problem(SUBJECT, f"{key} is {kind}: disks and logs take symmetric keys alone", "choose another")
+        yield problem(SUBJECT, f"{key} is {kind}: disks and logs take only symmetric keys", "choose another")
     else:
         missing = [*_missing_statements(target, key)]
         for who, statement in missing:

@@ -55,7 +55,7 @@ def deploy(target: PreflightTarget) -> Iterator[Finding]:
     role = _bootstrap_role(target, "deploy-role")
     if denied_to(target, caller, ["sts:AssumeRole"], role):
         # If the caller's own credentials are for the same account, the CDK's command line continues with them.
-        sentence = f"{caller} may not become {role}"
+        sentence = f"{caller} may not assume {role}"
         yield warning("permissions", sentence, "allow it sts:AssumeRole there, or everything that the stack creates")
     else:
         yield ok("permissions", f"{caller} may deploy")

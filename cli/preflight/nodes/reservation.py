@@ -89,10 +89,11 @@ def _block_times(target: PreflightTarget, name: str, found: "CapacityReservation
     kind = target.props.instance_type
     block = CapacityBlock(block_id=name, instance_type=kind, zone="", count=0, starts=starts, ends=ends)
     if block.pauses <= now:
-        yield problem(SUBJECT, f"{name} is over, its nodes go at {iso(block.pauses)}", "choose the next one")
+        yield problem(SUBJECT, f"{name} is over: its nodes end at {iso(block.pauses)}", "choose the next one")
     else:
         yield ok(
-            SUBJECT, f"the nodes start at {iso(starts)} and go at {iso(block.pauses)}, as {name} ends at {iso(ends)}"
+            SUBJECT,
+            f"the nodes start at {iso(starts)} and end at {iso(block.pauses)}, because {name} ends at {iso(ends)}",
         )
     yield from _stale_dates(target, found)
     deployed = _deployed_block(target)

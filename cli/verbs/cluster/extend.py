@@ -44,7 +44,7 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
         raise UsageError(f"-c {SETTING} contradicts the argument: leave it out")
     props = read_props(read_context(Path.cwd(), context))
     if selection.cluster not in (None, props.cluster_name):
-        raise UsageError(f"cdk.json is of cluster {props.cluster_name}, not of --cluster {selection.cluster}")
+        raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {selection.cluster}")
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=props.cluster_name, region=clients.region)
     require_settled(cluster)
@@ -62,7 +62,7 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
     # The CDK has waited for the update's cleanup, which removes the old schedules.
     after = _paused(clients, cluster)
     if ended := after - before:
-        message = f"the old end came first: it set {' and '.join(sorted(ended))} of {cluster.name} to zero"
+        message = f"the old end came first and set {' and '.join(sorted(ended))} of {cluster.name} to zero"
         print(f"dlcluster: {message}; dlcluster resume brings the nodes back", file=sys.stderr)
     if as_json:
         print_json(cluster=cluster.name, expires=expires, deployed=deploy, paused=len(after) == len(NODE_TYPES))

@@ -47,7 +47,7 @@ def command(
     if props.is_block:
         raise UsageError("resize is not for a Capacity Block: change worker_count in cdk.json, cdk deploy, then resume")
     if selection.cluster not in (None, props.cluster_name):
-        raise UsageError(f"cdk.json is of cluster {props.cluster_name}, not of --cluster {selection.cluster}")
+        raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {selection.cluster}")
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=props.cluster_name, region=clients.region)
     require_settled(cluster)

@@ -133,7 +133,7 @@ def _require_zones(props: ClusterProps, context: tuple[str, ...], *, cluster: st
     if not props.zones:
         raise UsageError('cdk.json has no zones to choose from: add "zones": ["us-east-1a", "us-east-1b"]')
     if cluster not in (None, props.cluster_name):
-        raise UsageError(f"cdk.json is of cluster {props.cluster_name}, not of --cluster {cluster}")
+        raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {cluster}")
 
 
 def _require_spot(props: ClusterProps) -> None:

@@ -72,9 +72,9 @@ def command(
         given = detach or not sync or to is not None or as_json or bool(passed_on.words())
         return _run_on_master(selection, command, given=given)
     if passed_on.sync_overwrite and not sync:
-        raise UsageError("--sync-overwrite is for what is sent, and --no-sync sends nothing")
+        raise UsageError("--sync-overwrite has no effect with --no-sync, which sends nothing: leave one out")
     if to is not None and not sync:
-        raise UsageError("--to is for what is sent, and --no-sync sends nothing")
+        raise UsageError("--to has no effect with --no-sync, which sends nothing: leave one out")
     if as_json and not detach:
         raise UsageError("--json needs --detach: without it the job's output is printed")
     if command[0] in SLURM:

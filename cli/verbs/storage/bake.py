@@ -47,7 +47,7 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
         raise UsageError(f"-c {SETTING} contradicts the new image: leave it out")
     props = read_props(read_context(Path.cwd(), context))
     if selection.cluster not in (None, props.cluster_name):
-        raise UsageError(f"cdk.json is of cluster {props.cluster_name}, not of --cluster {selection.cluster}")
+        raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {selection.cluster}")
     with connect_to_master(replace(selection, cluster=props.cluster_name)) as (found, connection):
         ec2, name, setup = found.clients.ec2, found.cluster.name, deployed_setup(found.cluster)
         caller = found.clients.sts.get_caller_identity()["Arn"]

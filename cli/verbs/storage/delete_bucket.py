@@ -28,7 +28,7 @@ def command(selection: Selection, *, bucket: str | None, yes: bool) -> int:
         return _list(clients, selection.cluster)
     found = _find(clients, bucket)
     if used_by := used_by_stacks(clients.cloudformation).get(bucket):
-        raise ClusterError(f"{bucket} is in use: stack {used_by} has it, cdk destroy that first")
+        raise ClusterError(f"{bucket} is in use by stack {used_by}: run cdk destroy for it first")
     if not yes:
         _ask(found)
     deleted = 0

@@ -29,10 +29,10 @@ def command(selection: Selection, *, file_system: str | None, yes: bool) -> int:
         return _list(clients, selection.cluster)
     found = find_file_system(clients, file_system)
     if found.used_by:
-        raise ClusterError(f"{file_system} is in use: stack {found.used_by} mounts it, cdk destroy that first")
+        raise ClusterError(f"{file_system} is in use by stack {found.used_by}: run cdk destroy for it first")
     if found.mount_targets:
         listing = f"aws efs describe-mount-targets --region {clients.region} --file-system-id {file_system}"
-        raise ClusterError(f"{file_system} has {found.mount_targets} mount targets, somebody may use it: {listing}")
+        raise ClusterError(f"{file_system} has {found.mount_targets} mount targets and may be in use: {listing}")
     if not yes:
         _ask(found)
     clients.efs.delete_file_system(FileSystemId=file_system)

@@ -112,7 +112,7 @@ def test_fails_when_the_master_has_no_way_to_the_internet(vpc: ExistingVpc) -> N
 def test_fails_when_a_default_route_leads_nowhere(vpc: ExistingVpc) -> None:
     vpc.worker_routes = [LOCAL, NAT | {"State": "blackhole"}]
     [found] = vpc.findings()
-    assert f"the default route of {WORKERS} (rtb-1) leads to something that is gone" in found
+    assert f"the default route of {WORKERS} (rtb-1) leads to a target that no longer exists" in found
 
 
 def test_fails_when_workers_in_a_public_subnet_get_no_public_addresses(vpc: ExistingVpc) -> None:

@@ -48,7 +48,7 @@ def test_an_end_during_the_deploy_is_reported(
     assert main(["extend", "8h", "--json"]) == 0
     out, output = capsys.readouterr()
     assert "perhaps before the deploy is done: its nodes may end" in output.splitlines()[0]
-    message = "the old end came first: it set master and worker of demo to zero; dlcluster resume brings the nodes back"
+    message = "the old end came first and set master and worker of demo to zero; dlcluster resume brings the nodes back"
     assert (f"dlcluster: {message}" in output.splitlines()) == fires
     assert json.loads(out)["paused"] == fires
 

@@ -96,7 +96,7 @@ def test_status_shows_the_clusters_end(
     end = datetime.now(timezone.utc) + timedelta(hours=5, minutes=3, seconds=55)
     deployed.expire_at(end, deletes=deletes)
     assert main(["status"]) == 0
-    message = f"AWS {outcome} in 5 h 3 min, at {end:%Y-%m-%dT%H:%M:%SZ}; dlcluster extend 8h puts that off"
+    message = f"AWS {outcome} in 5 h 3 min, at {end:%Y-%m-%dT%H:%M:%SZ}; dlcluster extend 8h postpones it"
     assert message in capsys.readouterr().out.splitlines()
     expire(deployed)
     assert main(["status"]) == 0

@@ -244,7 +244,7 @@ def test_a_wait_ends_when_another_call_changes_the_sizes(
     in_state(deployed, "paused")
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: deployed.set_by_hand({WORKER: PAUSED}))
     assert main(["resume"]) == EXIT_FAILED
-    assert "somebody else changed the sizes of demo meanwhile: dlcluster resume again" in capsys.readouterr().err
+    assert "somebody else has changed the sizes of demo: run dlcluster resume again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["pause", "--yes"], ["resume"], ["resize", "3", "--yes"]])
@@ -270,7 +270,7 @@ def test_fails_while_cloudformation_changes_the_stack(
     [
         (["resize", "3", "-c", "worker_count=4"], "-c worker_count contradicts the argument: leave it out"),
         (["resize", "501"], "worker_count must be 0 to 500, got 501"),
-        (["resize", "3", "--cluster", "two"], "cdk.json is of cluster demo, not of --cluster two"),
+        (["resize", "3", "--cluster", "two"], "cdk.json is for cluster demo, not for --cluster two"),
     ],
 )
 @pytest.mark.usefixtures("deployed")

@@ -165,7 +165,7 @@ def test_fails_when_the_list_is_full(stacks: Stacks, capsys: pytest.CaptureFixtu
         PrefixListId=stacks.physical_id("Allowed", "demo"), AddEntries=full
     )
     assert main(["allow-ip", HOME]) == EXIT_FAILED
-    assert complaint(capsys) == "the list is full with 20 addresses: dlcluster allow-ip --remove CIDR takes one off"
+    assert complaint(capsys) == "the list is full with 20 addresses: dlcluster allow-ip --remove CIDR removes one"
 
 
 def test_fails_when_the_list_does_not_settle(stacks: Stacks) -> None:
@@ -188,7 +188,7 @@ def test_fails_when_the_list_does_not_settle(stacks: Stacks) -> None:
 @pytest.mark.parametrize(
     ("outputs", "message"),
     [
-        ({"ClusterPrivate": "true"}, "demo is private: logins go through Session Manager, whatever their address"),
+        ({"ClusterPrivate": "true"}, "demo is private: logins go through Session Manager, from any address"),
         ({}, "stack demo has no output ClusterAllowList: cdk deploy adds it"),
     ],
     ids=["private", "older"],

@@ -78,7 +78,7 @@ def test_a_call_without_an_answer_is_repeated_with_its_token(monkeypatch: pytest
 
 def test_a_call_that_stays_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.up.launch.ANSWER_TIMEOUT_S", -1.0)
-    with pytest.raises(UnansweredError, match="0 of 100 instances came, and no error"):
+    with pytest.raises(UnansweredError, match="0 of 100 instances were launched, and EC2 gave no error"):
         launch(AutoScaling(launched(0)))
 
 

@@ -79,10 +79,10 @@ def test_a_call_that_slept_is_not_the_owner_again(table: Table, monkeypatch: pyt
     asleep.hold()
     pass_time(monkeypatch, STALE_S + 1)
     other.hold()
-    with pytest.raises(TakenError, match="ann runs dlcluster up of demo"):
+    with pytest.raises(TakenError, match="ann is running dlcluster up for demo"):
         asleep.hold()
     other.release()
-    with pytest.raises(TakenError, match="took over meanwhile"):
+    with pytest.raises(TakenError, match="has taken over"):
         asleep.hold()
     assert table.item == {}
 
@@ -93,7 +93,7 @@ def test_a_dead_record_of_another_is_not_taken_back(table: Table, monkeypatch: p
     pass_time(monkeypatch, STALE_S + 1)
     other.hold()
     pass_time(monkeypatch, 2 * STALE_S + 2)
-    with pytest.raises(TakenError, match="took over meanwhile"):
+    with pytest.raises(TakenError, match="has taken over"):
         asleep.hold()
 
 
@@ -160,7 +160,7 @@ def test_nodes_of_no_recorded_attempt_are_left_alone(table: Table, monkeypatch: 
     monkeypatch.setattr("cli.up.fleet.attempts.begin", lambda *_: pytest.fail("it began an attempt"))
     lock, cluster = table.lock(), SimpleNamespace(name="demo")
     fleet = Fleet(clients=lock.clients, cluster=cluster, declared=DECLARED, lock=lock)  # type: ignore[arg-type]
-    with pytest.raises(ClusterError, match="got nodes meanwhile"):
+    with pytest.raises(ClusterError, match="belong to no recorded attempt"):
         fleet.start(ZONE)
     assert ended == []
 

@@ -103,7 +103,7 @@ def test_a_running_call_of_another_user_is_left_alone(cluster: Cluster, capsys: 
     own(cluster)
     assert cluster.up() == 1
     assert cluster.instances() == before
-    assert f"{ANN} runs dlcluster up of demo on laptop" in capsys.readouterr().err
+    assert f"{ANN} is running dlcluster up for demo on laptop" in capsys.readouterr().err
     own(cluster, age_s=1300)
     assert cluster.up() == 0
     assert cluster.running() == 3
@@ -140,7 +140,7 @@ def test_of_two_calls_that_read_at_the_same_time_one_becomes_the_owner(
         return found
 
     monkeypatch.setattr(clients.dynamodb, "get_item", beside)
-    with pytest.raises(TakenError, match=f"{ANN} runs dlcluster up of demo"):
+    with pytest.raises(TakenError, match=f"{ANN} is running dlcluster up for demo"):
         first.hold()
     second.hold()
     first.release()

@@ -24,7 +24,7 @@ def test_the_fleet_is_whole_in_the_first_zone_with_room(cluster: Cluster, capsys
     for message in (
         "3 nodes will cost",
         "us-east-1a has no room for all 3 nodes: InsufficientInstanceCapacity: We currently do not have sufficient",
-        "1 came and were ended, for which AWS bills a minute each",
+        "1 were launched and ended again, for which AWS bills a minute each",
         "2 came and were ended",
         "each zone that fails costs up to 0.004 USD",
     ):
@@ -77,7 +77,9 @@ def test_nothing_is_left_where_no_zone_has_room(
         [ZONES[2], "2", "0"],
     ]
     assert "no zone had room for all 3 nodes until" in message
-    assert re.search(r"still costs 0\.055 USD an hour.*; the nodes that came cost 0\.00[89] USD or more\n", message)
+    assert re.search(
+        r"still costs 0\.055 USD an hour.*; the nodes that were launched cost 0\.00[89] USD or more\n", message
+    )
     assert f"trying until {until.astimezone():%Y-%m-%d %H:%M %Z}" in message
     assert main(["resume"]) == 1
     assert "no zone is chosen yet for demo: dlcluster up finds one" in capsys.readouterr().err
@@ -131,7 +133,7 @@ def test_zones_without_the_type_are_not_tried(
     assert main(["pause", "--yes"]) == 0
     monkeypatch.setattr("cli.up.before.zones_with", lambda *_: [])
     assert cluster.up() == 1
-    assert "none of zones offers c5.large" in capsys.readouterr().err
+    assert "none of the zones offers c5.large" in capsys.readouterr().err
 
 
 def test_zones_are_tried_by_their_spot_score(

@@ -18,7 +18,8 @@ from tests.local.terminal import CTRL_C, Terminal
 SCRIPT = """\
 import os, sys, time
 from pathlib import Path
-print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], sys.argv[1:], sorted(os.listdir(".")), flush=True)
+given = sys.argv[1:], sorted(os.listdir(".")), os.environ.get("LR"), os.environ.get("HERE")
+print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], *given, flush=True)
 Path("out").mkdir(exist_ok=True)
 Path("out", "rank-" + os.environ["RANK"]).write_text("done")
 if "--wait" in sys.argv:
@@ -39,7 +40,7 @@ class Laptop:
     def dlcluster(self, *words: str, code: int = 0) -> str:
         """Return a verb's output; the verb must end with this exit code."""
         done = subprocess.run(
-            ["dlcluster", *words], cwd=self.project, env=dict(self.user.environment),
+            ["dlcluster", *words], cwd=self.project, env={**self.user.environment, "HERE": "on the laptop's"},
             capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
@@ -69,8 +70,9 @@ def test_dlcluster_lists_clusters_and_nodes(laptop: Laptop, cluster: Cluster) ->
 
 
 def test_a_script_runs_on_every_node_and_its_results_come_back(laptop: Laptop, tmp_path: Path) -> None:
-    output = laptop.dlcluster("run", "--", "train.py", "--fail", "0.1 x", code=3)
-    shown = "['--fail', '0.1 x'] ['.gitignore', 'train.py']"
+    options = ["--env", "LR=0.1", "--env", "HERE", "--venv", "/opt/pytorch"]
+    output = laptop.dlcluster("run", *options, "--", "train.py", "--fail", "0.1 x", code=3)
+    shown = "['--fail', '0.1 x'] ['.gitignore', 'train.py'] 0.1 on the laptop's"
     lines = {line for line in output.splitlines() if line.startswith("deeplearning-worker")}
     assert lines <= {f"deeplearning-worker{rank + 1} [0] rank {rank} of {NODES} {shown}" for rank in range(NODES)}
     assert lines

@@ -72,7 +72,7 @@ def test_mpirun_starts_as_many_ranks_as_there_are_slots(environ: dict[str, str],
     job = parse(f"--launcher mpi -H {own} python x", environ)
     assert (job.engine, [host.slots for host in job.hosts]) == ("mpi", [4, 4])
     own.write_text("one:2222\n")
-    with pytest.raises(UsageError, match="ports from ssh's configuration alone, got one:2222"):
+    with pytest.raises(UsageError, match="ports only from ssh's configuration, got one:2222"):
         parse(f"--launcher mpi -H {own} python x", environ)
 
 

@@ -194,7 +194,7 @@ def test_sigterm_ends_a_start_and_its_job(shell: Shell) -> None:
 def test_fails_when_the_unit_cannot_be_stopped(shell: Shell) -> None:
     shell.cluster.program("systemctl", "exit 1")
     shell.cluster.program("systemd-run", "sleep 0.3\nkill -TERM $PPID\nexec sleep 100")
-    with pytest.raises(LaunchError, match=r"job \S+ may run: cannot stop its unit: "):
+    with pytest.raises(LaunchError, match=r"job \S+ may still be running: cannot stop its unit: "):
         shell.launch("sleep 1000")
 
 
@@ -210,7 +210,7 @@ def test_a_job_that_ends_with_its_machine_is_not_cancelled(shell: Shell) -> None
 
 def test_fails_when_jobs_would_end_with_the_last_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detach, "LINGER", tmp_path)
-    with pytest.raises(LaunchError, match="first run: sudo loginctl enable-linger someone"):
+    with pytest.raises(LaunchError, match="first run sudo loginctl enable-linger someone"):
         detach.check_linger("someone")
 
 

@@ -179,7 +179,7 @@ def test_a_job_fails_after_ten_short_attempts_in_a_row(
     assert (state, len(master.started)) == (State.FAILED, MOST_SHORT)
     assert pauses[1] < 2 * FIRST_PAUSE_S
     assert LONGEST_PAUSE_S <= pauses[-1] <= LONGEST_PAUSE_S + 5
-    assert f"10 attempts in a row did not start or ran less than 600 s, the last: {error or ''}" in str(
+    assert f"10 attempts in a row did not start or ran for less than 600 s, the last: {error or ''}" in str(
         all_jobs()[0].reason
     )
 

@@ -72,7 +72,7 @@ def job_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     [
         ("base-1", "base-1 RUNNING", "base-1 RUNNING"),
         ("base-2", "base-2 FAILED", "base-2 FAILED"),
-        ("twin", "twin WAITING", "2 jobs named twin are running, name one of them: {twin RUNNING}, {twin WAITING}"),
+        ("twin", "twin WAITING", "2 jobs named twin are running; name one of them: {twin RUNNING}, {twin WAITING}"),
         ("20261122-000001", "base-1 RUNNING", "base-1 RUNNING"),
         ("20261122-000007", "None SUCCEEDED", "None SUCCEEDED"),
     ],
@@ -100,8 +100,8 @@ LATEST = "{None SUCCEEDED}, {twin WAITING} (twin), {twin RUNNING} (twin)"
             "matches several jobs: {base-2 FAILED} (base-2), {base-2 SUCCEEDED} (base-2), {base-1 RUNNING} (base-1)",
         ),
         ("20261122-00000", f"matches several jobs: {LATEST}"),
-        ("tower", f"matches no job, the latest are: {LATEST}"),
-        ("", f"matches no job, the latest are: {LATEST}"),
+        ("tower", f"matches no job; the latest are: {LATEST}"),
+        ("", f"matches no job; the latest are: {LATEST}"),
     ],
 )
 def test_fails_when_a_word_means_no_job_or_several(job_ids: dict[str, str], word: str, problem: str) -> None:

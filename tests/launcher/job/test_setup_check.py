@@ -25,7 +25,7 @@ def state(sha256: str, doing: str = "done") -> str:
         (
             (state(NEW), state(OLD), state(OLD)),
             "the nodes have run different setups, 0123456789ab on deeplearning-worker1, fedcba987654 on "
-            "deeplearning-worker2 and 1 more: bring all along with dlcluster setup",
+            "deeplearning-worker2 and 1 more: dlcluster setup brings all to the same one",
         ),
         ((state(NEW), "", state(NEW)), "0123456789ab on deeplearning-worker1 and 1 more, none on deeplearning-worker2"),
         ((state(NEW), state(NEW, "running"), state(NEW)), "the setup runs on deeplearning-worker2: wait until"),

@@ -79,7 +79,7 @@ def test_fails_when_logs_of_another_cluster_alone_may_use_it(with_key: Account) 
     ("described", "message"),
     [
         ({"KeyState": "PendingDeletion"}, f"{KEY} is PendingDeletion"),
-        ({"KeySpec": "RSA_2048"}, f"{KEY} is RSA_2048: disks and logs take symmetric keys alone"),
+        ({"KeySpec": "RSA_2048"}, f"{KEY} is RSA_2048: disks and logs take only symmetric keys"),
     ],
 )
 def test_fails_when_nothing_can_be_encrypted_with_it(

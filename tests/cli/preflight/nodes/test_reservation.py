@@ -101,7 +101,7 @@ def test_a_blocks_times_and_the_effect_of_a_change_are_reported(
     found = account.check(reservation)
     assert [each.level for each in found] == levels
     assert found[1].sentence == (
-        f"the nodes start at 2998-12-01T11:30:00Z and go at 2999-01-15T10:50:00Z, as {RESERVATION} ends at "
+        f"the nodes start at 2998-12-01T11:30:00Z and end at 2999-01-15T10:50:00Z, because {RESERVATION} ends at "
         "2999-01-15T11:30:00Z"
     )
     if levels[-1] == "warning":
@@ -116,7 +116,7 @@ def test_a_blocks_times_and_the_effect_of_a_change_are_reported(
         ({"TotalInstanceCount": 1}, "has room for 1 of 2 nodes, the master among them"),
         (
             {"EndDate": datetime(2020, 1, 1, 11, 30, tzinfo=timezone.utc)},
-            "is over, its nodes go at 2020-01-01T10:50:00Z",
+            "is over: its nodes end at 2020-01-01T10:50:00Z",
         ),
     ],
 )
