@@ -10,7 +10,7 @@ from cli.errors import UsageError
 Function = TypeVar("Function", bound=Callable[..., Any])
 ON_MASTER: Final = "only launch on the master has it: dlcluster push, then dlcluster run -- launch"
 INSTEAD: Final = {
-    "-N": "the number of nodes is -n",
+    **dict.fromkeys(("-N", "--num-nodes"), "the number of nodes is -n"),
     "-m": "a module goes after python, as in: dlcluster run -- python -m my.train",
     "-x": "--env KEY=VALUE sets a variable, --env KEY passes on one of this shell",
     **{name: f"{ON_MASTER} {name} ..." for name in ("--hostfile", "--min-nodes", "--grace", "--sync-s3")},

@@ -13,7 +13,7 @@ from cli.main import main
 from cli.seen_clusters import FILE, SeenCluster, read_seen, remember
 from cli.verbs.completion import CHANGES, SHELLS
 from tests.cli.conftest import REGION, Deploy
-from tests.local.terminal import CTRL_D, Terminal
+from tests.local.terminal import Terminal
 
 BIN = Path(__file__).parents[2] / "bin"
 
@@ -180,7 +180,7 @@ def test_bash_adds_no_space_after_the_node_of_a_path(tmp_path: Path) -> None:
     terminal.type('dlcluster() { echo "<$*>"; }\n')
     terminal.type("dlcluster pull worker2\tcode\n")
     terminal.expect("<pull worker2:code>")
-    terminal.type(CTRL_D)
+    terminal.type("exit\n")
     terminal.await_end()
     terminal.close()
 

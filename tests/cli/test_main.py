@@ -217,6 +217,7 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
         ("run -m my.train", "no such option '-m': a module goes after python, as in: dlcluster run -- python -m my.tr"),
         ("run --nproc_per_node 8 -- x.py", "no such option '--nproc_per_node'. Did you mean '--nproc-per-node'?"),
         ("run -N 3 x.py", "no such option '-N': the number of nodes is -n"),
+        ("run --num-nodes 3 x.py", "no such option '--num-nodes': the number of nodes is -n"),
         ("run --json -- x.py", "--json needs --detach: without it the job's output is printed"),
         (
             "run --detach -- launch x.py",

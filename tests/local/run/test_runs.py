@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from local.run.runs import Run
-from tests.local.terminal import CTRL_D, Terminal
+from tests.local.terminal import Terminal
 
 MOUNT = """
 mount -n -t tmpfs tmpfs "$1" && mkdir "$1/upper" "$1/work"
@@ -64,5 +64,5 @@ def test_the_next_command_of_a_shell_sees_it_too(run: Run) -> None:
     replace(run.checkout / "cdk.json", "second\n")
     terminal.type("echo code $?; cat cdk.json\n")
     terminal.expect("code 1\nsecond\n")
-    terminal.type(CTRL_D)
+    terminal.type("exit\n")
     terminal.await_end()
