@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,11 +103,11 @@ class Laptop:
         )
 
 
-def new_laptop(user: User, directory: Path, **settings: Any) -> Laptop:
+def new_laptop(user: User, directory: Path, settings: Mapping[str, Any] | None = None) -> Laptop:
     """Copy the project below a directory, and write the settings for here and these into its cdk.json."""
     made = Laptop(user=user, checkout=copy_checkout(directory))
     file = made.checkout / "cdk.json"
     # There is no terminal on which the CDK could ask.
     file.write_text(json.dumps(json.loads(file.read_text()) | {"requireApproval": "never"}))
-    made.set(**{**USER_SETTINGS, **settings})
+    made.set(**{**USER_SETTINGS, **(settings or {})})
     return made

@@ -36,10 +36,8 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as data:
 
 def deploy(user: User, directory: Path) -> None:
     """Deploy both clusters, each from a checkout of its own."""
-    laptops = [
-        new_laptop(user, directory / name, cluster_name=name, worker_count=NODES - 1, idle_stop="10m")
-        for name in (BUSY, IDLE)
-    ]
+    settings = {"worker_count": NODES - 1, "idle_stop": "10m"}
+    laptops = [new_laptop(user, directory / name, settings | {"cluster_name": name}) for name in (BUSY, IDLE)]
     for process in [laptop.start("cdk", "deploy") for laptop in laptops]:
         output, _ = process.communicate(timeout=DEPLOY_S)
         assert process.returncode == 0, output

@@ -46,7 +46,7 @@ def kill_up_at(laptop: Laptop, line: str) -> None:
 
 @pytest.fixture(scope="module")
 def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
-    made = new_laptop(user, tmp_path_factory.mktemp("up"), worker_count=NODES - 1, zones=ZONES)
+    made = new_laptop(user, tmp_path_factory.mktemp("up"), {"worker_count": NODES - 1, "zones": ZONES})
     places = Path(os.environ["LOCAL_AWS_DIR"], limits.CAPACITY_FILE)
     node_type = USER_SETTINGS["instance_type"]
     limits.write_capacities(
