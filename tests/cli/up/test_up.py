@@ -25,7 +25,7 @@ def test_the_fleet_is_whole_in_the_first_zone_with_room(cluster: Cluster, capsys
         "3 nodes will cost",
         "us-east-1a has no room for all 3 nodes: InsufficientInstanceCapacity: We currently do not have sufficient",
         "1 were launched and ended again, for which AWS bills a minute each",
-        "2 came and were ended",
+        "2 were launched and ended again",
         "each zone that fails costs up to 0.004 USD",
     ):
         assert message in shown.err
