@@ -114,9 +114,7 @@ def runtime_directory() -> Path:
     """Return the directory where the user's systemd listens; `su` and cron do not set its variable."""
     path = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
     if not (path / "systemd").is_dir():
-        raise LaunchError(
-            f"--detach: the user's systemd is not running for {user_name()}: {path}/systemd does not exist"
-        )
+        raise LaunchError(f"--detach: the systemd of {user_name()} is not running: {path}/systemd does not exist")
     return path
 
 

@@ -216,7 +216,7 @@ def test_fails_when_jobs_would_end_with_the_last_session(tmp_path: Path, monkeyp
 
 def test_fails_when_the_users_systemd_does_not_run(shell: Shell) -> None:
     (shell.runtime / "systemd").rmdir()
-    with pytest.raises(LaunchError, match=r"does not run: .*/systemd does not exist"):
+    with pytest.raises(LaunchError, match=r"is not running: .*/systemd does not exist"):
         shell.launch("true")
 
 
