@@ -65,5 +65,5 @@ def test_fails_while_a_mount_target_or_a_stack_uses_it(efs: Any, capsys: pytest.
     template = {"Resources": {"Q": {"Type": "AWS::SQS::Queue"}}, "Outputs": {"SharedStorage": {"Value": mine}}}
     boto3.client("cloudformation", region_name=REGION).create_stack(StackName="demo", TemplateBody=json.dumps(template))
     assert main(["delete-storage", mine, "--yes"]) == 1
-    assert "stack demo mounts it" in capsys.readouterr().err
+    assert "is in use by stack demo" in capsys.readouterr().err
     assert left(efs) == [mine]
