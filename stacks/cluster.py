@@ -85,7 +85,7 @@ class DeepLearningCluster(Construct):
                 bundle=self.bundle.arn,
                 address=self.address.arn if self.address else None,
                 makes_file_system=self.props.makes_file_system,
-                lustre=self._lustre_arn(),
+                has_lustre=props.existing_lustre is not None,
                 setup=self.setup.arn if self.setup else None,
             ),
             private=props.private,
@@ -186,11 +186,6 @@ class DeepLearningCluster(Construct):
             subnets=self.network.worker_subnets,
             nodes=self.security,
         )
-
-    def _lustre_arn(self) -> str | None:
-        if (file_system := self.props.existing_lustre) is None:
-            return None
-        return cdk.Stack.of(self).format_arn(service="fsx", resource="file-system", resource_name=file_system)
 
     def _node_groups(self) -> tuple[NodeGroup, NodeGroup]:
         template = NodeTemplate(

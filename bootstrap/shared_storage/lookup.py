@@ -60,7 +60,11 @@ class FileSystemLookup:
     def _ask_lustre(self, setting: str) -> str:
         file_system = setting.partition(":")[2]
         answer: Any = self._clients.fsx.describe_file_systems(FileSystemIds=[file_system])
-        return f"{setting}:{answer['FileSystems'][0]['LustreConfiguration']['MountName']}"
+        [found] = answer["FileSystems"]
+        name = found.get("LustreConfiguration", {}).get("MountName")
+        if name is None:
+            raise RecordError(f"{file_system} has no mount name: it is of type {found['FileSystemType']}")
+        return f"{setting}:{name}"
 
     def _log_change(self, error: str) -> None:
         if error != self._error:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bootstrap.contract import SHARED_DIR
+from bootstrap.contract import NO_CLIENT, REFUSED, SHARED_DIR, UNREACHABLE
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
 from bootstrap.shared_storage.target import TUNNEL_ADDRESS, TUNNEL_PORT, Target
@@ -38,32 +38,36 @@ OPEN_COMMAND: Final = (
 """Opens the root directory of a new file system to all users, like /tmp. Any other mode was chosen by somebody."""
 MOUNT_TIMEOUT_S: Final = 90.0
 OPEN_TIMEOUT_S: Final = 30.0
-NOT_IN_KERNEL: Final = "unknown filesystem type"
-"""Part of mount(8)'s message if the kernel lacks the client."""
+_STATES: Final = {
+    NO_CLIENT: ("unknown filesystem type", "No such device"),
+    UNREACHABLE: ("Connection timed out", "Input/output error"),
+}
+"""Parts of the messages of mount(8) and of Lustre's mount helper by what they mean: the kernel lacks the client, or
+servers and client do not reach each other ("Troubleshooting file system mount issues", FSx for Lustre User Guide)."""
 
 
 class MountError(CommandError):
-    """The mount failed; ``has_client`` is False if the kernel does not know such file systems."""
+    """The mount failed; ``state`` is the shared directory's state that follows."""
 
     reason = "shared-storage"
 
-    def __init__(self, message: str, *, has_client: bool = True) -> None:
+    def __init__(self, message: str, *, state: str = REFUSED) -> None:
         super().__init__(message)
-        self.has_client = has_client
+        self.state = state
 
 
 def run(command: Sequence[str], *, timeout_s: float) -> None:
     """Run a command to its end. Raises MountError."""
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        raise MountError(f"{command[0]} failed: {error}", state=UNREACHABLE) from error
+    except OSError as error:
         raise MountError(f"{command[0]} failed: {error}") from error
     if done.returncode != 0:
-        output = " ".join(done.stderr.split())[-200:]
-        raise MountError(
-            f"{command[0]} exited {done.returncode}: {output}",
-            has_client=NOT_IN_KERNEL not in output and "No such device" not in output,
-        )
+        output = " ".join(done.stderr.split())
+        state = next((state for state, parts in _STATES.items() if any(part in output for part in parts)), REFUSED)
+        raise MountError(f"{command[0]} exited {done.returncode}: {output[-200:]}", state=state)
 
 
 class OccupiedError(MountError):

@@ -17,7 +17,6 @@ from bootstrap.config import parse_config
 from bootstrap.contract import (
     MOUNTED,
     NO_ADDRESS,
-    NO_CLIENT,
     NODE_CONFIG,
     NOT_KNOWN,
     OCCUPIED,
@@ -117,7 +116,7 @@ class Mounter:
         except OccupiedError as error:
             return OCCUPIED, str(error)
         except MountError as error:
-            return (REFUSED if error.has_client else NO_CLIENT), str(error)
+            return error.state, str(error)
         except OSError as error:
             return UNREACHABLE, str(error)
         return MOUNTED, target.host

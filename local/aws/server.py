@@ -12,7 +12,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
-from local.aws import buckets, cloud_control, file_systems, vpc_endpoints
+from local.aws import buckets, cloud_control, file_systems, lustre, vpc_endpoints
 from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import (
     activities,
@@ -71,6 +71,7 @@ _PARTS = (
     resource_types,
     buckets,
     file_systems,
+    lustre,
     launch,
     activities,
     launch_instances,
@@ -163,7 +164,8 @@ class Application:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
         call = Call(environ, body)
-        with LOCK if may_change(call.service, body, method=call.method) else LOCK.reading():
+        target = call.header("x-amz-target")
+        with LOCK if may_change(call.service, body, method=call.method, target=target) else LOCK.reading():
             if vpc_endpoints.arrives(call):
                 return self._serve(call, environ, start_response)
         vpc_endpoints.await_hang_up(environ)

@@ -15,11 +15,16 @@ AT_LEAST_EVERY_S: Final = 10.0
 _UNRELATED_SERVICES: Final = frozenset({"dynamodb", "iam", "logs", "s3", "ssm", "ssmmessages", "sts"})
 """Services that never change an instance, route or security group."""
 _READS: Final = re.compile(rb"(?:^|&)Action=(?:Describe|Get|List)")
+_JSON_READS: Final = re.compile(r"\.(?:Describe|Get|List)")
 
 
-def may_change(service: str, body: bytes, *, method: str = "POST") -> bool:
-    """Return True if a request may change what the data plane maintains, including in case of doubt."""
-    return service not in _UNRELATED_SERVICES and method != "GET" and not _READS.search(body)
+def may_change(service: str, body: bytes, *, method: str = "POST", target: str = "") -> bool:
+    """Return True if a request may change what the data plane maintains, including in case of doubt.
+
+    ``target`` is the header X-Amz-Target, with which a JSON request names its action.
+    """
+    reads = method == "GET" or _READS.search(body) or _JSON_READS.search(target)
+    return service not in _UNRELATED_SERVICES and not reads
 
 
 class ChangeWriter:

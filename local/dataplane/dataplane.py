@@ -94,6 +94,7 @@ class DataPlane:
         self._ec2: EC2Client = session.client("ec2")
         self._autoscaling: AutoScalingClient = session.client("autoscaling")
         self._efs: Any = session.client("efs")
+        self._fsx: Any = session.client("fsx")
         self._credentials = InstanceCredentials(session)
         self._run_dir = run_dir
         self._nodes_dir = run_dir / "nodes"
@@ -132,7 +133,7 @@ class DataPlane:
         self._inventory = None  # Until the complete inventory can be read, each pass tries again.
         found = read_inventory(self._ec2, self._autoscaling)
         self._storage_faults = StorageFaults.read(self._run_dir)
-        targets = read_mount_targets(self._efs, faults=self._storage_faults)
+        targets = read_mount_targets(self._efs, self._fsx, self._ec2, faults=self._storage_faults)
         found = dataclasses.replace(found, mount_targets=targets)
         self._inventory = None if found.unreadable else found
         return found

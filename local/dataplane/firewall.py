@@ -106,11 +106,16 @@ def render_rules(inventory: Inventory, vpc_id: str, *, endpoint_source: str | No
         "    ip saddr @nodes accept",
         "    ip daddr @nodes accept",
         "  }",
-        # The router itself serves the mount targets.
+        # The router itself serves the mount targets, and Lustre's servers connect to the nodes too.
         "  chain mounts { type filter hook input priority 0; policy accept;",
         "    ct state established,related accept",
         "    ip daddr @mount_targets ip saddr @nodes jump egress",
         "    ip daddr @mount_targets jump ingress",
+        "  }",
+        "  chain servers { type filter hook output priority 0; policy accept;",
+        "    ct state established,related accept",
+        "    ip saddr @mount_targets ip daddr @nodes jump egress",
+        "    ip saddr @mount_targets ip daddr @nodes jump ingress",
         "  }",
         *_nat(instances, endpoint_source),
         "}",

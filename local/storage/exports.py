@@ -6,6 +6,7 @@ from pathlib import Path
 
 from local.network import vpc_network
 from local.storage.certificates import Authority
+from local.storage.lustre_server import start_lustre_server
 from local.storage.mount_targets import MountTarget
 from local.storage.name_server import start_name_server
 from local.storage.on_node import make_directory
@@ -37,8 +38,13 @@ class Exports:
         for target in wanted - self._end.keys():
             make_directory(self._run_dir, target.file_system)
             vpc_network.add_router_address(target.vpc_id, target.address)
-            self._end[target] = start_server(target, self.authority.server_context(target.host))
+            self._end[target] = self._serve(target)
             log.info("%s has a mount target at %s", target.file_system, target.address)
+
+    def _serve(self, target: MountTarget) -> Callable[[], None]:
+        if target.mount_name:
+            return start_lustre_server(target)
+        return start_server(target, self.authority.server_context(target.host))
 
     def _address(self, vpc_id: str, name: str) -> str | None:
         served = ((target.vpc_id, target.host, target.address) for target in tuple(self._end))

@@ -16,7 +16,7 @@ REACHABLE: Final = "available"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MountTarget:
-    """An address in a VPC at which a file system can be mounted."""
+    """An address in a VPC at which a file system can be mounted: a mount target of EFS, or the servers of Lustre."""
 
     file_system: str
     host: str
@@ -28,6 +28,8 @@ class MountTarget:
     """True if the file system's policy denies access without TLS."""
     slow_s: float = 0.0
     """Delay of its answers in seconds, which is a fault."""
+    mount_name: str = ""
+    """Lustre's name of the file system; empty for EFS."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,12 +54,30 @@ class StorageFaults:
         fresh.replace(run_dir / FAULTS_FILE)
 
 
-def read_mount_targets(efs: Any, *, faults: StorageFaults) -> tuple[MountTarget, ...]:
-    """Return the mount targets that can currently be reached."""
-    return () if faults.absent else tuple(_available(efs, faults))
+def read_mount_targets(efs: Any, fsx: Any, ec2: Any, *, faults: StorageFaults) -> tuple[MountTarget, ...]:
+    """Return the mount targets of EFS and the file systems of Lustre that can currently be reached."""
+    return () if faults.absent else (*_efs(efs, faults), *_lustre(fsx, ec2, faults))
 
 
-def _available(efs: Any, faults: StorageFaults) -> Iterator[MountTarget]:
+def _lustre(fsx: Any, ec2: Any, faults: StorageFaults) -> Iterator[MountTarget]:
+    for system in fsx.describe_file_systems()["FileSystems"]:
+        if system["FileSystemType"] != "LUSTRE" or system["Lifecycle"] != "AVAILABLE":
+            continue
+        found = ec2.describe_network_interfaces(NetworkInterfaceIds=system["NetworkInterfaceIds"])
+        [interface] = found["NetworkInterfaces"]
+        yield MountTarget(
+            file_system=system["FileSystemId"],
+            host=system["DNSName"],
+            address=interface["PrivateIpAddress"],
+            vpc_id=system["VpcId"],
+            group_ids=tuple(sorted(group["GroupId"] for group in interface["Groups"])),
+            refuses_plaintext=False,
+            slow_s=faults.slow_s,
+            mount_name=system["LustreConfiguration"]["MountName"],
+        )
+
+
+def _efs(efs: Any, faults: StorageFaults) -> Iterator[MountTarget]:
     for system in efs.describe_file_systems()["FileSystems"]:
         if system["LifeCycleState"] != REACHABLE or not system["NumberOfMountTargets"]:
             continue

@@ -1,11 +1,11 @@
-"""Give a node what it needs to mount file systems: the mount helper, the name server, the authority to trust."""
+"""Give a node what it needs to mount file systems: the mount helpers, the name server, the authority to trust."""
 
 import shutil
 from pathlib import Path
 from typing import Final
 
 from local.network.addresses import NAME_SERVER_ADDRESS
-from local.storage import mount_helper
+from local.storage import lustre_mount_helper, mount_helper
 from local.storage.certificates import Authority
 
 EXPORTS: Final = "file-systems"
@@ -15,10 +15,11 @@ _RESOLVER: Final = f"nameserver {NAME_SERVER_ADDRESS}\noptions timeout:1 attempt
 
 def install_storage_client(disk: Path, *, authority: Authority) -> None:
     """Write the files to the disk of a node that has not booted yet."""
-    helper = disk / "usr/sbin/mount.nfs4"
-    helper.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(mount_helper.__file__, helper)
-    helper.chmod(0o755)
+    for kind, program in (("nfs4", mount_helper), ("lustre", lustre_mount_helper)):
+        helper = disk / f"usr/sbin/mount.{kind}"
+        helper.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(str(program.__file__), helper)
+        helper.chmod(0o755)
     resolver = disk / "etc/resolv.conf"
     resolver.parent.mkdir(parents=True, exist_ok=True)
     resolver.write_text(_RESOLVER)
@@ -27,7 +28,7 @@ def install_storage_client(disk: Path, *, authority: Authority) -> None:
 
 
 def make_directory(run_dir: Path, file_system: str) -> None:
-    """Create the directory behind a file system; its root belongs to root, like a new EFS file system's."""
+    """Create the directory behind a file system; its root belongs to root, like that of each new file system."""
     directory = run_dir / EXPORTS / file_system
     directory.mkdir(parents=True, exist_ok=True)
     directory.parent.chmod(0o700)

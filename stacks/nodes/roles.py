@@ -13,6 +13,9 @@ from stacks.cluster_role import ClusterRole, RoleRules
 UNSCOPED_ACTIONS: Final = ("autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances")
 """The only actions allowed on ``*``, because AWS defines no resource type for them (Service Authorization Reference,
 Auto Scaling and EC2)."""
+DESCRIBE_LUSTRE: Final = "fsx:DescribeFileSystems"
+"""Action on ``*`` of a master with Lustre; FSx defines no resource for it (Service Authorization Reference), so that a
+statement with the file system's ARN would allow nothing."""
 
 CHANNEL_ACTIONS: Final = (
     "ssmmessages:CreateControlChannel",
@@ -61,8 +64,8 @@ class NodeResources:
     """The master's Elastic IP, if the cluster has one."""
     makes_file_system: bool = False
     """True if the stack creates the shared file system, whose ID the master must query."""
-    lustre: str | None = None
-    """ARN of the user's Lustre file system, if the cluster has one."""
+    has_lustre: bool = False
+    """True if the nodes mount the user's Lustre file system, whose mount name the master must query."""
     setup: str | None = None
     """S3 object of the user's setup, if any."""
 
@@ -257,8 +260,8 @@ def _shared_storage(resources: NodeResources) -> list[iam.PolicyStatement]:
         return [
             iam.PolicyStatement(actions=["cloudformation:DescribeStackResource"], resources=[cdk.Aws.STACK_ID]),
         ]
-    if resources.lustre is not None:
-        return [iam.PolicyStatement(actions=["fsx:DescribeFileSystems"], resources=[resources.lustre])]
+    if resources.has_lustre:
+        return [iam.PolicyStatement(actions=[DESCRIBE_LUSTRE], resources=["*"])]
     return []
 
 

@@ -13,7 +13,7 @@ from local.aws.calls import Call
 from local.aws.permissions.callers import Caller
 from local.aws.permissions.policies import Decision, Permission
 
-_JSON: Final = frozenset({"dynamodb", "logs", "secretsmanager", "ssm"})
+_JSON: Final = frozenset({"dynamodb", "fsx", "logs", "secretsmanager", "ssm"})
 _INVALID_CREDENTIALS: Final = {
     "dynamodb": ServiceError(
         status=400,

@@ -77,6 +77,7 @@ _CALLS: Final[Mapping[str, PermissionsOfCall]] = {
     "cloudformation:ListStackResources": _stack,
     "cloudformation:SignalResource": _stack,
     "cloudformation:UpdateStack": _stack,
+    "fsx:DescribeFileSystems": _anything,
     "logs:CreateLogStream": _log_stream,
     "logs:DeleteLogGroup": _log_stream,
     "logs:DeleteLogStream": _log_stream,

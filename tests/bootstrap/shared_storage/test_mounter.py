@@ -176,7 +176,8 @@ def test_a_mount_target_that_goes_away_shows_and_nothing_is_unmounted(node: Node
         (ssl.SSLCertVerificationError(1, "Hostname mismatch"), None, "refused"),
         (ConnectionRefusedError(111, "Connection refused"), None, "unreachable"),
         (None, MountError("mount exited 32: access denied"), "refused"),
-        (None, MountError("mount exited 32: unknown filesystem type 'lustre'", has_client=False), "no-client"),
+        (None, MountError("mount exited 32: unknown filesystem type 'lustre'", state="no-client"), "no-client"),
+        (None, MountError("mount exited 110: Connection timed out", state="unreachable"), "unreachable"),
         (OSError(98, "Address already in use"), None, "unreachable"),
     ],
 )

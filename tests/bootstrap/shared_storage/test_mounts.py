@@ -88,17 +88,25 @@ def test_root_cannot_write_below_the_mount_point(tmp_path: Path) -> None:
 
 
 @pytest.mark.allow_subprocess
-def test_a_kernel_without_the_client_is_distinguished_from_a_refusal() -> None:
-    unknown = "echo \"mount: /shared: unknown filesystem type 'lustre'.\" >&2; exit 32"
-    with pytest.raises(MountError, match="unknown filesystem type") as caught:
-        run(["sh", "-c", unknown], timeout_s=10)
-    assert not caught.value.has_client
-    with pytest.raises(MountError, match="access denied") as caught:
-        run(["sh", "-c", "echo access denied >&2; exit 32"], timeout_s=10)
-    assert caught.value.has_client
+@pytest.mark.parametrize(
+    ("message", "state"),
+    [
+        ("mount: /shared: unknown filesystem type 'lustre'.", "no-client"),
+        ("mount.lustre: mount X at /shared failed: No such device\nAre the lustre modules loaded?", "no-client"),
+        ("mount.lustre: mount X at /shared failed: Connection timed out", "unreachable"),
+        ("mount.lustre: mount X at /shared failed: Input/output error\nIs the MGS running?", "unreachable"),
+        ("mount.lustre: mount X at /shared failed: No such file or directory" + "\nIs it correct?" * 20, "refused"),
+        ("access denied", "refused"),
+    ],
+)
+def test_a_failed_mount_has_the_state_that_its_message_means(message: str, state: str) -> None:
+    with pytest.raises(MountError, match="sh exited 32") as caught:
+        run(["sh", "-c", 'printf "%s\\n" "$0" >&2; exit 32', message], timeout_s=10)
+    assert caught.value.state == state
 
 
 @pytest.mark.allow_subprocess
 def test_a_mount_that_hangs_is_given_up() -> None:
-    with pytest.raises(MountError, match="timed out"):
+    with pytest.raises(MountError, match="timed out") as caught:
         run(["sleep", "60"], timeout_s=0.05)
+    assert caught.value.state == "unreachable"

@@ -9,24 +9,10 @@ from typing import Any
 
 from local.faults import Faults
 from tests.e2e.conftest import NODES, Cluster, aliases, stack_outputs
+from tests.e2e.shared_directory import STATE, check_that_ranks_share
 
 CHANGE_S = 90.0
 MASTER = "deeplearning-master"
-STATE = "cat /run/deeplearning/shared-state"
-SCRIPT = """
-import os, time
-path = os.path.join(os.environ["EFS_MOUNT"], "told.txt")
-assert os.environ["DEEPLEARNING_SHARED"] == os.environ["EFS_MOUNT"] == "/shared"
-if os.environ["RANK"] == "0":
-    with open(path + ".new", "w") as file:
-        file.write("from rank 0")
-    os.rename(path + ".new", path)
-deadline = time.monotonic() + 30
-while not os.path.exists(path):
-    assert time.monotonic() < deadline, "waited 30 s for rank 0 to write"
-    time.sleep(0.1)
-print("rank", os.environ["RANK"], "reads", open(path).read())
-"""
 
 
 def await_states(cluster: Cluster, expected: set[str]) -> None:
@@ -55,11 +41,7 @@ def test_the_nodes_are_ready_without_it_and_nothing_lands_below_the_mount_point(
 
 
 def test_what_rank_0_writes_the_other_nodes_read(cluster: Cluster) -> None:
-    cluster.user.ssh(MASTER, f"cat > /shared/writes.py <<'EOF'\n{SCRIPT}EOF")
-    printed = cluster.user.ssh(MASTER, "launch python3 /shared/writes.py")
-    assert sorted(line.split("rank ", 1)[1] for line in printed.splitlines() if "reads" in line) == [
-        f"{rank} reads from rank 0" for rank in range(NODES)
-    ]
+    check_that_ranks_share(lambda command: cluster.user.ssh(MASTER, command), nodes=NODES)
     assert status(cluster)["shared_storage"] == f"efs:{stack_outputs()['SharedStorage']}"
     assert "nosuid,nodev" in cluster.on("deeplearning-worker2", "findmnt -n -o OPTIONS /shared | tail -1")
 

@@ -1,12 +1,17 @@
 """Make a VPC without internet as a company has it: its endpoints, the user's KMS key, and a permissions boundary."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from local.faults.clients import client
+from local.run.user import User
+from tests.e2e.checkouts import DEPLOY_S
+from tests.e2e.conftest import group_instances
 from tests.endpoints import Endpoints, https_from
 
 NAME: Final = "existing"
@@ -24,6 +29,7 @@ class ExistingVpc:
     private: str
     key: str
     """ARN of the user's KMS key."""
+    endpoints: Endpoints
 
     @property
     def hardened(self) -> dict[str, str]:
@@ -46,6 +52,41 @@ class ExistingVpc:
         return free, tables, [group["GroupId"] for group in groups]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PrivateCluster:
+    """A deployed private cluster, as its user reaches it."""
+
+    user: User
+    """The user, with the ssh configuration that dlcluster printed."""
+    checkout: Path
+
+    def group(self, output: str) -> list[dict[str, Any]]:
+        outputs = client("cloudformation").describe_stacks(StackName=NAME)["Stacks"][0]["Outputs"]
+        return group_instances({each["OutputKey"]: each["OutputValue"] for each in outputs}[output])
+
+    @property
+    def instances(self) -> list[dict[str, Any]]:
+        """Return master and worker."""
+        return [*self.group("MasterAutoScalingGroup"), *self.group("WorkerAutoScalingGroup")]
+
+    def try_in_checkout(self, *command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            command,
+            cwd=self.checkout,
+            env={**self.user.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEPLOY_S,
+            check=False,
+        )
+
+    def in_checkout(self, *command: str) -> str:
+        done = self.try_in_checkout(*command)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
 @contextmanager
 def existing_vpc() -> Iterator[ExistingVpc]:
     """Make the VPC, the key and the boundary, and delete them."""
@@ -65,7 +106,7 @@ def existing_vpc() -> Iterator[ExistingVpc]:
     ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=https_from(PRIVATE_BLOCK))
     endpoints = Endpoints(ec2=ec2, vpc_id=vpc_id, subnet=private, table=table, group=group)
     made = endpoints.create()
-    yield ExistingVpc(vpc_id=vpc_id, private=private, key=key)
+    yield ExistingVpc(vpc_id=vpc_id, private=private, key=key, endpoints=endpoints)
     endpoints.delete(made.values())
     client("iam").delete_policy(PolicyArn=boundary)
     client("kms").schedule_key_deletion(KeyId=key.rpartition("/")[2], PendingWindowInDays=7)

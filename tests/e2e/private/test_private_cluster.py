@@ -15,10 +15,9 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,9 +25,9 @@ from local.faults.clients import client
 from local.network.addresses import USER_ADDRESS
 from local.run.user import User, deploy_arguments
 from tests.e2e.checkouts import DEPLOY_S, copy_checkout
-from tests.e2e.conftest import group_instances
 from tests.e2e.port_scan import listening, open_ports, open_ports_from_node
-from tests.e2e.private.existing_vpc import BOUNDARY, NAME, PRIVATE_BLOCK, ExistingVpc, existing_vpc
+from tests.e2e.private.existing_vpc import BOUNDARY, NAME, PRIVATE_BLOCK, ExistingVpc, PrivateCluster, existing_vpc
+from tests.endpoints import SERVICES
 
 NODES = 2
 SETUP = {
@@ -42,41 +41,6 @@ SETUP = {
 def vpc() -> Iterator[ExistingVpc]:
     with existing_vpc() as made:
         yield made
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrivateCluster:
-    """A deployed private cluster, as its user reaches it."""
-
-    user: User
-    """The user, with the ssh configuration that dlcluster printed."""
-    checkout: Path
-
-    def group(self, output: str) -> list[dict[str, Any]]:
-        outputs = client("cloudformation").describe_stacks(StackName=NAME)["Stacks"][0]["Outputs"]
-        return group_instances({each["OutputKey"]: each["OutputValue"] for each in outputs}[output])
-
-    @property
-    def instances(self) -> list[dict[str, Any]]:
-        """Return master and worker."""
-        return [*self.group("MasterAutoScalingGroup"), *self.group("WorkerAutoScalingGroup")]
-
-    def try_in_checkout(self, *command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            command,
-            cwd=self.checkout,
-            env={**self.user.environment, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEPLOY_S,
-            check=False,
-        )
-
-    def in_checkout(self, *command: str) -> str:
-        done = self.try_in_checkout(*command)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +128,23 @@ def test_sessions_carry_logins_copies_and_jobs(cluster: PrivateCluster, tmp_path
     assert (tmp_path / "back").read_bytes() == (tmp_path / "sent").read_bytes()
     printed = cluster.in_checkout("dlcluster", "run", "--cluster", NAME, "--", "launch", "hostname", "-I")
     assert all(str(instance["PrivateIpAddress"]) in printed for instance in (master, worker)), printed
+
+
+def test_a_call_arrives_only_while_its_service_has_an_endpoint(cluster: PrivateCluster, vpc: ExistingVpc) -> None:
+    """No node of ours needs STS, and every caller may ask it who they are."""
+    assert "sts" not in SERVICES
+
+    def answer(wait_s: int) -> str:
+        ask = f"aws sts get-caller-identity --cli-connect-timeout {wait_s} --cli-read-timeout {wait_s} 2>&1 || true"
+        return cluster.user.ssh(f"{NAME}-worker2", f"AWS_DEFAULT_REGION=us-east-1 AWS_MAX_ATTEMPTS=1 {ask}")
+
+    assert "timeout on endpoint URL" in answer(2)
+    endpoint = vpc.endpoints.create(["sts"])["sts"]
+    try:
+        assert f"/{cluster.instances[1]['InstanceId']}" in answer(30)
+    finally:
+        vpc.endpoints.delete([endpoint])
+    assert "timeout on endpoint URL" in answer(2)
 
 
 def test_the_cluster_trains_without_internet(cluster: PrivateCluster) -> None:

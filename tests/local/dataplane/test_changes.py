@@ -39,6 +39,11 @@ def test_look_happens_periodically_without_a_change(file: Path) -> None:
     assert not listener.is_due()
 
 
+@pytest.mark.parametrize(("action", "changes"), [("DescribeFileSystems", False), ("CreateFileSystem", True)])
+def test_a_json_request_names_its_action_in_a_header(action: str, changes: bool) -> None:
+    assert may_change("fsx", b"{}", target=f"AWSSimbaAPIService_v20180301.{action}") is changes
+
+
 @pytest.mark.parametrize(
     ("service", "body", "changes"),
     [

@@ -29,16 +29,16 @@ def template(*, mount_target: bool) -> dict[str, Any]:
 
 
 def test_a_mount_target_is_seen_while_it_is_there(aws: Aws, stacks: Stacks) -> None:  # noqa: F811
-    efs = aws.client("efs")
+    efs, fsx, ec2 = (aws.client(service) for service in ("efs", "fsx", "ec2"))
     stacks.create(template(mount_target=True))
-    [found] = read_mount_targets(efs, faults=StorageFaults(slow_s=2.0))
+    [found] = read_mount_targets(efs, fsx, ec2, faults=StorageFaults(slow_s=2.0))
     system = stacks.physical_id("System")
     assert (found.file_system, found.host) == (system, f"{system}.efs.us-east-1.amazonaws.com")
     assert found.address.startswith("10.0.1.")
     assert (found.refuses_plaintext, found.slow_s) == (True, 2.0)
-    assert read_mount_targets(efs, faults=StorageFaults(absent=True)) == ()
+    assert read_mount_targets(efs, fsx, ec2, faults=StorageFaults(absent=True)) == ()
     stacks.update(template(mount_target=False))
-    assert read_mount_targets(efs, faults=StorageFaults()) == ()
+    assert read_mount_targets(efs, fsx, ec2, faults=StorageFaults()) == ()
     stacks.cloudformation.delete_stack(StackName=stacks.names[0])
     assert system in {each["FileSystemId"] for each in efs.describe_file_systems()["FileSystems"]}
     efs.delete_file_system(FileSystemId=system)

@@ -123,3 +123,15 @@ def test_lustre_may_connect_to_the_nodes_from_anywhere_in_the_vpc(context: dict[
     ]
     both = {(block, *span) for block in ("10.8.0.0/24", "100.64.0.0/20") for span in ((988, 988), (1018, 1023))}
     assert rules.count(both) == 2
+
+
+def test_the_master_may_query_lustre_without_naming_it(context: dict[str, Any], tmp_path: Path) -> None:
+    """FSx defines no resource for the call: a statement that names the file system allows nothing on AWS."""
+    template, _ = synthesize(context | LOOKED_UP, tmp_path, shared_storage="lustre:fs-0123456789abcdef0")
+    found = [
+        (statement["Effect"], statement["Resource"])
+        for policy in resources(template, "IAM::Policy")
+        for statement in policy["PolicyDocument"]["Statement"]
+        if "fsx:DescribeFileSystems" in statement["Action"]
+    ]
+    assert found == [("Allow", "*")]

@@ -1,0 +1,51 @@
+"""Test that a node mounts Lustre through its VPC's firewall, and that each refusal has Lustre's own words."""
+
+import errno
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.local.storage.lustre_network import CASES, FILE
+
+REPOSITORY = Path(__file__).parents[3]
+FAILED = "mount.lustre: mount {source} at {place} failed: "
+NO_NAME = (
+    f"{FAILED}No such file or directory\nIs the MGS specification correct?\nIs the filesystem name correct?\n"
+    "If upgrading, is the copied client log valid? (see upgrade docs)\n"
+)
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Return the directory of one network, and what each mount in it gave."""
+    directory = tmp_path_factory.mktemp("lustre")
+    program = [sys.executable, "-m", "tests.local.storage.lustre_network", str(directory)]
+    command = ["unshare", "--net", "--mount", *program]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return directory, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("case", "printed", "code"),
+    [
+        ("mounted", "", 0),
+        ("wrong name", NO_NAME, errno.ENOENT),
+        ("no such file system", "mount.lustre: Can't parse NID '{source}'\n", errno.EINVAL),
+        ("another VPC", "mount.lustre: Can't parse NID '{source}'\n", errno.EINVAL),
+        ("ports 1018 to 1023 closed", f"{FAILED}Connection timed out\n", errno.ETIMEDOUT),
+        ("all ports closed", f"{FAILED}Connection timed out\n", errno.ETIMEDOUT),
+        ("client lets no server in", f"{FAILED}Input/output error\nIs the MGS running?\n", errno.EIO),
+    ],
+)
+def test_each_mount_succeeds_or_says_why_not(
+    outcomes: tuple[Path, dict[str, Any]], case: str, printed: str, code: int
+) -> None:
+    directory, found = outcomes
+    [source] = [cases[case] for cases in CASES.values() if case in cases]
+    files = [FILE] if case == "mounted" else []
+    assert found[case] == [printed.format(source=source, place=directory / case), code, files]
