@@ -10,6 +10,7 @@ from typing import NoReturn
 import pytest
 from botocore.client import BaseClient
 from botocore.model import OperationModel
+from hypothesis import HealthCheck, settings
 from moto import mock_aws
 from moto.ec2.models import ec2_backends
 
@@ -24,6 +25,11 @@ class UnexpectedSubprocessError(BaseException):
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "allow_subprocess: the test starts programs on purpose")
+    # The same examples on every machine, and no time limit for one of them.
+    settings.register_profile(
+        "gate", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("gate")
 
 
 @pytest.fixture(autouse=True)

@@ -77,10 +77,10 @@ class RemoteClient:
         return receive(self._first)
 
 
-def receive(first: Connection) -> Any:
-    if not first.poll(DEADLINE_S):
-        raise TimeoutError("the first process does not answer")
-    return first.recv()
+def receive(peer: Connection) -> Any:
+    if not peer.poll(DEADLINE_S):
+        raise TimeoutError("the other process does not answer")
+    return peer.recv()
 
 
 def run(name: str, *, client: RemoteClient, first: Connection, desired_nodes: int) -> None:
@@ -132,6 +132,10 @@ def play(number: int, *, client: "DynamoDBClient", processes: Mapping[Connection
     )
     for connection in processes:
         connection.send(name)
+    # Each has asked before any gets an answer, so that all claim an index of the same membership.
+    asked = {connection: receive(connection) for connection in processes}
+    for connection, request in asked.items():
+        connection.send(serve_request(request))
     claims: dict[str, Claim] = {}
     while len(claims) < len(processes):
         ready = wait([*processes], timeout=DEADLINE_S)

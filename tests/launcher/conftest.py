@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,8 +52,8 @@ class Cluster:
         ssh = self.program("ssh", f'exec /usr/bin/ssh -F {config} "$@"')
         return f"{ssh.parent}:{self.environment['PATH']}"
 
-    def _command(self, arguments: Sequence[str], hosts: Sequence[str]) -> list[str]:
-        options = ["-H", str(self.hosts_file(hosts)), "--env", f"STRAY_TOKEN:{self.token}"]
+    def _command(self, arguments: Sequence[str], hosts: Sequence[str], *, token: str) -> list[str]:
+        options = ["-H", str(self.hosts_file(hosts)), "--env", f"STRAY_TOKEN:{token}"]
         # The tests themselves may run under nohup or in the background.
         defaults = ["env", "--default-signal=HUP,INT"]
         return [*defaults, sys.executable, str(self.launcher), *options, *arguments]
@@ -66,8 +66,9 @@ class Cluster:
         cwd: Path | None = None,
         environment: dict[str, str] | None = None,
     ) -> Iterator[subprocess.Popen[bytes]]:
+        token = f"{self.token}-{uuid.uuid4().hex}"
         with subprocess.Popen(
-            self._command(arguments, hosts),
+            self._command(arguments, hosts, token=token),
             env=self.environment | (environment or {}),
             cwd=cwd,
             stdout=subprocess.PIPE,
@@ -77,10 +78,10 @@ class Cluster:
                 yield launcher
             finally:
                 if launcher.poll() is None:
-                    # Its nodes notice, and end what runs there, a moment later.
-                    cut_off = self.ranks()
+                    # Its nodes notice, and end what runs there, a moment later. Other launches may go on.
+                    cut_off = ranks_with(token)
                     launcher.kill()
-                    wait_until_gone(cut_off, seconds=40)
+                    wait_until_gone(cut_off, seconds=60)
 
     def run(
         self,
@@ -88,7 +89,7 @@ class Cluster:
         hosts: Sequence[str] = ADDRESSES,
         cwd: Path | None = None,
         environment: dict[str, str] | None = None,
-        timeout: float = 60,
+        timeout: float = 120,
     ) -> "Result":
         with self.start(*arguments, hosts=hosts, cwd=cwd, environment=environment) as process:
             stdout, stderr = process.communicate(timeout=timeout)
@@ -96,11 +97,13 @@ class Cluster:
 
     def ranks(self) -> list[int]:
         """Return the process ids of everything that has a rank's environment, except the runners."""
-        pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-        return [pid for pid in pids if self._is_rank(pid)]
+        return ranks_with(self.token)
 
-    def _is_rank(self, pid: int) -> bool:
-        return f"STRAY_TOKEN={self.token}".encode() in variables(pid)
+
+def ranks_with(token: str) -> list[int]:
+    """Return the process ids of the ranks of all launches whose token begins like this."""
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [pid for pid in pids if f"STRAY_TOKEN={token}".encode() in variables(pid)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,10 +141,12 @@ def parent(pid: int) -> int:
 def variables(pid: int) -> bytes:
     """Return a process's environment as in proc_pid_environ(5); empty without one.
 
-    It is also empty for a moment while the process executes another program, so read an empty one again.
+    It is also empty while the process executes another program, and so is its command line.
     """
+    until, empty = time.monotonic() + 20, 0
     with suppress(OSError):
-        for _ in range(10):
+        while empty < 10 and time.monotonic() < until:
+            empty += bool(Path(f"/proc/{pid}/cmdline").read_bytes())
             if found := Path(f"/proc/{pid}/environ").read_bytes():
                 return found
             # Kernel threads and zombies have no program.
@@ -163,16 +168,43 @@ def wait_until_gone(pids: Sequence[int], *, seconds: float) -> None:
         assert readable, f"process {pid} still runs after {seconds} s"
 
 
+SHORT_HEARTBEAT_TIMEOUT_S = 7.0
+SHORT_GRACE_S = 1.0
+
+
 @pytest.fixture(scope="session")
 def short_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the launcher, with deadlines a tenth as long."""
+    """Copy the launcher, with shorter deadlines; a process that pauses for 5 s still counts as alive."""
     copy = copy_launcher(tmp_path_factory.mktemp("short_timeout_launcher"))
-    for file, constant in (
-        ("transport/protocol", "HEARTBEAT_INTERVAL_S"),
-        ("transport/protocol", "HEARTBEAT_TIMEOUT_S"),
-        ("spec", "GRACE_S"),
-    ):
-        change_constant(copy / f"{file}.py", constant, lambda seconds: seconds / 10)
+    change_constants(
+        copy,
+        {
+            "transport/protocol.HEARTBEAT_INTERVAL_S": 0.5,
+            "transport/protocol.HEARTBEAT_TIMEOUT_S": SHORT_HEARTBEAT_TIMEOUT_S,
+            "spec.GRACE_S": SHORT_GRACE_S,
+        },
+    )
+    return copy
+
+
+@pytest.fixture(scope="session")
+def patient_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the launcher, with deadlines that no slow machine exceeds."""
+    copy = copy_launcher(tmp_path_factory.mktemp("patient_launcher"))
+    change_constants(
+        copy,
+        {
+            "engines/orted/rendezvous.MPIRUN_S": 60.0,
+            "history/git.DEADLINE_S": 60.0,
+            "history/journal.UPLOAD_AFTER_S": 600.0,
+            "history/record_upload.DEADLINE_S": 60.0,
+            "job/connect.READY_DEADLINE_S": 60.0,
+            "job/node.LINGER_S": 60.0,
+            "runner/gpu_usage.DEADLINE_S": 60.0,
+            "transport/connection.EXIT_TIMEOUT_S": 60.0,
+            "transport/ssh.CONNECT_TIMEOUT_S": 60,
+        },
+    )
     return copy
 
 
@@ -183,11 +215,14 @@ def copy_launcher(directory: Path) -> Path:
     return directory / "launcher"
 
 
-def change_constant(module: Path, name: str, change: Callable[[float], float]) -> None:
-    """Change a constant in a copy of the launcher."""
-    text = module.read_text()
-    (line,) = re.findall(rf"^{name} = .*$", text, re.MULTILINE)
-    module.write_text(text.replace(line, f"{name} = {change(float(line.partition('=')[2]))}"))
+def change_constants(launcher: Path, values: Mapping[str, float]) -> None:
+    """Change constants in a copy of the launcher; a key is a module's path, a dot, and the constant's name."""
+    for place, value in values.items():
+        module, _, name = place.rpartition(".")
+        path = launcher / f"{module}.py"
+        text = path.read_text()
+        (line,) = re.findall(rf"^{name} = .*$", text, re.MULTILINE)
+        path.write_text(text.replace(line, f"{name} = {value}"))
 
 
 @pytest.fixture(scope="session")
@@ -215,7 +250,9 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def cluster(nodes: Path, tmp_path: Path) -> Iterator[Cluster]:
     path = f"{nodes}/bin:{Path(sys.executable).parent}:/usr/bin:/bin"
-    cluster = Cluster(directory=tmp_path, environment={"PATH": path, "HOME": str(tmp_path)})
+    # Without a runtime directory, no launch keeps connections for another test's.
+    environment = {"PATH": path, "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "none")}
+    cluster = Cluster(directory=tmp_path, environment=environment)
     yield cluster
     outlived = cluster.ranks()
     for pid in outlived:

@@ -49,13 +49,13 @@ def service() -> Iterator[ThreadingHTTPServer]:
 def test_identity_is_read_with_a_token(service: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     host = f"127.0.0.1:{service.server_port}"
-    assert read_identity(host) == Identity(instance_id="i-1", address="10.0.0.5")
+    assert read_identity(host, timeout_s=60.0) == Identity(instance_id="i-1", address="10.0.0.5")
 
 
 def test_fails_when_an_answer_is_missing(service: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(ANSWERS, "/latest/meta-data/local-ipv4")
     with pytest.raises(MetadataError, match="has no local-ipv4"):
-        read_identity(f"127.0.0.1:{service.server_port}")
+        read_identity(f"127.0.0.1:{service.server_port}", timeout_s=60.0)
 
 
 def test_fails_without_a_listening_service() -> None:
@@ -90,7 +90,7 @@ def test_notice_is_what_the_service_tells(
 ) -> None:
     for path, text in answers.items():
         monkeypatch.setitem(ANSWERS, path, text)
-    assert read_notice(f"127.0.0.1:{service.server_port}") == notice
+    assert read_notice(f"127.0.0.1:{service.server_port}", timeout_s=60.0) == notice
     assert notice.must_drain == must_drain
 
 
@@ -103,4 +103,4 @@ def test_fails_when_the_service_is_unwell(
 
     monkeypatch.setattr(MetadataHandler, "do_GET", unwell)
     with pytest.raises(MetadataError, match=f"answered {status} on"):
-        read_notice(f"127.0.0.1:{service.server_port}")
+        read_notice(f"127.0.0.1:{service.server_port}", timeout_s=60.0)

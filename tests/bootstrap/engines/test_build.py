@@ -48,7 +48,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
 
 
 def run(recipe: Recipe, directory: Path, *, path: str = "/usr/bin:/bin") -> None:
-    Builder(deadline=time.monotonic() + 60, environ={"PATH": path}).build(recipe, directory)
+    Builder(deadline=time.monotonic() + 300, environ={"PATH": path}).build(recipe, directory)
 
 
 def test_the_images_wheel_is_taken_by_its_hash_and_nothing_compiled(
@@ -159,7 +159,7 @@ def test_nothing_of_horovods_source_runs_unless_it_has_the_hash(
     monkeypatch.setattr(build_module, "COMPILER", "true")
     environ = {"PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "HOME": str(tmp_path)}
     environ["PIP_TARGET"] = str(tmp_path / "to")
-    builder = Builder(deadline=time.monotonic() + 60, environ=environ)
+    builder = Builder(deadline=time.monotonic() + 300, environ=environ)
     # With the tests' own pip and setuptools.
     with pytest.raises(EnginesError) if not right else contextlib.suppress(EnginesError):
         builder._install_horovod([sys.executable, *build_module.PIP], tmp_path)

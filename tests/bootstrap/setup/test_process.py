@@ -1,6 +1,7 @@
 """Run real programs as a setup does: they fail, hang, print very much, or leave other processes behind."""
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -82,9 +83,9 @@ def test_a_program_that_hangs_ends_with_its_whole_group(
 
 def await_end(process_id: int) -> None:
     """Wait until a process has ended; the kernel takes a moment to end a killed one."""
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 60.0
     while is_running(process_id):
-        assert time.monotonic() < deadline, f"process {process_id} still runs after 5 s"
+        assert time.monotonic() < deadline, f"process {process_id} still runs after 60 s"
         time.sleep(0.01)
 
 
@@ -97,12 +98,14 @@ def is_running(process_id: int) -> bool:
 
 
 def test_what_a_program_leaves_behind_neither_blocks_nor_stays(run: Callable[..., list[str]], tmp_path: Path) -> None:
-    started = time.monotonic()
     assert run("sleep 600 & echo $! > child; echo done") == ["done"]
     await_end(int((tmp_path / "child").read_text()))
-    # A process of another group keeps the output open; systemd ends it with the service.
-    assert run("setsid sleep 15 & echo done") == ["done"]
-    assert time.monotonic() - started < 15
+    # A process of another group keeps the output open; systemd ends it with the service. The run has 60 s.
+    try:
+        assert run("setsid sleep 600 & echo $! > away; echo done") == ["done"]
+        assert is_running(int((tmp_path / "away").read_text()))
+    finally:
+        os.kill(int((tmp_path / "away").read_text()), signal.SIGKILL)
 
 
 def test_very_much_output_takes_little_memory_and_comes_whole(run: Callable[..., list[str]]) -> None:

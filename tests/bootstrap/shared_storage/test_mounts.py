@@ -101,7 +101,7 @@ def test_root_cannot_write_below_the_mount_point(tmp_path: Path) -> None:
 )
 def test_a_failed_mount_has_the_state_that_its_message_means(message: str, state: str) -> None:
     with pytest.raises(MountError, match="sh exited 32") as caught:
-        run(["sh", "-c", 'printf "%s\\n" "$0" >&2; exit 32', message], timeout_s=10)
+        run(["sh", "-c", 'printf "%s\\n" "$0" >&2; exit 32', message], timeout_s=60)
     assert caught.value.state == state
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from bootstrap.shared_storage import target as targets
+from bootstrap.shared_storage import tunnel
 from bootstrap.shared_storage.target import Target
 from bootstrap.shared_storage.tunnel import Tunnel, probe
 from local.storage.certificates import Authority
@@ -72,6 +73,7 @@ def trusting(authority: Authority, server: Echo) -> ssl.SSLContext:
 @pytest.fixture
 def target(server: Echo, monkeypatch: pytest.MonkeyPatch) -> Target:
     monkeypatch.setattr(targets, "NFS_PORT", server.port)
+    monkeypatch.setattr(tunnel, "CONNECT_S", 60.0)
     return Target(kind="efs", file_system="fs-01", host="localhost")
 
 
@@ -82,7 +84,7 @@ def start(target: Target, context: ssl.SSLContext, reserved_ports: int = ANY_POR
 def exchange(port: int, message: bytes) -> bytes:
     """Send a message; return the answer until the connection ends."""
     found = bytearray()
-    with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         for start in range(0, len(message), MEBIBYTE):
             piece = message[start : start + MEBIBYTE]
             connection.sendall(piece)
@@ -127,4 +129,4 @@ def test_a_tunnel_that_fails_ends_the_process(
     monkeypatch.setattr("os._exit", codes.put)
     monkeypatch.setattr("asyncio.start_server", None)
     Tunnel(target, context=trusting, port=0).start()
-    assert codes.get(timeout=20) == 1
+    assert codes.get(timeout=60) == 1

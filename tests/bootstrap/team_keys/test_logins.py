@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -79,7 +78,11 @@ def replace(
         ended.append(fingerprints)
 
     file, removed = tmp_path / "team_keys/ubuntu", tmp_path / "run/removed"
-    replace_team_keys(file, keys, team_keys(keys), removed=removed, end_logins=end, clock=lambda: time.time() + after_s)
+
+    def clock() -> float:
+        return removed.stat().st_mtime + after_s
+
+    replace_team_keys(file, keys, team_keys(keys), removed=removed, end_logins=end, clock=clock)
     assert file.read_text() == "".join(f"{key.line}\n" for key in keys)
 
 

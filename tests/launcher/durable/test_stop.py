@@ -89,6 +89,7 @@ def test_a_stop_finds_the_launcher_that_has_just_begun(
 ) -> None:
     """The job waits for nodes when the stop checks it, and its launcher starts before the stop's mark."""
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
+    monkeypatch.setattr(commands, "RECORD_DEADLINE_S", 60.0)
     record = submit("true")
     mirror.list_as_waiting(record, jobs_directory())
     directory = jobs_directory() / record.job.id
@@ -98,7 +99,7 @@ def test_a_stop_finds_the_launcher_that_has_just_begun(
         def run() -> None:
             begun = replace(record.job, state=State.PENDING, attempt=2, pid=launcher.pid)
             write_record(directory, begun)
-            launcher.wait(10)
+            launcher.wait(60)
             write_record(directory, replace(begun, state=State.CANCELLED))
             os.close(lock)
 

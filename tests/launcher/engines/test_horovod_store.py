@@ -11,7 +11,7 @@ from launcher.engines.horovod_store import RendezvousStore, serve
 
 
 def ask(port: int, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, body)
         answer = connection.getresponse()
@@ -42,7 +42,7 @@ def test_a_silent_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> Non
     async def talk() -> bytes:
         async with await serve(RendezvousStore({}), address="127.0.0.1") as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
-            output = await asyncio.wait_for(reader.read(), 10)
+            output = await asyncio.wait_for(reader.read(), 60)
             writer.close()
             return output
 
@@ -52,7 +52,7 @@ def test_a_silent_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("request_", [b"nonsense\r\n\r\n", b"PUT /a/b HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b""])
 def test_an_invalid_request_does_not_end_the_store(request_: bytes) -> None:
     def shout(port: int) -> bytes:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
             client.sendall(request_)
             client.shutdown(socket.SHUT_WR)
             return client.recv(100)

@@ -5,6 +5,7 @@ tests/engines tests Open MPI itself; here, a script uses the remote shell like m
 
 import os
 import signal
+import socket
 import sys
 import threading
 from dataclasses import replace
@@ -14,7 +15,8 @@ import pytest
 
 from launcher.engines.orted import rendezvous
 from launcher.engines.orted.names import socket_name
-from tests.launcher.conftest import ADDRESSES, Cluster, change_constant, copy_launcher, read_lines, wait_until_gone
+from tests.launcher.conftest import ADDRESSES, Cluster, change_constants, copy_launcher, read_lines, wait_until_gone
+from tests.waiting import await_true
 
 FIRST, SECOND, THIRD = ADDRESSES
 MPIRUN = """
@@ -58,8 +60,11 @@ def test_a_daemon_is_the_runners_child_and_has_the_jobs_variables(
     assert output == [f"{SECOND} [orted 1] a b lo more", f"{THIRD} [orted 2] a b lo more"]
 
 
-def test_mpirun_ends_first_when_a_daemon_has_failed(cluster: Cluster, environment: dict[str, str]) -> None:
-    result = cluster.run(*launch("exit 1", RUNS="1", CODE="9"), environment=environment)
+def test_mpirun_ends_first_when_a_daemon_has_failed(
+    cluster: Cluster, patient_launcher: Path, environment: dict[str, str]
+) -> None:
+    patient = replace(cluster, launcher=patient_launcher)
+    result = patient.run(*launch("exit 1", RUNS="1", CODE="9"), environment=environment)
     assert result.code == 9
     assert result.reason == f"launch: {FIRST}: mpirun ended with exit code 9"
 
@@ -68,7 +73,7 @@ def test_mpirun_ends_first_when_a_daemon_has_failed(cluster: Cluster, environmen
 def short_mpirun_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy the launcher, with little time for mpirun to notice that a daemon has ended."""
     copy = copy_launcher(tmp_path_factory.mktemp("short_mpirun_timeout_launcher"))
-    change_constant(copy / "engines" / "orted" / "rendezvous.py", "MPIRUN_S", lambda seconds: seconds / 20)
+    change_constants(copy, {"engines/orted/rendezvous.MPIRUN_S": 0.25})
     return copy
 
 
@@ -87,9 +92,9 @@ def test_no_daemon_is_left_on_any_node(
         else:
             # This mpirun does not watch its daemons.
             os.kill(pids["up" if victim == "mpirun" else "daemon"], signal.SIGKILL)
-            launcher.communicate(timeout=30)
+            launcher.communicate(timeout=60)
             assert launcher.returncode == 137
-        wait_until_gone(everything, seconds=15)
+        wait_until_gone(everything, seconds=60)
 
 
 def test_each_attempt_and_host_has_a_socket_of_its_own() -> None:
@@ -100,39 +105,48 @@ def test_each_attempt_and_host_has_a_socket_of_its_own() -> None:
 
 
 @pytest.fixture
-def socket() -> str:
+def name() -> str:
     return f"launch-test-{os.urandom(8).hex()}"
 
 
-def test_deliver_waits_for_the_receiver(socket: str) -> None:
+def test_deliver_waits_for_the_receiver(name: str) -> None:
     codes: list[int] = []
-    bringing = threading.Thread(target=lambda: codes.append(rendezvous.deliver(socket, b"x" * 300_000, seconds=30)))
+    bringing = threading.Thread(target=lambda: codes.append(rendezvous.deliver(name, b"x" * 300_000, seconds=30)))
     bringing.start()
-    assert rendezvous.await_command(socket, seconds=30) == "x" * 300_000
-    bringing.join(30)
+    assert rendezvous.await_command(name, seconds=30) == "x" * 300_000
+    bringing.join(60)
     assert codes == [0]
 
 
-def test_fails_when_no_command_arrives(socket: str) -> None:
+def test_fails_when_no_command_arrives(name: str) -> None:
     with pytest.raises(TimeoutError, match=r"mpirun has sent no command within 0\.1 s"):
-        rendezvous.await_command(socket, seconds=0.1)
+        rendezvous.await_command(name, seconds=0.1)
     with pytest.raises(ConnectionRefusedError):
-        rendezvous.deliver(socket, b"true", seconds=0.1)
+        rendezvous.deliver(name, b"true", seconds=0.1)
 
 
-def test_commands_are_exchanged_only_with_the_same_user(socket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused: list[BaseException] = []
+def test_a_command_goes_only_to_the_same_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(f"\0{name}")
+        listener.listen()
+        monkeypatch.setattr(os, "getuid", lambda: 54321)
+        with pytest.raises(PermissionError, match="another user's process waits there"):
+            rendezvous.deliver(name, b"true", seconds=30)
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.recv(100) == b""
 
-    def bring() -> None:
-        try:
-            rendezvous.deliver(socket, b"true", seconds=30)
-        except OSError as error:
-            refused.append(error)
 
-    monkeypatch.setattr(os, "getuid", lambda: 54321)
-    bringing = threading.Thread(target=bring)
-    bringing.start()
-    with pytest.raises(TimeoutError):
-        rendezvous.await_command(socket, seconds=5)
-    bringing.join(30)
-    assert [str(error) for error in refused] == ["another user's process waits there"]
+def test_a_command_comes_only_from_the_same_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, another = os.getuid(), iter([54321])
+    monkeypatch.setattr(os, "getuid", lambda: next(another, own))
+    taken: list[str] = []
+    taking = threading.Thread(target=lambda: taken.append(rendezvous.await_command(name, seconds=60)))
+    taking.start()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as refused:
+        await_true(lambda: refused.connect_ex(f"\0{name}") == 0, "the receiver to listen", timeout_s=60)
+        refused.settimeout(60)
+        assert refused.recv(1) == b""
+    assert rendezvous.deliver(name, b"ours", seconds=60) == 0
+    taking.join(60)
+    assert taken == ["ours"]

@@ -77,7 +77,7 @@ def test_following_ends_with_the_job(tmp_path: Path, directory: Path) -> None:
     with reader:
         # Its input is still open, so only the job's end ends it.
         assert reader.stdout.read() == b"last words"
-        assert reader.wait(20) == 0
+        assert reader.wait(60) == 0
 
 
 def test_following_ends_when_the_reader_is_gone(tmp_path: Path, directory: Path) -> None:
@@ -85,7 +85,7 @@ def test_following_ends_when_the_reader_is_gone(tmp_path: Path, directory: Path)
     with running(directory), reading(tmp_path, "-f", "j", "rank-0.log") as reader:
         assert reader.stdin is not None
         reader.stdin.close()
-        assert reader.wait(10) == 0
+        assert reader.wait(60) == 0
 
 
 def test_fails_when_a_log_was_removed(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_fails_when_a_log_was_removed(tmp_path: Path) -> None:
         env={"HOME": str(tmp_path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     assert ended.returncode == 1

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,10 @@ def with_aws(cluster: Cluster, script: str) -> dict[str, str]:
     return {"PATH": f"{aws.parent}:{cluster.environment['PATH']}", "DEEPLEARNING_BUCKET": "b"}
 
 
-def test_a_jobs_record_is_copied_to_the_bucket(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_jobs_record_is_copied_to_the_bucket(cluster: Cluster, patient_launcher: Path, tmp_path: Path) -> None:
     keep = f'echo "$@" >> {tmp_path}/asked; cat > {tmp_path}/kept'
-    result = cluster.run("-n", "1", "exit 3", environment=with_aws(cluster, keep))
+    patient = replace(cluster, launcher=patient_launcher)
+    result = patient.run("-n", "1", "exit 3", environment=with_aws(cluster, keep))
     assert result.code == 3
     job = JobRecord.from_bytes((tmp_path / "kept").read_bytes())
     assert (job.state, job.exit_code) == (State.FAILED, 3)

@@ -135,7 +135,7 @@ def test_a_hanging_git_does_not_delay_the_job(
 
         monkeypatch.setattr(journals, "start_upload", upload)
         journal.on_running({"a": ["rank-0.log"]}, restart=0, gpus={"a": None})
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), 60)
 
     journal = Journal(JOB, job_id="j", cwd="/")
     journal.begin()

@@ -11,7 +11,7 @@ import pytest
 
 from launcher.job.connect import KEX_ADVICE
 from launcher.transport.protocol import VERSION
-from tests.launcher.conftest import ADDRESSES, Cluster, change_constant, copy_launcher, wait_until_gone
+from tests.launcher.conftest import ADDRESSES, Cluster, change_constants, copy_launcher, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
 OUT_OF_MEMORY = ": killed (SIGKILL), often out of memory"
@@ -75,7 +75,7 @@ def full_backlog(nodes: Path) -> Iterator[None]:
         listener = sockets.enter_context(socket.create_server((SILENT_HOST, int(port)), backlog=0))
         while True:
             waiting = sockets.enter_context(socket.socket())
-            waiting.settimeout(0.2)
+            waiting.settimeout(1)
             try:
                 waiting.connect(listener.getsockname())
             except TimeoutError:
@@ -83,19 +83,17 @@ def full_backlog(nodes: Path) -> Iterator[None]:
         yield
 
 
-def with_timeout(cluster: Cluster, tmp_path: Path, *, module: str, constant: str, seconds: int) -> Cluster:
+def with_timeout(cluster: Cluster, tmp_path: Path, *, constant: str, seconds: int) -> Cluster:
     """Copy the launcher, with another deadline."""
     launcher = copy_launcher(tmp_path / "short-timeout")
-    change_constant(launcher / f"{module}.py", constant, lambda _: seconds)
+    change_constants(launcher, {constant: seconds})
     return dataclasses.replace(cluster, launcher=launcher)
 
 
 @pytest.mark.usefixtures("full_backlog")
 def test_fails_when_a_host_drops_all_packets(cluster: Cluster, tmp_path: Path) -> None:
     touched = tmp_path / "touched"
-    short_timeout_cluster = with_timeout(
-        cluster, tmp_path, module="transport/ssh", constant="CONNECT_TIMEOUT_S", seconds=2
-    )
+    short_timeout_cluster = with_timeout(cluster, tmp_path, constant="transport/ssh.CONNECT_TIMEOUT_S", seconds=2)
     result = short_timeout_cluster.run(f"touch {touched}", hosts=[FIRST, SILENT_HOST])
     assert result.code == 1
     reason = (
@@ -110,15 +108,14 @@ def test_fails_when_a_host_accepts_and_never_answers(cluster: Cluster, nodes: Pa
     touched, pids = tmp_path / "touched", tmp_path / "pids"
     hangs = f"echo $$ >> {pids}; exec sleep 1000"
     ssh = cluster.program("ssh", f'case "$*" in *" {THIRD} "*) {hangs};; esac; exec {nodes}/bin/ssh "$@"')
-    short_timeout_cluster = with_timeout(
-        cluster, tmp_path, module="job/connect", constant="READY_DEADLINE_S", seconds=5
-    )
+    # Long enough for the first node's runner on a busy machine.
+    short_timeout_cluster = with_timeout(cluster, tmp_path, constant="job/connect.READY_DEADLINE_S", seconds=10)
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
     result = short_timeout_cluster.run(f"touch {touched}", hosts=[FIRST, THIRD], environment={"PATH": path})
     assert result.code == 1
-    assert result.reason == f"launch: cannot reach 1 of 2 nodes, nothing started: {THIRD}: no answer within 5 s"
+    assert result.reason == f"launch: cannot reach 1 of 2 nodes, nothing started: {THIRD}: no answer within 10 s"
     assert not touched.exists()
-    wait_until_gone([int(pid) for pid in pids.read_text().split()], seconds=5)
+    wait_until_gone([int(pid) for pid in pids.read_text().split()], seconds=60)
 
 
 def test_fails_when_a_host_key_is_unknown(cluster: Cluster, nodes: Path) -> None:

@@ -1,6 +1,7 @@
 """Test jobs that would use GPUs in use; nvidia-smi is a stand-in, the rest is real."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -25,15 +26,21 @@ HANGS = "exec sleep 1000"
 BROKEN = "echo 'NVIDIA-SMI has failed, because, it could not'; exit 9"
 
 
+@pytest.fixture
+def patient_cluster(cluster: Cluster, patient_launcher: Path) -> Cluster:
+    """Return the same user, with a launcher that waits for nvidia-smi also on a busy machine."""
+    return replace(cluster, launcher=patient_launcher)
+
+
 def with_smi(cluster: Cluster, script: str) -> dict[str, str]:
     """Return the environment of a master that has GPUs."""
     return {"PATH": f"{cluster.program('nvidia-smi', script).parent}:{cluster.environment['PATH']}"}
 
 
-def test_fails_when_a_gpu_of_the_job_is_in_use_and_starts_nothing(cluster: Cluster) -> None:
-    result = cluster.run(
-        "-n", "2", "--nproc-per-node", "2", "echo up", environment=with_smi(cluster, IN_USE), hosts=[FIRST, SECOND]
-    )
+def test_fails_when_a_gpu_of_the_job_is_in_use_and_starts_nothing(patient_cluster: Cluster) -> None:
+    environment = with_smi(patient_cluster, IN_USE)
+    options = ("-n", "2", "--nproc-per-node", "2")
+    result = patient_cluster.run(*options, "echo up", environment=environment, hosts=[FIRST, SECOND])
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason == (
         "launch: nothing started, GPUs are in use (--wait stands in line, --force starts anyway): "
@@ -73,7 +80,7 @@ def test_fails_when_another_job_has_claimed_the_gpus(cluster: Cluster) -> None:
         other = ("-n", "1", "--env", "CUDA_VISIBLE_DEVICES:1", "true")
         assert cluster.run(*other, environment=environment).code == 0
         first.terminate()
-        first.communicate(timeout=20)
+        first.communicate(timeout=60)
     assert cluster.run("-n", "1", "true", environment=environment).code == 0
 
 
@@ -119,8 +126,9 @@ def test_a_local_job_has_the_gpus_of_its_shell(monkeypatch: pytest.MonkeyPatch) 
     assert gpus_of(job(), HOST) == ("0", "1")
 
 
-def test_fails_when_a_single_process_could_use_a_gpu_in_use(cluster: Cluster) -> None:
-    result = cluster.run("-n", "1", "--nproc-per-node", "1", "echo up", environment=with_smi(cluster, IN_USE))
+def test_fails_when_a_single_process_could_use_a_gpu_in_use(patient_cluster: Cluster) -> None:
+    environment = with_smi(patient_cluster, IN_USE)
+    result = patient_cluster.run("-n", "1", "--nproc-per-node", "1", "echo up", environment=environment)
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason.endswith(f"{FIRST}: GPU 1 by process 4711 (python3)")
 

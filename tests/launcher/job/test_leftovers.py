@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.transport.protocol import HEARTBEAT_TIMEOUT_S
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, parent, read_lines, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -26,10 +27,10 @@ def test_no_process_is_left_when_a_part_of_the_runner_is_killed(
         ranks = cluster.ranks()
         runner = next(int(words[2]) for words in lines if words[0] == host and words[2] != "up")
         os.kill(parent(runner) if reaper else runner, signal.SIGKILL)
-        launcher.communicate(timeout=30)
+        launcher.communicate(timeout=60)
         # Without its reaper, the runner stops its rank cleanly.
         assert launcher.returncode == code
-        wait_until_gone(ranks, seconds=15)
+        wait_until_gone(ranks, seconds=60)
 
 
 def test_the_articles_pkill_on_every_host_ends_the_job(cluster: Cluster) -> None:
@@ -42,9 +43,9 @@ def test_the_articles_pkill_on_every_host_ends_the_job(cluster: Cluster) -> None
             # The end of one host's processes may already have ended the others.
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-        launcher.communicate(timeout=30)
+        launcher.communicate(timeout=60)
         assert launcher.returncode == 143
-        wait_until_gone(ranks, seconds=15)
+        wait_until_gone(ranks, seconds=60)
 
 
 def test_no_process_is_left_when_the_launcher_is_killed(cluster: Cluster) -> None:
@@ -53,7 +54,8 @@ def test_no_process_is_left_when_the_launcher_is_killed(cluster: Cluster) -> Non
         ranks = cluster.ranks()
         assert len(ranks) >= 6
         launcher.kill()
-        wait_until_gone(ranks, seconds=5)
+        # Earlier than without heartbeats.
+        wait_until_gone(ranks, seconds=HEARTBEAT_TIMEOUT_S - 2)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -61,7 +63,7 @@ def test_a_signal_ends_the_job_everywhere(cluster: Cluster, number: signal.Signa
     with cluster.start(CALM) as launcher:
         read_lines(launcher.stdout, 3)
         launcher.send_signal(number)
-        _, stderr = launcher.communicate(timeout=20)
+        _, stderr = launcher.communicate(timeout=60)
     assert launcher.returncode == code
     assert stderr.decode().splitlines()[-1] == f"launch: stopped by {number.name}"
     assert cluster.ranks() == []
@@ -76,7 +78,7 @@ def test_ranks_have_time_to_end_after_term(cluster: Cluster) -> None:
     with cluster.start("python", "-c", save) as launcher:
         read_lines(launcher.stdout, 3)
         launcher.terminate()
-        stdout, _ = launcher.communicate(timeout=20)
+        stdout, _ = launcher.communicate(timeout=60)
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] saved" for host in ADDRESSES]
     assert launcher.returncode == 143
 
@@ -87,7 +89,7 @@ def test_a_shells_child_gets_the_full_grace(cluster: Cluster) -> None:
     with cluster.start("-n", "1", f'bash -c "{save}"; echo never') as launcher:
         read_lines(launcher.stdout, 1)
         launcher.terminate()
-        stdout, _ = launcher.communicate(timeout=20)
+        stdout, _ = launcher.communicate(timeout=60)
     assert stdout.decode() == f"{FIRST} [0] saved\n"
 
 
@@ -95,7 +97,7 @@ def test_ranks_that_ignore_term_are_killed(cluster: Cluster) -> None:
     with cluster.start("-n", "2", STUBBORN) as launcher:
         read_lines(launcher.stdout, 2)
         launcher.send_signal(signal.SIGINT)
-        launcher.communicate(timeout=30)
+        launcher.communicate(timeout=60)
     assert launcher.returncode == 130
     assert cluster.ranks() == []
 
@@ -113,7 +115,7 @@ def test_the_job_ends_when_the_reader_of_its_output_is_gone(cluster: Cluster, co
         assert launcher.stdout is not None
         launcher.stdout.readline()
         launcher.stdout.close()
-        assert launcher.wait(20) == 128 + signal.SIGPIPE
+        assert launcher.wait(60) == 128 + signal.SIGPIPE
         assert launcher.stderr is not None
         assert launcher.stderr.read() == b"launch: cannot write the output any more: Broken pipe\n"
     assert cluster.ranks() == []

@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from launcher.job import preemption
 from launcher.job.failure import Failure
 from launcher.job.preemption import NodeStateReader, departure_failure, parse_cluster_view, wait_for_node_loss
 from tests.bootstrap.identities import instance_id, public_key
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, change_constant, launcher_lines, read_lines
+from tests.launcher.conftest import ADDRESSES, Cluster, change_constants, copy_launcher, launcher_lines, read_lines
 
 FIRST, SECOND, THIRD = ADDRESSES
 OWN_END = "this node is leaving the cluster, which ends the launcher"
@@ -116,16 +115,15 @@ def test_an_unreadable_state_file_changes_nothing(tmp_path: Path) -> None:
 @pytest.fixture
 def cluster_with_state_file(cluster: Cluster, tmp_path: Path) -> tuple[Cluster, Path]:
     """Create a cluster whose launcher reads the agent's state from a file; return both."""
-    copy = tmp_path / "cluster_with_state_file"
-    for room in ("launcher", "bootstrap"):
-        shutil.copytree(LAUNCHER.parent / room, copy / room, ignore=shutil.ignore_patterns("__pycache__"))
-    file, contract = tmp_path / "node.json", copy / "bootstrap" / "contract.py"
+    launcher = copy_launcher(tmp_path / "cluster_with_state_file")
+    file, contract = tmp_path / "node.json", launcher.parent / "bootstrap" / "contract.py"
     text = contract.read_text()
     assert text.count(f'"{NODE_STATE}"') == 1
     contract.write_text(text.replace(f'"{NODE_STATE}"', repr(str(file))))
     file.write_text(state())
-    change_constant(copy / "launcher" / "job" / "attempt.py", "SHORT_S", lambda _: 0.0)
-    return dataclasses.replace(cluster, launcher=copy / "launcher"), file
+    # The last attempt to reach the nodes takes at most the timeout for a login, also on a busy machine.
+    change_constants(launcher, {"job/attempt.SHORT_S": 0.0, "transport/ssh.CONNECT_TIMEOUT_S": 60})
+    return dataclasses.replace(cluster, launcher=launcher), file
 
 
 def replace_file(file: Path, text: str) -> None:
@@ -140,7 +138,7 @@ def test_every_rank_can_save_when_a_node_leaves(cluster_with_state_file: tuple[C
     with cluster.start(SAVE) as launcher:
         read_lines(launcher.stdout, 3)
         replace_file(file, state(draining=[3]))
-        stdout, stderr = launcher.communicate(timeout=20)
+        stdout, stderr = launcher.communicate(timeout=60)
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] saved" for host in ADDRESSES]
     assert (launcher.returncode, launcher_lines(stderr)) == (1, [f"launch: {THIRD}: leaves the cluster"])
 
@@ -154,7 +152,7 @@ def test_the_job_restarts_without_the_node_that_leaves(cluster_with_state_file: 
         hosts = cluster.hosts_file(ADDRESSES)
         replace_file(hosts, f"{FIRST}\n{THIRD}\n")
         replace_file(file, state(draining=[2]))
-        stdout, stderr = launcher.communicate(timeout=20)
+        stdout, stderr = launcher.communicate(timeout=60)
     assert launcher.returncode == 0
     # It answered until its end, so it had not crashed.
     assert launcher_lines(stderr)[1:] == [f"launch: restart (not counted) on 2 of 3 nodes: {FIRST}, {THIRD}"]
@@ -167,7 +165,7 @@ def test_a_notice_for_the_launchers_own_node_ends_the_job(cluster_with_state_fil
     with cluster.start("--max-restarts", "9", SAVE) as launcher:
         read_lines(launcher.stdout, 3)
         replace_file(file, state(draining=[1]))
-        stdout, stderr = launcher.communicate(timeout=20)
+        stdout, stderr = launcher.communicate(timeout=60)
     assert stdout.count(b"saved") == 3
     assert (launcher.returncode, launcher_lines(stderr)) == (1, [f"launch: {OWN_END}"])
 
@@ -185,7 +183,7 @@ def test_a_process_that_fails_on_a_node_that_then_leaves_is_not_the_jobs_own_end
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, code: int, after: str, of_process: bool
 ) -> None:
     """The runner of a node that is being lost still answers, and reports the rank's end."""
-    monkeypatch.setattr(preemption, "LOSS_S", 0.2)
+    monkeypatch.setattr(preemption, "LOSS_S", 0.2 if of_process else 60.0)
     monkeypatch.setattr(preemption, "POLL_S", 0.01)
     file = tmp_path / "node.json"
     file.write_text(state())

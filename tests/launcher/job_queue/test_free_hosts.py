@@ -140,7 +140,7 @@ def test_a_job_in_line_starts_on_free_nodes_and_records_them(source: HostSource,
         started.append(names(found))
         assert not has_waited
 
-    wait = Wait(timeout_s=5, exclusive=True, nodes=(1, 1))
+    wait = Wait(timeout_s=60, exclusive=True, nodes=(1, 1))
     asyncio.run(start_in_turn(job(source, nodes=1, wait=wait), ticket, start=start))
     assert started == [["two"], ["two"]]
     assert lines == ["launch: starting on 1 node: two, because other jobs use the nodes listed before\n"]

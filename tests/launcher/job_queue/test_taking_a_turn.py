@@ -21,8 +21,8 @@ from launcher.spec import Job, Wait
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB
 
-WAITING = replace(JOB, hosts=(Host(name="a", slots=1),), wait=Wait(timeout_s=10, exclusive=True))
-LIMIT_S = 5.0
+WAITING = replace(JOB, hosts=(Host(name="a", slots=1),), wait=Wait(timeout_s=60, exclusive=True))
+LIMIT_S = 60.0
 REFUSED = (
     "nothing started, GPUs are in use (--wait stands in line, --force starts anyway): "
     f"job one of {user_name()} has them"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, copy_launcher, read_lines
+from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, change_constants, copy_launcher, read_lines
 
 FIRST, SECOND, _ = ADDRESSES
 SLEEP = "echo up; sleep 1000"
@@ -21,12 +21,12 @@ def jobs(cluster: Cluster) -> list[dict[str, Any]]:
 
 def subcommand(cluster: Cluster, *words: str) -> str:
     command = [sys.executable, str(LAUNCHER), *words]
-    return subprocess.run(command, env=cluster.environment, capture_output=True, timeout=30, check=True).stdout.decode()
+    return subprocess.run(command, env=cluster.environment, capture_output=True, timeout=60, check=True).stdout.decode()
 
 
 def await_job(cluster: Cluster, index: int, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Wait until a job, named by its index in the list, meets a condition; return it."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while True:
         found = jobs(cluster)
         if len(found) > index and condition(found[index]):
@@ -37,7 +37,7 @@ def await_job(cluster: Cluster, index: int, condition: Callable[[dict[str, Any]]
 
 def await_places(cluster: Cluster, *places: int) -> list[dict[str, Any]]:
     """Wait until the jobs after the first have these places in the queue, in any order; return them by place."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while True:
         found = sorted(jobs(cluster)[1:], key=lambda job: job["place"] or 0)
         if [job["place"] for job in found] == [*places]:
@@ -80,7 +80,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Clus
                     "(--wait stands in line behind it, --force starts anyway)",
                 )
                 go.touch()
-                codes = [launcher.wait(30) for launcher in (holder, large, small)]
+                codes = [launcher.wait(60) for launcher in (holder, large, small)]
                 assert codes == [0, 0, 0]
                 assert small.stderr is not None
                 output = small.stderr.read().decode()
@@ -98,17 +98,17 @@ def test_a_waiting_job_leaves_the_line_at_ctrl_c_and_stop_and_its_death(cluster:
             places = await_places(cluster, 1, 2, 3)
             by_pid = {launcher.pid: launcher for launcher in (one, two, three)}
             by_pid[places[0]["pid"]].send_signal(signal.SIGINT)
-            assert by_pid[places[0]["pid"]].wait(10) == 130
+            assert by_pid[places[0]["pid"]].wait(60) == 130
             by_pid[places[1]["pid"]].kill()
-            by_pid[places[1]["pid"]].wait(10)
+            by_pid[places[1]["pid"]].wait(60)
             last = [job["id"] for job in jobs(cluster)].index(places[2]["id"])
             await_job(cluster, last, lambda job: job["place"] == 1)
             assert subcommand(cluster, "stop", places[2]["id"]) == f"{places[2]['id']} CANCELLED\n"
-            assert by_pid[places[2]["pid"]].wait(10) == 143
+            assert by_pid[places[2]["pid"]].wait(60) == 143
             states = {job["id"]: job["state"] for job in jobs(cluster)[1:]}
             assert [states[job["id"]] for job in places] == ["CANCELLED", "FAILED", "CANCELLED"]
         holder.terminate()
-        holder.communicate(timeout=20)
+        holder.communicate(timeout=60)
 
 
 def test_a_job_waits_for_another_users_process_and_ends_at_its_deadline(cluster: Cluster, tmp_path: Path) -> None:
@@ -117,8 +117,7 @@ def test_a_job_waits_for_another_users_process_and_ends_at_its_deadline(cluster:
     smi = f"""[ -e {busy} ] || exit 0
 case "$1" in --query-compute-apps=*) echo "GPU-a, 47, /bin/x" ;; *) echo "GPU-a, 0" ;; esac"""
     launcher = copy_launcher(tmp_path / "copy")
-    turn = launcher / "job_queue" / "turn.py"
-    turn.write_text(turn.read_text().replace("RETRY_S = 15.0", "RETRY_S = 0.5"))
+    change_constants(launcher, {"job_queue/turn.RETRY_S": 0.5, "runner/gpu_usage.DEADLINE_S": 60.0})
     environment = {"PATH": f"{cluster.program('nvidia-smi', smi).parent}:{cluster.environment['PATH']}"}
     short = Cluster(directory=cluster.directory, environment=cluster.environment | environment, launcher=launcher)
     ended = short.run("--wait", "--wait-timeout", "1", "-n", "1", "true")
@@ -127,7 +126,7 @@ case "$1" in --query-compute-apps=*) echo "GPU-a, 47, /bin/x" ;; *) echo "GPU-a,
     with short.start("--wait", "-n", "1", "echo up") as waiting:
         await_job(cluster, 1, waits)
         busy.unlink()
-        stdout, stderr = waiting.communicate(timeout=20)
+        stdout, stderr = waiting.communicate(timeout=60)
     assert (waiting.returncode, stdout, stderr) == (
         0,
         f"{FIRST} [0] up\n".encode(),

@@ -56,6 +56,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         config = directory / "ssh_config"
         client_config(config, port=port, identity=directory / "identity", known_hosts=known)
         environment = {"HOME": str(homes[ADDRESSES[0]]), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+        environment["XDG_RUNTIME_DIR"] = str(tmp_path / "none")
         site = Site(directory=tmp_path, environment=environment, homes=homes, source=tmp_path / "source")
         ssh = site.program("ssh", f'exec /usr/bin/ssh -F {config} "$@"')
         environment["PATH"] = f"{ssh.parent}:{environment['PATH']}"

@@ -24,19 +24,21 @@ def show(fd: int) -> None:
     asyncio.run(send())
 
 
-def all_of(terminal: int) -> bytes:
-    """Read everything that a terminal has, piece by piece."""
+def read_until(terminal: int, end: bytes) -> bytes:
+    """Read from a terminal, piece by piece, until it has printed the end; return what came before."""
     printed = b""
-    while select.select([terminal], [], [], 1)[0]:
+    while not printed.endswith(end):
+        assert select.select([terminal], [], [], 60)[0], printed
         printed += os.read(terminal, 1 << 16)
-    return printed
+    return printed.removesuffix(end)
 
 
 def test_a_terminal_gets_a_bar_that_is_cleared_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "REDRAW_S", 0.01)
     ours, terminal = pty.openpty()
     show(terminal)
-    printed = all_of(ours).decode()
+    os.write(terminal, b"over")
+    printed = read_until(ours, b"over").decode()
     os.close(terminal)
     os.close(ours)
     assert "\r\x1b[K[############............] 200.0 MB of 400.0 MB sent to 8 nodes, " in printed
