@@ -1,5 +1,7 @@
 """Define the errors that the launcher raises; only main() catches them."""
 
+from collections.abc import Mapping
+
 UNKNOWN_HOST = "unknown-host"
 UNKNOWN_HOST_KEY = "unknown-host-key"
 LOGIN_DENIED = "login-denied"
@@ -34,10 +36,12 @@ class UnreachableError(LaunchError):
 class BusyError(LaunchError):
     """The job's nodes are in use; nothing was started."""
 
-    def __init__(self, reason: str, *, detail: str) -> None:
+    def __init__(self, reason: str, *, detail: str, nodes: Mapping[str, str] | None = None) -> None:
         super().__init__(reason)
         self.detail = detail
         """The job or process that uses the GPUs, without advice."""
+        self.nodes = nodes or {}
+        """Users of each node's GPUs, by the node's name; empty if other nodes would not help."""
 
 
 class OverdueError(LaunchError):

@@ -40,13 +40,15 @@ def _visible(job: Job) -> str | None:
 def check_gpus(job: Job, in_use: Sequence[GpusInUse]) -> None:
     """Raise BusyError if the job would use GPUs in use; `in_use` contains its hosts' reports."""
     pairs = zip(job.hosts, in_use, strict=True)
-    conflicts = [
-        f"{host}: {'; '.join(users)}" for host, report in pairs if (users := _conflicts(gpus_of(job, host), report))
-    ]
+    conflicts = {
+        str(host): f"{host}: {'; '.join(users)}"
+        for host, report in pairs
+        if (users := _conflicts(gpus_of(job, host), report))
+    }
     if conflicts:
-        detail = ", ".join(conflicts)
+        detail = ", ".join(conflicts.values())
         advice = "--wait stands in line, --force starts anyway"
-        raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail)
+        raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail, nodes=conflicts)
 
 
 def _conflicts(wanted: Gpus, report: GpusInUse) -> list[str]:

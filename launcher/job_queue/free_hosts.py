@@ -1,6 +1,6 @@
 """Choose nodes that no other job has, so that jobs on parts of the cluster run side by side."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,22 +19,31 @@ def with_claims(record: JobRecord, job: Job) -> JobRecord:
     return replace(record, hosts=tuple(map(str, job.hosts)), gpus=claimed_gpus(job))
 
 
-def choose_free(job: Job, record: JobRecord, others: Sequence[JobRecord]) -> Job:
+def choose_free(
+    job: Job,
+    record: JobRecord,
+    others: Sequence[JobRecord],
+    *,
+    in_use: Container[str] = (),
+    least: int | None = None,
+) -> Job:
     """Return the job on the first free nodes of the cluster; unchanged if too few are free.
 
-    Hosts of the user's own file (``-H``) keep their order. mpirun needs its own machine as the first of several hosts.
+    `in_use` names nodes that are not free, besides those of `others`; `least` nodes are enough, if given. Hosts of the
+    user's own file (``-H``) keep their order. mpirun needs its own machine as the first of several hosts.
     """
     source, count = job.host_source, len(job.hosts)
-    if source is None or not source.of_cluster or (job.engine == LAUNCHED_BY_MPI and count > 1):
+    least = count if least is None else min(least, count)
+    if source is None or not source.of_cluster or _starts_on_first(job):
         return job
     try:
         listed = source.read()
     except UsageError:
         return job
-    if count >= len(listed) or len({host.slots for host in listed}) > 1:
+    if least >= len(listed) or len({host.slots for host in listed}) > 1:
         return job
-    hosts = tuple(host for host in listed if not _jobs_using(host, job, record, others))[:count]
-    return job if len(hosts) < count else job.with_hosts(hosts)
+    free = [host for host in listed if str(host) not in in_use and not _jobs_using(host, job, record, others)]
+    return job if len(free) < least else job.with_hosts(tuple(free[:count]))
 
 
 def _jobs_using(host: Host, job: Job, record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
@@ -53,17 +62,21 @@ class HostClaims:
     def order(self, job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
         """Return the hosts for a restart: those that the job has, free ones, and other jobs' if they may be shared.
 
-        With them the reasons why hosts are left out.
+        With them the reasons why hosts are left out. Where mpirun needs its own machine, that comes first, or none.
         """
         me, others = self._read()
-        if me is None or job.host_source is None or job.engine == LAUNCHED_BY_MPI:
+        if me is None or job.host_source is None:
             return list(listed), []
         taken = {host: found[0] for host in listed if (found := _jobs_using(host, job, me, others))}
         own = [host for host in listed if str(host) in me.hosts and host not in taken]
         free = [host for host in listed if host not in own and host not in taken]
+        first = str(job.hosts[0]) if _starts_on_first(job) else ""
         if _shares_nodes(job):
-            return [*own, *free, *taken], []
-        return [*own, *free], [f"{host}: job {other.id} has it" for host, other in taken.items()]
+            return _put_first([*own, *free, *taken], first), []
+        reasons = {str(host): f"{host}: job {other.id} has it" for host, other in taken.items()}
+        if first in reasons:
+            return [], [f"{reasons[first]}, and mpirun runs there"]
+        return _put_first([*own, *free], first), [*reasons.values()]
 
     async def take(self, job: Job) -> str:
         """Record that the job starts again on its hosts; return the reason if another job has just taken one."""
@@ -79,6 +92,15 @@ class HostClaims:
         living = living_jobs(self._jobs)
         me = next((record for record in living if record.id == self._job_id), None)
         return me, [record for record in living if record is not me]
+
+
+def _starts_on_first(job: Job) -> bool:
+    """Return True for mpirun on several hosts: only its own machine has the key for the others."""
+    return job.engine == LAUNCHED_BY_MPI and len(job.hosts) > 1
+
+
+def _put_first(hosts: Sequence[Host], first: str) -> list[Host]:
+    return sorted(hosts, key=lambda host: str(host) != first)
 
 
 def _shares_nodes(job: Job) -> bool:

@@ -1,7 +1,7 @@
 """Wait for a job's turn: no earlier job waits, its nodes are up, and no other job uses them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from launcher.cli.wait_options import declared_nodes
 from launcher.errors import BusyError, LaunchError, OverdueError, UsageError
 from launcher.history.lock import is_elsewhere
 from launcher.history.records import JobRecord, State
+from launcher.hosts.hostfile import Host, first_and_others
 from launcher.job.failure import Failure
 from launcher.job.restarts import count_nodes, describe
 from launcher.job_queue.free_hosts import choose_free, with_claims
@@ -23,7 +24,9 @@ from launcher.transport.protocol import FrameType
 POLL_S = 1.0
 """Seconds between checks of the queue."""
 RETRY_S = 15.0
-"""Seconds before asking nodes in use again; their answer is the only sign that a process outside any job has ended."""
+"""Seconds before asking nodes in use again; their answer is the only sign that a process outside any job has ended.
+Meanwhile the job takes other nodes, if enough are free.
+"""
 REPORT_S = 10.0
 """Deadline for a terminal to accept a line, in seconds; a blocked one (Ctrl-S) must not hold up the queue."""
 
@@ -97,14 +100,14 @@ async def start_in_turn(
             chosen = job if job.force else assign_nodes(job, ticket.job_id, jobs=ticket.jobs)
             ticket.observer.on_turn(chosen)
         if chosen.hosts != job.hosts:
-            await print_line(describe_choice(chosen), ticket.streams)
+            await print_line(describe_choice(chosen, requested=job.hosts), ticket.streams)
         return await start(chosen, False)
     turn = Turn(job, job.wait, ticket)
     while True:
         try:
             return await start(await turn.take(), turn.has_waited)
         except BusyError as error:
-            turn.try_later(error.detail)
+            turn.try_later(error)
 
 
 class Turn:
@@ -116,18 +119,28 @@ class Turn:
         self._ticket = ticket
         self._clock = asyncio.get_running_loop().time
         self._deadline = self._clock() + wait.timeout_s
-        self._busy = ""
-        self._busy_until = 0.0
+        self._in_use: dict[str, str] = {}
+        """Nodes left out until `_retry_at`, with the users of their GPUs."""
+        self._delay = ""
+        """Reason why the job waits until `_retry_at`, whichever nodes are free."""
+        self._retry_at = 0.0
         self._last_report = ""
+        self._printed_choices: set[str] = set()
+        self._was_refused = False
 
     @property
     def has_waited(self) -> bool:
-        """Return True if the job has waited in the queue."""
-        return bool(self._last_report)
+        """Return True if the job has waited in the queue, or other nodes have refused it."""
+        return self._was_refused or bool(self._last_report)
 
-    def try_later(self, reason: str) -> None:
-        """Delay the job for RETRY_S: its nodes report that they are in use."""
-        self._busy, self._busy_until = reason, self._clock() + RETRY_S
+    def try_later(self, error: BusyError) -> None:
+        """Leave the nodes that are in use out for RETRY_S; delay the job for as long if the error names none."""
+        self._retry_at = self._clock() + RETRY_S
+        if error.nodes:
+            self._in_use |= error.nodes
+        else:
+            self._delay = error.detail
+        self._was_refused = True
         self._ticket.observer.on_turn_lost()
 
     async def take(self) -> Job:
@@ -143,9 +156,9 @@ class Turn:
                     self._ticket.observer.on_turn(job)
             if not reason:
                 if job.hosts != first.hosts:
-                    await print_line(describe_choice(job), self._ticket.streams)
+                    await self._print_choice(job, requested=first.hosts)
                 return job
-            text = f"{ordinal(place)} in line, for {count_nodes(self._node_count(job))} ({reason})"
+            text = f"{ordinal(place)} in line, for {self._describe_size(job)} ({reason})"
             left = self._deadline - self._clock()
             if left <= 0:
                 raise OverdueError(f"not started within {self._wait.timeout_s:g} s (--wait-timeout): {text}")
@@ -162,18 +175,41 @@ class Turn:
         if me is None:
             raise LaunchError("--wait needs a record of the job, and none can be written")
         others = [record for record in living if record is not me]
+        if self._clock() >= self._retry_at:
+            self._in_use, self._delay = {}, ""
         ahead = ahead_of(with_claims(me, job), others)
         if not (ahead or lack or self._wait.nodes is None):
-            job = choose_free(job, me, others)
+            # Jobs that may share nodes start on all that they ask for.
+            least = self._wait.nodes[0] if self._wait.exclusive else None
+            job = choose_free(job, me, others, in_use=self._in_use, least=least)
         me = with_claims(me, job)
         blocking = jobs_using_nodes_of(me, others) if self._wait.exclusive else []
-        busy = self._busy if self._clock() < self._busy_until else ""
         reasons = [f"{name_job(blocking[0])} has them"] if blocking else []
         reasons += [f"after {name_job(ahead[-1])}"] if ahead else []
-        return job, len(ahead) + 1, next(iter([*reasons, *filter(None, (lack, busy))]), "")
+        reasons += filter(None, (lack, self._delay, self._describe_use(job)))
+        return job, len(ahead) + 1, next(iter(reasons), "")
 
-    def _node_count(self, job: Job) -> int:
-        return max(len(job.hosts), self._wait.nodes[0] if self._wait.nodes else 0)
+    def _describe_use(self, job: Job) -> str:
+        """Say what uses the job's nodes, and how many others are in use; empty if nothing uses them."""
+        own = [self._in_use[name] for name in map(str, job.hosts) if name in self._in_use]
+        others = len(self._in_use) - len(own)
+        return ", ".join(own) + (f" and {others} more" if own and others else "")
+
+    def _describe_size(self, job: Job) -> str:
+        least = self._wait.nodes[0] if self._wait.nodes else len(job.hosts)
+        most = max(len(job.hosts), least)
+        return count_nodes(most) if least == most else f"{least} to {count_nodes(most)}"
+
+    async def _print_choice(self, job: Job, *, requested: Sequence[Host]) -> None:
+        """Print once on which nodes the job starts, or tries to: it may look for free nodes for hours."""
+        if self._in_use:
+            reason = f"because GPUs are in use ({first_and_others([*self._in_use.values()])})"
+            text = f"trying {describe(job.hosts, requested=job.hosts)}, {reason}"
+        else:
+            text = describe_choice(job, requested=requested)
+        if text not in self._printed_choices:
+            self._printed_choices.add(text)
+            await print_line(text, self._ticket.streams)
 
     async def _report_place(self, text: str, place: int) -> None:
         if self._ticket.streams[FrameType.STDOUT].reader_has_gone():
@@ -191,9 +227,10 @@ async def print_line(text: str, streams: Streams) -> None:
         await asyncio.wait_for(streams[FrameType.STDERR].send(line), REPORT_S)
 
 
-def describe_choice(job: Job) -> str:
-    """Say on which nodes a job starts because other jobs have the first ones."""
-    return f"starting on {describe(job.hosts, requested=job.hosts)}, because other jobs use the nodes listed before"
+def describe_choice(job: Job, *, requested: Sequence[Host]) -> str:
+    """Say on which nodes a job starts because other jobs have the first ones, or all others that it asks for."""
+    used = "the nodes listed before" if len(job.hosts) == len(requested) else "the others"
+    return f"starting on {describe(job.hosts, requested=requested)}, because other jobs use {used}"
 
 
 def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:

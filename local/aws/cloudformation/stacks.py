@@ -7,6 +7,7 @@ the stack rolls back, like CloudFormation's.
 """
 
 import logging
+import re
 from typing import Any
 
 from moto.cloudformation.exceptions import ValidationError
@@ -21,6 +22,7 @@ from local.aws.request_lock import LOCK
 
 logger = logging.getLogger(__name__)
 
+_UPDATING = re.compile(r"UPDATE_(?:.*_)?IN_PROGRESS")
 _SETTLED = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE")
 
 
@@ -220,6 +222,8 @@ def _change_resource(stack: Stack, logical_id: str, *, back: bool) -> None:
 
 def _delete_stack(_original: Any, backend: CloudFormationBackend, name_or_stack_id: str) -> None:
     for stack in [s for s in backend.stacks.values() if name_or_stack_id in (s.name, s.stack_id)]:
+        if _UPDATING.fullmatch(stack.status):
+            raise ValidationError(message=f"Stack [{stack.name}] cannot be deleted while in status {stack.status}")
         if stack.status != "DELETE_IN_PROGRESS":
             _delete_one_stack(backend, stack)
 

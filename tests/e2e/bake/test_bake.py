@@ -5,19 +5,24 @@
 
 import json
 import os
+import re
+import subprocess
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bootstrap.contract import BAKE_ID, CLUSTER_TAG, TABLE_KEY, TABLE_OUTPUT
+from cli.errors import EXIT_FAILED
 from local.faults import Faults
 from local.faults.clients import client
 from local.node.disks import IMAGES
 from tests.e2e.bake.conftest import has_run
-from tests.e2e.conftest import NODES, STACK, aliases, node_disk
-from tests.e2e.laptop import Laptop
+from tests.e2e.conftest import NODES, STACK, aliases, node_disk, stack_outputs
+from tests.e2e.laptop import COMMAND_S, Laptop
 
 pytestmark = pytest.mark.soak
 
@@ -35,6 +40,9 @@ NO_NAMES = ("authorized_keys", ".bash_history", "credentials", "node.json", "wor
 NO_SUFFIXES = ("_key", "_key.pub", "history", ".log")
 
 
+REFUSAL = re.compile(r".+ runs dlcluster bake of deeplearning on .+, last seen at \d\d:\d\d: wait until it ends, .+\n")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Baked:
     """Hold the image, and what must not be in it."""
@@ -46,6 +54,30 @@ class Baked:
     """What its setup has written."""
     host_key: str
     forbidden: dict[str, bytes]
+    refusal: str
+    """What a second bake printed, which began at the same moment."""
+
+
+def bake_twice(laptop: Laptop) -> tuple[dict[str, Any], str]:
+    """Start two bakes at once; return what the one that worked told, and what the other one printed."""
+
+    def start() -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            ["dlcluster", "bake", "--yes", "--json"],
+            cwd=laptop.checkout,
+            env=dict(laptop.user.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    with start() as one, start() as other:
+        ended = [(*process.communicate(timeout=COMMAND_S), process.returncode) for process in (one, other)]
+    assert sorted(code for _, _, code in ended) == [0, EXIT_FAILED], ended
+    (told, _, _), (nothing, refusal, _) = sorted(ended, key=lambda each: each[2])
+    assert nothing == ""
+    return json.loads(told), refusal
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +100,7 @@ def baked(laptop: Laptop) -> Baked:
     key = (node_disk(worker) / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[1]
     user_key = laptop.run("ssh-add", "-L").split()[1]
     cluster_key = laptop.on("master", "sudo cat /etc/deeplearning/cluster-key/id_ed25519.pub").split()[1]
-    told = json.loads(laptop.run("dlcluster", "bake", "--yes", "--json"))
+    told, refusal = bake_twice(laptop)
     assert told["instance_id"] == worker
     secrets = {
         "trace of its user": trace,
@@ -81,7 +113,14 @@ def baked(laptop: Laptop) -> Baked:
         "key of the cluster": cluster_key,
     }
     forbidden = {what: text.encode() for what, text in secrets.items()}
-    return Baked(image_id=told["ami"], worker=worker, installed=installed, host_key=key, forbidden=forbidden)
+    return Baked(
+        image_id=told["ami"],
+        worker=worker,
+        installed=installed,
+        host_key=key,
+        forbidden=forbidden,
+        refusal=refusal,
+    )
 
 
 def files_of(image_id: str) -> Iterator[tuple[str, bytes]]:
@@ -106,6 +145,15 @@ def test_the_image_has_the_setup_and_no_key_history_index_or_node_state(baked: B
     named = [name for name in files if name.rsplit("/", 1)[1] in NO_NAMES or name.endswith(NO_SUFFIXES)]
     assert (told, named) == ([], [])
     assert files["/etc/machine-id"] == b""
+
+
+def test_a_second_bake_at_the_same_moment_is_refused_and_harms_nothing(baked: Baked) -> None:
+    assert REFUSAL.fullmatch(baked.refusal), baked.refusal
+    made = client("ec2").describe_images(Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [STACK]}])["Images"]
+    assert [image["ImageId"] for image in made] == [baked.image_id]
+    key: Any = {TABLE_KEY: {"S": BAKE_ID}}
+    record = client("dynamodb").get_item(TableName=stack_outputs()[TABLE_OUTPUT], Key=key, ConsistentRead=True)
+    assert "Item" not in record, "the owner's record goes with its bake"
 
 
 def test_its_worker_is_replaced_and_only_the_cluster_is_left(laptop: Laptop, baked: Baked) -> None:

@@ -120,7 +120,17 @@ def test_a_waiting_job_that_starts_takes_no_choice_from_others(source: HostSourc
     assert names(assign_nodes(replace(job(source, nodes=1), has_gpus=True), ME, jobs=jobs)) == ["two"]
 
 
-def test_a_job_in_line_starts_on_free_nodes_and_records_them(source: HostSource, jobs: Path, others: Others) -> None:
+@pytest.mark.parametrize(
+    ("least", "most", "nodes", "line"),
+    [
+        (1, 1, ["two"], "1 node: two, because other jobs use the nodes listed before"),
+        (1, 3, ["two", "three"], "2 of 3 nodes: two, three, because other jobs use the others"),
+    ],
+    ids=["one node", "one to three"],
+)
+def test_a_job_in_line_starts_on_free_nodes_and_records_them(
+    source: HostSource, jobs: Path, others: Others, least: int, most: int, nodes: list[str], line: str
+) -> None:
     others(other("one"))
     started: list[list[str]] = []
 
@@ -140,10 +150,10 @@ def test_a_job_in_line_starts_on_free_nodes_and_records_them(source: HostSource,
         started.append(names(found))
         assert not has_waited
 
-    wait = Wait(timeout_s=60, exclusive=True, nodes=(1, 1))
-    asyncio.run(start_in_turn(job(source, nodes=1, wait=wait), ticket, start=start))
-    assert started == [["two"], ["two"]]
-    assert lines == ["launch: starting on 1 node: two, because other jobs use the nodes listed before\n"]
+    wait = Wait(timeout_s=60, exclusive=True, nodes=(least, most))
+    asyncio.run(start_in_turn(job(source, nodes=most, wait=wait), ticket, start=start))
+    assert started == [nodes, nodes]
+    assert lines == [f"launch: starting on {line}\n"]
 
 
 @pytest.mark.parametrize(
@@ -165,6 +175,33 @@ def test_a_restart_tries_the_jobs_own_nodes_then_free_ones(
     hosts, reasons = claims.order(replace(job(source, nodes=1), **change), source.read())
     assert [host.name for host in hosts] == tried
     assert reasons == [f"one: job {other().id} has it"] * left_out
+
+
+@pytest.mark.parametrize(
+    ("taken", "has_gpus", "tried", "left_out"),
+    [
+        ("two", True, ["one", "three"], "two: job {} has it"),
+        ("one", True, [], "one: job {} has it, and mpirun runs there"),
+        ("one", False, ["one", "two", "three"], None),
+    ],
+    ids=["another node", "its own machine", "shares"],
+)
+def test_a_restart_of_mpirun_leaves_out_other_jobs_nodes_and_begins_with_its_own_machine(
+    source: HostSource,
+    jobs: Path,
+    others: Others,
+    taken: str,
+    tried: list[str],
+    left_out: str | None,
+    *,
+    has_gpus: bool,
+) -> None:
+    others(other(taken), own=("one", "two"))
+    claims = HostClaims(ME, jobs=jobs, record=lambda _job: None)
+    mpi = replace(job(source, nodes=2), engine=LAUNCHED_BY_MPI, has_gpus=has_gpus)
+    hosts, reasons = claims.order(mpi, source.read())
+    assert [host.name for host in hosts] == tried
+    assert reasons == ([] if left_out is None else [left_out.format(other().id)])
 
 
 def test_a_restart_does_not_take_its_own_node_back_from_another_job(

@@ -15,9 +15,11 @@ from launcher.history.journal import Journal, jobs_directory, user_name
 from launcher.history.records import read_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job.failure import Failure
+from launcher.job.gpu_check import check_gpus
 from launcher.job_queue import turn
 from launcher.job_queue.turn import Ticket, start_in_turn, with_current_hosts
 from launcher.spec import Job, Wait
+from launcher.transport.gpus_in_use import GpusInUse
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB
 
@@ -186,6 +188,44 @@ def test_a_job_whose_nodes_turn_out_to_be_in_use_gives_its_turn_back(
 
     asyncio.run(run())
     assert found == [False]
+
+
+def test_a_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Begin, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("one\ntwo\nthree\n")
+    source = HostSource(path=tmp_path / "hosts", slots=None, default_slots=1, of_cluster=True)
+    wait = Wait(timeout_s=10 * turn.RETRY_S, exclusive=True, nodes=(1, 1))
+    job = replace(JOB, hosts=source.read()[:1], host_source=source, has_gpus=True, wait=wait)
+    tried: list[str] = []
+    lines: list[str] = []
+    later_s = 0.0
+
+    class RecordingTerminal(Terminal):
+        async def send(self, data: bytes) -> None:
+            nonlocal later_s
+            lines.append(data.decode().removeprefix("launch: ").rstrip())
+            if "waiting" in lines[-1]:
+                later_s += turn.RETRY_S
+
+    async def start(found: Job, _has_waited: object) -> Failure | None:
+        tried.extend(host.name for host in found.hosts)
+        if len(tried) <= len(source.read()):
+            check_gpus(found, [GpusInUse(processes=(("0", "GPU-a", "process 47 (x)"),))])
+        return None
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        real = loop.time
+        loop.time = lambda: real() + later_s  # type: ignore[method-assign]
+        _, ticket = begin("one", start="2026-11-23T10:00:01Z", terminal=RecordingTerminal(), job=job)
+        await start_in_turn(job, ticket, start=start)
+
+    asyncio.run(run())
+    assert tried == ["one", "two", "three", "one"]
+    assert lines == [
+        "trying 1 node: two, because GPUs are in use (one: GPU 0 by process 47 (x))",
+        "trying 1 node: three, because GPUs are in use (one: GPU 0 by process 47 (x) and 1 more)",
+        "waiting, 1st in line, for 1 node (one: GPU 0 by process 47 (x) and 2 more)",
+    ]
 
 
 def test_a_blocked_terminal_does_not_keep_a_job_in_line_past_its_deadline(

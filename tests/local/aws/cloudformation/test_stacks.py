@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.aws.harness import Aws, Stacks
+from tests.local.aws.harness import Aws, Group, Stacks
 from tests.local.aws.listings import everything, running
-from tests.local.aws.templates import attribute, cluster, group, launch_template, reference, resource
+from tests.local.aws.templates import attribute, cluster, group, hook, launch_template, reference, resource
 
 
 def whole_cluster(signals: int = 0) -> dict[str, Any]:
@@ -101,6 +101,19 @@ def test_deletion_that_a_service_refuses_leaves_the_rest_and_can_be_repeated(aws
     ec2.delete_subnet(SubnetId=extra)
     stacks.cloudformation.delete_stack(StackName="stack")
     assert vpc not in [found["VpcId"] for found in ec2.describe_vpcs()["Vpcs"]]
+
+
+def test_fails_when_a_stack_is_deleted_during_an_update(aws: Aws, stacks: Stacks) -> None:
+    whole = cluster(Drained=group(1, LifecycleHookSpecificationList=[hook(3600)]))
+    stacks.create(whole)
+    leaver = Group(aws=aws, name=stacks.physical_id("Drained"))
+    stacks.update(cluster())
+    refusal = r"Stack \[stack\] cannot be deleted while in status UPDATE_COMPLETE_CLEANUP_IN_PROGRESS"
+    with pytest.raises(ClientError, match=refusal):
+        stacks.cloudformation.delete_stack(StackName="stack")
+    [waiting] = leaver.waiting()
+    leaver.complete(waiting)
+    assert stacks.status() == "UPDATE_COMPLETE"
 
 
 def test_resources_are_created_after_and_deleted_before_what_they_depend_on(stacks: Stacks) -> None:
