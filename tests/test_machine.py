@@ -66,8 +66,7 @@ USER_PREFIXES = f"""
     nft add table inet filter
     touch /run/mount
     mkdir /tmp/jsii-kernel-{OWN}
-    mkdir -p "{BYTECODE.parent}"
-    touch "{BYTECODE}"
+    until mkdir -p "{BYTECODE.parent}" && touch "{BYTECODE}"; do :; done
     cd "$TMPDIR" && mkdir pytest-of-root hypothesis torchelastic_6qu39e1j torchinductor_root
 """
 
