@@ -1,6 +1,7 @@
 """Test how a web application runs on the master: its secret, its end, and the message if it cannot run."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -119,6 +120,18 @@ def test_web_app_ends_without_a_sign_of_its_verb(start: Start) -> None:
         # Starting Python may take longer than the silence, so try again with more.
     assert len(pids) == 2
     await_end(pids)
+
+
+def test_an_application_that_is_still_starting_ends_with_the_input(start: Start, home: Path) -> None:
+    slow = home / "my venv/bin/setsid"
+    slow.write_text(f'#!/bin/sh\nsleep 0.5\nexec {shutil.which("setsid")} "$@"\n')
+    slow.chmod(0o755)
+    process = start(silence_s=30)
+    write_line(process, SECRET)
+    assert process.stdin is not None
+    process.stdin.close()
+    process.stdin = None
+    assert process.wait(END_S) == 128 + 15
 
 
 def test_fails_when_no_secret_comes(start: Start) -> None:
