@@ -150,7 +150,8 @@ def test_tunnel_reaches_a_nodes_port(laptop: Laptop, cluster: Cluster) -> None:
     cluster.on("deeplearning-worker2", serve)
     try:
         answers = f"(exec 3<>/dev/tcp/127.0.0.1/{PORT}) 2>/dev/null"
-        cluster.on("deeplearning-worker2", f"for i in $(seq 600); do {answers} && exit; sleep 0.1; done; exit 1")
+        wait = f"for i in $(seq 600); do {answers} && exit; sleep 0.1; done; exit 1"
+        cluster.on("deeplearning-worker2", f"bash -c '{wait}'")
         tunnel = subprocess.Popen(
             ["dlcluster", "tunnel", "worker2", str(PORT)],
             env=dict(laptop.user.environment), stdout=subprocess.PIPE, text=True, start_new_session=True,

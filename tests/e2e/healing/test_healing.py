@@ -119,7 +119,7 @@ def terminated_at(instance_id: str) -> float:
     for group in (outputs["MasterAutoScalingGroup"], outputs["WorkerAutoScalingGroup"]):
         for activity in autoscaling.describe_scaling_activities(AutoScalingGroupName=group)["Activities"]:
             if activity["Description"] == f"Terminating EC2 instance: {instance_id}":
-                return activity["EndTime"].timestamp()
+                return float(activity["EndTime"].timestamp())
     raise LookupError(instance_id)
 
 

@@ -179,7 +179,7 @@ def test_a_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:
     serve = "sudo systemd-run --quiet --unit board python3 -m http.server --bind 127.0.0.1 6006"
     answers = "(exec 3<>/dev/tcp/127.0.0.1/6006) 2>/dev/null"
     wait = f"for i in $(seq 600); do {answers} && exit; sleep 0.1; done; exit 1"
-    cluster.user.ssh(f"{NAME}-worker2", f"{serve}; {wait}")
+    cluster.user.ssh(f"{NAME}-worker2", f"{serve}; bash -c '{wait}'")
     command = ["dlcluster", "tunnel", "--cluster", NAME, "worker2", "6006", "--local-port", "16006"]
     with subprocess.Popen(
         command, cwd=cluster.checkout, env=dict(cluster.user.environment), stdout=subprocess.PIPE, text=True
