@@ -162,7 +162,7 @@ def _tables() -> list[str]:
 
 def _checkout() -> frozenset[str]:
     """List the files of the checkout, without bytecode: isolated programs write it beside their sources."""
-    found = set()
+    found = set[str]()
     # Unlike rglob, walk passes over directories that another program removes in the meantime.
     for directory, names, files in os.walk(REPOSITORY):
         names[:] = [name for name in names if name not in (".git", "__pycache__")]

@@ -89,8 +89,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Give the test its own cache; afterwards remove what was left outside of it and of its namespaces."""
     directory = tmp_path_factory.mktemp("cache")
     yield directory
-    for device, file in machine.loop_devices().items():
-        if file.startswith(str(directory)):
+    for device, backing in machine.loop_devices().items():
+        if backing.startswith(str(directory)):
             subprocess.run(["losetup", "--detach", f"/dev/{device}"], check=True)
     for directory in (*cgroup_root().glob(f"deeplearning-cdk-*{OWN}"), *Path("/tmp").glob(f"jsii-kernel-{OWN}")):
         directory.rmdir()

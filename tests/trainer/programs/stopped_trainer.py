@@ -21,8 +21,12 @@ NOTICE_LIMIT_S = 60
 def send_sigterm() -> None:
     """Send this process SIGTERM, and wait until the trainer has noticed it."""
     noticed = threading.Event()
-    handler = logging.Handler()
-    handler.emit = lambda _: noticed.set()  # type: ignore[method-assign]
+
+    class Notice(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            noticed.set()
+
+    handler = Notice()
     logger = logging.getLogger("trainer.signals")
     logger.addHandler(handler)
     os.kill(os.getpid(), signal.SIGTERM)
