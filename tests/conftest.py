@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from botocore.loaders import JSONFileLoader
 
+from tests.tree import bytecode_below
+
 REPOSITORY = Path(__file__).parents[1]
 SLOWEST = (
     "stacks/network/test_pinned_zone.py",
@@ -40,8 +42,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _no_bytecode_in_the_checkout() -> Iterator[None]:
     """Stop programs that tests start in isolation, as nodes do, from writing bytecode beside their sources."""
     yield
-    for directory in REPOSITORY.glob("[a-z]*/**/__pycache__"):
-        shutil.rmtree(directory, ignore_errors=True)
+    for package in REPOSITORY.glob("[a-z]*"):
+        for directory in bytecode_below(package):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from tests.tree import files_below
+
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PRODUCT: Final = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local")
 FOLDERS: Final = {*PRODUCT, "benchmarks", "bin", "docs", "examples", "tests"}
@@ -69,7 +71,7 @@ def _folders(repository: Path) -> Iterator[str]:
 
 
 def _modules(repository: Path, package: str) -> Iterator[Path]:
-    yield from (path.relative_to(repository) for path in sorted((repository / package).rglob("*.py")))
+    yield from (path.relative_to(repository) for path in files_below(repository / package, "*.py"))
 
 
 def _packages(repository: Path) -> Iterator[str]:

@@ -140,8 +140,16 @@ def _processes(mark: str) -> frozenset[str]:
 
 def _disks_in_use(mark: str) -> frozenset[str]:
     """List files of runs that are still a loop device; the kernel releases them after the last unmount."""
-    found = {file.read_text().strip() for file in Path("/sys/block").glob("loop*/loop/backing_file")}
-    return frozenset(file for file in found if _is_run(file, mark))
+    return frozenset(file for file in loop_devices().values() if _is_run(file, mark))
+
+
+def loop_devices() -> dict[str, str]:
+    """Return the files of the machine's loop devices by the device's name."""
+    found = {}
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):  # Another program has detached it in the meantime.
+            found[backing.parents[1].name] = backing.read_text().strip()
+    return found
 
 
 def _links() -> list[str]:
@@ -154,8 +162,12 @@ def _tables() -> list[str]:
 
 def _checkout() -> frozenset[str]:
     """List the files of the checkout, without bytecode: isolated programs write it beside their sources."""
-    passed_over = {".git", "__pycache__"}
-    return frozenset(str(p) for p in REPOSITORY.rglob("*") if passed_over.isdisjoint(p.relative_to(REPOSITORY).parts))
+    found = set[str]()
+    # Unlike rglob, walk passes over directories that another program removes in the meantime.
+    for directory, names, files in os.walk(REPOSITORY):
+        names[:] = [name for name in names if name not in (".git", "__pycache__")]
+        found.update(f"{directory}/{name}" for name in (*names, *files) if name != ".git")
+    return frozenset(found)
 
 
 def _temporary_files() -> frozenset[str]:

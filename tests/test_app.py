@@ -34,7 +34,7 @@ def run_app(outdir: Path, context: dict[str, Any], **variables: str) -> subproce
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

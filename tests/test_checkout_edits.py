@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.checkouts import Edit
+from tests.tree import files_below
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -21,7 +22,7 @@ def edits(value: object) -> Iterator[Edit]:
 
 def edits_of_modules() -> list[Edit]:
     """Return the edits among the constants of the end-to-end tests."""
-    paths = [path for path in sorted((REPOSITORY / "tests/e2e").rglob("*.py")) if "Edit(" in path.read_text()]
+    paths = [path for path in files_below(REPOSITORY / "tests/e2e", "*.py") if "Edit(" in path.read_text()]
     names = (".".join(path.relative_to(REPOSITORY).with_suffix("").parts) for path in paths)
     return [edit for name in names for value in vars(importlib.import_module(name)).values() for edit in edits(value)]
 

@@ -15,9 +15,10 @@ from bootstrap import contract
 from docs import generate, pictures
 from stacks.settings.props import SETTINGS
 from tests.e2e.console_blocks import OMITTED, general, steps
+from tests.tree import files_below
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PAGES = sorted((REPOSITORY / "docs").rglob("*.md"))
+PAGES = files_below(REPOSITORY / "docs", "*.md")
 NAMES = [str(page.relative_to(REPOSITORY)) for page in PAGES]
 ROOMS = "stacks|bootstrap|launcher|trainer|cli|local|tests|benchmarks|examples|docs"
 

@@ -12,10 +12,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.trainer.programs import stopped_gpt2
 from tests.trainer.programs.processes import Rank, running
-from tests.waiting import await_true
 
-SCRIPT = Path(__file__).parents[1] / "examples/gpt2.py"
+SCRIPT = Path(stopped_gpt2.SCRIPT)
+STOPPED = (str(Path(stopped_gpt2.__file__)),)
 STEPS = 40
 TOKENS, TOKEN_COUNT = 64, 4000
 SMALL = (
@@ -38,12 +39,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def training(data: Path, *more: str, nodes: tuple[Path, ...], count: int = 2) -> Iterator[list[Rank]]:
-    """Run ranks that each have a node, with separate directories or a shared one."""
+def training(
+    data: Path, *more: str, nodes: tuple[Path, ...], count: int = 2, stopped: str = ""
+) -> Iterator[list[Rank]]:
+    """Run ranks that each have a node, with separate directories or a shared one; perhaps stop one of them."""
     for node in nodes:
         node.mkdir(exist_ok=True)
     options = ("--data", str(data), *SMALL, *more)
-    with running(*options, directory=nodes[0].parent, directories=nodes, count=count, program=(str(SCRIPT),)) as ranks:
+    program, variables = (STOPPED, {stopped_gpt2.VARIABLE: stopped}) if stopped else ((str(SCRIPT),), {})
+    with running(
+        *options, directory=nodes[0].parent, directories=nodes, count=count, program=program, variables=variables
+    ) as ranks:
         yield ranks
 
 
@@ -55,14 +61,6 @@ def finish(ranks: list[Rank]) -> tuple[float, float]:
     [loss] = re.findall(rf"^step {STEPS} loss (\S+) norm \S+ lr \S+ tokens/s \d+ MFU unknown$", printed, re.MULTILINE)
     [validation_loss] = re.findall(rf"^step {STEPS} validation loss (\S+)$", printed, re.MULTILINE)
     return float(loss), float(validation_loss)
-
-
-def await_step(rank: Rank, step: int) -> None:
-    def is_there() -> bool:
-        assert rank.process.poll() is None, rank.log.read_text()
-        return f"\nstep {step} " in rank.out.read_text()
-
-    await_true(is_there, f"step {step} in {rank.out}", timeout_s=60, every_s=0.01)
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +77,7 @@ def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[f
 
 def test_lost_first_node_does_not_change_the_loss(data: Path, undisturbed: tuple[float, float], tmp_path: Path) -> None:
     nodes = (tmp_path / "node0", tmp_path / "node1")
-    with training(data, nodes=nodes) as ranks:
-        await_step(ranks[0], 10)
-        ranks[0].process.kill()
+    with training(data, nodes=nodes, stopped="0 12 SIGKILL") as ranks:
         # Its peer notices without help.
         assert [ranks[0].wait(), ranks[1].wait() != 0] == [-signal.SIGKILL, True]
     with training(data, nodes=(tmp_path / "replacement", nodes[1])) as ranks:
@@ -91,9 +87,7 @@ def test_lost_first_node_does_not_change_the_loss(data: Path, undisturbed: tuple
 
 def test_fsdp_saves_on_sigterm_and_resumes(data: Path, undisturbed: tuple[float, float], tmp_path: Path) -> None:
     shared = (tmp_path / "shared",) * 2
-    with training(data, "--fsdp", "--save-every", "7", nodes=shared) as ranks:
-        await_step(ranks[0], 10)
-        ranks[1].process.terminate()
+    with training(data, "--fsdp", "--save-every", "7", nodes=shared, stopped="1 10 SIGTERM") as ranks:
         assert [rank.wait() for rank in ranks] == [128 + signal.SIGTERM] * 2, ranks[0].log.read_text()
     [step] = re.findall(r"^stopped by SIGTERM after step (\d+), with a checkpoint$", ranks[0].out.read_text(), re.M)
     assert 10 <= int(step) < STEPS

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tree import files_below
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local", "benchmarks")
 CONTRACT = {"bootstrap.contract"}
@@ -38,7 +40,7 @@ ELSEWHERE = {
 
 
 def modules(package: str) -> list[Path]:
-    return sorted((REPOSITORY / package).rglob("*.py"))
+    return files_below(REPOSITORY / package, "*.py")
 
 
 def imports(path: Path) -> Iterator[str]:

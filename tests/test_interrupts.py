@@ -10,7 +10,7 @@ def test_a_program_can_be_interrupted() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         process.send_signal(signal.SIGINT)
         try:
-            assert process.wait(timeout=20) == -signal.SIGINT
+            assert process.wait(timeout=60) == -signal.SIGINT
         finally:
             process.kill()
 
@@ -19,6 +19,6 @@ def test_a_program_can_be_interrupted_when_the_tests_run_in_the_background() -> 
     test = f"{Path(__file__)}::{test_a_program_can_be_interrupted.__name__}"
     command = ["env", "--ignore-signal=INT", sys.executable, "-m", "pytest", test]
     done = subprocess.run(
-        command, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=100, check=False
+        command, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout

@@ -39,8 +39,8 @@ LEAKS = {
 LEAK = f"""
     run=$XDG_CACHE_HOME/deeplearning-cdk/run/${{LOCAL_AWS_MARK}}{OWN}
     mkdir "$run"
-    setsid sleep 61 < /dev/null > /dev/null 2>&1 &
-    setsid env -i sleep 62 < /dev/null > /dev/null 2>&1 &
+    setsid sleep 61 < /dev/null > /dev/null 2>&1 & one=$!
+    setsid env -i sleep 62 < /dev/null > /dev/null 2>&1 & other=$!
     echo 127.0.0.1 localhost > "$run/hosts"
     mount -n --bind "$run/hosts" /etc/hosts
     truncate --size 1M "$run/disk.img"
@@ -51,7 +51,8 @@ LEAK = f"""
     ip link add igw type veth peer name eth1
     nft add table inet faults
     touch /run/deeplearning "{LEFT_IN_THE_CHECKOUT}" "$TMPDIR/jsii-kernel-left"
-    sleep 0.3
+    runs() {{ [ "$(tr '\\0' ' ' < /proc/$1/cmdline)" = "$2 " ]; }}
+    until runs $one "sleep 61" && runs $other "sleep 62"; do sleep 0.05; done
 """
 USER_PREFIXES = f"""
     run=$XDG_CACHE_HOME/deeplearning-cdk/run/zzzz{OWN}
@@ -65,8 +66,7 @@ USER_PREFIXES = f"""
     nft add table inet filter
     touch /run/mount
     mkdir /tmp/jsii-kernel-{OWN}
-    mkdir -p "{BYTECODE.parent}"
-    touch "{BYTECODE}"
+    until mkdir -p "{BYTECODE.parent}" && touch "{BYTECODE}"; do :; done
     cd "$TMPDIR" && mkdir pytest-of-root hypothesis torchelastic_6qu39e1j torchinductor_root
 """
 
@@ -80,7 +80,7 @@ def compare(*command: str, cache: Path, settle_s: float = 0.0) -> subprocess.Com
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
 
 
@@ -89,9 +89,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Give the test its own cache; afterwards remove what was left outside of it and of its namespaces."""
     directory = tmp_path_factory.mktemp("cache")
     yield directory
-    for loop in Path("/sys/block").glob("loop*/loop/backing_file"):
-        if loop.read_text().startswith(str(directory)):
-            subprocess.run(["losetup", "--detach", f"/dev/{loop.parents[1].name}"], check=True)
+    for device, backing in machine.loop_devices().items():
+        if backing.startswith(str(directory)):
+            subprocess.run(["losetup", "--detach", f"/dev/{device}"], check=True)
     for directory in (*cgroup_root().glob(f"deeplearning-cdk-*{OWN}"), *Path("/tmp").glob(f"jsii-kernel-{OWN}")):
         directory.rmdir()
     for file in (LEFT_IN_THE_CHECKOUT, BYTECODE):

@@ -48,7 +48,7 @@ class Installed:
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         environment = {**kept, "PYTHONPATH": str(self.site), **variables}
         done = subprocess.run(
-            [sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -62,7 +62,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
         copy = top / "checkout" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(REPOSITORY / name, copy)
-    run = functools.partial(subprocess.run, check=True, capture_output=True, timeout=120)
+    run = functools.partial(subprocess.run, check=True, capture_output=True, timeout=300)
     run([sys.executable, "-c", BUILD_SOURCES, top], cwd=top / "checkout")
     (archive,) = top.glob("*.tar.gz")
     run(["tar", "-xzf", archive, "-C", top])
@@ -86,7 +86,7 @@ def import_in(directory: Path) -> "subprocess.CompletedProcess[str]":
     """Import the constructs like an app in this directory, which Python searches first."""
     command = [sys.executable, "-c", "import deeplearning_cdk"]
     path = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    return subprocess.run(command, cwd=directory, env=path, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=directory, env=path, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize("name", ["stacks", "bootstrap"])

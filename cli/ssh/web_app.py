@@ -140,7 +140,8 @@ exec 3<&0 </dev/null 2>&1
 setsid "$venv/bin/python" "$@" 3<&- & app=$!
 {{
     while read -r -t {silence_s} _ <&3; do :; done
-    kill -- "-$app" && sleep {grace_s} && kill -KILL -- "-$app"
+    until kill -- "-$app"; do kill -0 "$app" || exit; sleep 0.1; done
+    sleep {grace_s} && kill -KILL -- "-$app"
 }} >/dev/null 2>&1 &
 wait "$app"
 """

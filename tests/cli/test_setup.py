@@ -36,7 +36,7 @@ class Master:
     together: threading.Barrier = field(init=False)
 
     def __post_init__(self) -> None:
-        self.together = threading.Barrier(max(self.waits_for, 1), timeout=20)
+        self.together = threading.Barrier(max(self.waits_for, 1), timeout=60)
 
     def output(self, command: str, *, deadline_s: float | None = None) -> Output:
         words = shlex.split(command)

@@ -6,6 +6,7 @@ import pytest
 
 from cli.errors import ClusterError
 from cli.ssh.forward import LOOPBACK, free_port
+from tests.ports import held_port
 
 
 def test_a_port_in_use_is_not_taken_for_the_tunnel() -> None:
@@ -18,4 +19,8 @@ def test_a_port_in_use_is_not_taken_for_the_tunnel() -> None:
         ):
             free_port(port)
         assert free_port(port, 0) != port
-    assert free_port(port) == port
+
+
+def test_the_wanted_port_is_taken_if_it_is_free() -> None:
+    with held_port() as port:
+        assert free_port(port) == port

@@ -17,7 +17,7 @@ PORTS = (80, 111, 443, 2049, 6006, 8080, 8888, 29500, 61234, 65535)
 """Ports of programs that users start on such nodes, of NFS and its port mapper, of training, and high ones."""
 EVERY_PORT = (SSH, *PORTS)
 CONNECT_TIMEOUT_S = 2.0
-FIREWALL_S = 20.0
+FIREWALL_S = 60.0
 """Seconds until a changed rule takes effect."""
 
 Address = tuple[str, int]

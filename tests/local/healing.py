@@ -19,7 +19,7 @@ from tests.local.aws.templates import attribute, cluster, group, hook, launch_te
 from tests.waiting import await_true
 
 PORT = 9999
-DEADLINE_S = 90.0
+DEADLINE_S = 120.0
 DRAIN_S = 4
 NODE_ACTIONS = [
     "autoscaling:CompleteLifecycleAction",
@@ -93,7 +93,7 @@ def await_step(condition: Callable[[], object], what: str) -> None:
 
 
 def ssh_banner(address: str) -> str:
-    with socket.create_connection((address, 22), timeout=10) as connection:
+    with socket.create_connection((address, 22), timeout=60) as connection:
         return connection.recv(64).decode()
 
 

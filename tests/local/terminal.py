@@ -22,14 +22,14 @@ class Terminal:
         self.shown = ""
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
             os.chdir(directory)
             os.execvpe(command[0], list(command), {**environment, "TERM": "dumb"})
-        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
 
     def type(self, text: str) -> None:
         os.write(self._terminal, text.encode())
 
-    def expect(self, pattern: str, *, timeout_s: float = 60) -> re.Match[str]:
+    def expect(self, pattern: str, *, timeout_s: float = 120) -> re.Match[str]:
         """Read until a pattern appears, and discard everything up to its end."""
         deadline = time.monotonic() + timeout_s
         while (found := re.search(pattern, self.shown)) is None:

@@ -31,7 +31,7 @@ def start(cache: Path, name: str) -> Path:
 
 
 def make_clean() -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["make", "clean"], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(["make", "clean"], cwd=REPOSITORY, capture_output=True, text=True, timeout=180, check=False)
 
 
 def test_fails_when_a_local_aws_is_up_and_names_it(cache: Path) -> None:
@@ -61,4 +61,4 @@ def test_fails_inside_a_local_aws(cache: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_clean_needs_no_environment() -> None:
     program = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); import local.clean"
-    subprocess.run([sys.executable, "-I", "-S", "-B", "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-I", "-S", "-B", "-c", program], check=True, timeout=180)

@@ -40,7 +40,7 @@ def setup(programs: Path, system: str | None) -> subprocess.CompletedProcess[str
 def run(*command: str, programs: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": str(programs), "XDG_CACHE_HOME": str(programs.parent / "cache"), **variables}
     return subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=30
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=120
     )
 
 
@@ -92,7 +92,7 @@ def test_every_named_package_exists() -> None:
 def test_no_package_is_missing_on_this_machine() -> None:
     """Check that the other tests' stand-ins cause their errors, and not a defect of this machine."""
     result = subprocess.run(
-        ["local/setup.sh"], cwd=REPOSITORY, env=os.environ, capture_output=True, text=True, check=False, timeout=60
+        ["local/setup.sh"], cwd=REPOSITORY, env=os.environ, capture_output=True, text=True, check=False, timeout=120
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert Path(result.stdout.strip(), "bin/python").exists()

@@ -12,7 +12,16 @@ from tests.local.aws.harness import REGION, Aws, Stacks
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOT_PART_OF_A_CHECKOUT = shutil.ignore_patterns(
-    ".git", "cdk.out", "cdk.context.json", "node_modules", "tests", "docs", "benchmarks", "__pycache__", ".*_cache"
+    ".git",
+    "cdk.out",
+    "cdk.context.json",
+    "node_modules",
+    "tests",
+    "docs",
+    "benchmarks",
+    "__pycache__",
+    ".*_cache",
+    "left-by-a-test",
 )
 COMMAND_LIMIT_S = 180
 CLUSTER = "deeplearning"

@@ -39,7 +39,7 @@ def test_the_cdks_own_validator_and_cfn_lint_find_nothing(context: dict[str, Any
         [*command, *map(str, tmp_path.glob("*/ClusterStack.template.json"))],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert (result.returncode, result.stdout + result.stderr) == (0, "")

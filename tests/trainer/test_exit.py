@@ -16,7 +16,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)} | variables,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
 
 

@@ -3,11 +3,13 @@
 import ast
 from pathlib import Path
 
+from tests.tree import files_below
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 TRAINER = REPOSITORY / "trainer"
 MODULES = {
     ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in sorted(TRAINER.rglob("*.py"))
+    for path in files_below(TRAINER, "*.py")
 }
 STEP = ("train.py", "step.py", "torch_backend/optimizer.py", "distributed/reduce/gradient_buckets.py")
 """Files that explain one training step."""

@@ -47,6 +47,9 @@ def local_directory(place: str) -> Path:
             log.info("fetching %s to %s", place, directory)
             S3Folder(place).fetch_all(directory, deadline_s=FETCH_S)
             lock.write_text("fetched")
+            # Linux's own time of a write may be some milliseconds old, and so before a wait that has just begun.
+            now = time.time()
+            os.utime(lock, (now, now))
     return directory
 
 

@@ -23,7 +23,7 @@ class Wait(NamedTuple):
     """A wait for other ranks, in progress."""
 
     until: float
-    """Deadline on the monotonic clock."""
+    """Deadline on the watchdog's clock."""
     seconds: float
     """Length of the timeout, for the message."""
     action: str
@@ -44,11 +44,13 @@ class Watchdog:
         rendezvous_s: float = RENDEZVOUS_S,
         step_s: float = STEP_S,
         poll_s: float = POLL_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._end = end
         self._seconds = rendezvous_s
         self._step_s = step_s
         self._poll_s = poll_s
+        self._clock = clock
         self._wait: Wait | None = None
         threading.Thread(target=self._watch, daemon=True, name="watchdog").start()
 
@@ -59,7 +61,7 @@ class Watchdog:
         ``more_s`` is how many seconds they may be behind this rank; it extends the timeout.
         """
         seconds = self._seconds + more_s
-        outer, self._wait = self._wait, Wait(time.monotonic() + seconds, seconds, action)
+        outer, self._wait = self._wait, Wait(self._clock() + seconds, seconds, action)
         try:
             yield
         finally:
@@ -76,6 +78,6 @@ class Watchdog:
     def _watch(self) -> None:
         while True:
             time.sleep(self._poll_s)
-            if (wait := self._wait) is not None and time.monotonic() > wait.until:
+            if (wait := self._wait) is not None and self._clock() > wait.until:
                 self._end(f"{wait.action} failed, another rank ended or was not heard from for {wait.seconds:.0f} s")
                 return

@@ -129,13 +129,13 @@ def test_followed_logs_end_with_the_connection_and_keep_the_exit_code(shell: str
         return subprocess.Popen([shell, "-c", ending_with_connection(words)], stdin=subprocess.PIPE)
 
     with start("sh", "-c", "exit 7") as ends:
-        assert ends.wait(10) == 7
+        assert ends.wait(50) == 7
         assert ends.stdin is not None
         ends.stdin.close()
     with start("sleep", "60") as follows:
         assert follows.stdin is not None
         follows.stdin.close()
-        assert follows.wait(10) == 128 + 15
+        assert follows.wait(50) == 128 + 15
 
 
 def test_an_error_cannot_steer_the_terminal(

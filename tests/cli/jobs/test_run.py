@@ -220,5 +220,5 @@ def test_a_start_ends_with_its_connection(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         process.stdin.close()
-        assert process.wait(10) == 143
+        assert process.wait(50) == 143
     assert (tmp_path / "end").read_text() == "ended\n"

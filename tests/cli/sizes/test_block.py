@@ -16,6 +16,8 @@ from tests.cli.sizes.conftest import DECLARED, NAME, Deployed, template
 from tests.local.aws.templates import resource
 
 BLOCK = "cr-0123456789abcdef0"
+SOON_H = 1 + 58 / 3600
+"""Hours to a start that stays in the same minute for almost a minute."""
 
 
 def deploy_in_block(deployed: Deployed, *, starts_h: float, pauses_h: float) -> None:
@@ -48,7 +50,9 @@ def test_resume_in_a_block_takes_the_sizes_from_the_schedules(deployed: Deployed
     assert deployed.sizes() == DECLARED
 
 
-@pytest.mark.parametrize(("starts_h", "message"), [(1.01, "starts in 1 h 0 min"), (-24.0, "is over for this cluster")])
+@pytest.mark.parametrize(
+    ("starts_h", "message"), [(SOON_H, "starts in 1 h 0 min"), (-24.0, "is over for this cluster")]
+)
 def test_resume_outside_of_the_block_is_refused(
     deployed: Deployed, starts_h: float, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,7 +65,7 @@ def test_resume_outside_of_the_block_is_refused(
 def test_status_shows_when_the_first_nodes_come(
     deployed: Deployed, clients: Clients, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deploy_in_block(deployed, starts_h=1.01, pauses_h=5)
+    deploy_in_block(deployed, starts_h=SOON_H, pauses_h=5)
     table = deployed.stacks.physical_id("Table", name=NAME)
     clients.dynamodb.delete_item(TableName=table, Key={TABLE_KEY: {"S": MEMBERSHIP_ID}})
     assert main(["status"]) == 0

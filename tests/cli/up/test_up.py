@@ -4,6 +4,7 @@ import json
 import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,17 @@ def test_nothing_is_left_where_no_zone_has_room(
     places.set(a=1, b=2, c=0)
     pauses: list[float] = []
     monkeypatch.setattr("cli.up.search.time.sleep", pauses.append)
-    until = datetime.now(timezone.utc) + timedelta(seconds=60)
+    begun = datetime.now(timezone.utc)
+    until = begun + timedelta(seconds=60)
+
+    class Clock(datetime):
+        """Only pauses take time."""
+
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return begun + timedelta(seconds=sum(pauses))
+
+    monkeypatch.setattr("cli.up.search.datetime", Clock)
     monkeypatch.setattr("cli.verbs.cluster.up.parse_until", lambda *_: until)
     assert cluster.up("--until", "18:00") == 1
     assert (cluster.running(), set(cluster.sizes().values())) == (0, {PAUSED})

@@ -7,6 +7,7 @@ import boto3
 import pytest
 
 from tests.e2e.conftest import NODES, Cluster, aliases, stack_outputs
+from tests.waiting import await_true
 
 VARIABLES = {
     "DEEPLEARNING_WORKERS_PATH": "/opt/deeplearning/workers",
@@ -83,9 +84,13 @@ def test_agent_restores_its_lines_and_keeps_the_users(cluster: Cluster) -> None:
 
 def test_log_group_has_every_nodes_phases(cluster: Cluster) -> None:
     logs, group = boto3.client("logs"), stack_outputs()["ClusterLogGroup"]
-    for instance_id in cluster.addresses:
+
+    def has_last_phase(instance_id: str) -> bool:
         events = logs.get_log_events(logGroupName=group, logStreamName=instance_id)["events"]
-        assert any(re.search(r"phase signal took [\d.]+ s", event["message"]) for event in events)
+        return any(re.search(r"phase signal took [\d.]+ s", event["message"]) for event in events)
+
+    # The agents send it after the signal that completes the deploy.
+    await_true(lambda: all(map(has_last_phase, cluster.addresses)), "the last phase of each node", timeout_s=60)
 
 
 def test_node_writes_to_and_reads_from_the_bucket(cluster: Cluster) -> None:

@@ -22,10 +22,9 @@ given = sys.argv[1:], sorted(os.listdir(".")), os.environ.get("LR"), os.environ.
 print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], *given, flush=True)
 Path("out").mkdir(exist_ok=True)
 Path("out", "rank-" + os.environ["RANK"]).write_text("done")
-if "--wait" in sys.argv:
-    time.sleep(300)
-time.sleep(1)  # until every rank has written
-sys.exit(3 if "--fail" in sys.argv else 0)
+if "--fail" in sys.argv and os.environ["RANK"] == "1":
+    sys.exit(3)
+time.sleep(300)
 """
 PORT = 18123
 
@@ -152,6 +151,9 @@ def test_tunnel_reaches_a_nodes_port(laptop: Laptop, cluster: Cluster) -> None:
     serve = f"nohup python3 -m http.server {PORT} --bind 127.0.0.1 --directory /etc/deeplearning >/dev/null 2>&1 &"
     cluster.on("deeplearning-worker2", serve)
     try:
+        answers = f"(exec 3<>/dev/tcp/127.0.0.1/{PORT}) 2>/dev/null"
+        wait = f"for i in $(seq 600); do {answers} && exit; sleep 0.1; done; exit 1"
+        cluster.on("deeplearning-worker2", f"bash -c '{wait}'")
         tunnel = subprocess.Popen(
             ["dlcluster", "tunnel", "worker2", str(PORT)],
             env=dict(laptop.user.environment), stdout=subprocess.PIPE, text=True, start_new_session=True,
@@ -159,10 +161,10 @@ def test_tunnel_reaches_a_nodes_port(laptop: Laptop, cluster: Cluster) -> None:
         assert tunnel.stdout is not None
         address = tunnel.stdout.readline().split()[0]
         assert address == f"http://127.0.0.1:{PORT}/"
-        with urlopen(address, timeout=20) as answer:
+        with urlopen(address, timeout=60) as answer:
             assert answer.status == 200
         os.killpg(tunnel.pid, signal.SIGINT)
-        assert tunnel.wait(20) == 130
+        assert tunnel.wait(60) == 130
         tunnel.stdout.close()
     finally:
         cluster.on("deeplearning-worker2", f"pkill -f 'http.server {PORT}'")

@@ -20,7 +20,7 @@ from local.network.vpc_network import in_namespace
 from tests.e2e.conftest import STACK, Cluster, aliases
 from tests.waiting import await_true
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 CONNECT_TIMEOUT_S = 1.5
 WORKER = "deeplearning-worker2"
 MAIN_PROCESS = ("systemctl", "show", "--property=MainPID", "--value", AGENT_SERVICE)

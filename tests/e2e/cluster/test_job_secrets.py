@@ -20,7 +20,7 @@ both = os.environ["WANDB_API_KEY"] + os.environ["HUB_TOKEN"]
 print("digest", hashlib.sha256(both.encode()).hexdigest(), flush=True)
 time.sleep(300)
 """
-STARTED_S = 30.0
+STARTED_S = 120.0
 RUN = ("run", "--detach", "--secret", "WANDB_API_KEY=ssm:/team/wandb", "--secret")
 
 

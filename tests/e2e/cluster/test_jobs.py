@@ -9,6 +9,7 @@ import boto3
 import pytest
 
 from tests.e2e.conftest import NODES, STACK, Cluster, aliases, stack_outputs
+from tests.waiting import await_true
 
 MASTER = "deeplearning-master"
 DETACH = "cd /tmp && SECRET=hunter2-of-the-shell launch --detach"
@@ -20,8 +21,12 @@ FILES = ("/etc/hosts", "/opt/deeplearning/workers", "/etc/ssh/ssh_known_hosts", 
 
 
 def start(cluster: Cluster) -> str:
-    """Start a job from a session that then ends; return the job's id."""
-    return cluster.user.ssh(MASTER, f"{DETACH} --env SECRET python -c {json.dumps(SLEEP)}").strip()
+    """Start a job from a session that then ends; return the job's id once all ranks have printed their line."""
+    job = cluster.user.ssh(MASTER, f"{DETACH} --env SECRET python -c {json.dumps(SLEEP)}").strip()
+    await_true(
+        lambda: cluster.on(MASTER, f"launch logs {job}").count(" up ") == NODES, "the ranks to be up", timeout_s=120
+    )
+    return job
 
 
 def status(cluster: Cluster, job: str) -> dict[str, Any]:
@@ -45,7 +50,7 @@ def files(cluster: Cluster) -> list[str]:
 
 def follow(cluster: Cluster, job: str) -> str:
     """Return the job's output up to its end."""
-    return cluster.on(MASTER, f"timeout 60 launch logs -f {job}")
+    return cluster.on(MASTER, f"timeout 120 launch logs -f {job}")
 
 
 def in_bucket(cluster: Cluster, job: str) -> dict[str, Any]:
@@ -112,7 +117,7 @@ def test_a_job_whose_launcher_was_killed_is_failed_and_leaves_nothing(cluster: C
     # Wait until no part of the job runs on the master.
     follow(cluster, job)
     assert status(cluster, job)["state"] == "FAILED"
-    cluster.on(MASTER, "for i in $(seq 100); do pgrep -f '[t]ime.sleep.1000' || exit 0; sleep 0.1; done; exit 1")
+    cluster.on(MASTER, "for i in $(seq 600); do pgrep -f '[t]ime.sleep.1000' || exit 0; sleep 0.1; done; exit 1")
 
 
 def test_pkill_on_every_host_ends_jobs_and_leaves_the_agents(cluster: Cluster) -> None:
@@ -142,8 +147,8 @@ def test_agents_restart_after_pkill_by_root_and_repair_their_files(cluster: Clus
     for alias in aliases():
         cluster.on(alias, "sudo pkill -f '[b]ootstrap run'")
     for alias, pid in zip(aliases(), (agent.split()[0] for agent in before), strict=True):
-        cluster.on(alias, f"for i in $(seq 100); do {AGENT} | grep -qx '{pid} active' || break; sleep 0.2; done")
-        cluster.on(alias, f"for i in $(seq 100); do {AGENT} | grep -q ' active$' && exit; sleep 0.2; done; exit 1")
+        cluster.on(alias, f"for i in $(seq 300); do {AGENT} | grep -qx '{pid} active' || break; sleep 0.2; done")
+        cluster.on(alias, f"for i in $(seq 300); do {AGENT} | grep -q ' active$' && exit; sleep 0.2; done; exit 1")
     assert not set(agents(cluster)) & set(before)
     assert files(cluster) == written
 

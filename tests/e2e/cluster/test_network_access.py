@@ -36,8 +36,8 @@ def test_only_the_masters_ssh_port_answers_inside_ssh_location(listening_cluster
 
 
 def test_the_masters_ssh_port_is_answered_by_sshd(cluster: Cluster) -> None:
-    with socket.create_connection((cluster.public_address, SSH), timeout=10) as connection:
-        connection.settimeout(10)
+    with socket.create_connection((cluster.public_address, SSH), timeout=60) as connection:
+        connection.settimeout(60)
         assert connection.recv(8) == b"SSH-2.0-"
 
 

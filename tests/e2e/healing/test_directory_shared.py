@@ -58,7 +58,8 @@ def test_a_mount_target_that_goes_away_and_comes_back_harms_no_other_job(cluster
 
 
 def test_a_killed_mount_service_reports_it_and_restarts(cluster: Cluster) -> None:
-    killed = cluster.on("deeplearning-worker2", f"sudo systemctl kill -s KILL deeplearning-shared; sleep 1; {STATE}")
+    look = f'for i in $(seq 600); do state=$({STATE}); [ "$state" = stopped ] && break; sleep 0.05; done; echo "$state"'
+    killed = cluster.on("deeplearning-worker2", f"sudo systemctl kill -s KILL deeplearning-shared; {look}")
     assert killed == "stopped"
     await_states(cluster, {"mounted"})
     assert cluster.on("deeplearning-worker2", "cat /shared/told.txt") == "from rank 0"

@@ -83,10 +83,10 @@ def finish(attackers: Sequence["subprocess.Popen[str]"], *, seconds: int) -> lis
     """Wait for the attackers; return how many kinds of records each wrote."""
     found = []
     for process in attackers:
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=240)
         assert process.returncode == 0, stderr
         kinds, written = map(int, stdout.split())
-        assert written >= seconds * kinds / 4, "on a busy machine not all kinds are written every second"
+        assert written >= seconds * kinds / 4
         found.append(kinds)
     return found
 
@@ -96,7 +96,7 @@ def ask(cluster: Cluster) -> VerbResults:
         return subprocess.run(
             ["dlcluster", *words],
             env=dict(cluster.user.environment),
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=90,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=180,
         )  # fmt: skip
 
     with ThreadPoolExecutor(2) as pool:
@@ -205,7 +205,7 @@ def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: Cl
             believed |= files(cluster) != right_files
             done = subprocess.run(
                 ["dlcluster", "status"],
-                env=dict(cluster.user.environment), capture_output=True, text=True, check=False, timeout=90,
+                env=dict(cluster.user.environment), capture_output=True, text=True, check=False, timeout=180,
             )  # fmt: skip
             assert (done.returncode, done.stderr) == (0, "")
             time.sleep(1.0)

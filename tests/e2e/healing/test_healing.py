@@ -4,6 +4,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import boto3
 import pytest
@@ -98,17 +99,28 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
     boto3.client("ec2")  # the control plane must have answered once before the clock starts
     Faults.current().rebalance_recommendation(preempted_host)
     await_true(
-        lambda: f"deeplearning-worker{node_index}\n" not in workers_file(witness),
+        lambda: f"deeplearning-worker{node_index}\n" not in workers_path(witness).read_text(),
         "the leaver to be in no list",
         timeout_s=HEAL_TIMEOUT_S,
     )
-    assert state(preempted_host) == "running"
+    left_at = workers_path(witness).stat().st_mtime
     await_replacement(observer, before, node_index)
     assert state(preempted_host) == "terminated"
+    assert terminated_at(preempted_host) >= int(left_at)
 
 
-def workers_file(instance_id: str) -> str:
-    return (node_disk(instance_id) / "opt/deeplearning/workers").read_text()
+def workers_path(instance_id: str) -> Path:
+    return node_disk(instance_id) / "opt/deeplearning/workers"
+
+
+def terminated_at(instance_id: str) -> float:
+    """Return when a group ended an instance, in seconds since the epoch."""
+    outputs, autoscaling = stack_outputs(), client("autoscaling")
+    for group in (outputs["MasterAutoScalingGroup"], outputs["WorkerAutoScalingGroup"]):
+        for activity in autoscaling.describe_scaling_activities(AutoScalingGroupName=group)["Activities"]:
+            if activity["Description"] == f"Terminating EC2 instance: {instance_id}":
+                return float(activity["EndTime"].timestamp())
+    raise LookupError(instance_id)
 
 
 def state(instance_id: str) -> str:

@@ -27,7 +27,7 @@ from local.node.spot_notices import INTERRUPTION
 from tests.e2e.conftest import node_disk
 from tests.waiting import await_true
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 CONNECT_TIMEOUT_S = 1.5
 SSH = 22
 NODES = 5
@@ -90,6 +90,15 @@ def metadata_token() -> bool:
             return False
 
 
+def await_sshd(one: BareNode, other: BareNode) -> None:
+    """Wait until a node reaches another's sshd, which takes a busy machine longer than one try."""
+    await_true(lambda: one.reaches_sshd(other), f"{other.name} to answer {one.name}", timeout_s=DEADLINE_S)
+
+
+def await_metadata(node: BareNode) -> None:
+    await_true(node.metadata_answers, f"the metadata of {node.name}", timeout_s=DEADLINE_S)
+
+
 def boot_id_of(node: BareNode) -> str | None:
     """Read a node's boot id from outside; None while it is down."""
     try:
@@ -138,7 +147,9 @@ def nodes(faults: Faults) -> Iterator[list[BareNode]]:
 @pytest.fixture
 def three_nodes(nodes: list[BareNode], faults: Faults) -> Iterator[list[BareNode]]:
     """Return three nodes that are healthy before the test, and heal them after it."""
-    assert all(one.reaches_sshd(other) for one in nodes[:3] for other in nodes[:3])
+    for one in nodes[:3]:
+        for other in nodes[:3]:
+            await_sshd(one, other)
     yield nodes[:3]
     faults.heal()
 
@@ -153,7 +164,7 @@ def test_frozen_node_answers_nothing_until_thawed(three_nodes: list[BareNode], f
     assert state(frozen) == "running"
     faults.thaw(frozen.name)
     assert other.pings(frozen)
-    await_true(lambda: other.reaches_sshd(frozen), "the thawed node to answer", timeout_s=DEADLINE_S)
+    await_sshd(other, frozen)
     assert boot_id_of(frozen) == boot_id
 
 
@@ -164,19 +175,20 @@ def test_partition_of_a_pair_affects_no_other_node(three_nodes: list[BareNode], 
     assert not one.reaches_sshd(two)
     assert not two.reaches_sshd(one)
     assert not one.pings(two)
-    assert one.reaches_sshd(three)
-    assert three.reaches_sshd(two)
-    assert one.metadata_answers()
+    await_sshd(one, three)
+    await_sshd(three, two)
+    await_metadata(one)
     faults.reconnect(two.name, one.name)
-    assert one.reaches_sshd(two)
-    assert two.reaches_sshd(one)
+    await_sshd(one, two)
+    await_sshd(two, one)
 
 
 def test_established_connections_are_cut_and_resume(three_nodes: list[BareNode], faults: Faults) -> None:
     one, two, _ = three_nodes
-    connection = in_namespace(one.name, lambda: socket.create_connection((two.address, SSH), timeout=CONNECT_TIMEOUT_S))
+    connection = in_namespace(one.name, lambda: socket.create_connection((two.address, SSH), timeout=DEADLINE_S))
     with closing(connection):
         assert connection.recv(1024).startswith(b"SSH-2.0-")
+        connection.settimeout(CONNECT_TIMEOUT_S)
         faults.partition(one.name, two.name)
         connection.sendall(b"SSH-2.0-test\r\n")
         with pytest.raises(TimeoutError):
@@ -203,21 +215,21 @@ def test_a_partition_outlives_a_change_of_the_firewall(three_nodes: list[BareNod
     assert not two.reaches_sshd(one)
     assert not one.reaches_sshd(three)
     assert not one.metadata_answers()
-    assert two.reaches_sshd(three)
-    assert two.metadata_answers()
+    await_sshd(two, three)
+    await_metadata(two)
     faults.reconnect(one.name)
-    assert two.reaches_sshd(one)
-    assert one.metadata_answers()
+    await_sshd(two, one)
+    await_metadata(one)
 
 
 def test_metadata_outage_affects_one_node(three_nodes: list[BareNode], faults: Faults) -> None:
     one, two, _ = three_nodes
     faults.metadata_outage(one.name)
     assert not one.metadata_answers()
-    assert one.reaches_sshd(two)
-    assert two.metadata_answers()
+    await_sshd(one, two)
+    await_metadata(two)
     faults.metadata_back(one.name)
-    assert one.metadata_answers()
+    await_metadata(one)
 
 
 def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(three_nodes: list[BareNode], faults: Faults) -> None:
@@ -226,7 +238,7 @@ def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(three_nodes: l
     boot_id = boot_id_of(rebooted)
     faults.reboot(rebooted.name)
     await_true(lambda: boot_id_of(rebooted) not in (boot_id, None), "another boot id", timeout_s=DEADLINE_S)
-    await_true(lambda: other.reaches_sshd(rebooted), "sshd after the reboot", timeout_s=DEADLINE_S)
+    await_sshd(other, rebooted)
     assert rebooted.handle.run("ls", "/root/kept").strip() == "/root/kept"
     assert not rebooted.handle.path("/run/lost").exists()
     assert state(rebooted) == "running"
@@ -261,13 +273,15 @@ def test_heal_undoes_everything_and_is_idempotent(three_nodes: list[BareNode], f
     for _ in range(2):
         faults.heal()
     assert rules(one, "faults") == ""
-    assert [three.writes(), three.metadata_answers(), two.reaches_sshd(three)] == [0, True, True]
-    await_true(lambda: two.reaches_sshd(one), "the thawed node to answer", timeout_s=DEADLINE_S)
+    assert three.writes() == 0
+    await_metadata(three)
+    await_sshd(two, three)
+    await_sshd(two, one)
 
 
 def test_a_killed_node_is_dead_at_once_and_then_terminated(nodes: list[BareNode], faults: Faults) -> None:
     killed, other = nodes[3], nodes[0]
-    assert other.reaches_sshd(killed)
+    await_sshd(other, killed)
     for _ in range(2):
         faults.kill(killed.name)
     assert not other.reaches_sshd(killed)
@@ -282,12 +296,12 @@ def test_spot_instance_gets_its_notice_and_then_ends(nodes: list[BareNode], faul
     spot = nodes[4]
     faults.rebalance_recommendation(spot.name)
     started = time.monotonic()
-    faults.spot_notice(spot.name, seconds=4)
+    faults.spot_notice(spot.name, seconds=15)
     notice = spot.handle.directory.parents[1] / "notices" / spot.name / INTERRUPTION
     assert '"action": "terminate"' in notice.read_text()
     assert state(spot) == "running"
     faults.freeze(spot.name)  # even a hanging node ends
     await_true(lambda: state(spot) == "terminated", "the instance to end", timeout_s=DEADLINE_S)
-    assert time.monotonic() - started > 2.5, "it ended before the time that it was told"
+    assert time.monotonic() - started > 13.5, "it ended before the time that it was told"
     await_true(lambda: not notice.exists(), "the notice to go with the instance", timeout_s=DEADLINE_S)
-    assert not spot.handle.directory.exists()
+    await_true(lambda: not spot.handle.directory.exists(), "the node to be gone", timeout_s=DEADLINE_S)

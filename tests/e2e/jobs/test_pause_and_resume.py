@@ -98,7 +98,7 @@ def test_a_paused_cluster_stays_paused_through_a_deploy_and_comes_back(cluster: 
         nodes = json.loads(dlcluster(cluster, "resume", "--json"))["nodes"]
         log = Faults.current().node("master").path(LOG_FILE)
         # The agent follows the tags in each pass, so it has done so while the workers were starting.
-        await_true(lambda: f"pauses at {end:%H:%M} UTC" in log.read_text(), "the notice", timeout_s=30.0)
+        await_true(lambda: f"pauses at {end:%H:%M} UTC" in log.read_text(), "the notice", timeout_s=120.0)
         assert not re.findall(r"wall .*(?:failed|exited).*|load cannot be read.*", log.read_text())
     assert [node["index"] for node in nodes] == [*range(1, NODES + 1)]
     assert {node["instance_id"] for node in nodes} == members()

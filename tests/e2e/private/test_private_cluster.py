@@ -158,7 +158,9 @@ def test_the_cluster_trains_without_internet(cluster: PrivateCluster) -> None:
 
 def test_a_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:
     serve = "sudo systemd-run --quiet --unit board python3 -m http.server --bind 127.0.0.1 6006"
-    cluster.user.ssh(f"{NAME}-worker2", serve)
+    answers = "(exec 3<>/dev/tcp/127.0.0.1/6006) 2>/dev/null"
+    wait = f"for i in $(seq 600); do {answers} && exit; sleep 0.1; done; exit 1"
+    cluster.user.ssh(f"{NAME}-worker2", f"{serve}; bash -c '{wait}'")
     command = ["dlcluster", "tunnel", "--cluster", NAME, "worker2", "6006", "--local-port", "16006"]
     with subprocess.Popen(
         command, cwd=cluster.checkout, env=dict(cluster.user.environment), stdout=subprocess.PIPE, text=True
@@ -166,7 +168,7 @@ def test_a_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:
         assert tunnel.stdout is not None
         try:
             assert tunnel.stdout.readline().startswith("http://127.0.0.1:16006/ is port 6006 of worker2")
-            with urllib.request.urlopen("http://127.0.0.1:16006/", timeout=20) as answer:
+            with urllib.request.urlopen("http://127.0.0.1:16006/", timeout=60) as answer:
                 assert "Directory listing" in answer.read().decode()
         finally:
             tunnel.terminate()

@@ -18,7 +18,7 @@ from tests.waiting import await_true
 
 REPOSITORY = Path(__file__).parents[3]
 REGION = "us-east-1"
-START_LIMIT_S = 60
+START_LIMIT_S = 180
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +120,7 @@ def serving(log: Path) -> Iterator[Aws]:
         yield Aws(url=f"http://localhost:{port}", request_log=log, capacities=capacities, quotas=quotas)
     finally:
         server.terminate()
-        assert server.wait(timeout=20) == 0
+        assert server.wait(timeout=60) == 0
         assert server.stdout
         server.stdout.close()
 
@@ -192,7 +192,7 @@ class Places:
 
 def await_server(condition: Callable[[], bool], what: str) -> None:
     """Poll until the condition holds; the server changes without requests only when one of its timers expires."""
-    await_true(condition, what, timeout_s=20, every_s=0.05)
+    await_true(condition, what, timeout_s=60, every_s=0.05)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -75,7 +75,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
     control.client("s3").create_bucket(Bucket="bucket")
     yield control
     process.terminate()
-    process.wait(timeout=20)
+    process.wait(timeout=60)
     assert process.stdout
     process.stdout.close()
 

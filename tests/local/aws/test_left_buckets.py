@@ -13,7 +13,7 @@ from bootstrap.contract import CLUSTER_TAG
 from tests.local.aws.harness import REGION, REPOSITORY, Aws, Stacks
 from tests.local.aws.templates import cluster, group, resource
 
-LIMIT_S = 60
+LIMIT_S = 180
 HEADING = "buckets left by earlier clusters named vision, not in use; each command deletes one, after a question:\n"
 
 

@@ -14,7 +14,7 @@ from tests.local.aws.harness import REPOSITORY
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "local.aws", *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=180, check=False)
 
 
 def test_fails_when_port_is_taken() -> None:

@@ -19,7 +19,7 @@ from tests.machine import REPOSITORY, Snapshot
 
 LOCAL = (sys.executable, "-m", "local")
 PROMPT = r"\[local-aws \w+\] .+ # $"
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 SLEEP = "sh -c 'echo begun; exec sleep 300'"
 """Command that announces when it runs in the terminal's foreground."""
 KEEP = (sys.executable, "-c", "import sys; from local.run.interactive import keep; sys.exit(keep(sys.argv[1:]))")
@@ -279,7 +279,7 @@ def test_fails_at_once_when_make_is_used_inside(tmp_path: Path, target: str) -> 
     environment = {**os.environ, "LOCAL_AWS_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     command = ["make", "--no-print-directory", target]
     result = subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=10
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=DEADLINE_S
     )
     assert (result.returncode, result.stdout) == (2, "")
     refusal, of_make = result.stderr.splitlines()

@@ -91,7 +91,7 @@ class Node:
             env={"PATH": f"{self.root}/bin:{path}", "NODE": str(self.root)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 

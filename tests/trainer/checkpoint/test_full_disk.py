@@ -59,7 +59,7 @@ def run(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
         | {"READ": READ, "KEEP": KEEP},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=True,
     )
 

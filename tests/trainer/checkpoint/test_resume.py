@@ -2,19 +2,23 @@
 
 import shutil
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.trainer.programs import stopped_trainer
 from tests.trainer.programs.processes import Rank, run, running
 from trainer.checkpoint.format import load_checkpoint
 
 OPTIONS = (
     *("--kv-store", "dist_sync", "--num-epochs", "3", "--batch-size", "16", "--benchmark", "1"),
-    # 30 steps per epoch.
     *("--num-examples", "960", "--model-prefix", "net", "--disp-batches", "1"),
 )
 RANKS = 2
+STEPS = 30
+"""Steps per epoch."""
+STOPPED = (str(Path(stopped_trainer.__file__)),)
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +31,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of a run that SIGTERM stopped in its second epoch."""
     directory = tmp_path_factory.mktemp("interrupted")
-    with running(*OPTIONS, directory=directory, count=RANKS) as ranks:
-        ranks[0].wait_for_log("Epoch[1] Batch [7]")
-        ranks[1].process.send_signal(signal.SIGTERM)
-        assert [rank.wait(deadline_s=30) for rank in ranks] == [128 + signal.SIGTERM] * RANKS
+    stopped = {stopped_trainer.VARIABLE: f"1 {STEPS + 8} SIGTERM"}
+    with running(*OPTIONS, directory=directory, count=RANKS, program=STOPPED, variables=stopped) as ranks:
+        assert [rank.wait() for rank in ranks] == [128 + signal.SIGTERM] * RANKS
     assert "SIGTERM: will save a checkpoint after this step" in ranks[1].log.read_text()
     assert "stopped by another rank's signal, with a checkpoint" in ranks[0].log.read_text()
     return directory
@@ -60,16 +63,23 @@ def test_run_resumes_at_the_next_step_after_sigterm(directory: Path, undisturbed
     assert not list(directory.glob("net-resume-*"))
 
 
+def blocked_signals(pid: int) -> list[int]:
+    """Return the signal mask of each thread of a process."""
+    masks = []
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        with suppress(OSError):  # The thread has ended.
+            [mask] = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("SigBlk:")]
+            masks.append(int(mask, 16))
+    return masks
+
+
 def test_no_library_thread_receives_the_signal(tmp_path: Path) -> None:
-    with running(*OPTIONS, directory=tmp_path, variables={"OMP_NUM_THREADS": "2"}) as [rank]:
+    # So that it does not end before it is looked at.
+    options = (*OPTIONS, "--num-epochs", "10000")
+    with running(*options, directory=tmp_path, variables={"OMP_NUM_THREADS": "2"}) as [rank]:
         rank.wait_for_log("Epoch[0] Batch [2]")
         ending = 1 << signal.SIGTERM - 1 | 1 << signal.SIGINT - 1
-        masks = [
-            int(line.split()[1], 16)
-            for status in Path(f"/proc/{rank.process.pid}/task").glob("*/status")
-            for line in status.read_text().splitlines()
-            if line.startswith("SigBlk:")
-        ]
+        masks = blocked_signals(rank.process.pid)
         assert len(masks) > 2
         # The thread that waits for signals does not block them while waiting (sigwait(3)).
         assert sum(mask & ending != ending for mask in masks) == 1
@@ -89,7 +99,7 @@ def test_new_directory_of_rank_0_does_not_resume_another_ranks_run(directory: Pa
     new.mkdir()
     home = {"HOME": str(tmp_path)}
     with running(*OPTIONS, directories=[new, directory], directory=tmp_path, count=RANKS, variables=home) as ranks:
-        assert [rank.wait(deadline_s=30) for rank in ranks] == [2] * RANKS
+        assert [rank.wait() for rank in ranks] == [2] * RANKS
     assert "checkpoints of rank 1 are not in rank 0's directory ~/new, " in ranks[0].log.read_text()
     for rank in ranks:
         assert "trainer: rank 1 has the checkpoint of an interrupted run in ~/copy, " in rank.log.read_text()
@@ -117,7 +127,7 @@ def test_checkpoint_of_another_run_on_one_rank_ends_all_ranks(directory: Path, t
     (tmp_path / "empty").mkdir()
     places = [directory, tmp_path / "empty"]
     with running(*OPTIONS, "--lr", "0.01", directory=tmp_path, directories=places, count=RANKS) as ranks:
-        assert [rank.wait(deadline_s=30) for rank in ranks] == [2] * RANKS
+        assert [rank.wait() for rank in ranks] == [2] * RANKS
     for rank in ranks:
         assert "trainer: the interrupted run of net had --lr none, got 0.01: to start over" in rank.log.read_text()
 

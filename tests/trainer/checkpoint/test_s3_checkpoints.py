@@ -157,9 +157,8 @@ def test_run_resumes_from_s3_without_its_machines(tmp_path: Path, endpoint: str)
     aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     for machine in ("gone", "new"):
         (tmp_path / machine).mkdir()
-    with running(*options, directory=tmp_path / "gone", variables=aws) as [rank]:
-        rank.wait_for_log("Epoch[0] Batch [20]")
-        rank.process.send_signal(signal.SIGTERM)
+    program, stopped = ("-m", "tests.trainer.programs.stopped_trainer"), {"STOPPED": "0 21 SIGTERM"}
+    with running(*options, directory=tmp_path / "gone", program=program, variables=aws | stopped) as [rank]:
         assert rank.wait() == 128 + signal.SIGTERM
     [again] = run(*options, directory=tmp_path / "new", variables=aws)
     assert "resuming at epoch 0" in again.log.read_text()

@@ -100,7 +100,7 @@ def test_the_next_batches_are_prepared_while_one_is_used() -> None:
 
     with closing(prefetch(range(AHEAD + 2), note)) as items:
         assert next(items) == 0
-        assert prepared[AHEAD].wait(timeout=10)
+        assert prepared[AHEAD].wait(timeout=60)
         assert not prepared[AHEAD + 1].is_set()
         assert list(items) == [*range(1, AHEAD + 2)]
 

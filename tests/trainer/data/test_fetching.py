@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -68,7 +69,13 @@ def test_concurrent_process_does_not_download_again(tmp_path: Path, monkeypatch:
         waits.set()
         assert ends.wait(60)
 
+    def write_late(path: Path, text: str) -> None:
+        """Write like Linux, whose time of a write may be older than the write itself."""
+        path.write_bytes(text.encode())
+        os.utime(path, (time.time() - 60, time.time() - 60))
+
     monkeypatch.setattr(S3Folder, "fetch_all", fetch_all)
+    monkeypatch.setattr(Path, "write_text", write_late)
     with ThreadPoolExecutor() as ranks:
         first = ranks.submit(local_directory, PLACE)
         assert waits.wait(60)

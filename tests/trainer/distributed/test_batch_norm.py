@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tests.trainer.distributed.weights import distance
+from tests.trainer.programs import stopped_trainer
 from tests.trainer.programs.processes import run, running
 from trainer.checkpoint.format import load_checkpoint
 from trainer.data.sampling import Shard
@@ -42,10 +43,9 @@ def test_statistics_are_equal_on_all_ranks_and_after_a_resume(tmp_path: Path) ->
     assert {"1.running_mean", "1.running_var", "7.running_mean"} < set(weights)
     assert not np.array_equal(weights["7.running_var"], np.ones(16, np.float32))
 
-    with running(*options, directory=parts, count=2) as interrupted:
-        interrupted[0].wait_for_log("Epoch[1] Batch [2]")
-        interrupted[0].process.send_signal(signal.SIGTERM)
-        assert [rank.wait(deadline_s=30) for rank in interrupted] == [128 + signal.SIGTERM] * 2
+    program, stopped = (str(Path(stopped_trainer.__file__)),), {stopped_trainer.VARIABLE: "0 10 SIGTERM"}
+    with running(*options, directory=parts, count=2, program=program, variables=stopped) as interrupted:
+        assert [rank.wait() for rank in interrupted] == [128 + signal.SIGTERM] * 2
     resumed = run(*options, directory=parts, count=2)
     assert "resuming at epoch" in resumed[0].log.read_text()
     assert resumed[0].digests[-1] == world[0].digests[-1]

@@ -1,12 +1,11 @@
 """Test that dist_sync with n ranks of batch b equals one process with a batch of n*b."""
 
-import signal
 from pathlib import Path
 
 import pytest
 
 from tests.trainer.distributed.weights import EPOCHS, OPTIONS, distance
-from tests.trainer.programs import dropped_reduce_trainer, short_timeout_trainer
+from tests.trainer.programs import dropped_reduce_trainer, short_timeout_trainer, stopped_trainer
 from tests.trainer.programs.processes import run, running
 from trainer.backend import Weights
 from trainer.checkpoint.format import load_checkpoint
@@ -57,7 +56,7 @@ def test_killed_rank_ends_the_others(tmp_path: Path) -> None:
     with running(*options, directory=tmp_path, count=2) as ranks:
         ranks[0].wait_for_log("Batch [1]")
         ranks[1].process.kill()
-        assert ranks[0].wait(deadline_s=20) == 1
+        assert ranks[0].wait() == 1
     last_line = ranks[0].log.read_text().splitlines()[-1]
     assert last_line.startswith("rank 0/2 trainer: adding up over all ranks failed, another rank ended")
 
@@ -65,10 +64,9 @@ def test_killed_rank_ends_the_others(tmp_path: Path) -> None:
 def test_hanging_rank_ends_the_others(tmp_path: Path) -> None:
     options = ("--kv-store", "dist_sync", "--num-epochs", "1000", "--disp-batches", "1")
     program = (str(Path(short_timeout_trainer.__file__)),)
-    with running(*options, directory=tmp_path, count=2, program=program) as ranks:
-        ranks[0].wait_for_log("Batch [2]")
-        ranks[1].process.send_signal(signal.SIGSTOP)
-        assert ranks[0].wait(deadline_s=20) == 1
+    hangs = {stopped_trainer.VARIABLE: "1 3 SIGSTOP"}
+    with running(*options, directory=tmp_path, count=2, program=program, variables=hangs) as ranks:
+        assert ranks[0].wait() == 1
     last_line = ranks[0].log.read_text().splitlines()[-1]
     assert "adding up over all ranks failed, another rank ended or was not heard from for 2 s: " in last_line
 
@@ -77,5 +75,5 @@ def test_sigterm_ends_a_rank_that_waits_for_another(tmp_path: Path) -> None:
     with running("--kv-store", "dist_sync", directory=tmp_path, count=2, started=1) as ranks:
         ranks[0].wait_for_log("waiting for 2 ranks")
         ranks[0].process.terminate()
-        assert ranks[0].wait(deadline_s=10) == 143
+        assert ranks[0].wait() == 143
     assert "Traceback" not in ranks[0].log.read_text()

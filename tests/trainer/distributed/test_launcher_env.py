@@ -70,7 +70,7 @@ def test_worker_is_not_a_server(environment: dict[str, str]) -> None:
 @pytest.mark.parametrize(("engine", "package"), [("mxnet", "mxnet"), ("horovod", "mxnet")])
 def test_missing_package_of_the_engine_is_reported(engine: str, package: str) -> None:
     command = [sys.executable, "-m", "trainer", "--engine", engine]
-    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
     assert result.returncode == 1
     assert result.stdout == ""
     message = f"trainer: {package} is not installed in this Python ({sys.executable}); use `launch --engine {engine}`"

@@ -12,6 +12,14 @@ from tests.trainer.programs.processes import DEADLINE_S, REPOSITORY
 from trainer.metrics.progress_bar import CLEAR, LogHandler, ProgressBar, describe, make_progress_bar
 from trainer.progress import Progress
 
+DRAWING_EACH_STEP = """\
+import trainer.metrics.progress_bar
+from trainer.train import main_and_exit
+trainer.metrics.progress_bar.EVERY_S = 0.0
+main_and_exit()
+"""
+"""Program that draws the bar after each step; a fast machine may train the whole epoch between two drawings."""
+
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
@@ -84,7 +92,7 @@ def test_bar_is_drawn_on_a_terminal_but_not_in_a_file(tmp_path: Path) -> None:
     master, terminal = os.openpty()
     with (tmp_path / "said").open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "trainer", *options],
+            [sys.executable, "-c", DRAWING_EACH_STEP, *options],
             cwd=tmp_path,
             env=environment,
             stdout=out,

@@ -1,10 +1,13 @@
 import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from trainer.mxnet_backend.watchdog import Watchdog
+from trainer.mxnet_backend.watchdog import Wait, Watchdog
 
-DEADLINE_S = 10
+DEADLINE_S = 60
+FEW_POLLS_S = 0.1
+"""Time of a few polls of the watchdog's thread."""
 
 
 class Ended:
@@ -19,41 +22,78 @@ class Ended:
         self.event.set()
 
 
+class Clock:
+    """Advances only when a test sets it, so that no test depends on the machine's speed."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 @pytest.fixture
 def ended() -> Ended:
     return Ended()
 
 
-def test_watchdog_ends_a_process_that_waits_too_long(ended: Ended) -> None:
-    with Watchdog(end=ended, poll_s=0.01, rendezvous_s=0.01).waiting("meeting 3 workers"):
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+Start = Callable[..., Watchdog]
+
+
+@pytest.fixture
+def start(ended: Ended, clock: Clock) -> Iterator[Start]:
+    """Return a function that starts a watchdog, whose thread ends with the test."""
+    made: list[Watchdog] = []
+
+    def start(**times: float) -> Watchdog:
+        made.append(Watchdog(end=ended, poll_s=0.01, clock=clock, **times))
+        return made[-1]
+
+    yield start
+    [watchdog] = made
+    watchdog._wait = Wait(until=clock.now - 1, seconds=0.0, action="the test's end")
+    assert ended.event.wait(DEADLINE_S)
+
+
+def test_watchdog_ends_a_process_that_waits_too_long(start: Start, ended: Ended, clock: Clock) -> None:
+    with start(rendezvous_s=5.0).waiting("meeting 3 workers"):
+        clock.now = 4.9
+        assert not ended.event.wait(FEW_POLLS_S)
+        clock.now = 5.1
         assert ended.event.wait(DEADLINE_S)
-    assert ended.message == "meeting 3 workers failed, another rank ended or was not heard from for 0 s"
+    assert ended.message == "meeting 3 workers failed, another rank ended or was not heard from for 5 s"
 
 
-def test_step_timeout_applies_after_the_first_step(ended: Ended) -> None:
-    watchdog = Watchdog(end=ended, poll_s=0.01, rendezvous_s=1000, step_s=0.01)
+def test_step_timeout_applies_after_the_first_step(start: Start, ended: Ended, clock: Clock) -> None:
+    watchdog = start(rendezvous_s=1000.0, step_s=5.0)
     watchdog.use_step_timeout()
     with watchdog.waiting("adding up"):
+        clock.now = 6.0
         assert ended.event.wait(DEADLINE_S)
 
 
-def test_finished_wait_does_not_end_the_process(ended: Ended) -> None:
-    watchdog = Watchdog(end=ended, poll_s=0.01, rendezvous_s=0.01)
+def test_finished_wait_does_not_end_the_process(start: Start, ended: Ended, clock: Clock) -> None:
+    watchdog = start(rendezvous_s=5.0)
     with watchdog.waiting("outer"):
         with watchdog.waiting("inner"):
             pass
+        clock.now = 6.0
         assert ended.event.wait(DEADLINE_S)
     assert ended.message.startswith("outer failed")
 
 
-def test_watchdog_is_idle_after_the_block(ended: Ended) -> None:
-    watchdog = Watchdog(end=ended, poll_s=0.01, rendezvous_s=0.01)
-    with watchdog.waiting("adding up"):
+def test_watchdog_is_idle_after_the_block(start: Start, ended: Ended, clock: Clock) -> None:
+    with start(rendezvous_s=5.0).waiting("adding up"):
         pass
-    # This takes a few polls of the watchdog's thread.
-    assert not ended.event.wait(0.1)
+    clock.now = 6.0
+    assert not ended.event.wait(FEW_POLLS_S)
 
 
-def test_more_s_extends_the_timeout(ended: Ended) -> None:
-    with Watchdog(end=ended, poll_s=0.01, rendezvous_s=0.01).waiting("meeting", more_s=1000):
-        assert not ended.event.wait(0.1)
+def test_more_s_extends_the_timeout(start: Start, ended: Ended, clock: Clock) -> None:
+    with start(rendezvous_s=5.0).waiting("meeting", more_s=1000):
+        clock.now = 1004.0
+        assert not ended.event.wait(FEW_POLLS_S)

@@ -5,10 +5,10 @@ On request, add a fault at the bucket of that number: every rank leaves it out (
 """
 
 import os
-import signal
 from unittest.mock import patch
 
 from tests.trainer.programs.multi_node_trainer import NODES, take_place
+from tests.trainer.programs.stopped_trainer import send_sigterm
 from trainer.distributed.reduce.ddp import DdpReducer
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets
 from trainer.train import main_and_exit
@@ -25,7 +25,7 @@ class Faulty(GradientBuckets):
     def _send_next(self) -> None:
         Faulty.calls += 1
         if Faulty.calls == int(os.environ.get(LAST, 0)):
-            os.kill(os.getpid(), signal.SIGTERM)
+            send_sigterm()
         if Faulty.calls == int(os.environ.get(DROPPED, 0)):
             self._sent += 1
         else:
@@ -38,7 +38,7 @@ class FaultyDdpReducer(DdpReducer):
     def finish(self) -> None:
         FaultyDdpReducer.steps += 1
         if FaultyDdpReducer.steps == int(os.environ.get(LAST, 0)):
-            os.kill(os.getpid(), signal.SIGTERM)
+            send_sigterm()
         super().finish()
 
 

@@ -14,7 +14,7 @@ from tests.trainer.programs import forked
 from tests.waiting import await_true
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 POLL_S = 0.05
 
 

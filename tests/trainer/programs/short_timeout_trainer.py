@@ -1,10 +1,10 @@
-"""Run the trainer with a short timeout for the other ranks."""
+"""Run the trainer with a short timeout for the other ranks, and stop one of them (see stopped_trainer)."""
 
 from datetime import timedelta
 from unittest.mock import patch
 
-from trainer.train import main_and_exit
+from tests.trainer.programs import stopped_trainer
 
 if __name__ == "__main__":
     with patch("trainer.distributed.reduce.collective.STEP_TIMEOUT", timedelta(seconds=2)):
-        main_and_exit()
+        stopped_trainer.main()

@@ -36,7 +36,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
     process, port = start_server()
     yield Aws(url=f"http://localhost:{port}", request_log=tmp_path / "requests")
     process.terminate()
-    process.wait(timeout=20)
+    process.wait(timeout=60)
     assert process.stdout
     process.stdout.close()
 

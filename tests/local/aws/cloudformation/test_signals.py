@@ -47,20 +47,31 @@ def test_failure_rolls_back_at_once_and_names_the_failed_instance(aws: Aws, stac
     assert groups == []
 
 
+def signalled(stacks: Stacks, *, needed: int) -> tuple[str, int]:
+    """Create a stack with a short timeout and send it one signal in time; return its name and the timeout."""
+    for timeout_s in (1, 10):
+        name = f"within-{timeout_s}"
+        stacks.create(cluster(Group=group(needed, signals=needed, timeout=f"PT{timeout_s}S")), name)
+        try:
+            stacks.signal("Group", "i-1", name=name)
+        except ClientError:  # this machine was too slow, and the stack has been rolled back
+            continue
+        return name, timeout_s
+    raise AssertionError(f"no signal came within {timeout_s} s")
+
+
 def test_missing_signals_roll_back_after_the_timeout(stacks: Stacks) -> None:
-    stacks.create(cluster(Group=group(2, signals=2, timeout="PT1S")))
-    stacks.signal("Group", "i-1")
-    await_server(lambda: stacks.status() == "ROLLBACK_COMPLETE", "the rollback")
-    reasons = [reason for _, reason in stacks.events("Group")]
+    name, _ = signalled(stacks, needed=2)
+    await_server(lambda: stacks.status(name) == "ROLLBACK_COMPLETE", "the rollback")
+    reasons = [reason for _, reason in stacks.events("Group", name)]
     assert "Failed to receive 1 resource signal(s) within the specified duration" in reasons
 
 
 def test_timeout_has_no_effect_on_a_complete_stack(stacks: Stacks) -> None:
-    stacks.create(cluster(Group=group(1, signals=1, timeout="PT1S")))
-    stacks.signal("Group", "i-1")
-    stacks.create(cluster(Group=group(1, signals=1, timeout="PT1S")), name="later")
+    name, timeout_s = signalled(stacks, needed=1)
+    stacks.create(cluster(Group=group(1, signals=1, timeout=f"PT{timeout_s}S")), name="later")
     await_server(lambda: stacks.status("later") == "ROLLBACK_COMPLETE", "the rollback of the later stack")
-    assert stacks.status() == "CREATE_COMPLETE"
+    assert stacks.status(name) == "CREATE_COMPLETE"
 
 
 @pytest.mark.parametrize("status", ["SUCCESS", "FAILURE"])

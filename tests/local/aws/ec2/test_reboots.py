@@ -18,7 +18,7 @@ def ec2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
     yield session.client("ec2", region_name=REGION, endpoint_url=f"http://localhost:{port}", **keys)
     process.terminate()
-    process.wait(timeout=20)
+    process.wait(timeout=60)
     assert process.stdout
     process.stdout.close()
 

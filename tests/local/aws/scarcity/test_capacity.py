@@ -6,6 +6,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.autoscaling import lifecycle
+from local.aws.request_lock import LOCK
 from tests.local.aws.harness import REGION, Aws, Group, Places, Stacks
 from tests.local.aws.templates import cluster, group, launch_template, reference, second_subnet
 from tests.waiting import await_true
@@ -58,9 +59,10 @@ def test_new_room_is_taken_at_the_next_try(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(lifecycle, "RETRY_S", 0.01)
     members = Group()
-    for _ in range(3):
-        lifecycle.retry_launches(members)  # type: ignore[arg-type]  # stands in for moto's
-    await_true(lambda: members.tried == [2], "one try again", timeout_s=5, every_s=0.01)
+    with LOCK:  # the next try waits for it
+        for _ in range(3):
+            lifecycle.retry_launches(members)  # type: ignore[arg-type]  # stands in for moto's
+    await_true(lambda: members.tried == [2], "one try again", timeout_s=60, every_s=0.01)
 
 
 def test_group_in_two_zones_balances_them_and_fills_up_the_one_with_room(

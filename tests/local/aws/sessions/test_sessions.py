@@ -87,7 +87,7 @@ def call_channel(aws: Aws, key: str, path: str, *, method: str = "GET", token: s
     headers = {"Authorization": authorization, "X-Session-Token": token}
     request = urllib.request.Request(f"{aws.url}{path}", headers=headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         body = error.read()
@@ -101,7 +101,7 @@ def control(aws: Aws, instance_id: str) -> Iterator[tuple[str, socket.socket]]:
     key = role.session(instance_id)["aws_access_key_id"]
     status, opened = call_channel(aws, key, f"/v1/control-channel/{instance_id}")
     assert status == 200
-    with closing(socket.create_connection(("127.0.0.1", opened["Port"]), timeout=10)) as connection:
+    with closing(socket.create_connection(("127.0.0.1", opened["Port"]), timeout=60)) as connection:
         connection.sendall(opened["Ticket"].encode() + b"\n")
         yield key, connection
     role.end()
@@ -121,7 +121,7 @@ def start_when_connected(aws: Aws, keys: dict[str, str], instance_id: str) -> di
             found.append(start(aws, keys, instance_id))
         return bool(found)
 
-    await_true(starts, "the agent to be connected", timeout_s=20)
+    await_true(starts, "the agent to be connected", timeout_s=60)
     return found[0]
 
 
@@ -170,14 +170,14 @@ def test_a_session_carries_bytes_both_ways(
         announced = [plugin.stdout.readline() for _ in range(2)]
         assert announced == [b"\n", f"Starting session with SessionId: {session_id}\n".encode()]
         _, opened = call_channel(aws, agent_key, f"/v1/data-channel/{session_id}")
-        with closing(socket.create_connection(("127.0.0.1", opened["Port"]), timeout=10)) as data:
+        with closing(socket.create_connection(("127.0.0.1", opened["Port"]), timeout=60)) as data:
             data.sendall(opened["Ticket"].encode() + b"\nSSH-2.0-node\r\n")
             assert plugin.stdout.readline() == b"SSH-2.0-node\r\n"
             plugin.stdin.write(b"SSH-2.0-user\r\n")
             plugin.stdin.flush()
             assert data.makefile("rb").readline() == b"SSH-2.0-user\r\n"
         plugin.stdin.close()
-        assert plugin.wait(10) == 0
+        assert plugin.wait(60) == 0
 
 
 def test_fails_when_another_client_opens_the_session(
@@ -211,11 +211,11 @@ def test_fails_when_an_agent_takes_another_instances_channel(aws: Aws, instance_
 def test_an_agent_that_goes_is_no_longer_connected() -> None:
     gateway = Gateway()
     gateway.listen("127.0.0.1")
-    with closing(socket.create_connection(("127.0.0.1", gateway.port), timeout=10)) as agent:
+    with closing(socket.create_connection(("127.0.0.1", gateway.port), timeout=60)) as agent:
         agent.sendall(gateway.ticket("control", "i-1").encode() + b"\n")
-        await_true(lambda: gateway.is_connected("i-1"), "the agent to be connected", timeout_s=20)
-    await_true(lambda: not gateway.is_connected("i-1"), "the agent to be gone", timeout_s=20)
+        await_true(lambda: gateway.is_connected("i-1"), "the agent to be connected", timeout_s=60)
+    await_true(lambda: not gateway.is_connected("i-1"), "the agent to be gone", timeout_s=60)
     gateway.sessions["s"] = Session(session_id="s", instance_id="i-1", port=22)
-    with closing(socket.create_connection(("127.0.0.1", gateway.port), timeout=10)) as client:
+    with closing(socket.create_connection(("127.0.0.1", gateway.port), timeout=60)) as client:
         client.sendall(gateway.ticket("client", "s").encode() + b"\n")
         assert client.recv(1) == b""

@@ -12,7 +12,7 @@ from trainer.distributed.reduce.ring import Address, Ring, join_ring, own_host
 from trainer.distributed.world import World
 
 LOOPBACK = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "lo"}
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 Result = TypeVar("Result")
 
 
