@@ -161,7 +161,7 @@ def test_a_job_in_line_starts_on_free_nodes_and_records_them(
     [
         ({}, ["three", "two", "one"], 0),
         ({"has_gpus": True}, ["three", "two"], 1),
-        ({"wait": Wait(timeout_s=5, exclusive=True)}, ["three", "two"], 1),
+        ({"wait": Wait(timeout_s=60, exclusive=True)}, ["three", "two"], 1),
         ({"has_gpus": True, "force": True}, ["three", "two", "one"], 0),
     ],
     ids=["shares", "GPUs", "waited", "force"],
