@@ -2,8 +2,8 @@
 
 Both fetch from a stand-in for S3 on this machine (_s3_stand_in.py), which answers each request after 20 ms. The peer is
 the AWS CLI that requirements-dev.txt pins: as it comes, with the tuning of its page "AWS CLI S3 Configuration", and
-with more requests than that at once; the fastest of the three counts. The AWS CLI 2, whose `crt` client may be faster,
-is not on PyPI.
+with more requests than that at once; the fastest of the three counts. The AWS CLI 2 is not on PyPI: name one with --aws
+to compare with that, and with its CRT client too.
 
 - ``sync_s3_small``: the peer's time for 4,000 files of 20 kB, divided by that of ``launch --sync-s3 SOURCE DIR true``.
 - ``sync_s3_large``: likewise for 8 files of 256 MB.
@@ -11,7 +11,7 @@ is not on PyPI.
 
 All run in turn, with an empty destination except for the last, the shortest round counts, and the files are compared.
 The stand-in's own limit is measured with bare sockets, and its share of a core in each round is printed.
-Run by ``make bench B=sync_s3`` or ``python -m benchmarks.launch.sync_s3 [--rounds N]``.
+Run by ``make bench B=sync_s3`` or ``python -m benchmarks.launch.sync_s3 [--rounds N] [--aws PROGRAM]``.
 """
 
 import argparse
@@ -45,6 +45,8 @@ PEERS = {
                                        "multipart_threshold": "64MB", "multipart_chunksize": "16MB"},
 }  # fmt: skip
 """Settings of the peer below ``s3`` of its configuration file."""
+CRT = {"CRT client": {"preferred_transfer_client": "crt"}}
+"""Likewise, for version 2 only."""
 PROBES = 64
 """Connections that measure the stand-in's limit."""
 PROBE_REQUESTS = {SMALL: 8000, LARGE: 256}
@@ -55,14 +57,15 @@ TIMEOUT_S = 300
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--aws", default="aws", help="the peer (default: the environment's)")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
         directory = Path(name)
         make_objects(directory / "objects")
-        with stand_in(directory / "objects") as bench:
+        with stand_in(directory / "objects", aws=options.aws) as bench:
             for data in (SMALL, LARGE):
                 bench.print_limit(data)
-            for _ in range(rounds):
+            for _ in range(options.rounds):
                 for data in (SMALL, LARGE):
                     bench.run_round(data)
             bench.report()
@@ -92,9 +95,17 @@ class Bench:
     port: int
     server: int
     """Process id of the stand-in."""
+    aws: str
+    """Program of the peer."""
+    version: str
     environment: dict[str, str]
     times: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     """Seconds of each round by figure and program; ours is ``launch``."""
+
+    @property
+    def peers(self) -> dict[str, dict[str, str]]:
+        """Return the settings of each peer."""
+        return PEERS | (CRT if self.version.startswith("aws-cli/2") else {})
 
     @property
     def copy(self) -> Path:
@@ -102,7 +113,7 @@ class Bench:
 
     def run_round(self, data: str) -> None:
         """Fetch with each program into an empty directory, then, for small files, fetch what has not changed."""
-        for program in ("launch", *PEERS):
+        for program in ("launch", *self.peers):
             shutil.rmtree(self.copy, ignore_errors=True)
             self._time(data, data, program)
             self._compare(data)
@@ -112,7 +123,7 @@ class Bench:
 
     def _time(self, figure: str, data: str, program: str) -> None:
         source, copy = f"s3://{BUCKET}/{data}", str(self.copy)
-        command = ["aws", "s3", "sync", source, copy, "--only-show-errors", "--exact-timestamps"]
+        command = [self.aws, "s3", "sync", source, copy, "--only-show-errors", "--exact-timestamps"]
         if program == "launch":
             hosts = str(self.objects.with_name("hosts"))
             command = [sys.executable, str(LAUNCHER), "-H", hosts, "--sync-s3", source, copy, "true"]
@@ -125,8 +136,8 @@ class Bench:
         print(f"{figure}, {program}: {seconds:.2f} s, stand-in at {share:.0%} of a core", file=sys.stderr)
 
     def _config(self, program: str) -> Path:
-        path = self.objects.with_name(f"config-{[*PEERS].index(program)}")
-        lines = [f"  {name} = {value}\n" for name, value in PEERS[program].items()]
+        path = self.objects.with_name(f"config-{[*self.peers].index(program)}")
+        lines = [f"  {name} = {value}\n" for name, value in self.peers[program].items()]
         path.write_text("[default]\n" + "".join(["s3 =\n", *lines] if lines else []))
         return path
 
@@ -158,12 +169,11 @@ class Bench:
     def report(self) -> None:
         """Print all times, then the results."""
         load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-        version = subprocess.run(["aws", "--version"], check=True, capture_output=True, text=True, timeout=60).stdout
-        print(f"{version.strip()}; load {load}", file=sys.stderr)
+        print(f"{self.version}; load {load}", file=sys.stderr)
         for (figure, program), seconds in self.times.items():
             print(f"{figure}, {program}: {', '.join(f'{value:.2f}' for value in seconds)} s", file=sys.stderr)
         for figure in (SMALL, LARGE, "unchanged"):
-            peer = min(min(self.times[figure, program]) for program in PEERS)
+            peer = min(min(self.times[figure, program]) for program in self.peers)
             print(f"sync_s3_{figure} {peer / min(self.times[figure, 'launch']):.2f} ratio")
 
 
@@ -189,8 +199,9 @@ def cpu_s(pid: int) -> float:
 
 
 @contextmanager
-def stand_in(objects: Path) -> Iterator[Bench]:
+def stand_in(objects: Path, *, aws: str) -> Iterator[Bench]:
     """Start the stand-in, and make the environment in which both programs find it."""
+    version = subprocess.run([aws, "--version"], check=True, capture_output=True, text=True, timeout=60).stdout.strip()
     home = objects.with_name("home")
     (home / "runtime").mkdir(parents=True, mode=0o700)
     objects.with_name("hosts").write_text("127.0.0.1\n")
@@ -203,6 +214,8 @@ def stand_in(objects: Path) -> Iterator[Bench]:
                 objects=objects,
                 port=port,
                 server=server.pid,
+                aws=aws,
+                version=version,
                 environment={
                     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
                     "HOME": str(home),

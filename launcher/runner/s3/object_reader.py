@@ -48,7 +48,10 @@ class ObjectReader:
     def __init__(self, address: Address, *, connections: int) -> None:
         session = botocore.session.get_session()
         self._address = address
-        self._credentials = session.get_credentials()
+        credentials = session.get_credentials()
+        if credentials is None:
+            raise LaunchError(f"s3://{address.bucket}: this node has no credentials")
+        self._credentials = credentials
         self._http = URLLib3Session(
             verify=session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE", True),
             proxies=get_environ_proxies(address.url),  # type: ignore[no-untyped-call]

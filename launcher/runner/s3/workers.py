@@ -82,7 +82,12 @@ def _work(address: Address, tasks: "SimpleQueue[Task]", writer: "connection.Conn
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     # Find the credentials only when there is a task: a directory that lacks nothing needs none.
     first = tasks.get()
-    reader = ObjectReader(address, connections=THREADS)
+    try:
+        reader = ObjectReader(address, connections=THREADS)
+    except LaunchError as error:
+        with lock:
+            writer.send(str(error))
+        return
 
     def serve(task: Task) -> None:
         while True:
