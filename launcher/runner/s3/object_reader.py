@@ -19,8 +19,8 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError
 from botocore.httpsession import URLLib3Session
+from botocore.response import StreamingBody
 from botocore.utils import get_environ_proxies
-from urllib3.exceptions import HTTPError
 
 from launcher.errors import LaunchError
 from launcher.runner.s3.listing import Address
@@ -85,7 +85,7 @@ class ObjectReader:
                 time.sleep(random.uniform(0.5, 1.0) * min(MAX_PAUSE_S, 0.1 * 3**attempt))  # noqa: S311  (no secret)
             try:
                 return self._copy(key, headers, file, start=start)
-            except (_AgainError, BotoCoreError, HTTPError) as error:
+            except (_AgainError, BotoCoreError) as error:
                 reason = " ".join(str(error).split())
         raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}, {ATTEMPTS} attempts")
 
@@ -93,10 +93,11 @@ class ObjectReader:
         response: Any = self._http.send(self._signed(key, headers))
         if response.status_code != (RANGE if "Range" in headers else WHOLE):
             self._refuse(key, response)
-        length, checksum = int(response.headers["Content-Length"]), Checksum(response.headers)
-        at = start
+        checksum, at = Checksum(response.headers), start
+        # It raises an error of botocore if fewer bytes arrive.
+        body = StreamingBody(response.raw, response.headers["Content-Length"])
         try:
-            while block := response.raw.read(BLOCK):
+            while block := body.read(BLOCK):
                 checksum.update(block)
                 view = memoryview(block)
                 while view:
@@ -104,14 +105,11 @@ class ObjectReader:
                     at, view = at + written, view[written:]
         except BaseException:
             # The rest of the answer must not precede the next one.
-            response.raw.close()
+            body.close()
             raise
-        if at - start != length:
-            response.raw.close()
-            raise _AgainError(f"the connection ended after {at - start} of {length} bytes")
         if not checksum.matches():
             raise _AgainError("arrived damaged")
-        return length
+        return at - start
 
     def _signed(self, key: str, headers: Mapping[str, str]) -> Any:
         url = f"{self._address.url}{quote(key, safe='/~')}"
@@ -123,7 +121,8 @@ class ObjectReader:
 
     def _refuse(self, key: str, response: Any) -> None:
         """Raise the error that the answer describes."""
-        found = re.search(rb"<Code>(.*?)</Code>(?:.*?<Message>(.*?)</Message>)?", response.content, re.DOTALL)
+        body = StreamingBody(response.raw, response.headers.get("Content-Length")).read()
+        found = re.search(rb"<Code>(.*?)</Code>(?:.*?<Message>(.*?)</Message>)?", body, re.DOTALL)
         words = b": ".join(word for word in found.groups() if word).decode(errors="replace") if found else ""
         reason = words or f"HTTP status {response.status_code}"
         if response.status_code >= SERVER_ERROR or response.status_code == TOO_MANY:
