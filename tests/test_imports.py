@@ -44,7 +44,7 @@ ELSEWHERE = {
     },
     "trainer/data/images/s3_object.py": {"boto3", "botocore.config", "botocore.exceptions", "botocore.session"},
 }
-"""Modules that single files import: one runs in another environment, with MXNet; the others take the release's boto3."""
+"""Modules that single files import: one runs in another environment, with MXNet; others take the release's boto3."""
 
 
 def modules(package: str) -> list[Path]:

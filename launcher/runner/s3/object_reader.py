@@ -36,6 +36,8 @@ TOO_MANY: Final = 429
 SERVER_ERROR: Final = 500
 WHOLE: Final = 200
 RANGE: Final = 206
+REPLACED: Final = 412
+"""Statuses of S3's answers; 412 means another entity tag."""
 
 
 class _AgainError(Exception):
@@ -125,6 +127,8 @@ class ObjectReader:
         found = re.search(rb"<Code>(.*?)</Code>(?:.*?<Message>(.*?)</Message>)?", body, re.DOTALL)
         words = b": ".join(word for word in found.groups() if word).decode(errors="replace") if found else ""
         reason = words or f"HTTP status {response.status_code}"
+        if response.status_code == REPLACED:
+            reason = "was replaced while it was fetched; run the same line again"
         if response.status_code >= SERVER_ERROR or response.status_code == TOO_MANY:
             raise _AgainError(reason)
         raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}")
