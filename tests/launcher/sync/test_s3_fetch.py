@@ -1,9 +1,12 @@
 """Test what a node fetches from a bucket, in the process that the runner starts for it."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -11,8 +14,9 @@ import pytest
 from launcher.errors import LaunchError
 from launcher.runner.s3.ranged_file import RANGE_SIZE
 from launcher.runner.sync.s3_fetch import fetch
+from tests.launcher.conftest import parent, variables
 from tests.launcher.s3_server import MODIFIED_S, Answer, Bucket, running_bucket
-from tests.launcher.sync.conftest import tree
+from tests.launcher.sync.conftest import Site, tree
 from tests.waiting import await_true
 
 DENIED = Answer(403, b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>")
@@ -117,3 +121,49 @@ def test_a_refused_object_is_an_error_and_leaves_no_file(bucket: Bucket, tmp_pat
     with pytest.raises(LaunchError, match="s3://bucket/set/x: AccessDenied: Access Denied"):
         fetch_to(tmp_path / "data")
     assert names(tmp_path / "data") == set()
+
+
+def test_the_processes_end_with_the_one_that_they_serve(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.objects = {"set/x": b"x"}
+    has_asked, may_answer = Event(), Event()
+
+    def block(key: str, wanted: str) -> None:
+        has_asked.set()
+        may_answer.wait(50)
+
+    bucket.fault = block
+    with ThreadPoolExecutor() as pool:
+        fetching = pool.submit(fetch_to, tmp_path / "data")
+        try:
+            assert has_asked.wait(50)
+            running = downloads(tmp_path / "home")
+            (program,) = [pid for pid in running if parent(pid) == os.getpid()]
+            assert len(running) > 1
+            os.kill(program, signal.SIGKILL)
+            await_true(lambda: not downloads(tmp_path / "home"), "the end of all processes", timeout_s=20, every_s=0.01)
+        finally:
+            may_answer.set()
+        assert str(fetching.exception(50)) == "s3://bucket/set: the download ended without a result"
+
+
+def test_launch_says_how_much_came_and_how_fast(bucket: Bucket, site: Site) -> None:
+    bucket.objects = {"set/x": b"words\n"}
+    line = ("--sync-s3", "s3://bucket/set", "data", "cat data/x")
+    first, again = (site.run(*line, hosts=["127.0.0.1"], environment=bucket.environment) for _ in range(2))
+    assert (first.code, first.stdout) == (0, b"127.0.0.1 [0] words\n")
+    assert first.reason.startswith("launch: 1 file, 0.0 MB, fetched by 1 node in ")
+    assert first.reason.endswith(" MB/s")
+    assert (again.stdout, again.stderr) == (first.stdout, b"")
+
+
+def downloads(home: Path) -> list[int]:
+    """Return the processes that download for a user with this home directory."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in pids if is_download(pid) and f"HOME={home}\0".encode() in variables(pid)]
+
+
+def is_download(pid: int) -> bool:
+    try:
+        return b"launcher/runner/s3/" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
