@@ -37,7 +37,7 @@ SMALL, LARGE = "small", "large"
 SMALL_FILES, SMALL_SIZE = 4000, 20_000
 LARGE_FILES, LARGE_SIZE = 8, 256_000_000
 MEMORY = Path("/dev/shm")  # noqa: S108  (file system in memory)
-PEERS = {
+PEERS: dict[str, dict[str, str]] = {
     "as it comes": {},
     "documented tuning": {"max_concurrent_requests": "20", "max_queue_size": "10000", "multipart_threshold": "64MB",
                           "multipart_chunksize": "16MB"},

@@ -64,7 +64,8 @@ class Workers:
 
     def next_event(self) -> Any:
         """Wait for the next event: Arrived, the reason of a failure (str), or what `post` sent."""
-        ready = connection.wait([self._reader, *(process.sentinel for process in self._processes)])
+        sources: list[Any] = [self._reader, *(process.sentinel for process in self._processes)]
+        ready = connection.wait(sources)
         if self._reader in ready:
             return self._reader.recv()
         return "a process that downloads has ended (out of memory?)"
@@ -77,7 +78,7 @@ class Workers:
             process.join()
 
 
-def _work(address: Address, tasks: "SimpleQueue[Task]", writer: "connection.Connection[Any]", lock: Lock) -> None:
+def _work(address: Address, tasks: "SimpleQueue[Task]", writer: "connection.Connection[Any, Any]", lock: Lock) -> None:
     """Carry out tasks in threads until this process is killed."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     # Find the credentials only when there is a task: a directory that lacks nothing needs none.
