@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from urllib.parse import parse_qs, quote, unquote
 from xml.sax.saxutils import escape
@@ -49,6 +50,13 @@ class Bucket:
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
+
+    def write_settings(self, home: Path) -> None:
+        """Write the files from which a user's session takes the same settings."""
+        (home / ".aws").mkdir()
+        service = f"[services test]\ns3 =\n  endpoint_url = {self.url}\n"
+        (home / ".aws/config").write_text(f"[default]\nregion = us-east-1\nservices = test\n{service}")
+        (home / ".aws/credentials").write_text("[default]\naws_access_key_id = a\naws_secret_access_key = b\n")
 
     def listing(self, prefix: str, after: str) -> Answer:
         """Return a page; its token is the last key of the page before."""
