@@ -91,7 +91,7 @@ class Download:
                 self._report(self._counts())
 
     def _take_in(self, event: Arrived) -> None:
-        self._received += event.count
+        self._received += event.size
         if not event.is_range:
             self._files += 1
             return

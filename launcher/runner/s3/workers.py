@@ -38,7 +38,7 @@ class Arrived(NamedTuple):
 
     path: str
     start: int
-    count: int
+    size: int
     """Number of bytes."""
     is_range: bool
 
