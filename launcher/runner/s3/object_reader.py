@@ -1,7 +1,7 @@
 """Read objects of a bucket over connections that stay open, and write them to files.
 
-botocore finds the credentials and signs; its client would take nearly three times the processor time for each small file
-(docs/decisions/118).
+botocore finds the credentials and signs; its client would take nearly three times the processor time for each small
+file (docs/decisions/118).
 """
 
 import base64
