@@ -39,6 +39,8 @@ TARGETS = {
     "scaling_resnet110": "at least 0.95",
     "start_2": "at most 0.9",
     "sync_noop_8": "at most 1",
+    "sync_s3_large": "at least 1",
+    "sync_s3_small": "at least 1.5",
     "sync_tree_8": "at most 0.6",
     **dict.fromkeys(("table_reads_2", "table_reads_8"), "at most 12"),
     "vs_mxnet_lenet": "at least 1",

@@ -9,6 +9,9 @@ JOB_LOG = "job.log"
 SSH_AGENT_VARIABLE = "SSH_AUTH_SOCK"
 """Variable with the socket of the SSH agent (ssh-agent(1)); defined here for a fast import in the runner."""
 
+VENDOR = f"{__file__.rpartition('/launcher/')[0]}/vendor"
+"""Directory of the libraries that the release bundles."""
+
 
 def log_name(process: str) -> str:
     """Return the name of the file that keeps a process's output."""

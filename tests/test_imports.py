@@ -34,9 +34,19 @@ ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"
 ELSEWHERE = {
     "bootstrap/engines/mxnet_patches.py": {"numpy"},
     "launcher/durable/bucket.py": {"boto3", "boto3.exceptions", "botocore.config", "botocore.exceptions"},
+    "launcher/runner/s3/listing.py": {"botocore.config", "botocore.exceptions", "botocore.session"},
+    "launcher/runner/s3/object_reader.py": {
+        "botocore.auth",
+        "botocore.awsrequest",
+        "botocore.exceptions",
+        "botocore.httpsession",
+        "botocore.response",
+        "botocore.session",
+        "botocore.utils",
+    },
     "trainer/data/images/s3_object.py": {"boto3", "botocore.config", "botocore.exceptions", "botocore.session"},
 }
-"""Modules that single files import: one runs in another environment, with MXNet; two take the release's boto3."""
+"""Modules that single files import: one runs in another environment, with MXNet; others take the release's boto3."""
 
 
 def modules(package: str) -> list[Path]:

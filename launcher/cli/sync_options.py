@@ -35,6 +35,11 @@ def add_sync_options(parser: argparse.ArgumentParser) -> None:
         metavar=("SOURCE", "DIR"),
         help="have every node fetch s3://BUCKET/PREFIX to DIR first",
     )
+    parser.add_argument(
+        "--sync-s3-shard",
+        action="store_true",
+        help="have each node fetch only its share of the files of --sync-s3, one file to one node",
+    )
     parser.add_argument("--venv", metavar="DIR", help="Python environment on every node whose python the ranks run")
     parser.add_argument("--sync-timeout", metavar="S", help=f"seconds for all copies together (default: {DEADLINE_S})")
 
@@ -53,6 +58,8 @@ def sync_request(options: argparse.Namespace) -> SyncRequest | None:
         from launcher.sync.ignore import Ignore
 
         Ignore(options.sync_exclude)  # raises
+    if options.sync_s3_shard and not options.sync_s3:
+        raise UsageError("--sync-s3-shard is for --sync-s3, which is left out")
     if options.sync_dst_dir is None and not options.sync_s3:
         if options.sync_timeout is not None:
             raise UsageError("--sync-timeout is for --sync-dst-dir and --sync-s3, which are left out")
@@ -62,7 +69,9 @@ def sync_request(options: argparse.Namespace) -> SyncRequest | None:
         directory=directory,
         excludes=tuple(options.sync_exclude),
         overwrites=options.sync_overwrite,
-        fetches=tuple(_fetch(source, directory) for source, directory in options.sync_s3),
+        fetches=tuple(
+            _fetch(source, directory, is_sharded=options.sync_s3_shard) for source, directory in options.sync_s3
+        ),
         deadline_s=deadline_s,
     )
 
@@ -74,10 +83,10 @@ def venv_directory(options: argparse.Namespace) -> str | None:
     return str(Path.home() / Path(_directory(options.venv, option="--venv")).expanduser())
 
 
-def _fetch(source: str, directory: str) -> Fetch:
+def _fetch(source: str, directory: str, *, is_sharded: bool) -> Fetch:
     if not BUCKET_URL.fullmatch(source):
         raise UsageError(f"--sync-s3 must name s3://BUCKET/PREFIX, got {source!r}")
-    return Fetch(source=source, directory=_directory(directory, option="--sync-s3"))
+    return Fetch(source=source, directory=_directory(directory, option="--sync-s3"), is_sharded=is_sharded)
 
 
 def _directory(text: str, *, option: str) -> str:

@@ -14,10 +14,9 @@ from bootstrap.contract import JOBS_PREFIX, MASTER, NODE_CONFIG
 from launcher.durable import archive
 from launcher.durable.record import DurableRecord
 from launcher.errors import LaunchError
+from launcher.paths import VENDOR
 from launcher.sync.manifest import Manifest
 
-VENDOR = Path(__file__).resolve().parents[2] / "vendor"
-"""Directory of the libraries that the release bundles."""
 DENIALS = ("AccessDenied", "InvalidObjectState")
 """Codes with which S3 refuses a single object: a policy or a grant forbids it, or it is in Glacier."""
 KMS_ERRORS = "KMS."
@@ -179,8 +178,8 @@ def _reported(action: str) -> Iterator[None]:
 def open_bucket() -> JobBucket:
     """Connect to the bucket of this master's cluster. Raises LaunchError."""
     place = read_place()
-    if VENDOR.is_dir() and str(VENDOR) not in sys.path:
-        sys.path.insert(1, str(VENDOR))
+    if Path(VENDOR).is_dir() and VENDOR not in sys.path:
+        sys.path.insert(1, VENDOR)
     import boto3
     from botocore.config import Config
 

@@ -4,9 +4,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import TypeAlias
 
 from launcher.output.prefixes import Sink
 
+Counts: TypeAlias = dict[str, int]
+"""A node's counts of a download: files that are whole, bytes that have arrived, and the total of bytes to come."""
 REDRAW_S = 0.2
 LINE_S = 10.0
 WIDTH = 24
@@ -32,11 +35,14 @@ class Progress:
         return time.monotonic() - self._started_at
 
     def _text(self) -> str:
+        return self._describe("sent to")
+
+    def _describe(self, verb: str) -> str:
         # The stream is a little longer than its files.
         sent = min(self.sent, self._total)
         rate = sent / max(self.seconds, 0.001)
         return (
-            f"{megabytes(sent)} of {megabytes(self._total)} sent to {plural(self._nodes, 'node')}, {megabytes(rate)}/s"
+            f"{megabytes(sent)} of {megabytes(self._total)} {verb} {plural(self._nodes, 'node')}, {megabytes(rate)}/s"
         )
 
     def line(self) -> str:
@@ -47,6 +53,34 @@ class Progress:
         """Return a line for a terminal, drawn over the previous one."""
         filled = WIDTH * min(self.sent, self._total) // max(self._total, 1)
         return f"{CLEAR}[{'#' * filled}{'.' * (WIDTH - filled)}] {self._text()}"
+
+
+class FetchProgress(Progress):
+    """Counts what all nodes have fetched from a bucket; their totals grow while they list it."""
+
+    def __init__(self, *, nodes: int) -> None:
+        super().__init__(0, nodes=nodes)
+        self.files = 0
+        self._counts: dict[int, Counts] = {}
+
+    def update(self, node_rank: int, counts: Counts) -> None:
+        """Replace a node's counts."""
+        self._counts[node_rank] = counts
+        self.files, self.sent, self._total = (
+            sum(one[name] for one in self._counts.values()) for name in ("files", "bytes", "total")
+        )
+
+    def _text(self) -> str:
+        return self._describe("fetched by")
+
+    def summary(self) -> str:
+        """Return a line for the end."""
+        rate = megabytes(self.sent / max(self.seconds, 0.001))
+        nodes = plural(self._nodes, "node")
+        return (
+            f"launch: {plural(self.files, 'file')}, {megabytes(self.sent)}, fetched by {nodes} in "
+            f"{self.seconds:.1f} s, {rate}/s\n"
+        )
 
 
 @asynccontextmanager

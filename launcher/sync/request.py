@@ -29,6 +29,8 @@ class Fetch:
     """URL such as ``s3://bucket/prefix``."""
     directory: str
     """Destination directory on every node."""
+    is_sharded: bool = False
+    """True if each node downloads only its share of the files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from launcher.errors import LaunchError, UsageError
 from launcher.output.prefixes import Sink
 from launcher.sync.certificate import new_sync_key
+from launcher.sync.fetching import fetch_on_all
 from launcher.sync.ignore import Ignore, read_ignore
 from launcher.sync.manifest import Manifest, scan
 from launcher.sync.messages import Answer, data_piece, from_ranges, request_line, to_ranges
@@ -67,8 +68,7 @@ async def sync(
         )
         digest = await directory_sync.send_until_unchanged()
     for wanted in request.fetches:
-        fetch = partial(call, operation="fetch", source=wanted.source, directory=wanted.directory)
-        await run_on_all(connections, partial(fetch, deadline_s=deadline.left), deadline=deadline)
+        await fetch_on_all(connections, wanted, deadline=deadline, stderr=stderr)
     return digest
 
 

@@ -11,7 +11,7 @@ from benchmarks.__main__ import FIGURE, HEADING, describe_target, main, modules,
 REPOSITORY = Path(__file__).parents[2]
 BENCHMARKS = {
     *("api_calls", "augmentation", "checkpoint", "dlcluster_start", "fanout", "figure1", "first_step", "gpu"),
-    *("input_jpeg", "last_batch", "overhead", "rejoin", "scaling", "start", "sync", "synth"),
+    *("input_jpeg", "last_batch", "overhead", "rejoin", "scaling", "start", "sync", "sync_s3", "synth"),
 }
 
 

@@ -23,7 +23,14 @@ from launcher.sync.request import KEEP_RESULTS, OVERWRITE, REFUSE, destination_p
 class SyncServer:
     """State of a sync on this node between requests."""
 
-    def __init__(self, byte_queue: ByteQueue, *, secrets: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        byte_queue: ByteQueue,
+        *,
+        secrets: dict[str, str] | None = None,
+        report: Callable[[Answer], None] = lambda answer: None,
+    ) -> None:
+        self._report = report
         self._secrets = {} if secrets is None else secrets
         self._from_launcher = cast(BinaryIO, io.BufferedReader(byte_queue, BUFFER))
         self._resources = ExitStack()
@@ -114,10 +121,17 @@ class SyncServer:
             relay(stream, forwarder, destination=self._destination, needed=self._needed)
         return {"received": len(self._needed)}
 
-    def _fetch(self, *, source: str, directory: str, deadline_s: float) -> Answer:
-        """Download a prefix from a bucket."""
-        fetch(source, destination_path(directory, home=Path.home()), deadline_s=deadline_s)
-        return {"fetched": source}
+    def _fetch(self, *, source: str, directory: str, shard: list[int] | None, deadline_s: float) -> Answer:
+        """Download a prefix from a bucket; answers with the progress precede the last one."""
+        path = destination_path(directory, home=Path.home())
+        counts = fetch(
+            source,
+            path,
+            shard=shard,
+            deadline_s=deadline_s,
+            report=lambda counts: self._report({"progress": counts}),
+        )
+        return {"fetched": counts}
 
 
 def installed_engines(config: Path = Path(NODE_CONFIG), listed: Path = Path(ENGINES_LIST)) -> list[str] | None:

@@ -82,13 +82,16 @@ class SyncService:
                 self._channel.send(FrameType.SYNC, pack_answer(answer))
 
     def _work(self) -> None:
-        server = SyncServer(self._byte_queue, secrets=self.secrets)
+        server = SyncServer(self._byte_queue, secrets=self.secrets, report=self._answer)
         while True:
             try:
-                self._answers.put(server.answer(self._requests.get()))
+                self._answer(server.answer(self._requests.get()))
             except BaseException as error:  # A bug must end the runner, not only the thread.
-                self._answers.put(error)
-            self._wake()
+                self._answer(error)
+
+    def _answer(self, answer: Answer | BaseException) -> None:
+        self._answers.put(answer)
+        self._wake()
 
     def _wake(self) -> None:
         with suppress(BlockingIOError):

@@ -105,6 +105,8 @@ def test_sync_options_describe_the_files_to_copy(environ: dict[str, str]) -> Non
     )
     assert job.command == ("python", "x")
     assert parse("python x", environ).sync is None
+    shared = parse("--sync-s3 s3://bkt/p data --sync-s3-shard python x", environ).sync
+    assert shared == SyncRequest(fetches=(Fetch(source="s3://bkt/p", directory="data", is_sharded=True),))
 
 
 def test_fails_when_a_sync_option_lacks_its_directory(environ: dict[str, str]) -> None:
@@ -160,6 +162,7 @@ def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[
             "--sync-exclude and .launchignore take patterns as in a .gitignore, got '[z-a]'",
         ),
         ("--sync-s3 bucket/data d x y", "--sync-s3 must name s3://BUCKET/PREFIX, got 'bucket/data'"),
+        ("--sync-s3-shard x y", "--sync-s3-shard is for --sync-s3, which is left out"),
         ("--sync-timeout 5 x y", "--sync-timeout is for --sync-dst-dir and --sync-s3, which are left out"),
         ("--sync-dst-dir d --sync-timeout 0 x y", "--sync-timeout must be a whole number of at least 1, got '0'"),
         ("--num python x", "unknown option --num, supported: "),

@@ -9,7 +9,7 @@ import pytest
 
 from launcher.output.output_stream import OutputStream
 from launcher.sync import progress
-from launcher.sync.progress import Progress, show_progress
+from launcher.sync.progress import FetchProgress, Progress, show_progress
 
 
 def show(fd: int) -> None:
@@ -54,3 +54,12 @@ def test_a_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None
     os.close(reader)
     os.close(writer)
     assert first.startswith("launch: 200.0 MB of 400.0 MB sent to 8 nodes, ")
+
+
+def test_a_fetch_adds_up_what_the_nodes_report() -> None:
+    ours = FetchProgress(nodes=2)
+    ours.update(0, {"files": 1, "bytes": 1_000_000, "total": 4_000_000})
+    ours.update(1, {"files": 1, "bytes": 2_000_000, "total": 2_000_000})
+    ours.update(0, {"files": 2, "bytes": 4_000_000, "total": 4_000_000})
+    assert ours.line().startswith("launch: 6.0 MB of 6.0 MB fetched by 2 nodes, ")
+    assert ours.summary().startswith("launch: 3 files, 6.0 MB, fetched by 2 nodes in 0.0 s, ")

@@ -205,7 +205,7 @@ def test_fails_when_another_launch_sends_to_the_same_directory(site: Site, stall
 
 
 def test_fails_when_the_sync_takes_too_long(site: Site) -> None:
-    site.program("aws", "exec sleep 60")
+    site.program("python3", "exec sleep 60")
     result = site.run("--sync-s3", "s3://bucket/p", "data", "--sync-timeout", "1", "echo started", hosts=[FIRST])
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason.startswith("launch: nothing started")

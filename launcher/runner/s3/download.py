@@ -1,0 +1,173 @@
+"""Download everything below a prefix that a directory lacks."""
+
+import os
+import stat
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from threading import Thread
+from typing import Final, NamedTuple
+
+from launcher.errors import LaunchError
+from launcher.runner.s3.listing import Listing, Object
+from launcher.runner.s3.ranged_file import RANGE_SIZE, RangedFile
+from launcher.runner.s3.workers import Arrived, Task, Workers
+
+REPORT_S: Final = 0.5
+"""Seconds between two reports of the progress."""
+
+
+class _Listed(NamedTuple):
+    """A page has been compared with the directory."""
+
+    tasks: int
+    size: int
+
+
+_LAST: Final = _Listed(-1, 0)
+"""Event after the last page."""
+
+
+class Download:
+    """Download of a prefix to a directory, which exists."""
+
+    def __init__(
+        self,
+        *,
+        bucket: str,
+        prefix: str,
+        directory: str,
+        shard: "tuple[int, int] | None",
+        report: Callable[[dict[str, object]], None],
+    ) -> None:
+        self._source = f"s3://{bucket}/{prefix}".rstrip("/")
+        self._prefix = prefix
+        self._directory = directory
+        self._shard = shard
+        self._report = report
+        self._listing = Listing(bucket, prefix)
+        self._ranged: dict[str, RangedFile] = {}
+        """Unfinished large files by their temporary path."""
+        self._directories: set[str] = set()
+        status = os.statvfs(directory)
+        self._free = status.f_bavail * status.f_frsize
+        self._files = self._received = self._total = 0
+
+    def run(self) -> dict[str, object]:
+        """Download; return the final counts. Raises LaunchError and OSError."""
+        pages = self._listing.pages()
+        first = next(pages, [])
+        if not first:
+            raise LaunchError(f"{self._source} is empty")
+        workers = Workers(self._listing.address)
+        try:
+            Thread(target=self._submit, args=(workers, first, pages), daemon=True).start()
+            self._await_all(workers)
+        finally:
+            workers.end()
+        return self._counts()
+
+    def _counts(self) -> dict[str, object]:
+        return {"files": self._files, "bytes": self._received, "total": self._total}
+
+    def _await_all(self, workers: Workers) -> None:
+        """Take in what the workers have done, until all is listed and done."""
+        open_tasks, is_listed, reported_at = 0, False, time.monotonic()
+        while open_tasks or not is_listed:
+            event = workers.next_event()
+            if isinstance(event, str):
+                raise LaunchError(event)
+            if isinstance(event, Arrived):
+                open_tasks -= 1
+                self._take_in(event)
+            elif event == _LAST:
+                is_listed = True
+            else:
+                open_tasks += event.tasks
+                self._total += event.size
+                self._check_space()
+            if time.monotonic() - reported_at >= REPORT_S:
+                reported_at = time.monotonic()
+                self._report(self._counts())
+
+    def _take_in(self, event: Arrived) -> None:
+        self._received += event.size
+        if not event.is_range:
+            self._files += 1
+            return
+        file = self._ranged[event.path]
+        file.receive(event.start)
+        if file.is_complete:
+            del self._ranged[event.path]
+            file.finish()
+            self._files += 1
+
+    def _check_space(self) -> None:
+        """Raise LaunchError now if there is no room, instead of failing an hour later."""
+        if self._total > self._free:
+            raise LaunchError(f"{self._directory}: No space left: {self._total} bytes to come, {self._free} free")
+
+    def _submit(self, workers: Workers, first: list[Object], pages: Iterator[list[Object]]) -> None:
+        """List the rest while the workers download."""
+        try:
+            self._submit_page(workers, first)
+            for page in pages:
+                self._submit_page(workers, page)
+        except LaunchError as error:
+            workers.post(str(error))
+        except OSError as error:
+            workers.post(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        except Exception as error:
+            # Otherwise a bug here would leave the main thread waiting.
+            workers.post(f"{self._source}: {type(error).__name__}: {error}")
+        else:
+            workers.post(_LAST)
+
+    def _submit_page(self, workers: Workers, page: list[Object]) -> None:
+        tasks = [task for found in page if self._is_ours(found.key) for task in self._tasks(found)]
+        # The event comes first, so that the number of open tasks never falls below zero.
+        workers.post(_Listed(len(tasks), sum(task.stop - task.start or task.found.size for task in tasks)))
+        for task in tasks:
+            workers.tasks.put(task)
+
+    def _is_ours(self, key: str) -> bool:
+        """Return True unless the object belongs to another node, or stands for a directory."""
+        if key.endswith("/"):
+            return False
+        if self._shard is None:
+            return True
+        index, count = self._shard
+        return zlib.crc32(key.encode()) % count == index
+
+    def _tasks(self, found: Object) -> list[Task]:
+        """Return what is to be downloaded of an object; nothing if the file is there with its size and its time."""
+        name = found.key[len(self._prefix) :]
+        if ".." in name.split("/") or "\0" in name:
+            raise LaunchError(f"{self._source}: {name!r} does not name a file below {self._directory}")
+        path = f"{self._directory}/{name}"
+        if _is_there(path, found):
+            return []
+        directory = os.path.dirname(path)
+        if directory not in self._directories:
+            os.makedirs(directory, exist_ok=True)
+            self._directories.add(directory)
+        if found.size <= RANGE_SIZE:
+            return [Task(found, path)]
+        file = RangedFile(path, found)
+        missing = file.open()
+        if not missing:
+            # An interrupted download had only to rename it.
+            file.finish()
+            return []
+        self._ranged[str(file.part)] = file
+        return [Task(found, str(file.part), start, stop) for start, stop in missing]
+
+
+def _is_there(path: str, found: Object) -> bool:
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    return status.st_size == found.size and int(status.st_mtime) == found.modified_s

@@ -1,0 +1,72 @@
+"""List the objects below a prefix, and learn the bucket's address while doing so."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from launcher.errors import LaunchError
+
+CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 6}, connect_timeout=5, read_timeout=60)
+SCOPE = re.compile(r"Credential=[^/]+/\d+/([^/]+)/s3/")
+"""Matches the region in a signature; see "Authorization header" in the reference of S3's API."""
+
+
+class Address(NamedTuple):
+    """Place to request a bucket's objects."""
+
+    url: str
+    """URL of the bucket, with a slash at its end."""
+    region: str
+    """Region that a signature names."""
+    bucket: str
+    """Name of the bucket, for messages."""
+
+
+class Object(NamedTuple):
+    """An object to download."""
+
+    key: str
+    size: int
+    modified_s: int
+    """Time of its last change, in whole seconds since the epoch, as S3 gives it."""
+    etag: str
+
+
+class Listing:
+    """The objects below a prefix, in pages."""
+
+    def __init__(self, bucket: str, prefix: str) -> None:
+        self._bucket, self._prefix = bucket, prefix
+        self._address: Address | None = None
+
+    @property
+    def address(self) -> Address:
+        """Return the bucket's address; call it after the first page, which follows S3's redirects."""
+        if self._address is None:
+            raise LaunchError(f"s3://{self._bucket}: this node has no credentials that sign with AWS4-HMAC-SHA256")
+        return self._address
+
+    def pages(self) -> Iterator[list[Object]]:
+        """Yield the objects a page at a time; directories' empty placeholders are left out."""
+        try:
+            client: Any = botocore.session.get_session().create_client("s3", config=CONFIG)
+            client.meta.events.register("before-send.s3.ListObjectsV2", self._learn_address)
+            pages = client.get_paginator("list_objects_v2")
+            for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix):
+                yield [
+                    Object(found["Key"], found["Size"], int(found["LastModified"].timestamp()), found["ETag"])
+                    for found in page.get("Contents", ())
+                ]
+        except (BotoCoreError, ClientError) as error:
+            source = f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+            raise LaunchError(f"{source}: {' '.join(str(error).split())}") from error
+
+    def _learn_address(self, request: Any, **_: Any) -> None:
+        signature = request.headers.get("Authorization", "")
+        scope = SCOPE.search(signature.decode() if isinstance(signature, bytes) else signature)
+        if scope is not None:
+            self._address = Address(f"{request.url.partition('?')[0].rstrip('/')}/", scope[1], self._bucket)

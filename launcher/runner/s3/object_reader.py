@@ -1,0 +1,155 @@
+"""Read objects of a bucket over connections that stay open, and write them to files.
+
+botocore finds the credentials and signs; its client would take nearly three times the processor time for each small
+file (docs/decisions/118).
+"""
+
+import base64
+import os
+import random
+import re
+import time
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import botocore.session
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.exceptions import BotoCoreError
+from botocore.httpsession import URLLib3Session
+from botocore.response import StreamingBody
+from botocore.utils import get_environ_proxies
+
+from launcher.errors import LaunchError
+from launcher.runner.s3.listing import Address
+
+BLOCK: Final = 1 << 20
+"""Bytes that are written at once."""
+ATTEMPTS: Final = 6
+MAX_PAUSE_S: Final = 5.0
+"""Longest pause before another attempt, in seconds."""
+TIMEOUTS_S: Final = (5, 60)
+"""Longest waits for a connection and for the next bytes, in seconds."""
+TOO_MANY: Final = 429
+SERVER_ERROR: Final = 500
+WHOLE: Final = 200
+RANGE: Final = 206
+REPLACED: Final = 412
+"""Statuses of S3's answers; 412 means another entity tag."""
+
+
+class _AgainError(Exception):
+    """A request failed in a way that another attempt may mend."""
+
+
+class ObjectReader:
+    """Requests objects; any number of threads may use it."""
+
+    def __init__(self, address: Address, *, connections: int) -> None:
+        session = botocore.session.get_session()
+        self._address = address
+        credentials = session.get_credentials()
+        if credentials is None:
+            raise LaunchError(f"s3://{address.bucket}: this node has no credentials")
+        self._credentials = credentials
+        # As botocore's client does it; its type stubs know fewer types.
+        settings: dict[str, Any] = {
+            "verify": session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE", True),
+            "proxies": get_environ_proxies(address.url),
+            "timeout": TIMEOUTS_S,
+            "max_pool_connections": connections,
+        }
+        self._http = URLLib3Session(**settings)
+
+    def read_whole(self, key: str, file: int) -> int:
+        """Write an object into an empty file; return its size."""
+        count = self._repeat(key, {"x-amz-checksum-mode": "ENABLED"}, file, start=0)
+        # An attempt that failed may have written more.
+        os.ftruncate(file, count)
+        return count
+
+    def read_range(self, key: str, file: int, *, start: int, stop: int, etag: str) -> int:
+        """Write a range of an object to the same place in a file; return the number of bytes.
+
+        Raises LaunchError if the object is no longer the one with this entity tag.
+        """
+        headers = {"Range": f"bytes={start}-{stop - 1}", "If-Match": etag}
+        count = self._repeat(key, headers, file, start=start)
+        if count != stop - start:
+            raise LaunchError(f"s3://{self._address.bucket}/{key}: {count} bytes arrived of a range of {stop - start}")
+        return count
+
+    def _repeat(self, key: str, headers: Mapping[str, str], file: int, *, start: int) -> int:
+        """Make attempts until one succeeds; LaunchError with the last reason."""
+        reason = ""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(random.uniform(0.5, 1.0) * min(MAX_PAUSE_S, 0.1 * 3**attempt))  # noqa: S311  (no secret)
+            try:
+                return self._copy(key, headers, file, start=start)
+            except (_AgainError, BotoCoreError) as error:
+                reason = " ".join(str(error).split())
+        raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}, {ATTEMPTS} attempts")
+
+    def _copy(self, key: str, headers: Mapping[str, str], file: int, *, start: int) -> int:
+        response: Any = self._http.send(self._signed(key, headers))
+        if response.status_code != (RANGE if "Range" in headers else WHOLE):
+            self._refuse(key, response)
+        checksum, at = Checksum(response.headers), start
+        # It raises an error of botocore if fewer bytes arrive.
+        body = StreamingBody(response.raw, response.headers["Content-Length"])
+        try:
+            while block := body.read(BLOCK):
+                checksum.update(block)
+                view = memoryview(block)
+                while view:
+                    written = os.pwrite(file, view, at)
+                    at, view = at + written, view[written:]
+        except BaseException:
+            # The rest of the answer must not precede the next one.
+            body.close()
+            raise
+        if not checksum.matches():
+            raise _AgainError("arrived damaged")
+        return at - start
+
+    def _signed(self, key: str, headers: Mapping[str, str]) -> Any:
+        url = f"{self._address.url}{quote(key, safe='/~')}"
+        request = AWSRequest(method="GET", url=url, headers=dict(headers), stream_output=True)
+        # The credentials renew themselves here before they expire.
+        frozen = self._credentials.get_frozen_credentials()
+        S3SigV4Auth(frozen, "s3", self._address.region).add_auth(request)
+        return request.prepare()
+
+    def _refuse(self, key: str, response: Any) -> None:
+        """Raise the error that the answer describes."""
+        body = StreamingBody(response.raw, response.headers.get("Content-Length")).read()
+        found = re.search(rb"<Code>(.*?)</Code>(?:.*?<Message>(.*?)</Message>)?", body, re.DOTALL)
+        words = b": ".join(word for word in found.groups() if word).decode(errors="replace") if found else ""
+        reason = words or f"HTTP status {response.status_code}"
+        if response.status_code == REPLACED:
+            reason = "was replaced while it was fetched; run the same line again"
+        if response.status_code >= SERVER_ERROR or response.status_code == TOO_MANY:
+            raise _AgainError(reason)
+        raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}")
+
+
+class Checksum:
+    """CRC-32 that S3 has kept with an object; objects without one are not checked."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        value = headers.get("x-amz-checksum-crc32", "")
+        # A checksum of parts' checksums ends with their number.
+        self._wanted = None if "-" in value or not value else int.from_bytes(base64.b64decode(value), "big")
+        self._value = 0
+
+    def update(self, data: bytes) -> None:
+        """Include the next bytes."""
+        if self._wanted is not None:
+            self._value = zlib.crc32(data, self._value)
+
+    def matches(self) -> bool:
+        """Return False if the bytes are not those that were uploaded."""
+        return self._wanted is None or self._value == self._wanted

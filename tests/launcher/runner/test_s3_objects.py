@@ -1,0 +1,91 @@
+"""Test the requests for single objects, and files that arrive in ranges."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import LaunchError
+from launcher.runner.s3 import ranged_file
+from launcher.runner.s3.listing import Address, Object
+from launcher.runner.s3.object_reader import ObjectReader
+from launcher.runner.s3.ranged_file import RangedFile
+from tests.launcher.s3_server import Answer, Bucket, running_bucket
+
+LARGE = Object("set/large", size=25, modified_s=1_760_000_000, etag='"1"')
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    with running_bucket() as bucket:
+        for name, value in bucket.environment.items():
+            monkeypatch.setenv(name, value)
+        bucket.objects["x"] = b"0123456789"
+        yield bucket
+
+
+def reader(bucket: Bucket) -> ObjectReader:
+    return ObjectReader(Address(f"{bucket.url}/bucket/", "us-east-1", "bucket"), connections=1)
+
+
+def open_file(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT)
+
+
+def test_a_request_is_repeated_after_an_overload_and_after_a_cut(bucket: Bucket, tmp_path: Path) -> None:
+    faults = [Answer(503, b"<Error><Code>SlowDown</Code></Error>"), Answer(200, b"0123456789", cut=3)]
+    bucket.fault = lambda key, wanted: faults.pop(0) if faults else None
+    file = open_file(tmp_path / "x")
+    assert reader(bucket).read_whole("x", file) == 10
+    os.close(file)
+    assert (tmp_path / "x").read_bytes() == b"0123456789"
+    assert len(bucket.requests) == 3
+
+
+def test_an_object_that_arrives_damaged_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.fault = lambda key, wanted: Answer(200, b"other", fields={"x-amz-checksum-crc32": "AAAAAA=="})
+    file = open_file(tmp_path / "x")
+    with pytest.raises(LaunchError, match="s3://bucket/x: arrived damaged, 6 attempts"):
+        reader(bucket).read_whole("x", file)
+    os.close(file)
+
+
+def test_a_range_of_a_replaced_object_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
+    file = open_file(tmp_path / "x")
+    reader(bucket).read_range("x", file, start=2, stop=5, etag=bucket.etag("x"))
+    with pytest.raises(LaunchError, match="s3://bucket/x: was replaced while it was fetched"):
+        reader(bucket).read_range("x", file, start=5, stop=8, etag='"other"')
+    os.close(file)
+    assert (tmp_path / "x").read_bytes() == b"\0\x00234"
+
+
+def test_a_ranged_file_continues_only_for_the_same_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranged_file, "RANGE_SIZE", 10)
+    file = RangedFile(f"{tmp_path}/large", LARGE)
+    assert file.open() == [(0, 10), (10, 20), (20, 25)]
+    file.receive(10)
+    again = RangedFile(f"{tmp_path}/large", LARGE)
+    assert again.open() == [(0, 10), (20, 25)]
+    other = RangedFile(f"{tmp_path}/large", LARGE._replace(etag='"2"'))
+    assert other.open() == [(0, 10), (10, 20), (20, 25)]
+    for start in (20, 0, 10):
+        assert not other.is_complete
+        other.receive(start)
+    assert other.is_complete
+    other.finish()
+    assert [path.name for path in tmp_path.iterdir()] == ["large"]
+    assert (tmp_path / "large").stat().st_mtime == LARGE.modified_s
+
+
+def test_a_ranged_file_starts_over_after_a_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranged_file, "RANGE_SIZE", 10)
+    file = RangedFile(f"{tmp_path}/large", LARGE)
+    file.open()
+    file.receive(0)
+    boot = tmp_path / "boot_id"
+    boot.write_text("another\n")
+    monkeypatch.setattr(ranged_file, "BOOT_ID", boot)
+    assert RangedFile(f"{tmp_path}/large", LARGE).open() == [(0, 10), (10, 20), (20, 25)]

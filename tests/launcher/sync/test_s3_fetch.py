@@ -1,0 +1,171 @@
+"""Test what a node fetches from a bucket, in the process that the runner starts for it."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from launcher.errors import LaunchError
+from launcher.runner.s3.ranged_file import RANGE_SIZE
+from launcher.runner.sync.s3_fetch import fetch
+from tests.launcher.conftest import parent, variables
+from tests.launcher.s3_server import MODIFIED_S, Answer, Bucket, running_bucket
+from tests.launcher.sync.conftest import Site, tree
+from tests.waiting import await_true
+
+DENIED = Answer(403, b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>")
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    with running_bucket() as bucket:
+        for name, value in bucket.environment.items():
+            monkeypatch.setenv(name, value)
+        yield bucket
+
+
+def fetch_to(directory: Path, *, shard: list[int] | None = None, deadline_s: float = 60.0) -> dict[str, Any]:
+    return fetch("s3://bucket/set", directory, shard=shard, deadline_s=deadline_s, report=lambda counts: None)
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def journal_lines(directory: Path) -> int:
+    return sum(len(path.read_text().splitlines()) for path in directory.glob(".launch-part-*.ranges"))
+
+
+def test_a_directory_gets_what_it_lacks_and_keeps_what_is_its_own(bucket: Bucket, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    bucket.objects = {
+        "set/a b/é+%.txt": b"one",
+        "set/empty": b"",
+        "set/old": b"new",
+        "set/folder/": b"",
+        "sets/x": b"x",
+    }
+    data.mkdir()
+    (data / "mine").write_text("mine")
+    (data / "old").write_text("old")
+    assert fetch_to(data) == {"files": 3, "bytes": 6, "total": 6}
+    assert tree(data) == {"a b": "", "a b/é+%.txt": "one", "empty": "", "mine": "mine", "old": "new"}
+    assert (data / "old").stat().st_mtime == MODIFIED_S
+    bucket.requests.clear()
+    assert fetch_to(data) == {"files": 0, "bytes": 0, "total": 0}
+    assert bucket.requests == []
+
+
+def test_each_file_goes_to_one_node_of_those_that_share_a_prefix(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.objects = {f"set/{number}": b"x" for number in range(20)}
+    shares = []
+    for index in range(2):
+        fetch_to(tmp_path / str(index), shard=[index, 2])
+        shares.append(names(tmp_path / str(index)))
+    assert shares[0] | shares[1] == {str(number) for number in range(20)}
+    assert not shares[0] & shares[1]
+    assert all(shares)
+
+
+def test_a_large_file_continues_where_an_earlier_fetch_ended(bucket: Bucket, tmp_path: Path) -> None:
+    content = os.urandom(RANGE_SIZE) + os.urandom(RANGE_SIZE) + b"end"
+    bucket.objects = {"set/large": content}
+    last = f"bytes={2 * RANGE_SIZE}-{2 * RANGE_SIZE + 2}"
+
+    def refuse_last(_: str, wanted: str) -> Answer | None:
+        """Refuse the last range once the others are noted."""
+        if wanted != last:
+            return None
+        await_true(lambda: journal_lines(tmp_path / "data") == 3, "two ranges", timeout_s=50, every_s=0.01)
+        return DENIED
+
+    bucket.fault = refuse_last
+    with pytest.raises(LaunchError, match="s3://bucket/set/large: AccessDenied: Access Denied"):
+        fetch_to(tmp_path / "data")
+    assert "large" not in names(tmp_path / "data")
+    bucket.fault = lambda key, wanted: None
+    bucket.requests.clear()
+    assert fetch_to(tmp_path / "data") == {"files": 1, "bytes": 3, "total": 3}
+    assert bucket.requests == [("set/large", last)]
+    assert (tmp_path / "data/large").read_bytes() == content
+    assert names(tmp_path / "data") == {"large"}
+
+
+def test_a_listing_that_is_refused_or_empty_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"^s3://bucket/set is empty$"):
+        fetch_to(tmp_path / "data")
+    bucket.listing_fault = DENIED
+    with pytest.raises(LaunchError, match=r"^s3://bucket/set: An error occurred \(AccessDenied\) .*: Access Denied$"):
+        fetch_to(tmp_path / "data")
+
+
+def test_no_object_is_written_outside_of_the_directory(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.objects = {"set/../../x": b"x"}
+    with pytest.raises(LaunchError, match=r"'../../x' does not name a file below"):
+        fetch_to(tmp_path / "data")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_refused_object_is_an_error_and_leaves_no_file(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.objects = {"set/x": b"x"}
+    bucket.fault = lambda key, wanted: DENIED
+    with pytest.raises(LaunchError, match="s3://bucket/set/x: AccessDenied: Access Denied"):
+        fetch_to(tmp_path / "data")
+    assert names(tmp_path / "data") == set()
+
+
+def test_the_processes_end_with_the_one_that_they_serve(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.objects = {"set/x": b"x"}
+    has_asked, may_answer = Event(), Event()
+
+    def block(key: str, wanted: str) -> None:
+        has_asked.set()
+        may_answer.wait(50)
+
+    bucket.fault = block
+    with ThreadPoolExecutor() as pool:
+        fetching = pool.submit(fetch_to, tmp_path / "data")
+        try:
+            assert has_asked.wait(50)
+            running = downloads(tmp_path / "home")
+            (program,) = [pid for pid in running if parent(pid) == os.getpid()]
+            assert len(running) > 1
+            os.kill(program, signal.SIGKILL)
+            await_true(lambda: not downloads(tmp_path / "home"), "the end of all processes", timeout_s=20, every_s=0.01)
+        finally:
+            may_answer.set()
+        assert str(fetching.exception(50)) == "s3://bucket/set: the download ended without a result"
+
+
+def test_launch_says_how_much_came_and_how_fast(bucket: Bucket, site: Site) -> None:
+    bucket.objects = {"set/x": b"words\n"}
+    line = ("--sync-s3", "s3://bucket/set", "data", "cat ~/data/x")
+    # A session on a node has no variables of the launcher's shell.
+    bucket.write_settings(site.homes["127.0.0.1"])
+    first, again = (site.run(*line, hosts=["127.0.0.1"]) for _ in range(2))
+    assert (first.code, first.stdout) == (0, b"127.0.0.1 [0] words\n")
+    assert first.reason.startswith("launch: 1 file, 0.0 MB, fetched by 1 node in ")
+    assert first.reason.endswith(" MB/s")
+    assert (again.stdout, again.stderr) == (first.stdout, b"")
+
+
+def downloads(home: Path) -> list[int]:
+    """Return the processes that download for a user with this home directory."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in pids if is_download(pid) and f"HOME={home}\0".encode() in variables(pid)]
+
+
+def is_download(pid: int) -> bool:
+    try:
+        return b"launcher/runner/s3/" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
