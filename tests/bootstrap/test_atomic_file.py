@@ -74,7 +74,7 @@ def test_right_file_is_not_touched(tmp_path: Path) -> None:
     assert file_state(file) == before
 
 
-def test_new_file_and_directories_are_readable_by_all_whatever_the_umask(tmp_path: Path) -> None:
+def test_new_files_are_world_readable_under_any_umask(tmp_path: Path) -> None:
     old = os.umask(0o077)
     try:
         write_file(tmp_path / "a" / "b" / "file", "text")
@@ -126,7 +126,7 @@ def _killed(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_action_is_made_up_for_after_a_kill(tmp_path: Path) -> None:
+def test_pending_action_runs_after_a_kill(tmp_path: Path) -> None:
     file, pending = tmp_path / "file", tmp_path / "run" / "pending"
     calls: list[str] = []
     with pytest.raises(KeyboardInterrupt):

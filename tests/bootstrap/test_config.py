@@ -24,7 +24,7 @@ def test_config_of_a_node_is_read() -> None:
         {"fails_deploy": False},
     ],
 )
-def test_config_says_what_the_stack_may_leave_open(change: dict[str, object]) -> None:
+def test_config_accepts_values_that_the_stack_leaves_open(change: dict[str, object]) -> None:
     config = parse_config(json.dumps(config_values("master") | change))
     assert {name: getattr(config, name) for name in change} == change
 

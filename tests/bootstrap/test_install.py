@@ -152,7 +152,7 @@ def test_another_release_takes_over(tmp_path: Path) -> None:
     assert under_root(tmp_path, "/opt/deeplearning/current").readlink() == two
 
 
-def test_restart_that_failed_is_made_up_for(tmp_path: Path) -> None:
+def test_failed_restart_is_retried(tmp_path: Path) -> None:
     one = release(tmp_path, "one")
     with pytest.raises(CommandError, match="systemctl is broken"):
         install(one, root=tmp_path, services=RecordedServices(broken=True))

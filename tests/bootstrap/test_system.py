@@ -85,7 +85,7 @@ def test_the_busiest_gpu_counts_and_one_that_cannot_tell_does_not(
     assert system.System(tmp_path).gpu_percent() == percent
 
 
-def test_nvidia_smi_is_asked_only_where_it_is(
+def test_nvidia_smi_runs_only_where_it_is_installed(
     tmp_path: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -118,7 +118,7 @@ def test_fails_when_nvidia_smi_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.allow_subprocess
-def test_key_pair_is_made_without_a_passphrase_and_says_whose_it_is(tmp_path: Path) -> None:
+def test_key_pair_has_no_passphrase_and_names_its_owner(tmp_path: Path) -> None:
     system.System(tmp_path).make_key(tmp_path / "id_ed25519", comment="i-0123456789abcdef0")
     kind, key, comment = (tmp_path / "id_ed25519.pub").read_text().split()
     assert check_key(f"{kind} {key}", "key")

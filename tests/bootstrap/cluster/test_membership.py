@@ -36,7 +36,7 @@ def test_new_master_waits_for_the_old_one_and_then_takes_index_1() -> None:
     assert by_index(new) == {1: "i-new", 2: "i-w"}
 
 
-def test_silent_member_that_is_not_gone_for_certain_keeps_its_node_index() -> None:
+def test_silent_member_keeps_its_index_until_known_to_be_gone() -> None:
     members = assign_node_indexes((), desired_nodes=9, nodes=[node("i-1"), node("i-2")], gone=())
     assert by_index(assign_node_indexes(members, desired_nodes=9, nodes=[node("i-2")], gone=())) == {2: "i-1", 3: "i-2"}
 
@@ -67,7 +67,7 @@ def test_node_that_drains_before_it_was_a_member_does_not_become_one() -> None:
     assert assign_node_indexes((), desired_nodes=3, nodes=[node("i-1", draining=True)], gone=()) == ()
 
 
-def test_replacement_waits_until_its_predecessor_is_gone() -> None:
+def test_replacement_waits_for_the_end_of_its_predecessor() -> None:
     nodes = [node("i-2", draining=True), node("i-new")]
     waiting = assign_node_indexes(filled(3), desired_nodes=3, nodes=nodes, gone=())
     assert by_index(waiting) == {1: "i-1", 2: "i-2", 3: "i-3"}
@@ -174,7 +174,7 @@ def test_generation_begins_again_at_its_limit() -> None:
     assert next_membership(last, desired_nodes=2, nodes=[], gone=()).generation == 1
 
 
-def test_no_more_nodes_are_expected_than_a_membership_holds() -> None:
+def test_expected_nodes_are_limited_to_the_membership_size() -> None:
     assert next_membership(EMPTY, desired_nodes=5000, nodes=[], gone=()).desired_nodes == MAX_NODES
 
 

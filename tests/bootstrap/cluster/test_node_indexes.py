@@ -81,7 +81,7 @@ def test_index_is_held_once_and_index_1_by_a_master_alone(history: list[Round]) 
 
 
 @given(histories)
-def test_member_leaves_only_when_it_is_gone_and_a_gone_one_always(history: list[Round]) -> None:
+def test_member_is_removed_if_and_only_if_it_is_gone(history: list[Round]) -> None:
     members: tuple[Member, ...] = ()
     for found in history:
         before, members = members, found.applied_to(members)

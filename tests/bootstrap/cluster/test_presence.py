@@ -196,7 +196,7 @@ def test_node_cannot_keep_itself_in_the_lists(cluster: Cluster) -> None:
     assert present(reconcile(cluster, coordinator)) == {1: before[1], 3: before[3]}
 
 
-def test_replacement_that_comes_early_waits_for_the_index_and_is_on_its_way_meanwhile(cluster: Cluster) -> None:
+def test_early_replacement_waits_for_the_index_as_booting(cluster: Cluster) -> None:
     coordinator, before = form_cluster(cluster)
     assert coordinator.arriving == frozenset()
     cluster.set_lifecycle_state(before[2], "Terminating:Wait")

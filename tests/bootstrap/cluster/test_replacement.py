@@ -36,7 +36,7 @@ def run_until_agreed(cluster: Cluster, nodes: list[TestNode]) -> None:
     cluster.run(nodes, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(nodes) for node in nodes))
 
 
-def test_cluster_key_of_the_master_opens_every_node_and_lies_on_none_of_the_workers(cluster: Cluster) -> None:
+def test_only_the_master_holds_the_cluster_key(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     assert [authorized_keys(node) for node in nodes] == [key_of(nodes[0])] * 3
     assert [under_root(node.root, contract.CLUSTER_KEY_DIR).exists() for node in nodes] == [True, False, False]
@@ -72,7 +72,7 @@ def test_no_ssh_key_is_authorized_without_a_master(cluster: Cluster) -> None:
     assert [authorized_keys(node) for node in (new, *workers)] == [key_of(new)] * 3
 
 
-def test_second_master_is_trusted_only_when_the_first_is_gone(cluster: Cluster) -> None:
+def test_second_master_is_trusted_only_after_the_end_of_the_first(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     old, *workers = nodes
     cluster.set_lifecycle_state(old.instance_id, "Terminating:Wait")

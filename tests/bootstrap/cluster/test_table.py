@@ -68,7 +68,7 @@ def _cancelled(stubber: Stubber, *codes: str) -> None:
         ("ConditionalCheckFailed", "ThrottlingError"),
     ],
 )
-def test_race_that_is_lost_is_an_answer(stubbed: StubbedTable, codes: tuple[str, ...]) -> None:
+def test_lost_race_returns_false(stubbed: StubbedTable, codes: tuple[str, ...]) -> None:
     stubber, table = stubbed.stubber, stubbed.table
     _cancelled(stubber, *codes)
     assert not table.replace_membership(NOTHING_STORED, Membership(generation=1, desired_nodes=2, members=()))
@@ -188,7 +188,7 @@ def test_fails_when_the_version_of_a_record_is_none(
 
 
 @pytest.mark.parametrize(("record_id", "field"), [(MEMBERSHIP_ID, "members"), (GENERATION_ID, "generation")])
-def test_fails_when_a_newer_record_lacks_what_we_need(
+def test_reading_fails_when_a_newer_record_has_no_required_field(
     cluster: Cluster, table: Table, record_id: str, field: str
 ) -> None:
     table.replace_membership(NOTHING_STORED, Membership(generation=1, desired_nodes=2, members=()))

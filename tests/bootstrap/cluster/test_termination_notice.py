@@ -130,7 +130,7 @@ def test_node_that_ends_before_it_is_ready_does_not_call_itself_ready(cluster: C
     assert not [signal for signal in cluster.signals if nodes[1].instance_id in signal[2]]
 
 
-def test_node_that_stands_by_does_not_call_itself_ready(cluster: Cluster) -> None:
+def test_standby_node_does_not_report_ready(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     answering: list[str] = []
@@ -158,7 +158,7 @@ def test_master_that_leaves_marks_itself_away_at_once(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("notice", [INTERRUPTED, TerminationNotice(interrupted=True, at_risk=True)])
-def test_interrupted_node_leaves_the_lists_and_asks_its_group_for_nothing(
+def test_interrupted_node_leaves_the_lists_without_requesting_replacement(
     cluster: Cluster, notice: TerminationNotice
 ) -> None:
     nodes = form_cluster(cluster)
@@ -169,7 +169,7 @@ def test_interrupted_node_leaves_the_lists_and_asks_its_group_for_nothing(
     assert (cluster.completed, cluster.unhealthy) == ([], [])
 
 
-def test_node_at_risk_leaves_the_lists_and_asks_for_a_replacement_once(cluster: Cluster) -> None:
+def test_node_at_risk_leaves_the_lists_and_requests_replacement_once(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     nodes[2].metadata.notice = AT_RISK
     run_seconds(cluster, nodes, 30)
@@ -202,7 +202,7 @@ def test_hook_is_completed_once_if_the_group_no_longer_waits(cluster: Cluster, m
     assert asked == [master.instance_id]
 
 
-def test_node_whose_group_has_gone_on_asks_for_no_more_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeat_is_not_repeated_without_an_active_hook(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     _, draining_node, _ = form_cluster(cluster)
     asked = refused(cluster, monkeypatch, "No active Lifecycle Action found", call="record_lifecycle_action_heartbeat")
     draining_node.metadata.notice = ENDING

@@ -67,7 +67,7 @@ def test_load_counts_as_an_average_since_the_last_look(machine: Machine, cpu_s: 
     assert machine.busy_after(30.0) == ""
 
 
-def test_a_gpu_that_cannot_be_asked_counts_for_ten_minutes(machine: Machine) -> None:
+def test_unreadable_gpu_counts_as_busy_for_ten_minutes(machine: Machine) -> None:
     signs = []
     for percent in (4, 5, -1, -1, -1):
         machine.gpu = percent

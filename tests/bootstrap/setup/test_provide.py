@@ -80,7 +80,7 @@ def node(tmp_path: Path) -> Node:
     return Node(root=tmp_path)
 
 
-def test_the_script_comes_before_the_requirements(node: Node) -> None:
+def test_setup_script_runs_before_the_requirements(node: Node) -> None:
     status = node.provide(BOTH)
     pip = ["python", "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     assert node.ran == [["setup.sh"], [*pip, "--requirement", "requirements.txt"]]

@@ -35,7 +35,7 @@ def write_state(root: Path, state: str) -> None:
         (f"lustre:{ID}", f"lustre:{FORGED}:name", None),
     ],
 )
-def test_the_service_is_told_what_the_setting_allows(
+def test_mount_target_file_follows_the_setting(
     tmp_path: Path, wanted: str | None, announced: str, target: str | None
 ) -> None:
     storage(tmp_path, wanted).follow(announced)

@@ -113,7 +113,7 @@ def described(instance_ids: Sequence[str], **more: str) -> dict[str, Any]:
     return {"Reservations": [{"Instances": instances}], **more}
 
 
-def test_machines_are_asked_for_as_many_as_a_filter_takes_and_on_every_page() -> None:
+def test_instances_are_described_in_batches_and_on_every_page() -> None:
     ids = [f"i-{number:017x}" for number in range(401)]
     ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(ec2) as stub:
@@ -128,7 +128,7 @@ def test_machines_are_asked_for_as_many_as_a_filter_takes_and_on_every_page() ->
     assert gone == [ids[199], ids[399]]
 
 
-def test_without_instances_nothing_is_asked() -> None:
+def test_no_instances_make_no_call() -> None:
     ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(ec2):
         assert find_machines(ec2, []) == {}

@@ -106,11 +106,11 @@ def test_repeated_failures_are_merged_with_newest_time_and_count() -> None:
         ),
     ],
 )
-def test_a_reason_is_the_same_whatever_it_names(first: str, second: str) -> None:
+def test_reasons_are_equal_apart_from_the_ids_in_them(first: str, second: str) -> None:
     (found,) = distinct_failures([activity(2, "Failed", first), activity(1, "Failed", second)])
     assert (found.newest.reason, found.count) == (first, 2)
 
 
-def test_what_each_group_did_last() -> None:
+def test_newest_activity_per_group() -> None:
     newest_first = [activity(3, "Successful", ""), activity(2, "Failed", "", "master"), activity(1, "Failed", "")]
     assert newest_of_groups(newest_first) == newest_first[:2]

@@ -32,7 +32,9 @@ def results(remote_home: Path) -> Path:
 
 
 @pytest.mark.parametrize("path", ["it's out", "it's out/", "~/it's out"])
-def test_a_folder_comes_without_its_links(connection: Connection, results: Path, tmp_path: Path, path: str) -> None:
+def test_folder_is_downloaded_without_its_links(
+    connection: Connection, results: Path, tmp_path: Path, path: str
+) -> None:
     got = download(connection, remote_tar(path, MASTER, master=MASTER), tmp_path)
     assert (got.path, got.files, got.size, got.links) == (tmp_path / "it's out", 2, 300_004, 1)
     assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*") if each.is_file()) == [
@@ -42,7 +44,7 @@ def test_a_folder_comes_without_its_links(connection: Connection, results: Path,
     assert (tmp_path / "it's out" / "log").stat().st_mtime_ns == LOG_TIME_NS
 
 
-def test_a_file_comes_under_the_name_that_is_given(connection: Connection, results: Path, tmp_path: Path) -> None:
+def test_file_is_saved_under_the_given_name(connection: Connection, results: Path, tmp_path: Path) -> None:
     got = download(connection, remote_tar(str(results / "log"), MASTER, master=MASTER), tmp_path / "new")
     assert (got.path, (tmp_path / "new").read_text()) == (tmp_path / "new", "done")
 
@@ -96,7 +98,7 @@ def regular(name: str) -> tarfile.TarInfo:
 @pytest.mark.parametrize(
     "name", ["../evil", "/evil", "out/../../evil", ".bashrc", ".git/hooks/pre-commit", "./out/x/.."]
 )
-def test_fails_when_a_node_names_a_file_elsewhere(
+def test_download_fails_when_a_node_sends_a_path_outside(
     connection: Connection, remote_home: Path, tmp_path: Path, name: str
 ) -> None:
     target = tmp_path / "inner" / "target"
@@ -119,7 +121,7 @@ def test_a_link_and_then_a_file_through_it_stay_inside(
 
 
 @pytest.mark.parametrize("link", ["out", "out/door"])
-def test_fails_when_a_link_of_ours_leads_elsewhere(
+def test_download_fails_when_a_local_link_points_outside(
     connection: Connection, remote_home: Path, tmp_path: Path, link: str
 ) -> None:
     (tmp_path / "outside" / "door").mkdir(parents=True)

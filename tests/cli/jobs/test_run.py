@@ -168,7 +168,7 @@ def interrupted() -> int:
     ("answer", "stops"), [(True, False), (False, True), (click.Abort(), False), (None, True)],
     ids=["leave it", "stop it", "Ctrl-C again", "no terminal"],
 )  # fmt: skip
-def test_ctrl_c_asks_once_whether_the_job_may_go_on(
+def test_ctrl_c_asks_once_whether_to_leave_the_job_running(
     master: Master, monkeypatch: pytest.MonkeyPatch, answer: object, stops: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[str] = []

@@ -259,9 +259,7 @@ def test_the_verb_finds_the_stack_of_the_app_here_after_it_was_deleted(
     assert capsys.readouterr().out.startswith("stack gone-stack is DELETE_COMPLETE\n")
 
 
-def test_the_verb_takes_a_clusters_name_for_a_stack_called_otherwise(
-    deploy: Deploy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_why_finds_stack_by_cluster_name(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     deploy("demo")
     assert main(["why", "--cluster", "demo"]) == 0
     assert capsys.readouterr().out.startswith("stack demo-stack is CREATE_COMPLETE, all 3 nodes\n")
@@ -276,7 +274,7 @@ def test_the_verb_without_a_name_takes_the_only_cluster(
     assert "demo-stack" in capsys.readouterr().out
 
 
-def test_fails_when_a_part_could_not_be_asked(
+def test_why_fails_when_a_source_is_unavailable(
     deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy("demo")

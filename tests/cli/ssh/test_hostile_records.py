@@ -264,6 +264,6 @@ def test_what_is_accepted_puts_no_line_into_files(item: dict[str, Any]) -> None:
         assert re.fullmatch(rf"ssh-ed25519 {BASE64}", target.host_key)
 
 
-def test_some_of_what_is_drawn_is_accepted() -> None:
+def test_generator_yields_acceptable_records() -> None:
     """Otherwise the two tests above would check nothing."""
     assert find(forged_items(), lambda item: (found := accepted(item)) is not None and len(found.members) > 1)

@@ -59,7 +59,7 @@ def test_workers_come_first_and_a_hundred_at_a_time() -> None:
     assert all((r["AvailabilityZones"], r["RetryStrategy"]) == (["us-east-1a"], "none") for r in aws.requests)
 
 
-def test_nothing_is_asked_for_after_a_refusal() -> None:
+def test_no_launch_is_requested_after_a_refusal() -> None:
     aws = AutoScaling(launched(40, ErrorCode="InsufficientInstanceCapacity", ErrorMessage="too\n few"))
     found = launch(aws)[WORKER]
     assert (found.count, found.reason) == (40, "InsufficientInstanceCapacity: too few")

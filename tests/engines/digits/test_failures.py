@@ -86,7 +86,7 @@ def test_what_is_over_is_not_trained_again_by_the_same_job(cluster: Cluster, lau
     assert output.splitlines()[-1] == "code 0", output
 
 
-def test_horovods_ranks_meet_when_one_comes_later_than_gloos_timeout(cluster: Cluster) -> None:
+def test_horovod_ranks_meet_when_one_is_later_than_gloos_timeout(cluster: Cluster) -> None:
     # It waits as if it were downloading its data; Gloo's own timeout is 30 s.
     script = f"[ $HOROVOD_RANK = 0 ] || sleep 35; exec {PYTHON} {TRAINER} --engine horovod --num-epochs 1"
     output = cluster.on_master(

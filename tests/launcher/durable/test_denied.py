@@ -97,7 +97,7 @@ def test_a_denied_job_that_is_stopped_never_starts(master: NewMaster, capsys: py
     assert [job.waiting for job in all_jobs() if job.id == master.denied] == [None]
 
 
-def test_a_denied_job_that_another_has_ended_is_listed_no_more(master: NewMaster) -> None:
+def test_denied_job_ended_elsewhere_is_no_longer_listed(master: NewMaster) -> None:
     master.bucket.remove(master.denied)
     master.denied_until = 0
     master.pass_time(until=10)
@@ -105,7 +105,7 @@ def test_a_denied_job_that_another_has_ended_is_listed_no_more(master: NewMaster
 
 
 @pytest.mark.parametrize("code", ["KMS.DisabledException", "KMS.KMSInvalidStateException", "InvalidObjectState"])
-def test_a_record_whose_key_or_storage_class_hides_it_holds_up_no_other(master: NewMaster, code: str) -> None:
+def test_unreadable_record_does_not_block_other_jobs(master: NewMaster, code: str) -> None:
     master.code = code
     records, unread = master.bucket.all()
     assert [record.job.id for record in records] == [master.readable]

@@ -126,7 +126,7 @@ def test_fails_when_a_record_is_none(submit: Submit, change: dict[str, object], 
         DurableRecord.from_bytes(json.dumps(values).encode())
 
 
-def test_an_id_that_leads_elsewhere_is_refused(submit: Submit) -> None:
+def test_id_with_a_path_is_refused(submit: Submit) -> None:
     values = json.loads(submit("true").to_bytes())
     values["job"]["id"] = "../../.ssh"
     with pytest.raises(LaunchError, match=r"must have a job's id, got '../../.ssh'"):

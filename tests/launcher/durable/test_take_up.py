@@ -114,9 +114,7 @@ def test_jobs_wait_until_the_cluster_is_complete(
     assert master.started == [record.job.id]
 
 
-def test_jobs_start_with_the_minimum_once_the_rest_has_not_come(
-    master: Master, bucket: JobBucket, submit: Submit
-) -> None:
+def test_job_starts_with_its_minimum_after_the_wait(master: Master, bucket: JobBucket, submit: Submit) -> None:
     record = submit("true")
     lose_the_master(record)
     master.service.fetch(bucket)
@@ -128,7 +126,7 @@ def test_jobs_start_with_the_minimum_once_the_rest_has_not_come(
     assert master.started == [record.job.id]
 
 
-def test_time_in_line_is_no_time_that_a_job_runs(master: Master, bucket: JobBucket, submit: Submit) -> None:
+def test_queue_time_does_not_count_as_run_time(master: Master, bucket: JobBucket, submit: Submit) -> None:
     record = submit("true")
     lose_the_master(record)
     master.service.fetch(bucket)
@@ -184,7 +182,7 @@ def test_a_job_fails_after_ten_short_attempts_in_a_row(
     )
 
 
-def test_a_long_attempt_begins_the_count_anew(master: Master, bucket: JobBucket, submit: Submit) -> None:
+def test_long_attempt_resets_the_restart_count(master: Master, bucket: JobBucket, submit: Submit) -> None:
     record = submit("true")
     lose_the_master(record)
     master.service.fetch(bucket)

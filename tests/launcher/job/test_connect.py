@@ -12,7 +12,7 @@ DENIED = "deeplearning-worker1: ubuntu@deeplearning-worker1: Permission denied (
 
 
 @pytest.mark.parametrize("is_worker", [True, False])
-def test_the_error_on_a_worker_says_that_only_the_master_has_the_key(
+def test_error_on_a_worker_names_the_master_as_the_place_to_launch(
     monkeypatch: pytest.MonkeyPatch, is_worker: bool
 ) -> None:
     monkeypatch.setattr(connect, "is_worker", lambda: is_worker)

@@ -108,7 +108,7 @@ def test_processes_left_by_a_finished_rank_end_with_the_job(cluster: Cluster) ->
 
 
 @pytest.mark.parametrize("command", ["while :; do echo y; done", "echo up; sleep 1000"])
-def test_the_job_ends_when_the_reader_of_its_output_is_gone(cluster: Cluster, command: str) -> None:
+def test_job_ends_when_the_reader_of_its_output_closes(cluster: Cluster, command: str) -> None:
     with cluster.start(command) as launcher:
         assert launcher.stdout is not None
         launcher.stdout.readline()

@@ -117,8 +117,8 @@ def test_an_unreadable_state_file_changes_nothing(tmp_path: Path) -> None:
 def cluster_with_state_file(cluster: Cluster, tmp_path: Path) -> tuple[Cluster, Path]:
     """Create a cluster whose launcher reads the agent's state from a file; return both."""
     copy = tmp_path / "cluster_with_state_file"
-    for room in ("launcher", "bootstrap"):
-        shutil.copytree(LAUNCHER.parent / room, copy / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("launcher", "bootstrap"):
+        shutil.copytree(LAUNCHER.parent / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
     file, contract = tmp_path / "node.json", copy / "bootstrap" / "contract.py"
     text = contract.read_text()
     assert text.count(f'"{NODE_STATE}"') == 1

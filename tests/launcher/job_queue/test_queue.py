@@ -14,7 +14,7 @@ from launcher.history.records import JobRecord, State, write_record
 from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, living_jobs
 from tests.launcher.job_records import RECORD
 
-Given = Callable[..., JobRecord]
+WriteRecord = Callable[..., JobRecord]
 
 
 def job(number: int, state: State = State.WAITING, *, waits: bool = True, **values: Any) -> JobRecord:
@@ -55,7 +55,7 @@ def test_a_running_job_has_the_nodes_on_which_it_takes_the_same_gpus(
     assert not jobs_using_nodes_of(me, [replace(other, state=State.PENDING), replace(other, hosts=("three",))])
 
 
-def test_a_job_whose_turn_has_come_has_its_nodes_whatever_the_order() -> None:
+def test_starting_job_keeps_its_nodes_in_any_order() -> None:
     starting = [job(7, state, starting=True) for state in (State.PENDING, State.WAITING)]
     assert jobs_using_nodes_of(job(5), [*starting, job(8), job(9, starting=True, hosts=("three",))]) == starting
     assert jobs_overtaken_by(job(5, State.PENDING, waits=False), [*starting, job(8)]) == starting
@@ -68,7 +68,7 @@ def test_a_job_without_wait_overtakes_no_job_on_its_nodes() -> None:
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> Iterator[Given]:
+def write_job_record(tmp_path: Path) -> Iterator[WriteRecord]:
     """Write a record; if the launcher lives, hold the job's lock in its place."""
     with ExitStack() as stack:
 
@@ -85,8 +85,8 @@ def given(tmp_path: Path) -> Iterator[Given]:
         yield write
 
 
-def test_a_dead_waiter_has_lost_its_place(given: Given, tmp_path: Path) -> None:
-    given(job(1), lives=False)
-    given(job(2, State.SUCCEEDED), lives=True)  # it is uploading its record
-    alive = given(job(3), lives=True)
+def test_a_dead_waiter_has_lost_its_place(write_job_record: WriteRecord, tmp_path: Path) -> None:
+    write_job_record(job(1), lives=False)
+    write_job_record(job(2, State.SUCCEEDED), lives=True)  # it is uploading its record
+    alive = write_job_record(job(3), lives=True)
     assert living_jobs(tmp_path) == [alive]

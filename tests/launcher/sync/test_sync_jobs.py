@@ -72,7 +72,7 @@ def test_a_second_sync_sends_only_what_has_changed_and_only_where(site: Site) ->
     assert [tree(home / "code") for home in site.homes.values()] == [{"a": "a", "b": "new", "c": "c"}] * 3
 
 
-def test_each_node_gets_the_files_that_it_lacks(site: Site) -> None:
+def test_each_node_receives_only_missing_files(site: Site) -> None:
     for name in "abcd":
         site.write(name, name * 1000)
     send(site)
@@ -169,7 +169,7 @@ def test_a_local_job_runs_in_its_copy(site: Site) -> None:
     assert result.lines == ["127.0.0.1 [0] a"]
 
 
-def test_a_large_file_arrives_whole_everywhere(site: Site) -> None:
+def test_large_file_arrives_complete_on_all_nodes(site: Site) -> None:
     content = os.urandom(1 << 16) * 320
     (site.source / "large").write_bytes(content)
     site.write("small", "s")

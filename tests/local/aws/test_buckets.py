@@ -90,7 +90,7 @@ def test_rollback_fails_over_a_bucket_that_is_not_empty(
     assert "stack" not in [found["StackName"] for found in stacks.cloudformation.describe_stacks()["Stacks"]]
 
 
-def test_rollback_keeps_a_bucket_that_is_retained_whatever_is_in_it(stacks: Stacks, s3: Any) -> None:
+def test_rollback_keeps_a_retained_bucket_with_any_content(stacks: Stacks, s3: Any) -> None:
     stacks.create(cluster(Group=group(1, signals=1), Bucket=bucket("Retain")))
     name = stacks.physical_id("Bucket")
     put(s3, name)

@@ -18,7 +18,7 @@ def test_a_seed_gives_one_plan() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_kind_comes_as_often_as_asked(seed: int) -> None:
+def test_each_fault_type_occurs_as_often_as_requested(seed: int) -> None:
     faults = plan_of(seed).faults
     times = Counter(fault.kind for fault in faults)
     assert len(faults) == 40

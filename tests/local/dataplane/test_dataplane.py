@@ -43,7 +43,7 @@ def test_instance_that_cannot_be_described_does_not_hold_up_the_others(cloud: Fa
     assert sorted(cloud.running) == [ONE.instance_id, TWO.instance_id]
 
 
-def test_error_that_comes_again_is_logged_once_and_shown_until_it_is_over(
+def test_repeated_error_is_logged_once_and_shown_until_it_ends(
     cloud: FakeCloud, unknown: set[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     unknown.add(ONE.instance_id)

@@ -40,7 +40,7 @@ def test_a_key_with_the_statements_of_awss_guides_is_fine(with_key: Account) -> 
     assert [found.level for found in with_key.check(kms_key)] == ["ok", "ok"]
 
 
-def test_without_the_setting_nothing_is_asked_and_with_it_not_for_the_default_key(account: Account) -> None:
+def test_kms_key_is_described_only_if_it_is_set_and_not_the_default(account: Account) -> None:
     assert account.check(kms_key) == []
     account.settings["kms_key"] = KEY
     assert account.check(volume_key) == []

@@ -81,7 +81,7 @@ def test_an_old_image_is_reported_with_the_way_to_a_newer_one(
     assert (suits.level, old.level, old.fix) == ("ok", "warning", fix)
 
 
-def test_fails_when_the_looked_up_image_is_gone(account: Account) -> None:
+def test_preflight_fails_when_the_pinned_image_is_deregistered(account: Account) -> None:
     account.context[PIN] = AMI
     account.answers("ec2", "describe_images", {"Images": []})
     result = account.finds(image)

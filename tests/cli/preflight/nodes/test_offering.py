@@ -35,7 +35,7 @@ def test_the_type_may_be_offered_on_any_page_and_the_other_zones_are_named(accou
     )
 
 
-def test_fails_with_advice_when_the_zone_lacks_the_type(account: Account) -> None:
+def test_type_not_offered_in_the_zone_is_reported_with_advice(account: Account) -> None:
     offer(account, ["eu-west-1-lhr-1a", "eu-west-1c"], ["eu-west-1a"])
     new(account)
     found = account.finds(offering)
@@ -53,7 +53,7 @@ def test_fails_without_naming_zones_when_the_cluster_runs_already(account: Accou
     assert (found.level, found.fix) == ("problem", "choose another instance_type, or cdk destroy first")
 
 
-def test_fails_when_the_region_lacks_the_type(account: Account) -> None:
+def test_type_not_offered_in_the_region_is_reported(account: Account) -> None:
     offer(account, [])
     found = account.finds(offering)
     assert (found.level, found.sentence) == ("problem", "g6.xlarge is not offered in eu-west-1")

@@ -82,7 +82,7 @@ def test_missing_change_set_can_be_deleted_but_not_described(stacks: Stacks) -> 
         stacks.cloudformation.describe_change_set(**named)
 
 
-def test_change_sets_of_stacks_that_are_gone_do_not_come_back(stacks: Stacks) -> None:
+def test_change_sets_of_deleted_stacks_stay_deleted(stacks: Stacks) -> None:
     named = {"StackName": "stack", "ChangeSetName": "cdk-deploy-change-set"}
     for _ in range(2):
         # When the CDK deletes a stack, it leaves the change set that it executed.

@@ -15,6 +15,6 @@ def test_a_filter_leaves_the_local_zone_out(aws: Aws) -> None:
     assert min(zone["ZoneName"] for zone in found) == "us-east-1a"
 
 
-def test_subnets_of_the_default_network_lie_in_the_regions_own_zones(aws: Aws) -> None:
+def test_default_subnets_are_in_the_regions_zones(aws: Aws) -> None:
     subnets = aws.client("ec2").describe_subnets()["Subnets"]
     assert {len(subnet["AvailabilityZone"]) for subnet in subnets} == {len("us-east-1a")}

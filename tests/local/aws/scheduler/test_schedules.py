@@ -40,7 +40,7 @@ def template(*, after_s: float, deletes: bool = False) -> dict[str, Any]:
     return made | {"Resources": made["Resources"] | resources}
 
 
-def test_both_groups_are_empty_once_the_time_has_come(aws: Aws, stacks: Stacks) -> None:
+def test_schedule_empties_both_groups_at_its_time(aws: Aws, stacks: Stacks) -> None:
     stacks.create(template(after_s=2))
     await_paused(aws)
     for name in GROUPS:
@@ -48,7 +48,7 @@ def test_both_groups_are_empty_once_the_time_has_come(aws: Aws, stacks: Stacks) 
         assert sum(description.startswith("Launching") for _, description in activities) == 1
 
 
-def test_the_end_comes_during_an_update(aws: Aws, stacks: Stacks) -> None:
+def test_expiry_happens_during_an_update(aws: Aws, stacks: Stacks) -> None:
     made = template(after_s=4)
     drained = group(1, LifecycleHookSpecificationList=[hook(3600)])
     stacks.create(made | {"Resources": made["Resources"] | {"Drained": drained}})
@@ -60,7 +60,7 @@ def test_the_end_comes_during_an_update(aws: Aws, stacks: Stacks) -> None:
     leaver.complete(waiting)
 
 
-def test_the_end_comes_after_a_deletion_that_failed(aws: Aws, stacks: Stacks) -> None:
+def test_expiry_happens_after_a_failed_deletion(aws: Aws, stacks: Stacks) -> None:
     """Nodes that a stack in DELETE_FAILED has left cost as much as any."""
     made, s3 = template(after_s=4), aws.client("s3")
     resources = made["Resources"]
@@ -90,7 +90,7 @@ def await_paused(aws: Aws) -> None:
         assert (size["MinSize"], size["DesiredCapacity"], size["MaxSize"]) == (0, 0, 0)
 
 
-def test_the_stack_is_gone_once_its_time_has_come(aws: Aws, stacks: Stacks) -> None:
+def test_schedule_deletes_the_stack_at_its_time(aws: Aws, stacks: Stacks) -> None:
     made = template(after_s=2 - DELETE_AFTER.total_seconds(), deletes=True)
     # The pause, whose time has already come, would also end the nodes.
     pauses = [name for name, each in made["Resources"].items() if "updateAutoScalingGroup" in json.dumps(each)]
@@ -167,9 +167,7 @@ def test_fails_when_the_start_is_long_past() -> None:
 
 
 @pytest.mark.parametrize("in_s", [2.0, -2.0])
-def test_a_time_of_the_year_with_an_end_comes_once_and_not_if_it_has_passed(
-    in_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_yearly_time_with_an_end_fires_once_and_never_if_past(in_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """This is a Capacity Block's start: a deploy during the block also creates the schedule, and changes no size."""
     calls: list[object] = []
     monkeypatch.setattr(schedules.Target, "call", lambda target, _region: calls.append(target.parameters))
