@@ -262,7 +262,9 @@ def test_one_more_worker_joins_and_the_others_stay(
 ) -> None:
     assert after_model_change.identities.items() < after_adding_worker.identities.items()
     assert after_model_change.members.items() < after_adding_worker.members.items()
-    expected = [f"{instance_id} {len(after_adding_worker.instances)}" for instance_id in after_adding_worker.instances.values()]
+    expected = [
+        f"{instance_id} {len(after_adding_worker.instances)}" for instance_id in after_adding_worker.instances.values()
+    ]
     assert logins_from(cluster, MASTER) == expected
 
 
