@@ -42,7 +42,7 @@ def test_marker_without_partner_takes_no_foreign_line_with_it(text: str) -> None
     assert replace_block(text, "ours\n") == f"a\nb\n{BLOCK}"
 
 
-def test_stray_end_after_the_block_takes_no_foreign_line_with_it() -> None:
+def test_stray_end_marker_removes_no_other_line() -> None:
     assert replace_block(f"a\n{BLOCK}b\n{BLOCK_END}\nc\n", "ours\n") == f"a\n{BLOCK}b\nc\n"
 
 
@@ -107,9 +107,7 @@ def test_fails_when_disk_is_full_and_leaves_the_old_file(tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_kill_before_the_rename_leaves_the_old_file_and_no_obstacle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kill_before_the_rename_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file.conf"
     file.write_text("old")
     with monkeypatch.context() as patch:

@@ -75,7 +75,7 @@ def test_units_are_stopped_if_they_are_loaded(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("listing", "percent"), [("0\n97\n3\n", 97), ("[N/A]\n[N/A]\n", None), ("", None)])
-def test_the_busiest_gpu_counts_and_one_that_cannot_tell_does_not(
+def test_busiest_readable_gpu_determines_the_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listing: str, percent: int | None
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -96,9 +96,7 @@ def test_nvidia_smi_runs_only_where_it_is_installed(
 
 
 @pytest.mark.allow_subprocess
-def test_gpus_that_are_left_are_listed_when_one_has_fallen_off_the_bus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_remaining_gpus_are_listed_after_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho GPU 0: NVIDIA L4\necho Unable to determine the device handle >&2\nexit 15\n")
     program.chmod(0o755)

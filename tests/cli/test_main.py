@@ -81,9 +81,7 @@ def test_known_hosts_fails_when_the_table_is_deleted(deploy: Deploy, capsys: pyt
     assert complaint(capsys) == sentence
 
 
-def test_fails_when_the_table_is_not_there_and_the_cluster_has_no_name(
-    aws: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_table_and_name_are_reported(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["known-hosts", "--table", "nope", "--networks", NETWORKS]) == 1
     assert (
         complaint(capsys) == "the cluster has no table nope now: after a new deploy, print a new dlcluster ssh-config"
@@ -99,9 +97,7 @@ def test_fails_when_the_table_is_no_tables_name(
     assert complaint(capsys) == f"--table must be {rule}, got {table!r}"
 
 
-def test_a_block_of_an_older_dlcluster_names_no_networks_and_is_served(
-    deploy: Deploy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ssh_block_of_an_older_release_still_works(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = deploy()
     assert main(["known-hosts", "--cluster", "demo", "--table", fleet.table, "deeplearning-worker3"]) == 0
     assert capsys.readouterr().out == f"deeplearning-worker3,{fleet.instance_ids[2]},10.0.1.30 {KEY}\n"

@@ -152,7 +152,7 @@ def test_refused_connection_to_a_new_node_is_retried(run: Callable[..., int], mo
     assert run(Master(refusals=1000)) == EXIT_FAILED
 
 
-def test_a_durable_job_that_waits_for_a_setup_does_not_keep_it_from_running(run: Callable[..., int]) -> None:
+def test_waiting_durable_job_does_not_block_its_setup(run: Callable[..., int]) -> None:
     master = Master(job_state="WAITING")
     assert run(master) == 0
     assert len(master.ran) == 2

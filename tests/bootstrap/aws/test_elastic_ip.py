@@ -94,7 +94,7 @@ def test_master_that_leaves_does_not_take_the_address_back(
     assert address.holder is None
 
 
-def test_master_that_its_group_does_not_count_leaves_the_address_alone(
+def test_master_outside_its_group_does_not_associate_the_address(
     cluster: Cluster, master: TestNode, address: Address
 ) -> None:
     cluster.run([master], until=all_ready([master]))

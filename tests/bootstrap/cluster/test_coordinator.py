@@ -129,7 +129,7 @@ def test_group_that_has_forgotten_a_running_instance_is_not_believed(
 
 
 @pytest.mark.parametrize("state", ["shutting-down", "stopped"])
-def test_index_of_an_instance_that_no_group_has_is_held_until_it_has_ended(
+def test_index_of_a_detached_instance_is_kept_until_its_end(
     cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     publish(cluster, table, "worker")

@@ -51,7 +51,7 @@ def test_groups_are_described_by_name_in_one_call(cluster: Cluster) -> None:
     ]
 
 
-def test_group_does_not_count_on_instances_that_end_or_stand_by(cluster: Cluster) -> None:
+def test_ending_and_standby_instances_do_not_count(cluster: Cluster) -> None:
     states = {
         "i-01": "InService",
         "i-02": "Pending",

@@ -46,7 +46,7 @@ def test_stable_cluster_is_queried_periodically(ec2: Ec2, ec2_cache: Ec2Cache) -
     assert ec2.asked == [[*BOTH]] * 3
 
 
-def test_crash_that_no_group_knows_of_is_seen_within_so_many_looks(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
+def test_crash_of_a_detached_instance_is_detected_in_bounded_passes(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
     ec2_cache.describe(grouped=BOTH, members=BOTH)
     ec2.instances["i-2"] = ec2_instance("i-2", "terminated")
     states = [ec2_cache.describe(grouped=BOTH, members=BOTH)["i-2"].state for _ in range(REFRESH_PASSES)]

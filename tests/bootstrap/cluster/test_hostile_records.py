@@ -210,9 +210,7 @@ def test_node_indexes_stay_when_the_coordinator_began_after_the_forgery(
     assert cluster.by_index() == by_index
 
 
-def test_forged_membership_of_the_right_form_does_not_move_a_node_index(
-    cluster: Cluster, nodes: list[TestNode]
-) -> None:
+def test_well_formed_forged_membership_moves_no_index(cluster: Cluster, nodes: list[TestNode]) -> None:
     by_index = cluster.by_index()
     item = item_of(cluster, contract.MEMBERSHIP_ID)
     rows = json.loads(item["members"]["S"])

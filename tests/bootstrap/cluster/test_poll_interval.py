@@ -124,9 +124,7 @@ def test_unready_node_slows_its_passes_after_a_while(cluster: Cluster) -> None:
     assert worker.agent.step() == 6.0
 
 
-def test_new_node_is_found_within_a_steady_interval_and_then_polled_often(
-    cluster: Cluster, schedule: AgentSchedule
-) -> None:
+def test_new_node_is_found_in_one_interval_then_polled_often(cluster: Cluster, schedule: AgentSchedule) -> None:
     nodes = boot_cluster(cluster, workers=1)
     cluster.run(nodes, until=all_ready(nodes))
     schedule.run_minute(nodes)
@@ -224,7 +222,7 @@ def test_member_row_fits_budgeted_bytes() -> None:
     assert len(members_to_json(members)) <= LARGEST * MEMBER_BYTES
 
 
-def test_agent_of_a_large_cluster_waits_for_its_turn_to_read_a_change(cluster: Cluster, calls: Counter[str]) -> None:
+def test_agents_of_a_large_cluster_read_a_change_in_turns(cluster: Cluster, calls: Counter[str]) -> None:
     nodes = boot_cluster(cluster, workers=1)
     worker = nodes[1]
     first = Membership(generation=1, desired_nodes=LARGEST, members=())

@@ -101,7 +101,7 @@ def test_node_that_leaves_alone_waits_for_no_other(cluster: Cluster) -> None:
     assert master.text(contract.WORKERS_FILE) == ""
 
 
-def test_node_that_was_in_no_list_waits_for_those_who_may_have_seen_it(cluster: Cluster) -> None:
+def test_leaving_node_waits_for_readers_of_older_lists(cluster: Cluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     nodes[2].metadata.notice = ENDING
@@ -112,14 +112,14 @@ def test_node_that_was_in_no_list_waits_for_those_who_may_have_seen_it(cluster: 
     assert nodes[2].instance_id not in cluster.by_index().values()
 
 
-def test_node_that_ends_before_the_first_membership_waits_for_no_other(cluster: Cluster) -> None:
+def test_node_ending_before_the_first_membership_does_not_wait(cluster: Cluster) -> None:
     worker = boot_cluster(cluster)[1]
     worker.metadata.notice = ENDING
     worker.agent.step()
     assert cluster.completed == [worker.instance_id]
 
 
-def test_node_that_ends_before_it_is_ready_does_not_call_itself_ready(cluster: Cluster) -> None:
+def test_node_ending_early_never_reports_ready(cluster: Cluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     cluster.run([nodes[2], nodes[0]], until=lambda: len(cluster.by_index()) == 3)
@@ -221,7 +221,7 @@ def test_hook_is_completed_again_after_another_refusal(cluster: Cluster, monkeyp
     assert cluster.completed == [master.instance_id]
 
 
-def test_node_that_stays_in_the_lists_waits_for_at_most_a_minute(cluster: Cluster) -> None:
+def test_leaving_node_waits_at_most_a_minute(cluster: Cluster) -> None:
     _, draining_node, other = form_cluster(cluster)  # and the master is dead from now on
     draining_node.metadata.notice = ENDING
     run_seconds(cluster, [draining_node, other], int(MAX_DRAIN_S))
@@ -245,7 +245,7 @@ def test_node_without_access_to_the_table_still_completes_the_hook(
     assert cluster.completed == [nodes[2].instance_id]
 
 
-def test_node_whose_agent_starts_again_without_the_table_is_not_let_go_at_once(
+def test_restarted_agent_without_the_table_does_not_end_its_hook(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draining_node = form_cluster(cluster)[1]

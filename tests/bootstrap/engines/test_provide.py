@@ -126,7 +126,7 @@ def test_failed_build_is_retried_with_its_reason_logged(node: Callable[[str], Si
     assert 5.0 < first < second
 
 
-def test_a_build_is_given_up_at_the_deadline_with_its_last_failure(node: Callable[[str], SimulatedNode]) -> None:
+def test_build_stops_at_the_deadline_with_its_last_failure(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
     master.failures = [EnginesError("pip install failed", "no route")] * 100
     with pytest.raises(EnginesError, match=r"^no route \(try [345]\)$") as failure:

@@ -59,7 +59,7 @@ def evil_archive() -> bytes:
     return file.getvalue()
 
 
-def test_a_worker_unpacks_nothing_that_the_master_has_not_vouched_for(
+def test_worker_unpacks_only_archives_signed_off_by_the_master(
     node: Callable[[str], SimulatedNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bootstrap.engines.archive.unpack", lambda *_: pytest.fail("unpacked"))

@@ -155,9 +155,7 @@ WAITING = (waits_for_a_peer, waits_for_a_master, waits_for_the_masters_ssh)
 
 @pytest.mark.usefixtures("_stack_created")
 @pytest.mark.parametrize("made", WAITING)
-def test_node_of_a_finished_stack_that_waits_for_others_is_kept(
-    cluster: Cluster, made: Callable[[Cluster], TestNode]
-) -> None:
+def test_waiting_node_after_deploy_is_kept(cluster: Cluster, made: Callable[[Cluster], TestNode]) -> None:
     run_past_the_deadline(cluster, made(cluster))
     assert cluster.unhealthy == []
 

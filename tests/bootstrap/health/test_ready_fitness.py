@@ -39,7 +39,7 @@ def test_gpu_that_is_back_in_time_is_forgiven(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("number", "replaced"), [(errno.EROFS, True), (errno.ENOSPC, False)])
-def test_scratch_disk_that_fails_is_a_reason_and_a_full_one_is_not(
+def test_failing_scratch_disk_replaces_the_node_and_a_full_one_does_not(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, number: int, replaced: bool
 ) -> None:
     master = ready_master(cluster, Gpus(4))

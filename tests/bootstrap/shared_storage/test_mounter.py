@@ -103,7 +103,7 @@ def test_a_file_system_of_the_user_keeps_its_permissions(tmp_path: Path) -> None
     assert "open" not in node.actions
 
 
-def test_a_directory_that_could_not_be_opened_is_opened_later_and_once(node: Node) -> None:
+def test_unopenable_directory_is_opened_later_and_once(node: Node) -> None:
     node.announce(f"efs:{ID}")
     node.open_error = MountError("find failed: timed out")
     node.mounter.step()

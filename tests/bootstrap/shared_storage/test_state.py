@@ -43,7 +43,7 @@ def test_mount_target_file_follows_the_setting(
     assert (file.read_text().strip() if file.exists() else None) == target
 
 
-def test_a_mount_counts_at_once_and_its_loss_only_if_it_lasts(tmp_path: Path) -> None:
+def test_mount_counts_immediately_and_loss_only_if_lasting(tmp_path: Path) -> None:
     clock = Clock()
     shared = storage(tmp_path, "efs", clock)
     assert shared.mount_state() == "not-known"

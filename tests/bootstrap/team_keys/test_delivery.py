@@ -55,7 +55,7 @@ def test_keys_are_added_and_removed_on_running_nodes(cluster: Cluster, nodes: li
     cluster.run(nodes, until=lambda: all(team_keys_of(node) == "" for node in nodes))
 
 
-def test_keys_stay_while_a_deploy_changes_one_tag_after_the_other(cluster: Cluster, nodes: list[TestNode]) -> None:
+def test_keys_stay_while_tags_change_one_by_one(cluster: Cluster, nodes: list[TestNode]) -> None:
     deploy(cluster, to_tags(parse(ANNA)))
     cluster.run(nodes, until=lambda: all(team_keys_of(node) == f"{ANNA}\n" for node in nodes))
     deploy(cluster, {TAG: to_tags(parse(BOB))[TAG]})

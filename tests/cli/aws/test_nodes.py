@@ -62,7 +62,7 @@ def members_of(table: str) -> tuple[Member, ...]:
     return read_membership(client, table=table, networks=NETWORKS, cluster_name="demo").members
 
 
-def test_what_an_agent_writes_is_read_by_the_names_of_the_contract(deploy: Deploy) -> None:
+def test_agent_records_are_read_by_contract_names(deploy: Deploy) -> None:
     client = boto3.client("dynamodb", region_name=REGION)
     table = deploy().table
     client.delete_item(TableName=table, Key={contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}})
@@ -89,7 +89,7 @@ def test_what_an_agent_writes_is_read_by_the_names_of_the_contract(deploy: Deplo
     assert members_of(table) == (read,)
 
 
-def test_what_a_newer_agent_adds_to_a_member_is_passed_over(deploy: Deploy) -> None:
+def test_fields_of_a_newer_agent_are_ignored(deploy: Deploy) -> None:
     table, client = deploy().table, boto3.client("dynamodb", region_name=REGION)
     before = members_of(table)
     key = {contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}}

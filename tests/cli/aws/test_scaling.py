@@ -28,7 +28,7 @@ def described(
     }
 
 
-def test_activities_of_all_groups_and_pages_since_the_stack_was_made_come_newest_first() -> None:
+def test_activities_since_creation_are_newest_first() -> None:
     autoscaling = client()
     with Stubber(autoscaling) as stub:
         query = {"AutoScalingGroupName": "workers", "IncludeDeletedGroups": True}

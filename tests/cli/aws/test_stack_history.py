@@ -34,7 +34,7 @@ def test_existing_stack_is_listed_first() -> None:
     assert (found.stack_id, found.status) == (f"{ID}1", "ROLLBACK_COMPLETE")
 
 
-def test_the_last_deleted_stack_of_the_name_is_found_on_any_page() -> None:
+def test_last_deleted_stack_is_found_on_any_page() -> None:
     cloudformation = client()
     with Stubber(cloudformation) as stub:
         stub.add_client_error("describe_stacks", "ValidationError")

@@ -49,7 +49,7 @@ def test_file_is_saved_under_the_given_name(connection: Connection, results: Pat
     assert (got.path, (tmp_path / "new").read_text()) == (tmp_path / "new", "done")
 
 
-def test_a_workers_files_come_through_the_master_by_its_own_key() -> None:
+def test_worker_files_are_copied_through_the_master() -> None:
     line = shlex.split(remote_tar("a b", WORKER, master=MASTER).command)
     assert line[:-1] == ["ssh", "-o", "BatchMode=yes", "--", "deeplearning-worker2"]
     assert line[-1] == "cd && tar -C . --format=posix -cf - -- 'a b'"
@@ -169,9 +169,7 @@ def test_fails_when_the_archive_ends_in_a_file(connection: Connection, results: 
         download(connection, cut, tmp_path)
 
 
-def test_a_file_that_changed_while_it_was_read_is_a_warning(
-    connection: Connection, results: Path, tmp_path: Path
-) -> None:
+def test_file_changed_while_read_is_a_warning(connection: Connection, results: Path, tmp_path: Path) -> None:
     whole = remote_tar("it's out", MASTER, master=MASTER)
     changed = replace(whole, command=f"{whole.command}; echo 'tar: log: file changed as we read it' >&2; exit 1")
     got = download(connection, changed, tmp_path)

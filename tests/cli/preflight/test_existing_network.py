@@ -257,7 +257,7 @@ def test_lustre_without_internet_needs_the_fsx_endpoint(vpc: ExistingVpc) -> Non
     assert [line for line in vpc.findings() if "interface endpoint of fsx: " in line]
 
 
-def test_a_private_cluster_without_internet_takes_the_endpoints_that_are_there(vpc: ExistingVpc) -> None:
+def test_private_cluster_uses_existing_endpoints(vpc: ExistingVpc) -> None:
     vpc.account.settings |= {"private": True, "master_subnet_id": None}
     vpc.worker_routes = [LOCAL]
     names = ["autoscaling", "cloudformation", "logs", "ec2", "ssm", "ssmmessages"]

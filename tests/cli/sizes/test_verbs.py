@@ -212,9 +212,7 @@ def test_ctrl_c_warns_that_nodes_keep_starting(
     assert capsys.readouterr().err.rstrip().splitlines()[-1] == f"dlcluster: not all nodes are ready; {STILL_STARTING}"
 
 
-def test_pause_names_and_ends_what_a_size_of_zero_does_not(
-    deployed: Deployed, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pause_terminates_protected_and_standby_nodes(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     standby, protected = hold(deployed)
     assert main(["pause"]) == EXIT_USAGE
     output = capsys.readouterr().err.splitlines()

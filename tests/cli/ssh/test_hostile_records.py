@@ -178,7 +178,7 @@ MASTERS = {
 
 @pytest.mark.parametrize("words", [["ssh"], ["ssh", "worker2"], ["ssh-config"], ["run", "--", "true"]], ids=" ".join)
 @pytest.mark.parametrize(("another", "message"), MASTERS.items(), ids=[each.__name__ for each in MASTERS])
-def test_fails_when_the_master_of_the_record_is_not_the_clusters(
+def test_record_of_a_foreign_master_is_refused(
     deploy: Deploy,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

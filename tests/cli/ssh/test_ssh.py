@@ -160,7 +160,7 @@ def test_fails_when_a_host_key_is_not_the_tables(site: Site, node: str) -> None:
     assert "Host key verification failed." in done.stderr
 
 
-def test_a_worker_with_another_key_is_refused_though_the_master_is_right(site: Site) -> None:
+def test_worker_with_a_wrong_key_is_refused(site: Site) -> None:
     master = site.nodes[0]
     put_membership(
         site.fleet.table,

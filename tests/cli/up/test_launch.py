@@ -89,7 +89,7 @@ def test_a_group_that_has_its_nodes_is_left_alone() -> None:
     assert [each["AutoScalingGroupName"] for each in aws.requests] == ["demo-master"]
 
 
-def test_the_lock_may_stay_without_an_answer_as_long_as_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_lifetime_covers_the_longest_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.up.launch.time.sleep", lambda _: None)
     busy = ClientError({"Error": {"Code": "InternalServerError", "Message": ""}}, "PutItem")
     answers: list[Exception | None] = [EndpointConnectionError(endpoint_url=""), busy, None, None, None]

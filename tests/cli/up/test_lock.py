@@ -106,9 +106,7 @@ def test_owner_keeps_an_uncontested_lock(table: Table, monkeypatch: pytest.Monke
     assert (table.item, table.looked_up) == ({}, 1)
 
 
-def test_the_same_process_number_and_hostname_are_not_the_same_call(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_pid_and_hostname_do_not_own_the_lock(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.up.lock._boot", lambda: "")
     table.lock().hold()
     with pytest.raises(TakenError):

@@ -88,7 +88,7 @@ def test_nodes_that_come_after_an_unanswered_launch_are_waited_for(
     assert "may be running" not in message
 
 
-def test_groups_that_a_deploy_moved_away_from_their_nodes_are_emptied(cluster: Cluster) -> None:
+def test_groups_moved_away_from_their_nodes_are_emptied(cluster: Cluster) -> None:
     before, attempt = kill_up_in_third_zone(cluster), tags(cluster)[ATTEMPT_TAG]
     assert cluster.cdk(["cdk", "deploy"]).returncode == 0
     set_tag(cluster, ATTEMPT_TAG, attempt)  # which AWS may keep
@@ -126,7 +126,7 @@ def test_a_call_that_another_overtook_ends_nothing(
     assert lock_owner_host(cluster) == "laptop"
 
 
-def test_of_two_calls_that_read_at_the_same_time_one_becomes_the_owner(
+def test_one_of_two_simultaneous_calls_gets_the_lock(
     cluster: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.cdk(["cdk", "deploy"])

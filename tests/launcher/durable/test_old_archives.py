@@ -86,9 +86,7 @@ def test_the_service_looks_once_a_day(bucket: JobBucket, submitted: dict[str, st
 
 
 @pytest.mark.usefixtures("later")
-def test_an_archive_stays_while_a_job_is_submitted_that_may_need_it(
-    bucket: JobBucket, submitted: dict[str, str]
-) -> None:
+def test_archive_is_kept_for_a_job_being_submitted(bucket: JobBucket, submitted: dict[str, str]) -> None:
     clock = Clock()
     service = OldArchives(clock=clock)
     with archives_in_use(), archives_in_use():
@@ -141,9 +139,7 @@ def test_a_file_system_without_locks_ends_no_service(
 
 
 @pytest.mark.usefixtures("later")
-def test_an_archive_stays_if_only_this_master_knows_that_its_job_is_open(
-    bucket: JobBucket, submitted: dict[str, str]
-) -> None:
+def test_archive_of_a_locally_open_job_is_kept(bucket: JobBucket, submitted: dict[str, str]) -> None:
     for record in mirror.open_jobs():
         bucket.remove(record.job.id)
     OldArchives(clock=Clock()).step(lambda: bucket)

@@ -108,7 +108,7 @@ def make_python(venv: Path) -> Path:
     return venv
 
 
-def test_python_is_the_one_of_the_environment_that_the_user_names(cluster: Cluster, tmp_path: Path) -> None:
+def test_python_comes_from_the_named_environment(cluster: Cluster, tmp_path: Path) -> None:
     venv = make_python(tmp_path / "mine")
     result = cluster.run("--venv", str(venv), "train.py")
     assert (result.code, {line.partition("] ")[2] for line in result.lines}) == (0, {str(venv)})

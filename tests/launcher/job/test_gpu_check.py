@@ -30,7 +30,7 @@ def with_smi(cluster: Cluster, script: str) -> dict[str, str]:
     return {"PATH": f"{cluster.program('nvidia-smi', script).parent}:{cluster.environment['PATH']}"}
 
 
-def test_fails_when_a_gpu_of_the_job_is_in_use_and_starts_nothing(cluster: Cluster) -> None:
+def test_busy_gpu_is_refused_before_any_rank_starts(cluster: Cluster) -> None:
     result = cluster.run(
         "-n", "2", "--nproc-per-node", "2", "echo up", environment=with_smi(cluster, IN_USE), hosts=[FIRST, SECOND]
     )
@@ -119,7 +119,7 @@ def test_a_local_job_has_the_gpus_of_its_shell(monkeypatch: pytest.MonkeyPatch) 
     assert gpus_of(job(), HOST) == ("0", "1")
 
 
-def test_fails_when_a_single_process_could_use_a_gpu_in_use(cluster: Cluster) -> None:
+def test_single_process_is_refused_if_it_could_use_a_busy_gpu(cluster: Cluster) -> None:
     result = cluster.run("-n", "1", "--nproc-per-node", "1", "echo up", environment=with_smi(cluster, IN_USE))
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason.endswith(f"{FIRST}: GPU 1 by process 4711 (python3)")

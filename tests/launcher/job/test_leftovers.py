@@ -18,9 +18,7 @@ CALM = "sleep 1000 & setsid sleep 1000 & echo up; wait"
 
 @pytest.mark.parametrize("host", [FIRST, SECOND])
 @pytest.mark.parametrize(("reaper", "code"), [(False, 1), (True, 143)])
-def test_no_process_is_left_when_a_part_of_the_runner_is_killed(
-    cluster: Cluster, host: str, reaper: bool, code: int
-) -> None:
+def test_killed_part_of_the_runner_leaves_no_process(cluster: Cluster, host: str, reaper: bool, code: int) -> None:
     with cluster.start(f"echo $PPID; {CALM}", hosts=[FIRST, SECOND]) as launcher:
         lines = [line.split() for line in read_lines(launcher.stdout, 4)]
         ranks = cluster.ranks()

@@ -120,7 +120,7 @@ def test_a_waiting_job_that_starts_takes_no_choice_from_others(source: HostSourc
     assert names(assign_nodes(replace(job(source, nodes=1), has_gpus=True), ME, jobs=jobs)) == ["two"]
 
 
-def test_a_job_in_line_starts_on_free_nodes_and_records_them(source: HostSource, jobs: Path, others: Others) -> None:
+def test_queued_job_starts_on_free_nodes_and_records_them(source: HostSource, jobs: Path, others: Others) -> None:
     others(other("one"))
     started: list[list[str]] = []
 

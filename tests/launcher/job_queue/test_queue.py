@@ -27,17 +27,17 @@ def ids(jobs: list[JobRecord]) -> list[str]:
     return [each.id[13:15] for each in jobs]
 
 
-def test_earlier_jobs_that_wait_or_start_are_ahead_also_on_other_nodes() -> None:
+def test_earlier_waiting_jobs_are_ahead_on_any_nodes() -> None:
     others = [job(1, hosts=("three",)), job(2, State.RUNNING), job(3, State.PENDING), job(7), job(6, State.PENDING)]
     assert ids(ahead_of(job(5), others)) == ["01", "03"]
 
 
-def test_a_durable_job_that_is_taken_up_again_has_its_old_place() -> None:
+def test_resumed_durable_job_keeps_its_place() -> None:
     taken_up = replace(job(1), id=job(9).id)
     assert (ids(ahead_of(job(5), [taken_up])), ahead_of(taken_up, [job(5)])) == (["09"], [])
 
 
-def test_a_starting_job_that_does_not_wait_is_ahead_only_on_the_same_nodes() -> None:
+def test_starting_job_without_wait_is_ahead_on_its_nodes_only() -> None:
     others = [job(1, State.PENDING, waits=False), job(2, State.PENDING, waits=False, hosts=("three",))]
     assert ids(ahead_of(job(5), others)) == ["01"]
 
@@ -46,9 +46,7 @@ def test_a_starting_job_that_does_not_wait_is_ahead_only_on_the_same_nodes() -> 
     ("gpus", "shares"),
     [({}, True), ({"two": None}, True), ({"two": ["1"]}, True), ({"two": ["2", "3"]}, False), ({"two": []}, False)],
 )
-def test_a_running_job_has_the_nodes_on_which_it_takes_the_same_gpus(
-    gpus: dict[str, list[str] | None], *, shares: bool
-) -> None:
+def test_running_job_holds_nodes_with_the_same_gpus(gpus: dict[str, list[str] | None], *, shares: bool) -> None:
     me = job(5, hosts=("one", "two"), gpus={"one": ["0"], "two": ["0", "1"]})
     other = job(7, State.RUNNING, hosts=("two", "three"), gpus=gpus)
     assert bool(jobs_using_nodes_of(me, [other])) is shares

@@ -24,7 +24,7 @@ def test_a_seed_gives_the_same_cases() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_fifty_cases_are_of_every_kind_and_at_every_moment_and_on_every_node(seed: int) -> None:
+def test_fifty_cases_cover_every_kind_moment_and_node(seed: int) -> None:
     faults = draw_faults(seed, cases=50, node_indexes=[1, 2, 3])
     phases = Counter(job_case.phase for fault in faults for job_case in fault.cases)
     assert sum(phases.values()) == 50
@@ -126,7 +126,7 @@ def test_job_without_ranks_may_continue() -> None:
     assert verdict(make_outcome([f"w{rank} [0] done" for rank in range(3)]), "end", phase="connecting") != []
 
 
-def test_a_job_with_a_fault_of_its_launcher_is_judged_by_what_remains_known() -> None:
+def test_launcher_fault_is_judged_by_remaining_evidence() -> None:
     too_few = make_outcome(
         ["launch: w2: lost: silent for 20 s; not restarted: 1 node available, at least 2 needed; w2: no answer"], code=1
     )

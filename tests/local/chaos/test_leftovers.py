@@ -47,7 +47,7 @@ def named(name: str, *words: str) -> Sequence[str]:
     return [sys.executable, "-c", NAMED, name, *words]
 
 
-def test_a_runner_that_waits_is_no_jobs_and_one_that_works_is() -> None:
+def test_only_a_working_runner_belongs_to_a_job() -> None:
     with running(*named("launch-idle", RUNNER)) as waits, running(*named("launch-runner", RUNNER)) as works:
         assert not found(waits)
         assert found(works)

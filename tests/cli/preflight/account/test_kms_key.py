@@ -90,7 +90,7 @@ def test_fails_when_nothing_can_be_encrypted_with_it(
     assert (found.level, found.sentence) == ("problem", message)
 
 
-def test_fails_when_the_key_is_not_there_or_not_the_accounts(with_key: Account) -> None:
+def test_missing_or_foreign_key_is_reported(with_key: Account) -> None:
     with_key.refuses("kms", "describe_key", "NotFoundException")
     assert with_key.finds(kms_key).sentence == f"there is no {KEY}"
     with_key.settings["kms_key"] = KEY.replace(ACCOUNT, "210987654321")

@@ -159,7 +159,7 @@ def test_storage_that_the_stack_does_not_make_needs_no_permissions(account: Acco
         ("allowed", "allowed", "", "ok"),
     ],
 )
-def test_with_candidate_zones_the_caller_must_launch_the_nodes_and_lock_the_table(
+def test_candidate_zones_need_launch_and_lock_permissions(
     account: Account, launch: str, put: str, deployed: str, level: str
 ) -> None:
     """Before the first deploy nobody knows the table's name, which a policy may already allow."""

@@ -85,13 +85,13 @@ def test_fails_when_the_file_system_is_not_ready(account_with_own_vpc: Account) 
     assert account_with_own_vpc.finds(shared_storage).sentence == f"{ID} is deleting"
 
 
-def test_a_file_system_without_mount_targets_fits_a_vpc_of_its_own(account_with_own_vpc: Account) -> None:
+def test_file_system_without_mount_targets_suits_a_new_vpc(account_with_own_vpc: Account) -> None:
     described(account_with_own_vpc)
     account_with_own_vpc.answers("efs", "describe_mount_targets", {"MountTargets": []})
     assert account_with_own_vpc.finds(shared_storage).level == "ok"
 
 
-def test_a_mount_target_in_the_zone_that_admits_the_subnet_passes(account_with_existing_vpc: Account) -> None:
+def test_reachable_mount_target_in_the_zone_passes(account_with_existing_vpc: Account) -> None:
     in_the_vpc(account_with_existing_vpc, mount_target())
     assert account_with_existing_vpc.finds(shared_storage).level == "ok"
 
@@ -184,7 +184,7 @@ def test_one_zone_storage_of_another_zone_is_reported(account_with_own_vpc: Acco
     assert found.sentence == f"{ID} is One Zone storage in eu-west-1c, and the cluster's zone is eu-west-1b"
 
 
-def test_one_zone_storage_in_an_existing_vpc_gets_no_useless_command(account_with_existing_vpc: Account) -> None:
+def test_one_zone_storage_suggests_no_useless_command(account_with_existing_vpc: Account) -> None:
     described(account_with_existing_vpc, AvailabilityZoneName="eu-west-1c")
     account_with_existing_vpc.answers(
         "efs", "describe_mount_targets", {"MountTargets": [mount_target(zone="eu-west-1c")]}
@@ -221,7 +221,7 @@ def allow_ports(account: Account, ingress: list[dict[str, Any]], egress: list[di
     account.answers("ec2", "describe_security_groups", {"SecurityGroups": groups})
 
 
-def test_lustre_is_fine_once_all_ports_are_open_in_both_directions(lustre: Account) -> None:
+def test_lustre_with_all_ports_open_passes(lustre: Account) -> None:
     both = (BLOCK, MASTER_BLOCK)
     everything = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
     allow_ports(lustre, [rule(988, 988, *both), rule(1018, 1023, *both)], [everything])

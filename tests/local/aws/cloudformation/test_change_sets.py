@@ -55,7 +55,7 @@ def test_previous_value_of_an_ssm_parameter_is_its_name(stacks: Stacks) -> None:
     assert stacks.outputs() == {"Image": image_id(FAMILIES[0])}
 
 
-def test_nothing_of_a_stack_made_by_a_change_set_outlives_it(aws: Aws, stacks: Stacks) -> None:
+def test_stack_from_a_change_set_is_deleted_completely(aws: Aws, stacks: Stacks) -> None:
     before = aws.client("ec2").describe_vpcs()["Vpcs"]
     execute(stacks, cluster(), "CREATE")
     assert aws.client("ec2").describe_vpcs()["Vpcs"] != before

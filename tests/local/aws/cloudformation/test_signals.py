@@ -29,7 +29,7 @@ def test_two_groups_wait_side_by_side(stacks: Stacks) -> None:
     assert stacks.status() == "CREATE_COMPLETE"
 
 
-def test_what_depends_on_a_waiting_group_is_created_after_its_signals(stacks: Stacks) -> None:
+def test_dependants_of_a_group_are_created_after_its_signals(stacks: Stacks) -> None:
     late = resource("Logs::LogGroup", depends_on="Group", LogGroupName="late")
     stacks.create(cluster(Group=group(1, signals=1), Late=late))
     logs: Any = stacks.aws.client("logs")

@@ -88,7 +88,7 @@ def test_fails_when_resources_depend_on_each_other(stacks: Stacks) -> None:
         stacks.create({"Resources": {"One": one, "Two": two}})
 
 
-def test_deletion_that_a_service_refuses_leaves_the_rest_and_can_be_repeated(aws: Aws, stacks: Stacks) -> None:
+def test_refused_deletion_can_be_repeated(aws: Aws, stacks: Stacks) -> None:
     ec2 = aws.client("ec2")
     stacks.create(cluster())
     subnet = stacks.physical_id("Private")
@@ -103,7 +103,7 @@ def test_deletion_that_a_service_refuses_leaves_the_rest_and_can_be_repeated(aws
     assert vpc not in [found["VpcId"] for found in ec2.describe_vpcs()["Vpcs"]]
 
 
-def test_resources_are_created_after_and_deleted_before_what_they_depend_on(stacks: Stacks) -> None:
+def test_resources_follow_dependency_order(stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(1, signals=1)))
     stacks.signal("Group", "i-1", "FAILURE")
     events = stacks.cloudformation.describe_stack_events(StackName="stack")["StackEvents"][::-1]

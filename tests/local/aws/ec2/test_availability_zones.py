@@ -1,7 +1,7 @@
 from tests.local.aws.harness import Aws
 
 
-def test_zones_come_in_another_order_each_time_and_with_a_local_zone(aws: Aws) -> None:
+def test_zones_are_shuffled_and_include_a_local_zone(aws: Aws) -> None:
     ec2 = aws.client("ec2")
     answers = [[zone["ZoneName"] for zone in ec2.describe_availability_zones()["AvailabilityZones"]] for _ in range(3)]
     assert len({answer[0] for answer in answers}) == 3
