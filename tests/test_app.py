@@ -110,7 +110,7 @@ def test_with_an_account_the_ami_recorded_in_the_context_is_used(tmp_path: Path)
     assert '"ImageId": "ami-0123456789abcdef0"' in json.dumps(template(tmp_path))
 
 
-def test_the_first_pass_of_a_lookup_synthesizes_and_asks_for_the_ami_alone(tmp_path: Path) -> None:
+def test_first_lookup_pass_requests_only_the_ami(tmp_path: Path) -> None:
     account = {"CDK_DEFAULT_ACCOUNT": "123456789012", "CDK_DEFAULT_REGION": "eu-west-1"}
     # The CDK's command line judges the report itself, once every look-up is answered.
     judged_later = {"@aws-cdk/core:failSynthOnValidationErrors": False}

@@ -106,7 +106,7 @@ def test_only_stacks_and_the_app_import_the_cdk(package: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cluster/record_fields", "cluster/records", "team_keys/keys"])
-def test_records_are_checked_by_code_that_stands_alone(name: str) -> None:
+def test_record_checks_import_nothing_else(name: str) -> None:
     seen = set(imports(REPOSITORY / "bootstrap" / f"{name}.py"))
     ours = {n for n in seen if n.startswith("bootstrap")}
     assert ours <= {"bootstrap.contract", "bootstrap.cluster.record_fields", *TEAM_KEYS}

@@ -57,7 +57,7 @@ def test_the_cores_allow_what_they_have_time_for() -> None:
     assert cores_limit(COMPUTED, "ours", 4) == pytest.approx(256 / 1.5)
 
 
-def test_efficiency_is_the_part_of_what_the_cores_allow_to_workers_that_send_nothing() -> None:
+def test_efficiency_is_relative_to_workers_without_communication() -> None:
     assert efficiency(COMPUTED, "ours", 4) == pytest.approx(64 / 256)
     # One worker has one core.
     assert efficiency(COMPUTED, "ours", 1) == pytest.approx(96 / 128)

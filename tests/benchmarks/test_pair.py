@@ -16,7 +16,7 @@ def test_epoch_speed_includes_the_work_between_epochs() -> None:
     assert epoch_speed(lines, work) == pytest.approx(2 * 32 / 8)
 
 
-def test_a_worker_that_ends_early_is_reported_with_its_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_end_of_a_worker_is_reported_with_its_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     work = Work(batch_size=8, steps=4, epochs=3, window=2)
     complete = [Line(seconds=second, text="Speed: 16.00 samples/sec") for second in range(6)]
     truncated = [*complete[:3], Line(seconds=3, text="trainer: out of memory")]

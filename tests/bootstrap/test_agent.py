@@ -70,7 +70,7 @@ def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
         assert [each["address"] for each in state["members"]] == [each.address for each in nodes]
 
 
-def test_a_master_that_does_not_train_is_in_no_workers_file(cluster: Cluster) -> None:
+def test_master_outside_training_is_not_in_the_workers_file(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     head = {"master_trains": False, "worker_gpu_count": 8}
@@ -110,7 +110,7 @@ def test_no_node_signals_before_all_are_members(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("min_nodes", "present", "ready"), [(2, 1, False), (2, 2, True), (1, 1, True), (3, 2, False)])
-def test_node_is_ready_with_as_many_as_the_deploy_can_do_with(
+def test_node_is_ready_with_the_minimum_of_the_deploy(
     cluster: Cluster, min_nodes: int, present: int, ready: bool
 ) -> None:
     cluster.add_group("master", size=1)
@@ -190,7 +190,7 @@ def test_older_answer_of_the_table_undoes_nothing(cluster: Cluster, monkeypatch:
 
 
 @pytest.mark.parametrize("restarted", [(), (0,), (0, 1, 2)], ids=["nobody", "master", "everybody"])
-def test_cluster_survives_the_loss_of_all_that_is_in_its_table(cluster: Cluster, restarted: tuple[int, ...]) -> None:
+def test_cluster_survives_the_loss_of_its_table_rows(cluster: Cluster, restarted: tuple[int, ...]) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     by_index = cluster.by_index()

@@ -89,7 +89,7 @@ def test_restarted_agent_gets_no_new_deadline(cluster: Cluster) -> None:
     assert cluster.signals == [("WorkerGroup", "FAILURE", f"{worker.instance_id} no-membership")]
 
 
-def test_trouble_is_logged_when_it_comes_and_goes_and_slows_the_agent(
+def test_failures_are_logged_at_start_and_end_and_slow_the_agent(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.add_group("master", size=1)

@@ -42,7 +42,7 @@ def test_marker_without_partner_takes_no_foreign_line_with_it(text: str) -> None
     assert replace_block(text, "ours\n") == f"a\nb\n{BLOCK}"
 
 
-def test_stray_end_after_the_block_takes_no_foreign_line_with_it() -> None:
+def test_stray_end_marker_removes_no_other_line() -> None:
     assert replace_block(f"a\n{BLOCK}b\n{BLOCK_END}\nc\n", "ours\n") == f"a\n{BLOCK}b\nc\n"
 
 
@@ -74,7 +74,7 @@ def test_right_file_is_not_touched(tmp_path: Path) -> None:
     assert file_state(file) == before
 
 
-def test_new_file_and_directories_are_readable_by_all_whatever_the_umask(tmp_path: Path) -> None:
+def test_new_files_are_world_readable_under_any_umask(tmp_path: Path) -> None:
     old = os.umask(0o077)
     try:
         write_file(tmp_path / "a" / "b" / "file", "text")
@@ -107,9 +107,7 @@ def test_fails_when_disk_is_full_and_leaves_the_old_file(tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_kill_before_the_rename_leaves_the_old_file_and_no_obstacle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kill_before_the_rename_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file.conf"
     file.write_text("old")
     with monkeypatch.context() as patch:
@@ -126,7 +124,7 @@ def _killed(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_action_is_made_up_for_after_a_kill(tmp_path: Path) -> None:
+def test_pending_action_runs_after_a_kill(tmp_path: Path) -> None:
     file, pending = tmp_path / "file", tmp_path / "run" / "pending"
     calls: list[str] = []
     with pytest.raises(KeyboardInterrupt):

@@ -24,7 +24,7 @@ def test_config_of_a_node_is_read() -> None:
         {"fails_deploy": False},
     ],
 )
-def test_config_says_what_the_stack_may_leave_open(change: dict[str, object]) -> None:
+def test_config_accepts_values_that_the_stack_leaves_open(change: dict[str, object]) -> None:
     config = parse_config(json.dumps(config_values("master") | change))
     assert {name: getattr(config, name) for name in change} == change
 
@@ -84,5 +84,5 @@ def test_bad_config_may_still_say_where_to_signal() -> None:
     )
 
 
-def test_bad_config_of_a_node_that_the_deploy_can_do_without_is_not_signalled() -> None:
+def test_bad_config_of_an_optional_node_sends_no_signal() -> None:
     assert parse_signal_target(json.dumps(config_values() | {"version": 99, "fails_deploy": False})) is None

@@ -87,9 +87,7 @@ DURABLE = "deeplearning-durable.service"
     ("node_type", "calls"),
     [("master", [f"linger {USER}", "daemon-reload", f"enable {DURABLE}", f"restart {DURABLE}"]), ("worker", [])],
 )
-def test_jobs_of_the_login_user_outlive_its_sessions_on_the_master_and_the_master(
-    tmp_path: Path, node_type: NodeType, calls: list[str]
-) -> None:
+def test_user_units_outlive_sessions_on_the_master(tmp_path: Path, node_type: NodeType, calls: list[str]) -> None:
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps(config_values(node_type)))
@@ -152,7 +150,7 @@ def test_another_release_takes_over(tmp_path: Path) -> None:
     assert under_root(tmp_path, "/opt/deeplearning/current").readlink() == two
 
 
-def test_restart_that_failed_is_made_up_for(tmp_path: Path) -> None:
+def test_failed_restart_is_retried(tmp_path: Path) -> None:
     one = release(tmp_path, "one")
     with pytest.raises(CommandError, match="systemctl is broken"):
         install(one, root=tmp_path, services=RecordedServices(broken=True))
@@ -183,7 +181,7 @@ def test_a_node_with_engines_gets_the_service_that_provides_them(tmp_path: Path)
     assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap engines\n" in unit
 
 
-def test_a_node_with_a_setup_gets_the_service_that_runs_it(tmp_path: Path) -> None:
+def test_node_with_a_setup_gets_its_service(tmp_path: Path) -> None:
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     setup = {"setup": "s3://assets/x.zip", "setup_sha256": "0" * 64, "setup_timeout_s": 900}

@@ -137,7 +137,7 @@ MASTER_WRITES = {*NODE_WRITES, "make_key", "rename", "TransactWriteItems"}
 
 
 @pytest.mark.parametrize(("victim", "kinds"), [(MASTER, MASTER_WRITES), (WORKER, NODE_WRITES)])
-def test_agent_killed_before_any_of_its_writes_leaves_whole_files_and_loses_no_index(
+def test_agent_killed_before_any_write_leaves_complete_files_and_its_index(
     cluster: Cluster, victim: NodeType, kinds: set[str]
 ) -> None:
     cluster.add_group(MASTER, size=1)

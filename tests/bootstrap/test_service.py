@@ -105,7 +105,7 @@ CRASHED = [("WorkerGroup", "FAILURE", "i-1 agent-crashed ZeroDivisionError")]
 @pytest.mark.parametrize(
     "where", ["bootstrap.agent.first_start", "bootstrap.service.System", "bootstrap.agent.Agent.step"]
 )
-def test_agent_that_crashes_anywhere_fails_the_deploy_at_once_and_once(
+def test_agent_crash_fails_the_deploy_once(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     monkeypatch.setattr(where, crash)
@@ -117,7 +117,7 @@ def test_agent_that_crashes_anywhere_fails_the_deploy_at_once_and_once(
 
 
 @pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
-def test_crash_is_in_the_log_group_with_its_traceback_before_the_failure_signal(
+def test_crash_traceback_is_logged_before_the_signal(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words: list[str] = []
@@ -137,7 +137,7 @@ def test_crash_is_in_the_log_group_with_its_traceback_before_the_failure_signal(
 
 
 @pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
-def test_crash_of_a_node_that_the_deploy_can_do_without_fails_nothing(
+def test_crash_of_an_optional_node_sends_no_failure(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Agent, "step", crash)

@@ -75,7 +75,7 @@ def test_units_are_stopped_if_they_are_loaded(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("listing", "percent"), [("0\n97\n3\n", 97), ("[N/A]\n[N/A]\n", None), ("", None)])
-def test_the_busiest_gpu_counts_and_one_that_cannot_tell_does_not(
+def test_busiest_readable_gpu_determines_the_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listing: str, percent: int | None
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -85,7 +85,7 @@ def test_the_busiest_gpu_counts_and_one_that_cannot_tell_does_not(
     assert system.System(tmp_path).gpu_percent() == percent
 
 
-def test_nvidia_smi_is_asked_only_where_it_is(
+def test_nvidia_smi_runs_only_where_it_is_installed(
     tmp_path: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -96,9 +96,7 @@ def test_nvidia_smi_is_asked_only_where_it_is(
 
 
 @pytest.mark.allow_subprocess
-def test_gpus_that_are_left_are_listed_when_one_has_fallen_off_the_bus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_remaining_gpus_are_listed_after_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho GPU 0: NVIDIA L4\necho Unable to determine the device handle >&2\nexit 15\n")
     program.chmod(0o755)
@@ -118,7 +116,7 @@ def test_fails_when_nvidia_smi_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.allow_subprocess
-def test_key_pair_is_made_without_a_passphrase_and_says_whose_it_is(tmp_path: Path) -> None:
+def test_key_pair_has_no_passphrase_and_names_its_owner(tmp_path: Path) -> None:
     system.System(tmp_path).make_key(tmp_path / "id_ed25519", comment="i-0123456789abcdef0")
     kind, key, comment = (tmp_path / "id_ed25519.pub").read_text().split()
     assert check_key(f"{kind} {key}", "key")

@@ -164,7 +164,7 @@ def test_a_caller_without_permission_leaves_the_worker_in_its_group(bake: Callab
     assert (account.did, account.marked) == ([], [])
 
 
-def test_a_worker_is_ended_once_its_groups_tag_has_gone(bake: Callable[..., int]) -> None:
+def test_worker_is_terminated_only_after_its_group_tag_is_removed(bake: Callable[..., int]) -> None:
     account = Account(fails_at="leave", group_tag_stays=3)
     with pytest.raises(Killed):
         bake(account, "--yes")
@@ -215,7 +215,7 @@ def test_an_image_of_the_same_setup_is_taken(bake: Callable[..., int]) -> None:
     assert (account.did, written()) == (["wait"], IMAGE)
 
 
-def test_a_failed_image_is_told(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_image_is_reported(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     account = Account(states=["pending", "failed"])
     assert bake(account, "--yes") == EXIT_FAILED
     said = f"dlcluster: image {IMAGE} must become available, its state is failed: no disk"

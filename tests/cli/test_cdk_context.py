@@ -22,7 +22,7 @@ def test_the_products_own_settings_are_read() -> None:
     assert (props.worker_count, props.tags) == (3, {"a": "b"})
 
 
-def test_the_command_line_goes_over_the_app_and_that_over_the_look_ups(tmp_path: Path) -> None:
+def test_precedence_is_command_line_app_lookups(tmp_path: Path) -> None:
     app = {"context": {"cluster": {"worker_count": 2}, "@aws-cdk/a": "app", "@aws-cdk/c": "app"}}
     write(tmp_path, app, {"@aws-cdk/a": "looked up", "ssm:account=1": "looked up"})
     context = read_context(tmp_path, ["@aws-cdk/c=word", "key_name=x=y"])
@@ -31,7 +31,7 @@ def test_the_command_line_goes_over_the_app_and_that_over_the_look_ups(tmp_path:
     assert (props.worker_count, props.key_name) == (2, "x=y")
 
 
-def test_the_users_own_settings_lie_beneath_the_apps_name_by_name(tmp_path: Path, home: Path) -> None:
+def test_user_settings_are_overridden_per_name(tmp_path: Path, home: Path) -> None:
     user = {"key_name": "me", "worker_count": 5, "tags": {"team": "vision", "who": "me"}}
     own = {"cluster": user, "@aws-cdk/a": "user", "@aws-cdk/b": "user", "@aws-cdk/c": "user"}
     (home / ".cdk.json").write_text(json.dumps({"app": "x", "context": own}))
@@ -42,7 +42,7 @@ def test_the_users_own_settings_lie_beneath_the_apps_name_by_name(tmp_path: Path
     assert (props.worker_count, props.key_name, props.tags) == (2, "me", {"team": "vision", "who": "us"})
 
 
-def test_what_is_no_object_replaces_the_users_object(tmp_path: Path, home: Path) -> None:
+def test_non_object_replaces_user_settings(tmp_path: Path, home: Path) -> None:
     (home / ".cdk.json").write_text('{"context": {"cluster": {"key_name": "me"}}}')
     assert read_context(write(tmp_path, {"context": {"cluster": None}})) == {"cluster": None}
 
@@ -53,7 +53,7 @@ def test_fails_when_the_users_file_is_wrong(tmp_path: Path, home: Path) -> None:
         read_context(write(tmp_path, {}))
 
 
-def test_no_context_at_all_is_none(tmp_path: Path) -> None:
+def test_null_context_is_empty(tmp_path: Path) -> None:
     assert read_context(write(tmp_path, {"context": None})) == {}
 
 

@@ -45,7 +45,7 @@ def complete(shell: str, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_names_of_the_cluster_and_its_nodes_come_from_cdk_json(
+def test_completion_reads_names_from_cdk_json(
     shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert complete(shell, "dlcluster ssh ", monkeypatch, capsys) == ["master", "worker2", "worker3"]
@@ -106,7 +106,7 @@ def test_a_damaged_file_counts_as_none(
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"context": {"cluster": {"worker_count": "many"}}}'])
-def test_without_settings_that_can_be_used_only_the_master_is_known(
+def test_completion_without_settings_offers_the_master(
     app: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     app.write_text(text)
@@ -124,7 +124,7 @@ def test_without_settings_that_can_be_used_only_the_master_is_known(
         ("dlcluster status -- ", []),
     ],
 )
-def test_verbs_and_options_complete_and_a_wrong_line_prints_no_error(
+def test_completion_never_prints_an_error(
     line: str, expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert [

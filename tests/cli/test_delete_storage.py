@@ -36,9 +36,7 @@ def test_what_clusters_left_is_listed_with_its_price(efs: Any, capsys: pytest.Ca
     assert row.split() == [mine, "demo", "0.0", "0.00", "-"]
 
 
-def test_a_left_file_system_is_deleted_without_a_question_only_with_yes(
-    efs: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_file_system_deletion_needs_confirmation_or_yes(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
     mine = make(efs, deeplearning_cluster="demo")
     assert main(["delete-storage", mine]) == 2
     assert "use --yes" in capsys.readouterr().err
@@ -47,7 +45,7 @@ def test_a_left_file_system_is_deleted_without_a_question_only_with_yes(
     assert left(efs) == []
 
 
-def test_fails_when_no_cluster_made_it_or_it_is_not_there(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_or_missing_file_system_is_refused(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
     foreign = make(efs, team="vision")
     for name, message in ((foreign, "no cluster made it"), (NO_SUCH, "no file system")):
         assert main(["delete-storage", name, "--yes"]) == 1

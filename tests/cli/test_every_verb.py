@@ -62,13 +62,13 @@ OF_ONE_CLUSTER = [verb for verb in LINES if verb not in ("list", "why")]
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws: dict[str, str]) -> None:
+def _in_project_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws: dict[str, str]) -> None:
     (tmp_path / "train.py").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
 
 
-def test_all_verbs_are_here() -> None:
+def test_every_verb_is_covered() -> None:
     others = {
         "preflight",
         "completion",
@@ -113,7 +113,7 @@ def test_credentials(
     [("ExpiredToken", ""), ("InvalidClientTokenId", " (or the region eu-west-1 is not enabled for the account)")],
     ids=["expired", "region not enabled"],
 )
-def test_refused_credentials(
+def test_refused_credentials_are_reported(
     verb: str, code: str, place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(self: object, operation: str, parameters: object) -> None:
@@ -127,14 +127,16 @@ def test_refused_credentials(
 
 
 @pytest.mark.parametrize("verb", LINES)
-def test_no_region(verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_region_is_a_usage_error(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("AWS_REGION")
     assert main(LINES[verb].split()) == EXIT_USAGE
     assert complaint(capsys) == "no region given: use --region or set AWS_REGION"
 
 
 @pytest.mark.parametrize("verb", OF_ONE_CLUSTER)
-def test_no_cluster(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_cluster_is_reported(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     """The region is the wrong one: it has no cluster at all, or only another one."""
     assert main(["--region", "us-east-2", *LINES[verb].split()]) == EXIT_NO_CLUSTER
     assert complaint(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION selects another); ")
@@ -144,7 +146,7 @@ def test_no_cluster(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("verb", OF_ONE_CLUSTER)
-def test_several_clusters(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ambiguous_cluster_is_reported(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     deploy("one")
     deploy("two", private=["10.1.0.4"], host_keys=[KEY])
     assert main(LINES[verb].split()) == EXIT_USAGE

@@ -31,7 +31,7 @@ def test_status_lists_the_nodes_in_index_order(deploy: Deploy, capsys: pytest.Ca
     assert last == "1 of 3 nodes missing: 3 in the list, 2 of them running (dlcluster why shows more)"
 
 
-def test_an_instance_that_ec2_forgot_is_gone(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_instance_unknown_to_ec2_is_reported_as_terminated(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = deploy()
     put_membership(
         fleet.table,
@@ -71,9 +71,7 @@ def test_known_hosts_uses_the_given_table(
     assert capsys.readouterr().out == f"deeplearning-worker3,{fleet.instance_ids[2]},10.0.1.30 {KEY}\n"
 
 
-def test_fails_when_the_table_of_an_old_configuration_is_gone(
-    deploy: Deploy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_known_hosts_fails_when_the_table_is_deleted(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     deploy()
     assert (
         main(["known-hosts", "--cluster", "demo", "--table", "old", "--networks", NETWORKS, "deeplearning-worker3"])
@@ -83,9 +81,7 @@ def test_fails_when_the_table_of_an_old_configuration_is_gone(
     assert complaint(capsys) == sentence
 
 
-def test_fails_when_the_table_is_not_there_and_the_cluster_has_no_name(
-    aws: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_table_and_name_are_reported(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["known-hosts", "--table", "nope", "--networks", NETWORKS]) == 1
     assert (
         complaint(capsys) == "the cluster has no table nope now: after a new deploy, print a new dlcluster ssh-config"
@@ -101,20 +97,18 @@ def test_fails_when_the_table_is_no_tables_name(
     assert complaint(capsys) == f"--table must be {rule}, got {table!r}"
 
 
-def test_a_block_of_an_older_dlcluster_names_no_networks_and_is_served(
-    deploy: Deploy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ssh_block_of_an_older_release_still_works(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = deploy()
     assert main(["known-hosts", "--cluster", "demo", "--table", fleet.table, "deeplearning-worker3"]) == 0
     assert capsys.readouterr().out == f"deeplearning-worker3,{fleet.instance_ids[2]},10.0.1.30 {KEY}\n"
 
 
-def test_fails_when_the_networks_are_none(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_parse_networks_rejects_invalid_text(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["known-hosts", "--table", "table", "--networks", "10.0.0.1/8"]) == 2
     assert complaint(capsys) == "--networks must be 1 to 8 IPv4 blocks such as 10.0.0.0/16, got '10.0.0.1/8'"
 
 
-def test_known_hosts_loads_no_more_than_it_needs(deploy: Deploy, aws: dict[str, str]) -> None:
+def test_known_hosts_imports_only_what_it_needs(deploy: Deploy, aws: dict[str, str]) -> None:
     # ssh waits for it, even twice on the way to a worker.
     words = ["known-hosts", "--table", deploy().table, "--networks", NETWORKS]
     program = f"import sys; from cli.main import main; main({words!r}); print(sorted(sys.modules))"

@@ -101,7 +101,7 @@ def test_a_terminal_gets_a_table_with_colour(deploy: Deploy) -> None:
     assert f"{GREEN}running" in shown
 
 
-def test_a_terminal_gets_no_colour_that_its_user_does_not_want(deploy: Deploy) -> None:
+def test_no_color_disables_colour_on_a_terminal(deploy: Deploy) -> None:
     deploy()
     shown = on_terminal(["status"], NO_COLOR="1")
     assert "────" in shown

@@ -27,7 +27,7 @@ def test_only_the_value_changes() -> None:
     assert with_setting(TEXT, "worker_count", 12) == TEXT.replace("\t1 ,", "\t12 ,")
 
 
-def test_a_new_setting_goes_to_the_end_of_the_cluster() -> None:
+def test_new_setting_is_appended_to_the_cluster() -> None:
     old = '"tags": {"worker_count": "9"}'
     assert with_setting(TEXT, "expires", "x") == TEXT.replace(old, f'{old},\n      "expires": "x"')
 

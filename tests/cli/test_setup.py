@@ -144,9 +144,7 @@ def test_after_the_first_node_eight_run_it_at_a_time(
     assert capsys.readouterr().err.splitlines()[-1] == "dlcluster: worker5: E: no package  foo"
 
 
-def test_a_node_that_does_not_let_the_master_in_yet_is_asked_again(
-    run: Callable[..., int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_connection_to_a_new_node_is_retried(run: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("cli.verbs.cluster.setup.time.monotonic", clock)
     monkeypatch.setattr("cli.verbs.cluster.setup.time.sleep", clock.advance)
@@ -154,7 +152,7 @@ def test_a_node_that_does_not_let_the_master_in_yet_is_asked_again(
     assert run(Master(refusals=1000)) == EXIT_FAILED
 
 
-def test_a_durable_job_that_waits_for_a_setup_does_not_keep_it_from_running(run: Callable[..., int]) -> None:
+def test_waiting_durable_job_does_not_block_its_setup(run: Callable[..., int]) -> None:
     master = Master(job_state="WAITING")
     assert run(master) == 0
     assert len(master.ran) == 2

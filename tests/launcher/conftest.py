@@ -210,8 +210,8 @@ def patient_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def copy_launcher(directory: Path) -> Path:
     """Copy the launcher to a directory, where a test may change it."""
-    for room in ("launcher", "bootstrap"):
-        shutil.copytree(LAUNCHER.parent / room, directory / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("launcher", "bootstrap"):
+        shutil.copytree(LAUNCHER.parent / package, directory / package, ignore=shutil.ignore_patterns("__pycache__"))
     return directory / "launcher"
 
 

@@ -52,7 +52,7 @@ print(sorted({"asyncio", "shutil", "ssl", "launcher.session"} & set(sys.modules)
     assert done.stdout == "[]\n"
 
 
-def test_a_torch_job_imports_neither_other_engines_nor_the_parser_of_the_clusters_state() -> None:
+def test_torch_job_imports_no_other_engine() -> None:
     program = """
 import sys
 sys.path.insert(0, sys.argv[1])

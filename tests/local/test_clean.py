@@ -45,7 +45,7 @@ def test_fails_when_a_local_aws_is_up_and_names_it(cache: Path) -> None:
     assert (cache / "image").is_dir()
 
 
-def test_what_an_ended_local_aws_left_goes_with_the_rest(cache: Path, tmp_path: Path) -> None:
+def test_clean_removes_leftovers_of_an_ended_local_aws(cache: Path, tmp_path: Path) -> None:
     (start(cache, "3f2a9c1d") / "owner").write_text("1 0")
     (tmp_path / "other").mkdir()
     clean([cache, tmp_path / "never-made"])

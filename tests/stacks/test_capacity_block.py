@@ -171,7 +171,7 @@ def test_a_block_that_is_over_stops_a_deploy_and_no_synth(make: Make) -> None:
     assert str(found.entry.data).startswith(f"Capacity Block {BLOCK} is over, its nodes went at ")
 
 
-def test_a_deploy_in_a_block_tells_how_its_nodes_start(make: Make) -> None:
+def test_deploy_during_a_block_explains_how_nodes_start(make: Make) -> None:
     stack, _ = make(facts={"StartDate": "2020-01-01T11:30:00Z"})
     [found] = Annotations.from_stack(stack).find_info("*", Match.string_like_regexp("has begun"))
     assert "its start has passed: where no node runs, dlcluster resume after the deploy" in str(found.entry.data)
@@ -183,7 +183,7 @@ def test_resume_takes_the_sizes_of_any_of_the_starts(make: Make) -> None:
     assert deployed.declared_sizes("deeplearning") == ClusterProps(**SETTINGS, min_workers=1).fleet_sizes
 
 
-def test_no_start_comes_after_the_pause(make: Make) -> None:
+def test_nodes_never_start_after_the_scheduled_pause(make: Make) -> None:
     """This is a short block of the local AWS."""
     _, template = make(facts={"EndDate": "2999-01-01T12:15:00Z"})
     assert {found for found, *_ in schedules(template)} == {"cron(30 11 1 1 ? *)", "rate(5 minutes)"}

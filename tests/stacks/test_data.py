@@ -56,7 +56,7 @@ def may(template: Template, role: str, action: str, resource: str, *, prefix: st
 
 
 @pytest.mark.parametrize("role", ["RolesMaster", "RolesWorker"])
-def test_nodes_read_what_is_named_and_write_only_where_rw_says_so(given: Template, role: str) -> None:
+def test_nodes_read_named_buckets_and_write_only_with_rw(given: Template, role: str) -> None:
     assert may(given, role, "s3:ListBucket", "images")
     assert may(given, role, "s3:GetObject", "images/a/b.jpg")
     assert may(given, role, "s3:ListBucket", "team", prefix="results/ours/")

@@ -80,7 +80,7 @@ def hardened(synthesize: Synthesize) -> Template:
     return synthesize(hardened=True, private=True, flow_logs=True, kms_key=KEY, worker_count=2)
 
 
-def test_the_key_encrypts_whatever_keeps_data(hardened: Template, synthesize: Synthesize) -> None:
+def test_customer_key_encrypts_all_storage(hardened: Template, synthesize: Synthesize) -> None:
     for part in resources(hardened, "AWS::EC2::LaunchTemplate"):
         [volume] = part["Properties"]["LaunchTemplateData"]["BlockDeviceMappings"]
         assert (volume["Ebs"]["Encrypted"], volume["Ebs"]["KmsKeyId"]) == (True, KEY)

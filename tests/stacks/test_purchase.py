@@ -25,7 +25,7 @@ def test_only_the_workers_are_spot_instances(synthesize: Synthesize) -> None:
     assert price.endswith("; spot prices vary)")
 
 
-def test_every_node_comes_from_the_reservation_and_from_nowhere_else(synthesize: Synthesize) -> None:
+def test_every_node_uses_the_reservation_only(synthesize: Synthesize) -> None:
     template = synthesize(purchase="reservation", capacity_reservation=RESERVATION, instance_type="g5.8xlarge")
     wanted = {"CapacityReservationTarget": {"CapacityReservationId": RESERVATION}}
     for name in ("Master", "Worker"):

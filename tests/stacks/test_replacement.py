@@ -33,7 +33,7 @@ def test_a_node_that_is_to_end_gets_a_minute_and_no_veto(template: Template) -> 
         ]
 
 
-def test_the_address_is_made_after_the_gateway_and_goes_after_the_master(template: Template) -> None:
+def test_address_is_created_after_the_gateway_and_released_after_the_master(template: Template) -> None:
     [(address_id, address)] = [(i, r) for i, r in template["Resources"].items() if "MasterAddress" in i]
     assert address["Type"] == "AWS::EC2::EIP"
     assert any("PublicSubnet1DefaultRoute" in each for each in address["DependsOn"])
@@ -62,6 +62,6 @@ def test_the_deploy_waits_for_no_worker_when_it_needs_none(synthesize: Synthesiz
 
 
 @pytest.mark.parametrize("minimum", [-1, 5])
-def test_fails_when_more_workers_are_needed_than_wanted(minimum: int) -> None:
+def test_minimum_above_worker_count_is_refused(minimum: int) -> None:
     with pytest.raises(SettingsError, match=f"min_workers must be 0 to worker_count, which is 4, got {minimum}"):
         ClusterProps(worker_count=4, min_workers=minimum)

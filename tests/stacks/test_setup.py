@@ -43,7 +43,7 @@ def archives(template: Template, role: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("project")
-def test_nodes_are_told_the_hash_and_may_read_this_one_object(synthesize: Synthesize) -> None:
+def test_nodes_receive_the_hash_and_may_read_one_object(synthesize: Synthesize) -> None:
     template = synthesize(worker_count=1, setup="setup.sh", requirements="needs.txt", setup_timeout="20m")
     for config, role in zip(node_configurations(template), ("RolesMaster", "RolesWorker"), strict=True):
         assert (config["setup_timeout_s"], config["bootstrap_timeout_s"]) == (1200, 1200 + 1200)
@@ -120,6 +120,6 @@ def test_fails_in_one_line(project: Path, settings: dict[str, str], files: dict[
         b"x==1 --hash=sha256:0a",
     ],
 )
-def test_requirements_from_elsewhere_are_taken(project: Path, line: bytes) -> None:
+def test_requirements_outside_the_app_directory_are_accepted(project: Path, line: bytes) -> None:
     (project / "r").write_bytes(line)
     EnvironmentSettings(requirements="r").check()

@@ -40,7 +40,7 @@ def test_the_nodes_neither_wait_for_it_nor_fail_with_it(made: Template) -> None:
         assert not any(kind.startswith("AWS::EFS::") for kind in kinds)
 
 
-def test_shared_storage_is_encrypted_asks_for_tls_and_is_kept(made: Template) -> None:
+def test_shared_storage_is_encrypted_requires_tls_and_is_retained(made: Template) -> None:
     [system] = resources(made, "AWS::EFS::FileSystem")
     assert system["Properties"]["Encrypted"] is True
     assert (system["DeletionPolicy"], system["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")

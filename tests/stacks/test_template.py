@@ -73,7 +73,7 @@ def test_members_reach_each_other_both_ways_with_all_traffic(template: Template)
         assert {r["IpProtocol"] for r in rules} == {"-1"}
 
 
-def test_without_ssh_location_nothing_comes_in(synthesize: Synthesize) -> None:
+def test_no_ingress_without_ssh_location(synthesize: Synthesize) -> None:
     groups = resources(synthesize(), "AWS::EC2::SecurityGroup")
     assert len(groups) == 4
     assert not any("SecurityGroupIngress" in group["Properties"] for group in groups)
@@ -133,13 +133,13 @@ def test_log_group_outlives_the_stack_under_a_name_of_its_own(template: Template
     assert "LogGroupName" not in group["Properties"]
 
 
-def test_table_goes_with_the_stack(template: Template) -> None:
+def test_table_is_deleted_with_the_stack(template: Template) -> None:
     [table] = resources(template, "AWS::DynamoDB::Table")
     assert table["DeletionPolicy"] == "Delete"
     assert table["Properties"]["KeySchema"] == [{"AttributeName": contract.TABLE_KEY, "KeyType": "HASH"}]
 
 
-def test_bucket_is_private_and_encrypted_and_kept_whatever_becomes_of_the_stack(template: Template) -> None:
+def test_bucket_is_private_encrypted_and_always_retained(template: Template) -> None:
     [bucket] = resources(template, "AWS::S3::Bucket")
     [policy] = resources(template, "AWS::S3::BucketPolicy")
     for kept in (bucket, policy):

@@ -17,7 +17,7 @@ def _no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_credentials")
-def test_connection_waits_for_credentials_and_takes_them_when_they_come(
+def test_connecting_fails_until_credentials_exist(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(NoCredentialsError):

@@ -49,7 +49,7 @@ def test_master_has_the_address_before_it_is_ready(cluster: Cluster, address: Ad
     assert address.holder == master.instance_id
 
 
-def test_address_is_asked_for_again_only_while_the_metadata_service_names_another(
+def test_address_is_reassociated_only_if_metadata_differs(
     cluster: Cluster, master: TestNode, address: Address, calls: Counter[str]
 ) -> None:
     run_passes(cluster, master, seconds=ASK_AGAIN_S)
@@ -64,7 +64,7 @@ def test_address_is_asked_for_again_only_while_the_metadata_service_names_anothe
     assert calls["AssociateAddress"] == 3
 
 
-def test_master_that_has_the_address_asks_for_nothing(
+def test_master_with_the_address_makes_no_call(
     cluster: Cluster, master: TestNode, address: Address, calls: Counter[str]
 ) -> None:
     master.metadata.notice = TerminationNotice(public_address=address.ip)
@@ -94,7 +94,7 @@ def test_master_that_leaves_does_not_take_the_address_back(
     assert address.holder is None
 
 
-def test_master_that_its_group_does_not_count_leaves_the_address_alone(
+def test_master_outside_its_group_does_not_associate_the_address(
     cluster: Cluster, master: TestNode, address: Address
 ) -> None:
     cluster.run([master], until=all_ready([master]))
@@ -108,7 +108,7 @@ def test_master_that_its_group_does_not_count_leaves_the_address_alone(
     assert address.holder == master.instance_id
 
 
-def test_refused_address_delays_the_master_and_is_asked_for_again(
+def test_refused_association_is_retried(
     cluster: Cluster, master: TestNode, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(**_: object) -> None:
@@ -123,7 +123,7 @@ def test_refused_address_delays_the_master_and_is_asked_for_again(
     assert master.agent.is_settled
 
 
-def test_master_keeps_the_address_while_the_groups_cannot_be_asked(
+def test_master_keeps_the_address_while_groups_are_unavailable(
     cluster: Cluster, master: TestNode, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def throttled(**_: object) -> None:
@@ -136,7 +136,7 @@ def test_master_keeps_the_address_while_the_groups_cannot_be_asked(
     assert address.holder == master.instance_id
 
 
-def test_cluster_without_an_address_never_asks_for_one(cluster: Cluster, calls: Counter[str]) -> None:
+def test_cluster_without_an_address_makes_no_call(cluster: Cluster, calls: Counter[str]) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     master = cluster.node("master")

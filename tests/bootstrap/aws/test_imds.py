@@ -81,7 +81,7 @@ RISK = "/latest/meta-data/events/recommendations/rebalance"
         ({RISK: '{"noticeTime": "2026-01-01T00:00:00Z"}'}, TerminationNotice(at_risk=True), True),
     ],
 )
-def test_notice_is_what_the_service_tells(
+def test_read_notice_parses_metadata(
     service: ThreadingHTTPServer,
     monkeypatch: pytest.MonkeyPatch,
     answers: dict[str, str],

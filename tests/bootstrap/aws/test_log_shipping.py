@@ -30,7 +30,7 @@ def shipped(client: "CloudWatchLogsClient") -> list[str]:
     return [event["message"] for event in events]
 
 
-def test_lines_wait_for_the_connection_and_go_to_the_nodes_stream(cluster: Cluster, shipper: logs.LogShipper) -> None:
+def test_log_lines_are_buffered_until_connected(cluster: Cluster, shipper: logs.LogShipper) -> None:
     emit(shipper, "early")
     shipper.ship()
     shipper.connect(cluster.clients.logs, group=LOG_GROUP, stream="i-1")

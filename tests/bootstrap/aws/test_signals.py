@@ -80,7 +80,7 @@ def test_late_success_is_settled_without_an_error(clients: Clients, stubber: Stu
     ("code", "message"),
     [("Throttling", "Rate exceeded"), ("AccessDenied", "not authorized"), ("ValidationError", "bad name")],
 )
-def test_fails_when_cloudformation_refuses_otherwise(
+def test_other_cloudformation_errors_are_raised(
     clients: Clients, stubber: Stubber, sent_file: Path, code: str, message: str
 ) -> None:
     stubber.add_client_error("signal_resource", code, message)

@@ -43,7 +43,7 @@ def _request(numbers: list[int]) -> dict[str, object]:
     return {"RequestItems": {TABLE: asked}}
 
 
-def test_unprocessed_keys_are_asked_for_again(stubbed: StubbedTable) -> None:
+def test_unprocessed_keys_are_requested_again(stubbed: StubbedTable) -> None:
     stubber, table, waits = stubbed.stubber, stubbed.table, stubbed.waits
     stubber.add_response("batch_get_item", _answer([1], left=[2]), _request([1, 2]))
     stubber.add_response("batch_get_item", _answer([2], left=[]), _request([2]))

@@ -129,7 +129,7 @@ def test_group_that_has_forgotten_a_running_instance_is_not_believed(
 
 
 @pytest.mark.parametrize("state", ["shutting-down", "stopped"])
-def test_index_of_an_instance_that_no_group_has_is_held_until_it_has_ended(
+def test_index_of_a_detached_instance_is_kept_until_its_end(
     cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     publish(cluster, table, "worker")
@@ -144,7 +144,7 @@ def test_index_of_an_instance_that_no_group_has_is_held_until_it_has_ended(
     assert [member.node_index for member in held.active_members] == [3]
 
 
-def test_instance_that_ec2_does_not_name_is_gone_only_after_many_answers(
+def test_instance_unknown_to_ec2_counts_as_gone_after_consecutive_misses(
     cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(cluster, table, "worker")
@@ -177,7 +177,7 @@ def test_detached_instance_is_no_node_of_ours_any_more(
         ("stopping", None, True),
     ],
 )
-def test_index_is_held_until_ec2_says_that_the_instance_has_ended_whatever_its_group_says(
+def test_index_is_kept_until_ec2_reports_termination(
     cluster: Cluster,
     table: Table,
     coordinator: Coordinator,
@@ -206,7 +206,7 @@ def test_member_that_ec2_forgets_for_a_moment_stays(
     assert reconcile(new_coordinator(cluster, table), table) == before
 
 
-def test_node_indexes_and_generation_go_on_when_the_table_was_emptied(
+def test_node_indexes_and_generation_survive_an_emptied_table(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "master")
@@ -225,7 +225,7 @@ def test_node_indexes_and_generation_go_on_when_the_table_was_emptied(
     assert found.generation > replaced.generation
 
 
-def test_ec2_is_asked_when_instances_change_and_now_and_then(
+def test_ec2_is_queried_on_changes_and_periodically(
     cluster: Cluster, table: Table, coordinator: Coordinator, calls: Counter[str]
 ) -> None:
     publish(cluster, table, "master")

@@ -32,7 +32,7 @@ def group(node_type: str, instances: dict[str, str], *, desired_capacity: int = 
     }
 
 
-def test_groups_are_asked_for_by_name_in_one_call(cluster: Cluster) -> None:
+def test_groups_are_described_by_name_in_one_call(cluster: Cluster) -> None:
     with Stubber(cluster.clients.autoscaling) as stubber:
         stubber.add_response(
             "describe_auto_scaling_groups",
@@ -51,7 +51,7 @@ def test_groups_are_asked_for_by_name_in_one_call(cluster: Cluster) -> None:
     ]
 
 
-def test_group_does_not_count_on_instances_that_end_or_stand_by(cluster: Cluster) -> None:
+def test_ending_and_standby_instances_do_not_count(cluster: Cluster) -> None:
     states = {
         "i-01": "InService",
         "i-02": "Pending",
@@ -126,7 +126,7 @@ def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: Cluster
         ("running", "10.0.0.1", False, True, True),
     ],
 )
-def test_state_says_who_is_reachable_and_who_is_gone_for_good(
+def test_ec2_state_determines_reachable_and_gone(
     state: str, address: str | None, grouped: bool, gone: bool, reachable: bool
 ) -> None:
     instance = Instance(instance_id="i-1", state=state, address=address, grouped=grouped)

@@ -40,13 +40,13 @@ def ec2_cache(clients: Clients) -> Ec2Cache:
 BOTH = ("i-1", "i-2")
 
 
-def test_settled_cluster_is_asked_for_now_and_then(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
+def test_stable_cluster_is_queried_periodically(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
     for _ in range(1 + 2 * REFRESH_PASSES):
         assert ec2_cache.describe(grouped=BOTH, members=BOTH) == ec2.instances
     assert ec2.asked == [[*BOTH]] * 3
 
 
-def test_crash_that_no_group_knows_of_is_seen_within_so_many_looks(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
+def test_crash_of_a_detached_instance_is_detected_in_bounded_passes(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
     ec2_cache.describe(grouped=BOTH, members=BOTH)
     ec2.instances["i-2"] = ec2_instance("i-2", "terminated")
     states = [ec2_cache.describe(grouped=BOTH, members=BOTH)["i-2"].state for _ in range(REFRESH_PASSES)]
@@ -54,7 +54,7 @@ def test_crash_that_no_group_knows_of_is_seen_within_so_many_looks(ec2: Ec2, ec2
 
 
 @pytest.mark.parametrize("state", ["pending", "running"])
-def test_new_instance_is_asked_for_at_once(ec2: Ec2, ec2_cache: Ec2Cache, state: str) -> None:
+def test_new_instance_is_queried_immediately(ec2: Ec2, ec2_cache: Ec2Cache, state: str) -> None:
     ec2_cache.describe(grouped=["i-1"], members=["i-1"])
     ec2.instances["i-2"] = ec2_instance("i-2", state)
     assert ec2_cache.describe(grouped=BOTH, members=["i-1"]) == ec2.instances
@@ -62,14 +62,14 @@ def test_new_instance_is_asked_for_at_once(ec2: Ec2, ec2_cache: Ec2Cache, state:
 
 
 @pytest.mark.parametrize("state", ["stopped", "shutting-down", "terminated"])
-def test_instance_that_is_not_well_is_asked_for_in_every_look(ec2: Ec2, ec2_cache: Ec2Cache, state: str) -> None:
+def test_stopped_or_terminated_instance_is_queried_every_pass(ec2: Ec2, ec2_cache: Ec2Cache, state: str) -> None:
     ec2.instances["i-2"] = ec2_instance("i-2", state)
     for _ in range(4):
         ec2_cache.describe(grouped=BOTH, members=BOTH)
     assert len(ec2.asked) == 4
 
 
-def test_member_that_no_group_has_is_asked_for_in_every_look(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
+def test_member_without_a_group_is_queried_every_pass(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
     for _ in range(4):
         ec2_cache.describe(grouped=["i-1"], members=BOTH)
     assert ec2.asked == [[*BOTH]] * 4
@@ -85,7 +85,7 @@ def test_member_that_no_group_has_is_asked_for_in_every_look(ec2: Ec2, ec2_cache
         (ec2_instance("i-2", grouped=False), True),
     ],
 )
-def test_stray_is_gone_when_it_has_ended_or_was_detached(
+def test_terminated_or_detached_instance_counts_as_gone(
     ec2: Ec2, ec2_cache: Ec2Cache, instance: Instance, gone: bool
 ) -> None:
     ec2.instances["i-2"] = instance
@@ -93,7 +93,7 @@ def test_stray_is_gone_when_it_has_ended_or_was_detached(
     assert ec2_cache.gone("i-2") == gone
 
 
-def test_stray_that_ec2_does_not_name_is_gone_only_after_many_answers_in_a_row(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
+def test_instance_unknown_to_ec2_counts_as_gone_after_consecutive_misses(ec2: Ec2, ec2_cache: Ec2Cache) -> None:
     stray = ec2.instances.pop("i-2")
     for _ in range(ABSENT_ANSWERS - 1):
         ec2_cache.describe(grouped=["i-1"], members=BOTH)

@@ -57,7 +57,7 @@ def test_bad_generation_record_is_an_error(cluster: Cluster, table: Table, forge
     assert table.read_stored().error is not None
 
 
-def test_of_a_bad_membership_the_members_that_are_right_keep_their_node_indexes(cluster: Cluster, table: Table) -> None:
+def test_valid_members_of_a_bad_membership_keep_their_indexes(cluster: Cluster, table: Table) -> None:
     table.replace_membership(NOTHING_STORED, Membership(generation=4, desired_nodes=3, members=members(1, 2, 3, 4)))
     rows = json.loads(members_to_json(members(1, 2, 3, 4)))
     rows[1]["address"] = "$(touch marker)"

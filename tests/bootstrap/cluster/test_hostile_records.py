@@ -33,7 +33,7 @@ def accepted(item: dict[str, Any]) -> Membership | None:
 
 
 @given(forged_items())
-def test_what_is_accepted_puts_no_line_into_a_file(item: dict[str, Any]) -> None:
+def test_accepted_record_cannot_inject_lines(item: dict[str, Any]) -> None:
     membership = accepted(item)
     if membership is None:
         return
@@ -74,7 +74,7 @@ def test_what_is_accepted_is_consistent(item: dict[str, Any]) -> None:
     assert all((member.node_index == 1) == (member.node_type == "master") for member in membership.members)
 
 
-def test_some_of_what_is_drawn_is_accepted() -> None:
+def test_generator_yields_acceptable_records() -> None:
     """Check that the two tests above have records to read."""
     assert find(forged_items(), lambda item: (found := accepted(item)) is not None and len(found.active_members) > 1)
 
@@ -90,7 +90,7 @@ def test_an_address_is_one_of_the_cluster(value: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "10.0.0.0", "10.0.0.1/16", "10.0.0.0/16,", "fd00::/8", "10.0.0.0/16\n", "0/0"])
-def test_fails_when_the_networks_are_none(text: str) -> None:
+def test_parse_networks_rejects_invalid_text(text: str) -> None:
     with pytest.raises(RecordError, match="networks must be 1 to 8 IPv4 blocks"):
         parse_networks(text)
 
@@ -115,7 +115,7 @@ def test_a_nodes_own_record_is_right_or_refused(key: object, draining: object) -
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"members": [{}]}', '{"generation": true}'])
-def test_fails_when_the_state_is_none(text: str) -> None:
+def test_parse_state_rejects_invalid_text(text: str) -> None:
     with pytest.raises(RecordError):
         parse_state(text, NETWORKS)
 
@@ -210,9 +210,7 @@ def test_node_indexes_stay_when_the_coordinator_began_after_the_forgery(
     assert cluster.by_index() == by_index
 
 
-def test_forged_membership_of_the_right_form_does_not_move_a_node_index(
-    cluster: Cluster, nodes: list[TestNode]
-) -> None:
+def test_well_formed_forged_membership_moves_no_index(cluster: Cluster, nodes: list[TestNode]) -> None:
     by_index = cluster.by_index()
     item = item_of(cluster, contract.MEMBERSHIP_ID)
     rows = json.loads(item["members"]["S"])

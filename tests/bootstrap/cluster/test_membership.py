@@ -28,7 +28,7 @@ def filled(size: int) -> tuple[Member, ...]:
     return assign_node_indexes((), desired_nodes=size, nodes=nodes, gone=())
 
 
-def test_new_master_waits_for_the_old_one_and_then_takes_index_1() -> None:
+def test_new_master_gets_index_1_after_the_end_of_the_old_one() -> None:
     old = assign_node_indexes((), desired_nodes=9, nodes=[node("i-old", "master"), node("i-w")], gone=())
     both = [node("i-old", "master"), node("i-new", "master"), node("i-w")]
     assert by_index(assign_node_indexes(old, desired_nodes=9, nodes=both, gone=())) == {1: "i-old", 2: "i-w"}
@@ -36,7 +36,7 @@ def test_new_master_waits_for_the_old_one_and_then_takes_index_1() -> None:
     assert by_index(new) == {1: "i-new", 2: "i-w"}
 
 
-def test_silent_member_that_is_not_gone_for_certain_keeps_its_node_index() -> None:
+def test_silent_member_keeps_its_index_until_known_to_be_gone() -> None:
     members = assign_node_indexes((), desired_nodes=9, nodes=[node("i-1"), node("i-2")], gone=())
     assert by_index(assign_node_indexes(members, desired_nodes=9, nodes=[node("i-2")], gone=())) == {2: "i-1", 3: "i-2"}
 
@@ -63,11 +63,11 @@ def test_draining_master_is_not_the_master() -> None:
     assert replace(here, members=members).master is None
 
 
-def test_node_that_drains_before_it_was_a_member_does_not_become_one() -> None:
+def test_node_draining_before_joining_never_becomes_a_member() -> None:
     assert assign_node_indexes((), desired_nodes=3, nodes=[node("i-1", draining=True)], gone=()) == ()
 
 
-def test_replacement_waits_until_its_predecessor_is_gone() -> None:
+def test_replacement_waits_for_the_end_of_its_predecessor() -> None:
     nodes = [node("i-2", draining=True), node("i-new")]
     waiting = assign_node_indexes(filled(3), desired_nodes=3, nodes=nodes, gone=())
     assert by_index(waiting) == {1: "i-1", 2: "i-2", 3: "i-3"}
@@ -87,9 +87,7 @@ def test_replacement_waits_until_its_predecessor_is_gone() -> None:
         (3, 4, {1: "i-1", 2: "i-2", 3: "i-5"}),
     ],
 )
-def test_survivors_of_a_shrink_close_the_gaps_once_and_only_after_the_last_leaver(
-    first: int, last: int, after: dict[int, str]
-) -> None:
+def test_shrink_closes_index_gaps_once_after_the_last_departure(first: int, last: int, after: dict[int, str]) -> None:
     before = Membership(generation=7, desired_nodes=5, members=filled(5))
     draining = [node(f"i-{node_index}", draining=True) for node_index in (first, last)]
     asked = next_membership(before, desired_nodes=3, nodes=draining, gone=())
@@ -113,7 +111,7 @@ def test_shrink_waits_while_the_group_has_not_chosen_who_leaves() -> None:
     }
 
 
-def test_gaps_of_a_shrink_are_not_closed_while_another_node_is_leaving() -> None:
+def test_index_gaps_stay_while_a_node_is_leaving() -> None:
     draining = [node("i-2", draining=True)]
     one_gone = assign_node_indexes(filled(5), desired_nodes=4, nodes=draining, gone={"i-3"})
     assert by_index(one_gone) == {1: "i-1", 2: "i-2", 4: "i-4", 5: "i-5"}
@@ -174,7 +172,7 @@ def test_generation_begins_again_at_its_limit() -> None:
     assert next_membership(last, desired_nodes=2, nodes=[], gone=()).generation == 1
 
 
-def test_no_more_nodes_are_expected_than_a_membership_holds() -> None:
+def test_expected_nodes_are_limited_to_the_membership_size() -> None:
     assert next_membership(EMPTY, desired_nodes=5000, nodes=[], gone=()).desired_nodes == MAX_NODES
 
 

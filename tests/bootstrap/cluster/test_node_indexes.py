@@ -71,7 +71,7 @@ def kept(members: tuple[Member, ...], found: Round) -> dict[str, int]:
 
 
 @given(histories)
-def test_index_is_held_once_and_index_1_by_a_master_alone(history: list[Round]) -> None:
+def test_indexes_are_unique_and_only_a_master_has_index_1(history: list[Round]) -> None:
     members: tuple[Member, ...] = ()
     for found in history:
         members = found.applied_to(members)
@@ -81,7 +81,7 @@ def test_index_is_held_once_and_index_1_by_a_master_alone(history: list[Round]) 
 
 
 @given(histories)
-def test_member_leaves_only_when_it_is_gone_and_a_gone_one_always(history: list[Round]) -> None:
+def test_member_is_removed_if_and_only_if_it_is_gone(history: list[Round]) -> None:
     members: tuple[Member, ...] = ()
     for found in history:
         before, members = members, found.applied_to(members)
@@ -90,7 +90,7 @@ def test_member_leaves_only_when_it_is_gone_and_a_gone_one_always(history: list[
 
 
 @given(histories)
-def test_node_indexes_move_only_when_a_shrink_is_over_and_then_all_at_once(history: list[Round]) -> None:
+def test_indexes_move_only_after_a_shrink_and_all_at_once(history: list[Round]) -> None:
     members: tuple[Member, ...] = ()
     for found in history:
         before, members = members, found.applied_to(members)
@@ -109,7 +109,7 @@ def test_node_indexes_move_only_when_a_shrink_is_over_and_then_all_at_once(histo
 
 
 @given(histories)
-def test_newcomer_that_is_there_gets_the_lowest_free_index_up_to_the_end(history: list[Round]) -> None:
+def test_new_node_gets_the_lowest_free_index(history: list[Round]) -> None:
     members: tuple[Member, ...] = ()
     for found in history:
         before, members = members, found.applied_to(members)

@@ -67,7 +67,7 @@ def table_reads(spent: Counter[str]) -> int:
 
 
 @pytest.mark.parametrize("size", [2, 8])
-def test_steady_cluster_of_any_size_asks_aws_little(cluster: Cluster, schedule: AgentSchedule, size: int) -> None:
+def test_idle_cluster_makes_few_aws_calls(cluster: Cluster, schedule: AgentSchedule, size: int) -> None:
     nodes = boot_cluster(cluster, workers=size - 1)
     cluster.run(nodes, until=all_ready(nodes))
     schedule.run_minute(nodes)
@@ -92,7 +92,7 @@ def test_instance_that_never_joins_does_not_keep_the_calls_up(cluster: Cluster, 
     assert all(table_reads(each) <= 12 for each in spent.values())
 
 
-def test_instance_that_comes_after_one_that_never_joined_is_awaited_eagerly_again() -> None:
+def test_second_new_instance_restarts_eager_polling() -> None:
     poll_interval = PollInterval()
     assert poll_interval.interval(frozenset(), now=0.0) == STEADY_RECONCILE_S
     assert poll_interval.interval({"i-1"}, now=10.0) == EAGER_RECONCILE_S
@@ -124,9 +124,7 @@ def test_unready_node_slows_its_passes_after_a_while(cluster: Cluster) -> None:
     assert worker.agent.step() == 6.0
 
 
-def test_new_node_is_found_within_a_steady_interval_and_then_polled_often(
-    cluster: Cluster, schedule: AgentSchedule
-) -> None:
+def test_new_node_is_found_in_one_interval_then_polled_often(cluster: Cluster, schedule: AgentSchedule) -> None:
     nodes = boot_cluster(cluster, workers=1)
     cluster.run(nodes, until=all_ready(nodes))
     schedule.run_minute(nodes)
@@ -137,7 +135,7 @@ def test_new_node_is_found_within_a_steady_interval_and_then_polled_often(
     assert nodes[-1].agent.is_settled
 
 
-def test_master_that_only_might_go_is_in_no_hurry_for_long(cluster: Cluster, schedule: AgentSchedule) -> None:
+def test_master_at_risk_returns_to_slow_polling(cluster: Cluster, schedule: AgentSchedule) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     nodes[0].metadata.notice = TerminationNotice(at_risk=True)
@@ -190,14 +188,14 @@ def simulated(*, every_s: float, changes: list[float], until: float) -> tuple[li
     return seconds, informed
 
 
-def test_one_change_of_the_largest_cluster_is_read_within_what_the_table_serves_and_soon() -> None:
+def test_change_reaches_largest_cluster_within_table_limit() -> None:
     seconds, informed = simulated(every_s=6.0, changes=[10.0], until=40.0)
     assert max(seconds) < PARTITION_UNITS
     # A draining node waits this long for the others, one of which may have encountered an error.
     assert informed - 10.0 < DRAIN_GRACE_S - 4.0
 
 
-def test_largest_cluster_that_comes_up_all_at_once_reads_no_more_than_the_table_serves() -> None:
+def test_startup_of_largest_cluster_stays_within_table_limit() -> None:
     changes = [2.0 * number for number in range(1, 20)]
     seconds, informed = simulated(every_s=1.0, changes=changes, until=70.0)
     assert max(seconds) < PARTITION_UNITS
@@ -210,7 +208,7 @@ def test_small_clusters_read_a_change_at_once() -> None:
     assert turn.seconds_until_turn(64, now=5.0) == 0.0
 
 
-def test_members_take_no_more_of_the_record_than_is_reckoned_with() -> None:
+def test_member_row_fits_budgeted_bytes() -> None:
     members = [
         Member(
             node_index=node_index,
@@ -224,7 +222,7 @@ def test_members_take_no_more_of_the_record_than_is_reckoned_with() -> None:
     assert len(members_to_json(members)) <= LARGEST * MEMBER_BYTES
 
 
-def test_agent_of_a_large_cluster_waits_for_its_turn_to_read_a_change(cluster: Cluster, calls: Counter[str]) -> None:
+def test_agents_of_a_large_cluster_read_a_change_in_turns(cluster: Cluster, calls: Counter[str]) -> None:
     nodes = boot_cluster(cluster, workers=1)
     worker = nodes[1]
     first = Membership(generation=1, desired_nodes=LARGEST, members=())

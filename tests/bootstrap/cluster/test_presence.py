@@ -94,9 +94,7 @@ def generations(cluster: Cluster, coordinator: Coordinator, records: Iterator[No
 
 
 @pytest.mark.parametrize("change", ["drains and does not", "other keys", "drains, nothing usable, does not"])
-def test_node_with_a_new_record_in_each_pass_changes_the_membership_once_a_minute(
-    cluster: Cluster, change: str
-) -> None:
+def test_membership_follows_a_changing_record_once_a_minute(cluster: Cluster, change: str) -> None:
     coordinator, before = form_cluster(cluster)
     own_record = record(before[2], "worker")
     drains = replace(own_record, draining=True)
@@ -139,7 +137,7 @@ def test_one_nodes_changes_delay_no_other_node(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("state", ["Terminating:Wait", "Terminating:Proceed", "EnteringStandby", "Standby"])
-def test_node_that_its_group_does_not_count_leaves_the_lists_and_keeps_its_index(cluster: Cluster, state: str) -> None:
+def test_node_outside_its_group_leaves_the_lists_and_keeps_its_index(cluster: Cluster, state: str) -> None:
     coordinator, before = form_cluster(cluster)
     cluster.set_lifecycle_state(before[3], state)
     assert present(reconcile(cluster, coordinator)) == {1: before[1], 2: before[2]}
@@ -148,7 +146,7 @@ def test_node_that_its_group_does_not_count_leaves_the_lists_and_keeps_its_index
     assert present(reconcile(cluster, coordinator)) == before
 
 
-def test_stopped_node_leaves_the_lists_and_is_looked_at_until_it_is_back(
+def test_stopped_node_leaves_the_lists_and_is_queried_until_it_returns(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, before = form_cluster(cluster)
@@ -171,7 +169,7 @@ def lose_record(cluster: Cluster, instance_id: str) -> None:
     cluster.clients.dynamodb.delete_item(TableName=TABLE, Key=key)
 
 
-def test_member_without_its_record_stays_in_the_lists_until_its_group_does_not_count_it(cluster: Cluster) -> None:
+def test_member_without_a_record_stays_while_its_group_has_it(cluster: Cluster) -> None:
     coordinator, before = form_cluster(cluster)
     lose_record(cluster, before[2])
     assert present(reconcile(cluster, coordinator)) == before
@@ -180,7 +178,7 @@ def test_member_without_its_record_stays_in_the_lists_until_its_group_does_not_c
     assert cluster.by_index() == before
 
 
-def test_member_that_left_the_lists_does_not_come_back_by_losing_its_record(cluster: Cluster) -> None:
+def test_losing_its_record_does_not_bring_a_member_back(cluster: Cluster) -> None:
     coordinator, before = form_cluster(cluster)
     cluster.table.write_node(replace(record(before[2], "worker"), draining=True))
     reconcile(cluster, coordinator)
@@ -196,7 +194,7 @@ def test_node_cannot_keep_itself_in_the_lists(cluster: Cluster) -> None:
     assert present(reconcile(cluster, coordinator)) == {1: before[1], 3: before[3]}
 
 
-def test_replacement_that_comes_early_waits_for_the_index_and_is_on_its_way_meanwhile(cluster: Cluster) -> None:
+def test_early_replacement_waits_for_the_index_as_booting(cluster: Cluster) -> None:
     coordinator, before = form_cluster(cluster)
     assert coordinator.arriving == frozenset()
     cluster.set_lifecycle_state(before[2], "Terminating:Wait")
@@ -214,9 +212,7 @@ def test_replacement_that_comes_early_waits_for_the_index_and_is_on_its_way_mean
 
 
 @pytest.mark.parametrize("leaving_indexes", [(2, 3), (4, 5), (2, 5)])
-def test_after_a_shrink_the_survivors_close_the_gaps_in_one_generation(
-    cluster: Cluster, leaving_indexes: tuple[int, int]
-) -> None:
+def test_shrink_closes_the_gaps_in_one_generation(cluster: Cluster, leaving_indexes: tuple[int, int]) -> None:
     coordinator, before = form_cluster(cluster, workers=4)
     cluster.terminate(before[leaving_indexes[0]], shrink=True)
     cluster.set_lifecycle_state(before[leaving_indexes[1]], "Terminating:Wait")

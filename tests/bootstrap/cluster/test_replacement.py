@@ -36,13 +36,13 @@ def run_until_agreed(cluster: Cluster, nodes: list[TestNode]) -> None:
     cluster.run(nodes, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(nodes) for node in nodes))
 
 
-def test_cluster_key_of_the_master_opens_every_node_and_lies_on_none_of_the_workers(cluster: Cluster) -> None:
+def test_only_the_master_holds_the_cluster_key(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     assert [authorized_keys(node) for node in nodes] == [key_of(nodes[0])] * 3
     assert [under_root(node.root, contract.CLUSTER_KEY_DIR).exists() for node in nodes] == [True, False, False]
 
 
-def test_new_master_is_trusted_by_all_in_the_place_of_the_old_one(cluster: Cluster) -> None:
+def test_all_nodes_trust_the_new_master_instead_of_the_old_one(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     old, *workers = nodes
     cluster.terminate(old.instance_id)
@@ -72,7 +72,7 @@ def test_no_ssh_key_is_authorized_without_a_master(cluster: Cluster) -> None:
     assert [authorized_keys(node) for node in (new, *workers)] == [key_of(new)] * 3
 
 
-def test_second_master_is_trusted_only_when_the_first_is_gone(cluster: Cluster) -> None:
+def test_second_master_is_trusted_only_after_the_end_of_the_first(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     old, *workers = nodes
     cluster.set_lifecycle_state(old.instance_id, "Terminating:Wait")
@@ -90,7 +90,7 @@ def test_second_master_is_trusted_only_when_the_first_is_gone(cluster: Cluster) 
     assert [authorized_keys(node) for node in workers] == [key_of(new)] * 2
 
 
-def test_worker_made_of_an_image_of_a_master_has_no_key(cluster: Cluster) -> None:
+def test_worker_from_a_masters_image_has_no_key(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     master, lost, kept = nodes
     cluster.terminate(lost.instance_id)
@@ -102,7 +102,7 @@ def test_worker_made_of_an_image_of_a_master_has_no_key(cluster: Cluster) -> Non
     assert worker.text(contract.SSH_CLIENT_CONFIG) == kept.text(contract.SSH_CLIENT_CONFIG)
 
 
-def test_master_made_of_an_image_of_the_last_one_makes_its_own_key(cluster: Cluster) -> None:
+def test_master_from_a_masters_image_generates_its_own_key(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     old, *workers = nodes
     cluster.terminate(old.instance_id)

@@ -20,7 +20,7 @@ def test_membership_is_empty_before_the_first_write(table: Table) -> None:
     assert table.read_membership() == EMPTY
 
 
-def test_membership_is_replaced_only_by_a_writer_that_read_the_last_one(table: Table) -> None:
+def test_membership_write_requires_the_last_generation(table: Table) -> None:
     first, nothing = Membership(generation=1, desired_nodes=2, members=()), table.read_stored()
     assert table.replace_membership(nothing, first)
     assert not table.replace_membership(nothing, first)
@@ -41,7 +41,7 @@ def test_membership_and_its_generation_are_written_together(table: Table) -> Non
     assert (table.read_generation(), table.read_membership()) == (1, first)
 
 
-def test_generation_is_read_cheaply_and_the_membership_as_it_is_now(stubbed: StubbedTable) -> None:
+def test_generation_read_is_eventual_and_membership_read_consistent(stubbed: StubbedTable) -> None:
     stubber, table = stubbed.stubber, stubbed.table
     for record_id, consistent in ((GENERATION_ID, False), (MEMBERSHIP_ID, True)):
         asked = {"TableName": TABLE, "Key": {TABLE_KEY: {"S": record_id}}, "ConsistentRead": consistent}
@@ -68,7 +68,7 @@ def _cancelled(stubber: Stubber, *codes: str) -> None:
         ("ConditionalCheckFailed", "ThrottlingError"),
     ],
 )
-def test_race_that_is_lost_is_an_answer(stubbed: StubbedTable, codes: tuple[str, ...]) -> None:
+def test_lost_race_returns_false(stubbed: StubbedTable, codes: tuple[str, ...]) -> None:
     stubber, table = stubbed.stubber, stubbed.table
     _cancelled(stubber, *codes)
     assert not table.replace_membership(NOTHING_STORED, Membership(generation=1, desired_nodes=2, members=()))
@@ -188,7 +188,7 @@ def test_fails_when_the_version_of_a_record_is_none(
 
 
 @pytest.mark.parametrize(("record_id", "field"), [(MEMBERSHIP_ID, "members"), (GENERATION_ID, "generation")])
-def test_fails_when_a_newer_record_lacks_what_we_need(
+def test_reading_fails_when_a_newer_record_has_no_required_field(
     cluster: Cluster, table: Table, record_id: str, field: str
 ) -> None:
     table.replace_membership(NOTHING_STORED, Membership(generation=1, desired_nodes=2, members=()))
@@ -213,7 +213,7 @@ def test_node_record_contains_draining_and_the_key(table: Table) -> None:
     assert table.read_nodes([output.record_id]) == {output.record_id: output}
 
 
-def test_node_records_of_older_agents_are_there_and_have_no_key(cluster: Cluster, table: Table) -> None:
+def test_records_of_older_agents_are_read_without_a_key(cluster: Cluster, table: Table) -> None:
     table.write_node(worker_record(1))
     cluster.clients.dynamodb.update_item(
         TableName=TABLE, Key={TABLE_KEY: {"S": worker_record(1).record_id}}, UpdateExpression="REMOVE away, ssh_key"

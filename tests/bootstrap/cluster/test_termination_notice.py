@@ -101,7 +101,7 @@ def test_node_that_leaves_alone_waits_for_no_other(cluster: Cluster) -> None:
     assert master.text(contract.WORKERS_FILE) == ""
 
 
-def test_node_that_was_in_no_list_waits_for_those_who_may_have_seen_it(cluster: Cluster) -> None:
+def test_leaving_node_waits_for_readers_of_older_lists(cluster: Cluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     nodes[2].metadata.notice = ENDING
@@ -112,14 +112,14 @@ def test_node_that_was_in_no_list_waits_for_those_who_may_have_seen_it(cluster: 
     assert nodes[2].instance_id not in cluster.by_index().values()
 
 
-def test_node_that_ends_before_the_first_membership_waits_for_no_other(cluster: Cluster) -> None:
+def test_node_ending_before_the_first_membership_does_not_wait(cluster: Cluster) -> None:
     worker = boot_cluster(cluster)[1]
     worker.metadata.notice = ENDING
     worker.agent.step()
     assert cluster.completed == [worker.instance_id]
 
 
-def test_node_that_ends_before_it_is_ready_does_not_call_itself_ready(cluster: Cluster) -> None:
+def test_node_ending_early_never_reports_ready(cluster: Cluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     cluster.run([nodes[2], nodes[0]], until=lambda: len(cluster.by_index()) == 3)
@@ -130,7 +130,7 @@ def test_node_that_ends_before_it_is_ready_does_not_call_itself_ready(cluster: C
     assert not [signal for signal in cluster.signals if nodes[1].instance_id in signal[2]]
 
 
-def test_node_that_stands_by_does_not_call_itself_ready(cluster: Cluster) -> None:
+def test_standby_node_does_not_report_ready(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     answering: list[str] = []
@@ -158,7 +158,7 @@ def test_master_that_leaves_marks_itself_away_at_once(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("notice", [INTERRUPTED, TerminationNotice(interrupted=True, at_risk=True)])
-def test_interrupted_node_leaves_the_lists_and_asks_its_group_for_nothing(
+def test_interrupted_node_leaves_the_lists_without_requesting_replacement(
     cluster: Cluster, notice: TerminationNotice
 ) -> None:
     nodes = form_cluster(cluster)
@@ -169,7 +169,7 @@ def test_interrupted_node_leaves_the_lists_and_asks_its_group_for_nothing(
     assert (cluster.completed, cluster.unhealthy) == ([], [])
 
 
-def test_node_at_risk_leaves_the_lists_and_asks_for_a_replacement_once(cluster: Cluster) -> None:
+def test_node_at_risk_leaves_the_lists_and_requests_replacement_once(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     nodes[2].metadata.notice = AT_RISK
     run_seconds(cluster, nodes, 30)
@@ -202,7 +202,7 @@ def test_hook_is_completed_once_if_the_group_no_longer_waits(cluster: Cluster, m
     assert asked == [master.instance_id]
 
 
-def test_node_whose_group_has_gone_on_asks_for_no_more_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeat_is_not_repeated_without_an_active_hook(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     _, draining_node, _ = form_cluster(cluster)
     asked = refused(cluster, monkeypatch, "No active Lifecycle Action found", call="record_lifecycle_action_heartbeat")
     draining_node.metadata.notice = ENDING
@@ -221,7 +221,7 @@ def test_hook_is_completed_again_after_another_refusal(cluster: Cluster, monkeyp
     assert cluster.completed == [master.instance_id]
 
 
-def test_node_that_stays_in_the_lists_waits_for_at_most_a_minute(cluster: Cluster) -> None:
+def test_leaving_node_waits_at_most_a_minute(cluster: Cluster) -> None:
     _, draining_node, other = form_cluster(cluster)  # and the master is dead from now on
     draining_node.metadata.notice = ENDING
     run_seconds(cluster, [draining_node, other], int(MAX_DRAIN_S))
@@ -245,7 +245,7 @@ def test_node_without_access_to_the_table_still_completes_the_hook(
     assert cluster.completed == [nodes[2].instance_id]
 
 
-def test_node_whose_agent_starts_again_without_the_table_is_not_let_go_at_once(
+def test_restarted_agent_without_the_table_does_not_end_its_hook(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draining_node = form_cluster(cluster)[1]

@@ -23,7 +23,7 @@ def test_a_node_is_ready_when_its_environment_is(cluster: Cluster) -> None:
     assert cluster.signals == [("MasterGroup", "SUCCESS", node.instance_id)]
 
 
-def test_the_machines_own_name_leads_to_the_address_that_the_others_reach(cluster: Cluster) -> None:
+def test_hostname_resolves_to_the_reachable_address(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)
@@ -42,7 +42,7 @@ def test_a_failing_build_fails_the_deploy_at_once(cluster: Cluster) -> None:
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} engines: no C++ compiler")]
 
 
-def test_failure_signal_at_the_deadline_names_what_a_worker_waits_for(cluster: Cluster) -> None:
+def test_deadline_signal_names_what_the_worker_waits_for(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     master, worker = cluster.node("master"), cluster.node("worker", settings=SETTINGS)

@@ -51,7 +51,7 @@ def run(recipe: Recipe, directory: Path, *, path: str = "/usr/bin:/bin") -> None
     Builder(deadline=time.monotonic() + 300, environ={"PATH": path}).build(recipe, directory)
 
 
-def test_the_images_wheel_is_taken_by_its_hash_and_nothing_compiled(
+def test_wheel_of_the_image_is_installed_by_hash_without_compiling(
     python: Callable[[str], Path], tmp_path: Path
 ) -> None:
     calls = python("nothing")

@@ -41,7 +41,7 @@ def test_a_replaced_master_fetches_what_the_first_one_built(node: Callable[[str]
     assert (second.programs / "python").is_file()
 
 
-def test_a_worker_waits_for_the_master_and_says_so(node: Callable[[str], SimulatedNode]) -> None:
+def test_worker_waits_for_the_master_and_logs_it(node: Callable[[str], SimulatedNode]) -> None:
     master, worker = node("master"), node("worker")
     worker.stored_while_waiting = lambda: master.provide(is_master=True)
     worker.provide(is_master=False)
@@ -90,7 +90,7 @@ def test_after_a_reboot_a_worker_needs_no_bucket(node: Callable[[str], Simulated
     assert worker.offline == 100
 
 
-def test_what_a_killed_build_left_is_built_anew(node: Callable[[str], SimulatedNode]) -> None:
+def test_leftovers_of_a_killed_build_are_rebuilt(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
     (under_root(master.root, RECIPE.directory) / "lib").mkdir(parents=True)
     master.provide(is_master=True)
@@ -106,7 +106,7 @@ def test_a_command_of_the_images_own_is_left_alone(node: Callable[[str], Simulat
     assert mpirun.read_text() == "the image's"
 
 
-def test_the_agent_is_told_what_is_done_and_why_it_failed(tmp_path: Path) -> None:
+def test_agent_receives_progress_and_failure_reason(tmp_path: Path) -> None:
     engines = EnginesStatus(tmp_path, name="mxnet")
     assert not engines.check()
     assert engines.waiting == "engines: starting"
@@ -116,7 +116,7 @@ def test_the_agent_is_told_what_is_done_and_why_it_failed(tmp_path: Path) -> Non
     assert EnginesStatus(tmp_path, name=None).check()
 
 
-def test_a_build_that_fails_is_tried_again_and_says_why(node: Callable[[str], SimulatedNode]) -> None:
+def test_failed_build_is_retried_with_its_reason_logged(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
     master.failures = [EnginesError("pip install failed", "no route"), EnginesError("import mxnet failed", "no")]
     master.provide(is_master=True)
@@ -126,7 +126,7 @@ def test_a_build_that_fails_is_tried_again_and_says_why(node: Callable[[str], Si
     assert 5.0 < first < second
 
 
-def test_a_build_is_given_up_at_the_deadline_with_its_last_failure(node: Callable[[str], SimulatedNode]) -> None:
+def test_build_stops_at_the_deadline_with_its_last_failure(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
     master.failures = [EnginesError("pip install failed", "no route")] * 100
     with pytest.raises(EnginesError, match=r"^no route \(try [345]\)$") as failure:
@@ -143,7 +143,7 @@ def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], Sim
     assert not master.paused
 
 
-def test_the_agent_is_told_which_try_it_is(tmp_path: Path) -> None:
+def test_agent_receives_the_number_of_the_attempt(tmp_path: Path) -> None:
     write_state(tmp_path, State(doing="building", why="try 1: pip install failed"))
     engines = EnginesStatus(tmp_path, name="mxnet")
     assert not engines.check()

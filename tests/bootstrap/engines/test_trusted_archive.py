@@ -59,7 +59,7 @@ def evil_archive() -> bytes:
     return file.getvalue()
 
 
-def test_a_worker_unpacks_nothing_that_the_master_has_not_vouched_for(
+def test_worker_unpacks_only_archives_signed_off_by_the_master(
     node: Callable[[str], SimulatedNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bootstrap.engines.archive.unpack", lambda *_: pytest.fail("unpacked"))
@@ -88,7 +88,7 @@ def test_clusters_that_share_a_bucket_have_an_archive_each() -> None:
     assert RECIPE.object_key("one").startswith(ENGINES_PREFIX)
 
 
-def test_the_service_asks_for_its_own_clusters_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_service_requests_the_archive_of_its_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[str] = []
     monkeypatch.setattr(service, "connect", lambda _region: SimpleNamespace(s3=None))
     monkeypatch.setattr(service, "Archive", lambda _s3, *, bucket, key: asked.append(f"{bucket}/{key}"))

@@ -3,7 +3,7 @@ from bootstrap.files.workers import workers_file
 from tests.bootstrap.identities import MEMBERS
 
 
-def test_hosts_lines_are_in_index_order_and_the_master_has_both_names() -> None:
+def test_hosts_lines_are_ordered_by_index() -> None:
     assert hosts_lines(MEMBERS) == (
         "10.0.0.100 deeplearning-master deeplearning-worker1\n"
         "10.0.1.20 deeplearning-worker2\n"

@@ -37,7 +37,7 @@ def test_no_scratch_directory_without_a_mount(tmp_path: Path, exists: bool) -> N
     assert not (tmp_path / SCRATCH_DIR.lstrip("/")).exists()
 
 
-def test_fails_when_a_link_leads_elsewhere(tmp_path: Path, mount_point: Path) -> None:
+def test_scratch_fails_when_a_link_points_elsewhere(tmp_path: Path, mount_point: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o700)
     (mount_point / "deeplearning").symlink_to(elsewhere)

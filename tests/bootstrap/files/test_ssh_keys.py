@@ -86,7 +86,7 @@ def test_incomplete_key_pair_is_replaced(tmp_path: Path, lost: str) -> None:
 
 
 @pytest.mark.usefixtures("owners")
-def test_fails_when_no_key_can_be_made_and_makes_up_for_it(tmp_path: Path) -> None:
+def test_key_creation_is_retried_after_failure(tmp_path: Path) -> None:
     class Broken(RecordedActions):
         def make_key(self, file: Path, *, comment: str) -> None:
             file.write_text("half a key")
@@ -110,7 +110,7 @@ def test_key_is_forgotten_where_it_does_not_belong(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("owners")
-def test_old_key_is_whole_until_the_new_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_key_stays_complete_until_the_new_one_replaces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A master killed at any moment has a complete key or none."""
     make_key(tmp_path, RecordedActions())
     directory = under_root(tmp_path, CLUSTER_KEY_DIR)

@@ -87,7 +87,7 @@ def test_scratch_that_works_is_left_as_it_was(tmp_path: Path, scratch: Path) -> 
         (None, "scratch /opt/dlami/nvme failed", False),
     ],
 )
-def test_scratch_that_cannot_be_written_is_a_defect_unless_it_is_full(
+def test_unwritable_scratch_is_a_defect_unless_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int | None, what: str, defect: bool
 ) -> None:
     def fail(_descriptor: int) -> None:
@@ -116,7 +116,7 @@ def test_scratch_that_the_image_does_not_have_is_not_missed(tmp_path: Path, monk
 
 @pytest.mark.parametrize("name", sorted(NAMES))
 @pytest.mark.parametrize("address", [None, "10.9.9.9"])
-def test_name_of_a_peer_that_does_not_resolve_is_no_defect(
+def test_unresolvable_peer_is_not_a_defect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, address: str | None
 ) -> None:
     assert checks(tmp_path).before_ready([MASTER, WORKER]) is None
@@ -129,9 +129,7 @@ def test_name_of_a_peer_that_does_not_resolve_is_no_defect(
 
 
 @pytest.mark.parametrize(("silent", "finding"), [("10.0.0.1", "deeplearning-master silent"), ("10.0.0.2", None)])
-def test_only_the_master_must_answer_and_its_silence_is_no_defect(
-    tmp_path: Path, silent: str, finding: str | None
-) -> None:
+def test_silent_master_is_not_a_defect(tmp_path: Path, silent: str, finding: str | None) -> None:
     found = checks(tmp_path, answers=lambda address: address != silent).before_ready([WORKER, MASTER])
     assert found == (None if finding is None else Finding(what=finding, needs_replacement=False))
 

@@ -22,7 +22,7 @@ from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
 
 @pytest.fixture
-def _stack_is_done(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def _stack_created(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Add a node to a cluster that was created long ago: CloudFormation accepts no signals."""
 
     def refuse(**_: str) -> None:
@@ -61,15 +61,15 @@ def test_silent_master_fails_the_deploy(cluster: Cluster) -> None:
     assert cluster.unhealthy == []
 
 
-@pytest.mark.usefixtures("_stack_is_done")
-def test_broken_node_of_a_finished_stack_asks_to_be_replaced_once(cluster: Cluster) -> None:
+@pytest.mark.usefixtures("_stack_created")
+def test_broken_node_after_deploy_requests_replacement_once(cluster: Cluster) -> None:
     master = master_with(cluster, Gpus(3))
     run_past_the_deadline(cluster, master)
     assert cluster.unhealthy == [master.instance_id]
 
 
-@pytest.mark.usefixtures("_stack_is_done")
-def test_node_of_a_finished_stack_whose_own_agent_is_in_trouble_asks_to_be_replaced(cluster: Cluster) -> None:
+@pytest.mark.usefixtures("_stack_created")
+def test_agent_failure_after_deploy_requests_replacement(cluster: Cluster) -> None:
     master = master_with(cluster, Gpus(4))
     under_root(master.root, HOST_KEY_FILE).unlink()
     run_past_the_deadline(cluster, master)
@@ -80,9 +80,9 @@ def throttled(**_: object) -> None:
     raise ClientError({"Error": {"Code": "ThrottlingException"}}, "Call")
 
 
-@pytest.mark.usefixtures("_stack_is_done")
+@pytest.mark.usefixtures("_stack_created")
 @pytest.mark.parametrize("service", ["dynamodb", "autoscaling", "ec2"])
-def test_node_that_aws_keeps_from_joining_is_kept(
+def test_aws_outage_does_not_request_replacement(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, service: str
 ) -> None:
     """A replacement would fail too; the node joins when AWS has recovered."""
@@ -95,7 +95,7 @@ def test_node_that_aws_keeps_from_joining_is_kept(
     assert cluster.by_index() == {1: master.instance_id}
 
 
-def test_driver_that_cannot_be_asked_costs_no_ready_node(cluster: Cluster) -> None:
+def test_nvidia_smi_failure_does_not_replace_ready_node(cluster: Cluster) -> None:
     """After a driver upgrade on all nodes, for example, every node would be replaced."""
     ready_master(cluster, Gpus(4))
 
@@ -107,10 +107,8 @@ def test_driver_that_cannot_be_asked_costs_no_ready_node(cluster: Cluster) -> No
     assert cluster.unhealthy == []
 
 
-@pytest.mark.usefixtures("_stack_is_done")
-def test_broken_node_whose_group_did_not_hear_asks_again_also_after_a_restart(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("_stack_created")
+def test_failed_replacement_request_is_retried_after_restart(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = Gpus(3)
     master = master_with(cluster, gpus)
     with monkeypatch.context() as outage:
@@ -155,11 +153,9 @@ def waits_for_the_masters_ssh(cluster: Cluster) -> TestNode:
 WAITING = (waits_for_a_peer, waits_for_a_master, waits_for_the_masters_ssh)
 
 
-@pytest.mark.usefixtures("_stack_is_done")
+@pytest.mark.usefixtures("_stack_created")
 @pytest.mark.parametrize("made", WAITING)
-def test_node_of_a_finished_stack_that_waits_for_others_is_kept(
-    cluster: Cluster, made: Callable[[Cluster], TestNode]
-) -> None:
+def test_waiting_node_after_deploy_is_kept(cluster: Cluster, made: Callable[[Cluster], TestNode]) -> None:
     run_past_the_deadline(cluster, made(cluster))
     assert cluster.unhealthy == []
 
@@ -180,7 +176,7 @@ def test_stack_that_does_not_wait_gets_one_failure_signal(
     assert sentence == ["FAILURE"]
 
 
-def test_broken_node_that_the_deploy_can_do_without_is_replaced_and_fails_nothing(cluster: Cluster) -> None:
+def test_broken_optional_node_is_replaced_without_failure_signal(cluster: Cluster) -> None:
     gpus = Gpus(3)
     master = master_with(cluster, gpus, fails_deploy=False)
     run_past_the_deadline(cluster, master)
@@ -189,6 +185,6 @@ def test_broken_node_that_the_deploy_can_do_without_is_replaced_and_fails_nothin
     assert (cluster.signals, cluster.unhealthy) == ([], [master.instance_id])
 
 
-def test_waiting_node_that_the_deploy_can_do_without_is_kept_and_fails_nothing(cluster: Cluster) -> None:
+def test_waiting_optional_node_is_kept(cluster: Cluster) -> None:
     run_past_the_deadline(cluster, master_with(cluster, Gpus(4), workers=1, fails_deploy=False))
     assert (cluster.signals, cluster.unhealthy) == ([], [])

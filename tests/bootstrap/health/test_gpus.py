@@ -55,7 +55,7 @@ class Answers:
 
 
 @pytest.mark.parametrize("expected", [None, 2])
-def test_driver_that_comes_late_is_noticed_and_then_left_alone(
+def test_late_driver_is_detected_and_not_queried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, expected: int | None
 ) -> None:
     clock, answers = Clock(), Answers([broken, broken, lambda: TWO])
@@ -68,7 +68,7 @@ def test_driver_that_comes_late_is_noticed_and_then_left_alone(
     assert [record.getMessage() for record in caplog.records] == ["nvidia-smi -L exited 9: no driver"]
 
 
-def test_gpus_are_as_many_as_before_while_the_driver_does_not_answer(tmp_path: Path) -> None:
+def test_gpu_count_is_kept_while_the_driver_is_silent(tmp_path: Path) -> None:
     clock, answers = Clock(), Answers([lambda: TWO, broken])
     gpus = counter(tmp_path, clock, answers, expected=2)
     for _ in range(3):
@@ -77,7 +77,7 @@ def test_gpus_are_as_many_as_before_while_the_driver_does_not_answer(tmp_path: P
     assert answers.asked == 3
 
 
-def test_node_without_gpus_is_asked_only_now_and_then(tmp_path: Path) -> None:
+def test_node_without_gpus_is_queried_only_periodically(tmp_path: Path) -> None:
     clock, answers = Clock(), Answers([lambda: ""])
     gpus = counter(tmp_path, clock, answers, expected=0)
     for _ in range(61):
@@ -86,7 +86,7 @@ def test_node_without_gpus_is_asked_only_now_and_then(tmp_path: Path) -> None:
     assert answers.asked == 2
 
 
-def test_gpu_that_falls_off_its_bus_is_missed_within_a_minute(tmp_path: Path) -> None:
+def test_lost_gpu_is_detected_within_a_minute(tmp_path: Path) -> None:
     clock, answers = Clock(), Answers([lambda: TWO, lambda: "GPU 0: NVIDIA L4\n"])
     gpus = counter(tmp_path, clock, answers, expected=2)
     assert gpus.count_or_zero() == 2

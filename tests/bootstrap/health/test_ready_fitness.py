@@ -13,9 +13,7 @@ from tests.bootstrap.health.simulated_gpus import Gpus, ready_master, run_minute
 from tests.bootstrap.simulated_cluster import Cluster
 
 
-def test_node_that_loses_a_gpu_for_good_asks_to_be_replaced_once(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_node_with_a_lost_gpu_requests_replacement_once(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     gpus = Gpus(4)
     master = ready_master(cluster, gpus)
     run_minutes(cluster, master, 3)
@@ -41,7 +39,7 @@ def test_gpu_that_is_back_in_time_is_forgiven(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("number", "replaced"), [(errno.EROFS, True), (errno.ENOSPC, False)])
-def test_scratch_disk_that_fails_is_a_reason_and_a_full_one_is_not(
+def test_failing_scratch_disk_replaces_the_node_and_a_full_one_does_not(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, number: int, replaced: bool
 ) -> None:
     master = ready_master(cluster, Gpus(4))
@@ -55,7 +53,7 @@ def test_scratch_disk_that_fails_is_a_reason_and_a_full_one_is_not(
     assert cluster.unhealthy == ([master.instance_id] if replaced else [])
 
 
-def test_group_that_did_not_hear_is_asked_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_replacement_request_is_repeated(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = Gpus(4)
     master = ready_master(cluster, gpus)
     gpus.count = 3

@@ -67,7 +67,7 @@ def test_load_counts_as_an_average_since_the_last_look(machine: Machine, cpu_s: 
     assert machine.busy_after(30.0) == ""
 
 
-def test_a_gpu_that_cannot_be_asked_counts_for_ten_minutes(machine: Machine) -> None:
+def test_unreadable_gpu_counts_as_busy_for_ten_minutes(machine: Machine) -> None:
     signs = []
     for percent in (4, 5, -1, -1, -1):
         machine.gpu = percent
@@ -97,7 +97,7 @@ def job(machine: Machine) -> Iterator[int]:
     os.close(lock)
 
 
-def test_a_job_counts_while_it_runs_even_if_it_only_waits(machine: Machine, job: int) -> None:
+def test_running_job_keeps_the_node_busy_even_while_waiting(machine: Machine, job: int) -> None:
     assert JOBS == JOBS_DIR
     assert machine.busy_after(30.0) == "job"
     fcntl.flock(job, fcntl.LOCK_UN)
@@ -109,7 +109,7 @@ def test_a_node_whose_load_cannot_be_read_is_busy(machine: Machine) -> None:
     assert machine.load.busy_with().startswith("load cannot be read: [Errno 2]")
 
 
-def test_a_setup_that_waits_for_a_server_keeps_the_node_busy(machine: Machine) -> None:
+def test_waiting_setup_keeps_the_node_busy(machine: Machine) -> None:
     machine.write(SETUP_STATE.lstrip("/"), '{"doing": "running", "sha256": "00", "failure": null}')
     assert machine.busy_after(60) == "setup"
     machine.write(SETUP_STATE.lstrip("/"), '{"doing": "done", "sha256": "00", "failure": null}')

@@ -20,7 +20,7 @@ USER = pwd.getpwuid(os.getuid())
 LOCAL = json.dumps({"local_checkpoints": True})
 
 
-def test_running_jobs_are_named_whose_record_says_so(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_running_jobs_with_local_checkpoints_are_listed(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     jobs = tmp_path / USER.pw_dir.lstrip("/") / JOBS
     given = {
         "20261123-100000-000aaaa": LOCAL,
@@ -43,7 +43,7 @@ def test_running_jobs_are_named_whose_record_says_so(tmp_path: Path, request: py
     assert records.RECORD_FILE == RECORD
 
 
-def test_the_end_of_a_cluster_names_what_goes_with_it() -> None:
+def test_expiry_notice_lists_jobs_with_local_checkpoints() -> None:
     message: list[str] = []
     now = datetime(2026, 11, 23, 10, tzinfo=timezone.utc)
     record = PauseRecord(expires=now + timedelta(minutes=10))

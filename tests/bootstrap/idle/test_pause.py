@@ -75,7 +75,7 @@ def nodes(cluster: Cluster) -> list[TestNode]:
     return found
 
 
-def test_an_idle_cluster_is_announced_and_paused_unless_it_becomes_busy(
+def test_idle_cluster_is_paused_after_a_notice(
     cluster: Cluster, nodes: list[TestNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = nodes[1]
@@ -101,7 +101,7 @@ def test_an_idle_cluster_is_announced_and_paused_unless_it_becomes_busy(
     ]
 
 
-def test_a_silent_node_is_busy_for_ten_minutes_and_then_unhealthy(cluster: Cluster, nodes: list[TestNode]) -> None:
+def test_silent_node_counts_as_busy_then_unhealthy(cluster: Cluster, nodes: list[TestNode]) -> None:
     master, worker = nodes
     tag(cluster, IDLE_STOP_TAG, "600")
     run(cluster, nodes, seconds=200.0)
@@ -137,9 +137,7 @@ def test_the_activity_wakes_no_membership_and_is_written_rarely(
     assert idle_since >= START + timedelta(seconds=wanted)
 
 
-def test_an_end_is_announced_once_and_an_extension_reaches_running_nodes(
-    cluster: Cluster, nodes: list[TestNode]
-) -> None:
+def test_expiry_is_announced_once_and_extensions_reach_nodes(cluster: Cluster, nodes: list[TestNode]) -> None:
     tag(cluster, EXPIRES_TAG, "2026-12-01T00:40:00Z")
     run(cluster, nodes, seconds=480.0)
     assert [walls(node) for node in nodes] == [[], []]
@@ -150,7 +148,7 @@ def test_an_end_is_announced_once_and_an_extension_reaches_running_nodes(
     assert [walls(node)[1:] for node in nodes] == [["the end of this cluster has been put off"]] * 2
 
 
-def test_the_end_of_a_capacity_block_is_announced_on_every_node(cluster: Cluster, nodes: list[TestNode]) -> None:
+def test_end_of_a_capacity_block_is_announced_everywhere(cluster: Cluster, nodes: list[TestNode]) -> None:
     tag(cluster, BLOCK_PAUSES_TAG, "2026-12-01T00:40:00Z")
     run(cluster, nodes, seconds=660.0)
     word = "this cluster pauses at 00:40 UTC, before its Capacity Block ends"

@@ -31,7 +31,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def told(caplog: pytest.LogCaptureFixture) -> str:
+def only_log_message(caplog: pytest.LogCaptureFixture) -> str:
     (record,) = caplog.records
     caplog.clear()
     return record.getMessage()
@@ -40,11 +40,11 @@ def told(caplog: pytest.LogCaptureFixture) -> str:
 def test_every_byte_of_the_libraries_is_read_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, pread = list[tuple[str, int]](), os.pread
 
-    def noted(handle: int, size: int, offset: int) -> bytes:
+    def recording_pread(handle: int, size: int, offset: int) -> bytes:
         asked.append((Path(f"/proc/self/fd/{handle}").readlink().name, offset))
         return pread(handle, size, offset)
 
-    monkeypatch.setattr(os, "pread", noted)
+    monkeypatch.setattr(os, "pread", recording_pread)
     found = find_libraries(root)
     assert [file.name for file in found] == ["libc10.so", "libtorch_cuda.so", "libcublas.so.13"]
     amount = read_all(found, deadline_s=60, chunk=2 * MIB)
@@ -56,9 +56,9 @@ def test_every_byte_of_the_libraries_is_read_once(root: Path, monkeypatch: pytes
 def test_libraries_are_read_once_a_boot_and_logged(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     service.read_ahead(root, monotonic=lambda: 0.0)
-    assert told(caplog) == "read PyTorch's libraries ahead, 3 files: 5 of 5 MB in 0.0 s"
+    assert only_log_message(caplog) == "read PyTorch's libraries ahead, 3 files: 5 of 5 MB in 0.0 s"
     service.read_ahead(root)
-    assert told(caplog) == "PyTorch's libraries were read ahead since the boot"
+    assert only_log_message(caplog) == "PyTorch's libraries were read ahead since the boot"
 
 
 def test_read_ahead_waits_for_the_agent_until_its_deadline(root: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -92,7 +92,9 @@ def test_a_failure_ends_it_with_a_line(
 
     monkeypatch.setattr(os, "pread", broken)
     service.read_ahead(root, monotonic=lambda: 0.0)
-    assert re.fullmatch(r"read .* 3 files: 0 of 5 MB in 0.0 s, then stopped: \S+: Input/output error", told(caplog))
+    assert re.fullmatch(
+        r"read .* 3 files: 0 of 5 MB in 0.0 s, then stopped: \S+: Input/output error", only_log_message(caplog)
+    )
 
 
 def test_the_command_of_the_unit_reads_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

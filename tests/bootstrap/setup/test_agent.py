@@ -38,7 +38,7 @@ def test_a_node_joins_once_its_setup_has_succeeded(cluster: Cluster) -> None:
     assert setups(cluster) == {1: DONE, 2: DONE}
 
 
-def test_a_failing_setup_fails_the_deploy_at_once_with_its_last_line(cluster: Cluster) -> None:
+def test_setup_failure_fails_the_deploy_with_its_last_line(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)
@@ -57,7 +57,7 @@ def test_failure_signal_at_the_deadline_names_a_running_setup(cluster: Cluster) 
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} setup: running")]
 
 
-def test_a_node_that_failed_is_a_member_without_jobs_and_is_not_replaced(cluster: Cluster) -> None:
+def test_node_with_a_failed_setup_stays_a_member_without_jobs(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     spared = {"fails_deploy": False, "min_nodes": 1}
@@ -75,7 +75,7 @@ def test_a_node_that_failed_is_a_member_without_jobs_and_is_not_replaced(cluster
     assert master.text(WORKERS_FILE) == "deeplearning-worker1\ndeeplearning-worker2\n"
 
 
-def test_a_member_that_boots_again_keeps_its_place_while_its_setup_is_looked_at(cluster: Cluster) -> None:
+def test_rebooted_member_keeps_its_index_during_setup(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)

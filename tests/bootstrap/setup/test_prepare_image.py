@@ -144,7 +144,7 @@ def test_a_second_run_completes_one_that_was_cut_off(node: Node) -> None:
     assert node.files() == files
 
 
-def test_the_marker_gets_the_type_that_an_older_release_did_not_write(node: Node) -> None:
+def test_marker_of_an_older_release_gets_the_node_type(node: Node) -> None:
     node.write(SETUP_MARKER, f"{SHA256}\n")
     node.prepare()
     assert node.read(SETUP_MARKER) == f"{SHA256} worker\n"
@@ -161,9 +161,7 @@ def test_a_disk_that_is_swapped_to_is_left_alone(node: Node) -> None:
     assert node.files() >= before
 
 
-def test_keys_and_credentials_are_overwritten_on_the_disk_before_they_are_removed(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_are_overwritten_on_disk_before_removal(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     secrets = (
         *("/etc/deeplearning/node.json", "/etc/ssh/ssh_host_ed25519_key", "/home/ubuntu/.ssh/authorized_keys"),
         *("/home/ubuntu/.bash_history", "/root/.aws/credentials", "/var/lib/amazon/ssm/i-1/registration"),

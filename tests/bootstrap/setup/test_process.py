@@ -69,7 +69,7 @@ def test_fails_when_the_program_cannot_start(tmp_path: Path) -> None:
         )
 
 
-def test_a_program_that_hangs_ends_with_its_whole_group(
+def test_timeout_kills_the_process_group(
     run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # SIGTERM is ignored, so SIGKILL must follow.
@@ -108,7 +108,7 @@ def test_what_a_program_leaves_behind_neither_blocks_nor_stays(run: Callable[...
         os.kill(int((tmp_path / "away").read_text()), signal.SIGKILL)
 
 
-def test_very_much_output_takes_little_memory_and_comes_whole(run: Callable[..., list[str]]) -> None:
+def test_large_output_is_streamed_completely_in_little_memory(run: Callable[..., list[str]]) -> None:
     lines = run("seq 20000; head -c 1000000 /dev/zero | tr '\\0' x")
     assert lines[:20000] == [str(number) for number in range(1, 20001)]
     assert sum(map(len, lines[20000:])) == 1_000_000

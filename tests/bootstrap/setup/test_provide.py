@@ -80,7 +80,7 @@ def node(tmp_path: Path) -> Node:
     return Node(root=tmp_path)
 
 
-def test_the_script_comes_before_the_requirements(node: Node) -> None:
+def test_setup_script_runs_before_the_requirements(node: Node) -> None:
     status = node.provide(BOTH)
     pip = ["python", "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     assert node.ran == [["setup.sh"], [*pip, "--requirement", "requirements.txt"]]
@@ -88,7 +88,7 @@ def test_the_script_comes_before_the_requirements(node: Node) -> None:
     assert (outcome.partition(":")[0], len(outcome), status.is_done, status.failure) == ("done", 17, True, None)
 
 
-def test_a_second_boot_with_the_same_content_does_nothing_and_another_content_runs(node: Node) -> None:
+def test_setup_runs_once_per_content(node: Node) -> None:
     node.provide(BOTH)
     node.offline_until = node.clock.now + 1000.0
     assert node.provide(BOTH).is_done
@@ -106,7 +106,7 @@ def test_a_master_of_a_workers_image_runs_the_setup_again(node: Node) -> None:
     assert len(node.ran) == 4
 
 
-def test_a_marker_of_an_older_release_counts_on_its_own_node(node: Node) -> None:
+def test_marker_of_an_older_release_is_valid_on_its_own_node(node: Node) -> None:
     sha256 = hashlib.sha256(zip_files(BOTH)).hexdigest()
     marker = under_root(node.root, SETUP_MARKER)
     marker.parent.mkdir(parents=True)
@@ -115,7 +115,7 @@ def test_a_marker_of_an_older_release_counts_on_its_own_node(node: Node) -> None
     assert node.ran == []
 
 
-def test_a_setup_that_failed_or_was_cut_off_runs_again_at_the_next_boot(node: Node) -> None:
+def test_failed_or_interrupted_setup_runs_again_at_boot(node: Node) -> None:
     node.fails = SetupError("E: no package foo", "setup.sh ended with exit code 1")
     status = node.provide(BOTH)
     assert (status.failure, status.is_done, len(node.ran)) == ("E: no package foo", False, 1)
@@ -128,7 +128,7 @@ def test_a_setup_that_failed_or_was_cut_off_runs_again_at_the_next_boot(node: No
     assert node.provide(BOTH).is_done
 
 
-def test_a_program_that_fails_with_an_exit_code_runs_once_more(node: Node) -> None:
+def test_failing_program_is_retried_once(node: Node) -> None:
     node.fails = SetupError("E: could not get lock", "setup.sh ended with exit code 100", transient=True)
     node.failures = 1
     before = node.clock.now
@@ -137,7 +137,7 @@ def test_a_program_that_fails_with_an_exit_code_runs_once_more(node: Node) -> No
     assert node.clock.now - before == RETRY_S
 
 
-def test_a_program_runs_no_third_time_and_not_past_the_deadline(node: Node) -> None:
+def test_program_runs_at_most_twice_and_within_the_deadline(node: Node) -> None:
     node.fails = SetupError("no", "setup.sh ended with exit code 1", transient=True)
     assert node.provide(BOTH).failure == "no"
     assert len(node.ran) == 2
@@ -146,7 +146,7 @@ def test_a_program_runs_no_third_time_and_not_past_the_deadline(node: Node) -> N
     assert len(node.ran) == 3
 
 
-def test_the_log_group_has_the_output_before_the_agent_sees_a_failure(node: Node) -> None:
+def test_output_is_logged_before_the_failure_is_reported(node: Node) -> None:
     status: SetupStatus | None = None
     node.fails = SetupError("no", "no")
 

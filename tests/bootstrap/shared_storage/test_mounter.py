@@ -103,7 +103,7 @@ def test_a_file_system_of_the_user_keeps_its_permissions(tmp_path: Path) -> None
     assert "open" not in node.actions
 
 
-def test_a_directory_that_could_not_be_opened_is_opened_later_and_once(node: Node) -> None:
+def test_unopenable_directory_is_opened_later_and_once(node: Node) -> None:
     node.announce(f"efs:{ID}")
     node.open_error = MountError("find failed: timed out")
     node.mounter.step()
@@ -157,7 +157,7 @@ def test_a_late_mount_target_is_retried_forever_with_longer_pauses(node: Node) -
     assert node.state == "mounted"
 
 
-def test_a_mount_target_that_goes_away_shows_and_nothing_is_unmounted(node: Node) -> None:
+def test_lost_mount_target_is_reported_and_nothing_is_unmounted(node: Node) -> None:
     node.announce(f"efs:{ID}")
     node.mounter.step()
     node.error = TimeoutError("timed out")
@@ -191,7 +191,7 @@ def test_each_mount_failure_has_one_state(
 
 
 @pytest.mark.parametrize("text", ["", "efs:", f"efs:{ID};id", f"lustre:{ID}", f"nfs:{ID}", "x" * 5000])
-def test_an_id_that_cannot_be_one_is_as_good_as_none(node: Node, text: str) -> None:
+def test_invalid_file_system_id_is_ignored(node: Node, text: str) -> None:
     node.announce(text)
     node.mounter.step()
     assert (node.state, node.actions) == ("not-known", ["guard"])

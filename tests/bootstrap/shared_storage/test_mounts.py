@@ -44,7 +44,7 @@ def test_the_uppermost_mount_counts(lines: list[str], source: str | None) -> Non
         ("41 40 254:0 /home/data /shared rw - ext4 /dev/vda rw", False, False),
     ],
 )
-def test_only_the_wanted_file_system_counts(line: str, efs: bool, lustre: bool) -> None:
+def test_mount_of_another_file_system_is_ignored(line: str, efs: bool, lustre: bool) -> None:
     found = mounted_on(f"{line}\n", "/shared")
     assert found is not None
     assert (found.is_of(EFS), found.is_of(LUSTRE)) == (efs, lustre)

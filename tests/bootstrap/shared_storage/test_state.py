@@ -35,7 +35,7 @@ def write_state(root: Path, state: str) -> None:
         (f"lustre:{ID}", f"lustre:{FORGED}:name", None),
     ],
 )
-def test_the_service_is_told_what_the_setting_allows(
+def test_mount_target_file_follows_the_setting(
     tmp_path: Path, wanted: str | None, announced: str, target: str | None
 ) -> None:
     storage(tmp_path, wanted).follow(announced)
@@ -43,7 +43,7 @@ def test_the_service_is_told_what_the_setting_allows(
     assert (file.read_text().strip() if file.exists() else None) == target
 
 
-def test_a_mount_counts_at_once_and_its_loss_only_if_it_lasts(tmp_path: Path) -> None:
+def test_mount_counts_immediately_and_loss_only_if_lasting(tmp_path: Path) -> None:
     clock = Clock()
     shared = storage(tmp_path, "efs", clock)
     assert shared.mount_state() == "not-known"

@@ -94,7 +94,7 @@ def exchange(port: int, message: bytes) -> bytes:
     return bytes(found)
 
 
-def test_bytes_arrive_whole_in_both_directions(target: Target, trusting: ssl.SSLContext) -> None:
+def test_bytes_arrive_complete_in_both_directions(target: Target, trusting: ssl.SSLContext) -> None:
     message = bytes(range(256)) * 40_000
     assert exchange(start(target, trusting), message) == message
 
@@ -112,7 +112,7 @@ def test_only_root_may_use_the_tunnel(target: Target, trusting: ssl.SSLContext, 
     assert server.served == 0
 
 
-def test_a_server_that_comes_late_is_served_by_the_next_connection(
+def test_late_server_is_reached_by_the_next_connection(
     target: Target, trusting: ssl.SSLContext, server: Echo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(targets, "NFS_PORT", 1)

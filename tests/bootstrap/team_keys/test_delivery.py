@@ -42,7 +42,7 @@ def team_keys_of(node: TestNode) -> str | None:
     return file.read_text() if file.exists() else None
 
 
-def test_keys_come_and_go_on_nodes_that_run(cluster: Cluster, nodes: list[TestNode]) -> None:
+def test_keys_are_added_and_removed_on_running_nodes(cluster: Cluster, nodes: list[TestNode]) -> None:
     both, one = to_tags(parse(f"{ANNA} {BOB}")), to_tags(parse(BOB))
     deploy(cluster, both)
     cluster.run(nodes, until=lambda: all(team_keys_of(node) == f"{ANNA}\n{BOB}\n" for node in nodes))
@@ -55,7 +55,7 @@ def test_keys_come_and_go_on_nodes_that_run(cluster: Cluster, nodes: list[TestNo
     cluster.run(nodes, until=lambda: all(team_keys_of(node) == "" for node in nodes))
 
 
-def test_keys_stay_while_a_deploy_changes_one_tag_after_the_other(cluster: Cluster, nodes: list[TestNode]) -> None:
+def test_keys_stay_while_tags_change_one_by_one(cluster: Cluster, nodes: list[TestNode]) -> None:
     deploy(cluster, to_tags(parse(ANNA)))
     cluster.run(nodes, until=lambda: all(team_keys_of(node) == f"{ANNA}\n" for node in nodes))
     deploy(cluster, {TAG: to_tags(parse(BOB))[TAG]})
@@ -74,7 +74,7 @@ def forge(cluster: Cluster, keys: str, *, generation: int) -> None:
         dynamodb.put_item(TableName=TABLE, Item=forged)
 
 
-def test_a_key_in_a_forged_membership_goes_with_the_masters_next_pass(cluster: Cluster, nodes: list[TestNode]) -> None:
+def test_forged_key_is_removed_by_the_masters_next_pass(cluster: Cluster, nodes: list[TestNode]) -> None:
     _, worker = nodes
     forge(cluster, f"{ANNA}\ncommand", generation=1000)
     with pytest.raises(RecordError, match="name of a key must be"):

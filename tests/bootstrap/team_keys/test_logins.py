@@ -42,9 +42,7 @@ def test_only_processes_of_sshd_with_that_key_end(tmp_path: Path, monkeypatch: p
     assert killed == [(2, signal.SIGTERM), (3, signal.SIGTERM)]
 
 
-def test_a_login_without_a_line_in_the_journal_is_reported_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_login_missing_from_the_journal_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     titles = {
         10: "sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups",
         11: "sshd: ubuntu [priv]",  # journal has its line, and its child
@@ -86,7 +84,7 @@ def replace(
     assert file.read_text() == "".join(f"{key.line}\n" for key in keys)
 
 
-def test_logins_of_removed_keys_end_for_two_minutes_even_if_that_fails_at_first(tmp_path: Path) -> None:
+def test_logins_of_removed_keys_are_ended_with_retries(tmp_path: Path) -> None:
     ended: list[Collection[str]] = []
     replace(tmp_path, ANNA, BOB, ended=ended)
     replace(tmp_path, BOB, ended=ended, fails=True)

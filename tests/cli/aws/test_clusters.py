@@ -20,7 +20,7 @@ def stack(name: str, outputs: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def test_clusters_are_found_on_every_page_and_other_stacks_left_alone() -> None:
+def test_clusters_are_found_on_every_page() -> None:
     outputs = {"ClusterName": "last", "ClusterTable": "table", "LoginUser": "ubuntu", "More": "x"}
     client = boto3.client("cloudformation", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(client) as stub:
@@ -39,7 +39,7 @@ def test_clusters_are_found_on_every_page_and_other_stacks_left_alone() -> None:
     ],
 )
 @pytest.mark.parametrize("others", [[], ["another"]])
-def test_fails_when_the_stack_of_the_name_is_no_cluster_yet(status: str, advice: str, others: list[str]) -> None:
+def test_stack_without_a_cluster_yet_is_reported(status: str, advice: str, others: list[str]) -> None:
     client = boto3.client("cloudformation", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
     begun = {**stack("demo", {}), "StackStatus": status}
     beside = [stack(name, {"ClusterName": name, "ClusterTable": "table", "LoginUser": "ubuntu"}) for name in others]
@@ -62,7 +62,7 @@ def test_fails_when_the_stack_of_the_name_is_no_cluster_yet(status: str, advice:
         ({"ClusterTable": "a b"}, "output ClusterTable of stack demo must be .*, got 'a b'"),
     ],
 )
-def test_fails_when_an_output_could_not_stand_in_sshs_command_line(outputs: dict[str, str], message: str) -> None:
+def test_output_unsafe_for_ssh_is_refused(outputs: dict[str, str], message: str) -> None:
     right = {"ClusterName": "demo", "ClusterTable": "table", "LoginUser": "ubuntu", "ClusterNetworks": "10.0.0.0/16"}
     client = boto3.client("cloudformation", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(client) as stub:

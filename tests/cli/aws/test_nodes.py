@@ -62,7 +62,7 @@ def members_of(table: str) -> tuple[Member, ...]:
     return read_membership(client, table=table, networks=NETWORKS, cluster_name="demo").members
 
 
-def test_what_an_agent_writes_is_read_by_the_names_of_the_contract(deploy: Deploy) -> None:
+def test_agent_records_are_read_by_contract_names(deploy: Deploy) -> None:
     client = boto3.client("dynamodb", region_name=REGION)
     table = deploy().table
     client.delete_item(TableName=table, Key={contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}})
@@ -89,7 +89,7 @@ def test_what_an_agent_writes_is_read_by_the_names_of_the_contract(deploy: Deplo
     assert members_of(table) == (read,)
 
 
-def test_what_a_newer_agent_adds_to_a_member_is_passed_over(deploy: Deploy) -> None:
+def test_fields_of_a_newer_agent_are_ignored(deploy: Deploy) -> None:
     table, client = deploy().table, boto3.client("dynamodb", region_name=REGION)
     before = members_of(table)
     key = {contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}}
@@ -113,7 +113,7 @@ def described(instance_ids: Sequence[str], **more: str) -> dict[str, Any]:
     return {"Reservations": [{"Instances": instances}], **more}
 
 
-def test_machines_are_asked_for_as_many_as_a_filter_takes_and_on_every_page() -> None:
+def test_instances_are_described_in_batches_and_on_every_page() -> None:
     ids = [f"i-{number:017x}" for number in range(401)]
     ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(ec2) as stub:
@@ -128,7 +128,7 @@ def test_machines_are_asked_for_as_many_as_a_filter_takes_and_on_every_page() ->
     assert gone == [ids[199], ids[399]]
 
 
-def test_without_instances_nothing_is_asked() -> None:
+def test_no_instances_make_no_call() -> None:
     ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(ec2):
         assert find_machines(ec2, []) == {}

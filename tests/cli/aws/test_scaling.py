@@ -28,7 +28,7 @@ def described(
     }
 
 
-def test_activities_of_all_groups_and_pages_since_the_stack_was_made_come_newest_first() -> None:
+def test_activities_since_creation_are_newest_first() -> None:
     autoscaling = client()
     with Stubber(autoscaling) as stub:
         query = {"AutoScalingGroupName": "workers", "IncludeDeletedGroups": True}
@@ -106,11 +106,11 @@ def test_repeated_failures_are_merged_with_newest_time_and_count() -> None:
         ),
     ],
 )
-def test_a_reason_is_the_same_whatever_it_names(first: str, second: str) -> None:
+def test_reasons_are_equal_apart_from_the_ids_in_them(first: str, second: str) -> None:
     (found,) = distinct_failures([activity(2, "Failed", first), activity(1, "Failed", second)])
     assert (found.newest.reason, found.count) == (first, 2)
 
 
-def test_what_each_group_did_last() -> None:
+def test_newest_activity_per_group() -> None:
     newest_first = [activity(3, "Successful", ""), activity(2, "Failed", "", "master"), activity(1, "Failed", "")]
     assert newest_of_groups(newest_first) == newest_first[:2]

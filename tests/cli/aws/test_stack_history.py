@@ -21,7 +21,7 @@ def summary(name: str, number: int) -> dict[str, Any]:
     }
 
 
-def test_the_stack_that_is_there_comes_first() -> None:
+def test_existing_stack_is_listed_first() -> None:
     cloudformation = client()
     with Stubber(cloudformation) as stub:
         stub.add_response(
@@ -34,7 +34,7 @@ def test_the_stack_that_is_there_comes_first() -> None:
     assert (found.stack_id, found.status) == (f"{ID}1", "ROLLBACK_COMPLETE")
 
 
-def test_the_last_deleted_stack_of_the_name_is_found_on_any_page() -> None:
+def test_last_deleted_stack_is_found_on_any_page() -> None:
     cloudformation = client()
     with Stubber(cloudformation) as stub:
         stub.add_client_error("describe_stacks", "ValidationError")
@@ -111,7 +111,7 @@ def reasons(lines: list[Line]) -> list[str]:
     return [event.reason for event in last_failures(read(lines))]
 
 
-def test_the_cause_comes_first_without_the_resources_that_it_cancelled() -> None:
+def test_cause_is_listed_first_without_cancelled_resources() -> None:
     assert reasons(FAILED) == [FAILED[2][2], FAILED[3][2]]
 
 
@@ -128,7 +128,7 @@ def test_the_last_change_that_failed_counts() -> None:
     assert reasons([*FAILED, *later]) == ["You have no quota"]
 
 
-def test_nothing_failed() -> None:
+def test_successful_history_has_no_reasons() -> None:
     assert reasons([*CREATED, *DELETED]) == []
 
 

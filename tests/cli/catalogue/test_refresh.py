@@ -26,7 +26,7 @@ def known() -> dict[str, Any]:
     return dict(json.loads(CATALOGUE_FILE.read_text())["types"])
 
 
-def test_the_catalogue_is_what_ec2_says(described: list[dict[str, Any]], known: dict[str, Any]) -> None:
+def test_refreshed_catalogue_equals_ec2s_answer(described: list[dict[str, Any]], known: dict[str, Any]) -> None:
     new = refresh.merge(known, refresh.rows(described))
     assert list(refresh.difference(known, new)) == []
     # Types that EC2 no longer describes stay, with their successor.

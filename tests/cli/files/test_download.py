@@ -32,7 +32,9 @@ def results(remote_home: Path) -> Path:
 
 
 @pytest.mark.parametrize("path", ["it's out", "it's out/", "~/it's out"])
-def test_a_folder_comes_without_its_links(connection: Connection, results: Path, tmp_path: Path, path: str) -> None:
+def test_folder_is_downloaded_without_its_links(
+    connection: Connection, results: Path, tmp_path: Path, path: str
+) -> None:
     got = download(connection, remote_tar(path, MASTER, master=MASTER), tmp_path)
     assert (got.path, got.files, got.size, got.links) == (tmp_path / "it's out", 2, 300_004, 1)
     assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*") if each.is_file()) == [
@@ -42,12 +44,12 @@ def test_a_folder_comes_without_its_links(connection: Connection, results: Path,
     assert (tmp_path / "it's out" / "log").stat().st_mtime_ns == LOG_TIME_NS
 
 
-def test_a_file_comes_under_the_name_that_is_given(connection: Connection, results: Path, tmp_path: Path) -> None:
+def test_file_is_saved_under_the_given_name(connection: Connection, results: Path, tmp_path: Path) -> None:
     got = download(connection, remote_tar(str(results / "log"), MASTER, master=MASTER), tmp_path / "new")
     assert (got.path, (tmp_path / "new").read_text()) == (tmp_path / "new", "done")
 
 
-def test_a_workers_files_come_through_the_master_by_its_own_key() -> None:
+def test_worker_files_are_copied_through_the_master() -> None:
     line = shlex.split(remote_tar("a b", WORKER, master=MASTER).command)
     assert line[:-1] == ["ssh", "-o", "BatchMode=yes", "--", "deeplearning-worker2"]
     assert line[-1] == "cd && tar -C . --format=posix -cf - -- 'a b'"
@@ -96,7 +98,7 @@ def regular(name: str) -> tarfile.TarInfo:
 @pytest.mark.parametrize(
     "name", ["../evil", "/evil", "out/../../evil", ".bashrc", ".git/hooks/pre-commit", "./out/x/.."]
 )
-def test_fails_when_a_node_names_a_file_elsewhere(
+def test_download_fails_when_a_node_sends_a_path_outside(
     connection: Connection, remote_home: Path, tmp_path: Path, name: str
 ) -> None:
     target = tmp_path / "inner" / "target"
@@ -119,7 +121,7 @@ def test_a_link_and_then_a_file_through_it_stay_inside(
 
 
 @pytest.mark.parametrize("link", ["out", "out/door"])
-def test_fails_when_a_link_of_ours_leads_elsewhere(
+def test_download_fails_when_a_local_link_points_outside(
     connection: Connection, remote_home: Path, tmp_path: Path, link: str
 ) -> None:
     (tmp_path / "outside" / "door").mkdir(parents=True)
@@ -167,9 +169,7 @@ def test_fails_when_the_archive_ends_in_a_file(connection: Connection, results: 
         download(connection, cut, tmp_path)
 
 
-def test_a_file_that_changed_while_it_was_read_is_a_warning(
-    connection: Connection, results: Path, tmp_path: Path
-) -> None:
+def test_file_changed_while_read_is_a_warning(connection: Connection, results: Path, tmp_path: Path) -> None:
     whole = remote_tar("it's out", MASTER, master=MASTER)
     changed = replace(whole, command=f"{whole.command}; echo 'tar: log: file changed as we read it' >&2; exit 1")
     got = download(connection, changed, tmp_path)

@@ -30,7 +30,7 @@ def test_in_a_checkout_it_is_what_gitignore_does_not_name(tmp_path: Path) -> Non
     assert sorted(find_files(tmp_path / "sub")) == ["a b.py"]
 
 
-def test_a_submodule_comes_with_its_files(tmp_path: Path) -> None:
+def test_files_of_a_submodule_are_included(tmp_path: Path) -> None:
     inner = write(tmp_path / "inner", "lib.py", "cache/z")
     (inner / ".gitignore").write_text("cache/\n")
     git(inner, "init", "-q")
@@ -41,7 +41,7 @@ def test_a_submodule_comes_with_its_files(tmp_path: Path) -> None:
     assert sorted(find_files(tmp_path)) == ["inner/.gitignore", "inner/lib.py"]
 
 
-def test_elsewhere_it_is_all_but_hidden_folders(tmp_path: Path) -> None:
+def test_outside_git_all_but_hidden_folders_are_included(tmp_path: Path) -> None:
     write(tmp_path, "train.py", ".env", ".cache/x", "__pycache__/y", "sub/z")
     (tmp_path / "link").symlink_to("sub")
     found = find_files(tmp_path)

@@ -48,9 +48,7 @@ def test_jobs_with_names_have_a_column_for_them(master: Master, capsys: pytest.C
     assert [job["name"] for job in json.loads(capsys.readouterr().out)["jobs"]] == ["base\x1bline", None]
 
 
-def test_a_waiting_job_shows_its_place_and_what_it_waits_for(
-    master: Master, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_queued_job_shows_its_place_and_reason(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     text = "2nd in line, for 2 nodes (job 1 of ann\x1b has them)"
     master.set_answer("launch list --json", json.dumps([record("WAITING", place=2, waiting=text)]))
     assert main(["jobs"]) == 0
@@ -123,7 +121,7 @@ def test_logs_passes_its_options_to_the_launcher(master: Master) -> None:
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
-def test_followed_logs_end_with_the_connection_and_keep_the_exit_code(shell: str) -> None:
+def test_followed_logs_keep_the_exit_code(shell: str) -> None:
 
     def start(*words: str) -> "subprocess.Popen[bytes]":
         return subprocess.Popen([shell, "-c", ending_with_connection(words)], stdin=subprocess.PIPE)

@@ -78,9 +78,7 @@ def test_a_durable_job_and_one_that_waits_are_submitted(master: Master, capfd: p
     assert f"dlcluster: job {JOB} is submitted\n" in capfd.readouterr().err
 
 
-def test_the_launcher_gets_the_jobs_name_and_a_wrong_one_is_refused_before_anything_is_sent(
-    master: Master, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_job_name_is_checked_before_sending(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
     started(master, end=record())
     assert main(["run", "--detach", "--name", "baseline-2", "--", "x"]) == 0
     assert any("launch --detach --sync-dst-dir my-job --name baseline-2 -- x" in line for line in master.ran)
@@ -101,7 +99,7 @@ def test_the_launcher_gets_the_jobs_name_and_a_wrong_one_is_refused_before_anyth
         (["job.sh"], "no program 'job.sh': did you mean bash job.sh?"),
     ],
 )
-def test_fails_when_the_command_is_slurms_or_a_script_that_no_shell_finds(
+def test_slurm_command_or_missing_script_is_refused(
     master: Master, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("job.sh").touch()
@@ -168,7 +166,7 @@ def interrupted() -> int:
     ("answer", "stops"), [(True, False), (False, True), (click.Abort(), False), (None, True)],
     ids=["leave it", "stop it", "Ctrl-C again", "no terminal"],
 )  # fmt: skip
-def test_ctrl_c_asks_once_whether_the_job_may_go_on(
+def test_ctrl_c_asks_once_whether_to_leave_the_job_running(
     master: Master, monkeypatch: pytest.MonkeyPatch, answer: object, stops: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[str] = []

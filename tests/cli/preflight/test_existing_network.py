@@ -77,7 +77,7 @@ def test_a_good_vpc_has_nothing_missing(vpc: ExistingVpc) -> None:
     assert vpc.findings() == [f"ok: {VPC} has room, routes and name servers for the nodes: "]
 
 
-def test_a_cluster_with_a_network_of_its_own_asks_nothing(account: Account) -> None:
+def test_cluster_with_its_own_network_makes_no_call(account: Account) -> None:
     assert account.check(existing_network.subnets) == []
 
 
@@ -234,7 +234,7 @@ def test_fails_when_a_private_node_would_be_in_a_public_subnet(vpc: ExistingVpc)
     assert found.startswith(f"problem: {MASTER} leads to an internet gateway, where nodes without a public address")
 
 
-def test_each_missing_endpoint_of_a_private_cluster_is_one_line_with_its_mend(vpc: ExistingVpc) -> None:
+def test_each_missing_endpoint_is_reported_with_the_command_to_create_it(vpc: ExistingVpc) -> None:
     vpc.account.settings |= {"private": True, "master_subnet_id": None, "engines": ("mxnet",), "requirements": __file__}
     vpc.worker_routes, vpc.endpoints = [LOCAL], []
     engines, requirements, *found = vpc.findings()
@@ -251,13 +251,13 @@ def test_each_missing_endpoint_of_a_private_cluster_is_one_line_with_its_mend(vp
         )
 
 
-def test_lustre_without_internet_needs_the_endpoint_at_which_the_master_asks_for_it(vpc: ExistingVpc) -> None:
+def test_lustre_without_internet_needs_the_fsx_endpoint(vpc: ExistingVpc) -> None:
     vpc.account.settings |= {"private": True, "master_subnet_id": None, "shared_storage": "lustre:fs-0123456789abcdef0"}
     vpc.worker_routes, vpc.endpoints = [LOCAL], []
     assert [line for line in vpc.findings() if "interface endpoint of fsx: " in line]
 
 
-def test_a_private_cluster_without_internet_takes_the_endpoints_that_are_there(vpc: ExistingVpc) -> None:
+def test_private_cluster_uses_existing_endpoints(vpc: ExistingVpc) -> None:
     vpc.account.settings |= {"private": True, "master_subnet_id": None}
     vpc.worker_routes = [LOCAL]
     names = ["autoscaling", "cloudformation", "logs", "ec2", "ssm", "ssmmessages"]

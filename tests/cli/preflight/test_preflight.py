@@ -35,7 +35,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     return {line[9:25].strip(): f"{line[:9].strip()} {line[25:]}" for line in out.splitlines()}
 
 
-def test_all_lacks_of_an_empty_account_are_reported(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_everything_missing_in_an_empty_account_is_reported(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     image = boto3.client("ec2", region_name=REGION).register_image(Name="mine", Architecture="x86_64")["ImageId"]
     assert main(["preflight", "-c", f"ami={image}"]) == 1
     found = lines(capsys)

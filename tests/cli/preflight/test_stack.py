@@ -66,7 +66,7 @@ def test_fails_when_the_stack_is_something_else(account: Account) -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_stack_that_is_older_than_a_setting_has_it_off(
+def test_setting_missing_in_an_older_stack_is_off(
     account: Account, outputs: dict[str, str], settings: dict[str, Any], message: str
 ) -> None:
     account.settings |= settings
@@ -103,7 +103,7 @@ def test_termination_protection_is_in_the_way_of_a_deletion(account: Account, pr
         assert (found.level, found.sentence) == ("ok", "the stack is deleted from 2999-12-01T18:15:00Z on")
 
 
-def test_fails_when_there_is_no_role_that_could_delete_the_stack(account: Account) -> None:
+def test_missing_deletion_role_is_reported(account: Account) -> None:
     account.settings |= {"expires": "2999-12-01T18:00:00Z", "expiry_action": "delete"}
     account.refuses("iam", "get_role", "NoSuchEntity", EXECUTOR)
     found = account.finds(deletion)

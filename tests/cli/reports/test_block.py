@@ -26,7 +26,7 @@ NAME = "Capacity Block cr-0123456789abcdef0"
         ),
     ],
 )
-def test_the_line_says_what_comes_next(now: tuple[int, int, int], line: str) -> None:
+def test_block_line_names_the_next_start_or_end(now: tuple[int, int, int], line: str) -> None:
     block = parse_deployed_block(OUTPUT)
     assert block is not None
     assert block.line(datetime(2026, 12, *now, tzinfo=timezone.utc)) == line

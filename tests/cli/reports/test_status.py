@@ -64,7 +64,7 @@ def answer(stub: Stubber, *activities: dict[str, Any]) -> None:
     stub.add_response("describe_scaling_activities", {"Activities": list(activities)})
 
 
-def test_more_nodes_than_wanted_are_leaving(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_surplus_nodes_are_reported_as_leaving(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     addresses = ["10.0.0.10", "10.0.1.20", "10.0.1.30"]
     put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=2)
     assert main(["status"]) == 0
@@ -124,13 +124,11 @@ def test_without_a_group_the_record_counts(fleet: Fleet, capsys: pytest.CaptureF
     assert below_the_table(capsys) == [MISSING]
 
 
-def test_a_whole_cluster_asks_for_no_activities(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_complete_cluster_needs_no_activities_call(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     assert below_the_table(capsys) == []
 
 
-def test_where_the_shared_storage_is_mounted_and_why_not_elsewhere(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_shows_mounts_of_shared_storage_and_failures(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     table = boto3.client("dynamodb", region_name=REGION)
     item = table.get_item(TableName=fleet.table, Key={"id": {"S": "membership"}})["Item"]
     members = json.loads(item["members"]["S"])

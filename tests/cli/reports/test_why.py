@@ -124,9 +124,7 @@ def test_what_nodes_wrote_reaches_no_terminal_and_no_command_line(
     assert all(char.isprintable() or char == "\n" for char in text)
 
 
-def test_a_failed_deploy_is_explained_by_cause_capacity_and_last_log_lines(
-    clients: Clients, stubs: tuple[Stubber, Stubber]
-) -> None:
+def test_why_shows_cause_capacity_and_last_log_lines(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
     stub_events(stubs[0], FAILED)
     stub_activities(stubs[1], "no capacity", "no capacity")
     write_log(BROKEN, *(f"line {number}" for number in range(30)), "ERROR disk full")
@@ -146,9 +144,7 @@ def test_a_failed_deploy_is_explained_by_cause_capacity_and_last_log_lines(
     assert words == [*(f"line {number}" for number in range(21, 30)), "ERROR disk full"]
 
 
-def test_after_a_rollback_every_reason_and_the_last_activities_are_shown(
-    clients: Clients, stubs: tuple[Stubber, Stubber]
-) -> None:
+def test_why_shows_all_reasons_after_a_rollback(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
     stub_events(stubs[0], FAILED)
     stub_activities(stubs[1], "", "no capacity", "quota", "no capacity", "no capacity")
     assert (
@@ -248,7 +244,7 @@ def test_a_missing_node_is_shown_with_its_last_log_lines(
 # ---- the verb ----
 
 
-def test_the_verb_finds_the_stack_of_the_app_here_after_it_was_deleted(
+def test_why_finds_the_deleted_stack_of_the_app(
     deploy: Deploy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy("gone")
@@ -259,9 +255,7 @@ def test_the_verb_finds_the_stack_of_the_app_here_after_it_was_deleted(
     assert capsys.readouterr().out.startswith("stack gone-stack is DELETE_COMPLETE\n")
 
 
-def test_the_verb_takes_a_clusters_name_for_a_stack_called_otherwise(
-    deploy: Deploy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_why_finds_stack_by_cluster_name(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     deploy("demo")
     assert main(["why", "--cluster", "demo"]) == 0
     assert capsys.readouterr().out.startswith("stack demo-stack is CREATE_COMPLETE, all 3 nodes\n")
@@ -276,7 +270,7 @@ def test_the_verb_without_a_name_takes_the_only_cluster(
     assert "demo-stack" in capsys.readouterr().out
 
 
-def test_fails_when_a_part_could_not_be_asked(
+def test_why_fails_when_a_source_is_unavailable(
     deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy("demo")

@@ -62,7 +62,7 @@ def test_resume_outside_of_the_block_is_refused(
     assert {*deployed.sizes().values()} == {PAUSED}
 
 
-def test_status_shows_when_the_first_nodes_come(
+def test_status_shows_the_start_of_the_first_nodes(
     deployed: Deployed, clients: Clients, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy_in_block(deployed, starts_h=SOON_H, pauses_h=5)

@@ -15,7 +15,7 @@ OUTPUT = {"OutputKey": "SharedStorage", "OutputValue": FILE_SYSTEM}
 
 
 @pytest.fixture
-def metered(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def file_system_refusals(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Give the cluster a file system of 730 GB; an exception in the list denies the query for its size."""
     assert deployed
     original, refusals = getattr(BaseClient, "_make_api_call"), list[Any]()  # noqa: B009
@@ -38,7 +38,7 @@ def metered(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return refusals
 
 
-@pytest.mark.usefixtures("metered")
+@pytest.mark.usefixtures("file_system_refusals")
 def test_shared_storage_costs_by_its_size_also_while_paused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pause", "--yes"]) == 0
     # 730 GB at 0.30 per month of 730 hours.
@@ -52,8 +52,12 @@ def test_shared_storage_costs_by_its_size_also_while_paused(capsys: pytest.Captu
     assert found["usd_per_hour"] == pytest.approx(0.355)
 
 
-def test_what_may_not_be_asked_is_not_counted(metered: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
-    metered.append(ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DescribeFileSystems"))
+def test_denied_file_system_size_is_left_out_of_cost(
+    file_system_refusals: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file_system_refusals.append(
+        ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DescribeFileSystems")
+    )
     assert main(["cost", "--json"]) == 0
     out, output = capsys.readouterr()
     assert output == (

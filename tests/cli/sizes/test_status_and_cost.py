@@ -32,7 +32,7 @@ def test_status_shows_what_outlives_an_end(deployed: Deployed, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("ago_min", "paused", "warns"), [(10, False, 1), (10, True, 0), (1, False, 0), (-10, False, 0)]
 )
-def test_status_warns_of_an_end_that_did_not_come(
+def test_status_warns_of_a_missed_expiry(
     deployed: Deployed, ago_min: int, paused: bool, warns: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deployed.expire_at(datetime.now(timezone.utc) - timedelta(minutes=ago_min))

@@ -65,9 +65,7 @@ class Killer:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_next_call_makes_right_what_a_killed_one_left(
-    deployed: Deployed, verb: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rerun_completes_a_killed_verb(deployed: Deployed, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words, expected = VERBS[verb]
     killed = 0
     for point in KILL_POINTS:
@@ -151,7 +149,7 @@ def test_no_question_without_a_terminal(deployed: Deployed, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(("answer", "code"), [("n\n", EXIT_INTERRUPTED), ("y\n", 0)])
-def test_pause_asks_and_says_that_it_cannot_tell_which_jobs_run(
+def test_pause_confirms_and_warns_that_running_jobs_are_unknown(
     deployed: Deployed, answer: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("cli.sizes.question.sys.stdin.isatty", lambda: True, raising=False)
@@ -161,7 +159,7 @@ def test_pause_asks_and_says_that_it_cannot_tell_which_jobs_run(
     assert deployed.sizes() == (DECLARED if code else {MASTER: PAUSED, WORKER: PAUSED})
 
 
-def test_fails_when_the_nodes_do_not_come(
+def test_resume_fails_when_nodes_do_not_start(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
@@ -214,9 +212,7 @@ def test_ctrl_c_warns_that_nodes_keep_starting(
     assert capsys.readouterr().err.rstrip().splitlines()[-1] == f"dlcluster: not all nodes are ready; {STILL_STARTING}"
 
 
-def test_pause_names_and_ends_what_a_size_of_zero_does_not(
-    deployed: Deployed, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pause_terminates_protected_and_standby_nodes(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     standby, protected = hold(deployed)
     assert main(["pause"]) == EXIT_USAGE
     output = capsys.readouterr().err.splitlines()

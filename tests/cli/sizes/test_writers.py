@@ -82,7 +82,7 @@ def test_the_table_names_every_writer_and_state() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_writer_leaves_what_the_table_says(deployed: Deployed, writer: str, state: str) -> None:
+def test_each_writer_leaves_the_documented_sizes(deployed: Deployed, writer: str, state: str) -> None:
     cell = CELL.fullmatch(dict(table())[writer][state])
     assert cell
     WRITERS[writer](in_state(deployed, state))

@@ -122,7 +122,7 @@ def test_failed_removal_of_expired_addresses_is_only_a_warning(
     assert capsys.readouterr().err == f"dlcluster: cannot look for expired addresses: {sentence}\n"
 
 
-def test_an_entry_made_elsewhere_stays(stacks: Stacks) -> None:
+def test_entry_of_another_tool_is_kept(stacks: Stacks) -> None:
     ec2 = stacks.aws.client("ec2")
     odd = [{"Cidr": OFFICE, "Description": "until 2026-02-31T12:00:00Z"}, {"Cidr": HOME}]
     ec2.modify_managed_prefix_list(PrefixListId=stacks.physical_id("Allowed", "demo"), AddEntries=odd)

@@ -178,7 +178,7 @@ MASTERS = {
 
 @pytest.mark.parametrize("words", [["ssh"], ["ssh", "worker2"], ["ssh-config"], ["run", "--", "true"]], ids=" ".join)
 @pytest.mark.parametrize(("another", "message"), MASTERS.items(), ids=[each.__name__ for each in MASTERS])
-def test_fails_when_the_master_of_the_record_is_not_the_clusters(
+def test_record_of_a_foreign_master_is_refused(
     deploy: Deploy,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -264,6 +264,6 @@ def test_what_is_accepted_puts_no_line_into_files(item: dict[str, Any]) -> None:
         assert re.fullmatch(rf"ssh-ed25519 {BASE64}", target.host_key)
 
 
-def test_some_of_what_is_drawn_is_accepted() -> None:
+def test_generator_yields_acceptable_records() -> None:
     """Otherwise the two tests above would check nothing."""
     assert find(forged_items(), lambda item: (found := accepted(item)) is not None and len(found.members) > 1)

@@ -9,9 +9,7 @@ import pytest
 from cli.ssh import access
 
 
-def test_the_program_of_a_users_own_installation_is_the_running_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ssh_config_names_the_running_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "CHECKOUT", tmp_path / "site-packages")
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "bin"))
     running = tmp_path / "home" / "bin" / "dlcluster"

@@ -207,7 +207,7 @@ def test_the_policy_reaches_this_clusters_nodes_over_ssh_alone() -> None:
     assert not any("*" in action for each in policy["Statement"] for action in each["Action"])
 
 
-def test_the_policy_lets_the_table_be_read_with_the_users_own_key() -> None:
+def test_user_policy_allows_reading_the_table() -> None:
     place = Place(partition="aws", region="eu-west-1", account="1")
     assert "kms:" not in str(user_policy(CLUSTER, place))
     key = "arn:aws:kms:eu-west-1:1:key/1"

@@ -133,8 +133,8 @@ def test_ssh_reaches_a_worker_through_the_master(site: Site, name: str) -> None:
     assert (address, keys) == (WORKER, "0"), "the agent goes to the master and no further"
 
 
-def test_no_connection_to_a_worker_asks_for_the_agent() -> None:
-    """Not even for the hop through the master, where nobody needs it."""
+def test_agent_is_not_forwarded_to_workers() -> None:
+    """The hop through the master does not forward the agent either."""
     master, worker = (
         Member(node_index=index, instance_id="", address=address, node_type=node_type, host_key="")
         for index, address, node_type in ((1, MASTER, "master"), (2, WORKER, "worker"))
@@ -161,7 +161,7 @@ def test_fails_when_a_host_key_is_not_the_tables(site: Site, node: str) -> None:
     assert "Host key verification failed." in done.stderr
 
 
-def test_a_worker_with_another_key_is_refused_though_the_master_is_right(site: Site) -> None:
+def test_worker_with_a_wrong_key_is_refused(site: Site) -> None:
     master = site.nodes[0]
     put_membership(
         site.fleet.table,
@@ -198,7 +198,7 @@ ODD = ["a b", "50%h%%p", "it's", 'say "x"', "back\\slash \\'", "$(touch marker)`
 
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("node", [0, 1])
-def test_paths_reach_ssh_whatever_is_in_them(
+def test_paths_with_special_characters_reach_ssh(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, node: int
 ) -> None:
     monkeypatch.chdir(tmp_path)

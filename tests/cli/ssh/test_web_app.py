@@ -86,7 +86,7 @@ def is_zombie(pid: int) -> bool:
         return True
 
 
-def test_the_secret_comes_by_a_variable_and_the_input_s_end_ends_all(start: Start, home: Path) -> None:
+def test_secret_is_passed_by_variable_and_end_of_input_stops_the_app(start: Start, home: Path) -> None:
     process = start(silence_s=30)
     write_line(process, SECRET)
     assert read_line(process) == f"{SECRET} {home}/my venv {home}/my venv/bin ['x y']"
@@ -152,7 +152,7 @@ def test_the_master_names_a_free_port(tmp_path: Path) -> None:
     assert not _parse_probe(found.returncode, found.stdout, "", LAB, environment="/e")[1]
 
 
-def test_fails_when_the_environment_lacks_the_package() -> None:
+def test_web_app_fails_without_its_package() -> None:
     found = probe("no_such_module", ".")
     with pytest.raises(ClusterError) as raised:
         _parse_probe(found.returncode, found.stdout, found.stderr.decode(), LAB, environment="/opt/pytorch")

@@ -51,7 +51,7 @@ class Cluster(Deployed):
     done: list[str] = field(default_factory=list)
     """The deploys and the calls that change something, in order."""
     killed_after: int = 0
-    """Deploys and calls that change something, in order."""
+    """Number of recorded changes after which the call is killed; 0 never kills it."""
 
     def up(self, *words: str) -> int:
         return main(["up", "--yes", *words])
@@ -170,7 +170,7 @@ def _note_changes(clients: Clients, made: Cluster) -> Callable[[], None]:
     return lambda: events.unregister("after-call.auto-scaling", note)
 
 
-def full(zone: str) -> dict[str, list[str]]:
+def all_nodes_in(zone: str) -> dict[str, list[str]]:
     return {MASTER: [zone], WORKER: [zone, zone]}
 
 

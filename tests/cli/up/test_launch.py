@@ -59,7 +59,7 @@ def test_workers_come_first_and_a_hundred_at_a_time() -> None:
     assert all((r["AvailabilityZones"], r["RetryStrategy"]) == (["us-east-1a"], "none") for r in aws.requests)
 
 
-def test_nothing_is_asked_for_after_a_refusal() -> None:
+def test_no_launch_is_requested_after_a_refusal() -> None:
     aws = AutoScaling(launched(40, ErrorCode="InsufficientInstanceCapacity", ErrorMessage="too\n few"))
     found = launch(aws)[WORKER]
     assert (found.count, found.reason) == (40, "InsufficientInstanceCapacity: too few")
@@ -89,7 +89,7 @@ def test_a_group_that_has_its_nodes_is_left_alone() -> None:
     assert [each["AutoScalingGroupName"] for each in aws.requests] == ["demo-master"]
 
 
-def test_the_lock_may_stay_without_an_answer_as_long_as_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_lifetime_covers_the_longest_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.up.launch.time.sleep", lambda _: None)
     busy = ClientError({"Error": {"Code": "InternalServerError", "Message": ""}}, "PutItem")
     answers: list[Exception | None] = [EndpointConnectionError(endpoint_url=""), busy, None, None, None]

@@ -97,7 +97,7 @@ def test_a_dead_record_of_another_is_not_taken_back(table: Table, monkeypatch: p
         asleep.hold()
 
 
-def test_an_owner_that_nobody_overtook_goes_on(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_owner_keeps_an_uncontested_lock(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = table.lock()
     owner.hold()
     pass_time(monkeypatch, STALE_S + 1)
@@ -106,9 +106,7 @@ def test_an_owner_that_nobody_overtook_goes_on(table: Table, monkeypatch: pytest
     assert (table.item, table.looked_up) == ({}, 1)
 
 
-def test_the_same_process_number_and_hostname_are_not_the_same_call(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_pid_and_hostname_do_not_own_the_lock(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.up.lock._boot", lambda: "")
     table.lock().hold()
     with pytest.raises(TakenError):
@@ -124,7 +122,7 @@ def test_the_owner_survives_a_new_hostname(table: Table, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("boot", ["same", "other", "unknown"])
-def test_an_owner_whose_process_is_gone_is_dead_at_once_on_the_same_boot(
+def test_owner_with_an_ended_process_is_dead_on_the_same_boot(
     table: Table, boot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boot_id, namespace = tmp_path / "boot_id", tmp_path / "pid"

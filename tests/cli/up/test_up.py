@@ -12,13 +12,13 @@ from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import WORKER
 from cli.main import main
 from cli.up.search import parse_until
-from tests.cli.up.conftest import SETTINGS, WHOLE, ZONES, Cluster, KilledError, full
+from tests.cli.up.conftest import SETTINGS, WHOLE, ZONES, Cluster, KilledError, all_nodes_in
 from tests.local.aws.harness import Places
 
 
-def test_the_fleet_is_whole_in_the_first_zone_with_room(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_nodes_start_in_the_first_zone_with_capacity(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert cluster.up() == 0
-    assert (cluster.zones(), cluster.sizes(), cluster.running()) == (full(ZONES[2]), WHOLE, 3)
+    assert (cluster.zones(), cluster.sizes(), cluster.running()) == (all_nodes_in(ZONES[2]), WHOLE, 3)
     assert cluster.cdk_json()["availability_zone"] == ZONES[2]
     shown = capsys.readouterr()
     assert f"demo is running in {ZONES[2]}: 3 nodes" in shown.out
@@ -44,7 +44,7 @@ def test_the_fleet_is_whole_in_the_first_zone_with_room(cluster: Cluster, capsys
         InstanceId=lost, ShouldDecrementDesiredCapacity=False
     )
     assert lost not in cluster.instances()[WORKER]
-    assert cluster.zones() == full(ZONES[2])
+    assert cluster.zones() == all_nodes_in(ZONES[2])
 
 
 IN_THE_SOAK = [pytest.param(point, marks=pytest.mark.soak) for point in (1, 4, 5, 6, 18, 22, 25)]
@@ -56,7 +56,7 @@ def test_a_call_that_was_killed_is_completed_by_the_next(cluster: Cluster, point
     with pytest.raises(KilledError):
         cluster.up()
     assert cluster.up() == 0
-    assert (cluster.zones(), cluster.sizes(), cluster.running()) == (full(ZONES[2]), WHOLE, 3)
+    assert (cluster.zones(), cluster.sizes(), cluster.running()) == (all_nodes_in(ZONES[2]), WHOLE, 3)
     assert cluster.cdk_json()["availability_zone"] == ZONES[2]
 
 
@@ -96,12 +96,12 @@ def test_nothing_is_left_where_no_zone_has_room(
     assert "no zone is chosen yet for demo: dlcluster up finds one" in capsys.readouterr().err
 
 
-def test_a_paused_cluster_comes_up_in_another_zone(cluster: Cluster, places: Places) -> None:
+def test_paused_cluster_starts_in_another_zone(cluster: Cluster, places: Places) -> None:
     assert cluster.up() == 0
     assert main(["pause", "--yes"]) == 0
     places.set(a=0, b=3, c=0)
     assert cluster.up() == 0
-    assert (cluster.zones(), cluster.running()) == (full(ZONES[1]), 3)
+    assert (cluster.zones(), cluster.running()) == (all_nodes_in(ZONES[1]), 3)
     assert cluster.cdk_json()["availability_zone"] == ZONES[1]
 
 
@@ -111,14 +111,14 @@ def test_an_attempt_that_a_pause_ended_is_not_continued(cluster: Cluster, places
     cluster.killed_after = 23
     with pytest.raises(KilledError):
         cluster.up()
-    assert cluster.zones() == full(ZONES[2])
+    assert cluster.zones() == all_nodes_in(ZONES[2])
     assert main(["pause", "--yes"]) == 0
     places.set(a=0, b=3, c=0)
     assert cluster.up("--timeout", "5") == 0
-    assert cluster.zones() == full(ZONES[1])
+    assert cluster.zones() == all_nodes_in(ZONES[1])
 
 
-def test_a_refusal_that_no_zone_mends_ends_the_search(
+def test_error_unrelated_to_the_zone_stops_the_search(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cli.up.fleet.OF_THE_ZONE", frozenset())
@@ -132,7 +132,7 @@ def test_nodes_of_other_sizes_are_left_alone(cluster: Cluster, capsys: pytest.Ca
     assert cluster.up() == 0
     assert cluster.up("-c", "worker_count=1") == 1
     assert "dlcluster resize or resume changes them there" in capsys.readouterr().err
-    assert cluster.zones() == full(ZONES[2])
+    assert cluster.zones() == all_nodes_in(ZONES[2])
 
 
 def test_zones_without_the_type_are_not_tried(

@@ -131,7 +131,7 @@ def files_of(image_id: str) -> Iterator[tuple[str, bytes]]:
             yield f"/{path.relative_to(root)}", os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
 
 
-def test_the_image_has_the_setup_and_no_key_history_index_or_node_state(baked: Baked) -> None:
+def test_image_has_the_setup_and_no_node_state(baked: Baked) -> None:
     files = dict(files_of(baked.image_id))
     assert files["/srv/installed"].decode().splitlines() == [baked.installed]
     assert "/var/lib/deeplearning/setup-done" in files
@@ -168,9 +168,7 @@ def test_its_worker_is_replaced_and_only_the_cluster_is_left(laptop: Laptop, bak
     assert laptop.run("dlcluster", "bake").startswith(baked.image_id), "the image that exists is taken"
 
 
-def test_a_worker_of_the_image_joins_without_running_the_setup_and_a_master_runs_it_again(
-    laptop: Laptop, baked: Baked
-) -> None:
+def test_worker_from_the_image_skips_the_setup_and_a_master_runs_it(laptop: Laptop, baked: Baked) -> None:
     laptop.run("cdk", "deploy")
     # The image of a worker also makes a master.
     for node_index, host in ((2, "worker2"), (1, "master")):

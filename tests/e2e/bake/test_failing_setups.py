@@ -28,7 +28,7 @@ head -c 1M /dev/zero >/var/more
         pytest.param(FILL, "No space left on device", id="fills the disk"),
     ],
 )
-def test_the_failed_setup_of_a_replacement_is_told(laptop: Laptop, script: str, why: str) -> None:
+def test_failed_setup_of_a_replacement_is_reported(laptop: Laptop, script: str, why: str) -> None:
     (laptop.checkout / SETUP_FILE).write_text(f"#!/bin/bash\nset -euo pipefail\n{script}")
     laptop.set(setup_timeout=TIMEOUT)
     laptop.run("cdk", "deploy")

@@ -40,7 +40,7 @@ def deploy(user: User, block: str) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_a_durable_training_continues_in_the_next_block_with_the_same_bits(user: User) -> None:
+def test_durable_training_continues_in_the_next_block(user: User) -> None:
     block, starts, goes = buy(after=DEPLOY, usable=IN_BLOCK)
     deploy(user, block)
     assert now() < starts, "the deploy took longer than the time before the block"

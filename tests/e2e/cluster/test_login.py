@@ -61,7 +61,7 @@ def test_worker_cannot_log_in_to_other_nodes(cluster: Cluster, host: str, option
     assert "Permission denied" in refused.stderr
 
 
-def test_fails_when_the_clusters_key_is_used_from_elsewhere(cluster: Cluster) -> None:
+def test_cluster_key_is_refused_from_outside(cluster: Cluster) -> None:
     """A copy of the private key is useless on a worker, because it is valid only from the master's address."""
     key = "/etc/deeplearning/cluster-key/id_ed25519"
     copied = cluster.on("deeplearning-master", f"cat {key}")

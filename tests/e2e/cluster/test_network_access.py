@@ -154,7 +154,7 @@ def test_fails_when_members_may_not_reach_each_other(listening_cluster: Cluster)
     await_ports(scan, set(EVERY_PORT))
 
 
-def test_fails_when_a_port_is_opened_to_elsewhere(listening_cluster: Cluster, outside_address: str) -> None:
+def test_forwarding_to_another_host_is_refused(listening_cluster: Cluster, outside_address: str) -> None:
     master, worker = listening_cluster.master, listening_cluster.instances[1]
     permission = {
         "IpProtocol": "tcp",

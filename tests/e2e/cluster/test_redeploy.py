@@ -154,53 +154,55 @@ def colleague(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Col
 
 
 @pytest.fixture(scope="module")
-def remodelled(cluster: Cluster, start: State, colleague: Colleague) -> State:
+def after_model_change(cluster: Cluster, start: State, colleague: Colleague) -> State:
     """Change tags, instance type, image and SSH keys in one deploy, because each takes many seconds."""
     deploy(cluster, TAGS | MODEL | {"ssh_keys": f"anna={colleague.key}.pub"})
     return state(cluster, start.instances)
 
 
 @pytest.fixture(scope="module")
-def sessions(remodelled: State, colleague: Colleague) -> Iterator[list[subprocess.Popen[str]]]:
+def sessions(after_model_change: State, colleague: Colleague) -> Iterator[list[subprocess.Popen[str]]]:
     """Keep sessions of the colleague open, on the master and on a worker, until something ends them."""
-    assert remodelled.instances
+    assert after_model_change.instances
     with ExitStack() as stack:
         yield [stack.enter_context(colleague.session(alias)) for alias in (MASTER, WORKER)]
 
 
 @pytest.fixture(scope="module")
-def grown(cluster: Cluster, remodelled: State) -> State:
+def after_adding_worker(cluster: Cluster, after_model_change: State) -> State:
     """Add a worker, and remove the colleague's key."""
     deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES)})
-    instances = with_newcomer(remodelled.instances)
+    instances = with_newcomer(after_model_change.instances)
     await_agreement(cluster, instances)
     return state(cluster, instances)
 
 
 @pytest.fixture(scope="module")
-def mixed(cluster: Cluster, grown: State, tmp_path_factory: pytest.TempPathFactory) -> State:
+def after_adding_newer_worker(
+    cluster: Cluster, after_adding_worker: State, tmp_path_factory: pytest.TempPathFactory
+) -> State:
     """Add one worker from a newer release than the others."""
     checkout = copy_checkout(tmp_path_factory.mktemp("newer"), *NEWER)
     deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES + 1)}, checkout=checkout)
-    instances = with_newcomer(grown.instances)
+    instances = with_newcomer(after_adding_worker.instances)
     await_agreement(cluster, instances)
     return state(cluster, instances)
 
 
 @pytest.fixture(scope="module")
-def led_by_newer(cluster: Cluster, mixed: State) -> State:
+def after_master_upgrade(cluster: Cluster, after_adding_newer_worker: State) -> State:
     """Install the newer release on the master too, as if the master had been replaced."""
-    *_, newest = mixed.instances
-    release = mixed.identities[newest].release
+    *_, newest = after_adding_newer_worker.instances
+    release = after_adding_newer_worker.identities[newest].release
     cluster.user.ssh(MASTER, f"rsync -a {newest}:{release} /tmp/ && sudo cp -r /tmp/{Path(release).name} {release}")
     install(cluster, release)
-    return state(cluster, mixed.instances)
+    return state(cluster, after_adding_newer_worker.instances)
 
 
 @pytest.fixture(scope="module")
-def shrunk(cluster: Cluster, led_by_newer: State, start: State) -> State:
+def after_rollback(cluster: Cluster, after_master_upgrade: State, start: State) -> State:
     """Restore the first settings and code."""
-    assert led_by_newer.instances.keys() > start.instances.keys()
+    assert after_master_upgrade.instances.keys() > start.instances.keys()
     deploy(cluster)
     await_agreement(cluster, start.instances)
     await_only(start.members.keys())
@@ -223,12 +225,12 @@ def test_fails_when_the_change_would_replace_the_network(
     assert state(cluster, start.instances) == start
 
 
-def test_changed_tags_type_and_image_touch_no_node(start: State, remodelled: State) -> None:
-    assert (remodelled.identities, remodelled.members) == (start.identities, start.members)
-    assert remodelled.versions == [version + 1 for version in start.versions]
+def test_changed_tags_type_and_image_touch_no_node(start: State, after_model_change: State) -> None:
+    assert (after_model_change.identities, after_model_change.members) == (start.identities, start.members)
+    assert after_model_change.versions == [version + 1 for version in start.versions]
 
 
-@pytest.mark.usefixtures("remodelled")
+@pytest.mark.usefixtures("after_model_change")
 def test_changed_tags_reach_the_network_and_the_groups(cluster: Cluster) -> None:
     team = {"Key": "team", "Value": "vision"}
     (vpc,) = boto3.client("ec2").describe_vpcs(VpcIds=[cluster.master["VpcId"]])["Vpcs"]
@@ -245,7 +247,7 @@ def test_an_added_key_opens_the_nodes_that_run_and_names_its_jobs(colleague: Col
     assert (by_hand["started_by"], detached["started_by"], detached["detached"]) == ("anna", "anna", True)
 
 
-@pytest.mark.usefixtures("grown")
+@pytest.mark.usefixtures("after_adding_worker")
 def test_a_removed_key_opens_no_node_and_its_sessions_end(
     colleague: Colleague, sessions: list[subprocess.Popen[str]]
 ) -> None:
@@ -255,64 +257,76 @@ def test_a_removed_key_opens_no_node_and_its_sessions_end(
         assert (refused.returncode, "Permission denied (publickey)" in refused.stderr) == (SSH_FAILED, True)
 
 
-def test_one_more_worker_joins_and_the_others_stay(cluster: Cluster, remodelled: State, grown: State) -> None:
-    assert remodelled.identities.items() < grown.identities.items()
-    assert remodelled.members.items() < grown.members.items()
-    expected = [f"{instance_id} {len(grown.instances)}" for instance_id in grown.instances.values()]
+def test_one_more_worker_joins_and_the_others_stay(
+    cluster: Cluster, after_model_change: State, after_adding_worker: State
+) -> None:
+    assert after_model_change.identities.items() < after_adding_worker.identities.items()
+    assert after_model_change.members.items() < after_adding_worker.members.items()
+    expected = [
+        f"{instance_id} {len(after_adding_worker.instances)}" for instance_id in after_adding_worker.instances.values()
+    ]
     assert logins_from(cluster, MASTER) == expected
 
 
-def test_the_next_node_has_the_changed_type_image_and_tags(remodelled: State, grown: State) -> None:
-    (newcomer,) = grown.members.keys() - remodelled.members.keys()
-    for instance_id, found in grown.members.items():
+def test_the_next_node_has_the_changed_type_image_and_tags(
+    after_model_change: State, after_adding_worker: State
+) -> None:
+    (newcomer,) = after_adding_worker.members.keys() - after_model_change.members.keys()
+    for instance_id, found in after_adding_worker.members.items():
         changed = (found["InstanceType"], found["ImageId"], {"Key": "team", "Value": "vision"} in found["Tags"])
         assert (changed == (MODEL["instance_type"], MODEL["ami"], True)) == (instance_id == newcomer)
 
 
-def test_changed_code_reaches_only_new_nodes(cluster: Cluster, grown: State, mixed: State) -> None:
-    assert grown.identities.items() < mixed.identities.items()
-    assert grown.members.items() < mixed.members.items()
-    *_, newest = mixed.instances
-    releases = {alias: identity.release for alias, identity in mixed.identities.items()}
+def test_changed_code_reaches_only_new_nodes(
+    cluster: Cluster, after_adding_worker: State, after_adding_newer_worker: State
+) -> None:
+    assert after_adding_worker.identities.items() < after_adding_newer_worker.identities.items()
+    assert after_adding_worker.members.items() < after_adding_newer_worker.members.items()
+    *_, newest = after_adding_newer_worker.instances
+    releases = {alias: identity.release for alias, identity in after_adding_newer_worker.identities.items()}
     assert [alias for alias in releases if releases[alias] != releases[FIRST]] == [newest]
     assert f"{SIGN} of a worker" in cluster.on(newest, AGENT_LOG)
 
 
-def test_older_coordinator_takes_in_a_newer_agent(mixed: State) -> None:
-    *_, newest = mixed.instances
-    signed = [key for key, record in mixed.records.items() if record.get("made_by") == SIGN]
-    assert signed == [mixed.instances[newest]]
+def test_older_coordinator_takes_in_a_newer_agent(after_adding_newer_worker: State) -> None:
+    *_, newest = after_adding_newer_worker.instances
+    signed = [key for key, record in after_adding_newer_worker.records.items() if record.get("made_by") == SIGN]
+    assert signed == [after_adding_newer_worker.instances[newest]]
 
 
-def test_job_runs_on_nodes_of_both_releases(cluster: Cluster, mixed: State) -> None:
+def test_job_runs_on_nodes_of_both_releases(cluster: Cluster, after_adding_newer_worker: State) -> None:
     printed = cluster.user.ssh(MASTER, "launch 'echo $DEEPLEARNING_INSTANCE_ID'")
-    assert sorted(line.split()[-1] for line in printed.splitlines()) == sorted(mixed.instances.values())
+    assert sorted(line.split()[-1] for line in printed.splitlines()) == sorted(
+        after_adding_newer_worker.instances.values()
+    )
 
 
-def test_fewer_workers_end_the_newest_and_leave_the_others(start: State, led_by_newer: State, shrunk: State) -> None:
-    assert {alias: led_by_newer.identities[alias] for alias in start.instances} == shrunk.identities
-    assert shrunk.members == start.members
-    gone = [*led_by_newer.members.keys() - start.members.keys()]
+def test_fewer_workers_end_the_newest_and_leave_the_others(
+    start: State, after_master_upgrade: State, after_rollback: State
+) -> None:
+    assert {alias: after_master_upgrade.identities[alias] for alias in start.instances} == after_rollback.identities
+    assert after_rollback.members == start.members
+    gone = [*after_master_upgrade.members.keys() - start.members.keys()]
     reservations = boto3.client("ec2").describe_instances(InstanceIds=gone)["Reservations"]
     assert {i["State"]["Name"] for r in reservations for i in r["Instances"]} == {"terminated"}
 
 
-def test_older_agents_follow_a_newer_coordinator(start: State, shrunk: State) -> None:
-    membership = shrunk.records["membership"]
+def test_older_agents_follow_a_newer_coordinator(start: State, after_rollback: State) -> None:
+    membership = after_rollback.records["membership"]
     assert membership["made_by"] == SIGN
     rows = json.loads(membership["members"])
     assert [row["made_by"] for row in rows] == [SIGN] * NODES
     workers = [alias for alias in start.instances if alias != FIRST]
-    assert {shrunk.identities[alias].release for alias in workers} == {
+    assert {after_rollback.identities[alias].release for alias in workers} == {
         start.identities[alias].release for alias in workers
     }
 
 
-def test_older_coordinator_takes_over_from_a_newer_one(cluster: Cluster, start: State, shrunk: State) -> None:
+def test_older_coordinator_takes_over_from_a_newer_one(cluster: Cluster, start: State, after_rollback: State) -> None:
     before, deadline = len(cluster.on(MASTER, AGENT_LOG)), time.monotonic() + TAKE_OVER_S
     install(cluster, start.identities[FIRST].release)
     while "phase files" not in (log := cluster.on(MASTER, AGENT_LOG)[before:]):
         assert time.monotonic() < deadline, f"waited {TAKE_OVER_S} s for the older agent, which logged\n{log}"
         time.sleep(0.5)
     assert "WARNING" not in log
-    assert records() == shrunk.records | {start.instances[FIRST]: start.records[start.instances[FIRST]]}
+    assert records() == after_rollback.records | {start.instances[FIRST]: start.records[start.instances[FIRST]]}

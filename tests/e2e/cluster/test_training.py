@@ -99,7 +99,7 @@ def test_no_rank_reaches_the_users_ssh_agent(cluster: Cluster) -> None:
     assert sorted(line.split()[-1] for line in printed.splitlines()) == ["agent="] * NODES
 
 
-def test_data_comes_from_the_bucket_and_checkpoints_go_there(cluster: Cluster) -> None:
+def test_training_reads_and_checkpoints_to_the_bucket(cluster: Cluster) -> None:
     bucket, s3 = stack_outputs()["ClusterBucket"], boto3.client("s3")
     for name, content in mnist_files().items():
         s3.put_object(Bucket=bucket, Key=f"sets/mnist/{name}", Body=content)

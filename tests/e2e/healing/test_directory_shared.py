@@ -46,7 +46,7 @@ def test_what_rank_0_writes_the_other_nodes_read(cluster: Cluster) -> None:
     assert "nosuid,nodev" in cluster.on("deeplearning-worker2", "findmnt -n -o OPTIONS /shared | tail -1")
 
 
-def test_a_mount_target_that_goes_away_and_comes_back_harms_no_other_job(cluster: Cluster) -> None:
+def test_lost_mount_target_does_not_affect_other_jobs(cluster: Cluster) -> None:
     Faults.current().storage_outage()
     try:
         assert alive(cluster) == NODES

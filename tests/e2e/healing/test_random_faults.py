@@ -6,6 +6,6 @@ from tests.e2e.conftest import STACK, Cluster
 SEED = 20261121
 
 
-def test_the_cluster_is_whole_after_ten_faults(cluster: Cluster) -> None:
+def test_cluster_recovers_from_ten_random_faults(cluster: Cluster) -> None:
     assert len(cluster.instances) == 3
     run_chaos(STACK, seed=SEED, count=10, over_s=60.0, at_least=0, environment=cluster.user.environment)

@@ -84,7 +84,7 @@ def group_tags(**tags: str) -> Iterator[None]:
         client("autoscaling").delete_tags(Tags=wanted)
 
 
-def test_a_paused_cluster_stays_paused_through_a_deploy_and_comes_back(cluster: Cluster) -> None:
+def test_paused_cluster_stays_paused_through_a_deploy_and_resumes(cluster: Cluster) -> None:
     job = submit(cluster)
     before = members()
     ended = json.loads(dlcluster(cluster, "pause", "--yes", "--json"))["ended"]

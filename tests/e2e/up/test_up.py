@@ -70,7 +70,7 @@ def costing() -> set[str]:
     return {instance["InstanceId"] for each in found for instance in each["Instances"]}
 
 
-def test_a_killed_up_ends_whole_in_the_only_zone_with_room(laptop: Laptop) -> None:
+def test_killed_up_is_completed_by_the_next(laptop: Laptop) -> None:
     kill_up_at(laptop, f"trying {ZONES[1]}")
     printed = laptop.run("dlcluster", "up", "--yes")
     assert f"deeplearning is running in {ROOM}: {NODES} nodes" in printed
@@ -90,7 +90,7 @@ def _is_master(instance: dict[str, Any]) -> bool:
     return any(tag["Value"] == MASTER for tag in instance["Tags"] if tag["Key"] == "deeplearning:node-type")
 
 
-def test_a_lost_node_comes_back_in_the_same_zone(laptop: Laptop) -> None:
+def test_lost_node_is_replaced_in_the_same_zone(laptop: Laptop) -> None:
     before = {*members()}
     faults = Faults.current()
     lost = faults.instances("deeplearning")[2]

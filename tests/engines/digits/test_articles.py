@@ -81,7 +81,7 @@ def test_the_interface_is_the_users(cluster: Cluster, second_interface: dict[str
     assert {ip for role, ip in bound if role in ("server", "worker")} == set(second_interface.values()), output
 
 
-def test_ps_lite_says_what_it_does_when_it_is_asked_to(cluster: Cluster) -> None:
+def test_ps_lite_logs_verbosely_when_enabled(cluster: Cluster) -> None:
     command = "launch -s 1 python gluon_parameter_server.py --epochs 1"
     output = cluster.on_master(f"cd examples; export PS_VERBOSE=1; {command}")
     roles = Counter(role for role, _ in re.findall(BOUND, output))
@@ -117,7 +117,7 @@ LOOK = (
 """Checks every node while mpirun and its daemons run; the secret must be on no command line."""
 
 
-def test_horovod_runs_by_the_launchers_mpirun_which_tells_nobody_a_secret(cluster: Cluster) -> None:
+def test_horovod_runs_by_mpirun_without_exposing_the_secret(cluster: Cluster) -> None:
     secret = "export SECRET=$(cat /proc/sys/kernel/random/uuid)"
     output = cluster.on_master(f"cd examples; {secret}; launch --launcher mpi --env SECRET {shlex.quote(LOOK)}")
     assert_learned(output, workers=NODES)

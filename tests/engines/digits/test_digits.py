@@ -103,6 +103,6 @@ def test_a_checkpoint_of_one_engine_is_read_by_the_other(
     assert found == pytest.approx(all_reduce.accuracy, abs=1e-6)
 
 
-def test_the_checkpoint_lies_on_the_master(cluster: Cluster, dist_sync: Training) -> None:
+def test_checkpoint_is_on_the_master(cluster: Cluster, dist_sync: Training) -> None:
     assert "checkpoint=dist_sync-0006.npz" in dist_sync.output
     assert int(cluster.on(MASTER, "stat -c %s trainer/dist_sync-0006.npz")) > 431_080 * 4

@@ -71,7 +71,7 @@ def test_killed_processes_cost_nothing_but_time(
     ("launch", "engine"),
     [("--engine mxnet -s 1 -n 2", "mxnet --kv-store dist_sync"), ("--engine horovod -n 2", "horovod")],
 )
-def test_what_is_over_is_not_trained_again_by_the_same_job(cluster: Cluster, launch: str, engine: str) -> None:
+def test_finished_training_is_not_repeated_by_the_same_job(cluster: Cluster, launch: str, engine: str) -> None:
     prefix = f"over-{engine.split()[0]}"
     # The last rank fails after the trainer has finished, as if it had been killed while exiting.
     script = f"{PYTHON} {TRAINER} --engine {engine} --num-epochs 1 --model-prefix {prefix} && [ $0 != $(hostname) -o"
@@ -86,7 +86,7 @@ def test_what_is_over_is_not_trained_again_by_the_same_job(cluster: Cluster, lau
     assert output.splitlines()[-1] == "code 0", output
 
 
-def test_horovods_ranks_meet_when_one_comes_later_than_gloos_timeout(cluster: Cluster) -> None:
+def test_horovod_ranks_meet_when_one_is_later_than_gloos_timeout(cluster: Cluster) -> None:
     # It waits as if it were downloading its data; Gloo's own timeout is 30 s.
     script = f"[ $HOROVOD_RANK = 0 ] || sleep 35; exec {PYTHON} {TRAINER} --engine horovod --num-epochs 1"
     output = cluster.on_master(

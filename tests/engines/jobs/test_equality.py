@@ -136,5 +136,5 @@ print(all(one.tobytes() == other.tobytes() for one, other in both))
 """
 
 
-def test_goes_on_in_the_midst_of_a_warm_up_with_the_same_bits(cluster: Cluster) -> None:
+def test_resume_during_warmup_gives_the_same_bits(cluster: Cluster) -> None:
     assert cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{GOING_ON}\nPY") == "True"

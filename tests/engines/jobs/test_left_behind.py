@@ -102,7 +102,7 @@ def test_a_killed_rank_of_horovod_ends_mpiruns_job(cluster: Cluster, tmp_path: P
 
 @pytest.mark.usefixtures("cut_off_jobs")
 @pytest.mark.parametrize(("victim", "code"), [("launcher", SSH_FAILED), ("mpiexec", 137), ("orted", None)])
-def test_nothing_is_left_when_a_part_of_mpiruns_job_is_killed(
+def test_killed_part_of_an_mpirun_job_leaves_nothing(
     cluster: Cluster, tmp_path: Path, victim: str, code: int | None
 ) -> None:
     with observed_job(cluster, BY_MPI, STUBBORN, log=tmp_path / "log") as job:
@@ -117,9 +117,7 @@ def test_nothing_is_left_when_a_part_of_mpiruns_job_is_killed(
 
 
 @pytest.mark.parametrize("name", ["mpi", "mxnet", "frozen"])
-def test_nothing_is_left_of_a_job_that_is_cut_off_or_whose_launcher_is_frozen(
-    cut_off_jobs: CutOffJobs, name: str
-) -> None:
+def test_job_cut_off_from_its_launcher_leaves_nothing(cut_off_jobs: CutOffJobs, name: str) -> None:
     cut_off_jobs.wait()
     job = cut_off_jobs.jobs[name]
     assert name in cut_off_jobs.gone, ([*cut_off_jobs.gone], job.processes(), job.output)

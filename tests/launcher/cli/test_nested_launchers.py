@@ -60,9 +60,7 @@ def test_ranks_of_a_torchrun_line_join_one_job(cluster: Cluster) -> None:
         ("python -m accelerate.commands.launch t.py", "launch python t.py"),
     ],
 )
-def test_a_command_that_starts_ranks_is_refused_with_the_line_that_works(
-    line: str, works: str, environ: dict[str, str]
-) -> None:
+def test_nested_launcher_is_refused_with_the_right_command(line: str, works: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError) as caught:
         parse(line, environ)
     assert "starts ranks itself: each of the " in str(caught.value)
@@ -110,6 +108,6 @@ def test_a_command_without_ranks_or_of_one_process_is_unchanged(line: str, envir
     assert set(slots(line, environ)) == {1}
 
 
-def test_a_shell_line_that_only_mentions_a_nested_launcher_is_unchanged(environ: dict[str, str]) -> None:
+def test_mention_of_a_nested_launcher_is_unchanged(environ: dict[str, str]) -> None:
     for line in ("echo torchrun x", "pip install deepspeed; true", "echo 'torchrun"):
         assert parse_options([line], environ=environ).command == ("/bin/bash", "-c", line)

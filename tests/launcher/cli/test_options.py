@@ -109,7 +109,7 @@ def test_sync_options_describe_the_files_to_copy(environ: dict[str, str]) -> Non
     assert shared == SyncRequest(fetches=(Fetch(source="s3://bkt/p", directory="data", is_sharded=True),))
 
 
-def test_fails_when_a_sync_option_lacks_its_directory(environ: dict[str, str]) -> None:
+def test_sync_option_without_a_directory_is_an_error(environ: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="--sync-dst-dir must name a directory, got ''"):
         parse_options(["--sync-dst-dir", "", "x", "y"], environ=environ)
 

@@ -84,7 +84,7 @@ def test_ranks_have_torchruns_variables(cluster: Cluster, tmp_path: Path) -> Non
     assert "RANK=1 LOCAL_RANK=1 WORLD_SIZE=2" in found["launch"][1]
 
 
-def test_a_python_file_is_run_by_python_whatever_the_options(environ: dict[str, str]) -> None:
+def test_python_file_is_run_by_python_with_any_options(environ: dict[str, str]) -> None:
     def command(line: str) -> tuple[str, ...]:
         return parse(line, environ).command
 

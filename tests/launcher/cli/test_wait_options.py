@@ -51,7 +51,7 @@ def test_without_gpus_only_wait_gives_a_job_its_nodes_alone(environ: dict[str, s
     assert [wait.exclusive for wait in found if wait is not None] == [False, True, True]
 
 
-def test_a_job_that_waits_for_nodes_restarts_only_on_as_many(environ: dict[str, str]) -> None:
+def test_waiting_job_restarts_only_on_as_many_nodes(environ: dict[str, str]) -> None:
     job = parse("--wait -n 3 --max-restarts 1", environ)
     assert (len(job.hosts), job.restarts.min_nodes) == (2, 3)
 

@@ -134,7 +134,7 @@ def test_a_job_in_line_lets_its_launch_return(shell: Shell, capfd: pytest.Captur
     assert said_by_job[-1] == f"{FIRST} [0] mine"
 
 
-def test_the_shells_variables_reach_the_job_and_no_process_list_or_disk(shell: Shell, tmp_path: Path) -> None:
+def test_shell_variables_reach_the_job_but_no_argv_or_disk(shell: Shell, tmp_path: Path) -> None:
     assert shell.launch("-n", "1", "--env", "SECRET", "echo $SECRET; sleep 1000") == 0
     seen = (shell.runtime / "seen").read_text()
     assert "deeplearning-job-" in seen
@@ -158,7 +158,7 @@ def test_the_shells_variables_reach_the_job_and_no_process_list_or_disk(shell: S
     assert not any(SECRET.encode() in path.read_bytes() for path in kept)
 
 
-def test_systemd_gives_a_job_the_time_that_its_end_may_take(shell: Shell) -> None:
+def test_systemd_stop_timeout_covers_the_grace_period(shell: Shell) -> None:
     assert shell.launch("-n", "1", "--grace", "600", "true") == 0
     # The grace, two waits for nodes of 10 s each, two uploads of 15 s.
     assert "'TimeoutStopSec=650'" in (shell.runtime / "seen").read_text()

@@ -32,7 +32,7 @@ def test_the_request_is_read_once_and_only_by_its_owner(tmp_path: Path, monkeypa
     assert not path.exists()
 
 
-def test_the_request_lacks_the_sessions_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_leaves_out_the_ssh_agent_of_the_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = request(monkeypatch, tmp_path).environment
     assert environment["SECRET"] == "s3\nünï"
     assert "SSH_AUTH_SOCK" not in environment

@@ -62,9 +62,7 @@ def master(bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch) -
     return NewMaster(bucket, submit, monkeypatch)
 
 
-def test_a_job_that_s3_denies_is_listed_with_the_reason_and_others_are_taken_up(
-    master: NewMaster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_denied_job_is_listed_and_others_resume(master: NewMaster, capsys: pytest.CaptureFixture[str]) -> None:
     assert master.open_jobs() == [master.readable]
     assert {job.id: job.state for job in all_jobs()} == dict.fromkeys((master.denied, master.readable), State.WAITING)
     commands.main(["list"])
@@ -74,7 +72,7 @@ def test_a_job_that_s3_denies_is_listed_with_the_reason_and_others_are_taken_up(
     assert listed[line + 1].endswith(DENIAL)
 
 
-def test_a_denied_job_is_read_again_after_growing_pauses_and_taken_up(master: NewMaster) -> None:
+def test_denied_job_is_retried_with_backoff_and_resumes(master: NewMaster) -> None:
     master.denied_until = 4 * LONGEST_PAUSE_S
     master.pass_time(until=6 * LONGEST_PAUSE_S)
     pauses = [after - before for before, after in zip(master.asked_at, master.asked_at[1:], strict=False)]
@@ -97,7 +95,7 @@ def test_a_denied_job_that_is_stopped_never_starts(master: NewMaster, capsys: py
     assert [job.waiting for job in all_jobs() if job.id == master.denied] == [None]
 
 
-def test_a_denied_job_that_another_has_ended_is_listed_no_more(master: NewMaster) -> None:
+def test_denied_job_ended_elsewhere_is_no_longer_listed(master: NewMaster) -> None:
     master.bucket.remove(master.denied)
     master.denied_until = 0
     master.pass_time(until=10)
@@ -105,14 +103,14 @@ def test_a_denied_job_that_another_has_ended_is_listed_no_more(master: NewMaster
 
 
 @pytest.mark.parametrize("code", ["KMS.DisabledException", "KMS.KMSInvalidStateException", "InvalidObjectState"])
-def test_a_record_whose_key_or_storage_class_hides_it_holds_up_no_other(master: NewMaster, code: str) -> None:
+def test_unreadable_record_does_not_block_other_jobs(master: NewMaster, code: str) -> None:
     master.code = code
     records, unread = master.bucket.all()
     assert [record.job.id for record in records] == [master.readable]
     assert [each.job_id for each in unread] == [master.denied]
 
 
-def test_a_job_that_ends_while_the_bucket_is_read_is_skipped(master: NewMaster) -> None:
+def test_job_ending_during_the_read_is_skipped(master: NewMaster) -> None:
     master.code = "NoSuchKey"
     records, unread = master.bucket.all()
     assert ([record.job.id for record in records], unread) == ([master.readable], [])
@@ -188,7 +186,7 @@ def test_an_unreadable_record_is_listed_and_its_job_can_be_stopped(master: NewMa
     assert [each.job_id for each in master.bucket.all()[1]] == [master.denied]
 
 
-def test_records_of_ended_jobs_are_deleted_later_with_one_call_while_s3_does_not_answer(
+def test_deletions_wait_while_s3_does_not_answer(
     bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, remove = [], bucket.remove
@@ -213,9 +211,7 @@ class EndOfTestError(Exception):
 
 
 @pytest.mark.parametrize("failing", ["step", "delete_ended", "fetch_denied", "old_archives"])
-def test_the_service_starts_jobs_first_and_a_failure_ends_no_round(
-    monkeypatch: pytest.MonkeyPatch, failing: str
-) -> None:
+def test_service_starts_jobs_first_and_survives_failures(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     done: list[str] = []
 
     def record(name: str) -> None:

@@ -41,7 +41,7 @@ def test_a_job_stays_open_unless_it_failed_by_itself(
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_a_process_that_fails_beside_a_lost_node_is_not_the_jobs_own_end(*, silent: bool) -> None:
+def test_failure_caused_by_a_lost_node_does_not_end_the_job(*, silent: bool) -> None:
     """Ranks fail when their peers disappear, before the lost node's silence is noticed."""
     nodes: Any = [SimpleNamespace(is_silent_after_stop=False), SimpleNamespace(is_silent_after_stop=silent)]
     ended = blame_lost_node(Failure(exit_code=1, reason="rank 0 ended", of_process=True), nodes)

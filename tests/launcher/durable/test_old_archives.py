@@ -54,7 +54,7 @@ def archives() -> set[str]:
     return {each["Key"] for each in found.get("Contents", ())}
 
 
-def test_an_old_archive_goes_once_no_open_job_needs_it(bucket: JobBucket, submitted: dict[str, str]) -> None:
+def test_old_archive_is_deleted_once_no_open_job_needs_it(bucket: JobBucket, submitted: dict[str, str]) -> None:
     now = datetime.now(timezone.utc)
     assert bucket.delete_files(before=now - KEPT) == 0
     assert archives() == set(submitted.values())
@@ -62,7 +62,7 @@ def test_an_old_archive_goes_once_no_open_job_needs_it(bucket: JobBucket, submit
     assert archives() == {submitted["open"]}
 
 
-def test_none_goes_while_a_stored_job_cannot_be_read(bucket: JobBucket, submitted: dict[str, str]) -> None:
+def test_no_archive_is_deleted_while_a_job_is_unreadable(bucket: JobBucket, submitted: dict[str, str]) -> None:
     client = boto3.client("s3", region_name=PLACE.region)
     client.put_object(Bucket=PLACE.bucket, Key="jobs/team/durable/20261123-100000-000aaaa.json", Body=b"later release")
     with pytest.raises(LaunchError, match=r"^the files of some jobs are unknown: s3://bucket/jobs/team/durable/2026"):
@@ -86,9 +86,7 @@ def test_the_service_looks_once_a_day(bucket: JobBucket, submitted: dict[str, st
 
 
 @pytest.mark.usefixtures("later")
-def test_an_archive_stays_while_a_job_is_submitted_that_may_need_it(
-    bucket: JobBucket, submitted: dict[str, str]
-) -> None:
+def test_archive_is_kept_for_a_job_being_submitted(bucket: JobBucket, submitted: dict[str, str]) -> None:
     clock = Clock()
     service = OldArchives(clock=clock)
     with archives_in_use(), archives_in_use():
@@ -141,9 +139,7 @@ def test_a_file_system_without_locks_ends_no_service(
 
 
 @pytest.mark.usefixtures("later")
-def test_an_archive_stays_if_only_this_master_knows_that_its_job_is_open(
-    bucket: JobBucket, submitted: dict[str, str]
-) -> None:
+def test_archive_of_a_locally_open_job_is_kept(bucket: JobBucket, submitted: dict[str, str]) -> None:
     for record in mirror.open_jobs():
         bucket.remove(record.job.id)
     OldArchives(clock=Clock()).step(lambda: bucket)

@@ -37,7 +37,7 @@ def node_state(
     return missing(state, config)
 
 
-def test_the_minimum_is_there_only_with_a_setting_and_the_shared_directory(tmp_path: Path) -> None:
+def test_minimum_requires_the_setting_and_the_shared_directory(tmp_path: Path) -> None:
     node_state(tmp_path, mounts=("mounted", "no-address"), desired=3)
     for settings, enough in (
         ({}, False),
@@ -50,7 +50,7 @@ def test_the_minimum_is_there_only_with_a_setting_and_the_shared_directory(tmp_p
     assert not has_minimum(tmp_path / "none", tmp_path / "config")
 
 
-def test_a_cluster_is_complete_when_all_nodes_are_there_with_their_shared_directory(tmp_path: Path) -> None:
+def test_cluster_is_complete_with_all_nodes_and_mounts(tmp_path: Path) -> None:
     assert missing(tmp_path / "none", tmp_path / "none") == "this node has not joined the cluster"
     assert node_state(tmp_path, mounts=("",)) == "1 of 2 nodes are there"
     assert node_state(tmp_path, mounts=("", "")) is None

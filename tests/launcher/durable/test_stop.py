@@ -40,7 +40,7 @@ def test_a_stop_while_an_attempt_copies_its_files_is_final(
     assert not directory_of(record.job.id).exists()
 
 
-def test_a_stop_while_an_attempt_is_stored_deletes_what_it_stores(
+def test_stop_during_an_upload_deletes_the_upload(
     home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record, put = submit("true"), bucket.put
@@ -115,7 +115,7 @@ def test_a_stop_finds_the_launcher_that_has_just_begun(
             launcher.kill()
 
 
-def test_a_stop_between_the_start_of_the_unit_and_its_record_ends_the_job(
+def test_stop_before_the_first_record_ends_the_job(
     home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stop sees no launcher yet, and the launcher has already checked whether the job is open."""

@@ -34,7 +34,7 @@ def project(home: Path) -> Path:
     return source
 
 
-def test_a_job_is_stored_and_a_new_master_reads_all_of_it(home: Path, bucket: JobBucket, submit: Submit) -> None:
+def test_new_master_reads_a_stored_job_completely(home: Path, bucket: JobBucket, submit: Submit) -> None:
     record = submit("--sync-dst-dir", "code", "--env", "LR:0.1", "train.py", cwd=project(home))
     assert keys() == [f"jobs/team/durable/{record.job.id}.json", f"jobs/team/files/{record.files}.tar.gz"]
     assert bucket.all() == ([record], [])
@@ -98,7 +98,7 @@ def test_an_ended_job_is_forgotten_everywhere(bucket: JobBucket, submit: Submit)
     assert (keys(), mirror.open_jobs(), mirror.ended_jobs()) == ([], [], [])
 
 
-def test_an_ended_job_never_starts_again_when_the_bucket_cannot_be_reached(
+def test_ended_job_does_not_restart_without_the_bucket(
     bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = submit("true")
@@ -126,7 +126,7 @@ def test_fails_when_a_record_is_none(submit: Submit, change: dict[str, object], 
         DurableRecord.from_bytes(json.dumps(values).encode())
 
 
-def test_an_id_that_leads_elsewhere_is_refused(submit: Submit) -> None:
+def test_id_with_a_path_is_refused(submit: Submit) -> None:
     values = json.loads(submit("true").to_bytes())
     values["job"]["id"] = "../../.ssh"
     with pytest.raises(LaunchError, match=r"must have a job's id, got '../../.ssh'"):

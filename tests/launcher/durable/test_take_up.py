@@ -114,9 +114,7 @@ def test_jobs_wait_until_the_cluster_is_complete(
     assert master.started == [record.job.id]
 
 
-def test_jobs_start_with_the_minimum_once_the_rest_has_not_come(
-    master: Master, bucket: JobBucket, submit: Submit
-) -> None:
+def test_job_starts_with_its_minimum_after_the_wait(master: Master, bucket: JobBucket, submit: Submit) -> None:
     record = submit("true")
     lose_the_master(record)
     master.service.fetch(bucket)
@@ -128,7 +126,7 @@ def test_jobs_start_with_the_minimum_once_the_rest_has_not_come(
     assert master.started == [record.job.id]
 
 
-def test_time_in_line_is_no_time_that_a_job_runs(master: Master, bucket: JobBucket, submit: Submit) -> None:
+def test_queue_time_does_not_count_as_run_time(master: Master, bucket: JobBucket, submit: Submit) -> None:
     record = submit("true")
     lose_the_master(record)
     master.service.fetch(bucket)
@@ -143,9 +141,7 @@ def test_time_in_line_is_no_time_that_a_job_runs(master: Master, bucket: JobBuck
     assert counts == [1, 1, 1, 0]
 
 
-def test_a_start_that_failed_is_tried_again_after_a_growing_pause(
-    master: Master, bucket: JobBucket, submit: Submit
-) -> None:
+def test_failed_start_is_retried_with_backoff(master: Master, bucket: JobBucket, submit: Submit) -> None:
     record = submit("true")
     lose_the_master(record)
     master.service.fetch(bucket)
@@ -184,7 +180,7 @@ def test_a_job_fails_after_ten_short_attempts_in_a_row(
     )
 
 
-def test_a_long_attempt_begins_the_count_anew(master: Master, bucket: JobBucket, submit: Submit) -> None:
+def test_long_attempt_resets_the_restart_count(master: Master, bucket: JobBucket, submit: Submit) -> None:
     record = submit("true")
     lose_the_master(record)
     master.service.fetch(bucket)
@@ -198,9 +194,7 @@ def test_a_long_attempt_begins_the_count_anew(master: Master, bucket: JobBucket,
     assert len(master.started) == 2
 
 
-def test_a_job_that_ends_while_the_service_starts_is_not_taken_up(
-    master: Master, bucket: JobBucket, submit: Submit
-) -> None:
+def test_job_ending_during_service_start_does_not_resume(master: Master, bucket: JobBucket, submit: Submit) -> None:
     record = submit("true")
     mirror.list_as_waiting(record, jobs_directory())
     write_record(jobs_directory() / record.job.id, replace(record.job, state=State.SUCCEEDED))
@@ -235,7 +229,7 @@ def test_an_attempt_starts_the_stored_line_in_the_stored_files(
     assert [stored.job.attempt for stored in bucket.all()[0]] == [2]
 
 
-def test_a_further_attempt_keeps_what_the_job_has_changed_on_nodes(home: Path, submit: Submit) -> None:
+def test_next_attempt_keeps_changed_files_on_nodes(home: Path, submit: Submit) -> None:
     record = submit("--sync-dst-dir", "code", "true")
     job, _ = durable_job("--sync-dst-dir", "code", "true", home=home)
     for number, keeps in ((1, False), (2, True)):

@@ -65,7 +65,7 @@ def test_an_invalid_request_does_not_end_the_store(request_: bytes) -> None:
     assert asyncio.run(talk()) == (b"", (404, b""))
 
 
-def test_a_scope_is_empty_again_when_all_its_ranks_have_met() -> None:
+def test_scope_is_cleared_after_the_rendezvous() -> None:
     store = RendezvousStore({"global": 2})
     store.answer("PUT", "/global/0", b"a")
     store.answer("DELETE", "/global/0", b"")

@@ -77,9 +77,7 @@ def job_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         ("20261122-000007", "None SUCCEEDED", "None SUCCEEDED"),
     ],
 )
-def test_a_word_means_an_id_a_name_or_the_beginning_of_one(
-    job_ids: dict[str, str], word: str, found: str, running: str
-) -> None:
+def test_word_matches_an_id_a_name_or_a_prefix(job_ids: dict[str, str], word: str, found: str, running: str) -> None:
     assert job_lookup.find(word).id == job_ids[found]
     if running in job_ids:
         assert job_lookup.find_running(word).id == job_ids[running]
@@ -135,7 +133,7 @@ def test_list_and_status_work_on_a_full_disk(
     assert (read_record(disk / JOBS_DIR / GOING.id), uploads) == (GOING, [])
 
 
-def test_a_job_without_an_end_is_closed_once_the_disk_has_room(disk: Path, uploads: list[Path]) -> None:
+def test_unfinished_job_is_closed_once_the_disk_has_space(disk: Path, uploads: list[Path]) -> None:
     directory = disk / JOBS_DIR / GOING.id
     fill(disk)
     shown = job_lookup.current(directory)

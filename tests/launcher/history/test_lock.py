@@ -81,7 +81,7 @@ def test_fails_to_stop_a_job_of_another_machine_without_a_signal_here(directory:
 ELSEWHERE = replace(RECORD, machine="elsewhere", boot_id="x")
 
 
-def test_a_job_of_another_machine_runs_while_its_launcher_touches_the_lock(directory: Path) -> None:
+def test_remote_job_runs_while_its_lock_is_touched(directory: Path) -> None:
     write_record(directory, ELSEWHERE)
     assert job_lookup.current(directory) == ELSEWHERE
     with pytest.raises(LaunchError, match="runs on elsewhere: stop it there"):

@@ -80,7 +80,7 @@ def test_following_ends_with_the_job(tmp_path: Path, directory: Path) -> None:
         assert reader.wait(60) == 0
 
 
-def test_following_ends_when_the_reader_is_gone(tmp_path: Path, directory: Path) -> None:
+def test_following_ends_when_the_reader_closes(tmp_path: Path, directory: Path) -> None:
     (directory / "rank-0.log").write_bytes(b"x\n")
     with running(directory), reading(tmp_path, "-f", "j", "rank-0.log") as reader:
         assert reader.stdin is not None

@@ -146,7 +146,7 @@ def test_a_hanging_git_does_not_delay_the_job(
     assert hung_git.asked == [revision.DEADLINE_S]
 
 
-def test_a_name_that_no_job_could_be_given_is_not_read() -> None:
+def test_invalid_job_name_in_a_record_is_ignored() -> None:
     for name in ("a\x1b[2J", "7b", "a" * 41, 7, ["a"]):
         values = json.loads(RECORD.to_bytes()) | {"name": name}
         assert JobRecord.from_bytes(json.dumps(values).encode()) == RECORD

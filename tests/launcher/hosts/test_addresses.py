@@ -23,7 +23,7 @@ def test_an_address_is_here_when_the_machine_has_it() -> None:
         ("no-such-host.invalid", "127.0.0.2", "127.0.0.2"),
     ],
 )
-def test_the_address_of_sshd_is_used_unless_it_is_a_tunnel(name: str, seen: str | None, address: str) -> None:
+def test_sshd_address_is_used_unless_tunnelled(name: str, seen: str | None, address: str) -> None:
     assert address_for_peers(name, seen) == address
 
 
@@ -32,7 +32,7 @@ def test_fails_when_a_name_has_no_address() -> None:
         address_for_peers("no-such-host.invalid", None)
 
 
-def test_fails_when_a_node_has_an_address_that_the_others_cannot_reach() -> None:
+def test_unreachable_node_address_is_reported() -> None:
     check_reachable(["a", "b"], ["127.0.0.1", "127.0.0.2"])
     with pytest.raises(LaunchError) as caught:
         check_reachable(["a", "b", "c"], ["192.0.2.1", "127.0.1.1", "192.0.2.3"])

@@ -39,7 +39,7 @@ while not pathlib.Path(go).exists():
 """Ranks that print the name of rank 0's job, and wait until a file exists."""
 
 
-def test_every_rank_runs_with_torchruns_variables_and_its_node_in_front(cluster: Cluster) -> None:
+def test_ranks_have_torchrun_variables_and_prefixed_output(cluster: Cluster) -> None:
     show = "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR"
     result = cluster.run("--nproc-per-node", "2", show)
     assert result.code == 0
@@ -51,7 +51,7 @@ def test_every_rank_runs_with_torchruns_variables_and_its_node_in_front(cluster:
     assert result.stderr == b""
 
 
-def test_all_ranks_get_one_free_port_and_the_interface_of_the_route(cluster: Cluster) -> None:
+def test_ranks_share_a_free_port_and_the_route_interface(cluster: Cluster) -> None:
     result = cluster.run("echo $MASTER_PORT $GLOO_SOCKET_IFNAME $NCCL_SOCKET_IFNAME")
     values = {line.split(" ", 2)[2] for line in result.lines}
     assert len(values) == 1
@@ -177,7 +177,7 @@ def test_a_local_job_needs_no_hosts_file_and_no_ssh(cluster: Cluster) -> None:
     assert sorted(ended.stdout.splitlines()) == [b"localhost [0] 0 127.0.0.1", b"localhost [1] 1 127.0.0.1"]
 
 
-def test_two_jobs_run_side_by_side_each_with_a_port_of_its_own(cluster: Cluster, tmp_path: Path) -> None:
+def test_parallel_jobs_use_different_ports(cluster: Cluster, tmp_path: Path) -> None:
     go = tmp_path / "go"
     words = [sys.executable, "-c", RENDEZVOUS_SCRIPT]
     with cluster.start(*words, "one", str(go)) as first, cluster.start(*words, "two", str(go)) as second:

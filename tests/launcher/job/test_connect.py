@@ -12,7 +12,7 @@ DENIED = "deeplearning-worker1: ubuntu@deeplearning-worker1: Permission denied (
 
 
 @pytest.mark.parametrize("is_worker", [True, False])
-def test_the_error_on_a_worker_says_that_only_the_master_has_the_key(
+def test_error_on_a_worker_names_the_master_as_the_place_to_launch(
     monkeypatch: pytest.MonkeyPatch, is_worker: bool
 ) -> None:
     monkeypatch.setattr(connect, "is_worker", lambda: is_worker)
@@ -21,14 +21,14 @@ def test_the_error_on_a_worker_says_that_only_the_master_has_the_key(
     assert connect.with_advice(elsewhere).endswith("(publickey).")
 
 
-def test_a_retry_helps_a_new_node_that_knows_no_keys_yet_and_no_other_host() -> None:
+def test_only_new_nodes_are_retried_after_a_denied_login() -> None:
     denied = "{}: Permission denied (publickey)."
     for host, is_permanent in (("deeplearning-worker1", False), ("elsewhere", True)):
         assert connect.is_permanent(LaunchError(denied.format(host), kind=error_kind(denied))) == is_permanent
     assert not connect.is_permanent(LaunchError("elsewhere: no answer within 30 s"))
 
 
-def test_a_node_that_can_read_the_clusters_key_is_not_a_worker(tmp_path: Path) -> None:
+def test_node_with_the_cluster_key_is_not_a_worker(tmp_path: Path) -> None:
     config, key = tmp_path / "node.json", tmp_path / "key"
     assert not connect.is_worker(config, key)
     config.touch()

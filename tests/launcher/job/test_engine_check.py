@@ -19,8 +19,8 @@ def make_cluster_with_engines(cluster: Cluster, tmp_path: Path) -> Callable[[lis
 
     def make(engines: list[str]) -> Cluster:
         release, root, config = tmp_path / "release", tmp_path / "opt", tmp_path / "node.json"
-        for room in ("launcher", "bootstrap"):
-            shutil.copytree(LAUNCHER.parent / room, release / room, ignore=shutil.ignore_patterns("__pycache__"))
+        for package in ("launcher", "bootstrap"):
+            shutil.copytree(LAUNCHER.parent / package, release / package, ignore=shutil.ignore_patterns("__pycache__"))
         contract = release / "bootstrap/contract.py"
         text = contract.read_text()
         assert ROOT in text
@@ -108,13 +108,13 @@ def make_python(venv: Path) -> Path:
     return venv
 
 
-def test_python_is_the_one_of_the_environment_that_the_user_names(cluster: Cluster, tmp_path: Path) -> None:
+def test_python_comes_from_the_named_environment(cluster: Cluster, tmp_path: Path) -> None:
     venv = make_python(tmp_path / "mine")
     result = cluster.run("--venv", str(venv), "train.py")
     assert (result.code, {line.partition("] ")[2] for line in result.lines}) == (0, {str(venv)})
 
 
-def test_fails_before_anything_starts_when_a_node_lacks_that_environment(cluster: Cluster, tmp_path: Path) -> None:
+def test_missing_environment_is_reported_before_any_rank_starts(cluster: Cluster, tmp_path: Path) -> None:
     result = cluster.run("--venv", str(tmp_path / "none"), "train.py")
     assert (result.code, result.stdout) == (1, b"")
     assert result.stderr.decode() == (

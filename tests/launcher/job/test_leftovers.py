@@ -19,9 +19,7 @@ CALM = "sleep 1000 & setsid sleep 1000 & echo up; wait"
 
 @pytest.mark.parametrize("host", [FIRST, SECOND])
 @pytest.mark.parametrize(("reaper", "code"), [(False, 1), (True, 143)])
-def test_no_process_is_left_when_a_part_of_the_runner_is_killed(
-    cluster: Cluster, host: str, reaper: bool, code: int
-) -> None:
+def test_killed_part_of_the_runner_leaves_no_process(cluster: Cluster, host: str, reaper: bool, code: int) -> None:
     with cluster.start(f"echo $PPID; {CALM}", hosts=[FIRST, SECOND]) as launcher:
         lines = [line.split() for line in read_lines(launcher.stdout, 4)]
         ranks = cluster.ranks()
@@ -110,7 +108,7 @@ def test_processes_left_by_a_finished_rank_end_with_the_job(cluster: Cluster) ->
 
 
 @pytest.mark.parametrize("command", ["while :; do echo y; done", "echo up; sleep 1000"])
-def test_the_job_ends_when_the_reader_of_its_output_is_gone(cluster: Cluster, command: str) -> None:
+def test_job_ends_when_the_reader_of_its_output_closes(cluster: Cluster, command: str) -> None:
     with cluster.start(command) as launcher:
         assert launcher.stdout is not None
         launcher.stdout.readline()

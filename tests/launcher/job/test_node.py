@@ -58,7 +58,7 @@ def stopped_node(
         ([(FrameType.EXIT, b"143")], True),
     ],
 )
-def test_a_node_with_notice_answers_and_one_that_has_crashed_does_not(
+def test_node_with_a_notice_answers_and_a_crashed_one_does_not(
     tmp_path: Path, answers: list[tuple[int, bytes]], preempted: bool
 ) -> None:
     log = LogSink(tmp_path)

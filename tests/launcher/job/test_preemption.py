@@ -179,7 +179,7 @@ def test_a_notice_for_the_launchers_own_node_ends_the_job(cluster_with_state_fil
         (143, state(), False),
     ],
 )
-def test_a_process_that_fails_on_a_node_that_then_leaves_is_not_the_jobs_own_end(
+def test_failure_on_a_leaving_node_does_not_end_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, code: int, after: str, of_process: bool
 ) -> None:
     """The runner of a node that is being lost still answers, and reports the rank's end."""

@@ -29,7 +29,7 @@ def failure_of(check: Any) -> Failure:
     ("error", "refused"),
     [(rpc.RemoteError("a: ssm:/x: is not there", neighbour=False), True), (LaunchError("a: connection lost"), False)],
 )
-def test_a_secret_that_a_node_cannot_read_is_a_refusal_and_a_lost_node_is_not(
+def test_unreadable_secret_is_a_refusal_and_a_lost_node_is_not(
     monkeypatch: pytest.MonkeyPatch, error: LaunchError, *, refused: bool
 ) -> None:
     async def call(_connection: Connection, **_values: object) -> None:

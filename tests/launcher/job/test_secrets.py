@@ -24,7 +24,7 @@ def launch(cluster: Cluster, *arguments: str) -> Result:
     return cluster.run(*arguments, hosts=ADDRESSES[:1], environment=environment)
 
 
-def test_ranks_have_the_value_again_after_a_restart_and_nothing_else_has(cluster: Cluster) -> None:
+def test_only_ranks_have_the_secret_after_a_restart(cluster: Cluster) -> None:
     (cluster.directory / "value").write_text(json.dumps(VALUE))
     result = launch(cluster, "--secret", "WANDB_API_KEY=ssm:/team/wandb", "--max-restarts", "1", SCRIPT)
     assert (result.code, result.lines) == (0, ["127.0.0.1 [0] 0"] * 2 + [f"127.0.0.1 [0] {len(VALUE)}"] * 2)

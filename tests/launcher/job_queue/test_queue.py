@@ -14,7 +14,7 @@ from launcher.history.records import JobRecord, State, write_record
 from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, living_jobs
 from tests.launcher.job_records import RECORD
 
-Given = Callable[..., JobRecord]
+WriteRecord = Callable[..., JobRecord]
 
 
 def job(number: int, state: State = State.WAITING, *, waits: bool = True, **values: Any) -> JobRecord:
@@ -27,17 +27,17 @@ def ids(jobs: list[JobRecord]) -> list[str]:
     return [each.id[13:15] for each in jobs]
 
 
-def test_earlier_jobs_that_wait_or_start_are_ahead_also_on_other_nodes() -> None:
+def test_earlier_waiting_jobs_are_ahead_on_any_nodes() -> None:
     others = [job(1, hosts=("three",)), job(2, State.RUNNING), job(3, State.PENDING), job(7), job(6, State.PENDING)]
     assert ids(ahead_of(job(5), others)) == ["01", "03"]
 
 
-def test_a_durable_job_that_is_taken_up_again_has_its_old_place() -> None:
+def test_resumed_durable_job_keeps_its_place() -> None:
     taken_up = replace(job(1), id=job(9).id)
     assert (ids(ahead_of(job(5), [taken_up])), ahead_of(taken_up, [job(5)])) == (["09"], [])
 
 
-def test_a_starting_job_that_does_not_wait_is_ahead_only_on_the_same_nodes() -> None:
+def test_starting_job_without_wait_is_ahead_on_its_nodes_only() -> None:
     others = [job(1, State.PENDING, waits=False), job(2, State.PENDING, waits=False, hosts=("three",))]
     assert ids(ahead_of(job(5), others)) == ["01"]
 
@@ -46,16 +46,14 @@ def test_a_starting_job_that_does_not_wait_is_ahead_only_on_the_same_nodes() -> 
     ("gpus", "shares"),
     [({}, True), ({"two": None}, True), ({"two": ["1"]}, True), ({"two": ["2", "3"]}, False), ({"two": []}, False)],
 )
-def test_a_running_job_has_the_nodes_on_which_it_takes_the_same_gpus(
-    gpus: dict[str, list[str] | None], *, shares: bool
-) -> None:
+def test_running_job_holds_nodes_with_the_same_gpus(gpus: dict[str, list[str] | None], *, shares: bool) -> None:
     me = job(5, hosts=("one", "two"), gpus={"one": ["0"], "two": ["0", "1"]})
     other = job(7, State.RUNNING, hosts=("two", "three"), gpus=gpus)
     assert bool(jobs_using_nodes_of(me, [other])) is shares
     assert not jobs_using_nodes_of(me, [replace(other, state=State.PENDING), replace(other, hosts=("three",))])
 
 
-def test_a_job_whose_turn_has_come_has_its_nodes_whatever_the_order() -> None:
+def test_starting_job_keeps_its_nodes_in_any_order() -> None:
     starting = [job(7, state, starting=True) for state in (State.PENDING, State.WAITING)]
     assert jobs_using_nodes_of(job(5), [*starting, job(8), job(9, starting=True, hosts=("three",))]) == starting
     assert jobs_overtaken_by(job(5, State.PENDING, waits=False), [*starting, job(8)]) == starting
@@ -68,7 +66,7 @@ def test_a_job_without_wait_overtakes_no_job_on_its_nodes() -> None:
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> Iterator[Given]:
+def write_job_record(tmp_path: Path) -> Iterator[WriteRecord]:
     """Write a record; if the launcher lives, hold the job's lock in its place."""
     with ExitStack() as stack:
 
@@ -85,8 +83,8 @@ def given(tmp_path: Path) -> Iterator[Given]:
         yield write
 
 
-def test_a_dead_waiter_has_lost_its_place(given: Given, tmp_path: Path) -> None:
-    given(job(1), lives=False)
-    given(job(2, State.SUCCEEDED), lives=True)  # it is uploading its record
-    alive = given(job(3), lives=True)
+def test_a_dead_waiter_has_lost_its_place(write_job_record: WriteRecord, tmp_path: Path) -> None:
+    write_job_record(job(1), lives=False)
+    write_job_record(job(2, State.SUCCEEDED), lives=True)  # it is uploading its record
+    alive = write_job_record(job(3), lives=True)
     assert living_jobs(tmp_path) == [alive]

@@ -74,7 +74,7 @@ def waiting(name: str) -> str:
     return record.waiting or ""
 
 
-def test_an_earlier_job_that_comes_while_a_later_one_starts_waits_for_it(begin: Begin) -> None:
+def test_earlier_job_waits_for_one_already_starting(begin: Begin) -> None:
     """This covers a durable job that restarts, a clock that was set back, and two simultaneous requests."""
     events: list[str] = []
 
@@ -105,7 +105,7 @@ def test_an_earlier_job_that_comes_while_a_later_one_starts_waits_for_it(begin: 
 
 
 @pytest.mark.parametrize("job", [WAITING, JOB], ids=["waits", "does not wait"])
-def test_jobs_look_at_the_line_and_take_their_turn_one_at_a_time(begin: Begin, job: Any) -> None:
+def test_jobs_take_turns_one_at_a_time(begin: Begin, job: Any) -> None:
     started: list[bool] = []
 
     async def start(_job: object, _has_waited: object) -> None:
@@ -138,14 +138,14 @@ def test_jobs_look_at_the_line_and_take_their_turn_one_at_a_time(begin: Begin, j
     ],
     ids=["same GPUs", "force", "no GPUs", "other GPUs"],
 )
-def test_of_two_jobs_that_come_at_once_without_waiting_one_is_refused(
+def test_second_of_two_simultaneous_jobs_is_refused(
     begin: Begin, change: dict[str, Any], starts: list[str], *, runs: bool
 ) -> None:
     """The nodes, asked before the other's ranks run, would let both start."""
     one = replace(JOB, hosts=(Host(name="a", slots=2),), has_gpus=True)
     started: list[str] = []
 
-    async def come(name: str, job: Job) -> Failure | None:
+    async def submit(name: str, job: Job) -> Failure | None:
         journal, ticket = begin(name, start="2026-11-23T10:00:01Z", job=job)
 
         async def start(_job: object, _has_waited: object) -> None:
@@ -157,7 +157,7 @@ def test_of_two_jobs_that_come_at_once_without_waiting_one_is_refused(
         return await start_in_turn(job, ticket, start=start)
 
     async def both() -> list[Any]:
-        jobs = come("one", one), come("two", replace(one, **change))
+        jobs = submit("one", one), submit("two", replace(one, **change))
         return list(await asyncio.gather(*jobs, return_exceptions=True))
 
     errors = [str(error) for error in asyncio.run(asyncio.wait_for(both(), LIMIT_S)) if error is not None]
@@ -165,9 +165,7 @@ def test_of_two_jobs_that_come_at_once_without_waiting_one_is_refused(
     assert errors == [REFUSED] * (2 - len(starts))
 
 
-def test_a_job_whose_nodes_turn_out_to_be_in_use_gives_its_turn_back(
-    begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_busy_nodes_return_the_job_to_the_queue(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn, "RETRY_S", 0.5)
     found: list[bool] = []
 
@@ -247,9 +245,7 @@ def test_a_blocked_terminal_does_not_keep_a_job_in_line_past_its_deadline(
         asyncio.run(run())
 
 
-def test_a_job_for_which_the_cluster_has_become_too_small_leaves_the_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_job_larger_than_the_cluster_leaves_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn, "declared_nodes", lambda: 4)
     (tmp_path / "hosts").write_text("one\n")
     source = HostSource(path=tmp_path / "hosts", slots=1, default_slots=1, of_cluster=True)

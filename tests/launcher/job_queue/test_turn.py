@@ -90,7 +90,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Clus
     assert ended == [("SUCCEEDED", None, None)] * 3
 
 
-def test_a_waiting_job_leaves_the_line_at_ctrl_c_and_stop_and_its_death(cluster: Cluster) -> None:
+def test_queued_job_leaves_at_ctrl_c_stop_and_death(cluster: Cluster) -> None:
     with cluster.start("-n", "1", SLEEP) as holder:
         read_lines(holder.stdout, 1)
         wait = ("--wait", "-n", "1", "true")

@@ -23,7 +23,7 @@ def sink(tmp_path: Path) -> Iterator[tuple[ProcessOutput, Read]]:
     os.close(fd)
 
 
-def test_lines_are_whole_and_streams_do_not_mix(sink: tuple[ProcessOutput, Read]) -> None:
+def test_lines_are_complete_and_streams_do_not_mix(sink: tuple[ProcessOutput, Read]) -> None:
     output, read = sink
     asyncio.run(output.write(FrameType.STDOUT, b"half"))
     asyncio.run(output.write(FrameType.STDERR, b"other\n"))

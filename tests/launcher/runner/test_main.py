@@ -123,7 +123,7 @@ def test_the_interface_of_the_route_is_not_looked_up() -> None:
     check_interfaces({"NCCL_SOCKET_IFNAME": "ens5"}, INTERFACES, routed="ens5", present=lambda: pytest.fail("asked"))
 
 
-def test_fails_when_the_node_lacks_the_interface() -> None:
+def test_missing_network_interface_is_reported() -> None:
     with pytest.raises(LaunchError) as caught:
         check_interfaces({"GLOO_SOCKET_IFNAME": "eth0"}, INTERFACES, routed="ens5", present=lambda: ["lo", "ens5"])
     assert str(caught.value) == "GLOO_SOCKET_IFNAME must name an interface of lo, ens5, got 'eth0'"

@@ -48,7 +48,7 @@ def test_the_channel_sends_heartbeats_only_while_it_sends_nothing_else(launcher:
     assert launcher.read() == encode(FrameType.ALIVE, b"")
 
 
-def test_a_silent_launcher_counts_as_gone_at_the_deadline(launcher: Launcher) -> None:
+def test_silent_launcher_counts_as_lost_at_the_deadline(launcher: Launcher) -> None:
     launcher.now[0] += HEARTBEAT_TIMEOUT_S - 1
     os.write(launcher.sends, b"\n")
     assert launcher.channel.receive() == b"\n"

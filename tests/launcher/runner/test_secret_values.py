@@ -55,7 +55,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
     return Service(tmp_path, monkeypatch)
 
 
-def test_a_value_arrives_as_it_is_and_is_asked_for_once(service: Service) -> None:
+def test_secret_value_arrives_unchanged_after_one_call(service: Service) -> None:
     assert read_secrets({"A": "ssm:/team/wandb", "B": "ssm:/team/wandb"}) == {"A": VALUE, "B": VALUE}
     [asked] = service.asked()
     assert str(asked["words"]).startswith("['ssm', 'get-parameter', '--name=/team/wandb', '--with-decryption'")
@@ -79,9 +79,7 @@ def test_the_nodes_role_reads_and_not_the_users_keys(service: Service, monkeypat
     }
 
 
-def test_a_throttled_call_is_tried_more_often_than_the_user_says(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_throttled_call_is_retried_beyond_the_users_setting(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     read_secrets({"A": "ssm:wandb"})
     environ = service.asked()[0]["environ"]
@@ -115,7 +113,7 @@ def test_fails_when_a_value_cannot_be_a_variable(service: Service, value: object
         read_secrets({"A": "ssm:x"})
 
 
-def test_fails_when_no_answer_comes_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_lookup_fails_at_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "aws"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)

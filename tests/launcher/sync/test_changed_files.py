@@ -117,7 +117,7 @@ def test_a_job_starts_over_a_newer_result_only_on_request(site: Site) -> None:
     assert (site.homes[ADDRESSES[0]] / "code/runs/result").read_text() == "pulled"
 
 
-def test_each_node_keeps_its_own_results_of_a_job_that_runs_in_the_source(site: Site) -> None:
+def test_results_in_the_source_directory_stay_on_each_node(site: Site) -> None:
     source = site.homes[ADDRESSES[0]] / "code"
     source.mkdir()
     (source / "train.py").write_text("1")

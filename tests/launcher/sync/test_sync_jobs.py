@@ -58,7 +58,7 @@ def test_modes_times_and_links_are_copied(site: Site) -> None:
         assert (copy / "secret").stat().st_mtime_ns == 1234567890123456789
 
 
-def test_a_second_sync_sends_only_what_has_changed_and_only_where(site: Site) -> None:
+def test_second_sync_sends_only_changes(site: Site) -> None:
     for name in "abc":
         site.write(name, name)
     assert sent(send(site)[1]) == (3, 3)
@@ -72,7 +72,7 @@ def test_a_second_sync_sends_only_what_has_changed_and_only_where(site: Site) ->
     assert [tree(home / "code") for home in site.homes.values()] == [{"a": "a", "b": "new", "c": "c"}] * 3
 
 
-def test_each_node_gets_the_files_that_it_lacks(site: Site) -> None:
+def test_each_node_receives_only_missing_files(site: Site) -> None:
     for name in "abcd":
         site.write(name, name * 1000)
     send(site)
@@ -145,7 +145,7 @@ def test_excluded_files_are_neither_sent_nor_deleted(site: Site) -> None:
     assert not (site.far[0] / "code/data/1").exists()
 
 
-def test_the_current_directory_itself_may_be_the_destination_on_its_own_node(site: Site) -> None:
+def test_destination_may_be_the_source_on_its_own_node(site: Site) -> None:
     site.write("a", "a")
     inode = (site.source / "a").stat().st_ino
     code, output = send(site, directory=str(site.source), command="pwd")
@@ -169,7 +169,7 @@ def test_a_local_job_runs_in_its_copy(site: Site) -> None:
     assert result.lines == ["127.0.0.1 [0] a"]
 
 
-def test_a_large_file_arrives_whole_everywhere(site: Site) -> None:
+def test_large_file_arrives_complete_on_all_nodes(site: Site) -> None:
     content = os.urandom(1 << 16) * 320
     (site.source / "large").write_bytes(content)
     site.write("small", "s")
@@ -177,7 +177,7 @@ def test_a_large_file_arrives_whole_everywhere(site: Site) -> None:
     assert all((home / "code/large").read_bytes() == content for home in site.homes.values())
 
 
-def test_a_file_that_changes_while_being_sent_arrives_in_its_last_state(site: Site) -> None:
+def test_file_changed_during_the_sync_arrives_in_its_last_state(site: Site) -> None:
     path = site.write("growing", "x" * 1000)
     # The launcher takes its time between scanning the source and sending it.
     slow = site.program(

@@ -60,7 +60,7 @@ def ranks_by_host(launcher: "subprocess.Popen[bytes]", hosts: int) -> dict[str, 
     return {words[0]: int(words[2]) for words in lines}
 
 
-def test_a_node_that_is_cut_off_ends_its_ranks_and_the_job_fails(short_timeout_cluster: Cluster) -> None:
+def test_disconnected_node_ends_its_ranks_and_the_job(short_timeout_cluster: Cluster) -> None:
     with short_timeout_cluster.start("echo $$; sleep 1000 & wait") as launcher:
         ranks = ranks_by_host(launcher, 3)
         everything = short_timeout_cluster.ranks()
@@ -95,7 +95,7 @@ def test_a_job_without_output_is_not_ended(short_timeout_cluster: Cluster) -> No
     assert result.lines == [f"{host} [0] done" for host in ADDRESSES]
 
 
-def test_a_reader_that_pauses_delays_the_job_and_does_not_end_it(short_timeout_cluster: Cluster) -> None:
+def test_paused_reader_delays_the_job_without_ending_it(short_timeout_cluster: Cluster) -> None:
     with short_timeout_cluster.start("seq -f %015.0f 1 655360; echo done") as launcher:
         assert launcher.stdout is not None
         assert os.read(launcher.stdout.fileno(), 1) == b"1"

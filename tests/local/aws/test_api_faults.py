@@ -130,7 +130,7 @@ def test_only_nodes_are_refused_and_the_service_that_was_named(control: Control)
     assert control.refusals("dynamodb", "a-person") == []
 
 
-def test_all_is_well_once_the_rules_are_gone(control: Control) -> None:
+def test_calls_succeed_after_the_fault_rules_are_removed(control: Control) -> None:
     control.fail(ApiFault(kind="throttle"))
     assert len(control.refusals("ec2", "i-1")) == 1
     control.file.unlink()

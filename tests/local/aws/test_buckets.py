@@ -90,7 +90,7 @@ def test_rollback_fails_over_a_bucket_that_is_not_empty(
     assert "stack" not in [found["StackName"] for found in stacks.cloudformation.describe_stacks()["Stacks"]]
 
 
-def test_rollback_keeps_a_bucket_that_is_retained_whatever_is_in_it(stacks: Stacks, s3: Any) -> None:
+def test_rollback_keeps_a_retained_bucket_with_any_content(stacks: Stacks, s3: Any) -> None:
     stacks.create(cluster(Group=group(1, signals=1), Bucket=bucket("Retain")))
     name = stacks.physical_id("Bucket")
     put(s3, name)
@@ -108,7 +108,7 @@ def test_deletion_fails_over_a_bucket_that_is_not_empty(stacks: Stacks, s3: Any)
     empty(s3, stacks.physical_id("Bucket"))
 
 
-def test_versioning_and_rules_are_those_of_the_template_and_change_with_it(stacks: Stacks, s3: Any) -> None:
+def test_bucket_versioning_and_rules_follow_the_template(stacks: Stacks, s3: Any) -> None:
     rule = {"Id": "old", "Status": "Enabled", "NoncurrentVersionExpiration": {"NoncurrentDays": 30}}
     plain = {"Resources": {"Bucket": resource("S3::Bucket")}}
     stacks.create(plain)

@@ -4,7 +4,7 @@ from tests.local.aws.harness import Aws, Stacks
 from tests.local.aws.templates import attribute, role
 
 
-def test_node_with_the_credentials_of_its_role_is_role_id_and_instance_id(aws: Aws, stacks: Stacks) -> None:
+def test_caller_of_a_node_is_role_id_and_instance_id(aws: Aws, stacks: Stacks) -> None:
     outputs = {"RoleId": {"Value": attribute("RoleId", "Role")}, "Arn": {"Value": attribute("Arn", "Role")}}
     stacks.create({"Resources": role(), "Outputs": outputs})
     made = stacks.outputs()

@@ -70,7 +70,7 @@ def fill(s3: Any, name: str) -> None:
     s3.delete_object(Bucket=name, Key="runs/0")
 
 
-def test_buckets_of_rolled_back_and_destroyed_clusters_are_named_and_removed(aws: Aws, stacks: Stacks, s3: Any) -> None:
+def test_left_buckets_are_listed_and_removed(aws: Aws, stacks: Stacks, s3: Any) -> None:
     stacks.create(cluster(Group=group(1, signals=1), Bucket=kept()), name="vision")
     rolled_back = stacks.physical_id("Bucket", name="vision")
     fill(s3, rolled_back)

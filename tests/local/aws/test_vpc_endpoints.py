@@ -87,7 +87,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
         yield Network.make(boto3.client("ec2"))
 
 
-def test_preflight_names_each_endpoint_without_which_a_call_does_not_arrive(network: Network) -> None:
+def test_preflight_names_each_endpoint_that_calls_need(network: Network) -> None:
     assert network.problems() == []
     for missing in SERVICES:
         assert [service for service in SERVICES if not network.arrives(service)] == []

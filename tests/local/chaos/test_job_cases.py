@@ -24,7 +24,7 @@ def test_a_seed_gives_the_same_cases() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_fifty_cases_are_of_every_kind_and_at_every_moment_and_on_every_node(seed: int) -> None:
+def test_fifty_cases_cover_every_kind_moment_and_node(seed: int) -> None:
     faults = draw_faults(seed, cases=50, node_indexes=[1, 2, 3])
     phases = Counter(job_case.phase for fault in faults for job_case in fault.cases)
     assert sum(phases.values()) == 50
@@ -85,7 +85,7 @@ def verdict(
     (make_outcome([WAITS, RESTARTS], ranks(2, done=2)), "fewer"),
     (make_outcome([WAITS, RESTARTS], ranks(3, done=3), at=90.0), "all"),
 ])  # fmt: skip
-def test_a_job_that_does_as_it_was_asked_to_is_right(outcome: JobOutcome, policy: str) -> None:
+def test_judge_accepts_expected_outcomes(outcome: JobOutcome, policy: str) -> None:
     assert verdict(outcome, policy) == []
 
 
@@ -107,7 +107,7 @@ def test_a_job_that_does_as_it_was_asked_to_is_right(outcome: JobOutcome, policy
     (make_outcome(code=1, state="CANCELLED"), "end", "it ended with 1, and its record says CANCELLED, 1"),
     (make_outcome(code=1, recorded_code=9), "end", "it ended with 1, and its record says FAILED, 9"),
 ])  # fmt: skip
-def test_whatever_else_a_job_does_is_wrong(outcome: JobOutcome, policy: str, error: str) -> None:
+def test_judge_reports_each_deviation(outcome: JobOutcome, policy: str, error: str) -> None:
     assert error in verdict(outcome, policy)
 
 
@@ -120,13 +120,13 @@ def test_no_job_continues_after_a_fault_of_its_rank(kind: str, phase: str, polic
     assert "it went on as if nothing had happened to its ranks" in verdict(unaffected, policy, kind=kind, phase=phase)
 
 
-def test_a_job_that_had_no_ranks_yet_may_go_on() -> None:
+def test_job_without_ranks_may_continue() -> None:
     later = make_outcome(ranks(3, done=3), before=[])
     assert verdict(later, "end", phase="connecting") == []
     assert verdict(make_outcome([f"w{rank} [0] done" for rank in range(3)]), "end", phase="connecting") != []
 
 
-def test_a_job_with_a_fault_of_its_launcher_is_judged_by_what_remains_known() -> None:
+def test_launcher_fault_is_judged_by_remaining_evidence() -> None:
     too_few = make_outcome(
         ["launch: w2: lost: silent for 20 s; not restarted: 1 node available, at least 2 needed; w2: no answer"], code=1
     )
@@ -140,7 +140,7 @@ def test_a_job_with_a_fault_of_its_launcher_is_judged_by_what_remains_known() ->
     ]
 
 
-def test_a_lost_session_excuses_no_job_that_had_begun() -> None:
+def test_lost_session_excuses_only_connecting_jobs() -> None:
     lost = make_outcome(code=255, state="FAILED", recorded_code=1)
     assert verdict(lost, "fewer", node_index=1, kind="partition") != []
     assert verdict(lost, "fewer", node_index=1, kind="partition", phase="connecting") == []
@@ -167,12 +167,12 @@ def test_a_job_whose_launchers_node_restarts_has_failed(phase: str, state: str |
     assert (verdict(gone, "all", node_index=1, kind="reboot", phase=phase) == []) is is_right
 
 
-def test_a_session_that_finds_the_node_when_it_is_back_has_a_job_like_any_other() -> None:
+def test_session_after_reboot_is_judged_normally() -> None:
     whole = make_outcome(ranks(3, done=3), before=[])
     assert verdict(whole, "all", node_index=1, kind="reboot", phase="connecting") == []
     half = make_outcome(ranks(3, done=2), before=[])
     assert verdict(half, "all", node_index=1, kind="reboot", phase="connecting") != []
 
 
-def test_of_a_launcher_that_is_gone_with_its_node_nobody_can_tell() -> None:
+def test_killed_launcher_node_has_no_verdict() -> None:
     assert verdict(make_outcome(code=None, ended_s=None, state=None), "end", node_index=1, kind="kill") == []

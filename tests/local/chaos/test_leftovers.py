@@ -47,7 +47,7 @@ def named(name: str, *words: str) -> Sequence[str]:
     return [sys.executable, "-c", NAMED, name, *words]
 
 
-def test_a_runner_that_waits_is_no_jobs_and_one_that_works_is() -> None:
+def test_only_a_working_runner_belongs_to_a_job() -> None:
     with running(*named("launch-idle", RUNNER)) as waits, running(*named("launch-runner", RUNNER)) as works:
         assert not found(waits)
         assert found(works)
@@ -60,7 +60,7 @@ def test_what_waits_for_too_long_is_left_behind(monkeypatch: pytest.MonkeyPatch)
         assert found(waits)
 
 
-def test_what_has_a_jobs_mark_is_found_whatever_it_is_called() -> None:
+def test_processes_with_a_jobs_mark_are_found_under_any_name() -> None:
     with running(*named("python3"), environment={TOKEN: "abc"}) as rank:
         assert found(rank, "abc")
         assert not found(rank, "abcd")

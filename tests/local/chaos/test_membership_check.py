@@ -81,7 +81,7 @@ def test_fails_when_one_node_has_something_wrong(change: dict[str, Any], line: s
     assert line in differences(desired_nodes=2, instances=INSTANCES, views=views)
 
 
-def test_fails_when_a_node_says_nothing_or_is_missing() -> None:
+def test_silent_or_missing_node_is_reported() -> None:
     assert differences(desired_nodes=3, instances=INSTANCES, views={"i-1": RIGHT, "i-2": "does not run"}) == [
         "the groups want 3 nodes, 2 are in service",
         "i-2: does not run",

@@ -18,7 +18,7 @@ def test_a_seed_gives_one_plan() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_kind_comes_as_often_as_asked(seed: int) -> None:
+def test_each_fault_type_occurs_as_often_as_requested(seed: int) -> None:
     faults = plan_of(seed).faults
     times = Counter(fault.kind for fault in faults)
     assert len(faults) == 40
@@ -48,7 +48,7 @@ def test_a_pair_is_two_nodes_and_the_api_none() -> None:
     assert (numbers["partition-pair"], numbers["api-outage"], numbers["kill"]) == (2, 0, 1)
 
 
-def test_a_target_is_a_node_index_or_one_of_a_type() -> None:
+def test_fault_target_is_an_index_or_any_node_of_a_type() -> None:
     held = {1: "i-1", 3: "i-3", 4: "i-4"}
     assert [node_target(number).pick_from(held) for number in (1, 2, 3)] == [1, None, 3]
     assert [PlannedTarget(node_type="worker", pick=pick).pick_from(held) for pick in range(3)] == [3, 4, 3]

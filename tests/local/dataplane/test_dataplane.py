@@ -23,7 +23,7 @@ def test_nodes_follow_the_control_plane(cloud: FakeCloud) -> None:
     assert cloud.running == [TWO.instance_id]
 
 
-def test_profile_that_is_associated_after_the_first_look_gives_the_instance_its_role(cloud: FakeCloud) -> None:
+def test_late_profile_gives_the_instance_its_role(cloud: FakeCloud) -> None:
     cloud.show(ONE)
     found = cloud.plane.metadata_of(ONE.vpc_id, str(ONE.address.ip))
     assert found is not None
@@ -34,7 +34,7 @@ def test_profile_that_is_associated_after_the_first_look_gives_the_instance_its_
     assert found.role_name == "role-of-mine"
 
 
-def test_instance_that_cannot_be_described_does_not_hold_up_the_others(cloud: FakeCloud, unknown: set[str]) -> None:
+def test_undescribable_instance_does_not_block_others(cloud: FakeCloud, unknown: set[str]) -> None:
     unknown.add(ONE.instance_id)
     cloud.show(ONE, TWO)
     assert cloud.running == [TWO.instance_id]
@@ -43,7 +43,7 @@ def test_instance_that_cannot_be_described_does_not_hold_up_the_others(cloud: Fa
     assert sorted(cloud.running) == [ONE.instance_id, TWO.instance_id]
 
 
-def test_error_that_comes_again_is_logged_once_and_shown_until_it_is_over(
+def test_repeated_error_is_logged_once_and_shown_until_it_ends(
     cloud: FakeCloud, unknown: set[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     unknown.add(ONE.instance_id)
@@ -64,7 +64,7 @@ def test_error_that_comes_again_is_logged_once_and_shown_until_it_is_over(
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 2
 
 
-def test_pass_that_is_given_up_leaves_all_nodes_as_they_are(cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_abandoned_pass_leaves_all_nodes_unchanged(cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     cloud.show(ONE)
 
     def refuse(*_clients: Any) -> Inventory:

@@ -44,7 +44,7 @@ def inventory(*instances: Instance) -> Inventory:
     return Inventory(instances=instances, groups=())
 
 
-def test_router_comes_with_the_first_instance_and_goes_with_the_last(actions: list[str], tmp_path: Path) -> None:
+def test_router_exists_from_the_first_instance_to_the_last(actions: list[str], tmp_path: Path) -> None:
     vpcs = Vpcs(lambda _vpc_id, _address: None, Exports(tmp_path))
     vpcs.reconcile(inventory(ONE), kept=())
     assert actions == ["create vpc-1", "metadata vpc-1", "rules vpc-1", "routes [('198.18.0.4', 'vpc-1')] for []"]

@@ -6,9 +6,7 @@ from local.node import disks
 from local.node.disks import COMPLETE, IMAGES, is_complete, layers_of, request_image, take_requested_images
 
 
-def test_an_image_is_taken_once_and_lies_above_the_image_of_its_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_image_is_copied_once_as_a_layer_above_its_nodes_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
     monkeypatch.setattr(disks, "_take_image", lambda directory, **_: taken.append(directory.name))
     request_image(tmp_path, "ami-1", instance_id="i-1", base="ami-of-amazon")

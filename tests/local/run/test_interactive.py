@@ -169,7 +169,7 @@ def test_several_runs_require_a_name(run: Run) -> None:
     assert not second.directory.exists()
 
 
-def test_the_greeting_says_which_settings_come_first() -> None:
+def test_greeting_names_settings_that_take_precedence() -> None:
     run = Run(directory=Path("/run/3f2a"), owner=1, sandbox=1, checkout=REPOSITORY, variables={})
     assert 'before those in cdk.json\'s "cluster" object; -c name=value comes before both.' in first_steps(run)
 
@@ -258,7 +258,7 @@ def inside(run_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_end_names_the_ended_runs_or_says_that_there_are_none(run: Run, tmp_path: Path) -> None:
+def test_end_lists_ended_runs_or_reports_none(run: Run, tmp_path: Path) -> None:
     ended = local("end")
     assert (ended.returncode, ended.stdout) == (0, f"local AWS {run.name} has ended\n")
     nothing = subprocess.run(

@@ -62,7 +62,7 @@ def test_table_of_instances(tmp_path: Path) -> None:
         ("terminated", "", False),
     ],
 )
-def test_an_instance_that_has_gone_is_shown_for_a_while(state: str, reason: str, shown: bool) -> None:
+def test_terminated_instance_is_shown_for_a_while(state: str, reason: str, shown: bool) -> None:
     assert is_shown(instance(state, reason), NOW) is shown
 
 

@@ -49,7 +49,7 @@ def test_every_gpu_type_of_today_is_known(described: dict[str, Any]) -> None:
     assert "g7.2xlarge" in nvidia
 
 
-def test_neuron_types_are_refused_whatever_the_image(described: dict[str, Any]) -> None:
+def test_neuron_types_are_refused_with_any_image(described: dict[str, Any]) -> None:
     neuron = [name for name in described if name.startswith(("trn", "inf"))]
     assert len(neuron) > 8
     for name in neuron:

@@ -66,7 +66,7 @@ def test_a_cluster_in_the_default_zone_can_always_be_deployed_again(aws: Aws, tm
 
 
 @pytest.mark.soak
-def test_a_cluster_whose_zone_cloudformation_chose_is_told_its_zone_once(aws: Aws, tmp_path: Path) -> None:
+def test_zone_chosen_by_cloudformation_is_reported_once(aws: Aws, tmp_path: Path) -> None:
     cdk = Cdk.in_copy(aws, tmp_path, cluster="unpinned")
     network = cdk.checkout / "stacks/network/zone.py"
     text = network.read_text()

@@ -77,7 +77,7 @@ def test_true_and_false_are_taken_as_text_too(given: object, taken: bool) -> Non
         ),
     ],
 )
-def test_fails_when_private_is_half_meant(context: dict[str, Any], message: str) -> None:
+def test_private_with_contradicting_settings_is_refused(context: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         ClusterProps.from_context(context)
 
@@ -97,7 +97,7 @@ def test_in_an_existing_vpc_both_groups_are_in_private_subnets(context: dict[str
     }
 
 
-def test_fails_when_a_private_master_is_meant_for_a_public_subnet(context: dict[str, Any], tmp_path: Path) -> None:
+def test_private_master_in_a_public_subnet_is_refused(context: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=f"master_subnet_id must be a private subnet with private: {WORKERS}, got"):
         synthesize_in_vpc(context | LOOKED_UP, tmp_path, private=True)
     public = described(

@@ -54,7 +54,7 @@ def synthesize(
     return missing, {json.dumps(each["Properties"]["AvailabilityZone"]) for each in subnets}, recorded
 
 
-def test_the_command_line_is_asked_for_the_zones_once(context: dict[str, Any], tmp_path: Path) -> None:
+def test_zones_are_looked_up_once(context: dict[str, Any], tmp_path: Path) -> None:
     env = cdk.Environment(account=ACCOUNT, region=REGION)
     missing, _, _ = synthesize(context, tmp_path, env=env)
     assert [(each["key"], each["provider"]) for each in missing] == [(PIN, "availability-zones")]

@@ -22,13 +22,13 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def repository(root: Path, *, order: list[str]) -> Path:
-    for room in bundle.PACKAGES:
-        (root / room / "__pycache__").mkdir(parents=True)
-        (root / room / "__pycache__" / "agent.cpython-310.pyc").write_bytes(os.urandom(8))
-        (root / room / "tests").mkdir()
-        (root / room / "tests" / "test_agent.py").write_text("")
+    for package in bundle.PACKAGES:
+        (root / package / "__pycache__").mkdir(parents=True)
+        (root / package / "__pycache__" / "agent.cpython-310.pyc").write_bytes(os.urandom(8))
+        (root / package / "tests").mkdir()
+        (root / package / "tests" / "test_agent.py").write_text("")
         for name in order:
-            (root / room / name).write_text(name)
+            (root / package / name).write_text(name)
     return root
 
 
@@ -67,7 +67,7 @@ def test_is_small() -> None:
 REMOVED_IN_3_12 = {"asynchat", "asyncore", "distutils", "imp", "smtpd"}
 
 
-def test_nothing_needs_what_python_3_12_has_no_more(unpacked: Path) -> None:
+def test_bundle_imports_nothing_removed_from_python_3_12(unpacked: Path) -> None:
     found = {
         f"{file.relative_to(unpacked)}: {name}"
         for file in unpacked.rglob("*.py")

@@ -50,7 +50,7 @@ def test_types_with_efa_on_each_of_many_cards(name: str, cards: int) -> None:
     assert layout(name) == [(0, 0, "interface"), (0, 1, "efa-only"), *others]
 
 
-def test_no_interface_says_anything_about_a_public_address() -> None:
+def test_interfaces_leave_the_public_address_to_the_subnet() -> None:
     # EC2 refuses the parameter with several interfaces; with one, the subnet decides.
     keys = {key for known in WITH_EFA for each in network_interfaces(known, []) for key in each}
     assert "AssociatePublicIpAddress" not in keys

@@ -139,7 +139,7 @@ def test_a_worker_can_neither_replace_nor_remove_an_environment(template: Templa
     assert kept("RolesMaster") == []
 
 
-def test_the_master_alone_says_which_environment_is_right(template: Template) -> None:
+def test_only_the_master_may_write_the_trusted_environment(template: Template) -> None:
     def writable(role: str) -> list[str]:
         return [
             key
@@ -157,7 +157,7 @@ def granted(template: Template, role: str) -> set[tuple[str, str]]:
     return {(action, json.dumps(each["Resource"])) for each in statements(template, role) for action in actions(each)}
 
 
-def test_nodes_of_a_private_cluster_may_serve_sessions_and_no_more(template: Template, synthesize: Synthesize) -> None:
+def test_private_nodes_have_only_the_session_permissions(template: Template, synthesize: Synthesize) -> None:
     private = synthesize(private=True)
     for role in ("RolesMaster", "RolesWorker"):
         before, after = granted(template, role), granted(private, role)

@@ -175,7 +175,7 @@ def test_nothing_is_left_behind_and_a_second_run_changes_nothing(node: Node) -> 
     assert [p.name for p in node.current.iterdir() if p.name != "__pycache__"] == ["bootstrap"]
 
 
-def test_waits_for_a_route_to_the_bundle_and_says_so(node: Node) -> None:
+def test_user_data_waits_for_a_route_to_the_bundle_and_logs_it(node: Node) -> None:
     (node.root / "s3-comes-later").touch()
     result = node.boot()
     assert result.returncode == 0
@@ -183,7 +183,7 @@ def test_waits_for_a_route_to_the_bundle_and_says_so(node: Node) -> None:
     assert len(node.calls()) == 2
 
 
-def test_fails_when_the_bundle_never_comes(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_data_fails_when_the_bundle_is_unreachable(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_data, "FETCH_TIMEOUT_S", 0)
     (node.root / "no-s3").touch()
     result = node.boot()
@@ -222,7 +222,7 @@ REPLACE_ME = (
 )
 
 
-def test_a_node_that_the_deploy_can_do_without_asks_to_be_replaced_and_fails_nothing(node: Node) -> None:
+def test_optional_node_requests_replacement_without_failure_signal(node: Node) -> None:
     make_bundle(node.root, "")
     assert node.boot(dataclasses.replace(SETTINGS, fails_deploy=False)).returncode != 0
     assert [call.split()[1] for call in node.calls()] == ["s3", "autoscaling"]
@@ -243,7 +243,7 @@ def test_fails_when_the_metadata_service_does_not_answer(node: Node) -> None:
     assert "read instance metadata" in node.calls()[-1]
 
 
-def test_every_step_fits_the_signal_whole() -> None:
+def test_every_step_name_fits_into_the_signal() -> None:
     start, ask, *steps = re.findall(r"step='([^']*)'", SCRIPT)
     # The first two run before the instance's id is known.
     reasons = [f" user data: {start}", f" user data: {ask}", *(f"{INSTANCE} user data: {s}" for s in steps)]

@@ -77,7 +77,7 @@ def _resolve(value: Any) -> str:
 @pytest.mark.parametrize(
     ("engines", "message"), [((), "null"), (("mxnet",), '"mxnet"'), (("mxnet", "horovod"), '"horovod"')]
 )
-def test_nodes_are_told_the_environment_and_may_do_nothing_more_for_it(
+def test_engines_setting_reaches_nodes_without_more_permissions(
     synthesize: Synthesize, engines: tuple[str, ...], message: str
 ) -> None:
     plain, template = synthesize(worker_count=1), synthesize(worker_count=1, engines=engines)

@@ -43,7 +43,7 @@ FOREIGN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("settings", "nodes", "paused", "message"), CLUSTERS, ids=lambda value: str(value))
-def test_a_cluster_costs_what_a_hand_calculation_says(
+def test_cost_agrees_with_a_hand_calculation(
     synthesize: Synthesize, settings: dict[str, Any], nodes: float, paused: float, message: str
 ) -> None:
     template = synthesize(**settings)
@@ -60,5 +60,5 @@ def test_a_type_without_a_price_has_no_total(synthesize: Synthesize) -> None:
     assert message == "an unknown price an hour (list prices of us-east-1, 2026-07-20)"
 
 
-def test_a_region_that_the_file_lacks_gets_those_of_another_which_are_named() -> None:
+def test_missing_region_uses_and_names_another_regions_prices() -> None:
     assert price_list("eu-west-1").describe() == "list prices of us-east-1, 2026-07-20"

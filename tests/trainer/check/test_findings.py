@@ -39,7 +39,7 @@ def facts(nodes: int) -> list[NodeFacts]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_slow_node_and_one_that_lacks_a_gpu_are_named(seed: int) -> None:
+def test_slow_node_and_missing_gpu_are_reported(seed: int) -> None:
     rng = random.Random(seed)
     nodes = rng.randint(3, 65)
     slow, poor = rng.sample(range(nodes), 2)

@@ -57,7 +57,7 @@ def test_checkpoint_without_a_new_setting_resumes_with_a_warning(caplog: pytest.
     assert "predates --wd-all 0, --last-batch drop; using the current values" in caplog.text
 
 
-def test_data_that_changed_since_the_checkpoint_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_changed_data_since_the_checkpoint_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     store = FakeStore()
     make_manager(store, data_versions=("1", "2")).save(
         cast(Backend, TwoRankBackend((0,))), Progress(started=5, epoch=1)

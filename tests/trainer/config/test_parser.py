@@ -248,7 +248,7 @@ def test_data_type_is_part_of_the_identity() -> None:
     assert TrainConfig(fast="auto", dtype="bfloat16").data_type == "bfloat16"
 
 
-def test_folders_are_augmented_unless_the_command_says_otherwise() -> None:
+def test_folders_are_augmented_by_default() -> None:
     folder = TrainConfig(dataset="folder", image_shape=(3, 32, 32))
     assert folder.augmented == ("resized-crop", "mirror")
     assert replace(folder, augment="none").augmented == ()

@@ -152,7 +152,7 @@ class BusyMetadataService(BaseHTTPRequestHandler):
         pass
 
 
-def test_credentials_of_the_machine_are_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instance_credentials_are_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
@@ -238,9 +238,7 @@ def test_broken_connection_is_replaced_by_one_that_reads_the_rest(monkeypatch: p
 @pytest.mark.parametrize(
     ("code", "status"), [("SlowDown", 503), ("503", 503), ("InternalError", 500), ("RequestTimeout", 400)]
 )
-def test_busy_s3_is_asked_again_after_growing_random_pauses(
-    code: str, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_throttled_s3_requests_back_off_with_jitter(code: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("time.sleep", pauses.append)
     client = BreakingS3(bytes(range(20)), errors=[make_error(code, status)] * 7)

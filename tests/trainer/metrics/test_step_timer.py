@@ -18,7 +18,7 @@ def test_phase_gets_the_time_since_the_previous_phase() -> None:
     assert timer.take() == Phases(optimizer=9.0)
 
 
-def test_shares_sum_to_the_whole() -> None:
+def test_format_shares_prints_percentages() -> None:
     assert format_shares(EVEN) == "data=10% forward=20% backward=30% communication=40% optimizer=0%"
     assert format_shares(Phases()).startswith("data=0%")
 

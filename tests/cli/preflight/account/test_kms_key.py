@@ -40,7 +40,7 @@ def test_a_key_with_the_statements_of_awss_guides_is_fine(with_key: Account) -> 
     assert [found.level for found in with_key.check(kms_key)] == ["ok", "ok"]
 
 
-def test_without_the_setting_nothing_is_asked_and_with_it_not_for_the_default_key(account: Account) -> None:
+def test_kms_key_is_described_only_if_it_is_set_and_not_the_default(account: Account) -> None:
     assert account.check(kms_key) == []
     account.settings["kms_key"] = KEY
     assert account.check(volume_key) == []
@@ -90,7 +90,7 @@ def test_fails_when_nothing_can_be_encrypted_with_it(
     assert (found.level, found.sentence) == ("problem", message)
 
 
-def test_fails_when_the_key_is_not_there_or_not_the_accounts(with_key: Account) -> None:
+def test_missing_or_foreign_key_is_reported(with_key: Account) -> None:
     with_key.refuses("kms", "describe_key", "NotFoundException")
     assert with_key.finds(kms_key).sentence == f"there is no {KEY}"
     with_key.settings["kms_key"] = KEY.replace(ACCOUNT, "210987654321")

@@ -23,7 +23,7 @@ def test_the_caller_must_become_the_role_that_deploys(account: Account, decision
     assert CALLER in found.sentence
 
 
-def test_a_session_is_asked_about_as_its_role(account: Account) -> None:
+def test_session_is_checked_as_its_role(account: Account) -> None:
     account.caller = f"arn:aws:sts::{ACCOUNT}:assumed-role/Team/ann@example.org"
     role = f"arn:aws:iam::{ACCOUNT}:role/aws-reserved/sso/Team"
     described = {
@@ -51,7 +51,7 @@ def test_cloudformation_may_create_roles(account: Account) -> None:
     assert account.finds(permissions.create_roles).level == "ok"
 
 
-def test_roles_are_asked_about_with_their_boundary_and_managed_policies(account: Account) -> None:
+def test_roles_are_simulated_with_boundary_and_managed_policies(account: Account) -> None:
     key = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
     account.settings.update(hardened=True, private=True, flow_logs=True, kms_key=key, permissions_boundary="limit")
     boundary = {"ContextKeyName": "iam:PermissionsBoundary", "ContextKeyType": "string"}
@@ -159,7 +159,7 @@ def test_storage_that_the_stack_does_not_make_needs_no_permissions(account: Acco
         ("allowed", "allowed", "", "ok"),
     ],
 )
-def test_with_candidate_zones_the_caller_must_launch_the_nodes_and_lock_the_table(
+def test_candidate_zones_need_launch_and_lock_permissions(
     account: Account, launch: str, put: str, deployed: str, level: str
 ) -> None:
     """Before the first deploy nobody knows the table's name, which a policy may already allow."""

@@ -14,7 +14,7 @@ def private(account: Account) -> Account:
     return account
 
 
-def test_a_cluster_with_public_addresses_asks_nothing(account: Account) -> None:
+def test_public_cluster_makes_no_session_manager_call(account: Account) -> None:
     assert account.check(preferences) == []
 
 

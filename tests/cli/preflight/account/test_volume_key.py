@@ -23,7 +23,7 @@ def test_awss_own_key_needs_no_permission(account: Account) -> None:
 
 
 @pytest.mark.parametrize("statements", [(OWNER, USE, GRANT), (OF_ACCOUNT,)])
-def test_a_key_of_the_accounts_is_fine_with_the_statements_of_awss_guide(account: Account, statements: Any) -> None:
+def test_account_key_with_the_documented_policy_passes(account: Account, statements: Any) -> None:
     has_key(account)
     has_policy(account, *statements)
     assert account.finds(volume_key).level == "ok"

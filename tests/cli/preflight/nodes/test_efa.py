@@ -5,7 +5,7 @@ from tests.cli.preflight.conftest import Account
 
 
 @pytest.mark.parametrize(("has", "level"), [(4, "ok"), (1, "problem"), (None, "problem")])
-def test_the_nodes_ask_for_no_more_than_the_type_has(account: Account, has: int | None, level: str) -> None:
+def test_interfaces_stay_within_the_types_limit(account: Account, has: int | None, level: str) -> None:
     account.settings |= {"instance_type": "p4d.24xlarge", "private": True}
     types = [] if has is None else [{"NetworkInfo": {"EfaInfo": {"MaximumEfaInterfaces": has}}}]
     expected = {"Filters": [{"Name": "instance-type", "Values": ["p4d.24xlarge"]}]}
@@ -23,6 +23,6 @@ def test_a_public_master_with_several_interfaces_is_a_problem(account: Account) 
 
 
 @pytest.mark.parametrize("settings", [{}, {"instance_type": "p4d.24xlarge", "efa": "off"}])
-def test_nothing_is_asked_without_efa(account: Account, settings: dict[str, str]) -> None:
+def test_cluster_without_efa_makes_no_call(account: Account, settings: dict[str, str]) -> None:
     account.settings |= settings
     assert account.check(efa) == []

@@ -34,7 +34,7 @@ def test_the_parameter_for_the_type_leads_to_the_image(account: Account) -> None
     assert (result.level, result.sentence) == ("ok", f"{AMI} (Deep Learning) suits g6.xlarge and takes 75 of 150 GiB")
 
 
-def test_a_type_that_only_the_user_knows_gets_the_image_that_the_deploy_gives_it(account: Account) -> None:
+def test_unknown_type_is_checked_with_the_deploys_image(account: Account) -> None:
     account.settings |= {"instance_type": "g9.48xlarge", "gpu_count": 8}
     account.answers("ssm", "get_parameter", {"Parameter": {"Value": AMI}}, {"Name": PARAMETER})
     describe_image(account)
@@ -54,7 +54,7 @@ def test_fails_when_the_users_parameter_is_wrong(account: Account) -> None:
     assert account.finds(image).fix == "correct ami"
 
 
-def test_the_image_that_an_earlier_synth_looked_up_is_the_one_to_check(account: Account) -> None:
+def test_pinned_image_is_the_one_checked(account: Account) -> None:
     account.context[PIN] = "ami-0aaaaaaaaaaaaaaa0"
     describe_image(account, "ami-0aaaaaaaaaaaaaaa0")
     assert account.finds(image).level == "ok"
@@ -68,7 +68,7 @@ def test_the_image_that_an_earlier_synth_looked_up_is_the_one_to_check(account: 
         (False, {"ami": AMI}, "set ami to a newer image, or leave it out"),
     ],
 )
-def test_an_old_image_is_reported_with_the_way_to_a_newer_one(
+def test_old_image_is_reported_with_the_update_command(
     account: Account, settings: dict[str, Any], fix: str, *, pinned: bool
 ) -> None:
     account.settings |= settings
@@ -81,7 +81,7 @@ def test_an_old_image_is_reported_with_the_way_to_a_newer_one(
     assert (suits.level, old.level, old.fix) == ("ok", "warning", fix)
 
 
-def test_fails_when_the_looked_up_image_is_gone(account: Account) -> None:
+def test_preflight_fails_when_the_pinned_image_is_deregistered(account: Account) -> None:
     account.context[PIN] = AMI
     account.answers("ec2", "describe_images", {"Images": []})
     result = account.finds(image)

@@ -26,7 +26,7 @@ def new(account: Account) -> None:
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
 
 
-def test_the_type_may_be_offered_on_any_page_and_the_other_zones_are_named(account: Account) -> None:
+def test_offerings_are_read_on_every_page(account: Account) -> None:
     offer(account, ["eu-west-1c", "eu-west-1a"], ["eu-west-1b"])
     found = account.finds(offering)
     assert (found.level, found.sentence) == (
@@ -35,7 +35,7 @@ def test_the_type_may_be_offered_on_any_page_and_the_other_zones_are_named(accou
     )
 
 
-def test_fails_with_advice_when_the_zone_lacks_the_type(account: Account) -> None:
+def test_type_not_offered_in_the_zone_is_reported_with_advice(account: Account) -> None:
     offer(account, ["eu-west-1-lhr-1a", "eu-west-1c"], ["eu-west-1a"])
     new(account)
     found = account.finds(offering)
@@ -53,13 +53,13 @@ def test_fails_without_naming_zones_when_the_cluster_runs_already(account: Accou
     assert (found.level, found.fix) == ("problem", "choose another instance_type, or cdk destroy first")
 
 
-def test_fails_when_the_region_lacks_the_type(account: Account) -> None:
+def test_type_not_offered_in_the_region_is_reported(account: Account) -> None:
     offer(account, [])
     found = account.finds(offering)
     assert (found.level, found.sentence) == ("problem", "g6.xlarge is not offered in eu-west-1")
 
 
-def test_without_a_zone_it_is_the_first_of_the_regions_own(account: Account) -> None:
+def test_default_zone_is_the_first_of_the_region(account: Account) -> None:
     del account.settings["availability_zone"]
     zones = [{"ZoneName": name} for name in ("eu-west-1b", "eu-west-1-lhr-1a", "eu-west-1a")]
     account.answers("ec2", "describe_availability_zones", {"AvailabilityZones": zones})
@@ -69,7 +69,7 @@ def test_without_a_zone_it_is_the_first_of_the_regions_own(account: Account) -> 
 
 
 @pytest.mark.parametrize(("offered", "level"), [("eu-west-1b", "ok"), ("eu-west-1a", "problem")])
-def test_a_zone_that_an_earlier_synth_looked_up_is_the_one_to_check(account: Account, offered: str, level: str) -> None:
+def test_pinned_zone_is_the_one_checked(account: Account, offered: str, level: str) -> None:
     del account.settings["availability_zone"]
     account.context[PIN] = ["eu-west-1c", "eu-west-1b"]
     offer(account, [offered])

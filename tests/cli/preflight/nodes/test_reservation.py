@@ -92,9 +92,7 @@ def stack(block: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("deployed", "levels"), [(RESERVATION, ["ok", "ok"]), ("cr-01234567", ["ok", "ok", "warning"])]
 )
-def test_a_blocks_times_and_the_effect_of_a_change_are_reported(
-    account: Account, deployed: str, levels: list[str]
-) -> None:
+def test_block_times_and_effects_of_a_change_are_reported(account: Account, deployed: str, levels: list[str]) -> None:
     account.settings |= {"purchase": "capacity-block"}
     holds(account, BLOCK)
     account.answers("cloudformation", "describe_stacks", stack(deployed))

@@ -37,7 +37,7 @@ def test_a_master_of_another_family_counts_against_another_quota(account: Accoun
     ]
 
 
-def test_fails_with_the_place_and_the_command_to_ask_for_more(account: Account, quota: Quota) -> None:
+def test_quota_shortage_is_reported_with_the_request_command(account: Account, quota: Quota) -> None:
     quota("ec2", G, 0)
     runs(account, [])
     fix = account.finds(capacity.vcpus).fix
@@ -48,7 +48,7 @@ def test_fails_with_the_place_and_the_command_to_ask_for_more(account: Account, 
     )
 
 
-def test_what_runs_in_the_family_is_taken_off_on_every_page(account: Account, quota: Quota) -> None:
+def test_running_instances_of_the_family_are_subtracted(account: Account, quota: Quota) -> None:
     quota("ec2", G, 30)
     runs(
         account,
@@ -78,7 +78,7 @@ def test_each_family_has_its_quota(account: Account, quota: Quota, instance_type
     assert account.finds(capacity.vcpus).level == "ok"
 
 
-def test_a_type_that_is_not_in_the_catalogue_is_asked_for(account: Account, quota: Quota) -> None:
+def test_type_outside_the_catalogue_is_described_by_ec2(account: Account, quota: Quota) -> None:
     account.settings |= {"instance_type": "g9.xlarge", "ami": "ami-0123456789abcdef0"}
     account.answers("ec2", "describe_instance_types", {"InstanceTypes": [{"VCpuInfo": {"DefaultVCpus": 6}}]})
     quota("ec2", G, 11)
@@ -92,7 +92,7 @@ def test_a_family_without_a_known_quota_is_reported(account: Account) -> None:
     assert str(account.finds(capacity.vcpus)).endswith("could not check: no quota is known for zz9.xlarge")
 
 
-def test_an_account_without_a_value_of_its_own_has_the_default(account: Account) -> None:
+def test_account_without_an_own_quota_uses_the_default(account: Account) -> None:
     expected = {"ServiceCode": "ec2", "QuotaCode": G}
     account.refuses("service_quotas", "get_service_quota", "NoSuchResourceException", expected)
     account.answers("service_quotas", "get_aws_default_service_quota", {"Quota": {"Value": 0.0}}, expected)

@@ -18,14 +18,17 @@ KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890
 
 
 @pytest.mark.parametrize("shown", [KEY, KEY.rpartition("/")[2]])
-def test_the_clusters_own_key_may_encrypt_it(adopting: Account, shown: str) -> None:
-    adopting.settings["kms_key"] = KEY
-    give(adopting, key={"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": shown}})
-    assert adopting.finds(bucket.bucket).level == "ok"
+def test_the_clusters_own_key_may_encrypt_it(account_with_existing_bucket: Account, shown: str) -> None:
+    account_with_existing_bucket.settings["kms_key"] = KEY
+    give(
+        account_with_existing_bucket,
+        key={"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": shown}},
+    )
+    assert account_with_existing_bucket.finds(bucket.bucket).level == "ok"
 
 
 @pytest.fixture
-def adopting(account: Account) -> Account:
+def account_with_existing_bucket(account: Account) -> Account:
     account.settings["bucket"] = "kept"
     return account
 
@@ -47,24 +50,26 @@ def test_a_bucket_of_its_own_needs_no_look(account: Account) -> None:
     assert account.finds(bucket.bucket).level == "ok"
 
 
-def test_a_bucket_as_a_cluster_leaves_it_is_fine(adopting: Account) -> None:
-    give(adopting)
-    assert adopting.finds(bucket.bucket).level == "ok"
+def test_a_bucket_as_a_cluster_leaves_it_is_fine(account_with_existing_bucket: Account) -> None:
+    give(account_with_existing_bucket)
+    assert account_with_existing_bucket.finds(bucket.bucket).level == "ok"
 
 
 @pytest.mark.parametrize(
     ("code", "message"),
     [("404", "there is no bucket kept"), ("403", "bucket kept belongs to another account, or you may not read it")],
 )
-def test_fails_when_the_bucket_is_not_there_or_not_ours(adopting: Account, code: str, message: str) -> None:
-    adopting.refuses("s3", "head_bucket", code)
-    found = adopting.finds(bucket.bucket)
+def test_fails_when_the_bucket_is_not_there_or_not_ours(
+    account_with_existing_bucket: Account, code: str, message: str
+) -> None:
+    account_with_existing_bucket.refuses("s3", "head_bucket", code)
+    found = account_with_existing_bucket.finds(bucket.bucket)
     assert (found.level, found.sentence.startswith(message)) == ("problem", True)
 
 
-def test_fails_when_the_bucket_is_in_another_region(adopting: Account) -> None:
-    adopting.answers("s3", "head_bucket", {"BucketRegion": "us-west-2"})
-    found = adopting.finds(bucket.bucket)
+def test_fails_when_the_bucket_is_in_another_region(account_with_existing_bucket: Account) -> None:
+    account_with_existing_bucket.answers("s3", "head_bucket", {"BucketRegion": "us-west-2"})
+    found = account_with_existing_bucket.finds(bucket.bucket)
     assert (found.level, found.sentence) == ("problem", "kept is in us-west-2")
 
 
@@ -77,7 +82,9 @@ def test_fails_when_the_bucket_is_in_another_region(adopting: Account) -> None:
         ({"key": OWN_KEY}, "problem", "kept is encrypted with a KMS key"),
     ],
 )
-def test_findings_about_an_existing_bucket(adopting: Account, given: dict[str, Any], level: str, message: str) -> None:
-    give(adopting, **given)
-    found = adopting.finds(bucket.bucket)
+def test_findings_about_an_existing_bucket(
+    account_with_existing_bucket: Account, given: dict[str, Any], level: str, message: str
+) -> None:
+    give(account_with_existing_bucket, **given)
+    found = account_with_existing_bucket.finds(bucket.bucket)
     assert (found.level, found.sentence.startswith(message)) == (level, True)

@@ -11,41 +11,43 @@ ANY = {"Bucket": "images"}
 
 
 @pytest.fixture
-def reading(account: Account) -> Account:
+def account_with_data_bucket(account: Account) -> Account:
     account.settings["data_buckets"] = ("images/2026:rw",)
     return account
 
 
-def test_nothing_is_asked_without_one(account: Account) -> None:
+def test_cluster_without_data_buckets_makes_no_call(account: Account) -> None:
     assert account.check(data_buckets.data_buckets) == []
 
 
-def test_a_bucket_of_this_account_is_fine(reading: Account) -> None:
-    reading.answers("s3", "head_bucket", {"BucketRegion": REGION}, OWN)
-    found = reading.finds(data_buckets.data_buckets)
+def test_a_bucket_of_this_account_is_fine(account_with_data_bucket: Account) -> None:
+    account_with_data_bucket.answers("s3", "head_bucket", {"BucketRegion": REGION}, OWN)
+    found = account_with_data_bucket.finds(data_buckets.data_buckets)
     assert (found.level, found.sentence) == ("ok", "images/2026 is in this account")
 
 
-def test_traffic_from_another_region_is_warned_of(reading: Account) -> None:
-    reading.answers("s3", "head_bucket", {"BucketRegion": "us-west-2"}, OWN)
-    found = reading.finds(data_buckets.data_buckets)
+def test_traffic_from_another_region_is_warned_of(account_with_data_bucket: Account) -> None:
+    account_with_data_bucket.answers("s3", "head_bucket", {"BucketRegion": "us-west-2"}, OWN)
+    found = account_with_data_bucket.finds(data_buckets.data_buckets)
     assert (found.level, found.sentence) == ("warning", "images/2026 is in us-west-2, from where traffic costs money")
 
 
-def test_fails_when_there_is_no_such_bucket(reading: Account) -> None:
-    reading.refuses("s3", "head_bucket", "404", OWN)
-    found = reading.finds(data_buckets.data_buckets)
+def test_fails_when_there_is_no_such_bucket(account_with_data_bucket: Account) -> None:
+    account_with_data_bucket.refuses("s3", "head_bucket", "404", OWN)
+    found = account_with_data_bucket.finds(data_buckets.data_buckets)
     assert (found.level, found.sentence) == ("problem", "there is no bucket images")
 
 
 @pytest.mark.parametrize("visible", [True, False])
-def test_the_owner_of_another_accounts_bucket_gets_the_permissions(reading: Account, visible: bool) -> None:
-    reading.refuses("s3", "head_bucket", "403", OWN)
+def test_the_owner_of_another_accounts_bucket_gets_the_permissions(
+    account_with_data_bucket: Account, visible: bool
+) -> None:
+    account_with_data_bucket.refuses("s3", "head_bucket", "403", OWN)
     if visible:
-        reading.answers("s3", "head_bucket", {}, ANY)
+        account_with_data_bucket.answers("s3", "head_bucket", {}, ANY)
     else:
-        reading.refuses("s3", "head_bucket", "403", ANY)
-    found = reading.finds(data_buckets.data_buckets)
+        account_with_data_bucket.refuses("s3", "head_bucket", "403", ANY)
+    found = account_with_data_bucket.finds(data_buckets.data_buckets)
     assert (found.level, found.sentence.endswith("you may not list it")) == ("warning", not visible)
     listing, objects = json.loads(found.fix.partition(": ")[2])
     assert {each["Principal"]["AWS"] for each in (listing, objects)} == {f"arn:aws:iam::{ACCOUNT}:root"}

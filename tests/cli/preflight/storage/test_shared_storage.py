@@ -33,18 +33,18 @@ def mount_target(vpc: str = VPC, zone: str = ZONE) -> dict[str, Any]:
 
 
 @pytest.fixture
-def own(account: Account) -> Account:
+def account_with_own_vpc(account: Account) -> Account:
     """Return a cluster with its own VPC, and an existing file system."""
     account.settings["shared_storage"] = f"efs:{ID}"
     return account
 
 
 @pytest.fixture
-def existing(own: Account) -> Account:
+def account_with_existing_vpc(account_with_own_vpc: Account) -> Account:
     """Return a cluster in an existing VPC."""
-    del own.settings["availability_zone"]
-    own.settings |= {"vpc_id": VPC, "subnet_id": SUBNET}
-    return own
+    del account_with_own_vpc.settings["availability_zone"]
+    account_with_own_vpc.settings |= {"vpc_id": VPC, "subnet_id": SUBNET}
+    return account_with_own_vpc
 
 
 def described(account: Account, policy: Any = None, **more: str) -> None:
@@ -69,31 +69,31 @@ def in_the_vpc(account: Account, target: dict[str, Any], *, port: int = 2049, ci
 
 
 @pytest.mark.parametrize(("setting", "message"), [("none", "none"), ("efs", "which cdk destroy keeps: $0.30")])
-def test_without_a_file_system_of_the_users_nothing_is_asked(account: Account, setting: str, message: str) -> None:
+def test_cluster_without_an_existing_file_system_makes_no_call(account: Account, setting: str, message: str) -> None:
     account.settings["shared_storage"] = setting
     found = account.finds(shared_storage)
     assert (found.level, message in found.sentence) == ("ok", True)
 
 
-def test_fails_when_there_is_no_such_file_system(own: Account) -> None:
-    own.refuses("efs", "describe_file_systems", "FileSystemNotFound")
-    assert own.finds(shared_storage).sentence == f"no file system {ID} in eu-west-1"
+def test_fails_when_there_is_no_such_file_system(account_with_own_vpc: Account) -> None:
+    account_with_own_vpc.refuses("efs", "describe_file_systems", "FileSystemNotFound")
+    assert account_with_own_vpc.finds(shared_storage).sentence == f"no file system {ID} in eu-west-1"
 
 
-def test_fails_when_the_file_system_is_not_ready(own: Account) -> None:
-    own.answers("efs", "describe_file_systems", {"FileSystems": [system("deleting")]})
-    assert own.finds(shared_storage).sentence == f"{ID} is deleting"
+def test_fails_when_the_file_system_is_not_ready(account_with_own_vpc: Account) -> None:
+    account_with_own_vpc.answers("efs", "describe_file_systems", {"FileSystems": [system("deleting")]})
+    assert account_with_own_vpc.finds(shared_storage).sentence == f"{ID} is deleting"
 
 
-def test_a_file_system_without_mount_targets_fits_a_vpc_of_its_own(own: Account) -> None:
-    described(own)
-    own.answers("efs", "describe_mount_targets", {"MountTargets": []})
-    assert own.finds(shared_storage).level == "ok"
+def test_file_system_without_mount_targets_suits_a_new_vpc(account_with_own_vpc: Account) -> None:
+    described(account_with_own_vpc)
+    account_with_own_vpc.answers("efs", "describe_mount_targets", {"MountTargets": []})
+    assert account_with_own_vpc.finds(shared_storage).level == "ok"
 
 
-def test_a_mount_target_in_the_zone_that_admits_the_subnet_passes(existing: Account) -> None:
-    in_the_vpc(existing, mount_target())
-    assert existing.finds(shared_storage).level == "ok"
+def test_reachable_mount_target_in_the_zone_passes(account_with_existing_vpc: Account) -> None:
+    in_the_vpc(account_with_existing_vpc, mount_target())
+    assert account_with_existing_vpc.finds(shared_storage).level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_a_mount_target_in_the_zone_that_admits_the_subnet_passes(existing: Acco
     ],
 )
 def test_fails_when_the_nodes_could_not_reach_it(
-    existing: Account, target: dict[str, Any], port: int, cidr: str, message: str, fix: str
+    account_with_existing_vpc: Account, target: dict[str, Any], port: int, cidr: str, message: str, fix: str
 ) -> None:
-    in_the_vpc(existing, target, port=port, cidr=cidr)
-    found = existing.finds(shared_storage)
+    in_the_vpc(account_with_existing_vpc, target, port=port, cidr=cidr)
+    found = account_with_existing_vpc.finds(shared_storage)
     assert found.level == "problem"
     assert message in found.sentence
     assert fix in found.fix
@@ -154,10 +154,12 @@ def deny(**more: Any) -> dict[str, Any]:
         (EVERYBODY | {"Action": CLIENT[0]}, "warning", "lets the nodes read only"),
     ],
 )  # fmt: skip
-def test_a_policy_must_let_nodes_mount_without_iam(own: Account, policy: Any, level: str, message: str) -> None:
-    described(own, policy)
-    own.answers("efs", "describe_mount_targets", {"MountTargets": []})
-    found = own.finds(shared_storage)
+def test_a_policy_must_let_nodes_mount_without_iam(
+    account_with_own_vpc: Account, policy: Any, level: str, message: str
+) -> None:
+    described(account_with_own_vpc, policy)
+    account_with_own_vpc.answers("efs", "describe_mount_targets", {"MountTargets": []})
+    found = account_with_own_vpc.finds(shared_storage)
     assert found.level == level
     assert message in found.sentence
     if level == "problem":
@@ -165,28 +167,32 @@ def test_a_policy_must_let_nodes_mount_without_iam(own: Account, policy: Any, le
         assert f'allow Principal "*" {CLIENT[0]} and {CLIENT[1]}' in found.fix
 
 
-def test_a_policy_that_cannot_be_read_is_a_warning(own: Account) -> None:
-    own.answers("efs", "describe_file_systems", {"FileSystems": [system()]})
-    own.refuses("efs", "describe_file_system_policy", "AccessDeniedException")
-    own.answers("efs", "describe_mount_targets", {"MountTargets": []})
-    found = own.finds(shared_storage)
+def test_a_policy_that_cannot_be_read_is_a_warning(account_with_own_vpc: Account) -> None:
+    account_with_own_vpc.answers("efs", "describe_file_systems", {"FileSystems": [system()]})
+    account_with_own_vpc.refuses("efs", "describe_file_system_policy", "AccessDeniedException")
+    account_with_own_vpc.answers("efs", "describe_mount_targets", {"MountTargets": []})
+    found = account_with_own_vpc.finds(shared_storage)
     assert found.level == "warning"
     assert f"could not read the policy of {ID} (AccessDeniedException)" in found.sentence
 
 
-def test_one_zone_storage_of_another_zone_is_reported(own: Account) -> None:
-    described(own, AvailabilityZoneName="eu-west-1c")
-    own.answers("efs", "describe_mount_targets", {"MountTargets": []})
-    found = own.finds(shared_storage)
+def test_one_zone_storage_of_another_zone_is_reported(account_with_own_vpc: Account) -> None:
+    described(account_with_own_vpc, AvailabilityZoneName="eu-west-1c")
+    account_with_own_vpc.answers("efs", "describe_mount_targets", {"MountTargets": []})
+    found = account_with_own_vpc.finds(shared_storage)
     assert (found.level, found.fix) == ("problem", "-c availability_zone=eu-west-1c, or choose a Regional file system")
     assert found.sentence == f"{ID} is One Zone storage in eu-west-1c, and the cluster's zone is eu-west-1b"
 
 
-def test_one_zone_storage_in_an_existing_vpc_gets_no_useless_command(existing: Account) -> None:
-    described(existing, AvailabilityZoneName="eu-west-1c")
-    existing.answers("efs", "describe_mount_targets", {"MountTargets": [mount_target(zone="eu-west-1c")]})
-    existing.answers("ec2", "describe_subnets", {"Subnets": [{"AvailabilityZone": ZONE, "CidrBlock": BLOCK}]})
-    assert existing.finds(shared_storage).fix.startswith("choose a subnet_id in eu-west-1c")
+def test_one_zone_storage_suggests_no_useless_command(account_with_existing_vpc: Account) -> None:
+    described(account_with_existing_vpc, AvailabilityZoneName="eu-west-1c")
+    account_with_existing_vpc.answers(
+        "efs", "describe_mount_targets", {"MountTargets": [mount_target(zone="eu-west-1c")]}
+    )
+    account_with_existing_vpc.answers(
+        "ec2", "describe_subnets", {"Subnets": [{"AvailabilityZone": ZONE, "CidrBlock": BLOCK}]}
+    )
+    assert account_with_existing_vpc.finds(shared_storage).fix.startswith("choose a subnet_id in eu-west-1c")
 
 
 ENI, MASTER_BLOCK = "eni-01234567", "10.0.2.0/24"
@@ -198,32 +204,34 @@ def rule(first: int, last: int, *cidrs: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def lustre(existing: Account) -> Account:
+def lustre(account_with_existing_vpc: Account) -> Account:
     """Return a cluster with two subnets, and a Lustre file system in their VPC."""
-    existing.settings |= {"shared_storage": f"lustre:{ID}", "master_subnet_id": "subnet-0000000a"}
+    account_with_existing_vpc.settings |= {"shared_storage": f"lustre:{ID}", "master_subnet_id": "subnet-0000000a"}
     system = {"FileSystemType": "LUSTRE", "Lifecycle": "AVAILABLE", "VpcId": VPC, "NetworkInterfaceIds": [ENI]}
-    existing.answers("fsx", "describe_file_systems", {"FileSystems": [system]})
+    account_with_existing_vpc.answers("fsx", "describe_file_systems", {"FileSystems": [system]})
     groups = [{"GroupId": GROUP}, {"GroupId": "sg-2"}]
-    existing.answers("ec2", "describe_network_interfaces", {"NetworkInterfaces": [{"Groups": groups}]})
+    account_with_existing_vpc.answers("ec2", "describe_network_interfaces", {"NetworkInterfaces": [{"Groups": groups}]})
     subnets = [{"AvailabilityZone": ZONE, "CidrBlock": block} for block in (BLOCK, MASTER_BLOCK)]
-    existing.answers("ec2", "describe_subnets", {"Subnets": subnets})
-    return existing
+    account_with_existing_vpc.answers("ec2", "describe_subnets", {"Subnets": subnets})
+    return account_with_existing_vpc
 
 
-def let(account: Account, ingress: list[dict[str, Any]], egress: list[dict[str, Any]]) -> None:
+def allow_ports(account: Account, ingress: list[dict[str, Any]], egress: list[dict[str, Any]]) -> None:
     groups = [{"IpPermissions": [each], "IpPermissionsEgress": egress} for each in ingress]
     account.answers("ec2", "describe_security_groups", {"SecurityGroups": groups})
 
 
-def test_lustre_is_fine_once_all_ports_are_open_in_both_directions(lustre: Account) -> None:
+def test_lustre_with_all_ports_open_passes(lustre: Account) -> None:
     both = (BLOCK, MASTER_BLOCK)
     everything = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
-    let(lustre, [rule(988, 988, *both), rule(1018, 1023, *both)], [everything])
+    allow_ports(lustre, [rule(988, 988, *both), rule(1018, 1023, *both)], [everything])
     assert lustre.finds(shared_storage).level == "ok"
 
 
 def test_all_ports_blocks_and_groups_of_lustre_are_reported(lustre: Account) -> None:
-    let(lustre, [rule(988, 988, BLOCK), rule(1018, 1022, BLOCK, MASTER_BLOCK)], [rule(988, 1023, "10.0.0.0/16")])
+    allow_ports(
+        lustre, [rule(988, 988, BLOCK), rule(1018, 1022, BLOCK, MASTER_BLOCK)], [rule(988, 1023, "10.0.0.0/16")]
+    )
     found = lustre.finds(shared_storage)
     message = f"({GROUP}, sg-2) lets port 988 and 1018 to 1023 in from {BLOCK} and {MASTER_BLOCK}"
     assert found.sentence == f"no security group of {ID} {message}"
@@ -235,7 +243,7 @@ def test_all_ports_blocks_and_groups_of_lustre_are_reported(lustre: Account) -> 
 
 
 def test_lustre_must_also_reach_the_nodes(lustre: Account) -> None:
-    let(lustre, [rule(900, 1100, "10.0.0.0/16")], [rule(988, 988, "10.0.0.0/16")])
+    allow_ports(lustre, [rule(900, 1100, "10.0.0.0/16")], [rule(988, 988, "10.0.0.0/16")])
     found = lustre.finds(shared_storage)
     assert f"lets port 1018 to 1023 out to {BLOCK} and {MASTER_BLOCK}" in found.sentence
     assert found.fix.startswith("aws ec2 authorize-security-group-egress ")

@@ -19,7 +19,7 @@ def put(directory: Path, text: str = "#!/bin/sh\n", *, mode: int = 0o755) -> Pat
     return path
 
 
-def test_a_program_is_the_first_on_the_path_that_may_be_run(tmp_path: Path) -> None:
+def test_program_is_the_first_executable_on_the_path(tmp_path: Path) -> None:
     put(tmp_path / "a", mode=0o644)
     (tmp_path / "b" / NAME).mkdir(parents=True)
     path = put(tmp_path / "c")
@@ -35,7 +35,7 @@ def test_the_path_may_name_directories_below_the_ranks_own(tmp_path: Path) -> No
     assert started.wait() == 0
 
 
-def test_a_program_without_permission_is_passed_over_for_the_next_on_the_path(tmp_path: Path) -> None:
+def test_unexecutable_program_is_skipped_on_the_path(tmp_path: Path) -> None:
     put(tmp_path / "a", "#!/no/such/python\n")
     put(tmp_path / "b")
     with pytest.raises(FileNotFoundError):

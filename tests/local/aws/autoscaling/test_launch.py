@@ -91,7 +91,7 @@ def test_several_interfaces_take_one_private_address_and_no_public_one(aws: Aws,
     assert [read_efa_interfaces(aws.client("ec2"), each) for each in found.instances] == [2]
 
 
-def test_members_are_spot_instances_if_the_template_says_so(aws: Aws, stacks: Stacks) -> None:
+def test_members_are_spot_instances_if_the_template_requests_it(aws: Aws, stacks: Stacks) -> None:
     template = cluster(Group=group(1))
     template["Resources"]["Template"] = launch_template(InstanceMarketOptions={"MarketType": "spot"})
     stacks.create(template)

@@ -39,7 +39,7 @@ def test_members_are_launched_in_the_named_zone_and_the_group_grows_by_them(aws:
     assert [status for status, _ in members.activities()] == ["Successful"] * 3
 
 
-def test_zone_with_some_room_launches_some_and_says_where_else_there_is_room(members: Group, places: Places) -> None:
+def test_partial_launch_reports_other_zones_with_capacity(members: Group, places: Places) -> None:
     places.set(a=2, b=9)
     answer = launch(members, 3)
     (launched,), (error,) = answer["Instances"], answer["Errors"]

@@ -101,9 +101,7 @@ def test_heartbeat_restarts_the_timeout(stacks: Stacks) -> None:
 
 
 @pytest.mark.parametrize("how", ["terminate_instances", "stop_instances"])
-def test_instance_that_ended_without_its_group_is_replaced_and_waits_for_nothing(
-    aws: Aws, stacks: Stacks, how: str
-) -> None:
+def test_instance_ended_by_hand_is_replaced_without_hooks(aws: Aws, stacks: Stacks, how: str) -> None:
     members = hooked(stacks, 2)
     lost = min(members.in_service())
     getattr(aws.client("ec2"), how)(InstanceIds=[lost])
@@ -191,7 +189,7 @@ def test_activity_of_a_waiting_instance_is_not_over(stacks: Stacks) -> None:
     assert members.activities()[1] == ("Successful", f"Terminating EC2 instance: {ended}")
 
 
-def test_deletion_of_a_stack_waits_and_takes_what_the_group_does_not_need(aws: Aws, stacks: Stacks) -> None:
+def test_stack_deletion_waits_only_for_the_groups_dependencies(aws: Aws, stacks: Stacks) -> None:
     log = {"Log": resource("Logs::LogGroup", LogGroupName="early")}
     stacks.create(cluster(Group=group(2, LifecycleHookSpecificationList=[hook(LONG_S)]), **log))
     members = Group(aws=aws, name=stacks.physical_id("Group"))
@@ -243,7 +241,7 @@ def test_rollback_is_complete_when_the_last_instance_is_gone(aws: Aws, stacks: S
     await_server(lambda: stacks.status() == "ROLLBACK_COMPLETE", "the rollback")
 
 
-def test_update_that_removes_a_group_cleans_up_when_it_is_empty(aws: Aws, stacks: Stacks) -> None:
+def test_removed_group_is_cleaned_up_once_empty(aws: Aws, stacks: Stacks) -> None:
     members = hooked(stacks, 1)
     (member,) = members.in_service()
     stacks.update(cluster())

@@ -59,7 +59,7 @@ def test_a_changed_policy_holds_for_the_very_update(aws: Aws, stacks: Stacks) ->
     assert members(aws, stacks) == {oldest}
 
 
-def test_a_policy_goes_back_to_the_default_when_it_is_left_out(aws: Aws, stacks: Stacks) -> None:
+def test_omitted_policy_returns_to_the_default(aws: Aws, stacks: Stacks) -> None:
     launched = grow(aws, stacks, [1, 2, 3], "NewestInstance")
     stacks.update(template(2, 3))
     assert members(aws, stacks) == {*launched[1:]}

@@ -55,7 +55,7 @@ def test_previous_value_of_an_ssm_parameter_is_its_name(stacks: Stacks) -> None:
     assert stacks.outputs() == {"Image": image_id(FAMILIES[0])}
 
 
-def test_nothing_of_a_stack_made_by_a_change_set_outlives_it(aws: Aws, stacks: Stacks) -> None:
+def test_stack_from_a_change_set_is_deleted_completely(aws: Aws, stacks: Stacks) -> None:
     before = aws.client("ec2").describe_vpcs()["Vpcs"]
     execute(stacks, cluster(), "CREATE")
     assert aws.client("ec2").describe_vpcs()["Vpcs"] != before
@@ -82,7 +82,7 @@ def test_missing_change_set_can_be_deleted_but_not_described(stacks: Stacks) -> 
         stacks.cloudformation.describe_change_set(**named)
 
 
-def test_change_sets_of_stacks_that_are_gone_do_not_come_back(stacks: Stacks) -> None:
+def test_change_sets_of_deleted_stacks_stay_deleted(stacks: Stacks) -> None:
     named = {"StackName": "stack", "ChangeSetName": "cdk-deploy-change-set"}
     for _ in range(2):
         # When the CDK deletes a stack, it leaves the change set that it executed.

@@ -138,7 +138,7 @@ def test_previous_value_of_a_defaulted_parameter_is_kept(stacks: Stacks) -> None
     assert stacks.outputs() == {"Name": "first"}
 
 
-def test_refused_update_goes_back_to_what_was(aws: Aws, stacks: Stacks) -> None:
+def test_refused_update_restores_the_previous_state(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(1)))
     before = members(aws)
     refused = cluster(Group=group(2), Log=resource("Logs::LogGroup", LogGroupName="added"))

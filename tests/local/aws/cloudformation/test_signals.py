@@ -8,7 +8,7 @@ from tests.local.aws.harness import Aws, Stacks, await_server
 from tests.local.aws.templates import cluster, group, reference, resource
 
 
-def test_stack_completes_only_when_every_signal_has_come(stacks: Stacks) -> None:
+def test_stack_completes_only_after_every_signal(stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(2, signals=2)) | {"Outputs": {"Name": {"Value": reference("Group")}}})
     assert stacks.status() == "CREATE_IN_PROGRESS"
     assert stacks.outputs() == {}
@@ -29,7 +29,7 @@ def test_two_groups_wait_side_by_side(stacks: Stacks) -> None:
     assert stacks.status() == "CREATE_COMPLETE"
 
 
-def test_what_depends_on_a_waiting_group_is_created_after_its_signals(stacks: Stacks) -> None:
+def test_dependants_of_a_group_are_created_after_its_signals(stacks: Stacks) -> None:
     late = resource("Logs::LogGroup", depends_on="Group", LogGroupName="late")
     stacks.create(cluster(Group=group(1, signals=1), Late=late))
     logs: Any = stacks.aws.client("logs")
@@ -75,7 +75,7 @@ def test_timeout_has_no_effect_on_a_complete_stack(stacks: Stacks) -> None:
 
 
 @pytest.mark.parametrize("status", ["SUCCESS", "FAILURE"])
-def test_fails_when_signal_comes_after_completion(stacks: Stacks, status: str) -> None:
+def test_signal_after_completion_is_refused(stacks: Stacks, status: str) -> None:
     stacks.create(cluster(Group=group(1, signals=1)))
     stacks.signal("Group", "i-1")
     with pytest.raises(ClientError, match=r"ValidationError.* is in CREATE_COMPLETE state"):
@@ -83,7 +83,7 @@ def test_fails_when_signal_comes_after_completion(stacks: Stacks, status: str) -
     assert stacks.status() == "CREATE_COMPLETE"
 
 
-def test_fails_when_resource_has_its_signals_and_the_stack_goes_on(stacks: Stacks) -> None:
+def test_signal_after_the_required_count_is_refused(stacks: Stacks) -> None:
     stacks.create(cluster(One=group(1, signals=1), Two=group(1, signals=1)))
     stacks.signal("One", "i-1")
     with pytest.raises(ClientError, match="Resource One is in CREATE_COMPLETE state"):

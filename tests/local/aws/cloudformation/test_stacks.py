@@ -88,7 +88,7 @@ def test_fails_when_resources_depend_on_each_other(stacks: Stacks) -> None:
         stacks.create({"Resources": {"One": one, "Two": two}})
 
 
-def test_deletion_that_a_service_refuses_leaves_the_rest_and_can_be_repeated(aws: Aws, stacks: Stacks) -> None:
+def test_refused_deletion_can_be_repeated(aws: Aws, stacks: Stacks) -> None:
     ec2 = aws.client("ec2")
     stacks.create(cluster())
     subnet = stacks.physical_id("Private")

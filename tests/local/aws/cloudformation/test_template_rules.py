@@ -44,7 +44,7 @@ def test_rule_that_does_not_hold_refuses_the_creation(stacks: Stacks) -> None:
     assert stacks.cloudformation.describe_stacks()["Stacks"] == []
 
 
-def test_update_keeps_the_default_of_the_creation_and_is_refused_before_anything_changes(stacks: Stacks) -> None:
+def test_refused_update_changes_nothing(stacks: Stacks) -> None:
     stacks.create(template("10.0.0.0/16"))
     changed = template("10.1.0.0/16", note="two")
     with pytest.raises(ClientError, match=rf"\(ValidationError\).*UpdateStack operation: {WHY}$"):

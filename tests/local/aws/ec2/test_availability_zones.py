@@ -1,7 +1,7 @@
 from tests.local.aws.harness import Aws
 
 
-def test_zones_come_in_another_order_each_time_and_with_a_local_zone(aws: Aws) -> None:
+def test_zones_are_shuffled_and_include_a_local_zone(aws: Aws) -> None:
     ec2 = aws.client("ec2")
     answers = [[zone["ZoneName"] for zone in ec2.describe_availability_zones()["AvailabilityZones"]] for _ in range(3)]
     assert len({answer[0] for answer in answers}) == 3
@@ -15,6 +15,6 @@ def test_a_filter_leaves_the_local_zone_out(aws: Aws) -> None:
     assert min(zone["ZoneName"] for zone in found) == "us-east-1a"
 
 
-def test_subnets_of_the_default_network_lie_in_the_regions_own_zones(aws: Aws) -> None:
+def test_default_subnets_are_in_the_regions_zones(aws: Aws) -> None:
     subnets = aws.client("ec2").describe_subnets()["Subnets"]
     assert {len(subnet["AvailabilityZone"]) for subnet in subnets} == {len("us-east-1a")}

@@ -42,9 +42,7 @@ def test_nodes_take_places_in_the_reservation_and_give_them_back(aws: Aws, stack
     ("instance_type", "zone"),
     [("c5.large", f"{REGION}a"), ("m5.large", f"{REGION}a"), ("c5.large", f"{REGION}b")],
 )
-def test_what_does_not_fit_is_refused_and_nothing_else_is_taken(
-    aws: Aws, stacks: Stacks, instance_type: str, zone: str
-) -> None:
+def test_launch_beyond_the_reservation_is_refused(aws: Aws, stacks: Stacks, instance_type: str, zone: str) -> None:
     reservation = reserve(aws, instance_type, zone)
     if (instance_type, zone) == ("c5.large", f"{REGION}a"):
         stacks.create(nodes(2, reservation), "full")

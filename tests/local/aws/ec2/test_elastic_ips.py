@@ -45,7 +45,7 @@ def described(aws: Aws, stacks: Stacks) -> dict[str, Any]:
     return dict(aws.client("ec2").describe_addresses(AllocationIds=[stacks.outputs()["Id"]])["Addresses"][0])
 
 
-def test_address_of_a_template_is_known_by_id_and_by_itself(aws: Aws, stacks: Stacks, members: Group) -> None:
+def test_elastic_ip_is_found_by_id_and_by_address(aws: Aws, stacks: Stacks, members: Group) -> None:
     outputs, found = stacks.outputs(), described(aws, stacks)
     assert found["PublicIp"] == outputs["Ip"] == outputs["Ref"]
     assert {"Key": "of", "Value": "master"} in found["Tags"]
@@ -139,9 +139,7 @@ def test_gateway_stays_while_public_addresses_are_mapped(aws: Aws, stacks: Stack
         aws.client("ec2").detach_internet_gateway(**gateway)
 
 
-def test_address_in_use_that_an_update_removes_is_left_and_no_longer_the_stacks(
-    aws: Aws, stacks: Stacks, members: Group
-) -> None:
+def test_address_in_use_survives_its_removal_from_the_stack(aws: Aws, stacks: Stacks, members: Group) -> None:
     ec2, old = aws.client("ec2"), described(aws, stacks)["AllocationId"]
     association = associate(aws, stacks, min(members.in_service()))
     template = cluster(Group=group(2, "Public"))

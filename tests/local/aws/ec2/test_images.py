@@ -39,7 +39,7 @@ def test_template_parameter_resolves_to_the_image(stacks: Stacks) -> None:
     assert stacks.outputs() == {"Image": image_id(FAMILIES[0])}
 
 
-def test_an_image_of_an_instance_has_its_tags_and_a_name_of_its_own(aws: Aws) -> None:
+def test_image_of_an_instance_has_tags_and_a_unique_name(aws: Aws) -> None:
     ec2 = aws.client("ec2")
     launched = ec2.run_instances(ImageId=image_id(FAMILIES[0]), MinCount=1, MaxCount=1, InstanceType="c5.large")
     instance_id = launched["Instances"][0]["InstanceId"]

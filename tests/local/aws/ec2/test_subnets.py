@@ -2,7 +2,7 @@ from tests.local.aws.harness import Aws, Stacks
 from tests.local.aws.templates import cluster
 
 
-def test_route_table_of_a_subnet_is_found_and_leads_where_its_template_says(aws: Aws, stacks: Stacks) -> None:
+def test_route_table_of_a_subnet_has_the_templates_routes(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster())
     ec2 = aws.client("ec2")
 

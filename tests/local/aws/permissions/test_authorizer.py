@@ -170,7 +170,7 @@ def test_a_change_of_the_policies_counts_at_once(aws: Aws, role: Role) -> None:
     ec2.describe_instances()
 
 
-def test_a_role_that_is_gone_allows_nothing(aws: Aws) -> None:
+def test_deleted_role_allows_nothing(aws: Aws) -> None:
     made = Role.make(aws, "of-a-moment")
     ec2 = aws.client("ec2", **made.session("i-1"))
     ec2.describe_instances()

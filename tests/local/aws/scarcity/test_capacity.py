@@ -65,9 +65,7 @@ def test_new_room_is_taken_at_the_next_try(monkeypatch: pytest.MonkeyPatch) -> N
     await_true(lambda: members.tried == [2], "one try again", timeout_s=60, every_s=0.01)
 
 
-def test_group_in_two_zones_balances_them_and_fills_up_the_one_with_room(
-    aws: Aws, stacks: Stacks, places: Places
-) -> None:
+def test_group_balances_zones_and_fills_the_free_one(aws: Aws, stacks: Stacks, places: Places) -> None:
     template = cluster(
         Group=group(4, VPCZoneIdentifier=[reference("Private"), reference("Other")]), Other=second_subnet()
     )
@@ -78,7 +76,7 @@ def test_group_in_two_zones_balances_them_and_fills_up_the_one_with_room(
     assert zones == [f"{REGION}a", *[f"{REGION}b"] * 3]
 
 
-def test_type_is_refused_in_a_zone_that_does_not_offer_it(aws: Aws, stacks: Stacks) -> None:
+def test_type_not_offered_in_the_zone_is_refused(aws: Aws, stacks: Stacks) -> None:
     template = cluster(Group=group(1))
     template["Resources"]["Template"] = launch_template(InstanceType="p6-b200.48xlarge")
     stacks.create(template)
@@ -90,7 +88,7 @@ def test_type_is_refused_in_a_zone_that_does_not_offer_it(aws: Aws, stacks: Stac
     )
 
 
-def test_a_zone_with_more_free_places_for_spot_has_a_better_score(aws: Aws, places: Places) -> None:
+def test_zone_with_more_spot_capacity_scores_higher(aws: Aws, places: Places) -> None:
     places.set(spot=True, a=2, b=0)
     ec2 = aws.client("ec2")
     names = {each["ZoneId"]: each["ZoneName"] for each in ec2.describe_availability_zones()["AvailabilityZones"]}

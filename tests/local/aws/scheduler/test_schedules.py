@@ -40,7 +40,7 @@ def template(*, after_s: float, deletes: bool = False) -> dict[str, Any]:
     return made | {"Resources": made["Resources"] | resources}
 
 
-def test_both_groups_are_empty_once_the_time_has_come(aws: Aws, stacks: Stacks) -> None:
+def test_schedule_empties_both_groups_at_its_time(aws: Aws, stacks: Stacks) -> None:
     stacks.create(template(after_s=2))
     await_paused(aws)
     for name in GROUPS:
@@ -48,7 +48,7 @@ def test_both_groups_are_empty_once_the_time_has_come(aws: Aws, stacks: Stacks) 
         assert sum(description.startswith("Launching") for _, description in activities) == 1
 
 
-def test_the_end_comes_during_an_update(aws: Aws, stacks: Stacks) -> None:
+def test_expiry_happens_during_an_update(aws: Aws, stacks: Stacks) -> None:
     made = template(after_s=4)
     drained = group(1, LifecycleHookSpecificationList=[hook(3600)])
     stacks.create(made | {"Resources": made["Resources"] | {"Drained": drained}})
@@ -60,7 +60,7 @@ def test_the_end_comes_during_an_update(aws: Aws, stacks: Stacks) -> None:
     leaver.complete(waiting)
 
 
-def test_the_end_comes_after_a_deletion_that_failed(aws: Aws, stacks: Stacks) -> None:
+def test_expiry_happens_after_a_failed_deletion(aws: Aws, stacks: Stacks) -> None:
     """Nodes that a stack in DELETE_FAILED has left cost as much as any."""
     made, s3 = template(after_s=4), aws.client("s3")
     resources = made["Resources"]
@@ -98,7 +98,7 @@ def await_paused(aws: Aws) -> None:
         assert (size["MinSize"], size["DesiredCapacity"], size["MaxSize"]) == (0, 0, 0)
 
 
-def test_the_stack_is_gone_once_its_time_has_come(aws: Aws, stacks: Stacks) -> None:
+def test_schedule_deletes_the_stack_at_its_time(aws: Aws, stacks: Stacks) -> None:
     made = template(after_s=2 - DELETE_AFTER.total_seconds(), deletes=True)
     # The pause, whose time has already come, would also end the nodes.
     pauses = [name for name, each in made["Resources"].items() if "updateAutoScalingGroup" in json.dumps(each)]

@@ -208,7 +208,7 @@ def test_fails_when_an_agent_takes_another_instances_channel(aws: Aws, instance_
     role.end()
 
 
-def test_an_agent_that_goes_is_no_longer_connected() -> None:
+def test_disconnected_agent_is_no_longer_listed() -> None:
     gateway = Gateway()
     gateway.listen("127.0.0.1")
     with closing(socket.create_connection(("127.0.0.1", gateway.port), timeout=60)) as agent:

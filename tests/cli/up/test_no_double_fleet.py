@@ -19,13 +19,13 @@ from cli.up.before import require_quota
 from cli.up.lock import Lock, TakenError
 from cli.up.placement import Placement
 from tests.cli.sizes.conftest import NAME, Ended
-from tests.cli.up.conftest import SETTINGS, ZONES, Cluster, KilledError, full
+from tests.cli.up.conftest import SETTINGS, ZONES, Cluster, KilledError, all_nodes_in
 from tests.local.aws.harness import Places
 
 ANN = "arn:aws:iam::123456789012:user/ann"
 
 
-def kill(cluster: Cluster) -> dict[str, list[str]]:
+def kill_up_in_third_zone(cluster: Cluster) -> dict[str, list[str]]:
     """Kill dlcluster once the workers are in the third zone, without a master; return the instances."""
     cluster.killed_after = 22
     with pytest.raises(KilledError):
@@ -34,12 +34,12 @@ def kill(cluster: Cluster) -> dict[str, list[str]]:
     return cluster.instances()
 
 
-def tag(cluster: Cluster, key: str, value: str) -> None:
+def set_tag(cluster: Cluster, key: str, value: str) -> None:
     place = {"ResourceId": group_name(NAME, WORKER), "ResourceType": "auto-scaling-group"}
     cluster.autoscaling.create_or_update_tags(Tags=[{"Key": key, "Value": value, "PropagateAtLaunch": False, **place}])
 
 
-def own(cluster: Cluster, age_s: float = 0.0) -> None:
+def write_lock_of_another_user(cluster: Cluster, age_s: float = 0.0) -> None:
     """Write down that somebody else runs dlcluster up."""
     seen = int(time.time() - age_s)
     numbers = {"process": 17, "seen": seen, "expires": seen + 1200}
@@ -48,7 +48,7 @@ def own(cluster: Cluster, age_s: float = 0.0) -> None:
     cluster.aws.client("dynamodb").put_item(TableName=cluster.stacks.physical_id("Table", name=NAME), Item=item)
 
 
-def owner(cluster: Cluster) -> str:
+def lock_owner_host(cluster: Cluster) -> str:
     """Return the machine of the record's owner; empty if nobody is."""
     table = cluster.stacks.physical_id("Table", name=NAME)
     found = cluster.aws.client("dynamodb").get_item(TableName=table, Key={"id": {"S": "up"}}).get("Item", {})
@@ -88,26 +88,26 @@ def test_nodes_that_come_after_an_unanswered_launch_are_waited_for(
     assert "may be running" not in message
 
 
-def test_groups_that_a_deploy_moved_away_from_their_nodes_are_emptied(cluster: Cluster) -> None:
-    before, attempt = kill(cluster), tags(cluster)[ATTEMPT_TAG]
+def test_groups_moved_away_from_their_nodes_are_emptied(cluster: Cluster) -> None:
+    before, attempt = kill_up_in_third_zone(cluster), tags(cluster)[ATTEMPT_TAG]
     assert cluster.cdk(["cdk", "deploy"]).returncode == 0
-    tag(cluster, ATTEMPT_TAG, attempt)  # which AWS may keep
+    set_tag(cluster, ATTEMPT_TAG, attempt)  # which AWS may keep
     assert cluster.groups()[WORKER]["AvailabilityZones"] == [ZONES[0]]
     assert cluster.up() == 0
-    assert (cluster.zones(), cluster.running()) == (full(ZONES[2]), 3)
+    assert (cluster.zones(), cluster.running()) == (all_nodes_in(ZONES[2]), 3)
     assert not {*before[WORKER]} & {*cluster.instances()[WORKER]}
 
 
 def test_a_running_call_of_another_user_is_left_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    before = kill(cluster)
-    own(cluster)
+    before = kill_up_in_third_zone(cluster)
+    write_lock_of_another_user(cluster)
     assert cluster.up() == 1
     assert cluster.instances() == before
     assert f"{ANN} is running dlcluster up for demo on laptop" in capsys.readouterr().err
     own(cluster, age_s=1300)
     assert cluster.up() == 0
     assert cluster.running() == 3
-    assert owner(cluster) == ""
+    assert lock_owner_host(cluster) == ""
 
 
 def test_a_call_that_another_overtook_ends_nothing(
@@ -117,23 +117,23 @@ def test_a_call_that_another_overtook_ends_nothing(
 
     def overtaken(**request: Any) -> Any:
         answer = launch(**request)
-        own(cluster)
+        write_lock_of_another_user(cluster)
         return answer
 
     monkeypatch.setattr(clients.autoscaling, "launch_instances", overtaken)
     assert cluster.up() == 1
     assert cluster.running() == 1
-    assert owner(cluster) == "laptop"
+    assert lock_owner_host(cluster) == "laptop"
 
 
-def test_of_two_calls_that_read_at_the_same_time_one_becomes_the_owner(
+def test_one_of_two_simultaneous_calls_gets_the_lock(
     cluster: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.cdk(["cdk", "deploy"])
     first, second = (Lock(clients=clients, name=NAME, caller=ANN, process=each) for each in (1, os.getppid()))
     read: Any = clients.dynamodb.get_item
 
-    def beside(**request: Any) -> Any:
+    def read_then_let_second_acquire(**request: Any) -> Any:
         found = read(**request)
         monkeypatch.setattr(clients.dynamodb, "get_item", read)
         second.hold()
@@ -144,14 +144,14 @@ def test_of_two_calls_that_read_at_the_same_time_one_becomes_the_owner(
         first.hold()
     second.hold()
     first.release()
-    assert owner(cluster) == socket.gethostname()
+    assert lock_owner_host(cluster) == socket.gethostname()
     second.release()
-    assert owner(cluster) == ""
+    assert lock_owner_host(cluster) == ""
     first.hold()
 
 
 def test_groups_with_nodes_are_not_moved(cluster: Cluster, clients: Clients) -> None:
-    kill(cluster)
+    kill_up_in_third_zone(cluster)
     deploys = len(cluster.lines)
     lock = Lock(clients=clients, name=NAME, caller=ANN)
     with pytest.raises(ClusterError, match="has nodes now"):
@@ -160,8 +160,8 @@ def test_groups_with_nodes_are_not_moved(cluster: Cluster, clients: Clients) -> 
 
 
 def test_an_old_token_launches_nothing(cluster: Cluster) -> None:
-    before = kill(cluster)
-    tag(cluster, ATTEMPT_TAG, tags(cluster)[ATTEMPT_TAG].rpartition(" ")[0] + " 1000")
+    before = kill_up_in_third_zone(cluster)
+    set_tag(cluster, ATTEMPT_TAG, tags(cluster)[ATTEMPT_TAG].rpartition(" ")[0] + " 1000")
     assert cluster.up() == 0
     assert cluster.running() == 3
     assert not {*before[WORKER]} & {*cluster.instances()[WORKER]}
