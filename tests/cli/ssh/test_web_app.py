@@ -134,7 +134,7 @@ def test_an_application_that_is_still_starting_ends_with_the_input(start: Start,
     assert process.wait(END_S) == 128 + 15
 
 
-def test_fails_when_no_secret_comes(start: Start) -> None:
+def test_web_app_fails_without_a_secret(start: Start) -> None:
     process = start(silence_s=1)
     assert process.wait(END_S) != 0
     assert read_line(process) == ""

@@ -104,7 +104,7 @@ def test_a_running_call_of_another_user_is_left_alone(cluster: Cluster, capsys: 
     assert cluster.up() == 1
     assert cluster.instances() == before
     assert f"{ANN} is running dlcluster up for demo on laptop" in capsys.readouterr().err
-    own(cluster, age_s=1300)
+    write_lock_of_another_user(cluster, age_s=1300)
     assert cluster.up() == 0
     assert cluster.running() == 3
     assert lock_owner_host(cluster) == ""
@@ -139,7 +139,7 @@ def test_one_of_two_simultaneous_calls_gets_the_lock(
         second.hold()
         return found
 
-    monkeypatch.setattr(clients.dynamodb, "get_item", beside)
+    monkeypatch.setattr(clients.dynamodb, "get_item", read_then_let_second_acquire)
     with pytest.raises(TakenError, match=f"{ANN} is running dlcluster up for demo"):
         first.hold()
     second.hold()

@@ -37,7 +37,7 @@ def with_smi(cluster: Cluster, script: str) -> dict[str, str]:
     return {"PATH": f"{cluster.program('nvidia-smi', script).parent}:{cluster.environment['PATH']}"}
 
 
-def test_fails_when_a_gpu_of_the_job_is_in_use_and_starts_nothing(patient_cluster: Cluster) -> None:
+def test_busy_gpu_is_refused_before_any_rank_starts(patient_cluster: Cluster) -> None:
     environment = with_smi(patient_cluster, IN_USE)
     options = ("-n", "2", "--nproc-per-node", "2")
     result = patient_cluster.run(*options, "echo up", environment=environment, hosts=[FIRST, SECOND])
@@ -126,7 +126,7 @@ def test_a_local_job_has_the_gpus_of_its_shell(monkeypatch: pytest.MonkeyPatch) 
     assert gpus_of(job(), HOST) == ("0", "1")
 
 
-def test_fails_when_a_single_process_could_use_a_gpu_in_use(patient_cluster: Cluster) -> None:
+def test_single_process_is_refused_if_it_could_use_a_busy_gpu(patient_cluster: Cluster) -> None:
     environment = with_smi(patient_cluster, IN_USE)
     result = patient_cluster.run("-n", "1", "--nproc-per-node", "1", "echo up", environment=environment)
     assert (result.code, result.stdout) == (1, b"")

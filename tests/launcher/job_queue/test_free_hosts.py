@@ -128,7 +128,7 @@ def test_a_waiting_job_that_starts_takes_no_choice_from_others(source: HostSourc
     ],
     ids=["one node", "one to three"],
 )
-def test_a_job_in_line_starts_on_free_nodes_and_records_them(
+def test_queued_job_starts_on_free_nodes_and_records_them(
     source: HostSource, jobs: Path, others: Others, least: int, most: int, nodes: list[str], line: str
 ) -> None:
     others(other("one"))

@@ -226,9 +226,7 @@ def test_a_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Be
     ]
 
 
-def test_a_blocked_terminal_does_not_keep_a_job_in_line_past_its_deadline(
-    begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocked_terminal_does_not_delay_the_timeout(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn, "REPORT_S", 0.01)
 
     async def start(_job: object, _has_waited: object) -> None:

@@ -230,7 +230,7 @@ def test_rollback_waits_and_can_be_overtaken_by_a_deletion(aws: Aws, stacks: Sta
         stacks.status()
 
 
-def test_rollback_is_complete_when_the_last_instance_is_gone(aws: Aws, stacks: Stacks) -> None:
+def test_rollback_completes_after_the_last_instance_ends(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(1, signals=1, LifecycleHookSpecificationList=[hook(LONG_S)])))
     stacks.signal("Group", "i-1", "FAILURE")
     assert stacks.status() == "ROLLBACK_IN_PROGRESS"

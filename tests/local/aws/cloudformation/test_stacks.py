@@ -116,7 +116,7 @@ def test_fails_when_a_stack_is_deleted_during_an_update(aws: Aws, stacks: Stacks
     assert stacks.status() == "UPDATE_COMPLETE"
 
 
-def test_resources_are_created_after_and_deleted_before_what_they_depend_on(stacks: Stacks) -> None:
+def test_resources_follow_dependency_order(stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(1, signals=1)))
     stacks.signal("Group", "i-1", "FAILURE")
     events = stacks.cloudformation.describe_stack_events(StackName="stack")["StackEvents"][::-1]

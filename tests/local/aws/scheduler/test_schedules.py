@@ -175,9 +175,7 @@ def test_fails_when_the_start_is_long_past() -> None:
 
 
 @pytest.mark.parametrize("in_s", [0.5, -2.0])
-def test_a_time_of_the_year_with_an_end_comes_once_and_not_if_it_has_passed(
-    in_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_yearly_time_with_an_end_fires_once_and_never_if_past(in_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """This is a Capacity Block's start: a deploy during the block also creates the schedule, and changes no size."""
     calls: list[object] = []
     monkeypatch.setattr(schedules.Target, "call", lambda target, _region: calls.append(target.parameters))
