@@ -1,6 +1,6 @@
 """Define the errors that the launcher raises; only main() catches them."""
 
-from collections.abc import Mapping
+from _collections_abc import Mapping  # importing collections is slow
 
 UNKNOWN_HOST = "unknown-host"
 UNKNOWN_HOST_KEY = "unknown-host-key"
