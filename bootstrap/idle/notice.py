@@ -71,7 +71,7 @@ _SENTENCES: Final = {
     IDLE: "this cluster is idle and pauses at {time} UTC: all its nodes end. Press a key or start a job to keep it",
 }
 _WITHDRAWN: Final = {
-    EXPIRES: "the end of this cluster has been put off",
+    EXPIRES: "this cluster's expiry has been postponed",
     BLOCK: "this cluster has another Capacity Block",
     IDLE: "this cluster is in use again and does not pause",
 }

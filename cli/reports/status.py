@@ -83,7 +83,9 @@ class Status:
             return f"{self.cluster_name}: paused{left}{hint}"
         counts = f"{self.running} of {self.desired_nodes} nodes"
         if self.running > self.desired_nodes:
-            counts = f"{self.running} nodes, {self.desired_nodes} wanted: the others are leaving"
+            leaving = self.running - self.desired_nodes
+            verb = "is" if leaving == 1 else "are"
+            counts = f"{self.running} nodes running, {self.desired_nodes} desired: {leaving} {verb} leaving"
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
 
     def expiry_lines(self, now: datetime) -> Iterator[str]:

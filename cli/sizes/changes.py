@@ -69,7 +69,7 @@ def describe(change: Change) -> Iterator[str]:
     if change.started:
         yield f"{paused}CloudFormation will start {_count(change.started)}"
     if change.ended:
-        yield f"CloudFormation will end the {_count(change.ended)} launched last"
+        yield f"CloudFormation will end the {_newest(change.ended)}"
     if not change.started and not change.ended:
         yield f"{paused}the deploy starts and ends no node"
     if leaves_no_master(change):
@@ -78,3 +78,7 @@ def describe(change: Change) -> Iterator[str]:
 
 def _count(nodes: int) -> str:
     return "1 node" if nodes == 1 else f"{nodes} nodes"
+
+
+def _newest(nodes: int) -> str:
+    return "newest node" if nodes == 1 else f"{nodes} newest nodes"

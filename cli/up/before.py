@@ -38,7 +38,9 @@ def zones_without_type(target: PreflightTarget, zones: Sequence[str]) -> dict[st
                 lacking.setdefault(zone, []).append(name)
     if lacking.keys() >= {*zones}:
         types = " and ".join(target.props.node_counts)
-        raise ClusterError(f"none of the zones offers {types}: {', '.join(zones)}; dlcluster preflight names others")
+        raise ClusterError(
+            f"no zone in the setting zones offers {types}: {', '.join(zones)}; dlcluster preflight names others"
+        )
     return {zone: f"EC2 offers no {' and '.join(names)} here" for zone, names in lacking.items()}
 
 

@@ -46,7 +46,7 @@ def _node_count(options: argparse.Namespace, available: int) -> int:
     if nodes.min > available:
         declared = declared_nodes() if is_queued(options) and options.hostfile is None else None
         if declared is None:
-            raise UsageError(f"{name} must be at most {available}, the nodes that are there now, got {nodes.min}")
+            raise UsageError(f"{name} must be at most {available}, the nodes currently in the cluster, got {nodes.min}")
         if nodes.min > declared:
             raise UsageError(f"{name} must be at most {declared}, the nodes that the cluster declares, got {nodes.min}")
     return min(nodes.max, available)
@@ -63,7 +63,7 @@ def _fill_hosts(options: argparse.Namespace, hosts: tuple[Host, ...]) -> tuple[H
     together = list(accumulate(host.slots for host in hosts))
     if wanted not in together:
         some = ", ".join(map(str, together[:3])) + (f" and so on to {together[-1]}" if len(together) > 3 else "")
-        raise UsageError(f"-np must be {some}, as many as whole nodes have, got {wanted}")
+        raise UsageError(f"-np must fill whole nodes: one of {some}; got {wanted}")
     return hosts[: together.index(wanted) + 1]
 
 

@@ -50,9 +50,9 @@ def sync_request(options: argparse.Namespace) -> SyncRequest | None:
     if options.sync_timeout is not None:
         deadline_s = whole_number(options.sync_timeout, name="--sync-timeout")
     if options.sync_dst_dir is None and options.sync_exclude:
-        raise UsageError("--sync-exclude is for --sync-dst-dir, which is left out")
+        raise UsageError("--sync-exclude requires --sync-dst-dir")
     if options.sync_dst_dir is None and options.sync_overwrite:
-        raise UsageError("--sync-overwrite is for --sync-dst-dir, which is left out")
+        raise UsageError("--sync-overwrite requires --sync-dst-dir")
     if options.sync_exclude:
         # Import only now: most jobs never need it.
         from launcher.sync.ignore import Ignore
@@ -62,7 +62,7 @@ def sync_request(options: argparse.Namespace) -> SyncRequest | None:
         raise UsageError("--sync-s3-shard is for --sync-s3, which is left out")
     if options.sync_dst_dir is None and not options.sync_s3:
         if options.sync_timeout is not None:
-            raise UsageError("--sync-timeout is for --sync-dst-dir and --sync-s3, which are left out")
+            raise UsageError("--sync-timeout requires --sync-dst-dir or --sync-s3")
         return None
     directory = None if options.sync_dst_dir is None else _directory(options.sync_dst_dir, option="--sync-dst-dir")
     return SyncRequest(

@@ -76,7 +76,9 @@ def parse_nnodes(options: argparse.Namespace) -> Nodes | None:
 def launcher_option(options: argparse.Namespace) -> str:
     """Return ``--launcher``; ``--standalone`` implies a value."""
     if options.standalone and options.launcher not in (None, "local"):
-        raise UsageError(f"--standalone is --launcher local, got --launcher {options.launcher} as well")
+        raise UsageError(
+            f"--standalone implies --launcher local and cannot be combined with --launcher {options.launcher}"
+        )
     return options.launcher or ("local" if options.standalone else "ssh")
 
 

@@ -37,7 +37,7 @@ def add_variable_options(parser: argparse.ArgumentParser) -> None:
         "--secret",
         action="append",
         default=[],
-        metavar="KEY=PLACE",
+        metavar="KEY=SOURCE",
         help=f"variable whose value each node reads from {SECRETS_FORMS}; the setting secrets names those allowed",
     )
 
@@ -55,7 +55,7 @@ def secret_references(options: argparse.Namespace, *, engine: str) -> dict[str, 
         if not equals or not re.fullmatch(SECRETS_PATTERN, reference, re.ASCII):
             # The user may have typed the value itself: do not print it.
             where = f" for {key}" if equals and NAME.fullmatch(key) else ""
-            raise UsageError(f"--secret must be KEY=PLACE, where PLACE is {SECRETS_FORMS}, got another{where}")
+            raise UsageError(f"--secret must be KEY=SOURCE, where SOURCE is {SECRETS_FORMS}, got another{where}")
         _check_name(key, option="--secret", engine=engine)
         if key in found or key in (_split(each)[0] for each in options.env):
             raise UsageError(f"--secret {key} is given twice, or as --env too")

@@ -25,10 +25,10 @@ def add_wait_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait",
         action="store_true",
-        help="stand in line while the nodes or their GPUs are in use; see launch list",
+        help="queue until the nodes and their GPUs are free; see launch list",
     )
     parser.add_argument(
-        "--wait-timeout", metavar="T", help=f"longest time in line, such as 90m, 24h or 7d (default: {TIMEOUT})"
+        "--wait-timeout", metavar="T", help=f"longest time in the queue, such as 90m, 24h or 7d (default: {TIMEOUT})"
     )
 
 
@@ -42,14 +42,14 @@ def wait_request(options: argparse.Namespace, environ: Mapping[str, str], hosts:
     if options.wait and options.force:
         raise UsageError("--wait waits for GPUs in use, --force takes them: give one of them")
     if options.wait_timeout is not None and not (options.wait or options.durable):
-        raise UsageError("--wait-timeout is for a job that stands in line: give --wait too")
+        raise UsageError("--wait-timeout requires --wait")
     timeout_s = seconds(TIMEOUT if options.wait_timeout is None else options.wait_timeout)
     if not is_queued(options):
         return None
     gpus = whole_number(environ.get(GPU_COUNT_VARIABLE) or "0", name=f"${GPU_COUNT_VARIABLE}", least=0)
     most = max(host.slots for host in hosts)
     if options.wait and 0 < gpus < most:
-        raise UsageError(f"--wait needs at most {gpus} ranks per node, the GPUs of a node, got {most}")
+        raise UsageError(f"--wait allows at most {gpus} ranks per node, one per GPU; got {most}")
     return Wait(timeout_s=timeout_s, exclusive=options.wait or gpus > 0, nodes=_node_range(options, len(hosts)))
 
 

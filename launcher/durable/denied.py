@@ -1,4 +1,4 @@
-"""Try again to read the records that cannot be read: a key's policy or a grant may have been mended meanwhile."""
+"""Retry reading the records that S3 or KMS denied: the policy may have been fixed since."""
 
 import logging
 import time
@@ -30,7 +30,7 @@ class DeniedJobs:
     def add(self, job_id: str, reason: str) -> None:
         """List a job that is not known here, and read its record again later. Raises OSError."""
         if not JOB_ID.fullmatch(job_id):
-            log.error("not taken up: %s", reason)
+            log.error("cannot resume: %s", reason)
         elif job_id not in self._due or not is_denied(job_id):
             directory_of(job_id).mkdir(mode=0o700, parents=True, exist_ok=True)
             self._pause(job_id, reason)
@@ -42,7 +42,7 @@ class DeniedJobs:
                 mirror.remove(job_id)
 
     def read_again(self, open_bucket: Callable[[], JobBucket], take_up: Callable[[DurableRecord], None]) -> None:
-        """Take up the jobs whose pause is over and whose records can be read now. Raises OSError on a full disk."""
+        """Resume the jobs whose pause is over and whose records can be read now. Raises OSError on a full disk."""
         due = [job_id for job_id, at in self._due.items() if self._clock() >= at]
         if not due:
             return
@@ -76,7 +76,7 @@ class DeniedJobs:
         except LaunchError:
             self._forget(job_id)
         else:
-            log.error("not taken up, next try in %g s: %s", pause_s, reason)
+            log.error("cannot resume, next try in %g s: %s", pause_s, reason)
 
     def _forget(self, job_id: str) -> None:
         del self._due[job_id], self._pauses[job_id]
@@ -85,7 +85,7 @@ class DeniedJobs:
 def _listed(job_id: str, reason: str, *, next_try: float) -> JobRecord:
     """Return what ``launch list`` shows: nothing but its id is known of the job."""
     start = now()
-    with suppress(ValueError, OverflowError):  # The id is no time.
+    with suppress(ValueError, OverflowError):  # The id does not start with a valid time.
         submitted = time.mktime(time.strptime(job_id[:15], "%Y%m%d-%H%M%S"))
         start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(submitted))
     at = time.strftime("%H:%M:%S UTC", time.gmtime(next_try))

@@ -35,6 +35,6 @@ def missing(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) ->
         return f"{', '.join(leaving)} leaves the cluster"
     desired = known.desired_nodes - (len(known.members) - len(usable))
     if len(usable) != desired:
-        return f"{len(usable)} of {desired} nodes are there"
+        return f"{len(usable)} of {desired} nodes are up"
     without = [worker_host(member.node_index) for member in usable if has_shared and member.mount != MOUNTED]
     return f"the shared directory is not mounted on {', '.join(without)}" if without else None

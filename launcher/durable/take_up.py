@@ -118,7 +118,7 @@ class Service:
         if self._clock() >= self._waits_until:
             self._waits_until = self._last_lack = None
             if self._has_minimum():
-                log.warning("starting after %g s with the nodes that are there: %s: %s", READY_S, ids, lack)
+                log.warning("starting after %g s with the nodes that are up: %s: %s", READY_S, ids, lack)
                 return True
             log.error("not started within %g s: %s: %s", READY_S, ids, lack)
         elif lack != self._last_lack:
@@ -145,9 +145,9 @@ class Service:
 def _take_up(record: DurableRecord) -> None:
     """Copy a job to this master, unless it is another user's, has ended or is known."""
     if record.job.user != user_name():
-        log.error("job %s is not taken up: it belongs to %s", record.job.id, record.job.user)
+        log.error("not resuming job %s: it belongs to %s", record.job.id, record.job.user)
     elif (known := read_record(jobs_directory() / record.job.id)) is not None and known.state.is_terminal:
-        log.info("job %s is not taken up: it has just ended: %s", record.job.id, known.state.value)
+        log.info("not resuming job %s: it has just ended: %s", record.job.id, known.state.value)
     elif mirror.admit(record):
         mirror.list_as_waiting(record, jobs_directory())
         log.info("job %s is open: submitted %s, attempt %d", record.job.id, record.job.start, record.job.attempt)
@@ -182,7 +182,7 @@ def _fetch_when_possible(service: Service) -> None:
             return
         except (LaunchError, OSError) as error:
             if str(error) != last_error:
-                log.warning("cannot ask for open jobs, trying again: %s", error)
+                log.warning("cannot list open jobs, trying again: %s", error)
             last_error = str(error)
         time.sleep(POLL_S)
 

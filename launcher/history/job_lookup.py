@@ -105,12 +105,12 @@ def find_running(word: str | None) -> JobRecord:
 
 
 def _matching(word: str, jobs: list[JobRecord]) -> list[JobRecord]:
-    """Return the only job whose id begins with `word`, or all jobs of the only name that begins with it or is it."""
+    """Return the job whose id starts with `word`, or all jobs whose name equals or uniquely starts with it."""
     if not jobs:
         raise UsageError(NO_JOB)
     if named := [job for job in jobs if job.name == word]:
         return named
-    # Ids begin with a digit, names with a letter. All ids have the same length, so none is the prefix of another.
+    # Ids start with a digit, names with a letter. All ids have the same length, so none is the prefix of another.
     is_id = word[:1].isdigit()
     matches = [job for job in jobs if word and ((job.id if is_id else job.name) or "").startswith(word)]
     if len({job.id if is_id else job.name for job in matches}) == 1:

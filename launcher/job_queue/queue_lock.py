@@ -10,7 +10,10 @@ from pathlib import Path
 from launcher.errors import LaunchError
 
 LOCK = "line.lock"
-"""Name of the lock file, beside the directory of jobs because that one is cleaned of old entries."""
+"""Name of the lock file, which launchers of earlier releases use too.
+
+It is beside the directory of jobs, because that one is cleaned of old entries.
+"""
 LOCK_S = 60.0
 """Deadline for acquiring the lock, in seconds; its holder writes only one record."""
 POLL_S = 0.05

@@ -74,12 +74,12 @@ def assign_nodes(job: Job, job_id: str, *, jobs: Path) -> Job:
     me = with_claims(me, job)
     if first := jobs_overtaken_by(me, others):
         raise LaunchError(
-            f"nothing started, {name_job(first[0])} waits for these nodes (--wait stands in line behind it, "
+            f"nothing started, {name_job(first[0])} waits for these nodes (--wait queues the job behind it, "
             "--force starts anyway)"
         )
     if job.has_gpus and (blocking := jobs_using_nodes_of(me, near)):
         detail = f"{name_job(blocking[0])} has them"
-        advice = "--wait stands in line, --force starts anyway"
+        advice = "--wait queues the job, --force starts anyway"
         raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail)
     return job
 
@@ -213,7 +213,7 @@ class Turn:
 
     async def _report_place(self, text: str, place: int) -> None:
         if self._ticket.streams[FrameType.STDOUT].reader_has_gone():
-            raise LaunchError("left the line: nobody reads the job's output any more")
+            raise LaunchError("left the queue: the job's output is no longer read")
         if text != self._last_report:
             self._ticket.observer.on_waiting(text, place=place)
             self._last_report = text
@@ -249,7 +249,7 @@ def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:
         declared = declared_nodes() if job.host_source.of_cluster else None
         if declared is not None and declared < least:
             raise LaunchError(f"the cluster declares {count_nodes(declared)} now, the job needs {least}")
-        return job, f"{len(listed)} of {least} nodes are there"
+        return job, f"{len(listed)} of {least} nodes are up"
     hosts = listed[:most]
     if hosts == job.hosts:
         return job, ""

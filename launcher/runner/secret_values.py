@@ -87,7 +87,7 @@ class _Query:
 def _command(reference: str) -> list[str]:
     match = re.fullmatch(SECRETS_PATTERN, reference, re.ASCII)
     if match is None:
-        raise ValueError(f"not the place of a secret: {reference!r}")
+        raise ValueError(f"not a secret reference: {reference!r}")
     if parameter := match["parameter"]:
         return ["aws", "ssm", "get-parameter", f"--name={parameter}", "--with-decryption", "--query", "Parameter.Value"]
     return ["aws", "secretsmanager", "get-secret-value", f"--secret-id={match['secret']}", "--query", "SecretString"]
@@ -129,5 +129,5 @@ def _reason(reference: str, stderr: str) -> str:
         return f"a policy denies it to this node: {message}"
     # For a missing secret, Secrets Manager's error gives the name from the request, not an ARN.
     if re.search(r"on resource: (?!arn:)", message):
-        return "is not there, or not named so: look for it with aws secretsmanager list-secrets"
+        return "does not exist under this name; list the secrets with: aws secretsmanager list-secrets"
     return f"this node may not read it: add {reference} to secrets in cdk.json, then cdk deploy"

@@ -30,7 +30,7 @@ def new_sync_key() -> str:
     except subprocess.TimeoutExpired as error:
         raise LaunchError(f"openssl: no key within {DEADLINE_S:g} s") from error
     except OSError as error:
-        raise LaunchError(f"cannot run openssl, which makes the key of the sync: {error.strerror}") from error
+        raise LaunchError(f"cannot run openssl, which creates the TLS key for the sync: {error.strerror}") from error
     if done.returncode:
         raise LaunchError(f"openssl: {done.stderr.decode(errors='replace').strip()}")
     return done.stdout.decode("ascii")

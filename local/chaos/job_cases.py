@@ -124,7 +124,7 @@ def judge(outcome: JobOutcome, job_case: JobCase, *, fault: JobFault, recovered_
     """List what is wrong with a case, one line each; `recovered_s` is when all nodes were back."""
     joined = any(at < 0 and " joins " in line for at, line in outcome.lines)
     if job_case.phase != "connecting" and not joined:
-        return ["its ranks did not run when the fault came"]
+        return ["its ranks were not running when the fault occurred"]
     no_session = job_case.phase == "connecting" and fault.node_index == 1 and outcome.code in (SESSION_LOST, None)
     if fault.ends_launchers and (joined or no_session):
         return _judge_orphan(outcome, job_case, fault=fault)

@@ -40,7 +40,7 @@ class SecurityGroups(Construct):
             cdk.Validations.of(self.admin_ssh).acknowledge(
                 cdk.Acknowledgment(
                     id="CloudFormation-Validate::W2508",
-                    reason="the world is let in only where the user spelt it out, with our own warning",
+                    reason="0.0.0.0/0 is allowed only if the user sets it explicitly, and synth warns about it",
                 )
             )
         self.allow_list = None if ssh_locations is None else self._allow_list()

@@ -162,7 +162,7 @@ class CheckpointManager:
         if loaded and has_other_data(loaded.description, self._data_versions):
             log.warning(
                 "the data in S3 has changed since the checkpoint was written: its ETags were %s, are %s; training "
-                "goes on with the new data; to start over, pass --resume never",
+                "continues with the new data; to start over, pass --resume never",
                 " ".join(loaded.description.data_versions),
                 " ".join(self._data_versions),
             )

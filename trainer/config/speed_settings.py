@@ -55,5 +55,5 @@ class SpeedSettings:
             raise UsageError(f"--compile must be 0 with --deterministic, {why}, got {self.compile}")
         check_choice("reduction", self.reduction, REDUCTIONS)
         if self.reduction == "ddp" and (self.deterministic or self.gc_type != "none"):
-            other = "--deterministic, it sorts its buckets anew" if self.deterministic else "--gc-type"
-            raise UsageError(f"--reduction ddp does not go with {other}: auto or buckets do")
+            other = "--deterministic, because DDP rebuilds its buckets" if self.deterministic else "--gc-type"
+            raise UsageError(f"--reduction ddp cannot be combined with {other}: use auto or buckets")

@@ -26,7 +26,7 @@ def _offering_in_candidates(target: PreflightTarget, name: str) -> Finding:
     if found:
         return ok("instance type", f"{name} is offered in {', '.join(found)} of the {len(zones)} zones to choose from")
     fix = f"name others in zones: {', '.join(having)}" if having else "choose another instance_type, or another region"
-    return problem("instance type", f"{name} is offered in none of the zones {', '.join(zones)}", fix)
+    return problem("instance type", f"no zone in the setting zones offers {name}: {', '.join(zones)}", fix)
 
 
 def _offering_of(target: PreflightTarget, name: str, zone: str | None) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ def accept(listener: socket.socket, identity: str) -> ssl.SSLSocket:
             break
         with suppress(OSError):
             return _wrap_tls(context, plain, server_side=True)
-    raise NeighbourLostError(f"the node before it did not connect within {CONNECT_DEADLINE_S:g} s")
+    raise NeighbourLostError(f"the previous node in the chain did not connect within {CONNECT_DEADLINE_S:g} s")
 
 
 def connect(address: str, port: int, *, name: str, identity: str) -> ssl.SSLSocket:
@@ -88,7 +88,9 @@ class Forwarder:
                 # Let the reader close first, so that data in transit is not lost.
                 self._connection.recv(1)
         except OSError as error:
-            raise NeighbourLostError(f"the node after it stopped receiving: {error.strerror or error}") from error
+            raise NeighbourLostError(
+                f"the next node in the chain stopped receiving: {error.strerror or error}"
+            ) from error
 
 
 def read_incoming(stream: BinaryIO) -> Iterator[StreamRecord]:
@@ -96,7 +98,7 @@ def read_incoming(stream: BinaryIO) -> Iterator[StreamRecord]:
     try:
         yield from read_records(stream)
     except (OSError, EOFError) as error:
-        raise NeighbourLostError(f"the node before it stopped sending: {error}") from error
+        raise NeighbourLostError(f"the previous node in the chain stopped sending: {error}") from error
 
 
 def relay(stream: BinaryIO, forwarder: Forwarder | None, *, destination: Destination, needed: set[int]) -> None:

@@ -145,7 +145,7 @@ def test_expiry_is_announced_once_and_extensions_reach_nodes(cluster: Cluster, n
     assert [[text[:40] for text in walls(node)] for node in nodes] == [["this cluster pauses at 00:40 UTC (expire"]] * 2
     tag(cluster, EXPIRES_TAG, "2026-12-01T08:40:00Z")
     run(cluster, nodes, seconds=90.0)
-    assert [walls(node)[1:] for node in nodes] == [["the end of this cluster has been put off"]] * 2
+    assert [walls(node)[1:] for node in nodes] == [["this cluster's expiry has been postponed"]] * 2
 
 
 def test_end_of_a_capacity_block_is_announced_everywhere(cluster: Cluster, nodes: list[TestNode]) -> None:

@@ -68,7 +68,7 @@ def test_surplus_nodes_are_reported_as_leaving(fleet: Fleet, capsys: pytest.Capt
     addresses = ["10.0.0.10", "10.0.1.20", "10.0.1.30"]
     put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=2)
     assert main(["status"]) == 0
-    assert capsys.readouterr().out.startswith("demo: 3 nodes, 2 wanted: the others are leaving, generation ")
+    assert capsys.readouterr().out.startswith("demo: 3 nodes running, 2 desired: 1 is leaving, generation ")
 
 
 def test_the_newest_failure_explains_a_missing_node(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,7 +144,7 @@ def test_zones_without_the_type_are_not_tried(
     assert main(["pause", "--yes"]) == 0
     monkeypatch.setattr("cli.up.before.zones_with", lambda *_: [])
     assert cluster.up() == 1
-    assert "none of the zones offers c5.large" in capsys.readouterr().err
+    assert "no zone in the setting zones offers c5.large" in capsys.readouterr().err
 
 
 def test_zones_are_tried_by_their_spot_score(

@@ -85,7 +85,7 @@ def test_a_job_waits_in_line_until_another_has_ended(cluster: Cluster) -> None:
     first = start(cluster)
     waiting, hint, job = cluster.user.ssh(MASTER, "launch --detach --wait -n 1 echo two 2>&1").splitlines()
     user = status(cluster, first)["user"]
-    assert waiting == f"launch: waiting, 1st in line, for 1 node (job {first} of {user} has them)"
+    assert waiting == f"launch: waiting, 1st in the queue, for 1 node (job {first} of {user} has them)"
     assert hint == f"launch: follow it with: launch logs -f {job}"
     assert (status(cluster, job)["state"], status(cluster, job)["place"]) == ("WAITING", 1)
     assert f"  {waiting.removeprefix('launch: ')}\n" in cluster.on(MASTER, "launch list") + "\n"

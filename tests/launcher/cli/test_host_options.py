@@ -38,8 +38,8 @@ def test_nproc_per_node_counts_gpus_and_cores(environ: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("line", "gpus", "message"),
     [
-        ("-np 4 x y", "0", "-np must be 1, 2, 3, as many as whole nodes have, got 4"),
-        ("-np 4 x y", "8", "-np must be 8, 16, 24, as many as whole nodes have, got 4"),
+        ("-np 4 x y", "0", "-np must fill whole nodes: one of 1, 2, 3; got 4"),
+        ("-np 4 x y", "8", "-np must fill whole nodes: one of 8, 16, 24; got 4"),
         ("-np 0 x y", "0", "-np must be a whole number of at least 1, got '0'"),
         ("-np 2 -n 2 x y", "0", "-np counts ranks, -n and --nnodes count nodes: give one of them"),
         ("-np 2 --nnodes 2 x y", "0", "-np counts ranks, -n and --nnodes count nodes: give one of them"),
@@ -58,5 +58,5 @@ def test_fails_when_ranks_cannot_be_counted(line: str, gpus: str, message: str, 
 def test_the_error_for_np_lists_only_some_counts(tmp_path: Path) -> None:
     many = tmp_path / "many"
     many.write_text("".join(f"node{number}\n" for number in range(64)))
-    with pytest.raises(UsageError, match="-np must be 8, 16, 24 and so on to 512, as many as whole nodes have, got 9"):
+    with pytest.raises(UsageError, match="-np must fill whole nodes: one of 8, 16, 24 and so on to 512; got 9"):
         parse("-np 9 x y", {PATH: str(many), GPUS: "8"})

@@ -156,7 +156,7 @@ def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[
         ("-x NAME python x", "-x is not supported: --env KEY passes a variable of this shell on"),
         ("-H a,b x y", "cannot read the hosts file a,b: No such file or directory; -H names a file, one host per line"),
         ("-SH x python x", "unknown option -SH, supported: --"),
-        ("--sync-exclude *.pt python x", "--sync-exclude is for --sync-dst-dir, which is left out"),
+        ("--sync-exclude *.pt python x", "--sync-exclude requires --sync-dst-dir"),
         (
             "--sync-dst-dir d --sync-exclude [z-a] x y",
             "--sync-exclude and .launchignore take patterns as in a .gitignore, got '[z-a]'",
@@ -179,7 +179,7 @@ def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[
         ("--launcher mpi -s 2 x y", "--engine and -s need --launcher ssh or local: mpirun sets variables of its own"),
         ("--engine mxnet --env DMLC_ROLE:worker x y", "--env must not set DMLC_ROLE, which the launcher sets for"),
         ("--launcher local -n 257 x y", "-n must be a whole number from 1 to 256, got '257'"),
-        ("-n 4 python x", "-n must be at most 3, the nodes that are there now, got 4"),
+        ("-n 4 python x", "-n must be at most 3, the nodes currently in the cluster, got 4"),
         ("-n 0 python x", "-n must be a whole number of at least 1, got '0'"),
         ("-n two python x", "-n must be a whole number of at least 1, got 'two'"),
         (f"-n {'7' * 5000} python x", "-n must be a whole number of at least 1, got '777777777777...7777777777777'"),
@@ -245,8 +245,8 @@ def test_a_secret_is_a_place_and_never_a_value(environ: dict[str, str]) -> None:
     job = parse("--secret A=ssm:/team/a --secret B=secretsmanager:hub python x", environ)
     assert (job.secrets, job.environment) == ({"A": "ssm:/team/a", "B": "secretsmanager:hub"}, {})
     for line, message in (
-        ("A=abc123", r"^--secret must be KEY=PLACE, where PLACE is ssm:PARAMETER, .*, got another for A$"),
-        ("abc123", r"^--secret must be KEY=PLACE, where PLACE is [^,]*, [^,]*, got another$"),
+        ("A=abc123", r"^--secret must be KEY=SOURCE, where SOURCE is ssm:PARAMETER, .*, got another for A$"),
+        ("abc123", r"^--secret must be KEY=SOURCE, where SOURCE is [^,]*, [^,]*, got another$"),
         ("A=ssm:/aws/service/x", "got another for A"),
         ("A=ssm:/a/*", "got another for A"),
         ("A=secretsmanager:arn:aws:secretsmanager:r:1:secret:x", "got another for A"),

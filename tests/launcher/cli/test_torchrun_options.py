@@ -152,8 +152,8 @@ def test_a_range_of_nnodes_takes_the_available_hosts(tmp_path: Path, count: int)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("--nnodes 5 x.py", "--nnodes must be at most 4, the nodes that are there now, got 5"),
-        ("--nnodes 5:8 x.py", "--nnodes must be at most 4, the nodes that are there now, got 5"),
+        ("--nnodes 5 x.py", "--nnodes must be at most 4, the nodes currently in the cluster, got 5"),
+        ("--nnodes 5:8 x.py", "--nnodes must be at most 4, the nodes currently in the cluster, got 5"),
         ("--nnodes 3:2 x.py", "--nnodes must be N or MIN:MAX with MIN at most MAX, got 3:2"),
         ("--nnodes 1: x.py", "--nnodes must be a whole number of at least 1, got ''"),
         ("--nnodes two x.py", "--nnodes must be a whole number of at least 1, got 'two'"),
@@ -163,7 +163,10 @@ def test_a_range_of_nnodes_takes_the_available_hosts(tmp_path: Path, count: int)
             "--nnodes 1:2 and --min-nodes are the same: give one of them",
         ),
         ("--standalone --nnodes 2 x.py", "--nnodes must be 1 with --launcher local, got 2"),
-        ("--standalone --launcher ssh x.py", "--standalone is --launcher local, got --launcher ssh as well"),
+        (
+            "--standalone --launcher ssh x.py",
+            "--standalone implies --launcher local and cannot be combined with --launcher ssh",
+        ),
         ("-m --no-python x", "-m is for python, which --no-python leaves out: give one of them"),
         ("-m", "no command given, as in: launch python train.py"),
         ("--rdzv-backend etcd x.py", "--rdzv-backend must be one of c10d, static, or left out, got 'etcd'"),

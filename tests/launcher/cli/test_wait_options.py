@@ -64,12 +64,12 @@ def test_only_hosts_of_the_clusters_file_are_the_clusters(environ: dict[str, str
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("-n 3", "-n must be at most 2, the nodes that are there now, got 3"),
+        ("-n 3", "-n must be at most 2, the nodes currently in the cluster, got 3"),
         ("--wait -n 5", "-n must be at most 4, the nodes that the cluster declares, got 5"),
         ("--durable -n 5", "-n must be at most 4, the nodes that the cluster declares, got 5"),
-        ("--wait --nproc-per-node 3", "--wait needs at most 2 ranks per node, the GPUs of a node, got 3"),
+        ("--wait --nproc-per-node 3", "--wait allows at most 2 ranks per node, one per GPU; got 3"),
         ("--wait --force", "--wait waits for GPUs in use, --force takes them: give one of them"),
-        ("--wait-timeout 1h", "--wait-timeout is for a job that stands in line: give --wait too"),
+        ("--wait-timeout 1h", "--wait-timeout requires --wait"),
         ("--wait --wait-timeout 31d", f"{DURATION} '31d'"),
         ("--wait --wait-timeout soon", f"{DURATION} 'soon'"),
     ],

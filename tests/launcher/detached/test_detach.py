@@ -125,12 +125,12 @@ def test_a_job_in_line_lets_its_launch_return(shell: Shell, capfd: pytest.Captur
         assert shell.launch("--wait", "-n", "1", "echo mine") == 0
         output = capfd.readouterr()
         job = output.out.strip()
-        assert output.err.startswith("launch: waiting, 1st in line, for 1 node (job ")
+        assert output.err.startswith("launch: waiting, 1st in the queue, for 1 node (job ")
         assert JobRecord.from_bytes(shell.run_subcommand("status", "--json", job)).state is State.WAITING
         holder.terminate()
         holder.communicate(timeout=60)
     said_by_job = shell.run_subcommand("logs", "-f", job).decode().splitlines()
-    assert said_by_job[0].startswith("launch: waiting, 1st in line")
+    assert said_by_job[0].startswith("launch: waiting, 1st in the queue")
     assert said_by_job[-1] == f"{FIRST} [0] mine"
 
 

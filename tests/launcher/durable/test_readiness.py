@@ -52,13 +52,13 @@ def test_minimum_requires_the_setting_and_the_shared_directory(tmp_path: Path) -
 
 def test_cluster_is_complete_with_all_nodes_and_mounts(tmp_path: Path) -> None:
     assert missing(tmp_path / "none", tmp_path / "none") == "this node has not joined the cluster"
-    assert node_state(tmp_path, mounts=("",)) == "1 of 2 nodes are there"
+    assert node_state(tmp_path, mounts=("",)) == "1 of 2 nodes are up"
     assert node_state(tmp_path, mounts=("", "")) is None
-    assert node_state(tmp_path, mounts=("", ""), desired=0) == "2 of 0 nodes are there"
+    assert node_state(tmp_path, mounts=("", ""), desired=0) == "2 of 0 nodes are up"
     assert node_state(tmp_path, mounts=("", ""), draining=2) == "deeplearning-worker2 leaves the cluster"
     failed = f"failed:{'0' * 12}"
     assert node_state(tmp_path, mounts=("", ""), draining=2, setup=failed) is None
-    assert node_state(tmp_path, mounts=("", ""), desired=3, draining=2, setup=failed) == "1 of 2 nodes are there"
+    assert node_state(tmp_path, mounts=("", ""), desired=3, draining=2, setup=failed) == "1 of 2 nodes are up"
     lack = "the shared directory is not mounted on deeplearning-worker2"
     assert node_state(tmp_path, mounts=("mounted", "no-address"), shared="efs") == lack
     assert node_state(tmp_path, mounts=("mounted", "mounted"), shared="efs") is None

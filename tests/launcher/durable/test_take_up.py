@@ -83,7 +83,7 @@ def test_a_job_of_another_user_is_named_and_not_started(
     master.service.fetch(bucket)
     master.step(at=0)
     assert master.started == []
-    assert f"job {record.job.id} is not taken up: it belongs to mallory" in caplog.text
+    assert f"not resuming job {record.job.id}: it belongs to mallory" in caplog.text
 
 
 def test_a_job_that_is_just_being_submitted_is_left_alone(master: Master, submit: Submit) -> None:
@@ -103,12 +103,12 @@ def test_jobs_wait_until_the_cluster_is_complete(
     record = submit("true")
     lose_the_master(record)
     master.service.fetch(bucket)
-    master.lack = "2 of 3 nodes are there"
+    master.lack = "2 of 3 nodes are up"
     master.step(at=0)
     master.step(at=5)
     assert caplog.text.count("waiting at most 1800 s for the nodes of") == 1
     master.step(at=READY_S)
-    assert f"not started within 1800 s: {record.job.id}: 2 of 3 nodes are there" in caplog.text
+    assert f"not started within 1800 s: {record.job.id}: 2 of 3 nodes are up" in caplog.text
     master.lack = None
     master.step(at=READY_S + 5)
     assert master.started == [record.job.id]
@@ -118,7 +118,7 @@ def test_job_starts_with_its_minimum_after_the_wait(master: Master, bucket: JobB
     record = submit("true")
     lose_the_master(record)
     master.service.fetch(bucket)
-    master.lack, master.has_minimum = "2 of 3 nodes are there", True
+    master.lack, master.has_minimum = "2 of 3 nodes are up", True
     master.step(at=0)
     master.step(at=READY_S - 1)
     assert master.started == []
@@ -132,9 +132,14 @@ def test_queue_time_does_not_count_as_run_time(master: Master, bucket: JobBucket
     master.service.fetch(bucket)
     master.step(at=0)
     directory = jobs_directory() / record.job.id
-    write_record(directory, replace(record.job, state=State.WAITING, waiting="1st in line, for 2 nodes (x)"))
+    write_record(directory, replace(record.job, state=State.WAITING, waiting="1st in the queue, for 2 nodes (x)"))
     counts = []
-    for at, waiting in ((LONG_S, "1st in line"), (LONG_S + 5, None), (2 * LONG_S - 1, None), (2 * LONG_S + 5, None)):
+    for at, waiting in (
+        (LONG_S, "1st in the queue"),
+        (LONG_S + 5, None),
+        (2 * LONG_S - 1, None),
+        (2 * LONG_S + 5, None),
+    ):
         write_record(directory, replace(record.job, state=State.RUNNING, waiting=waiting))
         master.step(at=at)
         counts += [stored.short_attempts for stored in mirror.open_jobs()]

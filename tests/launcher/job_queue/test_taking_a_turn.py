@@ -26,7 +26,7 @@ from tests.launcher.job_records import JOB
 WAITING = replace(JOB, hosts=(Host(name="a", slots=1),), wait=Wait(timeout_s=60, exclusive=True))
 LIMIT_S = 60.0
 REFUSED = (
-    "nothing started, GPUs are in use (--wait stands in line, --force starts anyway): "
+    "nothing started, GPUs are in use (--wait queues the job, --force starts anyway): "
     f"job one of {user_name()} has them"
 )
 
@@ -249,6 +249,6 @@ def test_job_larger_than_the_cluster_leaves_the_queue(tmp_path: Path, monkeypatc
     source = HostSource(path=tmp_path / "hosts", slots=1, default_slots=1, of_cluster=True)
     for number, its_source in ((4, source), (8, replace(source, of_cluster=False))):
         wait = Wait(timeout_s=1, exclusive=True, nodes=(number, number))
-        assert with_current_hosts(replace(JOB, host_source=its_source), wait)[1] == f"1 of {number} nodes are there"
+        assert with_current_hosts(replace(JOB, host_source=its_source), wait)[1] == f"1 of {number} nodes are up"
     with pytest.raises(LaunchError, match=r"^the cluster declares 4 nodes now, the job needs 8$"):
         with_current_hosts(replace(JOB, host_source=source), Wait(timeout_s=1, exclusive=True, nodes=(8, 8)))

@@ -64,7 +64,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Clus
                 user = third["user"]
                 assert (third["place"], third["waiting"]) == (
                     2,
-                    f"2nd in line, for 1 node (job {first} of {user} has them)",
+                    f"2nd in the queue, for 1 node (job {first} of {user} has them)",
                 )
                 listed = subcommand(cluster, "list").splitlines()
                 assert [text.split()[1] for text in listed if not text.startswith(" ")][1:] == [
@@ -72,12 +72,12 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Clus
                     "WAITING",
                     "WAITING",
                 ]
-                assert listed[3] == f"  waiting, 1st in line, for 2 nodes (job {first} of {user} has them)"
+                assert listed[3] == f"  waiting, 1st in the queue, for 2 nodes (job {first} of {user} has them)"
                 refused = cluster.run("-n", "1", "true")
                 assert (refused.code, refused.reason) == (
                     1,
                     f"launch: nothing started, job {second} of {user} waits for these nodes "
-                    "(--wait stands in line behind it, --force starts anyway)",
+                    "(--wait queues the job behind it, --force starts anyway)",
                 )
                 go.touch()
                 codes = [launcher.wait(60) for launcher in (holder, large, small)]
@@ -85,7 +85,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Clus
                 assert small.stderr is not None
                 output = small.stderr.read().decode()
     assert order.read_text() == "large\nsmall\n"
-    assert output.startswith(f"launch: waiting, 2nd in line, for 1 node (job {first} of {user} has them)\n")
+    assert output.startswith(f"launch: waiting, 2nd in the queue, for 1 node (job {first} of {user} has them)\n")
     ended = [(job["state"], job["place"], job["waiting"]) for job in jobs(cluster)[:3]]
     assert ended == [("SUCCEEDED", None, None)] * 3
 
@@ -121,7 +121,7 @@ case "$1" in --query-compute-apps=*) echo "GPU-a, 47, /bin/x" ;; *) echo "GPU-a,
     environment = {"PATH": f"{cluster.program('nvidia-smi', smi).parent}:{cluster.environment['PATH']}"}
     short = Cluster(directory=cluster.directory, environment=cluster.environment | environment, launcher=launcher)
     ended = short.run("--wait", "--wait-timeout", "1", "-n", "1", "true")
-    text = f"1st in line, for 1 node ({FIRST}: GPU 0 by process 47 (x))"
+    text = f"1st in the queue, for 1 node ({FIRST}: GPU 0 by process 47 (x))"
     assert (ended.code, ended.reason) == (1, f"launch: not started within 1 s (--wait-timeout): {text}")
     with short.start("--wait", "-n", "1", "echo up") as waiting:
         await_job(cluster, 1, waits)

@@ -119,5 +119,5 @@ def test_fails_when_the_next_node_cannot_be_reached(identity: str) -> None:
 
 def test_fails_without_openssl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/no/such/place")
-    with pytest.raises(LaunchError, match="cannot run openssl, which makes the key of the sync: No such file"):
+    with pytest.raises(LaunchError, match="cannot run openssl, which creates the TLS key for the sync: No such file"):
         new_sync_key()

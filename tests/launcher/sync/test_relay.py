@@ -71,7 +71,7 @@ def test_fails_when_a_file_arrives_damaged(source: Path, tmp_path: Path) -> None
 def test_fails_when_the_previous_node_disconnects(source: Path, tmp_path: Path) -> None:
     manifest = scan(source, ignore=NOTHING)
     copy, needed = copy_of(manifest, tmp_path)
-    with pytest.raises(NeighbourLostError, match="the node before it stopped sending"):
+    with pytest.raises(NeighbourLostError, match="the previous node in the chain stopped sending"):
         relay(io.BytesIO(stream_of(source, manifest)[:400_000]), None, destination=copy, needed=needed)
     assert contents(tmp_path) == {}
 
@@ -89,7 +89,7 @@ def test_fails_when_the_next_node_disconnects(source: Path, tmp_path: Path) -> N
     thread.start()
     with client_context(identity).wrap_socket(ours) as connection:
         onward = Forwarder(connection, forward={0})
-        with pytest.raises(NeighbourLostError, match="the node after it stopped receiving"):
+        with pytest.raises(NeighbourLostError, match="the next node in the chain stopped receiving"):
             relay(io.BytesIO(stream_of(source, manifest)), onward, destination=copy, needed=set())
     thread.join(60)
 

@@ -92,7 +92,7 @@ def test_judge_accepts_expected_outcomes(outcome: JobOutcome, policy: str) -> No
 @pytest.mark.parametrize(("outcome", "policy", "error"), [
     (make_outcome(code=None, ended_s=None), "end", "it never ended"),
     (make_outcome(ranks(3, done=2)), "end", "it ended with 0, and 2 of 3 ranks were done"),
-    (make_outcome(before=[]), "end", "its ranks did not run when the fault came"),
+    (make_outcome(before=[]), "end", "its ranks were not running when the fault occurred"),
     (make_outcome(code=137), "end", "it ended with 137, neither 1 nor 9"),
     (make_outcome(code=1, ended_s=61.0), "end", "it ended 61 s after the fault"),
     (make_outcome(code=1, ended_s=-1.0), "end", "it ended before the fault"),

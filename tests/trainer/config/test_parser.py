@@ -138,7 +138,10 @@ def test_empty_gpus_option_selects_no_gpus(arguments: list[str]) -> None:
         ("--lr-schedule linear", "unknown --lr-schedule 'linear', must be one of: step, cosine\n"),
         ("--lr-schedule cosine --lr-step-epochs 3", "--lr-step-epochs is for --lr-schedule step, got 3 with cosine\n"),
         ("--reduction all", "unknown --reduction 'all', must be one of: auto, ddp, buckets, ring\n"),
-        ("--reduction ddp --deterministic", "--reduction ddp does not go with --deterministic, it sorts its buckets"),
+        (
+            "--reduction ddp --deterministic",
+            "--reduction ddp cannot be combined with --deterministic, because DDP rebuilds its buckets",
+        ),
         ("--batch-size 0", "--batch-size must be at least 1, got 0"),
         ("--batch-size many", "--batch-size must be a whole number of at least 1, got 'many'\n"),
         ("--batch-size", "--batch-size expected one argument"),
