@@ -71,18 +71,18 @@ class Agent:
         self._engines = EnginesStatus(host.root, name=config.engines)
         self._shared_storage = SharedStorage(host.root, wanted=config.shared_storage, monotonic=host.monotonic)
         self._setup = SetupStatus(host.root, sha256=config.setup_sha256)
-        self._doing = Step.METADATA
+        self._step = Step.METADATA
         self._problem = Problem()
 
     @property
-    def is_settled(self) -> bool:
+    def is_signalled(self) -> bool:
         """Return True if nothing is left to signal: the node was ready or failed, or the stack no longer waits."""
-        return self._cluster is not None and self._cluster.signals.is_settled
+        return self._cluster is not None and self._cluster.signals.is_signalled
 
     def step(self) -> float:
         """Make one pass; return the seconds until the next."""
         error = self._attempt(self._converge)
-        self._problem.note(error, doing=self._doing)
+        self._problem.note(error, step=self._step)
         if self._should_give_up(error):
             self._give_up()
         if self._cluster is not None:
@@ -104,17 +104,17 @@ class Agent:
             self._phases.done("membership")
             self._write_files(member)
         may_be_ready = member is not None and not member.draining and not self._notice.must_drain
-        if may_be_ready and self._setup.is_done and not cluster.signals.is_settled:
+        if may_be_ready and self._setup.is_done and not cluster.signals.is_signalled:
             self._signal_if_ready(cluster)
 
     def _connect(self) -> ClusterClients:
         """Read the instance's identity and open the AWS clients, once."""
         if self._cluster is not None:
             return self._cluster
-        self._doing = Step.METADATA
+        self._step = Step.METADATA
         identity = self._host.identify()
         self._phases.done("identity")
-        self._doing = Step.CREDENTIALS
+        self._step = Step.CREDENTIALS
         clients = self._host.connect(self._config.region)
         self._phases.done("credentials")
         self._host.shipper.connect(clients.logs, group=self._config.log_group, stream=identity.instance_id)
@@ -136,32 +136,32 @@ class Agent:
         setup = self._setup.outcome if member is None else self._setup.outcome or member.setup
         if setup is None:
             return
-        self._doing = Step.HOST_KEY
+        self._step = Step.HOST_KEY
         draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
         record = own_record(
             self._config, self._host, instance_id=instance_id, draining=draining, mount=mount, setup=setup
         )
         if self._record.is_due(record, self._membership):
-            self._doing = Step.TABLE
+            self._step = Step.TABLE
             self._record.publish(cluster.table, record)
             self._phases.done("record")
 
     def _read_membership(self, cluster: ClusterClients) -> Membership:
         """Return the membership: the master reconciles it with AWS, a worker reads the table."""
-        self._doing = Step.TABLE
+        self._step = Step.TABLE
         if cluster.coordinator is None:
             return cluster.follower.read(self._membership)
         now = self._host.monotonic()
         if now < self._next_reconcile and not cluster.termination.is_urgent(self._notice, self._membership):
             return self._membership
         stored = cluster.table.read_stored()
-        self._doing = Step.GROUPS
+        self._step = Step.GROUPS
         found = cluster.coordinator.reconcile(stored)
         self._next_reconcile = now + self._poll_interval.interval(cluster.coordinator.arriving, now=now)
         return found
 
     def _write_files(self, member: Member) -> None:
-        self._doing = Step.FILES
+        self._step = Step.FILES
         self._shared_storage.follow(self._membership.shared_storage)
         changed = node_files(self._config, self._host).write(
             self._membership, member=member, gpu_count=self._gpus_per_training_node()
@@ -177,24 +177,24 @@ class Agent:
     def _signal_if_ready(self, cluster: ClusterClients) -> None:
         """Signal success once the engines are ready, enough peers are present and the health checks pass."""
         self._associate_address(cluster)
-        self._doing = Step.ENGINES
+        self._step = Step.ENGINES
         engines_ready = self._engines.check()
         if self._membership.has_at_least(self._config.min_nodes):
             self._phases.done("peers")
             if not engines_ready:
                 return
             self._phases.done("engines")
-            self._doing = Step.CHECKS
+            self._step = Step.CHECKS
             self._finding = self._health.before_ready(self._membership.active_members)
             if self._finding is None:
-                self._doing = Step.STACK
+                self._step = Step.STACK
                 cluster.signals.success()
                 self._phases.done("signal")
 
     def _associate_address(self, cluster: ClusterClients) -> None:
         if cluster.address is not None:
-            self._doing = Step.ADDRESS
-            cluster.address.take(self._notice.public_address)
+            self._step = Step.ADDRESS
+            cluster.address.associate(self._notice.public_address)
 
     def _run_side_tasks(self, cluster: ClusterClients) -> None:
         """Drain, check the health, keep the Elastic IP and handle pauses, even after a failed pass."""
@@ -202,7 +202,7 @@ class Agent:
         if self._notice.must_drain:
             membership = self._membership if self._has_membership else None
             tasks.append(lambda: cluster.termination.respond(self._notice, membership))
-        elif cluster.signals.is_settled:
+        elif cluster.signals.is_signalled:
             tasks.append(lambda: self._watch_health(cluster))
             # Users log in to a master whose setup has failed, although no list contains it.
             member = self._membership.member(cluster.identity.instance_id)
@@ -229,9 +229,9 @@ class Agent:
         now = self._host.monotonic()
         # A node whose only remaining task is its signal has not failed.
         deadline = self._start + self._config.bootstrap_timeout_s
-        is_overdue = now >= deadline and self._doing is not Step.STACK
+        is_overdue = now >= deadline and self._step is not Step.STACK
         has_failed = is_overdue or self._setup.failure or isinstance(error, (ConfigError, EnginesError))
-        return bool(has_failed) and not self.is_settled and now >= self._next_give_up
+        return bool(has_failed) and not self.is_signalled and now >= self._next_give_up
 
     def _give_up(self) -> None:
         """Report why this node is not ready, and keep trying.
@@ -255,7 +255,7 @@ class Agent:
             return
         if self._is_broken():
             cluster.group.request_replacement(why)
-        cluster.signals.settle(why)
+        cluster.signals.record_signal(why)
 
     def _is_broken(self) -> bool:
         if self._problem.error is not None:
@@ -293,7 +293,7 @@ class Agent:
         if self._problem.failed_passes:
             return min(LONGEST_RETRY_S, EAGER_PASS_S * 2.0 ** min(self._problem.failed_passes - 1, 8))
         now = self._host.monotonic()
-        if self._notice.must_drain or (not self.is_settled and now - self._start < EAGER_PASSES_FOR_S):
+        if self._notice.must_drain or (not self.is_signalled and now - self._start < EAGER_PASSES_FOR_S):
             return EAGER_PASS_S
         if not self._next_reconcile:
             return STEADY_PASS_S

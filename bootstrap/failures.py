@@ -44,7 +44,7 @@ class Step(Enum):
     STACK = "stack"
 
 
-def reason(error: RetryableError, *, doing: Step) -> str:
+def reason(error: RetryableError, *, step: Step) -> str:
     """Return the short name of a failure during an activity."""
     if isinstance(error, EnginesError):
         return f"engines: {error.short}"
@@ -57,10 +57,10 @@ def reason(error: RetryableError, *, doing: Step) -> str:
     if isinstance(error, ClientError):
         return f"{error.operation_name}-{error.response['Error']['Code']}"
     if isinstance(error, BotoCoreError):
-        return f"{doing.value}-unreachable"
+        return f"{step.value}-unreachable"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "disk-full"
-    return f"{doing.value}-{errno.errorcode.get(error.errno or 0, 'failed')}"
+    return f"{step.value}-{errno.errorcode.get(error.errno or 0, 'failed')}"
 
 
 def replacement_would_help(error: RetryableError) -> bool:
@@ -80,11 +80,11 @@ class Problem:
         self.failed_passes = 0
         """Number of consecutive failed passes."""
 
-    def note(self, error: RetryableError | None, *, doing: Step) -> None:
+    def note(self, error: RetryableError | None, *, step: Step) -> None:
         """Record the outcome of a pass."""
         self.error = error
         self.failed_passes = 0 if error is None else self.failed_passes + 1
-        name = None if error is None else reason(error, doing=doing)
+        name = None if error is None else reason(error, step=step)
         if name == self.name:
             return
         if error is None:

@@ -102,8 +102,8 @@ def report(target: SignalTarget, why: str, root: Path) -> None:
             instance_id=read_identity().instance_id,
             sent_file=under_root(root, SIGNALLED_FILE),
         )
-        if not signals.is_settled and not signals.failure(why):
+        if not signals.is_signalled and not signals.failure(why):
             # Another machine would crash in the same way, so do not request one.
-            signals.settle(why)
+            signals.record_signal(why)
     except RETRYABLE_ERRORS as error:
         log.warning("cannot report the failure %s: %s", why, error)

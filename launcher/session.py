@@ -106,11 +106,11 @@ async def run_until_signal(
             observer=journal,
             pool=pool,
             has_waited=has_waited,
-            claims=HostClaims(job_id, jobs=ticket.jobs, record=journal.on_turn),
+            restart_hosts=HostClaims(job_id, jobs=ticket.jobs, record=journal.on_turn),
         )
 
     job_task = asyncio.ensure_future(start_in_turn(job, ticket, start=run))
-    touching = asyncio.ensure_future(journal.touch_lock_forever())
+    lock_toucher = asyncio.ensure_future(journal.touch_lock_forever())
     received: list[signal.Signals] = []
 
     def on_signal(number: signal.Signals) -> None:
@@ -131,7 +131,7 @@ async def run_until_signal(
         # Until the handlers are installed, asyncio's own handler cancels this task (Python 3.11 and later).
         return stopped_by(received[0] if received else signal.SIGINT)
     finally:
-        touching.cancel()
+        lock_toucher.cancel()
 
 
 def stopped_by(number: signal.Signals) -> Failure:

@@ -204,7 +204,7 @@ class Trainer:
         timer, started = backend.timer, self.clock()
         # The checkpoint contains the sum over all ranks, so add it on only one rank.
         own_correct = progress.correct if self.shard.is_first else 0
-        timer.take()
+        timer.read_and_reset()
         timer.start()
         batches = epoch_batches(
             self.data.train,
@@ -260,7 +260,7 @@ class Trainer:
         seconds = self.clock() - started
 
         # Gather before validation: with dist_async, all ranks finish the epoch here and load equal weights.
-        phases = all_gather(backend, timer.take(), shard=self.shard)
+        phases = all_gather(backend, timer.read_and_reset(), shard=self.shard)
         own_valid = count_correct_validation(
             backend, self.load, self.data.validation, shard=self.shard, global_batch_size=self.global_batch_size
         )

@@ -21,7 +21,7 @@ def count_correct_validation(
     Use the batch size of training, which is known to fit into the device's memory.
     """
     batch_size = max(1, global_batch_size // shard.count)
-    own = shard.of(np.arange(len(validation.labels)))
+    own = shard.select(np.arange(len(validation.labels)))
     parts = (own[start : start + batch_size] for start in range(0, len(own), batch_size))
     with closing(prefetch(parts, lambda part: load(validation, part))) as batches:
         return sum(backend.count_correct(images, labels) for images, labels in batches)

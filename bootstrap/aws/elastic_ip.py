@@ -32,7 +32,7 @@ class ElasticIp:
         self._monotonic = monotonic
         self._not_before = 0.0
 
-    def take(self, public_address: str | None) -> None:
+    def associate(self, public_address: str | None) -> None:
         """Associate the address unless it is already ``public_address``, this instance's current one."""
         if public_address == self._address or self._monotonic() < self._not_before:
             return

@@ -29,34 +29,34 @@ class Signals:
         self._target = target
         self._instance_id = instance_id
         self._sent_file = sent_file
-        self._is_settled = self._remembered()
+        self._is_signalled = self._remembered()
 
     @property
-    def is_settled(self) -> bool:
+    def is_signalled(self) -> bool:
         """Return True if nothing is left to signal: success or failure was sent, or the stack no longer waits."""
-        return self._is_settled
+        return self._is_signalled
 
     def success(self) -> None:
         """Signal that the node is ready."""
         self._send("SUCCESS", self._instance_id)
-        self.settle("SUCCESS")
+        self.record_signal("SUCCESS")
 
     def failure(self, reason: str) -> bool:
         """Signal a failure; return whether the stack still waited.
 
         The reason goes into the UniqueId, the only field that the stack event shows. If the stack no longer waits,
-        the caller deals with the node and then calls ``settle``.
+        the caller deals with the node and then calls ``record_signal``.
         """
         unique_id = failure_id(self._instance_id, reason)
         in_time = self._send("FAILURE", unique_id)
         if in_time:
-            self.settle(unique_id)
+            self.record_signal(unique_id)
         return in_time
 
-    def settle(self, word: str) -> None:
-        """Record, for a restarted agent too, that nothing is left to signal."""
-        self._is_settled = True
-        write_file(self._sent_file, f"{self._instance_id} {word}\n")
+    def record_signal(self, result: str) -> None:
+        """Record, also for a restarted agent, that nothing is left to signal."""
+        self._is_signalled = True
+        write_file(self._sent_file, f"{self._instance_id} {result}\n")
 
     def _send(self, status: Literal["SUCCESS", "FAILURE"], unique_id: str) -> bool:
         try:

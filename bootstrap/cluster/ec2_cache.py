@@ -28,9 +28,9 @@ class Ec2Cache:
     def describe(self, *, grouped: Collection[str], members: Collection[str]) -> dict[str, Instance]:
         """Return the instances; call EC2 if the answer may have changed."""
         asked = frozenset(grouped) | frozenset(members)
-        settled = asked == frozenset(grouped) and all(self._reachable(instance_id) for instance_id in asked)
+        is_stable = asked == frozenset(grouped) and all(self._reachable(instance_id) for instance_id in asked)
         self._skipped += 1
-        if asked != self._asked or not settled or self._skipped >= REFRESH_PASSES:
+        if asked != self._asked or not is_stable or self._skipped >= REFRESH_PASSES:
             self._found = describe_instances(self._ec2, asked)
             self._asked, self._skipped = asked, 0
             self._absent = Counter({name: self._absent[name] + 1 for name in asked - self._found.keys()})

@@ -42,7 +42,7 @@ class Follower:
         if self.seconds_until_turn > 0:
             return known
         found = self._table.read_membership()
-        self._turn.taken(now=now)
+        self._turn.record_read(now=now)
         return found
 
     def _generation(self) -> int | None:

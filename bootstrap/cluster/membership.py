@@ -169,10 +169,10 @@ def _close_gaps(members: Sequence[Member], *, desired_nodes: int) -> Iterator[Me
     """
     workers = [member for member in members if member.node_index > 1]
     # Index 1 stays free for a master that is absent now.
-    settled = len(workers) < desired_nodes and not any(member.draining for member in members)
+    may_renumber = len(workers) < desired_nodes and not any(member.draining for member in members)
     free = iter(sorted(set(range(2, desired_nodes + 1)) - {member.node_index for member in members}))
     for member in members:
-        yield replace(member, node_index=next(free)) if settled and member.node_index > desired_nodes else member
+        yield replace(member, node_index=next(free)) if may_renumber and member.node_index > desired_nodes else member
 
 
 def _refreshed(member: Member, node: Node | None) -> Member:

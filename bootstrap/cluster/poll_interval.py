@@ -61,6 +61,6 @@ class ReadTurn:
             self._due = max(now + length * self._chance(), self._read_at + length)
         return max(0.0, self._due - now)
 
-    def taken(self, *, now: float) -> None:
+    def record_read(self, *, now: float) -> None:
         """Note that the membership was read."""
         self._due, self._read_at = None, now

@@ -26,18 +26,18 @@ class Notices:
         """`losing` returns the jobs whose checkpoints are lost with the nodes."""
         self._wall = wall
         self._losing = losing
-        self._told: dict[str, datetime] = {}
+        self._announced: dict[str, datetime] = {}
 
     def follow(self, record: PauseRecord, *, now: datetime) -> None:
         """Announce new pauses in the record, and withdraw those it no longer contains."""
         coming = dict(_coming(record, now))
         for kind, time in coming.items():
-            if self._told.get(kind) != time:
+            if self._announced.get(kind) != time:
                 self._announce(_SENTENCES[kind].format(time=f"{time:%H:%M}") + self._losses())
-        for kind, time in self._told.items():
+        for kind, time in self._announced.items():
             if kind not in coming and now < time:
                 self._announce(_WITHDRAWN[kind])
-        self._told = coming
+        self._announced = coming
 
     def _losses(self) -> str:
         try:

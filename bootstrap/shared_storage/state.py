@@ -26,7 +26,7 @@ class SharedStorage:
         self._wanted = wanted
         self._monotonic = monotonic
         self._seen, self._since = NOT_KNOWN, 0.0
-        self._told = NOT_KNOWN
+        self._reported = NOT_KNOWN
 
     def follow(self, announced: str) -> None:
         """Tell the service which file system the membership announces.
@@ -47,13 +47,13 @@ class SharedStorage:
             found = check_mount(under_root(self._root, SHARED_STATE).read_text().strip()) or NOT_KNOWN
         except (OSError, UnicodeDecodeError, RecordError):
             found = NOT_KNOWN
-        return self._settled(found)
+        return self._debounced(found)
 
-    def _settled(self, found: str) -> str:
+    def _debounced(self, found: str) -> str:
         now = self._monotonic()
         if found != self._seen:
             self._seen, self._since = found, now
-        if found != self._told and (found == MOUNTED or now - self._since >= SETTLE_S):
+        if found != self._reported and (found == MOUNTED or now - self._since >= SETTLE_S):
             log.info("shared storage: %s", found)
-            self._told = found
-        return self._told
+            self._reported = found
+        return self._reported

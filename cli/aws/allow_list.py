@@ -121,14 +121,14 @@ class AllowList:
         """
         deadline = self._clock() + CHANGE_TIMEOUT_S
         while True:
-            version = self._settled(deadline)["Version"]
+            version = self._wait_until_stable(deadline)["Version"]
             removed, added = choose(self.entries())
             if not removed and not added:
                 return ()
             if self._modify(version, removed, added):
                 break
             self._wait(deadline)
-        done = self._settled(deadline)
+        done = self._wait_until_stable(deadline)
         if done["State"].endswith("-failed"):
             raise ClusterError(f"AWS could not change the list {self._id}: {done.get('StateMessage', done['State'])}")
         return tuple(removed)
@@ -148,7 +148,7 @@ class AllowList:
             raise
         return True
 
-    def _settled(self, deadline: float) -> "ManagedPrefixListTypeDef":
+    def _wait_until_stable(self, deadline: float) -> "ManagedPrefixListTypeDef":
         """Return the list once no change is in progress."""
         while True:
             [found] = self._ec2.describe_managed_prefix_lists(PrefixListIds=[self._id])["PrefixLists"]

@@ -18,7 +18,7 @@ checks the user's right to that document only if each statement on StartSession 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class AwsScope:
     """Account and region, for ARNs."""
 
     partition: str
@@ -29,48 +29,48 @@ class Place:
         return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{name}"
 
 
-def user_policy(cluster: Cluster, place: Place) -> dict[str, Any]:
+def user_policy(cluster: Cluster, scope: AwsScope) -> dict[str, Any]:
     """Return the policy document for users who log in to a cluster and run jobs on it."""
-    statements = [*_look_up(cluster, place), *(_sessions(cluster, place) if cluster.is_private else [])]
+    statements = [*_look_up(cluster, scope), *(_sessions(cluster, scope) if cluster.is_private else [])]
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-def _look_up(cluster: Cluster, place: Place) -> list[Statement]:
+def _look_up(cluster: Cluster, scope: AwsScope) -> list[Statement]:
     return [
         _allow(
             "FindCluster",
             ["cloudformation:DescribeStacks"],
-            place.arn("cloudformation", f"stack/{cluster.stack_name}/*"),
+            scope.arn("cloudformation", f"stack/{cluster.stack_name}/*"),
         ),
         _allow(
             "ReadMembership",
             ["dynamodb:GetItem"],
-            place.arn("dynamodb", f"table/{cluster.table}"),
+            scope.arn("dynamodb", f"table/{cluster.table}"),
             {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [MEMBERSHIP_ID, PAUSE_ID]}},
         ),
-        *_key(cluster, place),
+        *_key(cluster, scope),
         # AWS defines no resource for these actions.
         _allow("SeeNodes", ["autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances"], "*"),
     ]
 
 
-def _key(cluster: Cluster, place: Place) -> list[Statement]:
+def _key(cluster: Cluster, scope: AwsScope) -> list[Statement]:
     """Allow the actions that DynamoDB performs with the user's own key to read the table."""
     if cluster.kms_key is None:
         return []
-    suffix = "amazonaws.com.cn" if place.partition == "aws-cn" else "amazonaws.com"
-    through = {"StringEquals": {"kms:ViaService": f"dynamodb.{place.region}.{suffix}"}}
+    suffix = "amazonaws.com.cn" if scope.partition == "aws-cn" else "amazonaws.com"
+    through = {"StringEquals": {"kms:ViaService": f"dynamodb.{scope.region}.{suffix}"}}
     return [_allow("DecryptMembership", ["kms:Decrypt", "kms:DescribeKey"], cluster.kms_key, through)]
 
 
-def _sessions(cluster: Cluster, place: Place) -> list[Statement]:
+def _sessions(cluster: Cluster, scope: AwsScope) -> list[Statement]:
     tagged = {"StringEquals": {f"ssm:resourceTag/{CLUSTER_TAG}": cluster.name}}
-    document = f"arn:{place.partition}:ssm:{place.region}::document/{DOCUMENT}"
+    document = f"arn:{scope.partition}:ssm:{scope.region}::document/{DOCUMENT}"
     own = ["ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"]
     return [
-        _allow("ReachNodes", ["ssm:StartSession"], place.arn("ec2", "instance/*"), {**tagged, **_DOCUMENT_CHECK}),
+        _allow("ReachNodes", ["ssm:StartSession"], scope.arn("ec2", "instance/*"), {**tagged, **_DOCUMENT_CHECK}),
         _allow("CarrySsh", ["ssm:StartSession"], document, _DOCUMENT_CHECK),
-        _allow("OwnSessions", own, place.arn("ssm", "session/${aws:userid}-*")),
+        _allow("OwnSessions", own, scope.arn("ssm", "session/${aws:userid}-*")),
     ]
 
 

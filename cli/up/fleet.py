@@ -23,7 +23,7 @@ from cli.sizes.groups import (
 )
 from cli.up import attempt as attempts
 from cli.up.attempt import Attempt
-from cli.up.ending import end_fleet
+from cli.up.end_fleet import end_fleet
 from cli.up.launch import OF_THE_ZONE, Launch, Launched
 from cli.up.lock import Lock, TakenError
 
@@ -41,7 +41,7 @@ class Outcome:
     """True if neither another zone nor a later attempt would do better."""
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return not self.reason
 
     @property

@@ -21,7 +21,7 @@ class Found:
 
     zone: str = ""
     """Zone in which to continue; empty if every group is empty."""
-    is_whole: bool = False
+    is_complete: bool = False
     """True if every node was launched there."""
     is_kept: bool = False
     """True if the template also declares them."""
@@ -37,7 +37,7 @@ def recover(placement: Placement, declared: ClusterSizes) -> Found:
     if is_placed(stack):
         zone = next(iter(zone_parameters(stack).values()), "")
         if sizes_of(groups) == declared:
-            return Found(zone=zone, is_whole=True, is_kept=True)
+            return Found(zone=zone, is_complete=True, is_kept=True)
         if not is_paused(groups):
             raise OtherSizesError(
                 f"{placement.name} runs in {zone} with other sizes than cdk.json has: dlcluster resize or resume "
@@ -82,5 +82,5 @@ def _unfinished(placement: Placement, fleet: Fleet, groups: GroupStates) -> Foun
         return Found(zone=attempt.zone) if goes_on else None
     zones = zones_of(groups)
     if sizes_of(groups) == fleet.declared and len(zones) == 1 and zones <= {*placement.zones}:
-        return Found(zone=next(iter(zones)), is_whole=True)
+        return Found(zone=next(iter(zones)), is_complete=True)
     return None

@@ -39,7 +39,7 @@ class Search:
             for zone in order:
                 yield (outcome := self._try(zone, moves=zone != place))
                 place = zone
-                if outcome.is_whole or outcome.is_final or (self.until is not None and self._is_over(0.0)):
+                if outcome.is_complete or outcome.is_final or (self.until is not None and self._is_over(0.0)):
                     return
             if self._is_over(pause):
                 return

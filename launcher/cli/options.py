@@ -158,13 +158,13 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     wait = wait_request(options, environ, hosts)
     # Raises UsageError for commands such as mpirun that start ranks of their own.
     refuse_nested_launchers(_command_words(options), options=_launch_words(arguments, options), hosts=hosts)
-    passed_on = {name: environ[name] for name in engine.passed_on if name in environ}
+    inherited = {name: environ[name] for name in engine.inherited_variables if name in environ}
     return Job(
         hosts=hosts,
         local=local,
         engine=engine_name,
         servers=_servers(options, workers=sum(host.slots for host in hosts)) if engine.has_servers else 0,
-        environment=passed_on | requested_variables(options, environ, engine=engine_name),
+        environment=inherited | requested_variables(options, environ, engine=engine_name),
         secrets=secret_references(options, engine=engine_name),
         command=_command(options),
         host_source=host_source,

@@ -84,7 +84,7 @@ def _split(item: str) -> tuple[str, str | None]:
 def _check_name(key: str, *, option: str, engine: str) -> None:
     if not NAME.fullmatch(key):
         raise UsageError(f"{option} must name a variable of letters, digits and _, not a digit first, got {key!r}")
-    if key in load_engine(engine).own_variables:
+    if key in load_engine(engine).reserved_variables:
         raise UsageError(f"{option} must not set {key}, which the launcher sets for --engine {engine}")
 
 

@@ -13,7 +13,7 @@ if not __package__:
 
 from launcher.detached import unit
 from launcher.durable.attempt import DurableAttempt
-from launcher.durable.take_up import attempt, serve
+from launcher.durable.resume import attempt, serve
 from launcher.errors import LaunchError
 
 

@@ -24,7 +24,7 @@ KMS_ERRORS = "KMS."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class BucketLocation:
     """Location of a cluster's jobs."""
 
     bucket: str
@@ -37,7 +37,7 @@ class Place:
         return f"{JOBS_PREFIX}{self.cluster}/"
 
 
-def read_place(config: Path = Path(NODE_CONFIG)) -> Place:
+def read_bucket_location(config: Path = Path(NODE_CONFIG)) -> BucketLocation:
     """Return the location of this cluster's jobs. Raises LaunchError unless this machine is a cluster's master."""
     try:
         values = json.loads(config.read_text())
@@ -45,7 +45,7 @@ def read_place(config: Path = Path(NODE_CONFIG)) -> Place:
         raise LaunchError("--durable is for a cluster's master: this machine is not a node") from error
     if values["node_type"] != MASTER:
         raise LaunchError("--durable is for a cluster's master: workers have no access to stored jobs")
-    return Place(bucket=values["bucket"], cluster=values["cluster_name"], region=values["region"])
+    return BucketLocation(bucket=values["bucket"], cluster=values["cluster_name"], region=values["region"])
 
 
 class UnreadableError(LaunchError):
@@ -62,33 +62,33 @@ class Unread(NamedTuple):
 class JobBucket:
     """The durable jobs of one cluster."""
 
-    def __init__(self, client: Any, place: Place) -> None:
+    def __init__(self, client: Any, location: BucketLocation) -> None:
         self._client = client
-        self._place = place
+        self._location = location
 
     def put(self, record: DurableRecord) -> None:
         """Store a job's record."""
         with _reported("store the job"):
-            self._client.put_object(Bucket=self._place.bucket, Key=self._key(record.job.id), Body=record.to_bytes())
+            self._client.put_object(Bucket=self._location.bucket, Key=self._key(record.job.id), Body=record.to_bytes())
 
     def remove(self, job_id: str) -> None:
         """Delete a job's record; from now on no master restarts it."""
         with _reported("delete the job's record"):
-            self._client.delete_object(Bucket=self._place.bucket, Key=self._key(job_id))
+            self._client.delete_object(Bucket=self._location.bucket, Key=self._key(job_id))
 
     def all(self) -> tuple[list[DurableRecord], list[Unread]]:
         """Return the stored jobs, and those that cannot be read."""
         records, unread = [], []
         with _reported("list the stored jobs"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._place.bucket, Prefix=f"{self._place.prefix}durable/"
+                Bucket=self._location.bucket, Prefix=f"{self._location.prefix}durable/"
             )
             for key in [found["Key"] for page in pages for found in page.get("Contents", ())]:
                 try:
                     if (record := self._read(key)) is not None:
                         records.append(record)
                 except UnreadableError as error:
-                    unread.append(Unread(Path(key).stem, f"s3://{self._place.bucket}/{key}: {error}"))
+                    unread.append(Unread(Path(key).stem, f"s3://{self._location.bucket}/{key}: {error}"))
         return records, unread
 
     def get(self, job_id: str) -> DurableRecord | None:
@@ -101,7 +101,7 @@ class JobBucket:
         from botocore.exceptions import ClientError
 
         try:
-            data = bytes(self._client.get_object(Bucket=self._place.bucket, Key=key)["Body"].read())
+            data = bytes(self._client.get_object(Bucket=self._location.bucket, Key=key)["Body"].read())
             return DurableRecord.from_bytes(data)
         except ClientError as error:
             code = error.response["Error"]["Code"]
@@ -119,9 +119,11 @@ class JobBucket:
             packed = Path(work, "files")
             sha256 = archive.pack(source, manifest, packed)
             with _reported("store the job's files"):
-                found = self._client.list_objects_v2(Bucket=self._place.bucket, Prefix=self._files(sha256), MaxKeys=1)
+                found = self._client.list_objects_v2(
+                    Bucket=self._location.bucket, Prefix=self._files(sha256), MaxKeys=1
+                )
                 if not found["KeyCount"]:
-                    self._client.upload_file(str(packed), self._place.bucket, self._files(sha256))
+                    self._client.upload_file(str(packed), self._location.bucket, self._files(sha256))
         return sha256
 
     def fetch_files(self, sha256: str, directory: Path) -> None:
@@ -129,7 +131,7 @@ class JobBucket:
         with tempfile.TemporaryDirectory(prefix="launch-durable-") as work:
             packed = Path(work, "files")
             with _reported("fetch the job's files"):
-                self._client.download_file(self._place.bucket, self._files(sha256), str(packed))
+                self._client.download_file(self._location.bucket, self._files(sha256), str(packed))
             archive.unpack(packed, directory, sha256=sha256)
 
     def delete_files(self, *, before: datetime, kept: Collection[str] = ()) -> int:
@@ -141,26 +143,26 @@ class JobBucket:
         count, errors = 0, []
         with _reported("delete old files"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._place.bucket, Prefix=f"{self._place.prefix}files/"
+                Bucket=self._location.bucket, Prefix=f"{self._location.prefix}files/"
             )
             for page in pages:
                 old = [found["Key"] for found in page.get("Contents", ()) if found["LastModified"] < before]
                 # A page has at most a thousand objects, as many as one call deletes.
                 if objects := [{"Key": key} for key in old if key not in needed]:
                     deletion = {"Objects": objects, "Quiet": True}
-                    answer = self._client.delete_objects(Bucket=self._place.bucket, Delete=deletion)
+                    answer = self._client.delete_objects(Bucket=self._location.bucket, Delete=deletion)
                     count += len(objects)
                     errors += answer.get("Errors", ())
         if errors:
-            first = f"s3://{self._place.bucket}/{errors[0]['Key']}: {errors[0]['Code']}"
+            first = f"s3://{self._location.bucket}/{errors[0]['Key']}: {errors[0]['Code']}"
             raise LaunchError(f"{len(errors)} of {count} old archives cannot be deleted: {first}")
         return count
 
     def _key(self, job_id: str) -> str:
-        return f"{self._place.prefix}durable/{job_id}.json"
+        return f"{self._location.prefix}durable/{job_id}.json"
 
     def _files(self, sha256: str) -> str:
-        return f"{self._place.prefix}files/{sha256}.tar.gz"
+        return f"{self._location.prefix}files/{sha256}.tar.gz"
 
 
 @contextmanager
@@ -184,4 +186,4 @@ def open_bucket() -> JobBucket:
     from botocore.config import Config
 
     retries = Config(retries={"mode": "standard", "total_max_attempts": 4}, connect_timeout=5, read_timeout=30)
-    return JobBucket(boto3.session.Session(region_name=place.region).client("s3", config=retries), place)
+    return JobBucket(boto3.session.Session(region_name=location.region).client("s3", config=retries), location)

@@ -41,7 +41,7 @@ class DeniedJobs:
             if job_id not in job_ids:
                 mirror.remove(job_id)
 
-    def read_again(self, open_bucket: Callable[[], JobBucket], take_up: Callable[[DurableRecord], None]) -> None:
+    def read_again(self, open_bucket: Callable[[], JobBucket], copy_job: Callable[[DurableRecord], None]) -> None:
         """Resume the jobs whose pause is over and whose records can be read now. Raises OSError on a full disk."""
         due = [job_id for job_id, at in self._due.items() if self._clock() >= at]
         if not due:
@@ -49,20 +49,20 @@ class DeniedJobs:
         try:
             bucket = open_bucket()
             while due:
-                self._read(due[0], bucket, take_up)
+                self._read(due[0], bucket, copy_job)
                 del due[0]
         except LaunchError as error:
             # S3 does not answer; each further call would take as long as its retries.
             for job_id in due:
                 self._pause(job_id, str(error))
 
-    def _read(self, job_id: str, bucket: JobBucket, take_up: Callable[[DurableRecord], None]) -> None:
+    def _read(self, job_id: str, bucket: JobBucket, copy_job: Callable[[DurableRecord], None]) -> None:
         try:
             record = bucket.get(job_id)
             if record is None:
                 mirror.remove(job_id)
             else:
-                take_up(record)
+                copy_job(record)
         except (UnreadableError, OSError) as error:
             self._pause(job_id, str(error))
         else:

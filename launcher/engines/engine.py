@@ -29,7 +29,7 @@ class JobTopology:
     max_restarts: int = 0
 
     @property
-    def one_machine(self) -> bool:
+    def is_single_machine(self) -> bool:
         """True if all nodes are this machine, under loopback addresses."""
         return all(address.startswith("127.") for address in self.addresses)
 
@@ -43,9 +43,9 @@ class Engine:
 
     plan: Plan
     """Function that returns the processes of each node, in order."""
-    own_variables: tuple[str, ...]
+    reserved_variables: tuple[str, ...]
     """Variables that the plan sets, which users must not set."""
-    passed_on: tuple[str, ...] = ()
+    inherited_variables: tuple[str, ...] = ()
     """Variables of the launcher's shell that every process inherits if they are set."""
     interface_variables: tuple[str, ...] = ()
     """Variables with the name of a network interface, set from the route unless the user sets them."""

@@ -66,12 +66,12 @@ async def serve_rendezvous(job: Job, peer: str) -> AsyncIterator[tuple[str, int]
 
 ENGINE = Engine(
     plan=plan,
-    own_variables=(
+    reserved_variables=(
         *(f"HOROVOD_{name}" for name in ("HOSTNAME", "RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")),
         *(f"HOROVOD_{name}" for name in ("CROSS_RANK", "CROSS_SIZE", "CONTROLLER", "CPU_OPERATIONS")),
         *("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", RESTART_COUNT, RUN_ID),
     ),
-    passed_on=("OMP_NUM_THREADS",),
+    inherited_variables=("OMP_NUM_THREADS",),
     interface_variables=("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"),
     required_setting="horovod",
     serve_rendezvous=serve_rendezvous,

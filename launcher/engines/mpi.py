@@ -55,8 +55,8 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
 
 ENGINE = Engine(
     plan=plan,
-    own_variables=(REMOTE_SHELL, *NO_TREE_SPAWN),
-    passed_on=("OMP_NUM_THREADS",),
+    reserved_variables=(REMOTE_SHELL, *NO_TREE_SPAWN),
+    inherited_variables=("OMP_NUM_THREADS",),
     interface_variables=INTERFACES,
     required_setting="horovod",
 )

@@ -21,7 +21,7 @@ LOOPBACK = "lo"
 def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """Plan the workers and servers of each node, and on the first node the scheduler too."""
     user_interface = job.environment.get(INTERFACE)
-    if user_interface == LOOPBACK and not topology.one_machine:
+    if user_interface == LOOPBACK and not topology.is_single_machine:
         # ps-lite waits indefinitely for nodes that cannot reach each other.
         raise UsageError(f"{INTERFACE} must be the interface that leads to the other nodes, got {LOOPBACK!r}")
     shared = {
@@ -57,11 +57,11 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
 
 ENGINE = Engine(
     plan=plan,
-    own_variables=(
+    reserved_variables=(
         *("DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_ROLE", "DMLC_TASK_ID"),
         *(ADDRESS, RESTART_COUNT, RUN_ID),
     ),
-    passed_on=("OMP_NUM_THREADS", INTERFACE, "PS_VERBOSE"),
+    inherited_variables=("OMP_NUM_THREADS", INTERFACE, "PS_VERBOSE"),
     interface_variables=(INTERFACE,),
     has_servers=True,
     required_setting="mxnet",

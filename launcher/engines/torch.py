@@ -65,8 +65,8 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
 
 ENGINE = Engine(
     plan=plan,
-    own_variables=tuple(rank_variables([1], master_addr="", master_port=0, run_id="")[0][0]),
-    passed_on=("OMP_NUM_THREADS",),
+    reserved_variables=tuple(rank_variables([1], master_addr="", master_port=0, run_id="")[0][0]),
+    inherited_variables=("OMP_NUM_THREADS",),
     interface_variables=("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"),
     # As torchrun does: by default each process would use all cores.
     shared_defaults={"OMP_NUM_THREADS": "1"},

@@ -56,7 +56,7 @@ class Attempt:
     cwd: str
     streams: Streams
     observer: Observer
-    claims: RestartHosts | None = None
+    restart_hosts: RestartHosts | None = None
     """Chooses the hosts of a restart; None: the first that answer."""
 
 
@@ -69,14 +69,16 @@ async def run_job(
     observer: Observer,
     pool: ConnectionPool | None = None,
     has_waited: bool = False,
-    claims: RestartHosts | None = None,
+    restart_hosts: RestartHosts | None = None,
 ) -> Failure | None:
     """Run `job` until it succeeds or finally fails. Cancelling ends its processes.
 
     Raises BusyError, before anything has started, if its nodes are in use; after a wait in the queue (`has_waited`),
     also if one does not answer.
     """
-    attempt = Attempt(job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer, claims=claims)
+    attempt = Attempt(
+        job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer, restart_hosts=restart_hosts
+    )
     failure, counted = await first_attempt(job, attempt, pool, has_waited=has_waited), 0
     while failure is not None and not failure.final and job.restarts.max_restarts:
         # A preemption is not the job's fault and may recur any number of times, so do not count it.
@@ -84,8 +86,8 @@ async def run_job(
         if counted > job.restarts.max_restarts:
             break
         attempt = replace(attempt, restart=attempt.restart + 1)
-        which = "restart (not counted)" if failure.preempted else f"restart {counted} of {job.restarts.max_restarts}"
-        failure = await restart_job(job, attempt, failure, which=which)
+        label = "restart (not counted)" if failure.preempted else f"restart {counted} of {job.restarts.max_restarts}"
+        failure = await restart_job(job, attempt, failure, label=label)
     # Only a durable job continues after losing a node.
     if failure is not None and job.durable:
         return await wait_for_node_loss(failure, streams[FrameType.STDERR])
@@ -103,9 +105,9 @@ async def first_attempt(job: Job, attempt: Attempt, pool: ConnectionPool | None,
     return await run_attempt(job, connections, attempt, pool)
 
 
-async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, which: str) -> Failure | None:
+async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, label: str) -> Failure | None:
     """Restart `job` after `failure`, on the nodes that answer in time."""
-    nodes = await reconnect(job, attempt.streams, failure, which=which, claims=attempt.claims)
+    nodes = await reconnect(job, attempt.streams, failure, label=label, restart_hosts=attempt.restart_hosts)
     if isinstance(nodes, Failure):
         return nodes
     try:

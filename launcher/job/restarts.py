@@ -43,21 +43,21 @@ async def reconnect(
     streams: Streams,
     failure: Failure,
     *,
-    which: str,
-    claims: RestartHosts | None = None,
+    label: str,
+    restart_hosts: RestartHosts | None = None,
 ) -> list[Connection] | Failure:
     """Connect to the nodes for the restart after `failure`; return a final failure if there are too few."""
     stderr = streams[FrameType.STDERR]
     waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))} to answer"
     await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
-    reachable = await gather_nodes(job, streams, claims)
+    reachable = await gather_nodes(job, streams, restart_hosts)
     nodes = reachable.connections
     if len(nodes) < job.restarts.min_nodes:
         await close_connections(nodes)
         lacking = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restarts.min_nodes} needed"
         reason = "; ".join([failure.reason, lacking, *reachable.reasons])
         return replace(failure, reason=reason, final=True, of_process=False)
-    await stderr.send(_line(f"{which} on {describe([node.host for node in nodes], requested=job.hosts)}"))
+    await stderr.send(_line(f"{label} on {describe([node.host for node in nodes], requested=job.hosts)}"))
     return nodes
 
 
@@ -85,15 +85,15 @@ class ReachableNodes:
     reasons: list[str]
 
 
-async def gather_nodes(job: Job, streams: Streams, claims: RestartHosts | None = None) -> ReachableNodes:
-    """Connect to the first available hosts, as `claims` orders them: as many as requested, or fewer at the deadline."""
+async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts | None = None) -> ReachableNodes:
+    """Connect to the first available hosts in the order of `restart_hosts`: as many as requested, fewer at the deadline."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + job.restarts.rejoin_s
     is_retried = False
     while True:
         left = deadline - clock()
         listed, reasons = _listed(job)
-        hosts, left_out = (list(listed), []) if claims is None else claims.order(job, listed)
+        hosts, left_out = (list(listed), []) if restart_hosts is None else restart_hosts.order(job, listed)
         reasons += left_out
         # A cluster's hosts file lists the nodes that are up: connect only once it lists enough.
         worth_trying = bool(hosts) and (len(hosts) >= len(job.hosts) or left <= 0)
@@ -106,7 +106,7 @@ async def gather_nodes(job: Job, streams: Streams, claims: RestartHosts | None =
             reachable.connections.sort(key=lambda connection: listed.index(connection.host))
         is_last = left <= 0 or (worth_trying and clock() >= deadline) or streams[FrameType.STDOUT].reader_has_gone()
         if len(reachable.connections) >= len(job.hosts) or is_last:
-            is_taken = claims is None or await _take_hosts(job, reachable, claims)
+            is_taken = restart_hosts is None or await _take_hosts(job, reachable, restart_hosts)
             # After the deadline, try once more without the nodes that another job took: fewer may be enough.
             if is_taken or (is_last and is_retried):
                 return reachable
@@ -115,11 +115,11 @@ async def gather_nodes(job: Job, streams: Streams, claims: RestartHosts | None =
         await asyncio.sleep(min(PAUSE_S, max(0.0, deadline - clock())))
 
 
-async def _take_hosts(job: Job, reachable: ReachableNodes, claims: RestartHosts) -> bool:
+async def _take_hosts(job: Job, reachable: ReachableNodes, restart_hosts: RestartHosts) -> bool:
     """Take the hosts that answered; if another job was faster, close the connections and return False."""
     nodes, reachable.connections = reachable.connections, []
     try:
-        reason = await claims.take(job.with_hosts(tuple(node.host for node in nodes))) if nodes else ""
+        reason = await restart_hosts.take(job.with_hosts(tuple(node.host for node in nodes))) if nodes else ""
     except LaunchError as error:
         reason = str(error)
     except BaseException:  # Also after a signal.

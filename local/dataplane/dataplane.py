@@ -106,7 +106,7 @@ class DataPlane:
         self._vpcs = Vpcs(self.metadata_of, self._exports)
         self._storage_faults = StorageFaults()
         self._inventory: Inventory | None = None
-        self._told_to_reboot: set[str] = set()
+        self._reboot_requested: set[str] = set()
         self._status_checks = StatusChecks()
         self._launch_attempts = launch_failures.LaunchAttempts()
         self._errors = DataplaneErrors(run_dir)
@@ -252,7 +252,7 @@ class DataPlane:
         restart_node(node, layers=layers_of(self._run_dir, node.instance.image_id, base=self._layers))
 
     def _forget_reboot(self, instance_id: str) -> None:
-        self._told_to_reboot.discard(instance_id)
+        self._reboot_requested.discard(instance_id)
         reboots.done(self._run_dir, instance_id)
 
     def _carry_out_requests(self, node: Node) -> None:
@@ -260,8 +260,8 @@ class DataPlane:
         instance_id = node.instance.instance_id
         take_requested_images(self._run_dir, instance_id, disk=node.disk)
         waited = reboots.requested_since(self._run_dir, instance_id)
-        if waited is not None and instance_id not in self._told_to_reboot and ask_to_reboot(node):
-            self._told_to_reboot.add(instance_id)
+        if waited is not None and instance_id not in self._reboot_requested and ask_to_reboot(node):
+            self._reboot_requested.add(instance_id)
         if waited is not None and waited > reboots.HARD_REBOOT_S:
             log.warning("%s did not shut down in time; power-cycling it", instance_id)
             self._restart(node)

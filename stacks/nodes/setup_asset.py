@@ -9,7 +9,7 @@ import aws_cdk as cdk
 
 from stacks.nodes.bundle import zip_files
 from stacks.nodes.bundle_asset import publish_file
-from stacks.settings.environment import EnvironmentSettings
+from stacks.settings.setup import SetupSettings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,7 +21,7 @@ class SetupAsset:
     arn: str
 
     @classmethod
-    def publish(cls, stack: cdk.Stack, settings: EnvironmentSettings) -> "SetupAsset | None":
+    def publish(cls, stack: cdk.Stack, settings: SetupSettings) -> "SetupAsset | None":
         """Write the archive into the cloud assembly; None without ``setup`` and ``requirements``."""
         files = settings.setup_files()
         if not files:

@@ -15,7 +15,6 @@ from stacks.settings.capacity import CapacitySettings
 from stacks.settings.context import settings_in
 from stacks.settings.data import DataSettings, SecretsSettings
 from stacks.settings.engines import EngineSettings
-from stacks.settings.environment import EnvironmentSettings
 from stacks.settings.fabric import FabricSettings
 from stacks.settings.image import ImageSettings
 from stacks.settings.lifetime import LifetimeSettings
@@ -23,6 +22,7 @@ from stacks.settings.naming import NamingSettings
 from stacks.settings.network import NetworkSettings
 from stacks.settings.purchase import PurchaseSettings
 from stacks.settings.security import SecuritySettings, hardened_defaults
+from stacks.settings.setup import SetupSettings
 from stacks.settings.values import SettingsError, parse
 
 _MOST_TAGS_OF_A_GROUP: Final = 44
@@ -38,7 +38,7 @@ the first three, and the attempt of ``dlcluster up``.
 @dataclass(frozen=True, kw_only=True)
 class ClusterProps(
     LifetimeSettings,
-    EnvironmentSettings,
+    SetupSettings,
     SecretsSettings,
     SecuritySettings,
     DataSettings,

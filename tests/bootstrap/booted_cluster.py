@@ -12,7 +12,7 @@ def boot_cluster(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
 
 
 def all_ready(nodes: list[TestNode]) -> Callable[[], bool]:
-    return lambda: all(node.agent.is_settled for node in nodes)
+    return lambda: all(node.agent.is_signalled for node in nodes)
 
 
 def hosts_file(nodes: list[TestNode]) -> str:

@@ -31,7 +31,7 @@ from bootstrap.failures import RETRYABLE_ERRORS, RetryableError, Step, reason, r
 )
 def test_every_retryable_error_has_a_short_name(error: RetryableError, slug: str) -> None:
     assert isinstance(error, RETRYABLE_ERRORS)
-    assert reason(error, doing=Step.TABLE) == slug
+    assert reason(error, step=Step.TABLE) == slug
 
 
 def test_a_bug_is_not_retryable() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stacks.settings.environment import EnvironmentSettings
+from stacks.settings.setup import SetupSettings
 from stacks.settings.values import SettingsError
 from tests.stacks.template_parts import Template, actions, resources, statements
 
@@ -101,7 +101,7 @@ def test_fails_in_one_line(project: Path, settings: dict[str, str], files: dict[
     for name, content in files.items():
         (project / name).write_bytes(content)
     with pytest.raises(SettingsError, match=message) as raised:
-        EnvironmentSettings(**settings).check()
+        SetupSettings(**settings).check()
     assert "\n" not in str(raised.value)
 
 
@@ -122,4 +122,4 @@ def test_fails_in_one_line(project: Path, settings: dict[str, str], files: dict[
 )
 def test_requirements_outside_the_app_directory_are_accepted(project: Path, line: bytes) -> None:
     (project / "r").write_bytes(line)
-    EnvironmentSettings(requirements="r").check()
+    SetupSettings(requirements="r").check()

@@ -265,7 +265,7 @@ class CheckpointManager:
         has_final = self._config.s3_folder is not None
         if self._store is not None and not has_final:
             path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
-            has_final = self._store.holds(path, run_started=self._started)
+            has_final = self._store.is_from_run(path, run_started=self._started)
         [ranks] = backend.all_reduce([has_final])
         return ranks > 0
 

@@ -178,7 +178,7 @@ class CheckpointStore:
         with _warn_on_failure():
             write_marker(self._marker, marker)
 
-    def holds(self, path: Path, *, run_started: float) -> bool:
+    def is_from_run(self, path: Path, *, run_started: float) -> bool:
         """Return True if this file is a checkpoint of the run with this start time."""
         if path.exists():
             with _warn_on_failure():

@@ -107,7 +107,7 @@ def epoch_batches(
 
     def prepare_batch(numbered: tuple[int, Indices]) -> Batch:
         number, batch = numbered
-        return Batch(number, len(batch), *load(samples, shard.of(batch), draws))
+        return Batch(number, len(batch), *load(samples, shard.select(batch), draws))
 
     return prefetch(enumerate(batches, start=begin // global_batch_size + 1), prepare_batch)
 

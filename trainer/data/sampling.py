@@ -25,7 +25,7 @@ class Shard:
         """True for the first shard, whose rank reports and decides for all."""
         return self.index == 0
 
-    def of(self, samples: Indices) -> Indices:
+    def select(self, samples: Indices) -> Indices:
         """Return this shard's part of the samples; parts differ by at most one sample and may be empty."""
         total = len(samples)
         return samples[total * self.index // self.count : total * (self.index + 1) // self.count]

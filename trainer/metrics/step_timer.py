@@ -38,7 +38,7 @@ class StepTimer:
         self._seconds[phase] += now - self._at
         self._at = now
 
-    def take(self) -> Phases:
+    def read_and_reset(self) -> Phases:
         """Return the seconds of each phase, and reset them."""
         taken, self._seconds = self._seconds, dict.fromkeys(Phases._fields, 0.0)
         return Phases(**taken)

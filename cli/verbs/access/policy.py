@@ -5,7 +5,7 @@ import json
 from cli.aws.clients import connect
 from cli.aws.clusters import find_cluster
 from cli.shared_options import Selection
-from cli.ssh.user_policy import Place, user_policy
+from cli.ssh.user_policy import AwsScope, user_policy
 from cli.verb import verb
 
 
@@ -19,6 +19,6 @@ def command(selection: Selection) -> int:
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     _, partition, _, _, account, _ = clients.sts.get_caller_identity()["Arn"].split(":", 5)
-    place = Place(partition=partition, region=clients.region, account=account)
-    print(json.dumps(user_policy(cluster, place), indent=2))
+    scope = AwsScope(partition=partition, region=clients.region, account=account)
+    print(json.dumps(user_policy(cluster, scope), indent=2))
     return 0

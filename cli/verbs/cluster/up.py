@@ -16,13 +16,13 @@ from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
 from cli.sizes.question import require_yes
 from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
-from cli.up import before
+from cli.up import checks
 from cli.up.lock import Lock
 from cli.up.placement import ZONE, Placement
 from cli.up.recovery import cluster_of, running_zone
 from cli.up.report import most_a_try, scores_line
-from cli.up.room import find_room
 from cli.up.search import parse_until
+from cli.up.zone_search import find_zone_with_capacity
 from cli.verb import verb
 from stacks.prices.price_list import PriceList, price_list
 from stacks.settings.props import ClusterProps
@@ -61,7 +61,7 @@ def command(
     if by_spot_score:
         _require_spot(props)
     clients = connect(selection.region)
-    target, prices = before.preflight_target(clients, props, settings), price_list(clients.region)
+    target, prices = checks.preflight_target(clients, props, settings), price_list(clients.region)
     lock = Lock(clients=clients, name=props.cluster_name, caller=target.caller)
     placement = Placement(clients=clients, name=props.cluster_name, zones=props.zones, lock=lock, context=context)
     lacking: dict[str, str] = {}
@@ -69,21 +69,21 @@ def command(
     if zone := running_zone(placement, props.fleet_sizes):
         print(f"dlcluster: already running in {zone}; cdk deploy applies other settings", file=sys.stderr)
     else:
-        lacking = before.zones_without_type(target, props.zones)
-        before.require_quota(target)
+        lacking = checks.zones_without_type(target, props.zones)
+        checks.require_quota(target)
         if by_spot_score:
-            scores = before.spot_scores(clients, props)
+            scores = checks.spot_scores(clients, props)
         if scores is not None:
-            print(f"dlcluster: {scores_line(before.by_score(props.zones, scores), scores)}", file=sys.stderr)
+            print(f"dlcluster: {scores_line(checks.sort_by_score(props.zones, scores), scores)}", file=sys.stderr)
         _print_cost(props, prices, end)
         require_yes(f"continue with {' or '.join(props.zones)}?", yes=yes)
     with _interruptible():
-        zone = find_room(placement, props, lacking, until=end, prices=prices, scores=scores)
+        zone = find_zone_with_capacity(placement, props, lacking, until=end, prices=prices, scores=scores)
     cluster = cluster_of(placement)
     members = await_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)
     if as_json:
         nodes = [{"index": each.node_index, "instance_id": each.instance_id} for each in members]
-        rate = before.fleet_rate(props, prices)
+        rate = checks.fleet_rate(props, prices)
         print_json(cluster=cluster.name, region=clients.region, zone=zone, nodes=nodes, usd_per_hour=rate.total)
         return 0
     print(f"{cluster.name} is running in {zone}: {len(members)} nodes")
@@ -93,7 +93,7 @@ def command(
 
 def _print_cost(props: ClusterProps, prices: PriceList, end: datetime | None) -> None:
     """Print, before the question, what the cluster can cost and for how long."""
-    print(f"dlcluster: {before.price_line(props, prices)}", file=sys.stderr)
+    print(f"dlcluster: {checks.price_line(props, prices)}", file=sys.stderr)
     print(
         f"dlcluster: each zone that fails costs up to {most_a_try(props, prices)}; if this program is killed, "
         "nodes run until the next dlcluster up or pause",

@@ -149,7 +149,7 @@ def nodes(cluster: Cluster) -> list[TestNode]:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     found = [cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)]
-    cluster.run(found, until=lambda: all(node.agent.is_settled for node in found))
+    cluster.run(found, until=lambda: all(node.agent.is_signalled for node in found))
     return found
 
 
@@ -228,7 +228,7 @@ def test_bad_generation_record_stops_no_node(cluster: Cluster, nodes: list[TestN
     cluster.terminate(cluster.by_index()[2])
     nodes[1] = cluster.replacement("worker", of=nodes[1:])
     cluster.clock.now += 20.0
-    cluster.run(nodes, until=lambda: nodes[1].agent.is_settled)
+    cluster.run(nodes, until=lambda: nodes[1].agent.is_signalled)
     assert cluster.table.read_generation() == cluster.table.read_membership().generation
 
 

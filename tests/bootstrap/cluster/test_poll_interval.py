@@ -132,7 +132,7 @@ def test_new_node_is_found_in_one_interval_then_polled_often(cluster: Cluster, s
     nodes.append(cluster.replacement("worker", of=nodes))
     for _ in range(int(STEADY_RECONCILE_S + EAGER_RECONCILE_S)):
         schedule.run_second(nodes)
-    assert nodes[-1].agent.is_settled
+    assert nodes[-1].agent.is_signalled
 
 
 def test_master_at_risk_returns_to_slow_polling(cluster: Cluster, schedule: AgentSchedule) -> None:
@@ -169,7 +169,7 @@ class Reader:
         self._next = now + min(self._every_s, max(1.0, wait or self._every_s)) * self._dice.uniform(0.75, 1.25)
         if wait != 0.0:
             return 0.5
-        self._turn.taken(now=now)
+        self._turn.record_read(now=now)
         self.generation = generation
         return 0.5 + math.ceil(LARGEST * MEMBER_BYTES / READ_UNIT_BYTES)
 

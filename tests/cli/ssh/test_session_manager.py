@@ -20,7 +20,7 @@ from cli.errors import EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.ssh.remote import SshTarget, run_command
 from cli.ssh.session_manager import CarriedSession, PluginCall
-from cli.ssh.user_policy import Place, user_policy
+from cli.ssh.user_policy import AwsScope, user_policy
 from tests.cli.conftest import REGION, Deploy, Fleet, complaint, put_members
 from tests.launcher.sshd import make_key, sshd_nodes
 
@@ -192,7 +192,7 @@ def test_a_forged_record_leads_no_session_to_another_instance(
 
 
 def test_the_policy_reaches_this_clusters_nodes_over_ssh_alone() -> None:
-    policy = user_policy(CLUSTER, Place(partition="aws", region="eu-west-1", account="1"))
+    policy = user_policy(CLUSTER, AwsScope(partition="aws", region="eu-west-1", account="1"))
     checked = {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}}
     starts = [each for each in policy["Statement"] if "ssm:StartSession" in each["Action"]]
     assert [(each["Resource"], each["Condition"]) for each in starts] == [
@@ -212,7 +212,7 @@ def test_user_policy_allows_reading_the_table() -> None:
     assert "kms:" not in str(user_policy(CLUSTER, place))
     key = "arn:aws:kms:eu-west-1:1:key/1"
     [found] = [
-        s for s in user_policy(replace(CLUSTER, kms_key=key), place)["Statement"] if "kms:Decrypt" in s["Action"]
+        s for s in user_policy(replace(CLUSTER, kms_key=key), scope)["Statement"] if "kms:Decrypt" in s["Action"]
     ]
     assert (found["Resource"], found["Condition"]) == (
         key,

@@ -16,7 +16,7 @@ from bootstrap.aws.group_sizes import PAUSED, declared_sizes
 from bootstrap.contract import MASTER, WORKER
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupState
-from cli.up import before, ending
+from cli.up import checks, end_fleet
 from cli.up.fleet import Fleet, Outcome
 from cli.up.lock import STALE_S, Lock, TakenError
 from cli.up.search import Search
@@ -190,13 +190,13 @@ def test_the_next_owners_attempt_is_not_forgotten(table: Table, monkeypatch: pyt
         pass_time(monkeypatch, STALE_S + 1)
         other.hold()
 
-    monkeypatch.setattr(ending, "read_groups", lambda *_: {MASTER: empty, WORKER: empty})
-    monkeypatch.setattr(ending, "await_gone", lambda *_: None)
-    monkeypatch.setattr(ending, "_await_late", take)
-    monkeypatch.setattr("cli.up.ending.attempts.forget", lambda *_: pytest.fail("it forgot another's attempt"))
+    monkeypatch.setattr(end_fleet, "read_groups", lambda *_: {MASTER: empty, WORKER: empty})
+    monkeypatch.setattr(end_fleet, "await_gone", lambda *_: None)
+    monkeypatch.setattr(end_fleet, "_await_late", take)
+    monkeypatch.setattr("cli.up.end_fleet.attempts.forget", lambda *_: pytest.fail("it forgot another's attempt"))
     cluster: Any = SimpleNamespace(name="demo")
     with pytest.raises(TakenError):
-        ending.end_fleet(lock.clients, cluster, lock)
+        end_fleet.end_fleet(lock.clients, cluster, lock)
 
 
 @pytest.mark.parametrize("code", ["MaxConfigLimitExceeded", "UnauthorizedOperation"])
@@ -210,7 +210,7 @@ def test_scores_that_ec2_refuses_are_a_line(code: str, capsys: pytest.CaptureFix
     )
     clients: Any = SimpleNamespace(ec2=ec2, region="us-east-1")
     props: Any = SimpleNamespace(zones=(ZONE,), instance_type="c5.large", worker_count=2)
-    assert before.spot_scores(clients, props) is None
+    assert checks.spot_scores(clients, props) is None
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert f"zones keep their order: AWS refused GetSpotPlacementScores: {code}: no" in told

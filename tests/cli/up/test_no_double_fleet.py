@@ -15,7 +15,7 @@ from cli.cdk_context import read_props
 from cli.errors import EXIT_INTERRUPTED, ClusterError
 from cli.sizes.groups import pause_groups
 from cli.up.attempt import ATTEMPT_TAG
-from cli.up.before import require_quota
+from cli.up.checks import require_quota
 from cli.up.lock import Lock, TakenError
 from cli.up.placement import Placement
 from tests.cli.sizes.conftest import NAME, Ended
@@ -80,7 +80,7 @@ def test_nodes_that_come_after_an_unanswered_launch_are_waited_for(
             ec2.terminate_instances(InstanceIds=late[1:])
 
     monkeypatch.setattr(clients.autoscaling, "launch_instances", unanswered)
-    monkeypatch.setattr("cli.up.ending.time.sleep", sleep)
+    monkeypatch.setattr("cli.up.end_fleet.time.sleep", sleep)
     assert cluster.up() == 1
     assert (len(late), len(pauses), cluster.running()) == (2, 12 + 23, 0)
     message = capsys.readouterr().err
@@ -193,7 +193,7 @@ def test_a_busy_group_is_paused_later(cluster: Cluster, monkeypatch: pytest.Monk
             raise ClientError({"Error": {"Code": busy.pop(), "Message": ""}}, "UpdateAutoScalingGroup")
         pause_groups(*arguments)
 
-    monkeypatch.setattr("cli.up.ending.pause_groups", contended)
+    monkeypatch.setattr("cli.up.end_fleet.pause_groups", contended)
     assert cluster.up() == 0
     assert not busy
 
@@ -206,7 +206,7 @@ def test_a_reservation_has_one_zone() -> None:
 def test_more_vcpus_than_the_quota_are_refused_before_the_deploy(
     cluster: Cluster, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cli.up.before.require_quota", require_quota)
+    monkeypatch.setattr("cli.up.checks.require_quota", require_quota)
     places.set_quotas(standard=5)
     assert cluster.up() == 1
     assert "3 x c5.large are 6 vCPUs" in capsys.readouterr().err

@@ -138,11 +138,11 @@ def test_nodes_of_other_sizes_are_left_alone(cluster: Cluster, capsys: pytest.Ca
 def test_zones_without_the_type_are_not_tried(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cli.up.before.zones_with", lambda *_: ZONES[1:])
+    monkeypatch.setattr("cli.up.checks.zones_with", lambda *_: ZONES[1:])
     assert cluster.up() == 0
     assert not [each for each in cluster.done if each == f"deploy {ZONES[0]}"]
     assert main(["pause", "--yes"]) == 0
-    monkeypatch.setattr("cli.up.before.zones_with", lambda *_: [])
+    monkeypatch.setattr("cli.up.checks.zones_with", lambda *_: [])
     assert cluster.up() == 1
     assert "no zone in the setting zones offers c5.large" in capsys.readouterr().err
 

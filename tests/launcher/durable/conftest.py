@@ -9,12 +9,12 @@ import pytest
 from moto import mock_aws
 
 from launcher.cli.options import parse_options
-from launcher.durable.bucket import JobBucket, Place
+from launcher.durable.bucket import BucketLocation, JobBucket
 from launcher.durable.record import DurableRecord
 from launcher.durable.submit import store
 from launcher.spec import Job
 
-PLACE = Place(bucket="bucket", cluster="team", region="us-east-1")
+LOCATION = BucketLocation(bucket="bucket", cluster="team", region="us-east-1")
 Submit = Callable[..., DurableRecord]
 
 
@@ -29,9 +29,9 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[JobBucket]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     with mock_aws():
-        client = boto3.client("s3", region_name=PLACE.region)
-        client.create_bucket(Bucket=PLACE.bucket)
-        yield JobBucket(client, PLACE)
+        client = boto3.client("s3", region_name=LOCATION.region)
+        client.create_bucket(Bucket=LOCATION.bucket)
+        yield JobBucket(client, LOCATION)
 
 
 def durable_job(*words: str, home: Path) -> tuple[Job, list[str]]:

@@ -8,17 +8,17 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from launcher.durable import mirror, take_up
+from launcher.durable import mirror, resume
 from launcher.durable.bucket import JobBucket
 from launcher.durable.denied import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from launcher.durable.old_archives import OldArchives
-from launcher.durable.take_up import Service
+from launcher.durable.resume import DurableJobService
 from launcher.durable_state import directory_of, mark_ended
 from launcher.errors import LaunchError
 from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
 from launcher.history.records import State
-from tests.launcher.durable.conftest import PLACE, Submit
+from tests.launcher.durable.conftest import LOCATION, Submit
 
 NEVER = 10.0**9
 DENIAL = "not authorized to perform: kms:Decrypt"
@@ -38,7 +38,7 @@ class NewMaster:
             mirror.remove(job_id)
         self._get = bucket._client.get_object
         monkeypatch.setattr(bucket._client, "get_object", self._get_object)
-        self.service = Service(start=lambda _: None, is_running=lambda _: False, clock=lambda: self.now)
+        self.service = DurableJobService(start=lambda _: None, is_running=lambda _: False, clock=lambda: self.now)
         self.service.fetch(bucket)
 
     def _get_object(self, **asked: str) -> Any:
@@ -120,7 +120,7 @@ def test_a_directory_of_a_killed_service_hides_no_job(master: NewMaster) -> None
     for job_id in (master.denied, master.readable):
         mirror.remove(job_id)
         directory_of(job_id).mkdir()
-    master.service = Service(start=lambda _: None, is_running=lambda _: False, clock=lambda: master.now)
+    master.service = DurableJobService(start=lambda _: None, is_running=lambda _: False, clock=lambda: master.now)
     master.service.fetch(master.bucket)
     assert master.open_jobs() == [master.readable]
     assert mirror.denied_jobs() == [master.denied]
@@ -178,7 +178,7 @@ def test_one_call_is_made_while_s3_does_not_answer(
 def test_an_unreadable_record_is_listed_and_its_job_can_be_stopped(master: NewMaster) -> None:
     job_id = "20261123-100000-000aaaa"
     key = f"jobs/team/durable/{job_id}.json"
-    boto3.client("s3", region_name=PLACE.region).put_object(Bucket=PLACE.bucket, Key=key, Body=b"later release")
+    boto3.client("s3", region_name=LOCATION.region).put_object(Bucket=LOCATION.bucket, Key=key, Body=b"later release")
     master.service.fetch(master.bucket)
     [waiting] = [job.waiting for job in all_jobs() if job.id == job_id]
     assert "not the record of a durable job" in str(waiting)
@@ -197,12 +197,12 @@ def test_deletions_wait_while_s3_does_not_answer(
 
     for _ in range(2):
         mark_ended(submit("true").job.id)
-    monkeypatch.setattr(take_up, "open_bucket", lambda: bucket)
+    monkeypatch.setattr(resume, "open_bucket", lambda: bucket)
     monkeypatch.setattr(bucket, "remove", fail)
-    take_up.delete_ended()
+    resume.delete_ended()
     assert (len(asked), len(mirror.ended_jobs())) == (1, 2)
     monkeypatch.setattr(bucket, "remove", remove)
-    take_up.delete_ended()
+    resume.delete_ended()
     assert (mirror.ended_jobs(), bucket.all()) == ([], ([], []))
 
 
@@ -222,14 +222,14 @@ def test_service_starts_jobs_first_and_survives_failures(monkeypatch: pytest.Mon
     def sleep(_: float) -> None:
         raise EndOfTestError
 
-    monkeypatch.setattr(take_up, "_fetch_when_possible", lambda service: None)
-    monkeypatch.setattr(take_up, "read_place", lambda: PLACE)
+    monkeypatch.setattr(resume, "_fetch_when_possible", lambda service: None)
+    monkeypatch.setattr(resume, "read_bucket_location", lambda: LOCATION)
     monkeypatch.setenv("DEEPLEARNING_BUCKET", "bucket")
-    monkeypatch.setattr(Service, "step", lambda service: record("step"))
-    monkeypatch.setattr(take_up, "delete_ended", lambda: record("delete_ended"))
-    monkeypatch.setattr(Service, "fetch_denied", lambda service: record("fetch_denied"))
+    monkeypatch.setattr(DurableJobService, "step", lambda service: record("step"))
+    monkeypatch.setattr(resume, "delete_ended", lambda: record("delete_ended"))
+    monkeypatch.setattr(DurableJobService, "fetch_denied", lambda service: record("fetch_denied"))
     monkeypatch.setattr(OldArchives, "step", lambda archives: record("old_archives"))
     monkeypatch.setattr("time.sleep", sleep)
     with pytest.raises(EndOfTestError):
-        take_up.serve()
+        resume.serve()
     assert done == ["step", "delete_ended", "fetch_denied", "old_archives"]

@@ -10,14 +10,14 @@ from typing import Any
 import boto3
 import pytest
 
-from launcher.durable import mirror, old_archives, take_up
+from launcher.durable import mirror, old_archives, resume
 from launcher.durable.bucket import JobBucket
 from launcher.durable.old_archives import KEPT, ROUND_S, OldArchives, archives_in_use
 from launcher.durable_state import DIRECTORY
 from launcher.errors import LaunchError
 from launcher.history.journal import jobs_directory
 from launcher.paths import LOCK_FILE
-from tests.launcher.durable.conftest import PLACE, Submit
+from tests.launcher.durable.conftest import LOCATION, Submit
 
 
 class Clock:
@@ -30,7 +30,7 @@ class Clock:
 @pytest.fixture
 def submitted(home: Path, submit: Submit) -> dict[str, str]:
     """Submit two jobs with different files, of which the first has ended; return the archives' keys by state."""
-    client, keys = boto3.client("s3", region_name=PLACE.region), {}
+    client, keys = boto3.client("s3", region_name=LOCATION.region), {}
     ended = ""
     for state in ("ended", "open"):
         (home / state).mkdir()
@@ -38,7 +38,7 @@ def submitted(home: Path, submit: Submit) -> dict[str, str]:
         record = submit("--sync-dst-dir", "code", "train.py", cwd=home / state)
         keys[state] = f"jobs/team/files/{record.files}.tar.gz"
         ended = ended or record.job.id
-    client.delete_object(Bucket=PLACE.bucket, Key=f"jobs/team/durable/{ended}.json")
+    client.delete_object(Bucket=LOCATION.bucket, Key=f"jobs/team/durable/{ended}.json")
     mirror.remove(ended)
     return keys
 
@@ -50,7 +50,9 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def archives() -> set[str]:
-    found = boto3.client("s3", region_name=PLACE.region).list_objects_v2(Bucket=PLACE.bucket, Prefix="jobs/team/files/")
+    found = boto3.client("s3", region_name=LOCATION.region).list_objects_v2(
+        Bucket=LOCATION.bucket, Prefix="jobs/team/files/"
+    )
     return {each["Key"] for each in found.get("Contents", ())}
 
 
@@ -132,7 +134,7 @@ def test_a_file_system_without_locks_ends_no_service(
     assert archives() == set(submitted.values())
     with pytest.raises(LaunchError, match=r"archives\.lock cannot be locked: No locks available$"):
         submit("true")
-    assert take_up.is_running(record.job.id)
+    assert resume.is_running(record.job.id)
     mirror.remove(record.job.id)
     assert mirror.admit(record)
     assert not mirror.admit(record)

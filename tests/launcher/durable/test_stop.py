@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.detached.unit import LogSink
-from launcher.durable import mirror, take_up
+from launcher.durable import mirror, resume
 from launcher.durable.attempt import DurableAttempt
 from launcher.durable.bucket import JobBucket
 from launcher.durable.record import DurableRecord
@@ -32,10 +32,10 @@ def test_a_stop_while_an_attempt_copies_its_files_is_final(
 ) -> None:
     (home / "code").mkdir()
     record = submit("--sync-dst-dir", "code", "true", cwd=home / "code")
-    monkeypatch.setattr(take_up, "detach", lambda *words, **values: pytest.fail("starts"))
+    monkeypatch.setattr(resume, "detach", lambda *words, **values: pytest.fail("starts"))
     monkeypatch.setattr(bucket, "fetch_files", lambda *words: mirror.close_job(record.job.id, bucket))
     with pytest.raises(LaunchError, match="is over or stopped"):
-        take_up.attempt(record.job.id, bucket=bucket)
+        resume.attempt(record.job.id, bucket=bucket)
     assert bucket.all() == ([], [])
     assert not directory_of(record.job.id).exists()
 

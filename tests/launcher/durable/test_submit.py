@@ -11,15 +11,15 @@ import pytest
 from launcher.detached.request import DurableStart
 from launcher.durable import archive, mirror
 from launcher.durable import submit as submission
-from launcher.durable.bucket import JobBucket, read_place
+from launcher.durable.bucket import JobBucket, read_bucket_location
 from launcher.durable.record import DurableRecord
 from launcher.durable_state import is_open
 from launcher.errors import LaunchError
-from tests.launcher.durable.conftest import PLACE, Submit, durable_job
+from tests.launcher.durable.conftest import LOCATION, Submit, durable_job
 
 
 def keys() -> list[str]:
-    found = boto3.client("s3", region_name=PLACE.region).list_objects_v2(Bucket=PLACE.bucket)
+    found = boto3.client("s3", region_name=LOCATION.region).list_objects_v2(Bucket=LOCATION.bucket)
     return [each["Key"] for each in found.get("Contents", ())]
 
 
@@ -67,8 +67,8 @@ def test_fails_when_the_files_are_too_large(home: Path, submit: Submit, monkeypa
 def test_fails_when_the_stored_files_are_other_ones(home: Path, bucket: JobBucket, submit: Submit) -> None:
     files = submit("--sync-dst-dir", "code", "train.py", cwd=project(home)).files
     assert files is not None
-    client = boto3.client("s3", region_name=PLACE.region)
-    client.put_object(Bucket=PLACE.bucket, Key=f"jobs/team/files/{files}.tar.gz", Body=b"other")
+    client = boto3.client("s3", region_name=LOCATION.region)
+    client.put_object(Bucket=LOCATION.bucket, Key=f"jobs/team/files/{files}.tar.gz", Body=b"other")
     with pytest.raises(LaunchError, match=f"must have SHA-256 {files}, got "):
         bucket.fetch_files(files, home / "new")
     assert not (home / "new").exists()
@@ -139,7 +139,7 @@ def test_only_a_master_has_durable_jobs(tmp_path: Path, node_type: str | None) -
     if node_type is not None:
         config.write_text(json.dumps({"node_type": node_type}))
     with pytest.raises(LaunchError, match="--durable is for a cluster's master: "):
-        read_place(config)
+        read_bucket_location(config)
 
 
 def test_an_archive_that_leads_out_of_its_directory_is_refused(tmp_path: Path) -> None:

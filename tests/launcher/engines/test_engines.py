@@ -63,7 +63,7 @@ def test_torch_ranks_have_torchruns_variables() -> None:
         "LOCAL_RANK RANK GROUP_RANK ROLE_RANK LOCAL_WORLD_SIZE WORLD_SIZE ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT"
     )
     elastic = "TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID"
-    assert {*documented.split(), *elastic.split()} <= set(torch.ENGINE.own_variables)
+    assert {*documented.split(), *elastic.split()} <= set(torch.ENGINE.reserved_variables)
     assert [process.name for process in plan(job("torch", [1, 2]))[1]] == ["rank 1", "rank 2"]
 
 
@@ -95,7 +95,7 @@ def test_mxnets_workers_have_task_ids_in_the_order_of_the_hosts_file() -> None:
     nodes = plan(job("mxnet", [1, 1, 1], servers=3))
     tasks = [process.environment.get("DMLC_TASK_ID") for node in nodes for process in node if process.ends_job]
     assert tasks == ["0", "1", "2"]
-    assert "DMLC_TASK_ID" in mxnet.ENGINE.own_variables
+    assert "DMLC_TASK_ID" in mxnet.ENGINE.reserved_variables
 
 
 @pytest.mark.parametrize("engine", ["torch", "mxnet", "horovod"])
@@ -104,7 +104,7 @@ def test_every_engines_processes_have_job_id_and_restart_count(engine: str) -> N
     nodes = load_engine(engine).plan(job(engine, [1, 1], servers=2), third)
     everybody = [one.environment for node in nodes for one in node]
     assert {(one["TORCHELASTIC_RESTART_COUNT"], one["TORCHELASTIC_RUN_ID"]) for one in everybody} == {("2", "j")}
-    assert {"TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID"} <= {*load_engine(engine).own_variables}
+    assert {"TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID"} <= {*load_engine(engine).reserved_variables}
 
 
 def test_the_users_interface_takes_precedence_over_an_address() -> None:

@@ -220,9 +220,9 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
     ends, output = [taken, taken, failed, taken, failed, failed], []
 
     async def attempt(
-        _job: Job, attempt: Attempt, *_: object, which: str = "start", has_waited: bool = False
+        _job: Job, attempt: Attempt, *_: object, label: str = "start", has_waited: bool = False
     ) -> Failure:
-        output.append((attempt.restart, which))
+        output.append((attempt.restart, label))
         return ends[len(output) - 1]
 
     monkeypatch.setattr(attempts, "first_attempt", attempt)

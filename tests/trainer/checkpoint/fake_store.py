@@ -70,7 +70,7 @@ class FakeStore:
     def set_marker(self, marker: CompletionMarker) -> None:
         self._marker = marker
 
-    def holds(self, path: Path, *, run_started: float) -> bool:
+    def is_from_run(self, path: Path, *, run_started: float) -> bool:
         return path == Path("net-0003.npz") and run_started == self.final_of
 
     def delete_all(self) -> None:

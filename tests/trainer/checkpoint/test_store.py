@@ -63,12 +63,12 @@ def test_completed_run_leaves_only_its_marker(store: CheckpointStore, tmp_path: 
 
 def test_holds_compares_the_start_of_the_run(store: CheckpointStore, tmp_path: Path) -> None:
     end = tmp_path / "net-0003.npz"
-    assert not store.holds(end, run_started=0.1)
+    assert not store.is_from_run(end, run_started=0.1)
     save_checkpoint(end, checkpoint(started=0.1, epoch=3))
-    assert store.holds(end, run_started=0.1)
-    assert not store.holds(end, run_started=0.2)
+    assert store.is_from_run(end, run_started=0.1)
+    assert not store.is_from_run(end, run_started=0.2)
     end.write_bytes(end.read_bytes()[:100])
-    assert not store.holds(end, run_started=0.1)
+    assert not store.is_from_run(end, run_started=0.1)
 
 
 def test_only_the_newest_checkpoint_is_read_completely(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:

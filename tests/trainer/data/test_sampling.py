@@ -32,7 +32,7 @@ def test_epoch_ends_at_its_last_full_batch_or_last_sample(begin: int, batch: int
 @pytest.mark.parametrize("total", [0, 1, 2, 64])
 def test_shards_split_a_batch_evenly_and_completely(count: int, total: int) -> None:
     batch = np.arange(total)
-    shares = [Shard(index=index, count=count).of(batch) for index in range(count)]
+    shares = [Shard(index=index, count=count).select(batch) for index in range(count)]
     assert np.array_equal(np.concatenate(shares), batch)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 

@@ -13,9 +13,9 @@ def test_phase_gets_the_time_since_the_previous_phase() -> None:
     timer.end("forward")
     timer.start()
     timer.end("data")
-    assert timer.take() == Phases(data=2.0, forward=2.0)
+    assert timer.read_and_reset() == Phases(data=2.0, forward=2.0)
     timer.end("optimizer")
-    assert timer.take() == Phases(optimizer=9.0)
+    assert timer.read_and_reset() == Phases(optimizer=9.0)
 
 
 def test_format_shares_prints_percentages() -> None:

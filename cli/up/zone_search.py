@@ -1,4 +1,4 @@
-"""Find a zone with room for the fleet and record it, or report what was tried and what is left."""
+"""Find a zone with capacity for the fleet and record it, or report what was tried and what is left."""
 
 import sys
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from cli.errors import ClusterError
 from cli.output import printable
 from cli.sizes.groups import instance_ids, is_paused, read_groups
 from cli.up.attempt import recorded
-from cli.up.before import by_score, fleet_rate
+from cli.up.checks import fleet_rate, sort_by_score
 from cli.up.fleet import Outcome
 from cli.up.lock import TakenError
 from cli.up.placement import Placement
@@ -22,7 +22,7 @@ from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
 
 
-def find_room(
+def find_zone_with_capacity(
     placement: Placement,
     props: ClusterProps,
     lacking: Mapping[str, str],
@@ -64,15 +64,15 @@ def _find(
         placement.remember(found.zone)
         return found.zone
     zone = found.zone
-    if not found.is_whole:
-        zones = by_score([each for each in props.zones if each not in lacking], scores or {})
+    if not found.is_complete:
+        zones = sort_by_score([each for each in props.zones if each not in lacking], scores or {})
         search = Search(placement=placement, declared=props.fleet_sizes, zones=zones, until=until)
         tried: list[Outcome] = []
         for outcome in search.run(found.zone):
             tried.append(outcome)
-            if not outcome.is_whole:
+            if not outcome.is_complete:
                 print(f"dlcluster: {printable(ended_line(outcome, props, prices))}", file=sys.stderr)
-        if not tried[-1].is_whole:
+        if not tried[-1].is_complete:
             _refuse(tried, lacking, props, prices, until=until, scores=scores)
         zone = tried[-1].zone
     print(f"dlcluster: all {props.worker_count + 1} nodes are launched in {zone}", file=sys.stderr)

@@ -17,7 +17,7 @@ from launcher.cli.options import parse_options
 from launcher.detached.detach import UNIT, detach, runtime_directory
 from launcher.detached.request import DurableStart
 from launcher.durable import mirror, readiness
-from launcher.durable.bucket import JobBucket, open_bucket, read_place
+from launcher.durable.bucket import JobBucket, open_bucket, read_bucket_location
 from launcher.durable.denied import DeniedJobs
 from launcher.durable.old_archives import OldArchives
 from launcher.durable.record import DurableRecord
@@ -43,7 +43,7 @@ SYSTEMD_S = 10.0
 PROGRAM = Path(__file__).with_name("__main__.py")
 
 
-class Service:
+class DurableJobService:
     """Restarts the open jobs of one user in the order of submission."""
 
     def __init__(
@@ -71,13 +71,13 @@ class Service:
         records, unread = bucket.all()
         self._denied.keep_only({each.job_id for each in unread} | {record.job.id for record in records})
         for record in records:
-            _take_up(record)
+            _copy_open_job(record)
         for each in unread:
             self._denied.add(each.job_id, each.reason)
 
     def fetch_denied(self, open_bucket: Callable[[], JobBucket] = open_bucket) -> None:
         """Copy the jobs whose records could not be read before, if they can be now. Raises OSError on a full disk."""
-        self._denied.read_again(open_bucket, _take_up)
+        self._denied.read_again(open_bucket, _copy_open_job)
 
     def step(self) -> None:
         """Start every open job that is not running, if the cluster is complete."""
@@ -142,7 +142,7 @@ class Service:
         log.error("job %s: attempt %d has not started: %s; the next one in %g s", job_id, number, error, pause_s)
 
 
-def _take_up(record: DurableRecord) -> None:
+def _copy_open_job(record: DurableRecord) -> None:
     """Copy a job to this master, unless it is another user's, has ended or is known."""
     if record.job.user != user_name():
         log.error("not resuming job %s: it belongs to %s", record.job.id, record.job.user)
@@ -158,10 +158,10 @@ def _take_up(record: DurableRecord) -> None:
 
 def serve() -> None:
     """Run the service until a signal ends it."""
-    service = Service(start=start_in_login_environment, is_running=is_running)
+    service = DurableJobService(start=start_in_login_environment, is_running=is_running)
     _fetch_when_possible(service)
     # Lets the service upload the records of jobs that fail here.
-    os.environ.setdefault(BUCKET_VARIABLE, read_place().bucket)
+    os.environ.setdefault(BUCKET_VARIABLE, read_bucket_location().bucket)
     old_archives = OldArchives(clock=time.monotonic)
     while True:
         # Jobs start first: the others ask S3, which may take long.
@@ -173,7 +173,7 @@ def serve() -> None:
         time.sleep(POLL_S)
 
 
-def _fetch_when_possible(service: Service) -> None:
+def _fetch_when_possible(service: DurableJobService) -> None:
     """Query the bucket until it answers: a booting node may have no credentials yet."""
     last_error = ""
     while True:

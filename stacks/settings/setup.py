@@ -1,4 +1,4 @@
-"""Define the settings of the user's own environment: what every node runs and installs before it joins the cluster."""
+"""Define the settings ``setup`` and ``requirements``: what every node runs and installs before it joins the cluster."""
 
 import os
 import re
@@ -28,7 +28,7 @@ _LOCAL_REQUIREMENT: Final = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnvironmentSettings(Settings):
+class SetupSettings(Settings):
     """The user's own environment on the nodes."""
 
     setup: str | None = None

@@ -1,6 +1,6 @@
-"""Check before anything is made that the zones offer the types and that the quota allows the nodes; tell the price.
+"""Check, before creating anything, that the zones offer the types and the quota allows the nodes; report the price.
 
-For spot it also reads which zones most likely have room.
+For spot nodes, also read which zones most likely have capacity.
 """
 
 import sys
@@ -59,7 +59,7 @@ def require_quota(target: PreflightTarget) -> None:
 
 
 def spot_scores(clients: Clients, props: ClusterProps) -> dict[str, int] | None:
-    """Return EC2's scores of ``zones``; None if EC2 refuses them, as it does after some new questions a day."""
+    """Return EC2's scores of ``zones``; None if EC2 refuses, as it does after some new requests a day."""
     try:
         with aws_errors(clients.region):
             return _spot_scores(clients, props)
@@ -85,7 +85,7 @@ def _spot_scores(clients: Clients, props: ClusterProps) -> dict[str, int]:
     return {name: found[zone_id] for zone_id, name in names.items() if zone_id in found}
 
 
-def by_score(zones: Sequence[str], scores: Mapping[str, int]) -> list[str]:
+def sort_by_score(zones: Sequence[str], scores: Mapping[str, int]) -> list[str]:
     """Return the zones with the best score first; equal ones stay in the user's order."""
     return sorted(zones, key=lambda zone: -scores.get(zone, 0))
 

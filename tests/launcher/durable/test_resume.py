@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from launcher.durable import mirror, take_up
+from launcher.durable import mirror, resume
 from launcher.durable.attempt import DurableAttempt
 from launcher.durable.bucket import JobBucket
+from launcher.durable.resume import READY_S, DurableJobService
 from launcher.durable.short_attempts import FIRST_PAUSE_S, LONG_S, LONGEST_PAUSE_S, MOST_SHORT
-from launcher.durable.take_up import READY_S, Service
 from launcher.durable_state import directory_of
 from launcher.history.job_lookup import all_jobs
 from launcher.history.journal import jobs_directory
@@ -30,7 +30,7 @@ class Master:
         self.errors: dict[str, str] = {}
         self.started: list[str] = []
         self.running: set[str] = set()
-        self.service = Service(
+        self.service = DurableJobService(
             start=self.start,
             is_running=self.running.__contains__,
             missing=lambda: self.lack,
@@ -224,10 +224,10 @@ def test_an_attempt_starts_the_stored_line_in_the_stored_files(
     (source / "train.py").write_text("print(2)")
     mirror.write(record)
     seen: dict[str, Any] = {}
-    monkeypatch.setattr(take_up, "detach", lambda arguments, **values: seen.update(values, arguments=arguments) or 0)
+    monkeypatch.setattr(resume, "detach", lambda arguments, **values: seen.update(values, arguments=arguments) or 0)
     monkeypatch.setattr("os.chdir", lambda path: None)
     monkeypatch.setenv("DEEPLEARNING_WORKERS_PATH", str(home / "hosts"))
-    assert take_up.attempt(record.job.id, bucket=bucket) == 0
+    assert resume.attempt(record.job.id, bucket=bucket) == 0
     assert (seen["arguments"], seen["durable"].job_id, seen["durable"].attempt) == (record.arguments, record.job.id, 2)
     assert seen["durable"].started_by == "anna"
     assert (Path(seen["cwd"]) / "train.py").read_text() == "print(1)"
