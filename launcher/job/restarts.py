@@ -86,7 +86,7 @@ class ReachableNodes:
 
 
 async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts | None = None) -> ReachableNodes:
-    """Connect to the first available hosts in the order of `restart_hosts`: as many as requested, fewer at the deadline."""
+    """Connect to the first available hosts in the order of `restart_hosts`: as many as requested, or fewer."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + job.restarts.rejoin_s
     is_retried = False
