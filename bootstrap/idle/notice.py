@@ -67,7 +67,7 @@ def _coming(record: PauseRecord, now: datetime) -> Iterator[tuple[str, datetime]
 _SENTENCES: Final = {
     EXPIRES: "this cluster pauses at {time} UTC (expires) and all its nodes end; dlcluster extend 8h postpones it",
     BLOCK: "this cluster pauses at {time} UTC, before its Capacity Block ends, and all its nodes end: durable jobs "
-    "go on in the next block",
+    "continue in the next block",
     IDLE: "this cluster is idle and pauses at {time} UTC: all its nodes end. Press a key or start a job to keep it",
 }
 _WITHDRAWN: Final = {

@@ -69,7 +69,7 @@ IDENTITY_PATTERNS: Final = (
     *("/etc/ssh/ssh_host_*", "/etc/hostname", "/etc/netplan/50-cloud-init.yaml", "/var/lib/cloud/*"),
     *("/var/lib/dhcp/*", "/var/lib/systemd/random-seed", "/var/lib/systemd/credential.secret", "/var/lib/amazon/ssm/*"),
 )
-"""Identity of the machine, which its first boot makes anew."""
+"""Identity of the machine, which its first boot creates again."""
 LEFT_BY_USERS: Final = (
     *("/tmp/*", *(f"{directory}/*" for directory in SCRATCH_DIRS)),  # noqa: S108  (removes, creates nothing)
     *("/var/lib/docker/*", "/var/lib/containerd/*"),
@@ -80,7 +80,7 @@ MACHINE_ID: Final = "/etc/machine-id"
 HOMES: Final = ("/root", "/home/*")
 SKELETON: Final = "/etc/skel"
 FILES_BELOW: Final = ("/var/log", "/var/spool/cron", "/var/spool/at")
-"""Logs, crontabs and at jobs: their programs do not make the directories anew."""
+"""Logs, crontabs and at jobs: their programs do not create the directories again."""
 SECRETS: Final = (
     *("/etc/ssh/ssh_host_*", str(Path(NODE_CONFIG).parent), "/var/lib/systemd/credential.secret"),
     *("/var/lib/amazon/ssm/*", "/var/spool/cron"),

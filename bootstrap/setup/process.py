@@ -17,7 +17,7 @@ CHUNK: Final = 1 << 16
 LONGEST_LINE: Final = 4096
 """Longest line in bytes; a longer one is split, so that output without line ends cannot fill the memory."""
 LOOK_S: Final = 0.5
-"""Longest pause in seconds between calls of ``meanwhile``, and between checks for the program's end."""
+"""Longest pause in seconds between calls of ``on_poll``, and between checks for the program's end."""
 END_S: Final = 5.0
 """Seconds between SIGTERM and SIGKILL."""
 DRAIN_S: Final = 1.0
@@ -64,7 +64,7 @@ def run_program(
     environ: Mapping[str, str],
     deadline: float,
     write_line: Callable[[str], None],
-    meanwhile: Callable[[], None],
+    on_poll: Callable[[], None],
     monotonic: Callable[[], float] = time.monotonic,
 ) -> None:
     """Run a program to its end. Raises SetupError with its last line if it fails or exceeds the deadline.
@@ -83,7 +83,7 @@ def run_program(
     assert process.stdout is not None
     with process.stdout as output:
         os.set_blocking(output.fileno(), False)
-        in_time = _read_until_exit(process, output.fileno(), lines, deadline, meanwhile, monotonic)
+        in_time = _read_until_exit(process, output.fileno(), lines, deadline, on_poll, monotonic)
         if not in_time:
             _end_group(process, lines, output.fileno(), monotonic)
         _signal_group(process, signal.SIGKILL)
@@ -104,7 +104,7 @@ def _read_until_exit(
     descriptor: int,
     lines: Lines,
     deadline: float,
-    meanwhile: Callable[[], None],
+    on_poll: Callable[[], None],
     monotonic: Callable[[], float],
 ) -> bool:
     """Read output until the program has ended; return False at the deadline."""
@@ -117,7 +117,7 @@ def _read_until_exit(
             is_open = _read(descriptor, lines, wait_s=min(LOOK_S, left))
         else:  # it has closed its output
             time.sleep(min(LOOK_S, left))
-        meanwhile()
+        on_poll()
     return True
 
 

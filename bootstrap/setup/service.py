@@ -37,7 +37,7 @@ def serve_setup(root: Path) -> None:
 
     def run(command: list[str], *, cwd: Path, deadline: float) -> None:
         write_line = logging.getLogger(Path(command[-1]).name).info
-        run_program(command, cwd=cwd, environ=environ, deadline=deadline, write_line=write_line, meanwhile=output.ship)
+        run_program(command, cwd=cwd, environ=environ, deadline=deadline, write_line=write_line, on_poll=output.ship)
 
     source = SetupSource(url=config.setup, sha256=config.setup_sha256, timeout_s=config.setup_timeout_s)
     services = SetupServices(root=root, read=lambda *at: _read(config.region, *at), run=run, flush=output.flush)

@@ -109,7 +109,7 @@ def mark_instance(ec2: "EC2Client", instance_id: str, *, sha256: str) -> None:
 
 
 def end_marked(ec2: "EC2Client", *, cluster_name: str, detached: str | None = None) -> None:
-    """End the workers of images that have left their group; one that is still in it goes on as a node.
+    """End the workers of images that have left their group; one that is still in it remains a node.
 
     Wait for one that was just `detached`. Only the owner of the cluster's record may call this: a worker that another
     bake is cleaning looks the same.

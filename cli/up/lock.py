@@ -86,7 +86,7 @@ class Lock:
     _table_name: str = field(default="", init=False)
 
     def hold(self) -> None:
-        """Acquire the lock, or renew it. Raises TakenError if another call holds it, or took it meanwhile."""
+        """Acquire the lock, or renew it. Raises TakenError if another call holds it, or has taken it since."""
         table = self._table()
         for _ in range(ATTEMPTS):
             found = self._read(table)
@@ -107,7 +107,7 @@ class Lock:
         raise TakenError(f"{began}: try again")
 
     def is_held(self) -> bool:
-        """Return whether no other call has become the owner meanwhile."""
+        """Return whether no other call has become the owner since."""
         found = self._read(self._table())
         return found is not None and found.owner == self._identity
 

@@ -94,7 +94,7 @@ def _name_column(jobs: Sequence[JobRecord]) -> list[str]:
 
 
 def state_label(job: JobRecord) -> str:
-    """Return the state as `launch list` shows it, except what a queued job waits for: that goes on a second line."""
+    """Return the state as `launch list` shows it, except what a queued job waits for, which is on a second line."""
     return job.state.value if job.waiting is not None else LABELS.get(job.state, job.state.value)
 
 
@@ -142,7 +142,7 @@ def stop(options: argparse.Namespace) -> int:
     if job.durable:
         options.end_durable(job.id)
     if job.state is State.WAITING and (job.waiting is None or not job.pid):
-        # A launcher that has begun meanwhile looks for the mark after it has written its record.
+        # A launcher that has started since then checks for the mark after it has written its record.
         begun = _await_record(job)
         if not is_alive(directory, job):
             return _cancel_waiting(job)

@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> Callable[..., list[str]]:
             environ=ENVIRON,
             deadline=time.monotonic() + 60.0,
             write_line=message.append,
-            meanwhile=lambda: None,
+            on_poll=lambda: None,
             monotonic=lambda: time.monotonic() + (60.0 if until in message else 0.0),
         )
         return message
@@ -65,7 +65,7 @@ def test_fails_when_the_program_cannot_start(tmp_path: Path) -> None:
             environ={},
             deadline=0.0,
             write_line=lambda _: None,
-            meanwhile=lambda: None,
+            on_poll=lambda: None,
         )
 
 
