@@ -21,7 +21,7 @@ from bootstrap.contract import ENGINES, ENGINES_DIR, ENGINES_LIST, MPIRUN_COMMAN
 from bootstrap.engines.archive import Archive
 from bootstrap.engines.archive_hash import HashRecord
 from bootstrap.engines.recipe import HOROVOD, Recipe
-from bootstrap.engines.state import READY, State, write_state
+from bootstrap.engines.state import READY, EnginesState, write_state
 from bootstrap.errors import EnginesError
 from bootstrap.files.paths import under_root
 
@@ -61,7 +61,7 @@ def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: EngineS
     point_link(under_root(services.root, ENGINES), Path(recipe.directory))
     if HOROVOD in recipe.engines:
         _link_command(under_root(services.root, MPIRUN_COMMAND), Path(ENGINES, "bin/mpirun"))
-    write_state(services.root, State(doing=READY))
+    write_state(services.root, EnginesState(doing=READY))
     log.info("engines: %s is ready", recipe.key)
 
 
@@ -77,7 +77,7 @@ def _fetch_or_build(
     tries, why = 0, None
     while True:
         short, pause = "not in the bucket", POLL_S
-        write_state(services.root, State(doing="fetching", why=why))
+        write_state(services.root, EnginesState(doing="fetching", why=why))
         try:
             archive, record = services.archive(recipe), services.record()
             if _fetch(recipe, directory, archive, record, is_master=is_master):
@@ -86,7 +86,7 @@ def _fetch_or_build(
                 left = max(1.0, deadline - services.monotonic())
                 _build_and_store(recipe, directory, archive, record, services=services, limit_s=left, why=why)
                 return
-            write_state(services.root, State(doing="waiting-for-master", why=why))
+            write_state(services.root, EnginesState(doing="waiting-for-master", why=why))
         except (BotoCoreError, ClientError, Boto3Error) as error:
             short = "bucket unreachable"
             log.warning("%s: %s", recipe.key, error)
@@ -97,7 +97,7 @@ def _fetch_or_build(
             log.warning("%s: %s", why, error)
             if error.lasting or services.monotonic() + pause >= deadline:
                 raise EnginesError(short, f"{error} (try {tries})") from error
-            write_state(services.root, State(doing="pausing", why=why))
+            write_state(services.root, EnginesState(doing="pausing", why=why))
         if services.monotonic() >= deadline:
             detail = f"{recipe.key} was not in the bucket in time; only a master of the same release stores it"
             raise EnginesError(short, detail)
@@ -134,11 +134,11 @@ def _build_and_store(
     why: str | None,
 ) -> None:
     if not is_complete(directory):
-        write_state(services.root, State(doing="building", why=why))
+        write_state(services.root, EnginesState(doing="building", why=why))
         started = services.monotonic()
         services.build(recipe, directory, limit_s)
         log.info("built %s in %.0f s", recipe.key, services.monotonic() - started)
-    write_state(services.root, State(doing="storing", why=why))
+    write_state(services.root, EnginesState(doing="storing", why=why))
     # In this order, a node that finds the hash also finds its archive.
     record.write(recipe.key, archive.store(directory))
 

@@ -15,7 +15,7 @@ from bootstrap.engines.archive_hash import HashRecord
 from bootstrap.engines.build import Builder
 from bootstrap.engines.provide import EngineServices, provide
 from bootstrap.engines.recipe import Recipe, recipe_for_this_machine
-from bootstrap.engines.state import State, write_state
+from bootstrap.engines.state import EnginesState, write_state
 from bootstrap.errors import EnginesError
 from bootstrap.files.paths import under_root
 
@@ -42,7 +42,7 @@ def serve_engines(root: Path) -> None:
 
 def _fail(root: Path, short: str, detail: str) -> None:
     log.error("%s: %s", short, detail)
-    write_state(root, State(doing="failed", failure=short, detail=detail))
+    write_state(root, EnginesState(doing="failed", failure=short, detail=detail))
 
 
 def _services(config: NodeConfig, root: Path) -> EngineServices:

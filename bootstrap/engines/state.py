@@ -11,7 +11,7 @@ from bootstrap.files.paths import under_root
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class State:
+class EnginesState:
     """Progress of the service; a reboot deletes the file."""
 
     doing: str
@@ -25,18 +25,18 @@ class State:
 
 
 READY = "ready"
-STARTING = State(doing="starting")
+STARTING = EnginesState(doing="starting")
 
 
-def write_state(root: Path, state: State) -> None:
+def write_state(root: Path, state: EnginesState) -> None:
     """Write the state file."""
     write_file(under_root(root, ENGINES_STATE), json.dumps(asdict(state)) + "\n")
 
 
-def read_state(root: Path) -> State:
+def read_state(root: Path) -> EnginesState:
     """Return the service's last state, or STARTING."""
     try:
-        return State(**json.loads(under_root(root, ENGINES_STATE).read_text()))
+        return EnginesState(**json.loads(under_root(root, ENGINES_STATE).read_text()))
     except FileNotFoundError:
         return STARTING
 

@@ -23,7 +23,7 @@ from bootstrap.contract import (
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.archive import SetupSource, fetch, unpack
-from bootstrap.setup.state import State, write_state
+from bootstrap.setup.state import SetupState, write_state
 
 log = logging.getLogger(__name__)
 
@@ -69,19 +69,19 @@ def provide(source: SetupSource, *, node_type: NodeType, services: SetupServices
     # An older release wrote no type. Its disk is this node's own, as an image has one (bootstrap.setup.prepare_image).
     if marker.is_file() and marker.read_text().strip() in (done.strip(), source.sha256):
         log.info("setup %s was done before", source.sha256)
-        write_state(services.root, State(doing=SETUP_DONE, sha256=source.sha256))
+        write_state(services.root, SetupState(doing=SETUP_DONE, sha256=source.sha256))
         return
-    write_state(services.root, State(doing=SETUP_RUNNING, sha256=source.sha256))
+    write_state(services.root, SetupState(doing=SETUP_RUNNING, sha256=source.sha256))
     started = services.monotonic()
     try:
         _run_all(source, deadline=started + source.timeout_s, services=services)
         write_file(marker, done)
     except (SetupError, OSError) as error:
         short = error.short if isinstance(error, SetupError) else error.strerror or type(error).__name__
-        state = State(doing=SETUP_FAILED, sha256=source.sha256, failure=short)
+        state = SetupState(doing=SETUP_FAILED, sha256=source.sha256, failure=short)
         log.warning("setup %s has failed: %s", source.sha256, error)
     else:
-        state = State(doing=SETUP_DONE, sha256=source.sha256)
+        state = SetupState(doing=SETUP_DONE, sha256=source.sha256)
         log.info("setup %s took %.0f s", source.sha256, services.monotonic() - started)
     services.flush()
     write_state(services.root, state)

@@ -11,7 +11,7 @@ from bootstrap.files.paths import under_root
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class State:
+class SetupState:
     """Progress of the service; a reboot deletes the file."""
 
     doing: Literal["running", "done", "failed"]
@@ -21,7 +21,7 @@ class State:
     """The failure, short enough for a failure signal; None unless the setup has failed."""
 
 
-def write_state(root: Path, state: State) -> None:
+def write_state(root: Path, state: SetupState) -> None:
     """Write the state file."""
     write_file(under_root(root, SETUP_STATE), json.dumps(asdict(state)) + "\n")
 
@@ -51,11 +51,11 @@ class SetupStatus:
         """Return why the setup has failed; None if it has not."""
         return None if self._sha256 is None else self._read().failure
 
-    def _read(self) -> State:
+    def _read(self) -> SetupState:
         """Return the service's last state for this archive."""
-        starting = State(doing=SETUP_RUNNING, sha256=self._sha256 or "")
+        starting = SetupState(doing=SETUP_RUNNING, sha256=self._sha256 or "")
         try:
-            state = State(**json.loads(under_root(self._root, SETUP_STATE).read_text()))
+            state = SetupState(**json.loads(under_root(self._root, SETUP_STATE).read_text()))
         except FileNotFoundError:
             return starting
         return state if state.sha256 == self._sha256 else starting

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from bootstrap.contract import NO_CLIENT, REFUSED, SHARED_DIR, UNREACHABLE
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
-from bootstrap.shared_storage.target import TUNNEL_ADDRESS, TUNNEL_PORT, Target
+from bootstrap.shared_storage.target import TUNNEL_ADDRESS, TUNNEL_PORT, StorageTarget
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Mount(NamedTuple):
     options: tuple[str, ...]
     """Options of the file system."""
 
-    def is_of(self, target: Target) -> bool:
+    def is_of(self, target: StorageTarget) -> bool:
         """Return True if the entry names the file system: by its ID, our tunnel, or Lustre's own name.
 
         The kernel shows Lustre's servers by their addresses, and AWS's helper for EFS has its own tunnels.
@@ -122,7 +122,7 @@ class SharedDirectory:
             directory.chmod(0o555)
             run(GUARD_COMMAND, timeout_s=OPEN_TIMEOUT_S)
 
-    def is_mounted(self, target: Target) -> bool:
+    def is_mounted(self, target: StorageTarget) -> bool:
         """Return True if the file system is mounted; ask only the kernel, because the file system may not answer.
 
         Raises OccupiedError if something else is mounted.

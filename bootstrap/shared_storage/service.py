@@ -27,7 +27,7 @@ from bootstrap.contract import (
 )
 from bootstrap.files.paths import under_root
 from bootstrap.shared_storage.mounts import MountError, OccupiedError, SharedDirectory
-from bootstrap.shared_storage.target import Target, parse_or_none
+from bootstrap.shared_storage.target import StorageTarget, parse_or_none
 from bootstrap.shared_storage.tunnel import Tunnel, probe
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Directory(Protocol):
     def guard(self) -> None:
         """Make it refuse writes unless something is mounted there. Raises MountError."""
 
-    def is_mounted(self, target: Target) -> bool:
+    def is_mounted(self, target: StorageTarget) -> bool:
         """Return True if the file system is mounted. Raises OccupiedError if something else is."""
 
     def mount(self, command: Sequence[str]) -> None:
@@ -66,8 +66,8 @@ class Mounter:
         region: str,
         is_ours: bool,
         directory: Directory,
-        start_tunnel: Callable[[Target], object],
-        ask: Callable[[Target], None] = probe,
+        start_tunnel: Callable[[StorageTarget], object],
+        ask: Callable[[StorageTarget], None] = probe,
     ) -> None:
         self._root = root
         self._region = region
@@ -97,7 +97,7 @@ class Mounter:
         self._failures = 0 if state == MOUNTED else self._failures + 1
         return WATCH_S if state == MOUNTED else min(LONGEST_RETRY_S, 2.0 ** min(self._failures - 1, 8))
 
-    def _try(self, target: Target) -> tuple[str, str]:
+    def _try(self, target: StorageTarget) -> tuple[str, str]:
         """Check the file system, and mount it if necessary; return the new state and why."""
         try:
             self._serve(target)
@@ -121,12 +121,12 @@ class Mounter:
             return UNREACHABLE, str(error)
         return MOUNTED, target.host
 
-    def _serve(self, target: Target) -> None:
+    def _serve(self, target: StorageTarget) -> None:
         if target.is_efs and not self._has_tunnel:
             self._start_tunnel(target)
             self._has_tunnel = True
 
-    def _read_target(self) -> Target | None:
+    def _read_target(self) -> StorageTarget | None:
         try:
             return parse_or_none(under_root(self._root, SHARED_TARGET).read_text(), region=self._region)
         except OSError:

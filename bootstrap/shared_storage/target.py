@@ -33,7 +33,7 @@ admits only root, which it recognizes by the reserved port."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class StorageTarget:
     """A file system that nodes mount."""
 
     kind: str
@@ -46,7 +46,7 @@ class Target:
     """Lustre's name of the file system."""
 
     @classmethod
-    def parse(cls, text: str, *, region: str) -> "Target | None":
+    def parse(cls, text: str, *, region: str) -> "StorageTarget | None":
         """Parse contract.SHARED_STORAGE_FIELD's value; None for an empty one. Raises RecordError."""
         match = SHARED_STORAGE.fullmatch(check_shared_storage(text))
         if match is None:
@@ -82,9 +82,9 @@ def _dns_suffix(region: str) -> str:
     return next((suffix for prefix, suffix in DNS_SUFFIXES.items() if region.startswith(prefix)), "amazonaws.com")
 
 
-def parse_or_none(text: str, *, region: str) -> Target | None:
+def parse_or_none(text: str, *, region: str) -> StorageTarget | None:
     """Return the target; None if the text does not name one."""
     try:
-        return Target.parse(text.strip(), region=region)
+        return StorageTarget.parse(text.strip(), region=region)
     except RecordError:
         return None

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from bootstrap.shared_storage.target import TUNNEL_ADDRESS, TUNNEL_PORT, Target
+from bootstrap.shared_storage.target import TUNNEL_ADDRESS, TUNNEL_PORT, StorageTarget
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Tunnel:
 
     def __init__(
         self,
-        target: Target,
+        target: StorageTarget,
         *,
         context: ssl.SSLContext | None = None,
         port: int = TUNNEL_PORT,
@@ -116,7 +116,7 @@ def set_up_connection(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def probe(target: Target, context: ssl.SSLContext | None = None) -> None:
+def probe(target: StorageTarget, context: ssl.SSLContext | None = None) -> None:
     """Connect to the file system once, as the tunnel does. Raises OSError (socket.gaierror, ssl.SSLError)."""
     with socket.create_connection((target.host, target.port), timeout=CONNECT_S) as connection:
         if target.is_efs:

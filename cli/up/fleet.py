@@ -29,11 +29,11 @@ from cli.up.lock import Lock, TakenError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class ZoneOutcome:
     """Result of one attempt in a zone."""
 
     zone: str
-    came: dict[NodeType, int]
+    launched: dict[NodeType, int]
     """Nodes that EC2 launched; they were ended unless all were."""
     reason: str = ""
     """EC2's reason; empty if the complete fleet is up."""
@@ -47,7 +47,7 @@ class Outcome:
     @property
     def nodes(self) -> int:
         """Return the number of nodes that were launched."""
-        return sum(self.came.values())
+        return sum(self.launched.values())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +63,7 @@ class Fleet:
         """Return the groups' current state."""
         return read_groups(self.clients.autoscaling, self.cluster.name)
 
-    def start(self, zone: str) -> Outcome:
+    def start(self, zone: str) -> ZoneOutcome:
         """Launch every node in the groups' zone; end those launched unless all were. Raises ClusterError.
 
         Nodes without a recorded attempt are another's fleet, so they are left alone.
@@ -101,7 +101,7 @@ class Fleet:
             return self._failed(zone, launched, failed)
         resume_groups(self.clients, name, self.declared)
         attempts.forget(self.clients, name)
-        return Outcome(zone=zone, came={each: self.declared[each].desired for each in NODE_TYPES})
+        return ZoneOutcome(zone=zone, launched={each: self.declared[each].desired for each in NODE_TYPES})
 
     def continues(self, attempt: Attempt, groups: GroupStates) -> bool:
         """Return True if the attempt can continue: groups and nodes are in its zone, and AWS knows its tokens.
@@ -119,10 +119,10 @@ class Fleet:
     def _has_all(self, groups: GroupStates) -> bool:
         return all(len(groups[each].instances) >= self.declared[each].desired for each in NODE_TYPES)
 
-    def _failed(self, zone: str, launched: dict[NodeType, Launched], failed: Launched) -> Outcome:
-        return Outcome(
+    def _failed(self, zone: str, launched: dict[NodeType, Launched], failed: Launched) -> ZoneOutcome:
+        return ZoneOutcome(
             zone=zone,
-            came={node_type: each.count for node_type, each in launched.items()},
+            launched={node_type: each.count for node_type, each in launched.items()},
             reason=failed.reason,
             is_final=failed.code not in OF_THE_ZONE,
         )

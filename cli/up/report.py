@@ -6,7 +6,7 @@ from typing import Final
 
 from bootstrap.contract import MASTER, WORKER, NodeType
 from cli.output import aligned, filled
-from cli.up.fleet import Outcome
+from cli.up.fleet import ZoneOutcome
 from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
 
@@ -28,9 +28,9 @@ def minimum_charge(came: Mapping[NodeType, int], props: ClusterProps, prices: Pr
     return total
 
 
-def tries_charge(tried: Sequence[Outcome], props: ClusterProps, prices: PriceList) -> str:
+def tries_charge(tried: Sequence[ZoneOutcome], props: ClusterProps, prices: PriceList) -> str:
     """Return the minimum cost of all failed attempts, for the last line."""
-    charges = [minimum_charge(outcome.came, props, prices) for outcome in tried if outcome.nodes]
+    charges = [minimum_charge(outcome.launched, props, prices) for outcome in tried if outcome.nodes]
     known = [charge for charge in charges if charge is not None]
     cost = f"{sum(known):.3f} USD" if len(known) == len(charges) else "an unknown amount"
     return f"; the nodes that were launched cost {cost} or more" if charges else ""
@@ -42,20 +42,20 @@ def most_a_try(props: ClusterProps, prices: PriceList) -> str:
     return "an unknown amount" if charge is None else f"{charge:.3f} USD"
 
 
-def ended_line(outcome: Outcome, props: ClusterProps, prices: PriceList) -> str:
+def ended_line(outcome: ZoneOutcome, props: ClusterProps, prices: PriceList) -> str:
     """Describe the outcome of a failed attempt, with its minimum cost."""
     verdict = "refused" if outcome.is_final else "has no room for"
     message = f"{outcome.zone} {verdict} all {props.worker_count + 1} nodes: {outcome.reason}"
     if not outcome.nodes:
         return message
-    charge = minimum_charge(outcome.came, props, prices)
+    charge = minimum_charge(outcome.launched, props, prices)
     cost = "an unknown amount" if charge is None else f"{charge:.3f} USD"
     return (
         f"{message}; {outcome.nodes} were launched and ended again, for which AWS bills a minute each: {cost} or more"
     )
 
 
-def table(tried: Sequence[Outcome], lacking: Mapping[str, str], scores: Mapping[str, int] | None = None) -> str:
+def table(tried: Sequence[ZoneOutcome], lacking: Mapping[str, str], scores: Mapping[str, int] | None = None) -> str:
     """Return the table of reasons, a line a zone: EC2's newest, and the types that a zone never has."""
     tries = Counter(outcome.zone for outcome in tried)
     newest = {outcome.zone: outcome for outcome in tried}

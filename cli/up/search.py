@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from bootstrap.aws.group_sizes import ClusterSizes
-from cli.up.fleet import Outcome
+from cli.up.fleet import ZoneOutcome
 from cli.up.placement import Placement
 from cli.up.recovery import fleet_of
 
@@ -28,7 +28,7 @@ class Search:
     until: datetime | None = None
     """Time after which no zone is tried; None for a single round."""
 
-    def run(self, begun: str = "") -> Iterator[Outcome]:
+    def run(self, begun: str = "") -> Iterator[ZoneOutcome]:
         """Yield the outcome of each attempt, ending with the first complete or final one. Raises ClusterError.
 
         An attempt that was already begun in a zone is completed first.
@@ -50,7 +50,7 @@ class Search:
                 return
             pause, order = min(2 * pause, LONGEST_PAUSE_S), list(self.zones)
 
-    def _try(self, zone: str, *, moves: bool) -> Outcome:
+    def _try(self, zone: str, *, moves: bool) -> ZoneOutcome:
         print(f"dlcluster: trying {zone}", file=sys.stderr)
         if moves:
             self.placement.move(zone)

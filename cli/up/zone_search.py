@@ -12,7 +12,7 @@ from cli.output import printable
 from cli.sizes.groups import instance_ids, is_paused, read_groups
 from cli.up.attempt import recorded
 from cli.up.checks import fleet_rate, sort_by_score
-from cli.up.fleet import Outcome
+from cli.up.fleet import ZoneOutcome
 from cli.up.lock import TakenError
 from cli.up.placement import Placement
 from cli.up.recovery import OtherSizesError, recover
@@ -67,7 +67,7 @@ def _find(
     if not found.is_complete:
         zones = sort_by_score([each for each in props.zones if each not in lacking], scores or {})
         search = Search(placement=placement, declared=props.fleet_sizes, zones=zones, until=until)
-        tried: list[Outcome] = []
+        tried: list[ZoneOutcome] = []
         for outcome in search.run(found.zone):
             tried.append(outcome)
             if not outcome.is_complete:
@@ -99,7 +99,7 @@ def _warn_of_cost(placement: Placement, props: ClusterProps, prices: PriceList) 
 
 
 def _refuse(
-    tried: list[Outcome],
+    tried: list[ZoneOutcome],
     lacking: Mapping[str, str],
     props: ClusterProps,
     prices: PriceList,

@@ -34,7 +34,7 @@ crashes its machines must not restart without limit.
 """
 
 
-class Observer(Protocol):
+class JobObserver(Protocol):
     """Receives a job's events to maintain its record (launcher.history.journal)."""
 
     def on_synced(self, digest: str) -> None:
@@ -55,7 +55,7 @@ class Attempt:
     """Number of restarts of the job so far."""
     cwd: str
     streams: Streams
-    observer: Observer
+    observer: JobObserver
     restart_hosts: RestartHosts | None = None
     """Chooses the hosts of a restart; None: the first that answer."""
 
@@ -66,7 +66,7 @@ async def run_job(
     job_id: str,
     cwd: str,
     streams: Streams,
-    observer: Observer,
+    observer: JobObserver,
     pool: ConnectionPool | None = None,
     has_waited: bool = False,
     restart_hosts: RestartHosts | None = None,

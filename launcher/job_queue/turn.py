@@ -31,7 +31,7 @@ REPORT_S = 10.0
 """Deadline for a terminal to accept a line, in seconds; a blocked one (Ctrl-S) must not hold up the queue."""
 
 
-class Observer(Protocol):
+class TurnObserver(Protocol):
     """Records the job's place in the queue (launcher.history.journal)."""
 
     def on_waiting(self, text: str, *, place: int) -> None:
@@ -52,7 +52,7 @@ class Ticket:
     jobs: Path
     """Directory of this machine's jobs."""
     streams: Streams
-    observer: Observer
+    observer: TurnObserver
 
 
 def assign_nodes(job: Job, job_id: str, *, jobs: Path) -> Job:

@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Mapping
 
-from local.chaos.observer import Observer
+from local.chaos.observer import ClusterObserver
 from local.chaos.plan import KINDS, make_plan, node_target
 from local.chaos.plan_runner import run_plan
 from local.faults.faults import Faults
@@ -27,7 +27,7 @@ def run_chaos(
     cluster: str, *, seed: int, count: int, over_s: float, at_least: int, environment: Mapping[str, str]
 ) -> None:
     """Run a plan on a healthy cluster and wait until it is healthy again. Raises TimeoutError with the differences."""
-    faults, observer = Faults.current(), Observer.current(cluster, environment=environment)
+    faults, observer = Faults.current(), ClusterObserver.current(cluster, environment=environment)
     before = observer.await_agreement(RECOVERY_TIMEOUT_S)
     targets = [node_target(number) for number in sorted(before.instances)]
     plan = make_plan(seed, count=count, over_s=over_s, targets=targets, kinds=KINDS, at_least=at_least)

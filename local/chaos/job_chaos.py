@@ -15,7 +15,7 @@ from pathlib import Path
 
 from local.chaos.job_cases import PHASES, REACTION_TIMEOUT_S, JobCase, JobFault, JobOutcome, draw_faults, judge
 from local.chaos.leftovers import idle_connections, leftover_processes, ranks_of
-from local.chaos.observer import Observer
+from local.chaos.observer import ClusterObserver
 from local.chaos.user_job import Job, fill_connection_pool, recorded_ends
 from local.errors import LocalError
 from local.faults.faults import Faults
@@ -38,7 +38,7 @@ CLEANUP_S = 10.0
 
 def run_cases(cluster: str, *, user: User, seed: int, cases: int, log: Callable[[str], None]) -> list[str]:
     """Run jobs under faults on a healthy cluster; return what was wrong, one line each."""
-    faults, observer = Faults.current(), Observer.current(cluster, environment=user.environment)
+    faults, observer = Faults.current(), ClusterObserver.current(cluster, environment=user.environment)
     errors: list[str] = []
     reused = 0
     for fault in draw_faults(seed, cases=cases, node_indexes=range(1, NODES + 1)):
@@ -61,7 +61,7 @@ class FaultRun:
         cluster: str,
         user: User,
         faults: Faults,
-        observer: Observer,
+        observer: ClusterObserver,
         log: Callable[[str], None],
     ) -> None:
         self._fault = fault

@@ -59,7 +59,7 @@ class Snapshot:
     views: Mapping[str, NodeView | str]
 
 
-class Observer:
+class ClusterObserver:
     """Observes one cluster. ``environment`` has the SSH agent whose key opens its nodes."""
 
     def __init__(self, cluster: str, *, run_dir: Path, environment: Mapping[str, str]) -> None:
@@ -68,7 +68,7 @@ class Observer:
         self._environment = dict(environment)
 
     @classmethod
-    def current(cls, cluster: str, *, environment: Mapping[str, str] | None = None) -> "Observer":
+    def current(cls, cluster: str, *, environment: Mapping[str, str] | None = None) -> "ClusterObserver":
         """Observe a cluster of the current local AWS."""
         return cls(cluster, run_dir=current_run_dir(), environment=environment or os.environ)
 

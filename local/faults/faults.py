@@ -19,7 +19,7 @@ from local.errors import LocalError
 from local.faults import api, disk, network, power, scarcity
 from local.faults.node_indexes import members_by_cluster, resolve
 from local.faults.nodes import NodeHandle, all_nodes, node_of
-from local.faults.targets import Target, find_target
+from local.faults.targets import FaultTarget, find_target
 from local.network.addresses import API_PORT
 from local.node.spot_notices import announce_interruption, recommend_rebalance
 from local.run_dir import current_run_dir
@@ -45,7 +45,7 @@ class Faults:
         clusters = {} if name.startswith("i-") else members_by_cluster(self._run_dir)
         return node_of(self._run_dir, resolve(name, clusters))
 
-    def target(self, name: str) -> Target:
+    def target(self, name: str) -> FaultTarget:
         """Describe the running instance that a name denotes."""
         return find_target(self._run_dir, name)
 

@@ -13,7 +13,7 @@ GONE = ("shutting-down", "terminated")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class FaultTarget:
     """The instance that a fault targets."""
 
     instance_id: str
@@ -27,12 +27,12 @@ class Target:
         return f"{self.alias} ({self.instance_id}, {self.address})"
 
 
-def find_target(run_dir: Path, name: str) -> Target:
+def find_target(run_dir: Path, name: str) -> FaultTarget:
     """Describe the instance that a name currently denotes. Raises LocalError, even if it has just ended."""
     return target_of(name, members_by_cluster(run_dir))
 
 
-def target_of(name: str, clusters: Mapping[str, Mapping[int, str]]) -> Target:
+def target_of(name: str, clusters: Mapping[str, Mapping[int, str]]) -> FaultTarget:
     instance_id = resolve(name, clusters)
     # A filter finds nothing where a list of ids would cause an error.
     answer = boto3.client("ec2").describe_instances(Filters=[{"Name": "instance-id", "Values": [instance_id]}])
@@ -43,4 +43,4 @@ def target_of(name: str, clusters: Mapping[str, Mapping[int, str]]) -> Target:
     if state in GONE:
         raise LocalError(f"{name}{'' if name == instance_id else f' ({instance_id})'} is {state}")
     alias, address = aliases(clusters).get(instance_id), found[0].get("PrivateIpAddress", "no address")
-    return Target(instance_id=instance_id, alias=alias, address=address)
+    return FaultTarget(instance_id=instance_id, alias=alias, address=address)

@@ -40,7 +40,7 @@ def serve_at(url: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class ScheduleTarget:
     """The API call of a schedule."""
 
     service: str
@@ -97,7 +97,7 @@ class Schedule:
             raise ScheduleError(f"the local AWS has no such schedule: {json.dumps(properties)}")
         self._region = region
         start, self._period_s = times
-        self._target = Target(
+        self._target = ScheduleTarget(
             service=target["service"],
             action=target["action"],
             role=properties["Target"]["RoleArn"],

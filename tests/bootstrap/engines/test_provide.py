@@ -12,7 +12,7 @@ from bootstrap.contract import (
     MPIRUN_COMMAND,
 )
 from bootstrap.engines.archive import Archive
-from bootstrap.engines.state import EnginesStatus, State, write_state
+from bootstrap.engines.state import EnginesState, EnginesStatus, write_state
 from bootstrap.errors import EnginesError
 from bootstrap.files.paths import under_root
 from tests.bootstrap.engines.simulated_node import RECIPE, SimulatedNode
@@ -110,7 +110,9 @@ def test_agent_receives_progress_and_failure_reason(tmp_path: Path) -> None:
     engines = EnginesStatus(tmp_path, name="mxnet")
     assert not engines.check()
     assert engines.waiting == "engines: starting"
-    write_state(tmp_path, State(doing="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile"))
+    write_state(
+        tmp_path, EnginesState(doing="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile")
+    )
     with pytest.raises(EnginesError, match=r"^Horovod needs c\+\+ to compile$"):
         engines.check()
     assert EnginesStatus(tmp_path, name=None).check()

@@ -1,7 +1,7 @@
 """Test that a node joins the cluster once its setup has succeeded; if it failed, the node is visible but idle."""
 
 from bootstrap.contract import WORKERS_FILE
-from bootstrap.setup.state import State, write_state
+from bootstrap.setup.state import SetupState, write_state
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
 HASH = "0123456789abcdef" * 4
@@ -10,11 +10,11 @@ DONE, FAILED = f"done:{HASH[:12]}", f"failed:{HASH[:12]}"
 
 
 def succeed(node: TestNode) -> None:
-    write_state(node.root, State(doing="done", sha256=HASH))
+    write_state(node.root, SetupState(doing="done", sha256=HASH))
 
 
 def fail(node: TestNode, why: str = "E: no package foo") -> None:
-    write_state(node.root, State(doing="failed", sha256=HASH, failure=why))
+    write_state(node.root, SetupState(doing="failed", sha256=HASH, failure=why))
 
 
 def setups(cluster: Cluster) -> dict[int, str]:
@@ -26,7 +26,7 @@ def test_a_node_joins_once_its_setup_has_succeeded(cluster: Cluster) -> None:
     cluster.add_group("worker", size=1)
     master, worker = (cluster.node(node_type, settings=SETTINGS) for node_type in ("master", "worker"))
     succeed(master)
-    write_state(worker.root, State(doing="running", sha256=HASH))
+    write_state(worker.root, SetupState(doing="running", sha256=HASH))
     cluster.run([master, worker], until=lambda: setups(cluster) == {1: DONE})
     for _ in range(10):
         worker.agent.step()
@@ -81,7 +81,7 @@ def test_rebooted_member_keeps_its_index_during_setup(cluster: Cluster) -> None:
     node = cluster.node("master", settings=SETTINGS)
     succeed(node)
     cluster.run([node], until=lambda: node.agent.is_signalled)
-    write_state(node.root, State(doing="running", sha256=HASH))
+    write_state(node.root, SetupState(doing="running", sha256=HASH))
     again = cluster.node("master", settings=SETTINGS)
     for _ in range(3):
         again.agent.step()

@@ -12,7 +12,7 @@ from bootstrap.contract import SHARED_STATE, SHARED_TARGET
 from bootstrap.files.paths import under_root
 from bootstrap.shared_storage.mounts import MountError, OccupiedError
 from bootstrap.shared_storage.service import LONGEST_RETRY_S, WATCH_S, Mounter
-from bootstrap.shared_storage.target import Target
+from bootstrap.shared_storage.target import StorageTarget
 
 ID = "fs-0123456789abcdef0"
 
@@ -50,14 +50,14 @@ class Node:
     def state(self) -> str:
         return under_root(self.root, SHARED_STATE).read_text().strip()
 
-    def ask(self, _target: Target) -> None:
+    def ask(self, _target: StorageTarget) -> None:
         if self.error:
             raise self.error
 
     def guard(self) -> None:
         self.actions.append("guard")
 
-    def is_mounted(self, _target: Target) -> bool:
+    def is_mounted(self, _target: StorageTarget) -> bool:
         if self.occupied:
             raise OccupiedError("/shared has another mount")
         return self.mounted
@@ -133,7 +133,7 @@ def test_nothing_is_mounted_over_another_mount(node: Node) -> None:
     ],
 )
 def test_the_name_has_the_suffix_of_its_partition(region: str, name: str) -> None:
-    target = Target.parse(f"efs:{ID}", region=region)
+    target = StorageTarget.parse(f"efs:{ID}", region=region)
     assert target is not None
     assert target.host == name
 

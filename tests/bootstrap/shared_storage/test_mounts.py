@@ -9,13 +9,15 @@ import pytest
 
 from bootstrap.shared_storage import mounts
 from bootstrap.shared_storage.mounts import GUARD, MountError, OccupiedError, SharedDirectory, mounted_on, run
-from bootstrap.shared_storage.target import Target
+from bootstrap.shared_storage.target import StorageTarget
 
 ROOT_LINE = "24 1 254:0 / / rw,relatime - ext4 /dev/vda rw"
 GUARD_LINE = f"40 24 0:41 / /shared ro,nosuid,nodev,noexec - tmpfs {GUARD} ro,size=4k"
 NFS_LINE = "41 40 0:52 / /shared rw,nosuid,nodev shared:3 - nfs4 127.0.0.1:/ rw,vers=4.1,port=20490,addr=127.0.0.1"
-EFS = Target(kind="efs", file_system="fs-01", host="fs-01.efs.eu-west-1.amazonaws.com")
-LUSTRE = Target(kind="lustre", file_system="fs-01", host="fs-01.fsx.eu-west-1.amazonaws.com", mount_name="abcdefgh")
+EFS = StorageTarget(kind="efs", file_system="fs-01", host="fs-01.efs.eu-west-1.amazonaws.com")
+LUSTRE = StorageTarget(
+    kind="lustre", file_system="fs-01", host="fs-01.fsx.eu-west-1.amazonaws.com", mount_name="abcdefgh"
+)
 BELOW_LINE = "42 24 0:53 / /shared/sub rw - tmpfs other rw"
 
 

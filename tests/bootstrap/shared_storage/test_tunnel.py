@@ -71,13 +71,13 @@ def trusting(authority: Authority, server: Echo) -> ssl.SSLContext:
 
 
 @pytest.fixture
-def target(server: Echo, monkeypatch: pytest.MonkeyPatch) -> Target:
+def target(server: Echo, monkeypatch: pytest.MonkeyPatch) -> StorageTarget:
     monkeypatch.setattr(targets, "NFS_PORT", server.port)
     monkeypatch.setattr(tunnel, "CONNECT_S", 60.0)
     return Target(kind="efs", file_system="fs-01", host="localhost")
 
 
-def start(target: Target, context: ssl.SSLContext, reserved_ports: int = ANY_PORT) -> int:
+def start(target: StorageTarget, context: ssl.SSLContext, reserved_ports: int = ANY_PORT) -> int:
     return Tunnel(target, context=context, port=0, reserved_ports=reserved_ports, on_end=lambda: None).start()
 
 
@@ -99,7 +99,7 @@ def test_bytes_arrive_complete_in_both_directions(target: Target, trusting: ssl.
     assert exchange(start(target, trusting), message) == message
 
 
-def test_a_certificate_of_another_name_or_authority_is_refused(target: Target, trusting: ssl.SSLContext) -> None:
+def test_a_certificate_of_another_name_or_authority_is_refused(target: StorageTarget, trusting: ssl.SSLContext) -> None:
     assert exchange(start(replace(target, host="127.0.0.1"), trusting), b"write") == b""
     assert exchange(start(target, ssl.create_default_context()), b"write") == b""
     with pytest.raises(ssl.SSLError):
@@ -107,7 +107,7 @@ def test_a_certificate_of_another_name_or_authority_is_refused(target: Target, t
     probe(target, trusting)
 
 
-def test_only_root_may_use_the_tunnel(target: Target, trusting: ssl.SSLContext, server: Echo) -> None:
+def test_only_root_may_use_the_tunnel(target: StorageTarget, trusting: ssl.SSLContext, server: Echo) -> None:
     assert exchange(start(target, trusting, reserved_ports=1024), b"write") == b""
     assert server.served == 0
 
@@ -123,7 +123,7 @@ def test_late_server_is_reached_by_the_next_connection(
 
 
 def test_a_tunnel_that_fails_ends_the_process(
-    target: Target, trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+    target: StorageTarget, trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes: queue.SimpleQueue[int] = queue.SimpleQueue()
     monkeypatch.setattr("os._exit", codes.put)

@@ -17,7 +17,7 @@ from bootstrap.contract import MASTER, WORKER
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupState
 from cli.up import checks, end_fleet
-from cli.up.fleet import Fleet, Outcome
+from cli.up.fleet import Fleet, ZoneOutcome
 from cli.up.lock import STALE_S, Lock, TakenError
 from cli.up.search import Search
 
@@ -167,9 +167,9 @@ def test_nothing_is_tried_after_a_pause_that_took_longer(table: Table, monkeypat
     end = datetime.now(timezone.utc) + timedelta(hours=1)
     tried: list[str] = []
 
-    def refuse(_: Search, zone: str, **__: Any) -> Outcome:
+    def refuse(_: Search, zone: str, **__: Any) -> ZoneOutcome:
         tried.append(zone)
-        return Outcome(zone=zone, came={}, reason="no room")
+        return ZoneOutcome(zone=zone, launched={}, reason="no room")
 
     def oversleep(_: float) -> None:
         monkeypatch.setattr(Search, "_is_over", lambda _, pause: True)

@@ -11,7 +11,7 @@ import boto3
 import pytest
 
 from bootstrap.contract import AGENT_SERVICE, LOG_FILE
-from local.chaos.observer import Observer
+from local.chaos.observer import ClusterObserver
 from local.chaos.plan import make_plan, node_target
 from local.chaos.plan_runner import run_plan
 from local.faults import Faults
@@ -34,8 +34,8 @@ def faults() -> Iterator[Faults]:
 
 
 @pytest.fixture
-def observer(cluster: Cluster) -> Observer:
-    return Observer.current(STACK, environment=cluster.user.environment)
+def observer(cluster: Cluster) -> ClusterObserver:
+    return ClusterObserver.current(STACK, environment=cluster.user.environment)
 
 
 def new_lines(faults: Faults, name: str) -> Callable[[], str]:
@@ -52,7 +52,7 @@ def test_fault_name_resolves_to_the_node_that_answers(cluster: Cluster, faults: 
     assert faults.node(alias.removeprefix("deeplearning-")).instance_id == instance_id
 
 
-def test_observer_agrees_on_a_healthy_cluster(cluster: Cluster, observer: Observer) -> None:
+def test_observer_agrees_on_a_healthy_cluster(cluster: Cluster, observer: ClusterObserver) -> None:
     observation = observer.await_agreement(DEADLINE_S)
     assert observation.instances[1] == cluster.master["InstanceId"]
     assert set(observation.instances.values()) == set(cluster.addresses)
@@ -60,7 +60,7 @@ def test_observer_agrees_on_a_healthy_cluster(cluster: Cluster, observer: Observ
     assert observer.differences(previous=observation) == []
 
 
-def test_observer_sees_a_partition_and_its_end(faults: Faults, observer: Observer) -> None:
+def test_observer_sees_a_partition_and_its_end(faults: Faults, observer: ClusterObserver) -> None:
     pair = {faults.node(name).instance_id for name in ("worker2", "worker3")}
     faults.partition("worker2", "worker3")
     found = observer.differences()
@@ -72,7 +72,7 @@ def test_observer_sees_a_partition_and_its_end(faults: Faults, observer: Observe
     observer.await_agreement(DEADLINE_S)
 
 
-def test_observer_sees_a_frozen_node(faults: Faults, observer: Observer) -> None:
+def test_observer_sees_a_frozen_node(faults: Faults, observer: ClusterObserver) -> None:
     faults.freeze(WORKER)
     found = observer.differences()
     assert found
@@ -81,7 +81,7 @@ def test_observer_sees_a_frozen_node(faults: Faults, observer: Observer) -> None
     observer.await_agreement(DEADLINE_S)
 
 
-def test_observer_sees_an_extra_workers_line(faults: Faults, observer: Observer) -> None:
+def test_observer_sees_an_extra_workers_line(faults: Faults, observer: ClusterObserver) -> None:
     workers = faults.node(WORKER).path("/opt/deeplearning/workers")
     right = workers.read_text()
     workers.write_text(f"{right}deeplearning-worker9\n")
@@ -157,7 +157,7 @@ HARMLESS = ("freeze", "partition-pair", "metadata-outage", "fill-disk", "kill-ag
 """Kinds of faults that leave every node in place."""
 
 
-def test_cluster_recovers_from_a_plan_of_faults(faults: Faults, observer: Observer) -> None:
+def test_cluster_recovers_from_a_plan_of_faults(faults: Faults, observer: ClusterObserver) -> None:
     before, printed = observer.await_agreement(DEADLINE_S), list[str]()
     targets = [node_target(number) for number in before.instances]
     plan = make_plan(7, count=8, over_s=8, targets=targets, kinds=HARMLESS, durations_s=(1, 3))

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.contract import HOST_KEY_FILE, NODE_CONFIG
-from local.chaos.observer import Observer
+from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from local.faults.clients import client
 from tests.e2e.conftest import STACK, Cluster, node_disk, stack_outputs
@@ -138,7 +138,7 @@ def files(cluster: Cluster) -> dict[tuple[str, str], str]:
 @pytest.mark.timeout(TIMEOUT_S)
 def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Cluster) -> None:
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
-    observer = Observer.current(STACK, environment=cluster.user.environment)
+    observer = ClusterObserver.current(STACK, environment=cluster.user.environment)
     before = observer.await_agreement(HEAL_TIMEOUT_S)
     right, right_files = ask(cluster), files(cluster)
     assert all(done.returncode == 0 for done in right.values()), right
@@ -190,7 +190,7 @@ def wrong_records(cluster: Cluster) -> list[str]:
 def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: Cluster) -> None:
     """For a moment, the master's membership is forged, and a worker's record is draining and has another key."""
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
-    observer = Observer.current(STACK, environment=cluster.user.environment)
+    observer = ClusterObserver.current(STACK, environment=cluster.user.environment)
     before = observer.await_agreement(HEAL_TIMEOUT_S)
     right, right_files = ask(cluster), files(cluster)
 

@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 from local.chaos.membership_check import Observation
-from local.chaos.observer import Observer
+from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from local.faults.clients import client
 from tests.e2e.conftest import STACK, Cluster, aliases, node_disk, stack_outputs
@@ -23,16 +23,16 @@ AUTHORIZED_KEYS = "etc/deeplearning/authorized_keys/ubuntu"
 
 
 @pytest.fixture
-def observer(cluster: Cluster) -> Observer:
-    return Observer.current(STACK, environment=cluster.user.environment)
+def observer(cluster: Cluster) -> ClusterObserver:
+    return ClusterObserver.current(STACK, environment=cluster.user.environment)
 
 
 @pytest.fixture
-def before(observer: Observer) -> Observation:
+def before(observer: ClusterObserver) -> Observation:
     return observer.await_agreement(HEAL_TIMEOUT_S)
 
 
-def await_replacement(observer: Observer, before: Observation, node_index: int) -> Observation:
+def await_replacement(observer: ClusterObserver, before: Observation, node_index: int) -> Observation:
     """Wait until another instance has the index and all agree; check that the others have not moved."""
     await_true(
         lambda: Faults.current().instances(STACK).get(node_index) not in (None, before.instances[node_index]),
@@ -64,7 +64,7 @@ def log_in(cluster: Cluster, host: str, command: str, *options: str) -> subproce
 
 
 def test_a_crashed_worker_is_replaced_under_its_index(
-    cluster: Cluster, observer: Observer, before: Observation
+    cluster: Cluster, observer: ClusterObserver, before: Observation
 ) -> None:
     Faults.current().kill("worker2")
     await_replacement(observer, before, 2)
@@ -73,7 +73,7 @@ def test_a_crashed_worker_is_replaced_under_its_index(
 
 
 def test_a_crashed_master_is_replaced_behind_the_same_address(
-    cluster: Cluster, observer: Observer, before: Observation
+    cluster: Cluster, observer: ClusterObserver, before: Observation
 ) -> None:
     address, key = public_address(before.instances[1]), authorized_key(before.instances[2])
     Faults.current().kill("master")
@@ -92,7 +92,7 @@ def authorized_key(instance_id: str) -> str:
 
 @pytest.mark.parametrize("node_index", [3, 1])
 def test_node_with_a_notice_leaves_the_lists_before_it_ends(
-    observer: Observer, before: Observation, node_index: int
+    observer: ClusterObserver, before: Observation, node_index: int
 ) -> None:
     """A node with a rebalance recommendation requests its replacement, and its group waits for it to leave."""
     preempted_host, witness = before.instances[node_index], before.instances[2]
@@ -148,7 +148,7 @@ def saving_job(cluster: Cluster) -> Iterator["subprocess.Popen[str]"]:
 
 
 def test_scaled_in_survivors_close_the_gap_in_one_generation(
-    cluster: Cluster, observer: Observer, before: Observation
+    cluster: Cluster, observer: ClusterObserver, before: Observation
 ) -> None:
     """When a worker with a low index is removed, the survivor with the highest index takes it; no other index changes.
 

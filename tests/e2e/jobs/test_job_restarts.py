@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from local.chaos.job_chaos import RECOVERY_TIMEOUT_S, run_cases
-from local.chaos.observer import Observer
+from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from tests.e2e.conftest import NODES, SHARED_CONNECTION, STACK, Cluster
 
@@ -69,7 +69,7 @@ def lines_until(lines: Iterator[str], pattern: str) -> list[str]:
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_spot_notice_reaches_every_rank_and_the_job_resumes_without_the_node(cluster: Cluster) -> None:
-    Observer.current(STACK, environment=cluster.user.environment).await_agreement(RECOVERY_TIMEOUT_S)
+    ClusterObserver.current(STACK, environment=cluster.user.environment).await_agreement(RECOVERY_TIMEOUT_S)
     with session(cluster, TRAINING) as lines:
         lines_until(lines, r"rank 0/3 Epoch\[2\] ")
         Faults.current().spot_notice("worker3", seconds=60)
@@ -101,7 +101,7 @@ def test_jobs_end_or_restart_as_configured_after_node_faults(cluster: Cluster) -
 @pytest.mark.soak
 @pytest.mark.timeout(TIMEOUT_S)
 def test_gpt2_reaches_the_same_loss_after_a_node_is_lost(cluster: Cluster, tmp_path: Path) -> None:
-    observer = Observer.current(STACK, environment=cluster.user.environment)
+    observer = ClusterObserver.current(STACK, environment=cluster.user.environment)
     observer.await_agreement(RECOVERY_TIMEOUT_S)
     tokens = np.cumsum(np.random.default_rng(0).integers(1, 4, 10_000)) % 64
     tokens.astype(np.uint16).tofile(tmp_path / "train.bin")

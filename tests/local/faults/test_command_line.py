@@ -7,7 +7,7 @@ from local.errors import UsageError
 from local.faults import Faults
 from local.faults.command_line import act, add_arguments
 from local.faults.faults import FAULT_TYPES
-from local.faults.targets import Target
+from local.faults.targets import FaultTarget
 
 ALL = (None,)
 
@@ -23,8 +23,8 @@ class Recorder:
             raise AttributeError(name)
         return lambda *arguments, **named: self.calls.append((name, arguments, named))
 
-    def target(self, name: str) -> Target:
-        return Target(instance_id=f"i-{name}", alias=name, address="10.0.1.4")
+    def target(self, name: str) -> FaultTarget:
+        return FaultTarget(instance_id=f"i-{name}", alias=name, address="10.0.1.4")
 
 
 def calls(line: str) -> list[Any]:

@@ -152,12 +152,12 @@ def properties(*, after_s: float) -> dict[str, Any]:
 def test_a_schedule_acts_again_also_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
 
-    def call(target: schedules.Target, _region: str) -> None:
+    def call(target: schedules.ScheduleTarget, _region: str) -> None:
         calls.append(target.parameters)
         if len(calls) == 1:
             raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, target.action)
 
-    monkeypatch.setattr(schedules.Target, "call", call)
+    monkeypatch.setattr(schedules.ScheduleTarget, "call", call)
     monkeypatch.setitem(schedules._UNIT_S, "minute", 0.002)
     schedule = Schedule(properties(after_s=0), REGION)
     await_true(lambda: len(calls) >= 3, "the third call", timeout_s=60)
@@ -178,7 +178,7 @@ def test_fails_when_the_start_is_long_past() -> None:
 def test_yearly_time_with_an_end_fires_once_and_never_if_past(in_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """This is a Capacity Block's start: a deploy during the block also creates the schedule, and changes no size."""
     calls: list[object] = []
-    monkeypatch.setattr(schedules.Target, "call", lambda target, _region: calls.append(target.parameters))
+    monkeypatch.setattr(schedules.ScheduleTarget, "call", lambda target, _region: calls.append(target.parameters))
     now = datetime(2026, 11, 23, 11, 30, tzinfo=timezone.utc) - timedelta(seconds=in_s)
     made = properties(after_s=0) | {"ScheduleExpression": "cron(30 11 23 11 ? *)", "EndDate": "2027-05-01T10:50:00Z"}
     schedule = Schedule(made, REGION, now=now)
