@@ -58,7 +58,7 @@ def _fill_hosts(options: argparse.Namespace, hosts: tuple[Host, ...]) -> tuple[H
     If the job used only part of a host, a restart might use another part.
     """
     if options.num_workers is not None or options.nnodes is not None:
-        raise UsageError("-np counts ranks, -n and --nnodes count nodes: give one of them")
+        raise UsageError("-np counts ranks and cannot be combined with -n or --nnodes, which count nodes")
     wanted = whole_number(options.num_proc, name="-np")
     together = list(accumulate(host.slots for host in hosts))
     if wanted not in together:
@@ -70,7 +70,9 @@ def _fill_hosts(options: argparse.Namespace, hosts: tuple[Host, ...]) -> tuple[H
 def local_host(options: argparse.Namespace, environ: Mapping[str, str], *, engine: str) -> Host:
     """Return the single host of a job with ``--launcher local``."""
     if options.hostfile is not None:
-        raise UsageError(f"-H is not for --launcher local, which uses no other machine, got {options.hostfile!r}")
+        raise UsageError(
+            f"-H cannot be combined with --launcher local, which uses no other machine, got {options.hostfile!r}"
+        )
     if parse_nnodes(options) not in (None, Nodes(min=1, max=1)):
         raise UsageError(f"--nnodes must be 1 with --launcher local, got {options.nnodes}")
     counts = {"-n": options.num_workers, "-np": options.num_proc, "--nproc-per-node": options.nproc_per_node}

@@ -210,7 +210,7 @@ def _engine_name(options: argparse.Namespace) -> str:
         raise UsageError(f"--engine must be one of {', '.join(ENGINE_CHOICES)}, got {options.engine!r}")
     engine: str = options.engine or ("torch" if options.num_servers is None else "mxnet")
     if options.num_servers is not None and not load_engine(engine).has_servers:
-        raise UsageError(f"-s is for --engine mxnet, which has parameter servers, got --engine {engine}")
+        raise UsageError(f"-s requires --engine mxnet, which has parameter servers, got --engine {engine}")
     if options.launcher != "mpi":
         return engine
     if options.engine is not None or options.num_servers is not None:
@@ -229,7 +229,7 @@ def _restarts(options: argparse.Namespace, *, nodes: int) -> Restarts:
     dependent = {"--min-nodes": options.min_nodes, "--rejoin-timeout": options.rejoin_timeout}
     useless = [name for name, value in dependent.items() if value is not None]
     if not max_restarts and useless:
-        raise UsageError(f"{useless[0]} is for a job that restarts: give --max-restarts too")
+        raise UsageError(f"{useless[0]} requires --max-restarts")
     nnodes = parse_nnodes(options)
     min_nodes = min(nodes, nnodes.min) if nnodes is not None else nodes
     return Restarts(
@@ -286,7 +286,7 @@ def _command(options: argparse.Namespace) -> tuple[str, ...]:
 def _with_python(words: Sequence[str], options: argparse.Namespace) -> tuple[str, ...]:
     """Put python before a module and before a .py file, unless the file is executable."""
     if options.module and options.no_python:
-        raise UsageError("-m is for python, which --no-python leaves out: give one of them")
+        raise UsageError("-m runs python and cannot be combined with --no-python")
     if options.module:
         return (*PYTHON, "-m", *words)
     if words and not options.no_python and SCRIPT.fullmatch(words[0]) and not _is_executable(words[0]):

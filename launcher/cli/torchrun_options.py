@@ -64,9 +64,9 @@ def parse_nnodes(options: argparse.Namespace) -> Nodes | None:
         return None
     low, colon, high = options.nnodes.partition(":")
     if options.num_workers is not None:
-        raise UsageError("--nnodes and -n are the same: give one of them")
+        raise UsageError("--nnodes cannot be combined with -n, which means the same")
     if colon and options.min_nodes is not None:
-        raise UsageError(f"--nnodes {options.nnodes} and --min-nodes are the same: give one of them")
+        raise UsageError(f"--nnodes {options.nnodes} cannot be combined with --min-nodes, which means the same")
     nodes = Nodes(min=whole_number(low, name="--nnodes"), max=whole_number(high if colon else low, name="--nnodes"))
     if nodes.min > nodes.max:
         raise UsageError(f"--nnodes must be N or MIN:MAX with MIN at most MAX, got {options.nnodes}")
@@ -85,7 +85,7 @@ def launcher_option(options: argparse.Namespace) -> str:
 def auto_ranks(word: str, *, gpus: int) -> int:
     """Return the ranks for auto, gpu or cpu: this machine's GPUs or cores, assumed for every node."""
     if word == "gpu" and not gpus:
-        raise UsageError("--nproc-per-node gpu is for machines with GPUs, and this one has none")
+        raise UsageError("--nproc-per-node gpu requires GPUs, and this machine has none")
     # Like torch, count the cores that this process may use.
     return gpus if gpus and word != "cpu" else len(os.sched_getaffinity(0))
 
@@ -121,6 +121,6 @@ def shown_ranks(options: argparse.Namespace, *, engine: str) -> frozenset[int] |
         return None
     if engine not in RANKED_ENGINES:
         raise UsageError(
-            f"--local-ranks-filter is for --engine {' or '.join(RANKED_ENGINES)}, whose ranks launch starts itself"
+            f"--local-ranks-filter requires --engine {' or '.join(RANKED_ENGINES)}, whose ranks launch starts itself"
         )
     return frozenset(whole_number(rank.strip(), name="--local-ranks-filter", least=0) for rank in ranks.split(","))

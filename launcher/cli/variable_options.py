@@ -91,10 +91,13 @@ def _check_name(key: str, *, option: str, engine: str) -> None:
 def check_storable(*, hostfile: str | None, variables: Sequence[str], command: Sequence[str]) -> None:
     """Raise UsageError if a durable job's line needs a value that must not be stored or that a new master lacks."""
     if hostfile is not None:
-        raise UsageError(f"-H is not for --durable: a new master has only the cluster's hosts file, got {hostfile!r}")
-    for name, value in map(_split, variables):
-        if value is None:
-            raise UsageError(f"--durable stores no value that --env {name} hides: give --env {name}=VALUE, {INSTEAD}")
+        raise UsageError(
+            f"-H cannot be combined with --durable: a new master has only the cluster's hosts file, got {hostfile!r}"
+        )
+    for item in variables:
+        name, colon, _ = item.partition(":")
+        if not colon:
+            raise UsageError(f"--durable stores no value that --env {name} hides: give --env {name}:VALUE, {INSTEAD}")
     assigned = [name for word in command for name in ASSIGNED.findall(word)]
     for name in filter(SECRET.search, [*(_split(item)[0] for item in variables), *assigned]):
         raise UsageError(f"--durable stores no secret, and {name} looks like one: rename it, {INSTEAD}")

@@ -40,7 +40,7 @@ def is_queued(options: argparse.Namespace) -> bool:
 def wait_request(options: argparse.Namespace, environ: Mapping[str, str], hosts: tuple[Host, ...]) -> Wait | None:
     """Return how the job queues, or None if it does not. Raises UsageError if it can never start."""
     if options.wait and options.force:
-        raise UsageError("--wait waits for GPUs in use, --force takes them: give one of them")
+        raise UsageError("--wait waits for GPUs in use and cannot be combined with --force, which takes them")
     if options.wait_timeout is not None and not (options.wait or options.durable):
         raise UsageError("--wait-timeout requires --wait")
     timeout_s = seconds(TIMEOUT if options.wait_timeout is None else options.wait_timeout)

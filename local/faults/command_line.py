@@ -126,7 +126,7 @@ def _cut_nodes(faults: Faults, options: argparse.Namespace) -> str:
 
 def _cut_api(faults: Faults, options: argparse.Namespace) -> str:
     if options.fault == "api-outage" and options.node and options.refuse:
-        raise UsageError("--refuse is for all nodes")
+        raise UsageError("--refuse cannot be combined with a node")
     node = faults.target(options.node) if options.node else None
     name, who = node.instance_id if node else None, node or "all nodes"
     if options.fault == "api-outage":

@@ -253,4 +253,4 @@ def test_it_refuses_without_a_setup_or_an_answer(bake: Callable[..., int], capsy
     assert bake(Account()) == EXIT_USAGE
     assert "cannot prompt without a terminal: use --yes" in capsys.readouterr().err
     assert bake(Account(), "-c", "ami=ami-01234567") == EXIT_USAGE
-    assert "-c ami contradicts the new image: leave it out" in capsys.readouterr().err
+    assert "-c ami cannot be combined with bake, which sets it" in capsys.readouterr().err

@@ -144,7 +144,7 @@ def test_an_answer_of_aws_that_fails_once_ends_nothing(
 
 def test_the_interval_needs_watch(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--interval", "3"]) == EXIT_USAGE
-    assert complaint(capsys) == "--interval needs --watch"
+    assert complaint(capsys) == "--interval requires --watch"
 
 
 def test_a_terminal_shows_one_table_that_changes(deploy: Deploy) -> None:

@@ -62,7 +62,7 @@ def check_record_files(dataset: str, files: Mapping[str, str | None]) -> None:
     given = [name for name, path in files.items() if path is not None]
     if dataset != "recordio":
         if given:
-            raise UsageError(f"{option_name(given[0])} is for --dataset recordio, got --dataset {dataset}")
+            raise UsageError(f"{option_name(given[0])} requires --dataset recordio, got --dataset {dataset}")
         return
     for name, path in files.items():
         if path is None and not name.endswith("_idx"):

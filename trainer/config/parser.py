@@ -28,7 +28,9 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
         values["network"] = f"{values.get('network', '')}{layers}"
     # Likewise for --benchmark 1.
     if values.pop("benchmark", False) and values.setdefault("dataset", "synthetic") != "synthetic":
-        raise UsageError(f"--benchmark 1 trains on made-up images, got --dataset {values['dataset']} as well")
+        raise UsageError(
+            f"--benchmark 1 trains on generated images and cannot be combined with --dataset {values['dataset']}"
+        )
     # MXNet's example has no --dataset, because its files imply it.
     if "data_train" in values:
         values.setdefault("dataset", "recordio")
@@ -229,7 +231,7 @@ def _add_data_options(parser: _Parser) -> None:
             metavar="FILE.idx",
             help=f"index of the file for {part} (default: the name with .idx; without one, a pass over a local file)",
         )
-    add("--benchmark", type=parse_switch, metavar="0|1", help="1: --dataset synthetic, made-up images (default 0)")
+    add("--benchmark", type=parse_switch, metavar="0|1", help="1: --dataset synthetic, generated images (default 0)")
     add(
         "--image-shape",
         type=parse_shape,
@@ -242,7 +244,7 @@ def _add_data_options(parser: _Parser) -> None:
         "--num-examples",
         type=number(int, COUNT),
         metavar="N",
-        help="made-up images to train on (default 2000, or 128 MiB of them)",
+        help="generated images to train on (default 2000, or 128 MiB of them)",
     )
     add(
         "--augment",

@@ -30,13 +30,13 @@ class RateSettings:
         check_choice("lr_schedule", self.lr_schedule, LR_SCHEDULES)
         if self.lr_schedule == "cosine" and self.lr_step_epochs:
             raise UsageError(
-                f"--lr-step-epochs is for --lr-schedule step, got {format_value(self.lr_step_epochs)} with cosine"
+                f"--lr-step-epochs requires --lr-schedule step, got {format_value(self.lr_step_epochs)} with cosine"
             )
         if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
             raise UsageError(f"--lr must be a number above 0, got {self.lr}")
         if self.lr_batch_size is not None and (self.lr is None or self.lr_batch_size < 1):
             raise UsageError(
-                f"--lr-batch-size must be at least 1 and needs --lr, "
+                f"--lr-batch-size must be at least 1 and requires --lr, "
                 f"got {self.lr_batch_size} and {format_value(self.lr)}"
             )
         if not (math.isfinite(self.warmup_epochs) and self.warmup_epochs >= 0):

@@ -138,7 +138,7 @@ class TrainConfig(RateSettings, SpeedSettings):
             raise UsageError(f"--wd must be a number of at least 0, got {self.wd}")
         if self.gpus and self.engine != "torch":
             names = format_value(self.gpus)
-            raise UsageError(f"--gpus is for the engine torch, {self.engine} is MXNet's build for CPUs, got {names}")
+            raise UsageError(f"--gpus requires --engine torch, as {self.engine} is MXNet's build for CPUs, got {names}")
         if len(set(self.gpus)) < len(self.gpus):
             raise UsageError(f"--gpus must not repeat a number, got {format_value(self.gpus)}")
 
@@ -249,7 +249,7 @@ class TrainConfig(RateSettings, SpeedSettings):
             own = (each for each in fields(self) if each.name in TORCH_ONLY_SETTINGS)
             given = [each.name for each in own if getattr(self, each.name) != each.default]
             if given:
-                raise UsageError(f"{option_name(given[0])} is for the engine torch, got --engine {self.engine}")
+                raise UsageError(f"{option_name(given[0])} requires --engine torch, got --engine {self.engine}")
         self.check_speed(sync_bn=self.sync_bn)
 
     def schedule(self, *, global_batch_size: int) -> Schedule:

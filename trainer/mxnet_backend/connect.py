@@ -35,7 +35,7 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
         )
     if not config.distributed and workers != "1":
         raise UsageError(
-            f"--kv-store {config.effective_kv_store} is for one worker, got {workers}: dist_sync is for all"
+            f"--kv-store {config.effective_kv_store} is for one worker, got {workers}: use dist_sync for several"
         )
     watchdog = Watchdog(rendezvous_s=rendezvous_s(config))
     server_address = f"{environment.get('DMLC_PS_ROOT_URI')}:{environment.get('DMLC_PS_ROOT_PORT')}"

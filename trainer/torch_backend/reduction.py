@@ -28,7 +28,7 @@ def choose_reduction(config: TrainConfig, device: torch.device) -> str:
         # and it does not compress.
         return "buckets" if config.deterministic or config.gc_type != "none" else "ddp"
     if config.reduction == "ring" and device.type != "cpu":
-        raise UsageError(f"--reduction ring is for CPUs, this rank computes on {device}: auto, ddp or buckets")
+        raise UsageError(f"--reduction ring requires CPUs, this rank computes on {device}: use auto, ddp or buckets")
     return config.reduction
 
 

@@ -76,7 +76,7 @@ def _checked(cidr: str | None, *, me: bool, time: str | None, remove: bool) -> t
     if cidr is None and not me and (remove or time is not None):
         raise UsageError(f"{'--remove' if remove else '--for'} needs a CIDR or --me")
     if remove and time is not None:
-        raise UsageError("--for contradicts --remove: leave it out")
+        raise UsageError("--for cannot be combined with --remove")
     if cidr is not None:
         _check_block(cidr, remove=remove)
     if time is None:

@@ -41,7 +41,7 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
     """
     more = parse_time(time)
     if any(pair.partition("=")[0] == SETTING for pair in context):
-        raise UsageError(f"-c {SETTING} contradicts the argument: leave it out")
+        raise UsageError(f"-c {SETTING} cannot be combined with the argument")
     props = read_props(read_context(Path.cwd(), context))
     if selection.cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {selection.cluster}")

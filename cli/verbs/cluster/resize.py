@@ -42,7 +42,7 @@ def command(
     paused cluster the master starts too. A second call completes one that was interrupted.
     """
     if any(pair.partition("=")[0] == SETTING for pair in context):
-        raise UsageError(f"-c {SETTING} contradicts the argument: leave it out")
+        raise UsageError(f"-c {SETTING} cannot be combined with the argument")
     props = read_props(read_context(Path.cwd(), [*context, f"{SETTING}={workers}"]))
     if props.is_block:
         raise UsageError("resize is not for a Capacity Block: change worker_count in cdk.json, cdk deploy, then resume")

@@ -46,7 +46,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
 
         watch(selection, interval_s=interval or INTERVAL_S, as_json=as_json)
     if interval is not None:
-        raise UsageError("--interval needs --watch")
+        raise UsageError("--interval requires --watch")
     context = find_selected_cluster(selection)
     remove_expired_addresses(context.clients, context.cluster)
     status, reasons = read_status(context)

@@ -129,7 +129,7 @@ def _end(until: str) -> datetime | None:
 def _require_zones(props: ClusterProps, context: tuple[str, ...], *, cluster: str | None) -> None:
     """Raise UsageError for settings that leave no choice of zone."""
     if any(pair.partition("=")[0] == ZONE for pair in context):
-        raise UsageError(f"-c {ZONE} contradicts up, which chooses it: leave it out")
+        raise UsageError(f"-c {ZONE} cannot be combined with up, which chooses it")
     if not props.zones:
         raise UsageError('cdk.json has no zones to choose from: add "zones": ["us-east-1a", "us-east-1b"]')
     if cluster not in (None, props.cluster_name):

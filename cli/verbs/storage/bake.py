@@ -44,7 +44,7 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
     deploys.
     """
     if any(pair.partition("=")[0] == SETTING for pair in context):
-        raise UsageError(f"-c {SETTING} contradicts the new image: leave it out")
+        raise UsageError(f"-c {SETTING} cannot be combined with bake, which sets it")
     props = read_props(read_context(Path.cwd(), context))
     if selection.cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {selection.cluster}")

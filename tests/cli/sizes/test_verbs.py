@@ -264,7 +264,7 @@ def test_fails_while_cloudformation_changes_the_stack(
 @pytest.mark.parametrize(
     ("words", "output"),
     [
-        (["resize", "3", "-c", "worker_count=4"], "-c worker_count contradicts the argument: leave it out"),
+        (["resize", "3", "-c", "worker_count=4"], "-c worker_count cannot be combined with the argument"),
         (["resize", "501"], "worker_count must be 0 to 500, got 501"),
         (["resize", "3", "--cluster", "two"], "cdk.json is for cluster demo, not for --cluster two"),
     ],

@@ -207,7 +207,7 @@ def test_fails_when_the_cluster_has_no_list(
         ([HOME, "--me"], "give a CIDR or --me, not both"),
         (["--for", "8h"], "--for needs a CIDR or --me"),
         (["--remove"], "--remove needs a CIDR or --me"),
-        ([HOME, "--for", "8h", "--remove"], "--for contradicts --remove: leave it out"),
+        ([HOME, "--for", "8h", "--remove"], "--for cannot be combined with --remove"),
         ([HOME, "--for", "8"], "--for must be like 90m, 8h or 2d, got '8'"),
         (["198.51.100.9"], "CIDR must be an IPv4 block, got '198.51.100.9', did you mean 198.51.100.9/32?"),
         (["0.0.0.0/0"], "CIDR must be at most as wide as /8 (ssh_location takes wider ones), got '0.0.0.0/0'"),

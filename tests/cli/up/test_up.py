@@ -166,7 +166,7 @@ def test_zones_are_tried_by_their_spot_score(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("-c", "availability_zone=us-east-1a"), "-c availability_zone contradicts up"),
+        (("-c", "availability_zone=us-east-1a"), "-c availability_zone cannot be combined with up"),
         (("-c", "zones="), "cdk.json has no zones to choose from"),
         (
             ("--by-spot-score",),

@@ -121,7 +121,7 @@ def test_fails_when_one_rank_fails(cluster: Cluster, launch: str, engine: str) -
         ),
         (
             f"launch -s 1 python {TRAINER} --engine mxnet --kv-store device",
-            "--kv-store device is for one worker, got 3: dist_sync is for all",
+            "--kv-store device is for one worker, got 3: use dist_sync for several",
         ),
         (
             f"{PYTHON} {TRAINER} --engine mxnet --kv-store dist_sync",

@@ -21,7 +21,7 @@ TRAINER = "/opt/deeplearning/trainer"
         (["--env", "PGPASSWORD:x", "true"], "PGPASSWORD looks like one"),
         (["OPENAI_APIKEY=x", "./run"], "OPENAI_APIKEY looks like one"),
         (["GITHUB_PAT=x", "./run"], "GITHUB_PAT looks like one"),
-        (["-H", "hosts", "true"], "-H is not for --durable"),
+        (["-H", "hosts", "true"], "-H cannot be combined with --durable"),
     ],
 )
 def test_fails_when_a_new_master_must_not_have_it(words: list[str], reason: str) -> None:

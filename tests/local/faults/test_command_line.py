@@ -110,5 +110,5 @@ def test_invalid_fault_command_exits_with_2(line: str) -> None:
 
 
 def test_refuse_with_a_single_node_is_reported() -> None:
-    with pytest.raises(UsageError, match="--refuse is for all nodes"):
+    with pytest.raises(UsageError, match="--refuse cannot be combined with a node"):
         calls("api-outage worker2 --refuse")
