@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from local.chaos.membership_check import Observation
-from local.chaos.observer import Observer
+from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from local.faults.nodes import NodeHandle
 from local.run.user import User, deploy_arguments, new_user
@@ -68,8 +68,8 @@ def run_cdk(user: User, *arguments: str) -> None:
     done.check_returncode()
 
 
-def observer(user: User) -> Observer:
-    return Observer.current(CLUSTER, environment=user.environment)
+def observer(user: User) -> ClusterObserver:
+    return ClusterObserver.current(CLUSTER, environment=user.environment)
 
 
 def replacement(user: User, before: Observation, node_index: int) -> Observation:
