@@ -47,7 +47,7 @@ DECORATORS: Final = (
         help="Variable for every process; KEY alone passes on this shell's value, hidden from process lists.",
     ),
     click.option(
-        "--secret", metavar="KEY=PLACE", multiple=True, help=f"Variable that each node reads from {SECRETS_FORMS}."
+        "--secret", metavar="KEY=SOURCE", multiple=True, help=f"Variable that each node reads from {SECRETS_FORMS}."
     ),
     click.option(
         "--venv",
@@ -60,12 +60,12 @@ DECORATORS: Final = (
     click.option(
         "--durable",
         is_flag=True,
-        help="Keep the job in the bucket: it continues after a pause or the loss of the master.",
+        help="Store the job in the bucket, so that it resumes after a pause or the loss of the master.",
     ),
+    click.option("--wait", is_flag=True, help="Queue until the nodes and their GPUs are free; see dlcluster jobs."),
     click.option(
-        "--wait", is_flag=True, help="Stand in line while nodes or their GPUs are in use; see dlcluster jobs."
+        "--wait-timeout", metavar="T", help="Longest time in the queue, such as 90m, 24h or 7d (default: 24h)."
     ),
-    click.option("--wait-timeout", metavar="T", help="Longest time in line, such as 90m, 24h or 7d (default: 24h)."),
     click.option("--name", metavar="NAME", help="Name of the job, for dlcluster jobs, logs and stop."),
 )
 
@@ -100,7 +100,7 @@ class LaunchOptions:
         for item in self.secret:
             if not re.fullmatch(SECRET, item, re.ASCII):
                 # The user may have typed the value itself: do not print it.
-                raise UsageError(f"--secret must be KEY=PLACE, where PLACE is {SECRETS_FORMS}")
+                raise UsageError(f"--secret must be KEY=SOURCE, where SOURCE is {SECRETS_FORMS}")
         if self.name is not None and not re.fullmatch(JOB_NAME_PATTERN, self.name):
             raise UsageError(f"--name must be {JOB_NAME_FORM}, got {self.name[:80]!r}")
 

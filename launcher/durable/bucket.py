@@ -42,9 +42,9 @@ def read_bucket_location(config: Path = Path(NODE_CONFIG)) -> BucketLocation:
     try:
         values = json.loads(config.read_text())
     except (OSError, ValueError) as error:
-        raise LaunchError("--durable is for a cluster's master: this machine is not a node") from error
+        raise LaunchError("--durable requires a cluster's master: this machine is not a node") from error
     if values["node_type"] != MASTER:
-        raise LaunchError("--durable is for a cluster's master: workers have no access to stored jobs")
+        raise LaunchError("--durable requires a cluster's master: workers have no access to stored jobs")
     return BucketLocation(bucket=values["bucket"], cluster=values["cluster_name"], region=values["region"])
 
 

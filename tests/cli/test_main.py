@@ -203,7 +203,7 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
         ("launch python x.py", "no verb 'launch': dlcluster run -- train.py runs it on all nodes"),
         ("pull", "missing argument 'REMOTE'"),
         ("tunnel master x", "invalid value for 'PORT': 'x' is not a valid integer range"),
-        ("run --secret A=value -- x.py", "--secret must be KEY=PLACE, where PLACE is ssm:PARAMETER, "),
+        ("run --secret A=value -- x.py", "--secret must be KEY=SOURCE, where SOURCE is ssm:PARAMETER, "),
         ("run --env 1=A -- x.py", "--env must be KEY=VALUE or KEY, got '1=A'"),
         ("run --env NOT_SET -- x.py", "--env NOT_SET passes on a variable that is not set here"),
         ("run --env", "option '--env' requires an argument"),
@@ -212,7 +212,7 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
         ("run --nproc_per_node 8 -- x.py", "no such option '--nproc_per_node'. Did you mean '--nproc-per-node'?"),
         ("run -N 3 x.py", "no such option '-N': the number of nodes is -n"),
         ("run --num-nodes 3 x.py", "no such option '--num-nodes': the number of nodes is -n"),
-        ("run --json -- x.py", "--json needs --detach: without it the job's output is printed"),
+        ("run --json -- x.py", "--json requires --detach: without it the job's output is printed"),
         (
             "run --detach -- launch x.py",
             "options of run do not apply to launch: write launch's own after the word launch",

@@ -72,11 +72,11 @@ def command(
         given = detach or not sync or to is not None or as_json or bool(passed_on.words())
         return _run_on_master(selection, command, given=given)
     if passed_on.sync_overwrite and not sync:
-        raise UsageError("--sync-overwrite has no effect with --no-sync, which sends nothing: leave one out")
+        raise UsageError("--sync-overwrite cannot be combined with --no-sync, which sends nothing")
     if to is not None and not sync:
-        raise UsageError("--to has no effect with --no-sync, which sends nothing: leave one out")
+        raise UsageError("--to cannot be combined with --no-sync, which sends nothing")
     if as_json and not detach:
-        raise UsageError("--json needs --detach: without it the job's output is printed")
+        raise UsageError("--json requires --detach: without it the job's output is printed")
     if command[0] in SLURM:
         raise UsageError(f"no {command[0]} here: options go before the command, as in: dlcluster run -n 2 -- train.py")
     if sync:

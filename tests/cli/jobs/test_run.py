@@ -147,7 +147,7 @@ def test_warns_of_a_job_in_the_directory_that_changes(master: Master, capsys: py
 
 def test_fails_when_a_name_is_given_for_nothing(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--no-sync", "--to", "x", "--", "true"]) == EXIT_USAGE
-    assert complaint(capsys) == "--to has no effect with --no-sync, which sends nothing: leave one out"
+    assert complaint(capsys) == "--to cannot be combined with --no-sync, which sends nothing"
 
 
 def test_fails_when_the_script_is_not_in_the_directory(

@@ -138,7 +138,7 @@ def test_only_a_master_has_durable_jobs(tmp_path: Path, node_type: str | None) -
     config = tmp_path / "node.json"
     if node_type is not None:
         config.write_text(json.dumps({"node_type": node_type}))
-    with pytest.raises(LaunchError, match="--durable is for a cluster's master: "):
+    with pytest.raises(LaunchError, match="--durable requires a cluster's master: "):
         read_bucket_location(config)
 
 
