@@ -34,8 +34,8 @@ class RestartHosts(Protocol):
     def order(self, job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
         """Return the hosts to try, in order, and the reasons why others are left out."""
 
-    async def take(self, job: Job) -> str:
-        """Take the hosts of `job`; return the reason if another job has just taken one."""
+    async def claim(self, job: Job) -> str:
+        """Claim the hosts of `job`; return the reason if another job has just taken one."""
 
 
 async def reconnect(
@@ -106,20 +106,20 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts |
             reachable.connections.sort(key=lambda connection: listed.index(connection.host))
         is_last = left <= 0 or (worth_trying and clock() >= deadline) or streams[FrameType.STDOUT].reader_has_gone()
         if len(reachable.connections) >= len(job.hosts) or is_last:
-            is_taken = restart_hosts is None or await _take_hosts(job, reachable, restart_hosts)
+            is_claimed = restart_hosts is None or await _claim_hosts(job, reachable, restart_hosts)
             # After the deadline, try once more without the nodes that another job took: fewer may be enough.
-            if is_taken or (is_last and is_retried):
+            if is_claimed or (is_last and is_retried):
                 return reachable
             is_retried = is_last
         await close_connections(reachable.connections)
         await asyncio.sleep(min(PAUSE_S, max(0.0, deadline - clock())))
 
 
-async def _take_hosts(job: Job, reachable: ReachableNodes, restart_hosts: RestartHosts) -> bool:
+async def _claim_hosts(job: Job, reachable: ReachableNodes, restart_hosts: RestartHosts) -> bool:
     """Take the hosts that answered; if another job was faster, close the connections and return False."""
     nodes, reachable.connections = reachable.connections, []
     try:
-        reason = await restart_hosts.take(job.with_hosts(tuple(node.host for node in nodes))) if nodes else ""
+        reason = await restart_hosts.claim(job.with_hosts(tuple(node.host for node in nodes))) if nodes else ""
     except LaunchError as error:
         reason = str(error)
     except BaseException:  # Also after a signal.

@@ -78,7 +78,7 @@ class HostClaims:
             return [], [f"{reasons[first]}, and mpirun runs there"]
         return _put_first([*own, *free], first), [*reasons.values()]
 
-    async def take(self, job: Job) -> str:
+    async def claim(self, job: Job) -> str:
         """Record that the job starts again on its hosts; return the reason if another job has just taken one."""
         async with locked_queue(self._jobs):
             me, others = self._read()

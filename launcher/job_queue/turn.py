@@ -105,7 +105,7 @@ async def start_in_turn(
     turn = Turn(job, job.wait, ticket)
     while True:
         try:
-            return await start(await turn.take(), turn.has_waited)
+            return await start(await turn.wait(), turn.has_waited)
         except BusyError as error:
             turn.try_later(error)
 
@@ -143,7 +143,7 @@ class Turn:
         self._was_refused = True
         self._ticket.observer.on_turn_lost()
 
-    async def take(self) -> Job:
+    async def wait(self) -> Job:
         """Wait for the job's turn and take it; return the job with its current nodes.
 
         Raises OverdueError at the deadline.

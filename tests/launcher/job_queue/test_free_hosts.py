@@ -212,8 +212,8 @@ def test_a_restart_does_not_take_its_own_node_back_from_another_job(
     claims = HostClaims(ME, jobs=jobs, record=lambda found: taken.append(names(found)))
     again = replace(job(source, nodes=1), has_gpus=True)
     assert [host.name for host in claims.order(again, source.read())[0]] == ["two", "three"]
-    assert asyncio.run(claims.take(again)) == f"job {other().id} has taken a node"
-    assert asyncio.run(claims.take(again.with_hosts(source.read()[1:2]))) == ""
+    assert asyncio.run(claims.claim(again)) == f"job {other().id} has taken a node"
+    assert asyncio.run(claims.claim(again.with_hosts(source.read()[1:2]))) == ""
     assert taken == [["two"]]
 
 
@@ -228,7 +228,7 @@ def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
             hosts = [*listed[1:], listed[0]]
             return [host for host in hosts if host.name in left or not self.tries], []
 
-        async def take(self, _job: Job) -> str:
+        async def claim(self, _job: Job) -> str:
             self.tries += 1
             return "job x has taken a node" if self.tries == 1 else ""
 
