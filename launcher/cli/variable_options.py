@@ -94,10 +94,9 @@ def check_storable(*, hostfile: str | None, variables: Sequence[str], command: S
         raise UsageError(
             f"-H cannot be combined with --durable: a new master has only the cluster's hosts file, got {hostfile!r}"
         )
-    for item in variables:
-        name, colon, _ = item.partition(":")
-        if not colon:
-            raise UsageError(f"--durable stores no value that --env {name} hides: give --env {name}:VALUE, {INSTEAD}")
+    for name, value in map(_split, variables):
+        if value is None:
+            raise UsageError(f"--durable stores no value that --env {name} hides: give --env {name}=VALUE, {INSTEAD}")
     assigned = [name for word in command for name in ASSIGNED.findall(word)]
     for name in filter(SECRET.search, [*(_split(item)[0] for item in variables), *assigned]):
         raise UsageError(f"--durable stores no secret, and {name} looks like one: rename it, {INSTEAD}")
