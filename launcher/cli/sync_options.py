@@ -59,7 +59,7 @@ def sync_request(options: argparse.Namespace) -> SyncRequest | None:
 
         Ignore(options.sync_exclude)  # raises
     if options.sync_s3_shard and not options.sync_s3:
-        raise UsageError("--sync-s3-shard is for --sync-s3, which is left out")
+        raise UsageError("--sync-s3-shard requires --sync-s3")
     if options.sync_dst_dir is None and not options.sync_s3:
         if options.sync_timeout is not None:
             raise UsageError("--sync-timeout requires --sync-dst-dir or --sync-s3")

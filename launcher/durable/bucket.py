@@ -179,7 +179,7 @@ def _reported(action: str) -> Iterator[None]:
 
 def open_bucket() -> JobBucket:
     """Connect to the bucket of this master's cluster. Raises LaunchError."""
-    place = read_place()
+    location = read_bucket_location()
     if Path(VENDOR).is_dir() and VENDOR not in sys.path:
         sys.path.insert(1, VENDOR)
     import boto3

@@ -47,7 +47,7 @@ def check_gpus(job: Job, in_use: Sequence[GpusInUse]) -> None:
     }
     if conflicts:
         detail = ", ".join(conflicts.values())
-        advice = "--wait stands in line, --force starts anyway"
+        advice = "--wait queues the job, --force starts anyway"
         raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail, nodes=conflicts)
 
 

@@ -158,7 +158,7 @@ class Turn:
                 if job.hosts != first.hosts:
                     await self._print_choice(job, requested=first.hosts)
                 return job
-            text = f"{ordinal(place)} in line, for {self._describe_size(job)} ({reason})"
+            text = f"{ordinal(place)} in the queue, for {self._describe_size(job)} ({reason})"
             left = self._deadline - self._clock()
             if left <= 0:
                 raise OverdueError(f"not started within {self._wait.timeout_s:g} s (--wait-timeout): {text}")

@@ -146,7 +146,7 @@ def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], Sim
 
 
 def test_agent_receives_the_number_of_the_attempt(tmp_path: Path) -> None:
-    write_state(tmp_path, State(doing="building", why="try 1: pip install failed"))
+    write_state(tmp_path, EnginesState(doing="building", why="try 1: pip install failed"))
     engines = EnginesStatus(tmp_path, name="mxnet")
     assert not engines.check()
     assert engines.waiting == "engines: building (try 1: pip install failed)"

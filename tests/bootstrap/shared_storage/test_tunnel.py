@@ -12,7 +12,7 @@ import pytest
 
 from bootstrap.shared_storage import target as targets
 from bootstrap.shared_storage import tunnel
-from bootstrap.shared_storage.target import Target
+from bootstrap.shared_storage.target import StorageTarget
 from bootstrap.shared_storage.tunnel import Tunnel, probe
 from local.storage.certificates import Authority
 
@@ -74,7 +74,7 @@ def trusting(authority: Authority, server: Echo) -> ssl.SSLContext:
 def target(server: Echo, monkeypatch: pytest.MonkeyPatch) -> StorageTarget:
     monkeypatch.setattr(targets, "NFS_PORT", server.port)
     monkeypatch.setattr(tunnel, "CONNECT_S", 60.0)
-    return Target(kind="efs", file_system="fs-01", host="localhost")
+    return StorageTarget(kind="efs", file_system="fs-01", host="localhost")
 
 
 def start(target: StorageTarget, context: ssl.SSLContext, reserved_ports: int = ANY_PORT) -> int:
@@ -94,7 +94,7 @@ def exchange(port: int, message: bytes) -> bytes:
     return bytes(found)
 
 
-def test_bytes_arrive_complete_in_both_directions(target: Target, trusting: ssl.SSLContext) -> None:
+def test_bytes_arrive_complete_in_both_directions(target: StorageTarget, trusting: ssl.SSLContext) -> None:
     message = bytes(range(256)) * 40_000
     assert exchange(start(target, trusting), message) == message
 
@@ -113,7 +113,7 @@ def test_only_root_may_use_the_tunnel(target: StorageTarget, trusting: ssl.SSLCo
 
 
 def test_late_server_is_reached_by_the_next_connection(
-    target: Target, trusting: ssl.SSLContext, server: Echo, monkeypatch: pytest.MonkeyPatch
+    target: StorageTarget, trusting: ssl.SSLContext, server: Echo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(targets, "NFS_PORT", 1)
     port = start(target, trusting)

@@ -49,7 +49,7 @@ def test_jobs_with_names_have_a_column_for_them(master: Master, capsys: pytest.C
 
 
 def test_queued_job_shows_its_place_and_reason(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
-    text = "2nd in line, for 2 nodes (job 1 of ann\x1b has them)"
+    text = "2nd in the queue, for 2 nodes (job 1 of ann\x1b has them)"
     master.set_answer("launch list --json", json.dumps([record("WAITING", place=2, waiting=text)]))
     assert main(["jobs"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{JOB} is waiting, {text.replace(chr(27), ' ')}"

@@ -208,8 +208,8 @@ def test_the_policy_reaches_this_clusters_nodes_over_ssh_alone() -> None:
 
 
 def test_user_policy_allows_reading_the_table() -> None:
-    place = Place(partition="aws", region="eu-west-1", account="1")
-    assert "kms:" not in str(user_policy(CLUSTER, place))
+    scope = AwsScope(partition="aws", region="eu-west-1", account="1")
+    assert "kms:" not in str(user_policy(CLUSTER, scope))
     key = "arn:aws:kms:eu-west-1:1:key/1"
     [found] = [
         s for s in user_policy(replace(CLUSTER, kms_key=key), scope)["Statement"] if "kms:Decrypt" in s["Action"]

@@ -65,8 +65,10 @@ def test_old_archive_is_deleted_once_no_open_job_needs_it(bucket: JobBucket, sub
 
 
 def test_no_archive_is_deleted_while_a_job_is_unreadable(bucket: JobBucket, submitted: dict[str, str]) -> None:
-    client = boto3.client("s3", region_name=PLACE.region)
-    client.put_object(Bucket=PLACE.bucket, Key="jobs/team/durable/20261123-100000-000aaaa.json", Body=b"later release")
+    client = boto3.client("s3", region_name=LOCATION.region)
+    client.put_object(
+        Bucket=LOCATION.bucket, Key="jobs/team/durable/20261123-100000-000aaaa.json", Body=b"later release"
+    )
     with pytest.raises(LaunchError, match=r"^the files of some jobs are unknown: s3://bucket/jobs/team/durable/2026"):
         bucket.delete_files(before=datetime.now(timezone.utc) + timedelta(hours=1))
     assert archives() == set(submitted.values())

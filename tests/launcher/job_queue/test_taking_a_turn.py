@@ -222,7 +222,7 @@ def test_a_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Be
     assert lines == [
         "trying 1 node: two, because GPUs are in use (one: GPU 0 by process 47 (x))",
         "trying 1 node: three, because GPUs are in use (one: GPU 0 by process 47 (x) and 1 more)",
-        "waiting, 1st in line, for 1 node (one: GPU 0 by process 47 (x) and 2 more)",
+        "waiting, 1st in the queue, for 1 node (one: GPU 0 by process 47 (x) and 2 more)",
     ]
 
 
