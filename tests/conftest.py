@@ -20,6 +20,7 @@ SLOWEST = (
     "bootstrap/test_kill.py",
     "trainer/checkpoint/test_s3_checkpoints.py",
     "trainer/checkpoint/test_resume.py",
+    "launcher/transport/test_heartbeat.py",
     "test_app.py",
     "stacks/test_validators.py",
 )

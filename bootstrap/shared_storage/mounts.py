@@ -1,6 +1,8 @@
 """Check what is mounted on the shared directory, and keep it read-only until the file system is mounted."""
 
 import logging
+import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +42,12 @@ MOUNT_TIMEOUT_S: Final = 90.0
 OPEN_TIMEOUT_S: Final = 30.0
 _STATES: Final = {
     NO_CLIENT: ("unknown filesystem type", "No such device"),
-    UNREACHABLE: ("Connection timed out", "Input/output error"),
+    UNREACHABLE: (
+        "Connection timed out",
+        "Input/output error",
+        "Transport endpoint is not connected",
+        "Cannot send after transport endpoint shutdown",
+    ),
 }
 """Parts of the messages of mount(8) and of Lustre's mount helper by what they mean: the kernel lacks the client, or
 servers and client do not reach each other ("Troubleshooting file system mount issues", FSx for Lustre User Guide)."""
@@ -57,17 +64,23 @@ class MountError(CommandError):
 
 
 def run(command: Sequence[str], *, timeout_s: float) -> None:
-    """Run a command to its end. Raises MountError."""
+    """Run a command to its end; at the timeout, end its helpers too, which could still mount. Raises MountError."""
     try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s)
-    except subprocess.TimeoutExpired as error:
-        raise MountError(f"{command[0]} failed: {error}", state=UNREACHABLE) from error
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
     except OSError as error:
         raise MountError(f"{command[0]} failed: {error}") from error
-    if done.returncode != 0:
-        output = " ".join(done.stderr.split())
+    with process:
+        try:
+            _, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise MountError(f"{command[0]} failed: {error}", state=UNREACHABLE) from error
+    if process.returncode != 0:
+        output = " ".join(stderr.split())
         state = next((state for state, parts in _STATES.items() if any(part in output for part in parts)), REFUSED)
-        raise MountError(f"{command[0]} exited {done.returncode}: {output[-200:]}", state=state)
+        raise MountError(f"{command[0]} exited {process.returncode}: {output[-200:]}", state=state)
 
 
 class OccupiedError(MountError):

@@ -21,6 +21,8 @@ VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:[=:](.*))?", re.ASCII 
 """Matches KEY=VALUE, KEY:VALUE and KEY."""
 ASSIGNED: Final = re.compile("[=:]")
 """Matches what separates a name from its value."""
+STEERS_SHELL: Final = re.compile("PATH|HOME|IFS|UID|EUID|PPID|PWD|SHELLOPTS|BASH.*|LD_.*|XDG_RUNTIME_DIR", re.ASCII)
+"""Matches variables that change how the master's shell finds or runs the launcher, or that it does not accept."""
 UNSENDABLE: Final = frozenset("\n\0")
 """Characters that end a value on its way to the master."""
 overwrite_option = click.option(
@@ -107,10 +109,15 @@ class LaunchOptions:
     def _check_variable(self, item: str, environ: Mapping[str, str]) -> None:
         match = VARIABLE.fullmatch(item)
         if match is None:
-            raise UsageError(f"--env must be KEY=VALUE or KEY, got {item[:80]!r}")
+            # The value may be secret: do not print it.
+            raise UsageError(
+                f"--env must be KEY=VALUE or KEY, got the key {ASSIGNED.split(item, maxsplit=1)[0][:80]!r}"
+            )
         key, value = match.groups()
         if value is not None:
             return
+        if STEERS_SHELL.fullmatch(key):
+            raise UsageError(f"--env {key} would change the launcher's own shell on the master: give --env {key}=VALUE")
         if self.durable:
             raise UsageError(
                 f"--durable stores no value that --env {key} hides: give --env {key}=VALUE, or have the nodes read it "
@@ -119,7 +126,7 @@ class LaunchOptions:
         if key not in environ:
             raise UsageError(f"--env {key} passes on a variable that is not set here")
         if UNSENDABLE.intersection(environ[key]):
-            raise UsageError(f"--env {key} passes on a value of one line, and this shell's has more")
+            raise UsageError(f"--env {key} passes on only one line, and the value of {key} has several")
 
     def hidden(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return this shell's variables to pass on by ``--env KEY``."""

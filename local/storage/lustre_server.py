@@ -28,6 +28,7 @@ MAX_NAME: Final = 64
 class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 128  # all nodes of a large cluster may mount at the same time
 
 
 class _Idle(socketserver.BaseRequestHandler):
@@ -47,7 +48,7 @@ def start_lustre_server(target: MountTarget) -> Callable[[], None]:
                     self.wfile.write(f"{answer(target, name, client=self.client_address[0])}\n".encode())
 
     handlers = {PORT: Handler, **dict.fromkeys(FURTHER_PORTS, _Idle)}
-    servers = [_start(target, port, handler) for port, handler in handlers.items()]
+    servers: list[_Server] = []
 
     def end() -> None:
         with ThreadPoolExecutor(len(servers)) as pool:  # each shutdown waits for its server's next look
@@ -55,6 +56,13 @@ def start_lustre_server(target: MountTarget) -> Callable[[], None]:
         for server in servers:
             server.server_close()
 
+    try:
+        for port, handler in handlers.items():
+            servers.append(_start(target, port, handler))
+    except OSError:
+        if servers:
+            end()
+        raise
     return end
 
 

@@ -204,7 +204,7 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
         ("pull", "missing argument 'REMOTE'"),
         ("tunnel master x", "invalid value for 'PORT': 'x' is not a valid integer range"),
         ("run --secret A=value -- x.py", "--secret must be KEY=SOURCE, where SOURCE is ssm:PARAMETER, "),
-        ("run --env 1=A -- x.py", "--env must be KEY=VALUE or KEY, got '1=A'"),
+        ("run --env 1=A -- x.py", "--env must be KEY=VALUE or KEY, got the key '1'"),
         ("run --env NOT_SET -- x.py", "--env NOT_SET passes on a variable that is not set here"),
         ("run --env", "option '--env' requires an argument"),
         ("run -x A=1 -- x.py", "no such option '-x': --env KEY=VALUE sets a variable, --env KEY passes on one of "),

@@ -27,5 +27,5 @@ def test_a_file_system_of_another_type_is_reported_and_breaks_nothing(caplog: py
     windows = {"FileSystemType": "WINDOWS", "WindowsConfiguration": {}}
     found = lookup(windows, {"FileSystemType": "LUSTRE", "LustreConfiguration": {"MountName": "fsx"}})
     assert found.find() == ""
-    assert f"{ID} has no mount name: it is of type WINDOWS" in caplog.text
+    assert f"{ID} has no mount name, its type is WINDOWS" in caplog.text
     assert found.find() == f"lustre:{ID}:fsx"

@@ -1,6 +1,7 @@
 """Test that the guard refuses writes, even root's, until the file system is mounted over it."""
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from bootstrap.shared_storage import mounts
 from bootstrap.shared_storage.mounts import GUARD, MountError, OccupiedError, SharedDirectory, mounted_on, run
 from bootstrap.shared_storage.target import StorageTarget
+from tests.waiting import await_true
 
 ROOT_LINE = "24 1 254:0 / / rw,relatime - ext4 /dev/vda rw"
 GUARD_LINE = f"40 24 0:41 / /shared ro,nosuid,nodev,noexec - tmpfs {GUARD} ro,size=4k"
@@ -108,7 +110,20 @@ def test_a_failed_mount_has_the_state_that_its_message_means(message: str, state
 
 
 @pytest.mark.allow_subprocess
-def test_a_mount_that_hangs_is_given_up() -> None:
+def test_hanging_mount_ends_with_its_helpers(tmp_path: Path) -> None:
+    """mount(8) starts mount.lustre, which could mount long after it was given up."""
+    os.mkfifo(fifo := tmp_path / "open-while-the-helper-runs")
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     with pytest.raises(MountError, match="timed out") as caught:
-        run(["sleep", "60"], timeout_s=0.05)
+        run(["sh", "-c", 'sleep 600 > "$0" & wait', str(fifo)], timeout_s=1)
     assert caught.value.state == "unreachable"
+    await_true(lambda: not is_open_for_writing(reader), "the helper's end", timeout_s=60)
+    os.close(reader)
+
+
+def is_open_for_writing(reader: int) -> bool:
+    """Return True if a process has the other end of a FIFO open."""
+    try:
+        return os.read(reader, 1) != b""
+    except BlockingIOError:
+        return True

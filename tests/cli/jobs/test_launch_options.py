@@ -80,7 +80,7 @@ def test_the_launcher_on_the_master_finds_a_hidden_value_as_it_is(
         assert process.stdout is not None
         process.stdin.write(b"".join(master.inputs))
         process.stdin.flush()  # It stays open, as the connection does.
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         assert process.stdout.read().decode() == value
 
 
@@ -88,7 +88,12 @@ def test_the_launcher_on_the_master_finds_a_hidden_value_as_it_is(
     ("options", "message"),
     [
         (LaunchOptions(env=("KEY",), durable=True), "--durable stores no value that --env KEY hides: give --env KEY="),
-        (LaunchOptions(env=("KEY",)), "--env KEY passes on a value of one line, and this shell's has more"),
+        (
+            LaunchOptions(env=("PATH",)),
+            "--env PATH would change the launcher's own shell on the master: give --env PATH=",
+        ),
+        (LaunchOptions(env=("LD_PRELOAD",)), "--env LD_PRELOAD would change the launcher's own shell"),
+        (LaunchOptions(env=("KEY",)), "--env KEY passes on only one line, and the value of KEY has several"),
     ],
 )
 def test_fails_when_a_hidden_value_cannot_be_passed_on(options: LaunchOptions, message: str) -> None:

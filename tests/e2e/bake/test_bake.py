@@ -40,7 +40,9 @@ NO_NAMES = ("authorized_keys", ".bash_history", "credentials", "node.json", "wor
 NO_SUFFIXES = ("_key", "_key.pub", "history", ".log")
 
 
-REFUSAL = re.compile(r".+ runs dlcluster bake of deeplearning on .+, last seen at \d\d:\d\d: wait until it ends, .+\n")
+REFUSAL = re.compile(
+    r".+ is running dlcluster bake for deeplearning on .+, last seen at \d\d:\d\d: wait until it ends, .+\n"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +75,11 @@ def bake_twice(laptop: Laptop) -> tuple[dict[str, Any], str]:
         )
 
     with start() as one, start() as other:
-        ended = [(*process.communicate(timeout=COMMAND_S), process.returncode) for process in (one, other)]
+        try:
+            ended = [(*process.communicate(timeout=COMMAND_S), process.returncode) for process in (one, other)]
+        finally:
+            for process in (one, other):
+                process.kill()
     assert sorted(code for _, _, code in ended) == [0, EXIT_FAILED], ended
     (told, _, _), (nothing, refusal, _) = sorted(ended, key=lambda each: each[2])
     assert nothing == ""

@@ -135,8 +135,9 @@ def test_a_call_arrives_only_while_its_service_has_an_endpoint(cluster: PrivateC
     assert "sts" not in SERVICES
 
     def answer(wait_s: int) -> str:
+        settings = "AWS_DEFAULT_REGION=us-east-1 AWS_MAX_ATTEMPTS=1 AWS_METADATA_SERVICE_TIMEOUT=30"
         ask = f"aws sts get-caller-identity --cli-connect-timeout {wait_s} --cli-read-timeout {wait_s} 2>&1 || true"
-        return cluster.user.ssh(f"{NAME}-worker2", f"AWS_DEFAULT_REGION=us-east-1 AWS_MAX_ATTEMPTS=1 {ask}")
+        return cluster.user.ssh(f"{NAME}-worker2", f"{settings} {ask}")
 
     assert "timeout on endpoint URL" in answer(2)
     endpoint = vpc.endpoints.create(["sts"])["sts"]
