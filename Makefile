@@ -150,6 +150,7 @@ soak: root
 	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/project tests/e2e/bake
 	@$(ENTER) EXAMPLES_PACKAGES="$$(python -m tests.e2e.examples.packages)"; \
 		python -m local run -- env EXAMPLES_PACKAGES="$$EXAMPLES_PACKAGES" python -m pytest -m soak tests/e2e/examples
+	@$(ENTER) EXAMPLES=random python -m pytest tests/bootstrap/cluster tests/bootstrap/test_atomic_file.py
 	@$(ENTER) CONTEXTS=10000 python -m pytest tests/stacks/settings/test_contexts.py
 	@$(ENTER) ROWS=$(ROWS) SEED=$(SEED) python -m pytest tests/stacks/test_pairwise.py
 	@$(ENTER) RACES=$(RACES) python -m pytest tests/bootstrap/cluster/test_race.py

@@ -29,7 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile(
         "gate", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
     )
-    settings.load_profile("gate")
+    settings.register_profile("random", settings.get_profile("gate"), derandomize=False, max_examples=1000)
+    settings.load_profile(os.environ.get("EXAMPLES", "gate"))
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.waiting import await_true
 from trainer.mxnet_backend.watchdog import Wait, Watchdog
 
 DEADLINE_S = 60
@@ -26,9 +27,16 @@ class Clock:
     """Advances only when a test sets it, so that no test depends on the machine's speed."""
 
     now = 0.0
+    reads = 0
 
     def __call__(self) -> float:
+        self.reads += 1
         return self.now
+
+    def await_reads(self, count: int) -> None:
+        """Wait until the watchdog has read the time so often."""
+        enough = self.reads + count
+        await_true(lambda: self.reads >= enough, f"{count} polls", timeout_s=DEADLINE_S, every_s=0.01)
 
 
 @pytest.fixture
@@ -62,7 +70,8 @@ def start(ended: Ended, clock: Clock) -> Iterator[Start]:
 def test_watchdog_ends_a_process_that_waits_too_long(start: Start, ended: Ended, clock: Clock) -> None:
     with start(rendezvous_s=5.0).waiting("meeting 3 workers"):
         clock.now = 4.9
-        assert not ended.event.wait(FEW_POLLS_S)
+        clock.await_reads(3)
+        assert not ended.event.is_set()
         clock.now = 5.1
         assert ended.event.wait(DEADLINE_S)
     assert ended.message == "meeting 3 workers failed, another rank ended or was not heard from for 5 s"
@@ -96,4 +105,5 @@ def test_watchdog_is_idle_after_the_block(start: Start, ended: Ended, clock: Clo
 def test_more_s_extends_the_timeout(start: Start, ended: Ended, clock: Clock) -> None:
     with start(rendezvous_s=5.0).waiting("meeting", more_s=1000):
         clock.now = 1004.0
-        assert not ended.event.wait(FEW_POLLS_S)
+        clock.await_reads(3)
+        assert not ended.event.is_set()
