@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -160,7 +161,8 @@ def test_no_error_reaches_the_prompt(tmp_path: Path) -> None:
     program = tmp_path / "dlcluster"
     program.write_text("#!/bin/sh\necho no module >&2\nexit 1\n")
     program.chmod(0o755)
-    script = f"""set -u; eval "$({BIN}/dlcluster completion bash)"
+    dlcluster = shlex.quote(str(BIN / "dlcluster"))
+    script = f"""set -u; eval "$({dlcluster} completion bash)"
 COMP_WORDS=(dlcluster ssh w) COMP_CWORD=2
 _dlcluster_completion dlcluster
 """
