@@ -3,12 +3,14 @@
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 try:
     import aws_cdk as cdk
     from aws_cdk.cx_api import SynthesisMessageLevel
 
+    from stacks.settings.context import check_place
     from stacks.settings.props import ClusterProps
     from stacks.settings.values import SettingsError
     from stacks.stack import ClusterStack
@@ -22,9 +24,10 @@ WITHOUT_TRACES: Final = {"aws:cdk:disable-stack-trace": True}
 
 def main() -> int:
     """Synthesize the stack, or print one line for a setting that cannot be used."""
-    app = cdk.App(context=WITHOUT_TRACES)
-    env = _environment(os.environ)
     try:
+        check_place(Path("cdk.json"))  # the CDK runs this in the directory of cdk.json
+        app = cdk.App(context=WITHOUT_TRACES)
+        env = _environment(os.environ)
         props = ClusterProps.from_context(app.node.get_all_context())
         if props.has_expired or props.missing_address or props.is_block:
             # The error is then in the stack's metadata alone: it stops a deploy. In the report it would stop every

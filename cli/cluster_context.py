@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from cli.aws.clients import Clients, connect
+from cli.aws.clients import Clients, aws_errors, connect
 from cli.aws.clusters import Cluster, find_cluster
-from cli.aws.nodes import Membership, read_membership
-from cli.errors import NoClusterError, NoMembersError
+from cli.aws.nodes import Member, Membership, read_membership
+from cli.aws.scaling import find_groups
+from cli.errors import ClusterError, NoClusterError, NoMembersError
 from cli.seen_clusters import SeenCluster, forget, remember
 from cli.shared_options import Selection
 
@@ -18,6 +19,25 @@ class ClusterContext:
     clients: Clients
     cluster: Cluster
     membership: Membership
+
+    @property
+    def master(self) -> Member:
+        """Return the master. Raises ClusterError if there is none, with the reason if the cluster is paused."""
+        try:
+            return self.membership.master
+        except ClusterError:
+            if not self._is_paused():
+                raise
+            hint = "" if self.cluster.block else ": dlcluster resume brings its nodes back"
+            raise ClusterError(f"the cluster is paused{hint}") from None
+
+    def _is_paused(self) -> bool:
+        try:
+            with aws_errors(self.clients.region):
+                groups = find_groups(self.clients.autoscaling, self.cluster.name)
+        except ClusterError:
+            return False  # without the right to list groups, nobody knows
+        return groups.desired_nodes(default=1) == 0
 
 
 def find_selected_cluster(selection: Selection) -> ClusterContext:

@@ -96,7 +96,7 @@ def run_program(
     if code != 0:
         end = f"exit code {code}" if code > 0 else f"signal {-code}"
         detail = f"{name} ended with {end}, its last line is {lines.last!r}"
-        raise SetupError(_ascii(lines.last) or end, detail, transient=code > 0)
+        raise SetupError(_ascii(_shortened(lines.last)) or end, detail, transient=code > 0)
 
 
 def _read_until_exit(
@@ -155,6 +155,11 @@ def _has_exited(process: "subprocess.Popen[bytes]") -> bool:
 def _signal_group(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
+
+
+def _shortened(text: str) -> str:
+    """Shorten pip's line about a missing package: the signal has room for some 37 characters (decision 008)."""
+    return re.sub(r"^ERROR: No matching distribution found for ", "pip finds no ", text)
 
 
 def _ascii(text: str) -> str:

@@ -3,6 +3,7 @@
 import os
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,9 @@ class LocalFile:
 
 
 def find_files(directory: Path) -> dict[str, LocalFile]:
-    """Return the files by path: git's list in a checkout, otherwise all outside hidden folders. Raises UsageError."""
+    """Return the files by path: git's list in a checkout, otherwise all that no .gitignore names, outside hidden
+    folders. Raises UsageError.
+    """
     top = directory.resolve()
     if not top.is_dir():
         raise UsageError(f"no directory {directory}")
@@ -100,10 +103,29 @@ def _git_list(top: Path) -> list[str] | None:
 
 
 def _walk(top: Path) -> Iterator[str]:
+    ignored = _ignored_outside_git(top)
+
+    def is_kept(folder: str, name: str) -> bool:
+        return name not in CACHES and str(Path(folder, name).relative_to(top)) not in ignored
+
     for folder, folders, names in os.walk(top):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in CACHES)
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and is_kept(folder, name))
         links = (name for name in folders if Path(folder, name).is_symlink())
-        yield from (str(Path(folder, name).relative_to(top)) for name in (*sorted(names), *links))
+        files = sorted(name for name in names if is_kept(folder, name))
+        yield from (str(Path(folder, name).relative_to(top)) for name in (*files, *links))
+
+
+def _ignored_outside_git(top: Path) -> set[str]:
+    """Return the files and folders that .gitignore files name, read by git in an empty repository beside them."""
+    with tempfile.TemporaryDirectory() as repository:
+        begin = ["git", f"--git-dir={repository}", f"--work-tree={top}"]
+        listing = ["ls-files", "-o", "-i", "--directory", "--exclude-standard", "-z"]
+        try:
+            subprocess.run(["git", "init", "-q", "--bare", repository], check=True, capture_output=True)
+            done = subprocess.run([*begin, *listing], cwd=top, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            return set()  # without git nothing is left out
+    return {os.fsdecode(path).rstrip("/") for path in done.stdout.split(b"\0")}
 
 
 def _describe(top: Path, path: str) -> LocalFile | None:

@@ -57,7 +57,7 @@ def _leave_or_stop(connection: Connection, job_id: str) -> None:
 
 def _stays(job_id: str) -> bool:
     try:
-        return click.confirm(f"\nleave job {job_id} running (Ctrl-C: yes)?", default=True, err=True)
+        return click.confirm(f"\nleave job {job_id} running (Enter or Ctrl-C: yes)?", default=True, err=True)
     except click.Abort:
         return True  # A second Ctrl-C ends dlcluster but not the job.
 

@@ -16,7 +16,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 def resolve_access(context: ClusterContext) -> Access:
     """Return how OpenSSH reaches this cluster. Raises ClusterError if the cluster has no master."""
-    cluster, membership = context.cluster, context.membership
+    cluster, membership, master = context.cluster, context.membership, context.master
     # The running Python has boto3, the one on PATH may not. Pass table and networks, because finding them would cost
     # each login two more clients and a call.
     networks = ",".join(map(str, cluster.networks))
@@ -28,7 +28,7 @@ def resolve_access(context: ClusterContext) -> Access:
     return Access(
         cluster_name=cluster.name,
         login_user=cluster.login_user,
-        master=membership.master,
+        master=master,
         master_address=address,
         known_hosts_command=(*own, "known-hosts", "--cluster", cluster.name, *named),
         session_command=session,

@@ -22,13 +22,13 @@ def connect_to_master(selection: Selection) -> Iterator[tuple[ClusterContext, Co
 
 def ssh_target(context: ClusterContext) -> SshTarget:
     """Return the master's address, login and host key; in a private cluster, also how to start a session."""
-    clients, cluster, membership = context.clients, context.cluster, context.membership
-    master, session = membership.master, None
+    clients, cluster = context.clients, context.cluster
+    master, session = context.master, None
     if cluster.is_private:
         check_instance(clients.ec2, master, cluster_name=cluster.name)
         address, session = master.host_names[0], functools.partial(start_session, clients, master.instance_id)
     else:
-        address = master_address(clients.ec2, membership, cluster_name=cluster.name)
+        address = master_address(clients.ec2, context.membership, cluster_name=cluster.name)
     return SshTarget(
         address=address,
         user=cluster.login_user,

@@ -104,7 +104,7 @@ class Watcher:
         self._connection = None
 
     def _connect(self, context: ClusterContext) -> Connection:
-        master = context.membership.master.instance_id
+        master = context.master.instance_id
         if self._connection is None or master != self._master:
             self.close()
             with aws_errors(context.clients.region):

@@ -1,7 +1,8 @@
 """Explain exit codes."""
 
+import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from launcher.shell_words import command_word
 from launcher.subcommands import SUBCOMMANDS
@@ -11,10 +12,17 @@ KILLED = 128 + signal.SIGKILL
 """Exit code of a killed process. The launcher sends KILL only after a failure is known."""
 SIMILARITY = 0.7
 """Smallest difflib ratio at which a word counts as a misspelt subcommand: `lst` and `stat` do, `ls` does not."""
+MISSING_MODULE = re.compile(rb"ModuleNotFoundError: No module named '([A-Za-z0-9_]{1,80})")
 
 
-def exit_hint(code: int, command: Sequence[str]) -> str:
-    """Return an explanation to append to the exit code of `command`, or an empty string."""
+def exit_hint(code: int, command: Sequence[str], tail: Iterable[bytes] = ()) -> str:
+    """Return an explanation to append to the exit code of `command`, or an empty string.
+
+    `tail` is the last lines of its output.
+    """
+    missing = [match[1].decode() for line in tail if (match := MISSING_MODULE.match(line))]
+    if code == 1 and missing:
+        return f": no module {missing[-1]}: the setting requirements installs packages on every node"
     if code == KILLED:
         return ": killed (SIGKILL), often out of memory"
     if code not in (CANNOT_RUN, NOT_FOUND) or (name := command_word(command)) is None:

@@ -109,10 +109,10 @@ class Node:
         self._running.discard(index)
         if code:
             process = self._spec.processes[index]
-            hint = exit_hint(code, process.command)
+            tail = tuple(self._outputs[index].tail)
+            hint = exit_hint(code, process.command, tail)
             reason = f"{self.connection.host}: {process.name} ended with exit code {code}{hint}"
             log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{process.log}"
-            tail = tuple(self._outputs[index].tail)
             # A command that cannot be executed now will fail again.
             final = code in (CANNOT_RUN, NOT_FOUND)
             set_first_failure(

@@ -1,8 +1,10 @@
 """Find the settings of a cluster in the CDK's context, and refuse unknown names."""
 
 import difflib
+import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from stacks.settings.values import SettingsError, shown
@@ -15,6 +17,19 @@ _SET_ELSEWHERE: Final = {
     "account": "the account is that of the credentials (AWS_PROFILE)",
 }
 """Names that users try as settings but that the AWS command line and SDKs read elsewhere, with the way to set them."""
+
+
+def check_place(file: Path) -> None:
+    """Raise SettingsError if a cdk.json has its settings beside the context, where the CDK ignores them."""
+    try:
+        document = json.loads(file.read_text())
+    except (OSError, ValueError, RecursionError):
+        return  # the CDK, or the reader of the context, reports it
+    if isinstance(document, dict) and "cluster" in document:
+        raise SettingsError(
+            f'{file} has "cluster" at the top level, where it is ignored: put it into "context", as in '
+            '"context": {"cluster": {"worker_count": 2}}'
+        )
 
 
 def settings_in(context: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:

@@ -28,8 +28,8 @@ class LifetimeSettings(Settings):
     """What follows that time: ``pause``, or ``delete``, which pauses the cluster and deletes its stack 15 minutes
     later, as ``cdk destroy`` does."""
     idle_stop: str | None = None
-    """Time like ``30m`` or ``2h``, at least ``10m``, after which an idle cluster pauses itself: no job, no input to a
-    terminal, and no load on any node. Left out: never."""
+    """Time like ``30m`` or ``2h``, at least ``10m``, after which an idle cluster pauses itself, which erases the nodes'
+    disks: no job, no input to a terminal, and no load on any node. Left out: never."""
 
     def check(self) -> None:
         """Check the form; a time that has passed is refused only by the deploy, because a destroy must work."""

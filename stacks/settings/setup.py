@@ -26,6 +26,8 @@ _LOCAL_REQUIREMENT: Final = re.compile(
 )
 """Matches a line of a requirements file that names another file, because nodes get only the one file."""
 
+_CDK_REQUIREMENT: Final = re.compile(rb"^\s*aws-cdk-lib\b", re.MULTILINE)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SetupSettings(Settings):
@@ -47,6 +49,16 @@ class SetupSettings(Settings):
         time = duration(self.setup_timeout)
         in_range = time is not None and time <= _LONGEST_TIMEOUT
         require(in_range, "setup_timeout", self.setup_timeout, "a time like 15m or 2h, at most 6h")
+
+    def warnings(self) -> dict[str, str]:
+        """Warn if the nodes would install the requirements of the CDK app itself."""
+        found = super().warnings()
+        if self.requirements is not None and _CDK_REQUIREMENT.search(_read("requirements", self.requirements)):
+            found["requirements-of-the-cdk"] = (
+                f"requirements is {shown(self.requirements)}, which names aws-cdk-lib: it looks like the CDK app's own "
+                "file; name one for the nodes"
+            )
+        return found
 
     @property
     def setup_timeout_s(self) -> int | None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app import main as synthesize
 from cli.cdk_context import read_context, read_props
 from cli.errors import UsageError
 
@@ -29,6 +30,14 @@ def test_precedence_is_command_line_app_lookups(tmp_path: Path) -> None:
     assert (context["@aws-cdk/a"], context["@aws-cdk/c"], context["ssm:account=1"]) == ("app", "word", "looked up")
     props = read_props(context)
     assert (props.worker_count, props.key_name) == (2, "x=y")
+
+
+def test_settings_beside_the_context_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"cluster": {"worker_count": 2}, "context": {}})
+    with pytest.raises(UsageError, match=r'cdk\.json has "cluster" at the top level, where it is ignored'):
+        read_context(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert synthesize() == 2
 
 
 def test_user_settings_are_overridden_per_name(tmp_path: Path, home: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import boto3
@@ -12,6 +13,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 
 from bootstrap.contract import STACK_DESCRIPTION
 from cli.aws.clusters import find_clusters
+from cli.aws.scaling import ScalingGroups
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, CredentialsError
 from cli.main import main
 from cli.verb_group import VERBS
@@ -160,6 +162,18 @@ def test_a_master_that_is_being_replaced(verb: str, deploy: Deploy, capsys: pyte
     put_members(fleet.table, [{"node_index": 2, **row}], desired_nodes=3)
     assert main(LINES[verb].split()) == EXIT_FAILED
     assert complaint(capsys) == "the cluster has no master now: it may be starting or being replaced"
+
+
+def test_a_paused_cluster_is_named_where_the_master_is_looked_for(
+    deploy: Deploy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = deploy()
+    row = {"instance_id": fleet.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
+    put_members(fleet.table, [{"node_index": 2, **row}], desired_nodes=3)
+    paused = ScalingGroups(names=("g",), instance_ids=(), desired=0, since=datetime.now(timezone.utc))
+    monkeypatch.setattr("cli.cluster_context.find_groups", lambda *_: paused)
+    assert main(LINES["logs"].split()) == EXIT_FAILED
+    assert complaint(capsys) == "the cluster is paused: dlcluster resume brings its nodes back"
 
 
 def test_the_list_continues_after_a_stack_with_odd_outputs(

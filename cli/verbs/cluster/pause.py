@@ -49,7 +49,8 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
             print(f"dlcluster: {name} is {reason}, and ends too", file=sys.stderr)
         if ended:
             warn_of_running_jobs(selection)
-        require_yes(f"end all nodes of {cluster.name} ({len(ended)}) and erase their disks?", yes=yes)
+        advice = "pull results first: dlcluster pull"
+        require_yes(f"end all nodes of {cluster.name} ({len(ended)}) and erase their disks ({advice})?", yes=yes)
         pause_groups(clients, cluster.name)
         end_held(clients, held)
     await_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)

@@ -38,7 +38,8 @@ MISSING: Final = "No such file or directory"
 def command(selection: Selection, *, remote: str, local: Path, as_json: bool) -> int:
     """Copy a file or folder from a node. Symbolic links are left out.
 
-    Choose a place outside of the project, or one that .gitignore names: run and push send everything else to the nodes.
+    Choose a place outside of the project, or one that .gitignore names, with or without a git checkout: run and push
+    send everything else to the nodes.
     """
     node, colon, path = remote.partition(NODE_SEPARATOR)
     if not colon or "/" in node:

@@ -25,7 +25,7 @@ from cli.verb import verb
 def command(selection: Selection, *, directory: Path, to: str | None, sync_overwrite: bool, as_json: bool) -> int:
     """Copy a directory to every node, under its own name in the home directory.
 
-    Files that .gitignore names are left out; outside a git checkout, hidden folders are. Only what differs is sent.
+    Files that .gitignore names are left out; outside a git checkout, hidden folders are too. Only what differs is sent.
     Files written there by jobs are kept; a file that was changed there since it was sent is not overwritten.
     """
     with connect_to_master(selection) as (context, connection):

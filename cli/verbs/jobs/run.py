@@ -17,6 +17,7 @@ from cli.files.upload import Upload, upload
 from cli.jobs.follow import follow_to_end
 from cli.jobs.launch_options import LaunchOptions, launch_options
 from cli.jobs.refused_options import refuse_options
+from cli.jobs.script import check_is_sent, find_script, note_independent_processes
 from cli.jobs.start import start_job, warn_of_jobs
 from cli.output import json_option, print_json, printable
 from cli.reports.releases import check_secrets_are_known
@@ -79,12 +80,16 @@ def command(
         raise UsageError("--json requires --detach: without it the job's output is printed")
     if command[0] in SLURM:
         raise UsageError(f"no {command[0]} here: options go before the command, as in: dlcluster run -n 2 -- train.py")
+    script = find_script(command)
     if sync:
         _check_script(command[0])
+        check_is_sent(script)
     with connect_to_master(selection) as (context, connection):
         if passed_on.secret:
             check_secrets_are_known(context.membership.members)
         sent = _send(connection, to=to) if sync else None
+        if sent is not None:
+            note_independent_processes(script, nodes=passed_on.nnodes or len(context.membership.members))
         job_id = start_job(connection, command, options=passed_on, sent=sent)
         if not detach:
             may_wait = passed_on.durable or passed_on.wait

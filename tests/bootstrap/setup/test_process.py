@@ -46,6 +46,7 @@ def test_output_and_errors_come_line_by_line_and_printable(run: Callable[..., li
     [
         ("echo one; echo 'E: no package foo' >&2; echo; exit 3", "E: no package foo"),
         ("exit 3", "exit code 3"),
+        ("echo 'ERROR: No matching distribution found for humanize==9'; false", "pip finds no humanize==9"),
         ("kill -KILL $$", "signal 9"),
         ("echo caf\N{LATIN SMALL LETTER E WITH ACUTE}; false", "caf?"),
     ],

@@ -49,6 +49,14 @@ def test_outside_git_all_but_hidden_folders_are_included(tmp_path: Path) -> None
     assert (found["link"].link, found["link"].size) == ("sub", 0)
 
 
+def test_gitignore_counts_outside_git_too(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "runs/net.pt", "sub/a.pt", "sub/b", "sub/.git/HEAD", "docs/runs")
+    (tmp_path / ".gitignore").write_text("/runs\n*.pt\n")
+    assert sorted(find_files(tmp_path)) == [".gitignore", "docs/runs", "sub/b", "train.py"]
+    (tmp_path / "sub/.gitignore").write_text("b\n")
+    assert sorted(find_files(tmp_path)) == [".gitignore", "docs/runs", "sub/.gitignore", "train.py"]
+
+
 def test_fails_when_there_is_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "a", "b", "c")
     monkeypatch.setattr(local_files, "MAX_FILES", 2)

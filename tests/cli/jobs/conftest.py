@@ -57,7 +57,8 @@ def master(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Master:
 
     @contextmanager
     def connected(_: object) -> Iterator[tuple[ClusterContext, Connection]]:
-        context = type("Context", (), {"cluster": type("Cluster", (), {"name": "demo"})})
+        membership = type("Membership", (), {"members": (1, 2, 3)})
+        context = type("Context", (), {"cluster": type("Cluster", (), {"name": "demo"}), "membership": membership})
         yield cast(ClusterContext, context), cast(Connection, made)
 
     for verb in ("run", "jobs", "logs", "stop"):

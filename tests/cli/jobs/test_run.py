@@ -107,6 +107,37 @@ def test_slurm_command_or_missing_script_is_refused(
     assert (complaint(capsys), master.ran) == (message, [])
 
 
+def test_script_outside_of_the_directory_is_refused(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    here = Path.cwd()
+    for words in (["../other/t.py"], ["python", "-u", "sub/../../t.py"]):
+        assert main(["run", "--", *words]) == EXIT_USAGE
+        fix = "run dlcluster in the script's own directory"
+        assert complaint(capsys) == f"{words[-1]!r} is outside of {here}, which is sent: {fix}"
+    assert master.ran == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "is_noted"),
+    [
+        ("import torch\n", ["train.py"], True),
+        ("import torch\n", ["python", "train.py"], True),
+        ("import torch\n", ["-n", "1", "train.py"], False),
+        ("import torch\n", ["bash", "train.py"], False),
+        ("import torch.distributed as dist\n", ["train.py"], False),
+        ("from accelerate import Accelerator\n", ["train.py"], False),
+        ('rank = os.environ["RANK"]\n', ["train.py"], False),
+    ],
+)
+def test_independent_processes_are_noted(
+    master: Master, capsys: pytest.CaptureFixture[str], text: str, words: list[str], is_noted: bool
+) -> None:
+    started(master, end=record())
+    Path("train.py").write_text(text)
+    assert main(["run", "--detach", *words]) == 0
+    note = "dlcluster: note: 3 nodes run train.py, which does not mention torch.distributed: each process trains "
+    assert (note in capsys.readouterr().err) == is_noted
+
+
 def test_failed_launch_on_the_master_names_its_directory(
     master: Master, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,7 +213,7 @@ def test_ctrl_c_asks_once_whether_to_leave_the_job_running(
     monkeypatch.setattr(click, "confirm", confirm)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: answer is not None)
     assert main(["run", "--", "x"]) == EXIT_INTERRUPTED
-    assert asked == ([] if answer is None else [f"\nleave job {JOB} running (Ctrl-C: yes)?"])
+    assert asked == ([] if answer is None else [f"\nleave job {JOB} running (Enter or Ctrl-C: yes)?"])
     assert (f"launch stop {JOB}" in master.ran) == stops
     printed = "is stopped" if stops else f"keeps running: dlcluster logs -f {JOB}, dlcluster stop {JOB}"
     assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} {printed}\n")

@@ -135,7 +135,7 @@ def test_ctrl_c_leaves_the_job_running_until_it_is_stopped(laptop: Laptop) -> No
     job = terminal.expect(r"dlcluster: job (\S+) runs")[1]
     terminal.expect(r" rank \d of")
     terminal.type(CTRL_C)
-    terminal.expect(rf"leave job {job} running \(Ctrl-C: yes\)\? \[Y/n\]: ")
+    terminal.expect(rf"leave job {job} running \(Enter or Ctrl-C: yes\)\? \[Y/n\]: ")
     terminal.type("y\n")
     terminal.expect("keeps running: dlcluster logs -f")
     assert terminal.await_end() == 130

@@ -17,7 +17,7 @@ from tests.e2e.laptop import Laptop, new_laptop
 pytestmark = pytest.mark.soak
 
 PAGE = Path(__file__).parents[3] / "docs/start/your-own-project.md"
-SETTINGS = re.compile(r'^```json\n"cluster": (\{.*?^\})\n```$', re.DOTALL | re.MULTILINE)
+SETTINGS = re.compile(r'^```json\n("context": \{.*?^\})\n```$', re.DOTALL | re.MULTILINE)
 """Matches the page's block of settings, which the reader copies into cdk.json."""
 
 
@@ -26,7 +26,7 @@ def laptop(user: User, tmp_path: Path) -> Iterator[Laptop]:
     made = new_laptop(user, tmp_path)
     found = SETTINGS.search(PAGE.read_text())
     assert found
-    made.set(**json.loads(found[1]))
+    made.set(**json.loads(f"{{{found[1]}}}")["context"]["cluster"])
     yield made
     made.run("cdk", "destroy", "--force")
 

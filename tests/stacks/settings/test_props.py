@@ -289,3 +289,10 @@ def test_engines_that_cannot_be_had_are_refused(context: dict[str, Any], message
 def test_gpu_nodes_with_only_mxnet_get_a_warning() -> None:
     assert "engines-on-cpu" in ClusterProps(engines=("mxnet",), instance_type="g6.xlarge").warnings()
     assert "engines-on-cpu" not in ClusterProps(engines=("mxnet",), instance_type="c5.large").warnings()
+
+
+def test_requirements_of_the_cdk_app_get_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("aws-cdk-lib==2.1\n")
+    (tmp_path / "nodes.txt").write_text("einops==0.8.1\n")
+    found = [ClusterProps(requirements=str(tmp_path / name)).warnings() for name in ("own.txt", "nodes.txt")]
+    assert ["requirements-of-the-cdk" in warnings for warnings in found] == [True, False]

@@ -1,0 +1,62 @@
+"""Find the script of a command, and check that it is sent and that its processes train one model."""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from cli.errors import UsageError
+from cli.output import printable
+
+SCRIPT: Final = ".py"
+PYTHON: Final = re.compile(r"(?:.*/)?python[0-9.]*")
+MAX_BYTES: Final = 1 << 20
+"""Largest script in bytes to read for a note."""
+DISTRIBUTED: Final = re.compile(
+    r"distributed|init_process_group|accelerate|lightning|deepspeed|fsdp|mxnet|mx\.|horovod|ignite|transformers|composer"
+    r"|torchtitan|megatron|mpi4py|ray|jax|tensorflow|keras|RANK|WORLD_SIZE|MASTER_ADDR|DMLC_|_NODE|subprocess|runpy",
+    re.IGNORECASE,
+)
+"""Matches libraries and variables through which processes find each other, and programs that start others."""
+PAGE: Final = "docs/start/your-own-script.md, From one GPU"
+
+
+def find_script(command: Sequence[str]) -> Path | None:
+    """Return the Python file that a command runs, or None: ``train.py ...`` or ``python [-u] train.py ...``."""
+    words = list(command)
+    if PYTHON.fullmatch(words[0]):
+        words = words[1:]
+        while words and words[0] in ("-u", "-O"):
+            words = words[1:]
+    return Path(words[0]) if words and words[0].endswith(SCRIPT) else None
+
+
+def check_is_sent(script: Path | None) -> None:
+    """Raise UsageError if a relative path leads out of the directory that is sent."""
+    if script is None or script.is_absolute():
+        return
+    depth = 0
+    for part in script.parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            raise UsageError(
+                f"{printable(str(script))!r} is outside of {Path.cwd()}, which is sent: run dlcluster in the "
+                "script's own directory"
+            )
+
+
+def note_independent_processes(script: Path | None, *, nodes: int) -> None:
+    """Print a note if several processes would each train a model of their own."""
+    if script is None or nodes < 2:
+        return
+    try:
+        if script.stat().st_size > MAX_BYTES or DISTRIBUTED.search(script.read_text(errors="replace")):
+            return
+    except OSError:
+        return  # the nodes may have it
+    print(
+        f"dlcluster: note: {nodes} nodes run {printable(str(script))}, which does not mention torch.distributed: each "
+        f"process trains a model of its own ({PAGE})",
+        file=sys.stderr,
+    )
