@@ -15,7 +15,7 @@ MAX_BYTES: Final = 1 << 20
 """Largest script in bytes to read for a note."""
 DISTRIBUTED: Final = re.compile(
     r"distributed|init_process_group|accelerate|lightning|deepspeed|fsdp|mxnet|mx\.|horovod|ignite|transformers|composer"
-    r"|torchtitan|megatron|mpi4py|ray|jax|tensorflow|keras|RANK|WORLD_SIZE|MASTER_ADDR|DMLC_|_NODE|subprocess|runpy",
+    r"|torchtitan|megatron|mpi4py|\bray\b|jax|tensorflow|keras|RANK|WORLD_SIZE|MASTER_ADDR|DMLC_|_NODE|subprocess|runpy",
     re.IGNORECASE,
 )
 """Matches libraries and variables through which processes find each other, and programs that start others."""

@@ -82,8 +82,8 @@ def command(
         raise UsageError(f"no {command[0]} here: options go before the command, as in: dlcluster run -n 2 -- train.py")
     script = find_script(command)
     if sync:
-        _check_script(command[0])
         check_is_sent(script)
+        _check_script(command[0])
     with connect_to_master(selection) as (context, connection):
         if passed_on.secret:
             check_secrets_are_known(context.membership.members)
