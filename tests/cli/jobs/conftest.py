@@ -52,7 +52,7 @@ class Master:
 @pytest.fixture
 def master(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Master:
     made = Master()
-    (tmp_path / "train.py").touch()
+    (tmp_path / "train.py").write_text("import torch.distributed\n")
     monkeypatch.chdir(tmp_path)
 
     @contextmanager
