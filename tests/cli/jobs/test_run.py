@@ -134,7 +134,7 @@ def test_independent_processes_are_noted(
     started(master, end=record())
     Path("train.py").write_text(text)
     assert main(["run", "--detach", *words]) == 0
-    note = "dlcluster: note: 3 nodes run train.py, which does not mention torch.distributed: each process trains "
+    note = "dlcluster: note: 3 nodes run train.py, which does not mention torch.distributed: unless what it "
     assert (note in capsys.readouterr().err) == is_noted
 
 
