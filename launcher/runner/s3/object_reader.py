@@ -28,20 +28,50 @@ from launcher.runner.s3.listing import Address
 BLOCK: Final = 1 << 20
 """Bytes that are written at once."""
 ATTEMPTS: Final = 6
+"""Attempts at a request that fails; one that S3 or KMS throttles uses up none."""
 MAX_PAUSE_S: Final = 5.0
-"""Longest pause before another attempt, in seconds."""
+MAX_THROTTLED_PAUSE_S: Final = 30.0
+"""Longest pauses before another attempt, in seconds."""
 TIMEOUTS_S: Final = (5, 60)
 """Longest waits for a connection and for the next bytes, in seconds."""
-TOO_MANY: Final = 429
 SERVER_ERROR: Final = 500
 WHOLE: Final = 200
 RANGE: Final = 206
 REPLACED: Final = 412
 """Statuses of S3's answers; 412 means another entity tag."""
+THROTTLED: Final = frozenset({429, 503})
+THROTTLED_CODES: Final = frozenset(
+    {
+        "BandwidthLimitExceeded",
+        "EC2ThrottledException",
+        "KMS.ThrottlingException",
+        "LimitExceededException",
+        "PriorRequestNotComplete",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "SlowDown",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "TransactionInProgressException",
+    }
+)
+"""Statuses and codes that ask for fewer requests: those of botocore's retries/standard.py, and of KMS through S3."""
+TRANSIENT_CODES: Final = frozenset({"RequestTimeout", "RequestTimeoutException"})
+"""Codes of 4xx answers that another attempt may mend."""
+ERROR_BYTES: Final = 64 << 10
+"""Bytes that are read of an answer with an error."""
 
 
 class _AgainError(Exception):
     """A request failed in a way that another attempt may mend."""
+
+
+class _ThrottledError(Exception):
+    """S3 or KMS asks for fewer requests."""
 
 
 class ObjectReader:
@@ -82,16 +112,23 @@ class ObjectReader:
         return count
 
     def _repeat(self, key: str, headers: Mapping[str, str], file: int, *, start: int) -> int:
-        """Make attempts until one succeeds; LaunchError with the last reason."""
-        reason = ""
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                time.sleep(random.uniform(0.5, 1.0) * min(MAX_PAUSE_S, 0.1 * 3**attempt))  # noqa: S311  (no secret)
+        """Make attempts until one succeeds; LaunchError with the last reason.
+
+        Throttled ones go on until the launcher's deadline, which ends this process: many nodes wait for their turn.
+        """
+        failures = throttles = 0
+        while True:
             try:
                 return self._copy(key, headers, file, start=start)
+            except _ThrottledError:
+                throttles += 1
+                _pause(throttles, longest_s=MAX_THROTTLED_PAUSE_S)
             except (_AgainError, BotoCoreError) as error:
-                reason = " ".join(str(error).split())
-        raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}, {ATTEMPTS} attempts")
+                failures += 1
+                if failures == ATTEMPTS:
+                    reason = " ".join(str(error).split())
+                    raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}, {ATTEMPTS} attempts") from error
+                _pause(failures, longest_s=MAX_PAUSE_S)
 
     def _copy(self, key: str, headers: Mapping[str, str], file: int, *, start: int) -> int:
         response: Any = self._http.send(self._signed(key, headers))
@@ -125,15 +162,25 @@ class ObjectReader:
 
     def _refuse(self, key: str, response: Any) -> None:
         """Raise the error that the answer describes."""
-        body = StreamingBody(response.raw, response.headers.get("Content-Length")).read()
-        found = re.search(rb"<Code>(.*?)</Code>(?:.*?<Message>(.*?)</Message>)?", body, re.DOTALL)
-        words = b": ".join(word for word in found.groups() if word).decode(errors="replace") if found else ""
-        reason = words or f"HTTP status {response.status_code}"
+        body = StreamingBody(response.raw, response.headers.get("Content-Length"))
+        data = body.read(ERROR_BYTES)
+        # The rest of the answer must not precede the next one.
+        body.close()
+        found = re.search(rb"<Code>(.*?)</Code>(?:.*?<Message>(.*?)</Message>)?", data, re.DOTALL)
+        code, *message = [word.decode(errors="replace") for word in found.groups() if word] if found else [""]
+        reason = ": ".join([code, *message]) or f"HTTP status {response.status_code}"
+        if response.status_code in THROTTLED or code in THROTTLED_CODES:
+            raise _ThrottledError
+        if response.status_code >= SERVER_ERROR or code in TRANSIENT_CODES:
+            raise _AgainError(reason)
         if response.status_code == REPLACED:
             reason = "was replaced while it was fetched; run the same line again"
-        if response.status_code >= SERVER_ERROR or response.status_code == TOO_MANY:
-            raise _AgainError(reason)
         raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}")
+
+
+def _pause(attempts: int, *, longest_s: float) -> None:
+    """Wait longer after each attempt, by a part at random, so that the nodes do not ask all at once."""
+    time.sleep(random.uniform(0.5, 1.0) * min(longest_s, 0.1 * 3 ** min(attempts, 10)))  # noqa: S311  (no secret)
 
 
 class Checksum:

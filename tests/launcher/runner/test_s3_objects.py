@@ -45,6 +45,37 @@ def test_a_request_is_repeated_after_an_overload_and_after_a_cut(bucket: Bucket,
     assert len(bucket.requests) == 3
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(503, b"<Error><Code>SlowDown</Code></Error>"),
+        Answer(429),
+        Answer(400, b"<Error><Code>KMS.ThrottlingException</Code><Message>Rate exceeded</Message></Error>"),
+    ],
+    ids=["503", "429", "KMS"],
+)
+def test_a_throttled_request_uses_up_no_attempt(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    faults = [answer] * 20
+    bucket.fault = lambda key, wanted: faults.pop() if faults else None
+    file = open_file(tmp_path / "x")
+    assert reader(bucket).read_whole("x", file) == 10
+    os.close(file)
+    assert len(pauses) == 20
+    assert 15 <= max(pauses) <= 30
+
+
+def test_a_request_that_times_out_is_repeated(bucket: Bucket, tmp_path: Path) -> None:
+    faults = [Answer(400, b"<Error><Code>RequestTimeout</Code></Error>")] * 5
+    bucket.fault = lambda key, wanted: faults.pop() if faults else None
+    file = open_file(tmp_path / "x")
+    assert reader(bucket).read_whole("x", file) == 10
+    os.close(file)
+
+
 def test_an_object_that_arrives_damaged_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
     bucket.fault = lambda key, wanted: Answer(200, b"other", fields={"x-amz-checksum-crc32": "AAAAAA=="})
     file = open_file(tmp_path / "x")
