@@ -41,7 +41,6 @@ ELSEWHERE = {
         "botocore.exceptions",
         "botocore.httpsession",
         "botocore.response",
-        "botocore.session",
         "botocore.utils",
     },
     "trainer/data/images/s3_object.py": {"boto3", "botocore.config", "botocore.exceptions", "botocore.session"},

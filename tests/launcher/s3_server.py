@@ -1,5 +1,6 @@
 """Serve objects as a bucket of S3, with faults, for tests of what a node fetches."""
 
+import json
 import re
 import zlib
 from base64 import b64encode
@@ -40,6 +41,8 @@ class Bucket:
     fault: Callable[[str, str], Answer | None] = lambda key, wanted: None
     """Returns another answer to a request for a key and a range."""
     listing_fault: Answer | None = None
+    metadata_faults: int = 0
+    """Requests for the instance's metadata that fail from now on."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -80,6 +83,19 @@ class Bucket:
     def etag(self, key: str) -> str:
         return f'"{zlib.crc32(self.objects[key]):032x}"'
 
+    def metadata(self, path: str) -> Answer:
+        """Answer as an instance whose role is "role"."""
+        if self.metadata_faults:
+            self.metadata_faults -= 1
+            return Answer(500)
+        if path.endswith("/security-credentials/"):
+            return Answer(200, b"role")
+        if not path.endswith("/role"):
+            return Answer(200, b"token")
+        names = ("AccessKeyId", "SecretAccessKey", "Token")
+        values = {**dict.fromkeys(names, "test"), "Code": "Success", "Expiration": "2999-01-01T00:00:00Z"}
+        return Answer(200, json.dumps(values).encode())
+
     def get(self, key: str, wanted: str, match: str | None) -> Answer:
         self.requests.append((key, wanted))
         if (other := self.fault(key, wanted)) is not None:
@@ -101,7 +117,13 @@ def running_bucket() -> Iterator[Bucket]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        def do_PUT(self) -> None:
+            self._send(bucket.metadata(self.path))
+
         def do_GET(self) -> None:
+            if self.path.startswith("/latest/"):
+                self._send(bucket.metadata(self.path))
+                return
             path, _, query = self.path.partition("?")
             key = unquote(path).removeprefix("/").partition("/")[2]
             if key:

@@ -6,6 +6,7 @@ and last the final counts or an error. It ends with the process that started it.
 
 import json
 import os
+import resource
 import signal
 import sys
 
@@ -20,6 +21,9 @@ from launcher.runner.fast_imports import PR_SET_PDEATHSIG, prctl
 def main() -> int:
     """Download what the request names; return the exit code."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Each large file that is not yet whole stays open, for its lock.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if os.path.isdir(VENDOR):
         sys.path.insert(1, VENDOR)
     request = json.loads(sys.stdin.readline())

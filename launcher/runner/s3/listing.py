@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import botocore.session
 from botocore.config import Config
@@ -13,6 +13,11 @@ from launcher.errors import LaunchError
 CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 6}, connect_timeout=5, read_timeout=60)
 SCOPE = re.compile(r"Credential=[^/]+/\d+/([^/]+)/s3/")
 """Matches the region in a signature; see "Authorization header" in the reference of S3's API."""
+
+
+METADATA_TRIES: Final = 5
+METADATA_TIMEOUT_S: Final = 5
+"""Requests for the role's credentials, and the time for each; botocore's 1 and 1 s are too few for a busy node."""
 
 
 class Address(NamedTuple):
@@ -36,6 +41,14 @@ class Object(NamedTuple):
     etag: str
 
 
+def new_session() -> botocore.session.Session:
+    """Return a session that waits for the node's credentials."""
+    session = botocore.session.get_session()
+    session.set_config_variable("metadata_service_num_attempts", METADATA_TRIES)
+    session.set_config_variable("metadata_service_timeout", METADATA_TIMEOUT_S)
+    return session
+
+
 class Listing:
     """The objects below a prefix, in pages."""
 
@@ -53,7 +66,7 @@ class Listing:
     def pages(self) -> Iterator[list[Object]]:
         """Yield the objects a page at a time; directories' empty placeholders are left out."""
         try:
-            client: Any = botocore.session.get_session().create_client("s3", config=CONFIG)
+            client: Any = new_session().create_client("s3", config=CONFIG)
             client.meta.events.register("before-send.s3.ListObjectsV2", self._learn_address)
             pages = client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix):

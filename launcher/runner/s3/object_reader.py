@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-import botocore.session
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError
@@ -23,7 +22,7 @@ from botocore.response import StreamingBody
 from botocore.utils import get_environ_proxies
 
 from launcher.errors import LaunchError
-from launcher.runner.s3.listing import Address
+from launcher.runner.s3.listing import Address, new_session
 
 BLOCK: Final = 1 << 20
 """Bytes that are written at once."""
@@ -78,7 +77,7 @@ class ObjectReader:
     """Requests objects; any number of threads may use it."""
 
     def __init__(self, address: Address, *, connections: int) -> None:
-        session = botocore.session.get_session()
+        session = new_session()
         self._address = address
         credentials = session.get_credentials()
         if credentials is None:

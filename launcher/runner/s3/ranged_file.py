@@ -2,11 +2,12 @@
 
 import json
 import os
-from contextlib import suppress
+import stat
 from pathlib import Path
 from typing import Final
 
 from launcher.runner.s3.listing import Object
+from launcher.runner.s3.locked_part import create_part, open_part
 from launcher.runner.sync.part_file import part_of
 
 RANGE_SIZE: Final = 16 << 20
@@ -26,20 +27,23 @@ class RangedFile:
         self.part = part_of(self._path)
         self._journal = self.part.with_name(f"{self.part.name}.ranges")
         self._missing: set[int] = set()
+        self._file = -1
+        """The part, open for its lock."""
 
     def open(self) -> list[tuple[int, int]]:
-        """Open or continue the file; return the start and the end of each missing range."""
+        """Open or continue the file; return the start and the end of each missing range.
+
+        Raises LaunchError if another download has it.
+        """
         size, identity = self._object.size, self._identity()
         starts = set(range(0, size, RANGE_SIZE))
-        lines = self._read_journal()
-        if lines[:1] == [identity] and self.part.lstat().st_size == size:
-            self._missing = starts - {int(line) for line in lines[1:]}
+        if self._is_continued(identity):
+            self._missing = starts - {int(line) for line in self._read_journal()[1:]}
         else:
+            self.release()
+            self._file = create_part(self._path)
             self._journal.unlink(missing_ok=True)
-            self.part.unlink(missing_ok=True)
-            file = os.open(self.part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-            os.ftruncate(file, size)
-            os.close(file)
+            os.ftruncate(self._file, size)
             self._missing = starts
             self._note(identity)
         return [(start, min(start + RANGE_SIZE, size)) for start in sorted(self._missing)]
@@ -56,19 +60,35 @@ class RangedFile:
 
     def finish(self) -> None:
         """Give the file its time and its name."""
-        os.utime(self.part, (self._object.modified_s, self._object.modified_s))
+        # After a crash of the node, a file under its name must hold what arrived, because nothing compares its bytes.
+        os.fsync(self._file)
+        os.utime(self._file, (self._object.modified_s, self._object.modified_s))
         self.part.replace(self._path)
         self._journal.unlink(missing_ok=True)
+        self.release()
+
+    def release(self) -> None:
+        """Let another download have the part."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _is_continued(self, identity: str) -> bool:
+        """Open this user's part of the same object, if there is one."""
+        try:
+            self._file = open_part(self._path)
+            found = os.fstat(self._file), self._journal.lstat()
+        except (FileNotFoundError, PermissionError):
+            return False
+        is_ours = all(stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() for status in found)
+        return is_ours and found[0].st_size == self._object.size and self._read_journal()[:1] == [identity]
 
     def _identity(self) -> str:
         return json.dumps([self._object, RANGE_SIZE, BOOT_ID.read_text().strip()])
 
     def _read_journal(self) -> list[str]:
-        """Return the journal's complete lines; none if there is no file for them."""
-        with suppress(FileNotFoundError):
-            self.part.lstat()
-            return self._journal.read_text().split("\n")[:-1]
-        return []
+        """Return the journal's complete lines."""
+        return self._journal.read_text().split("\n")[:-1]
 
     def _note(self, line: str) -> None:
         with self._journal.open("a") as journal:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from launcher.errors import LaunchError
 from launcher.runner.fast_imports import PR_SET_PDEATHSIG, prctl
 from launcher.runner.s3.listing import Address, Object
+from launcher.runner.s3.locked_part import create_part
 from launcher.runner.s3.object_reader import ObjectReader
 from launcher.runner.sync.part_file import part_of
 
@@ -132,7 +133,7 @@ def _read_range(reader: ObjectReader, task: Task) -> int:
 def _read_whole(reader: ObjectReader, task: Task) -> int:
     """Write a whole object under a temporary name, then rename it."""
     part = part_of(Path(task.path))
-    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    file = create_part(Path(task.path))
     try:
         count = reader.read_whole(task.found.key, file)
         os.utime(file, (task.found.modified_s, task.found.modified_s))

@@ -9,10 +9,12 @@ import pytest
 
 from launcher.errors import LaunchError
 from launcher.runner.s3 import ranged_file
-from launcher.runner.s3.listing import Address, Object
+from launcher.runner.s3.listing import Address, Listing, Object
+from launcher.runner.s3.locked_part import create_part
 from launcher.runner.s3.object_reader import ObjectReader
 from launcher.runner.s3.ranged_file import RangedFile
-from tests.launcher.s3_server import Answer, Bucket, running_bucket
+from launcher.runner.sync.part_file import part_of
+from tests.launcher.s3_server import MODIFIED_S, Answer, Bucket, running_bucket
 
 LARGE = Object("set/large", size=25, modified_s=1_760_000_000, etag='"1"')
 
@@ -76,6 +78,18 @@ def test_a_request_that_times_out_is_repeated(bucket: Bucket, tmp_path: Path) ->
     os.close(file)
 
 
+def test_the_roles_credentials_are_asked_for_again(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", bucket.url)
+    bucket.metadata_faults = 4
+    reader(bucket)
+    bucket.metadata_faults = 4
+    assert [*Listing("bucket", "").pages()] == [[Object("x", 10, MODIFIED_S, bucket.etag("x"))]]
+
+
 def test_an_object_that_arrives_damaged_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
     bucket.fault = lambda key, wanted: Answer(200, b"other", fields={"x-amz-checksum-crc32": "AAAAAA=="})
     file = open_file(tmp_path / "x")
@@ -98,8 +112,10 @@ def test_a_ranged_file_continues_only_for_the_same_object(tmp_path: Path, monkey
     file = RangedFile(f"{tmp_path}/large", LARGE)
     assert file.open() == [(0, 10), (10, 20), (20, 25)]
     file.receive(10)
+    file.release()
     again = RangedFile(f"{tmp_path}/large", LARGE)
     assert again.open() == [(0, 10), (20, 25)]
+    again.release()
     other = RangedFile(f"{tmp_path}/large", LARGE._replace(etag='"2"'))
     assert other.open() == [(0, 10), (10, 20), (20, 25)]
     for start in (20, 0, 10):
@@ -111,11 +127,50 @@ def test_a_ranged_file_continues_only_for_the_same_object(tmp_path: Path, monkey
     assert (tmp_path / "large").stat().st_mtime == LARGE.modified_s
 
 
+def test_a_ranged_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bool] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append((tmp_path / "large").exists()))
+    file = RangedFile(f"{tmp_path}/large", LARGE)
+    file.open()
+    file.receive(0)
+    file.finish()
+    assert synced == [False]
+
+
+def test_a_part_that_another_download_has_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    file = RangedFile(f"{path}", LARGE)
+    file.open()
+    with file.part.open("r+b") as part:
+        part.write(b"other")
+    with pytest.raises(LaunchError, match="large: another launch fetches it at the moment"):
+        RangedFile(f"{path}", LARGE).open()
+    with pytest.raises(LaunchError, match="large: another launch fetches it at the moment"):
+        create_part(path)
+    assert file.part.read_bytes()[:5] == b"other"
+    file.receive(0)
+    file.finish()
+    os.close(create_part(path))
+
+
+def test_a_stale_part_is_replaced_and_a_link_is_not_followed(tmp_path: Path) -> None:
+    path, mine = tmp_path / "x", tmp_path / "mine"
+    mine.write_text("mine")
+    part_of(path).symlink_to(mine)
+    os.close(create_part(path))
+    part_of(path).write_text("longer than before")
+    file = create_part(path)
+    assert os.fstat(file).st_size == 0
+    os.close(file)
+    assert mine.read_text() == "mine"
+
+
 def test_a_ranged_file_starts_over_after_a_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranged_file, "RANGE_SIZE", 10)
     file = RangedFile(f"{tmp_path}/large", LARGE)
     file.open()
     file.receive(0)
+    file.release()
     boot = tmp_path / "boot_id"
     boot.write_text("another\n")
     monkeypatch.setattr(ranged_file, "BOOT_ID", boot)

@@ -1,0 +1,68 @@
+"""Open temporary files so that two downloads never write to the same one.
+
+The lock in the user's home directory (launcher.runner.sync.s3_fetch) excludes neither another user's download nor one
+to a directory below.
+"""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from launcher.errors import LaunchError
+from launcher.runner.sync.part_file import part_of
+
+
+def create_part(path: Path) -> int:
+    """Create a file's temporary one, locked, in place of an earlier one; LaunchError if another download has that."""
+    part = part_of(path)
+    with suppress(FileExistsError):
+        return _lock(_create(part), path)
+    if part.is_symlink():
+        part.unlink()
+    else:
+        earlier = open_part(path)
+        try:
+            part.unlink()
+        finally:
+            os.close(earlier)
+    try:
+        return _lock(_create(part), path)
+    except FileExistsError as error:
+        raise _in_use(path) from error
+
+
+def open_part(path: Path) -> int:
+    """Open and lock a file's temporary one, which exists; LaunchError if another download has it."""
+    return _lock(os.open(part_of(path), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), path)
+
+
+def _create(part: Path) -> int:
+    return os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+
+def _lock(file: int, path: Path) -> int:
+    try:
+        with suppress(OSError):  # a file system without locks
+            _flock(file, path)
+        # The download that had it may have renamed or removed it just now.
+        if not os.path.samestat(os.fstat(file), part_of(path).lstat()):
+            raise _in_use(path)
+    except FileNotFoundError as error:
+        os.close(file)
+        raise _in_use(path) from error
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _flock(file: int, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise _in_use(path) from error
+
+
+def _in_use(path: Path) -> LaunchError:
+    return LaunchError(f"{path}: another launch fetches it at the moment")
