@@ -3,7 +3,6 @@
 import os
 import stat
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import Final, NamedTuple
@@ -11,7 +10,9 @@ from typing import Final, NamedTuple
 from launcher.errors import LaunchError
 from launcher.runner.s3.listing import Listing, Object
 from launcher.runner.s3.ranged_file import RANGE_SIZE, RangedFile
+from launcher.runner.s3.share import Share
 from launcher.runner.s3.workers import Arrived, Task, Workers
+from launcher.sync.progress import plural
 
 REPORT_S: Final = 0.5
 """Seconds between two reports of the progress."""
@@ -43,7 +44,7 @@ class Download:
         self._source = f"s3://{bucket}/{prefix}".rstrip("/")
         self._prefix = prefix
         self._directory = directory
-        self._shard = shard
+        self._share = Share(shard, directory=directory)
         self._report = report
         self._listing = Listing(bucket, prefix)
         self._ranged: dict[str, RangedFile] = {}
@@ -121,30 +122,40 @@ class Download:
             # Otherwise a bug here would leave the main thread waiting.
             workers.post(f"{self._source}: {type(error).__name__}: {error}")
         else:
-            workers.post(_LAST)
+            workers.post(self._refusal() or _LAST)
+
+    def _refusal(self) -> str:
+        """Return why this directory may not have this prefix, if so, once all is listed."""
+        if self._share.strangers:
+            files = plural(self._share.strangers, "file")
+            return f"{self._directory} holds {files} of another share (--sync-s3-shard); empty it or name another one"
+        return ""
 
     def _submit_page(self, workers: Workers, page: list[Object]) -> None:
-        tasks = [task for found in page if self._is_ours(found.key) for task in self._tasks(found)]
+        ours = [found for found in page if self._is_ours(found)]
+        if self._refusal():
+            # Only count on.
+            return
+        tasks = [task for found in ours for task in self._tasks(found)]
         # The event comes first, so that the number of open tasks never falls below zero.
         workers.post(_Listed(len(tasks), sum(task.stop - task.start or task.found.size for task in tasks)))
         for task in tasks:
             workers.tasks.put(task)
 
-    def _is_ours(self, key: str) -> bool:
+    def _is_ours(self, found: Object) -> bool:
         """Return True unless the object belongs to another node, or stands for a directory."""
-        if key.endswith("/"):
-            return False
-        if self._shard is None:
-            return True
-        index, count = self._shard
-        return zlib.crc32(key.encode()) % count == index
+        return not found.key.endswith("/") and self._share.has(found.key, self._path(found))
+
+    def _path(self, found: Object) -> str:
+        return f"{self._directory}/{found.key[len(self._prefix) :]}"
 
     def _tasks(self, found: Object) -> list[Task]:
         """Return what is to be downloaded of an object; nothing if the file is there with its size and its time."""
         name = found.key[len(self._prefix) :]
-        if ".." in name.split("/") or "\0" in name:
-            raise LaunchError(f"{self._source}: {name!r} does not name a file below {self._directory}")
-        path = f"{self._directory}/{name}"
+        # Two keys must not name one file either, as "a/b" and "a//b" would.
+        if not {"", ".", ".."}.isdisjoint(name.split("/")) or "\0" in name:
+            raise LaunchError(f"{self._source}: {name!r} does not name a file of its own below {self._directory}")
+        path = self._path(found)
         if _is_there(path, found):
             return []
         directory = os.path.dirname(path)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import LaunchError
+from launcher.runner.s3 import share
 from launcher.runner.s3.ranged_file import RANGE_SIZE
 from launcher.runner.sync.s3_fetch import fetch
 from tests.launcher.conftest import parent, variables
@@ -76,6 +77,27 @@ def test_each_file_goes_to_one_node_of_those_that_share_a_prefix(bucket: Bucket,
     assert all(shares)
 
 
+def test_a_directory_never_gets_a_second_share(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.objects = {f"set/{number}": b"x" for number in range(20)}
+    fetch_to(tmp_path / "data", shard=[0, 2])
+    held = names(tmp_path / "data")
+    with pytest.raises(LaunchError, match=rf"data holds {len(held)} files of another share \(--sync-s3-shard\); empty"):
+        fetch_to(tmp_path / "data", shard=[1, 2])
+    assert fetch_to(tmp_path / "data", shard=[0, 2])["files"] == 0
+
+
+def test_nodes_with_one_file_system_may_see_all_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = tmp_path.stat()
+    place = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
+    mounts = tmp_path / "mountinfo"
+    monkeypatch.setattr(share, "MOUNTS", mounts)
+    for kind, strangers in [("nfs4", 0), ("ext4", 1)]:
+        mounts.write_text(f"36 35 0:1 / /a rw - {kind}x a rw\n37 35 {place} / /b rw shared:1 - {kind} b rw\n")
+        found = share.Share([0, 2], directory=str(tmp_path))
+        assert [found.has(key, str(mounts)) for key in ("0", "4")].count(True) == 1
+        assert found.strangers == strangers
+
+
 def test_a_large_file_continues_where_an_earlier_fetch_ended(bucket: Bucket, tmp_path: Path) -> None:
     content = os.urandom(RANGE_SIZE) + os.urandom(RANGE_SIZE) + b"end"
     bucket.objects = {"set/large": content}
@@ -108,9 +130,12 @@ def test_a_listing_that_is_refused_or_empty_is_an_error(bucket: Bucket, tmp_path
         fetch_to(tmp_path / "data")
 
 
-def test_no_object_is_written_outside_of_the_directory(bucket: Bucket, tmp_path: Path) -> None:
-    bucket.objects = {"set/../../x": b"x"}
-    with pytest.raises(LaunchError, match=r"'../../x' does not name a file below"):
+@pytest.mark.parametrize("name", ["../../x", "a//x", "./x", "/x"])
+def test_no_object_is_written_outside_of_the_directory_or_in_anothers_place(
+    bucket: Bucket, tmp_path: Path, name: str
+) -> None:
+    bucket.objects = {f"set/{name}": b"x"}
+    with pytest.raises(LaunchError, match=f"'{name}' does not name a file of its own below"):
         fetch_to(tmp_path / "data")
     assert not (tmp_path / "x").exists()
 
