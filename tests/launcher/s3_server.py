@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,8 +15,14 @@ from threading import Thread
 from urllib.parse import parse_qs, quote, unquote
 from xml.sax.saxutils import escape
 
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
 MODIFIED_S = 1_760_000_000
 LISTED_AS = "2025-10-09T08:53:20.000Z"
+SECRETS = {"test": "test", "a": "b"}
+"""Secret key of each access key."""
 PAGE = 2
 """Objects in a page of a listing."""
 
@@ -36,6 +43,10 @@ class Bucket:
 
     url: str = ""
     objects: dict[str, bytes] = field(default_factory=dict)
+    classes: dict[str, str] = field(default_factory=dict)
+    """Elements of an object in a listing that tell its storage class."""
+    damaged: set[str] = field(default_factory=set)
+    """Keys of objects that lose a byte on their way."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     """Key and range of each GetObject, in any order."""
     fault: Callable[[str, str], Answer | None] = lambda key, wanted: None
@@ -69,7 +80,7 @@ class Bucket:
         shown = keys[:PAGE]
         contents = "".join(
             f"<Contents><Key>{quote(key)}</Key><LastModified>{LISTED_AS}</LastModified><ETag>{self.etag(key)}</ETag>"
-            f"<Size>{len(self.objects[key])}</Size></Contents>"
+            f"<Size>{len(self.objects[key])}</Size>{self.classes.get(key, '')}</Contents>"
             for key in shown
         )
         is_truncated = len(keys) > len(shown)
@@ -96,7 +107,7 @@ class Bucket:
         values = {**dict.fromkeys(names, "test"), "Code": "Success", "Expiration": "2999-01-01T00:00:00Z"}
         return Answer(200, json.dumps(values).encode())
 
-    def get(self, key: str, wanted: str, match: str | None) -> Answer:
+    def get(self, key: str, wanted: str, match: str | None, *, has_checksum: bool) -> Answer:
         self.requests.append((key, wanted))
         if (other := self.fault(key, wanted)) is not None:
             return other
@@ -106,7 +117,24 @@ class Bucket:
         if found := re.fullmatch(r"bytes=(\d+)-(\d+)", wanted):
             return Answer(206, body[int(found[1]) : int(found[2]) + 1])
         crc = b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
-        return Answer(200, body, fields={"x-amz-checksum-crc32": crc})
+        if key in self.damaged:
+            body = b"?" + body[1:]
+        return Answer(200, body, fields={"x-amz-checksum-crc32": crc} if has_checksum else {})
+
+
+def is_signed(target: str, headers: Message) -> bool:
+    """Return True if the signature is that of S3, which encodes the key itself before it compares."""
+    found = re.fullmatch(
+        r"AWS4-HMAC-SHA256 Credential=(.*?)/.*?/(.*?)/s3/.*, SignedHeaders=(.*), Signature=(.*)",
+        headers["Authorization"],
+    )
+    assert found is not None
+    path, mark, query = target.partition("?")
+    url = f"http://{headers['Host']}{quote(unquote(path), safe='/-_.~')}{mark}{query}"
+    request = AWSRequest("GET", url, headers={name: headers[name] for name in found[3].split(";")})
+    request.context["timestamp"] = headers["X-Amz-Date"]
+    auth = S3SigV4Auth(Credentials(found[1], SECRETS[found[1]]), "s3", found[2])
+    return bool(auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request) == found[4])
 
 
 @contextmanager
@@ -126,8 +154,12 @@ def running_bucket() -> Iterator[Bucket]:
                 return
             path, _, query = self.path.partition("?")
             key = unquote(path).removeprefix("/").partition("/")[2]
-            if key:
-                self._send(bucket.get(key, self.headers.get("Range", ""), self.headers.get("If-Match")))
+            if not is_signed(self.path, self.headers):
+                self._send(Answer(403, b"<Error><Code>SignatureDoesNotMatch</Code></Error>"))
+            elif key:
+                wanted, match = self.headers.get("Range", ""), self.headers.get("If-Match")
+                has_checksum = self.headers.get("x-amz-checksum-mode") == "ENABLED"
+                self._send(bucket.get(key, wanted, match, has_checksum=has_checksum))
             else:
                 values = {name: found[0] for name, found in parse_qs(query).items()}
                 self._send(bucket.listing(values.get("prefix", ""), values.get("continuation-token", "")))

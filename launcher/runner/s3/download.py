@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from launcher.errors import LaunchError
 from launcher.runner.s3.listing import Listing, Object
+from launcher.runner.s3.object_reader import RESTORE
 from launcher.runner.s3.ranged_file import RANGE_SIZE, RangedFile
 from launcher.runner.s3.share import Share
 from launcher.runner.s3.workers import Arrived, Task, Workers
@@ -49,6 +50,8 @@ class Download:
         self._listing = Listing(bucket, prefix)
         self._ranged: dict[str, RangedFile] = {}
         """Unfinished large files by their temporary path."""
+        self._archived: list[str] = []
+        """Keys of objects that cannot be read."""
         self._directories: set[str] = set()
         status = os.statvfs(directory)
         self._free = status.f_bavail * status.f_frsize
@@ -129,10 +132,14 @@ class Download:
         if self._share.strangers:
             files = plural(self._share.strangers, "file")
             return f"{self._directory} holds {files} of another share (--sync-s3-shard); empty it or name another one"
+        if self._archived:
+            more = f" and {len(self._archived) - 1} more" if len(self._archived) > 1 else ""
+            return f"{self._source}: {self._archived[0]}{more}: archived (GLACIER), {RESTORE}"
         return ""
 
     def _submit_page(self, workers: Workers, page: list[Object]) -> None:
         ours = [found for found in page if self._is_ours(found)]
+        self._archived += [found.key for found in ours if found.is_archived and not _is_there(self._path(found), found)]
         if self._refusal():
             # Only count on.
             return

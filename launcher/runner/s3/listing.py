@@ -15,6 +15,8 @@ SCOPE = re.compile(r"Credential=[^/]+/\d+/([^/]+)/s3/")
 """Matches the region in a signature; see "Authorization header" in the reference of S3's API."""
 
 
+ARCHIVES: Final = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+"""Storage classes of objects that must be restored first."""
 METADATA_TRIES: Final = 5
 METADATA_TIMEOUT_S: Final = 5
 """Requests for the role's credentials, and the time for each; botocore's 1 and 1 s are too few for a busy node."""
@@ -39,6 +41,8 @@ class Object(NamedTuple):
     modified_s: int
     """Time of its last change, in whole seconds since the epoch, as S3 gives it."""
     etag: str
+    is_archived: bool = False
+    """True if nobody can read it before it is restored."""
 
 
 def new_session() -> botocore.session.Session:
@@ -69,11 +73,10 @@ class Listing:
             client: Any = new_session().create_client("s3", config=CONFIG)
             client.meta.events.register("before-send.s3.ListObjectsV2", self._learn_address)
             pages = client.get_paginator("list_objects_v2")
-            for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix):
-                yield [
-                    Object(found["Key"], found["Size"], int(found["LastModified"].timestamp()), found["ETag"])
-                    for found in page.get("Contents", ())
-                ]
+            for page in pages.paginate(
+                Bucket=self._bucket, Prefix=self._prefix, OptionalObjectAttributes=["RestoreStatus"]
+            ):
+                yield [_object(found) for found in page.get("Contents", ())]
         except (BotoCoreError, ClientError) as error:
             source = f"s3://{self._bucket}/{self._prefix}".rstrip("/")
             raise LaunchError(f"{source}: {' '.join(str(error).split())}") from error
@@ -83,3 +86,9 @@ class Listing:
         scope = SCOPE.search(signature.decode() if isinstance(signature, bytes) else signature)
         if scope is not None:
             self._address = Address(f"{request.url.partition('?')[0].rstrip('/')}/", scope[1], self._bucket)
+
+
+def _object(found: Any) -> Object:
+    # A restored object keeps its class; it has an expiry then.
+    is_archived = found.get("StorageClass") in ARCHIVES and "RestoreExpiryDate" not in found.get("RestoreStatus", {})
+    return Object(found["Key"], found["Size"], int(found["LastModified"].timestamp()), found["ETag"], is_archived)

@@ -61,6 +61,8 @@ THROTTLED_CODES: Final = frozenset(
 """Statuses and codes that ask for fewer requests: those of botocore's retries/standard.py, and of KMS through S3."""
 TRANSIENT_CODES: Final = frozenset({"RequestTimeout", "RequestTimeoutException"})
 """Codes of 4xx answers that another attempt may mend."""
+ARCHIVED_CODE: Final = "InvalidObjectState"
+RESTORE: Final = "restore it first (aws s3api restore-object)"
 ERROR_BYTES: Final = 64 << 10
 """Bytes that are read of an answer with an error."""
 
@@ -174,6 +176,8 @@ class ObjectReader:
             raise _AgainError(reason)
         if response.status_code == REPLACED:
             reason = "was replaced while it was fetched; run the same line again"
+        elif code == ARCHIVED_CODE:
+            reason = f"archived, {RESTORE}"
         raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}")
 
 

@@ -22,7 +22,7 @@ from launcher.sync.request import BUCKET_URL
 
 PROGRAM: Final = Path(__file__).resolve().parents[1] / "s3/__main__.py"
 LOCK_POLL_S: Final = 0.2
-LATE: Final = "not fetched in time (--sync-timeout)"
+LATE: Final = "not fetched in time (--sync-timeout); the same line continues"
 
 
 def fetch(
@@ -67,7 +67,7 @@ def _locked(directory: Path, *, source: str, until: float) -> Iterator[None]:
     try:
         while not _acquire(lock):
             if time.monotonic() > until:
-                raise LaunchError(f"{source}: {LATE}, another launch fetches to {directory}")
+                raise LaunchError(f"{source}: {LATE}; another launch fetches to {directory}")
             time.sleep(LOCK_POLL_S)
         yield
     finally:

@@ -91,7 +91,7 @@ def test_the_roles_credentials_are_asked_for_again(bucket: Bucket, monkeypatch: 
 
 
 def test_an_object_that_arrives_damaged_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
-    bucket.fault = lambda key, wanted: Answer(200, b"other", fields={"x-amz-checksum-crc32": "AAAAAA=="})
+    bucket.damaged = {"x"}
     file = open_file(tmp_path / "x")
     with pytest.raises(LaunchError, match="s3://bucket/x: arrived damaged, 6 attempts"):
         reader(bucket).read_whole("x", file)

@@ -49,7 +49,7 @@ def journal_lines(directory: Path) -> int:
 def test_a_directory_gets_what_it_lacks_and_keeps_what_is_its_own(bucket: Bucket, tmp_path: Path) -> None:
     data = tmp_path / "data"
     bucket.objects = {
-        "set/a b/é+%.txt": b"one",
+        "set/a b/é+%~.txt": b"one",
         "set/empty": b"",
         "set/old": b"new",
         "set/folder/": b"",
@@ -59,7 +59,7 @@ def test_a_directory_gets_what_it_lacks_and_keeps_what_is_its_own(bucket: Bucket
     (data / "mine").write_text("mine")
     (data / "old").write_text("old")
     assert fetch_to(data) == {"files": 3, "bytes": 6, "total": 6}
-    assert tree(data) == {"a b": "", "a b/é+%.txt": "one", "empty": "", "mine": "mine", "old": "new"}
+    assert tree(data) == {"a b": "", "a b/é+%~.txt": "one", "empty": "", "mine": "mine", "old": "new"}
     assert (data / "old").stat().st_mtime == MODIFIED_S
     bucket.requests.clear()
     assert fetch_to(data) == {"files": 0, "bytes": 0, "total": 0}
@@ -128,6 +128,18 @@ def test_a_listing_that_is_refused_or_empty_is_an_error(bucket: Bucket, tmp_path
     bucket.listing_fault = DENIED
     with pytest.raises(LaunchError, match=r"^s3://bucket/set: An error occurred \(AccessDenied\) .*: Access Denied$"):
         fetch_to(tmp_path / "data")
+
+
+def test_archived_objects_are_an_error_before_anything_is_fetched(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.objects = {"set/a": b"a", "set/b": b"b", "set/c": b"c"}
+    frozen = "<StorageClass>GLACIER</StorageClass>"
+    status = "<RestoreStatus><RestoreExpiryDate>2999-01-01T00:00:00Z</RestoreExpiryDate></RestoreStatus>"
+    bucket.classes = {"set/a": frozen, "set/b": frozen + status, "set/c": frozen}
+    with pytest.raises(LaunchError, match=r"set/a and 1 more: archived \(GLACIER\), restore it first"):
+        fetch_to(tmp_path / "data")
+    assert bucket.requests == []
+    bucket.classes = dict.fromkeys(bucket.objects, frozen + status)
+    assert fetch_to(tmp_path / "data")["files"] == 3
 
 
 @pytest.mark.parametrize("name", ["../../x", "a//x", "./x", "/x"])
