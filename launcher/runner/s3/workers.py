@@ -136,6 +136,8 @@ def _read_whole(reader: ObjectReader, task: Task) -> int:
     file = create_part(Path(task.path))
     try:
         count = reader.read_whole(task.found.key, file)
+        if count != task.found.size:
+            raise LaunchError(f"{task.path}: {count} bytes arrived of {task.found.size}; run the same line again")
         os.utime(file, (task.found.modified_s, task.found.modified_s))
         os.rename(part, task.path)
     except BaseException:

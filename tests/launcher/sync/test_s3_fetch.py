@@ -160,6 +160,14 @@ def test_a_refused_object_is_an_error_and_leaves_no_file(bucket: Bucket, tmp_pat
     assert names(tmp_path / "data") == set()
 
 
+def test_an_object_of_another_length_than_listed_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.objects = {"set/x": b"listed"}
+    bucket.fault = lambda key, wanted: Answer(200, b"new")
+    with pytest.raises(LaunchError, match=r"data/x: 3 bytes arrived of 6; run the same line again"):
+        fetch_to(tmp_path / "data")
+    assert names(tmp_path / "data") == set()
+
+
 def test_the_processes_end_with_the_one_that_they_serve(bucket: Bucket, tmp_path: Path) -> None:
     bucket.objects = {"set/x": b"x"}
     has_asked, may_answer = Event(), Event()
