@@ -66,7 +66,7 @@ def test_a_directory_gets_what_it_lacks_and_keeps_what_is_its_own(bucket: Bucket
     assert bucket.requests == []
 
 
-def test_each_file_goes_to_one_node_of_those_that_share_a_prefix(bucket: Bucket, tmp_path: Path) -> None:
+def test_each_file_goes_to_one_node_which_refuses_a_second_share(bucket: Bucket, tmp_path: Path) -> None:
     bucket.objects = {f"set/{number}": b"x" for number in range(20)}
     shares = []
     for index in range(2):
@@ -75,15 +75,9 @@ def test_each_file_goes_to_one_node_of_those_that_share_a_prefix(bucket: Bucket,
     assert shares[0] | shares[1] == {str(number) for number in range(20)}
     assert not shares[0] & shares[1]
     assert all(shares)
-
-
-def test_a_directory_never_gets_a_second_share(bucket: Bucket, tmp_path: Path) -> None:
-    bucket.objects = {f"set/{number}": b"x" for number in range(20)}
-    fetch_to(tmp_path / "data", shard=[0, 2])
-    held = names(tmp_path / "data")
-    with pytest.raises(LaunchError, match=rf"data holds {len(held)} files of another share \(--sync-s3-shard\); empty"):
-        fetch_to(tmp_path / "data", shard=[1, 2])
-    assert fetch_to(tmp_path / "data", shard=[0, 2])["files"] == 0
+    with pytest.raises(LaunchError, match=rf"0 holds {len(shares[0])} files of another share "):
+        fetch_to(tmp_path / "0", shard=[1, 2])
+    assert fetch_to(tmp_path / "0", shard=[0, 2])["files"] == 0
 
 
 def test_nodes_with_one_file_system_may_see_all_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +136,7 @@ def test_archived_objects_are_an_error_before_anything_is_fetched(bucket: Bucket
     assert fetch_to(tmp_path / "data")["files"] == 3
 
 
-@pytest.mark.parametrize("name", ["../../x", "a//x", "./x", "/x"])
+@pytest.mark.parametrize("name", ["../../x", "a//x", "./x"])
 def test_no_object_is_written_outside_of_the_directory_or_in_anothers_place(
     bucket: Bucket, tmp_path: Path, name: str
 ) -> None:
