@@ -56,7 +56,7 @@ def note_independent_processes(script: Path | None, *, nodes: int) -> None:
     except OSError:
         return  # the nodes may have it
     print(
-        f"dlcluster: note: {nodes} nodes run {printable(str(script))}, which does not mention torch.distributed: unless "
-        f"what it imports does, each process trains a model of its own ({PAGE})",
+        f"dlcluster: note: {nodes} nodes run {printable(str(script))}, which does not mention torch.distributed: "
+        f"unless what it imports does, each process trains a model of its own ({PAGE})",
         file=sys.stderr,
     )

@@ -188,4 +188,5 @@ def _is_there(path: str, found: Object) -> bool:
         return False
     if not stat.S_ISREG(status.st_mode):
         return False
-    return status.st_size == found.size and int(status.st_mtime) == found.modified_s
+    # The whole second, too: a file that somebody changed in the object's second has a fraction.
+    return status.st_size == found.size and status.st_mtime_ns == found.modified_s * 10**9

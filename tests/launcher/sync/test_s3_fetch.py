@@ -64,6 +64,10 @@ def test_a_directory_gets_what_it_lacks_and_keeps_what_is_its_own(bucket: Bucket
     bucket.requests.clear()
     assert fetch_to(data) == {"files": 0, "bytes": 0, "total": 0}
     assert bucket.requests == []
+    # Somebody changes it in the second in which the object was written.
+    (data / "old").write_text("odd")
+    os.utime(data / "old", (MODIFIED_S, MODIFIED_S + 0.5))
+    assert fetch_to(data) == {"files": 1, "bytes": 3, "total": 3}
 
 
 def test_each_file_goes_to_one_node_which_refuses_a_second_share(bucket: Bucket, tmp_path: Path) -> None:
