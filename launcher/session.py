@@ -61,7 +61,7 @@ def run_and_record(
         if is_stopped():
             failure: Failure | None = stopped_by(signal.SIGTERM)
         else:
-            failure = asyncio.run(run_until_signal(job, journal=journal, cwd=cwd, streams=streams, pool=pool))
+            failure = asyncio.run(run_with_signal_handlers(job, journal=journal, cwd=cwd, streams=streams, pool=pool))
     except LaunchError as error:
         failure = Failure.of_error(error)
     except KeyboardInterrupt:  # the signal arrived before its handler was installed
@@ -90,7 +90,7 @@ def print_failure(failure: Failure, stderr: Sink) -> int:
     return failure.exit_code
 
 
-async def run_until_signal(
+async def run_with_signal_handlers(
     job: Job, *, journal: Journal, cwd: str, streams: Streams, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job`; a signal ends its ranks on every node and counts as the job's failure."""

@@ -167,10 +167,10 @@ def _act_inside(options: argparse.Namespace) -> int:
     if options.verb == "status":
         return print_status()
     if options.verb == "block":
-        return blocks.act(options)
+        return blocks.run_command(options)
     if options.verb in scarcity.VERBS:
-        return scarcity.act(current_run_dir(), options)
-    return command_line.act(Faults.current(), options)
+        return scarcity.run_command(current_run_dir(), options)
+    return command_line.run_command(Faults.current(), options)
 
 
 def _stop(signum: int, _frame: FrameType | None) -> None:

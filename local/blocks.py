@@ -48,7 +48,7 @@ def buy_block(instance_type: str, *, count: int, starts: datetime, ends: datetim
     return str(bought["CapacityReservation"]["CapacityReservationId"])
 
 
-def act(options: argparse.Namespace) -> int:
+def run_command(options: argparse.Namespace) -> int:
     """Buy the block that the command line describes; print its ID and its times."""
     # Schedules act at full minutes.
     starts = (datetime.now(timezone.utc) + timedelta(minutes=options.start)).replace(second=0, microsecond=0)

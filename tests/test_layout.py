@@ -109,6 +109,6 @@ def test_each_row_of_the_launch_path_is_a_function_that_the_rows_above_call(
     assert broken(tree) == [f"{LAUNCH_PATH_PAGE}: {sentence}"]
 
 
-def test_a_launch_path_without_a_table(tree: Path) -> None:
+def test_launch_path_without_a_table_is_reported(tree: Path) -> None:
     write_launch_path(tree)
     assert broken(tree) == [f"{LAUNCH_PATH_PAGE}: 0 files from the command to the process, 1 to 10 allowed"]

@@ -90,7 +90,7 @@ def _aws(arguments: Sequence[str], *, deadline_s: float, allowed: Sequence[int] 
     except FileNotFoundError as error:
         raise TrainerError(f"{action}: the AWS command line is not installed") from error
     except subprocess.TimeoutExpired as error:
-        raise TrainerError(f"{action}: no end within {deadline_s:g} s") from error
+        raise TrainerError(f"{action}: timed out after {deadline_s:g} s") from error
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     if done.returncode not in allowed or (done.returncode and lines):
         raise TrainerError(f"{action}: {lines[-1] if lines else f'exit code {done.returncode}'}")

@@ -170,7 +170,7 @@ class TorchBackend:
         figures = torch.cat([self._sums.loss, self._sums.flags, correct])
         result = self._results.push(figures, timeout_s=self._collective.timeout_s)
         self.timer.end(COMMUNICATION)
-        return self._shorten_timeout(result) or NO_RESULT_YET
+        return self._received(result) or NO_RESULT_YET
 
     def _micro_batches(self, images: Images | DeviceBatch | MicroBatches, labels: Labels) -> Iterator[DeviceBatch]:
         """Yield the batch on the device in --gradient-accumulation parts."""
@@ -199,9 +199,10 @@ class TorchBackend:
             self._statistics.copy_(self._sums.statistics)
 
     def take_deferred(self) -> BatchResult | None:
-        return self._shorten_timeout(self._results.take(timeout_s=self._collective.timeout_s))
+        return self._received(self._results.take(timeout_s=self._collective.timeout_s))
 
-    def _shorten_timeout(self, result: BatchResult | None) -> BatchResult | None:
+    def _received(self, result: BatchResult | None) -> BatchResult | None:
+        """Return the result unchanged; the first one also ends the long timeout of the start."""
         if result is not None:
             # The first result proves that all ranks have made a step. torch.compile may still take minutes for a new
             # batch size.

@@ -89,7 +89,7 @@ class Coordinator:
         wanted = next_membership(
             base,
             desired_nodes=sum(group.desired_capacity for group in groups),
-            nodes=[*self._nodes(grouped, instances, base), *_stray_nodes(strays, instances)],
+            nodes=[*self._nodes_in_networks(grouped, instances, base), *_stray_nodes(strays, instances)],
             gone={name for name, instance in instances.items() if instance.ended}
             | {member.instance_id for member in strays if self._ec2_cache.gone(member.instance_id)},
             shared_storage=self._shared_storage(),
@@ -147,15 +147,15 @@ class Coordinator:
         # The last membership came from the node's state file, which contains no keys.
         return membership if membership == EMPTY else replace(membership, team_keys=team_keys)
 
-    def _nodes(
+    def _nodes_in_networks(
         self, grouped: "Mapping[str, _Grouped]", instances: Mapping[str, Instance], current: Membership
     ) -> Iterator[Node]:
-        """Keep the instances whose addresses are in the cluster's networks."""
+        """Yield the candidates whose addresses are in the cluster's networks; log and skip the others."""
         for node in _candidates(grouped, instances, self._records(grouped), current):
             try:
                 check_address(node.address, self._config.cluster_networks)
             except RecordError as error:
-                log.warning("passing over instance %s: %s", node.instance_id, error)
+                log.warning("ignoring instance %s: %s", node.instance_id, error)
             else:
                 yield node
 

@@ -43,7 +43,7 @@ class EngineServices:
     archive: Callable[[Recipe], Archive]
     """Returns the archive of a recipe. Raises errors of AWS until the node has credentials."""
     record: Callable[[], HashRecord]
-    """Builds the environment in a directory, with a deadline in seconds."""
+    """Returns the table's record with the archive's hash."""
     build: Callable[[Recipe, Path, float], None]
     """Builds the environment in a directory, with a deadline in seconds."""
     monotonic: Callable[[], float] = time.monotonic

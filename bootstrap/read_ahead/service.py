@@ -18,7 +18,7 @@ AGENT_STARTED: Final = "agent-started"
 """File of /run that the agent makes once its own code is loaded (bootstrap.phases)."""
 AGENT_TIMEOUT_S: Final = 60.0
 """Seconds after which it reads without having seen the agent."""
-LOOK_S: Final = 0.5
+POLL_S: Final = 0.5
 DEADLINE_S: Final = 300.0
 """Seconds for all libraries, about 5 GB, of which a fresh volume gives 70 MB or so a second."""
 
@@ -41,7 +41,7 @@ def read_ahead(
         files = find_libraries(root)
         amount = read_all(files, deadline_s=deadline_s, monotonic=monotonic)
     except OSError as error:
-        log.warning("read nothing of PyTorch's libraries ahead: %s", error)
+        log.warning("cannot read PyTorch's libraries ahead: %s", error)
     else:
         log.info("read PyTorch's libraries ahead, %d files: %s", len(files), amount)
 
@@ -53,4 +53,4 @@ def _await_agent(root: Path, *, monotonic: Callable[[], float], sleep: Callable[
         if monotonic() > end:
             log.info("waited %.0f s for the agent's start", AGENT_TIMEOUT_S)
             return
-        sleep(LOOK_S)
+        sleep(POLL_S)

@@ -18,7 +18,7 @@ from bootstrap.setup.state import SetupStatus
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 0.5
+POLL_S: Final = 0.5
 """Seconds between checks of the service's progress."""
 MARGIN_S: Final = 60.0
 """Seconds that the service may take beyond the setup itself."""
@@ -50,8 +50,8 @@ def apply_setup(
     deadline = monotonic() + source.timeout_s + MARGIN_S
     while status.outcome is None:
         if monotonic() >= deadline:
-            raise SetupError("no end", f"waited {source.timeout_s + MARGIN_S:.0f} s for {SETUP_SERVICE} to end")
-        sleep(LOOK_S)
+            raise SetupError("timed out", f"waited {source.timeout_s + MARGIN_S:.0f} s for {SETUP_SERVICE} to end")
+        sleep(POLL_S)
     if status.failure:
         raise SetupError(status.failure, f"{status.failure} ({SETUP_LOG} has all lines)")
     log.info("setup %s is done", source.sha256)

@@ -16,7 +16,7 @@ from bootstrap.errors import SetupError
 CHUNK: Final = 1 << 16
 LONGEST_LINE: Final = 4096
 """Longest line in bytes; a longer one is split, so that output without line ends cannot fill the memory."""
-LOOK_S: Final = 0.5
+POLL_S: Final = 0.5
 """Longest pause in seconds between calls of ``on_poll``, and between checks for the program's end."""
 END_S: Final = 5.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -91,8 +91,8 @@ def run_program(
     code = process.wait()
     lines.end()
     if not in_time:
-        last = f", its last line is {lines.last!r}" if lines.last else ""
-        raise SetupError("not done in time", f"{name} was not done at the deadline and was ended{last}")
+        last = f"; its last line: {lines.last!r}" if lines.last else ""
+        raise SetupError("timed out", f"{name} exceeded its deadline and was killed{last}")
     if code != 0:
         end = f"exit code {code}" if code > 0 else f"signal {-code}"
         detail = f"{name} ended with {end}, its last line is {lines.last!r}"
@@ -114,9 +114,9 @@ def _read_until_exit(
         if left <= 0:
             return False
         if is_open:
-            is_open = _read(descriptor, lines, wait_s=min(LOOK_S, left))
+            is_open = _read(descriptor, lines, wait_s=min(POLL_S, left))
         else:  # it has closed its output
-            time.sleep(min(LOOK_S, left))
+            time.sleep(min(POLL_S, left))
         on_poll()
     return True
 

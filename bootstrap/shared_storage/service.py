@@ -36,7 +36,7 @@ LONGEST_RETRY_S: Final = 20.0
 """Longest pause between attempts to mount, in seconds; they never stop."""
 WATCH_S: Final = 15.0
 """Seconds between checks that a mounted file system answers."""
-LOOK_S: Final = 1.0
+POLL_S: Final = 1.0
 """Seconds between checks for the file system's ID."""
 
 
@@ -91,7 +91,7 @@ class Mounter:
             log.warning("the shared directory does not refuse writes: %s", error)
         if target is None:
             self._write_state(NOT_KNOWN, "its id has not arrived")
-            return LOOK_S
+            return POLL_S
         state, why = self._try(target)
         self._write_state(state, why)
         self._failures = 0 if state == MOUNTED else self._failures + 1

@@ -24,10 +24,10 @@ STILL_THERE: Final = ("pending", "running", "stopping", "stopped")
 IMAGE_TIMEOUT_S: Final = 3600.0
 """Seconds for an image: the first snapshot of a volume copies every block that was ever written."""
 POLL_S: Final = 5.0
-TELL_S: Final = 60.0
-"""Seconds between two lines about a wait."""
-LEAVE_POLLS: Final = 12
-"""Looks, POLL_S apart, at a worker that was detached; AWS removes its group's tag a little later."""
+REPORT_S: Final = 60.0
+"""Seconds between progress lines."""
+DETACH_POLLS: Final = 12
+"""Number of polls, POLL_S apart, until AWS has removed the group's tag from a detached worker."""
 
 
 def find_image(ec2: "EC2Client", node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> str | None:
@@ -85,18 +85,21 @@ def _request(node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> Any:
 
 
 def await_image(
-    ec2: "EC2Client", image_id: str, *, go_on: Callable[[], None], timeout_s: float = IMAGE_TIMEOUT_S
+    ec2: "EC2Client", image_id: str, *, keep_alive: Callable[[], None], timeout_s: float = IMAGE_TIMEOUT_S
 ) -> None:
-    """Wait until an image can be used, calling `go_on` now and then. Raises ClusterError if it fails or takes long."""
-    started = told = time.monotonic()
+    """Wait until an image can be used, and call `keep_alive` every REPORT_S.
+
+    Raises ClusterError if the image fails, or at the timeout.
+    """
+    started = reported_at = time.monotonic()
     while (image := _describe(ec2, image_id)).get("State") in (PENDING, None):
         now = time.monotonic()
         if now - started >= timeout_s:
             raise ClusterError(f"waited {timeout_s:.0f} s for image {image_id}: dlcluster bake waits again")
-        if now == started or now - told >= TELL_S:
+        if now == started or now - reported_at >= REPORT_S:
             print(f"dlcluster: waiting for image {image_id}, {now - started:.0f} s so far", file=sys.stderr)
-            told = now
-            go_on()
+            reported_at = now
+            keep_alive()
         time.sleep(POLL_S)
     if (state := image["State"]) != AVAILABLE:
         reason = printable(image.get("StateReason", {}).get("Message", ""))
@@ -104,17 +107,17 @@ def await_image(
 
 
 def mark_instance(ec2: "EC2Client", instance_id: str, *, sha256: str) -> None:
-    """Tag the worker of an image, so that `end_marked` finds it once it is in no group."""
+    """Tag the worker of an image, so that `terminate_baked_workers` finds it once it is in no group."""
     ec2.create_tags(Resources=[instance_id], Tags=[{"Key": SETUP_TAG, "Value": sha256}])
 
 
-def end_marked(ec2: "EC2Client", *, cluster_name: str, detached: str | None = None) -> None:
-    """End the workers of images that have left their group; one that is still in it remains a node.
+def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: str | None = None) -> None:
+    """Terminate the workers that images were made of, once they have left their group.
 
     Wait for one that was just `detached`. Only the owner of the cluster's record may call this: a worker that another
     bake is cleaning looks the same.
     """
-    for _ in range(LEAVE_POLLS):
+    for _ in range(DETACH_POLLS):
         marked = dict(_marked(ec2, cluster_name))
         left = [name for name, is_in_group in marked.items() if not is_in_group]
         for name in left:
@@ -123,7 +126,7 @@ def end_marked(ec2: "EC2Client", *, cluster_name: str, detached: str | None = No
         if detached is None or not marked.get(detached, False):
             return
         time.sleep(POLL_S)
-    waited = LEAVE_POLLS * POLL_S
+    waited = DETACH_POLLS * POLL_S
     print(
         f"dlcluster: {detached} still has its group's tag after {waited:.0f} s: unless dlcluster status "
         f"names it, end it with: aws ec2 terminate-instances --instance-ids {detached}",

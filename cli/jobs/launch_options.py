@@ -120,8 +120,8 @@ class LaunchOptions:
             raise UsageError(f"--env {key} would change the launcher's own shell on the master: give --env {key}=VALUE")
         if self.durable:
             raise UsageError(
-                f"--durable stores no value that --env {key} hides: give --env {key}=VALUE, or have the nodes read it "
-                "(--secret)"
+                f"--durable cannot store --env {key}, whose value only this shell has: give --env {key}=VALUE, "
+                "or have the nodes read it (--secret)"
             )
         if key not in environ:
             raise UsageError(f"--env {key} passes on a variable that is not set here")

@@ -32,7 +32,7 @@ _DEFAULT: Final = "0.0.0.0/0"
 _HTTPS: Final = 443
 
 
-def subnets(target: PreflightTarget) -> Iterator[Finding]:
+def check_subnets(target: PreflightTarget) -> Iterator[Finding]:
     """Find what the subnets lack for the nodes, with a fix for each; the deploy never changes the VPC."""
     props = target.props
     if props.vpc_id is None or props.subnet_id is None or props.master_subnet is None:

@@ -9,7 +9,7 @@ from cli.sizes.changes import Change, describe, leaves_no_master
 from cli.sizes.groups import read_groups, sizes_of
 
 
-def sizes(target: PreflightTarget) -> Iterator[Finding]:
+def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
     """Report the change of the groups' sizes; an undeployed cluster has none."""
     if not target.props.is_placed:
         yield ok("sizes", "cdk deploy starts no node: dlcluster up does, in a zone with room for all")

@@ -26,7 +26,7 @@ _WAYS_OUT: Final[Mapping[str, str]] = {
 }
 
 
-def stack(target: PreflightTarget) -> Iterator[Finding]:
+def check_stack(target: PreflightTarget) -> Iterator[Finding]:
     """Report the stack of the cluster's name, and whether a deploy can use it."""
     name, found = target.props.cluster_name, find_current_stack(target)
     if found is None:
@@ -78,7 +78,7 @@ def _former_key(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator
         yield warning("stack", sentence, "add it to data_keys")
 
 
-def deletion(target: PreflightTarget) -> Iterator[Finding]:
+def check_deletion(target: PreflightTarget) -> Iterator[Finding]:
     """Check that the schedule of ``expiry_action`` delete can delete the stack, a quarter of an hour after its end."""
     props, iam, role = target.props, target.clients.iam, execution_role(target)
     if props.expires_at is None or props.expiry_action != DELETE:

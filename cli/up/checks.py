@@ -10,7 +10,7 @@ from typing import Any
 from cli.aws.clients import Clients, aws_errors
 from cli.errors import ClusterError
 from cli.preflight.nodes.offering import zones_with
-from cli.preflight.quotas.capacity import vcpus
+from cli.preflight.quotas.capacity import check_vcpu_quota
 from cli.preflight.target import PreflightTarget
 from stacks.prices.price_list import PriceList
 from stacks.prices.rate import BilledParts, Rate, describe_rate, hourly_rate
@@ -48,7 +48,7 @@ def require_quota(target: PreflightTarget) -> None:
     """Raise ClusterError for more vCPUs than the account may start, if the caller may query the quota."""
     try:
         with aws_errors(target.clients.region):
-            findings = [*vcpus(target)]
+            findings = [*check_vcpu_quota(target)]
     except ClusterError as error:
         print(f"dlcluster: could not check the vCPU quota: {error}", file=sys.stderr)
         return

@@ -28,7 +28,7 @@ def minimum_charge(came: Mapping[NodeType, int], props: ClusterProps, prices: Pr
     return total
 
 
-def tries_charge(tried: Sequence[ZoneOutcome], props: ClusterProps, prices: PriceList) -> str:
+def cost_of_failed_attempts(tried: Sequence[ZoneOutcome], props: ClusterProps, prices: PriceList) -> str:
     """Return the minimum cost of all failed attempts, for the last line."""
     charges = [minimum_charge(outcome.launched, props, prices) for outcome in tried if outcome.nodes]
     known = [charge for charge in charges if charge is not None]
@@ -36,8 +36,8 @@ def tries_charge(tried: Sequence[ZoneOutcome], props: ClusterProps, prices: Pric
     return f"; the nodes that were launched cost {cost} or more" if charges else ""
 
 
-def most_a_try(props: ClusterProps, prices: PriceList) -> str:
-    """Return the fleet's price per minute: the cost of a zone that has room for all nodes but one."""
+def max_cost_per_attempt(props: ClusterProps, prices: PriceList) -> str:
+    """Return the highest cost of one failed attempt: AWS bills at least a minute for each node launched."""
     charge = minimum_charge({MASTER: 1, WORKER: props.worker_count}, props, prices)
     return "an unknown amount" if charge is None else f"{charge:.3f} USD"
 

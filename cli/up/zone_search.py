@@ -16,7 +16,7 @@ from cli.up.fleet import ZoneOutcome
 from cli.up.lock import TakenError
 from cli.up.placement import Placement
 from cli.up.recovery import OtherSizesError, recover
-from cli.up.report import ended_line, table, tries_charge
+from cli.up.report import cost_of_failed_attempts, ended_line, table
 from cli.up.search import Search
 from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
@@ -109,7 +109,7 @@ def _refuse(
 ) -> NoReturn:
     print(printable(table(tried, lacking, scores), keep="\n"), end="", file=sys.stderr)
     left = f"{props.cluster_name} has no nodes and {paused_line(fleet_rate(props, prices), prices)}"
-    left += tries_charge(tried, props, prices)
+    left += cost_of_failed_attempts(tried, props, prices)
     if tried[-1].is_final:
         raise ClusterError(f"no other zone would help: {tried[-1].reason}; {left}")
     when = f" until {until:%H:%M}" if until else ", and --until tries again"

@@ -83,7 +83,9 @@ def _split(item: str) -> tuple[str, str | None]:
 
 def _check_name(key: str, *, option: str, engine: str) -> None:
     if not NAME.fullmatch(key):
-        raise UsageError(f"{option} must name a variable of letters, digits and _, not a digit first, got {key!r}")
+        raise UsageError(
+            f"{option} must name a variable (letters, digits and _, not starting with a digit), got {key!r}"
+        )
     if key in load_engine(engine).reserved_variables:
         raise UsageError(f"{option} must not set {key}, which the launcher sets for --engine {engine}")
 
@@ -96,7 +98,10 @@ def check_storable(*, hostfile: str | None, variables: Sequence[str], command: S
         )
     for name, value in map(_split, variables):
         if value is None:
-            raise UsageError(f"--durable stores no value that --env {name} hides: give --env {name}=VALUE, {INSTEAD}")
+            raise UsageError(
+                f"--durable cannot store --env {name}, whose value only this shell has: "
+                f"give --env {name}=VALUE, {INSTEAD}"
+            )
     assigned = [name for word in command for name in ASSIGNED.findall(word)]
     for name in filter(SECRET.search, [*(_split(item)[0] for item in variables), *assigned]):
         raise UsageError(f"--durable stores no secret, and {name} looks like one: rename it, {INSTEAD}")

@@ -36,7 +36,7 @@ def archives_in_use() -> Iterator[None]:
     """Keep all archives until the job that needs one is stored. Raises LaunchError at the deadline."""
     until = time.monotonic() + LOCK_S
     with _lock_file() as lock:
-        while not _takes(lock, fcntl.LOCK_SH):
+        while not _try_lock(lock, fcntl.LOCK_SH):
             if time.monotonic() > until:
                 raise LaunchError(f"waited {LOCK_S:g} s for the service that deletes old archives of jobs")
             time.sleep(POLL_S)
@@ -57,7 +57,7 @@ class OldArchives:
         self._due = self._clock() + BUSY_S
         try:
             with _lock_file() as lock:
-                if _takes(lock, fcntl.LOCK_EX):
+                if _try_lock(lock, fcntl.LOCK_EX):
                     self._due = self._clock() + ROUND_S
                     # An adopted bucket may have a rule that expires records of open jobs.
                     kept = {record.files for record in mirror.open_jobs() if record.files is not None}
@@ -81,7 +81,8 @@ def _lock_file() -> Iterator[int]:
         os.close(lock)
 
 
-def _takes(lock: int, kind: int) -> bool:
+def _try_lock(lock: int, kind: int) -> bool:
+    """Take the lock without waiting; return False if another process holds it."""
     try:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:

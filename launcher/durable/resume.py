@@ -86,7 +86,7 @@ class DurableJobService:
         if not jobs:
             self._waits_until = self._last_lack = None
             return
-        if (lack := self._missing()) is not None and not self._accepts_minimum(jobs, lack):
+        if (lack := self._missing()) is not None and not self._may_start_incomplete(jobs, lack):
             return
         self._waits_until = self._last_lack = None
         for record in jobs:
@@ -110,17 +110,17 @@ class DurableJobService:
             mirror.list_as_waiting(record, jobs_directory())
         return True
 
-    def _accepts_minimum(self, jobs: list[DurableRecord], lack: str) -> bool:
-        """Wait while the cluster is incomplete; return True after READY_S if it has its minimum."""
+    def _may_start_incomplete(self, jobs: list[DurableRecord], lack: str) -> bool:
+        """Return True once READY_S have passed, if the cluster has its minimum; the first call starts the clock."""
         ids = ", ".join(record.job.id for record in jobs)
         if self._waits_until is None:
             self._waits_until = self._clock() + READY_S
         if self._clock() >= self._waits_until:
             self._waits_until = self._last_lack = None
             if self._has_minimum():
-                log.warning("starting after %g s with the nodes that are up: %s: %s", READY_S, ids, lack)
+                log.warning("starting jobs %s on an incomplete cluster after %g s: %s", ids, READY_S, lack)
                 return True
-            log.error("not started within %g s: %s: %s", READY_S, ids, lack)
+            log.error("jobs %s not started within %g s: %s", ids, READY_S, lack)
         elif lack != self._last_lack:
             log.info("waiting at most %g s for the nodes of %s: %s", self._waits_until - self._clock(), ids, lack)
             self._last_lack = lack

@@ -28,7 +28,7 @@ class Host:
     port: int | None = None
     """Port of its sshd. None: from ssh's configuration."""
     slots: int = 0
-    """Number of ranks on it. None: from the command line."""
+    """Number of ranks on it. 0: from the command line."""
 
     def __str__(self) -> str:
         return self.name if self.port is None else f"{self.name}:{self.port}"

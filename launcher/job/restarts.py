@@ -22,7 +22,7 @@ from launcher.transport.ssh import CONNECT_TIMEOUT_S
 
 PAUSE_S = 2.0
 """Seconds between attempts to reach the nodes."""
-LAST_LOOK_S = float(CONNECT_TIMEOUT_S)
+LAST_ATTEMPT_S = float(CONNECT_TIMEOUT_S)
 """Deadline in seconds for the last attempt, however late it starts: ssh's timeout for a host that does not answer."""
 MAX_NAMED = 8
 """Maximum number of hosts named in one line."""
@@ -99,7 +99,7 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts |
         worth_trying = bool(hosts) and (len(hosts) >= len(job.hosts) or left <= 0)
         reachable = ReachableNodes(connections=[], reasons=reasons)
         if worth_trying:
-            deadline_s = min(READY_DEADLINE_S, max(left, LAST_LOOK_S))
+            deadline_s = min(READY_DEADLINE_S, max(left, LAST_ATTEMPT_S))
             reachable = await _connect_first(hosts, len(job.hosts), local=job.local, deadline_s=deadline_s)
             await _drop_nodes_without_engine(job, reachable)
             # Ranks follow the order of the list.

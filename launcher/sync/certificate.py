@@ -28,7 +28,7 @@ def new_sync_key() -> str:
             OPENSSL, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=DEADLINE_S, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise LaunchError(f"openssl: no key within {DEADLINE_S:g} s") from error
+        raise LaunchError(f"openssl created no key within {DEADLINE_S:g} s") from error
     except OSError as error:
         raise LaunchError(f"cannot run openssl, which creates the TLS key for the sync: {error.strerror}") from error
     if done.returncode:

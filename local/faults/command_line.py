@@ -79,7 +79,7 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def act(faults: Faults, options: argparse.Namespace) -> int:
+def run_command(faults: Faults, options: argparse.Namespace) -> int:
     """Execute the command line, and print what was done. Raises LocalError."""
     print(_act(faults, options))
     return 0

@@ -32,7 +32,7 @@ def add_arguments(add: Callable[..., argparse.ArgumentParser]) -> None:
     quota.add_argument("count", metavar="N", type=_count, help="vCPUs that may run, or any")
 
 
-def act(run_dir: Path, options: argparse.Namespace) -> int:
+def run_command(run_dir: Path, options: argparse.Namespace) -> int:
     """Execute the command line, and print what was done."""
     if options.verb == "quota":
         limit_vcpus(run_dir, options.quota, options.count)

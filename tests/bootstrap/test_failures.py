@@ -54,5 +54,5 @@ def test_a_bug_is_not_retryable() -> None:
         (EndpointConnectionError(endpoint_url="https://dynamodb"), False),
     ],
 )
-def test_another_machine_helps_only_against_a_machines_own_troubles(error: RetryableError, own: bool) -> None:
+def test_replacement_helps_only_against_the_machines_own_faults(error: RetryableError, own: bool) -> None:
     assert replacement_would_help(error) == own

@@ -181,7 +181,7 @@ def put_members(
     )
 
 
-def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+def error_line(capsys: pytest.CaptureFixture[str]) -> str:
     """Return the line that a failing verb prints."""
     output = capsys.readouterr()
     assert output.out == ""

@@ -106,7 +106,7 @@ def other_bake(account: Account) -> None:
 
 
 @pytest.mark.parametrize("image", [None, IMAGE])
-def test_of_two_bakes_the_second_ends_nothing(
+def test_second_bake_terminates_no_instance(
     bake: Callable[..., int], capsys: pytest.CaptureFixture[str], image: str | None
 ) -> None:
     account = Account(image=image)
@@ -117,7 +117,7 @@ def test_of_two_bakes_the_second_ends_nothing(
     assert (account.did, account.marked, account.record) == ([], [WORKER], before)
 
 
-def test_a_bake_that_another_overtook_ends_nothing(bake: Callable[..., int]) -> None:
+def test_bake_that_lost_its_lock_terminates_no_instance(bake: Callable[..., int]) -> None:
     account = Account(states=["failed"])
     create = account.create_image
 

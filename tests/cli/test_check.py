@@ -13,7 +13,7 @@ from cli.aws.nodes import Member, Membership
 from cli.errors import EXIT_FAILED
 from cli.main import main
 from cli.ssh.remote import Output
-from tests.cli.conftest import KEY, complaint
+from tests.cli.conftest import KEY, error_line
 from trainer.check.node_facts import NodeFacts
 from trainer.check.report import Report
 
@@ -134,7 +134,7 @@ def test_what_the_nodes_write_can_be_read(monkeypatch: pytest.MonkeyPatch, capsy
 def test_refused_while_a_job_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     master = Master(check_output(report()), job_state="RUNNING")
     assert check(monkeypatch, master) == EXIT_FAILED
-    assert complaint(capsys) == "job 2026-1 runs, and a check would share its network: wait, or dlcluster stop 2026-1"
+    assert error_line(capsys) == "job 2026-1 runs, and a check would share its network: wait, or dlcluster stop 2026-1"
     assert master.ran == []
 
 
@@ -160,7 +160,7 @@ def test_fails_with_the_jobs_own_reason(
     code: int, stderr: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check(monkeypatch, Master(Output(exit_code=code, stdout=b"", stderr=stderr))) == EXIT_FAILED
-    assert complaint(capsys) == f"the check failed: {reason}"
+    assert error_line(capsys) == f"the check failed: {reason}"
 
 
 @pytest.mark.parametrize(
@@ -182,4 +182,4 @@ def test_a_report_that_cannot_be_used_is_one_line(
     output: Output, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check(monkeypatch, Master(output)) == EXIT_FAILED
-    assert complaint(capsys).startswith(reason)
+    assert error_line(capsys).startswith(reason)

@@ -18,7 +18,7 @@ from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAG
 from cli.main import main
 from cli.verb_group import VERBS
 from cli.verbs.cluster import list as list_verb
-from tests.cli.conftest import KEY, REGION, Deploy, complaint, put_members
+from tests.cli.conftest import KEY, REGION, Deploy, error_line, put_members
 
 LINES = {
     "list": "list",
@@ -103,7 +103,7 @@ def test_credentials(
     if trouble == "no such profile":
         monkeypatch.setenv("AWS_PROFILE", "nope")
     assert main(LINES[verb].split()) == EXIT_CREDENTIALS
-    output = complaint(capsys)
+    output = error_line(capsys)
     reason = "Unable to locate credentials" if trouble == "missing" else "The config profile (nope) could not be found"
     assert output == f"no AWS credentials: {reason}: {CredentialsError.fix}"
     assert credentials_advice(capsys, monkeypatch) == output
@@ -124,7 +124,7 @@ def test_refused_credentials_are_reported(
     monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
     assert main(LINES[verb].split()) == EXIT_CREDENTIALS
     tail = f": {code}: no{place}: {CredentialsError.fix}"
-    assert complaint(capsys).endswith(tail)
+    assert error_line(capsys).endswith(tail)
     assert credentials_advice(capsys, monkeypatch).endswith(tail)
 
 
@@ -134,17 +134,17 @@ def test_missing_region_is_a_usage_error(
 ) -> None:
     monkeypatch.delenv("AWS_REGION")
     assert main(LINES[verb].split()) == EXIT_USAGE
-    assert complaint(capsys) == "no region given: use --region or set AWS_REGION"
+    assert error_line(capsys) == "no region given: use --region or set AWS_REGION"
 
 
 @pytest.mark.parametrize("verb", OF_ONE_CLUSTER)
 def test_missing_cluster_is_reported(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     """The region is the wrong one: it has no cluster at all, or only another one."""
     assert main(["--region", "us-east-2", *LINES[verb].split()]) == EXIT_NO_CLUSTER
-    assert complaint(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION selects another); ")
+    assert error_line(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION selects another); ")
     deploy("one")
     assert main(["--cluster", "two", *LINES[verb].split()]) == EXIT_NO_CLUSTER
-    assert complaint(capsys) == "no cluster 'two' in eu-west-1, there is: one"
+    assert error_line(capsys) == "no cluster 'two' in eu-west-1, there is: one"
 
 
 @pytest.mark.parametrize("verb", OF_ONE_CLUSTER)
@@ -152,16 +152,18 @@ def test_ambiguous_cluster_is_reported(verb: str, deploy: Deploy, capsys: pytest
     deploy("one")
     deploy("two", private=["10.1.0.4"], host_keys=[KEY])
     assert main(LINES[verb].split()) == EXIT_USAGE
-    assert complaint(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
+    assert error_line(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
 
 
 @pytest.mark.parametrize("verb", ON_MASTER)
-def test_a_master_that_is_being_replaced(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_verb_on_the_master_reports_a_missing_master(
+    verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]
+) -> None:
     fleet = deploy()
     row = {"instance_id": fleet.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
     put_members(fleet.table, [{"node_index": 2, **row}], desired_nodes=3)
     assert main(LINES[verb].split()) == EXIT_FAILED
-    assert complaint(capsys) == "the cluster has no master now: it may be starting or being replaced"
+    assert error_line(capsys) == "the cluster has no master now: it may be starting or being replaced"
 
 
 def test_a_paused_cluster_is_named_where_the_master_is_looked_for(
@@ -173,7 +175,7 @@ def test_a_paused_cluster_is_named_where_the_master_is_looked_for(
     paused = ScalingGroups(names=("g",), instance_ids=(), desired=0, since=datetime.now(timezone.utc))
     monkeypatch.setattr("cli.cluster_context.find_groups", lambda *_: paused)
     assert main(LINES["logs"].split()) == EXIT_FAILED
-    assert complaint(capsys) == "the cluster is paused: dlcluster resume brings its nodes back"
+    assert error_line(capsys) == "the cluster is paused: dlcluster resume brings its nodes back"
 
 
 def test_the_list_continues_after_a_stack_with_odd_outputs(

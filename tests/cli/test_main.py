@@ -9,7 +9,7 @@ from bootstrap.contract import VERSION
 from cli.aws.clients import Clients
 from cli.errors import EXIT_NO_CLUSTER, EXIT_USAGE
 from cli.main import main
-from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, complaint, put_membership, set_addresses
+from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, error_line, put_membership, set_addresses
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 
@@ -78,13 +78,13 @@ def test_known_hosts_fails_when_the_table_is_deleted(deploy: Deploy, capsys: pyt
         == 1
     )
     sentence = "cluster demo has no table old now: after a new deploy, print a new dlcluster ssh-config"
-    assert complaint(capsys) == sentence
+    assert error_line(capsys) == sentence
 
 
 def test_missing_table_and_name_are_reported(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["known-hosts", "--table", "nope", "--networks", NETWORKS]) == 1
     assert (
-        complaint(capsys) == "the cluster has no table nope now: after a new deploy, print a new dlcluster ssh-config"
+        error_line(capsys) == "the cluster has no table nope now: after a new deploy, print a new dlcluster ssh-config"
     )
 
 
@@ -94,7 +94,7 @@ def test_fails_when_the_table_is_no_tables_name(
 ) -> None:
     assert main(["known-hosts", "--table", table]) == 2
     rule = "the name of a DynamoDB table, 3 to 255 letters, digits and _ - ."
-    assert complaint(capsys) == f"--table must be {rule}, got {table!r}"
+    assert error_line(capsys) == f"--table must be {rule}, got {table!r}"
 
 
 def test_ssh_block_of_an_older_release_still_works(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,7 +105,7 @@ def test_ssh_block_of_an_older_release_still_works(deploy: Deploy, capsys: pytes
 
 def test_parse_networks_rejects_invalid_text(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["known-hosts", "--table", "table", "--networks", "10.0.0.1/8"]) == 2
-    assert complaint(capsys) == "--networks must be 1 to 8 IPv4 blocks such as 10.0.0.0/16, got '10.0.0.1/8'"
+    assert error_line(capsys) == "--networks must be 1 to 8 IPv4 blocks such as 10.0.0.0/16, got '10.0.0.1/8'"
 
 
 def test_known_hosts_imports_only_what_it_needs(deploy: Deploy, aws: dict[str, str]) -> None:
@@ -128,9 +128,9 @@ def test_cluster_chooses_among_several(deploy: Deploy, capsys: pytest.CaptureFix
     assert main(["status", "--cluster", "one"]) == 0
     assert capsys.readouterr().out.startswith("one: 3 of 3 nodes")
     assert main(["status"]) == EXIT_USAGE
-    assert complaint(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
+    assert error_line(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
     assert main(["status", "--cluster", "three"]) == EXIT_NO_CLUSTER
-    assert complaint(capsys) == "no cluster 'three' in eu-west-1, there is: one, two"
+    assert error_line(capsys) == "no cluster 'three' in eu-west-1, there is: one, two"
 
 
 def test_fails_when_there_is_no_cluster(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,20 +139,20 @@ def test_fails_when_there_is_no_cluster(aws: dict[str, str], capsys: pytest.Capt
         "no cluster in eu-west-1 (--region or AWS_REGION selects another); "
         "dlcluster why --cluster NAME explains a failed deploy"
     )
-    assert complaint(capsys) == sentence
+    assert error_line(capsys) == sentence
 
 
 def test_region_of_the_option_is_searched_and_named(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     deploy()
     assert main(["--region", "us-east-2", "status"]) == EXIT_NO_CLUSTER
-    assert complaint(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION selects another); ")
+    assert error_line(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION selects another); ")
 
 
 def test_fails_when_the_master_has_not_started(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = deploy()
     boto3.client("dynamodb", region_name=REGION).delete_item(TableName=fleet.table, Key={"id": {"S": "membership"}})
     assert main(["status"]) == 1
-    assert complaint(capsys) == "cluster demo has no members yet: its master has not started"
+    assert error_line(capsys) == "cluster demo has no members yet: its master has not started"
 
 
 def test_a_newer_agents_record_is_read(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,21 +166,21 @@ def test_fails_when_the_record_is_of_an_older_version(deploy: Deploy, capsys: py
     fleet = deploy()
     put_membership(fleet.table, fleet.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=1)
     assert main(["status"]) == 1
-    assert "record version must be a whole number from 2 to 1000000000, got '1'" in complaint(capsys)
+    assert "record version must be a whole number from 2 to 1000000000, got '1'" in error_line(capsys)
 
 
 def test_fails_when_the_node_is_unknown(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     first, second, third = deploy().instance_ids
     assert main(["ssh", "worker9"]) == 2
     listed = f"master ({first}), worker2 ({second}), worker3 ({third})"
-    assert complaint(capsys) == f"no node 'worker9' in cluster demo, there is: {listed}"
+    assert error_line(capsys) == f"no node 'worker9' in cluster demo, there is: {listed}"
 
 
 def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = deploy()
     set_addresses(fleet.instance_ids[0], private="10.0.0.10", public=None)
     assert main(["ssh-config"]) == 1
-    assert complaint(capsys) == f"the master {fleet.instance_ids[0]} has no public address"
+    assert error_line(capsys) == f"the master {fleet.instance_ids[0]} has no public address"
 
 
 @pytest.mark.parametrize(
@@ -227,13 +227,13 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
 )
 def test_fails_when_the_command_line_is_wrong(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(line.split()) == 2
-    assert complaint(capsys).startswith(message)
+    assert error_line(capsys).startswith(message)
 
 
 def test_fails_when_the_identity_is_not_there(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     deploy()
     assert main(["ssh-config", "-i", "/no/such/key"]) == 2
-    assert complaint(capsys) == "--identity must be a private key file, got '/no/such/key'"
+    assert error_line(capsys) == "--identity must be a private key file, got '/no/such/key'"
 
 
 def test_the_program_runs_by_its_path(deploy: Deploy, aws: dict[str, str], tmp_path: Path) -> None:

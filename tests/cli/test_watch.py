@@ -18,7 +18,7 @@ from cli.main import main
 from cli.ssh.remote import Output
 from cli.watch import loop, snapshot
 from cli.watch.node_checks import Gpu, NodeCheck, parse_answers
-from tests.cli.conftest import KEY, REGION, Deploy, Fleet, complaint, put_members
+from tests.cli.conftest import KEY, REGION, Deploy, Fleet, error_line, put_members
 from tests.cli.jobs.conftest import JOB, record
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
@@ -144,7 +144,7 @@ def test_an_answer_of_aws_that_fails_once_ends_nothing(
 
 def test_the_interval_needs_watch(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--interval", "3"]) == EXIT_USAGE
-    assert complaint(capsys) == "--interval requires --watch"
+    assert error_line(capsys) == "--interval requires --watch"
 
 
 def test_a_terminal_shows_one_table_that_changes(deploy: Deploy) -> None:

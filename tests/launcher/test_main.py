@@ -93,5 +93,5 @@ def test_ctrl_c_before_the_signal_handlers_cancels_the_job(monkeypatch: pytest.M
 
     monkeypatch.setattr(session, "run_job", cancelled)
     journal = Journal(JOB, job_id="j", cwd="/")
-    failure = asyncio.run(session.run_until_signal(JOB, journal=journal, cwd="/", streams={}))
+    failure = asyncio.run(session.run_with_signal_handlers(JOB, journal=journal, cwd="/", streams={}))
     assert failure == session.stopped_by(signal.SIGINT)

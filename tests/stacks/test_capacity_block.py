@@ -164,7 +164,7 @@ def test_another_time_of_synth_changes_nothing_and_another_block_changes_its_sch
     assert BLOCK not in json.dumps(second)
 
 
-def test_a_block_that_is_over_stops_a_deploy_and_no_synth(make: Make) -> None:
+def test_ended_block_is_an_error_for_deploy_but_not_for_synth(make: Make) -> None:
     ends = datetime.now(timezone.utc) + timedelta(minutes=39)
     stack, _ = make(facts={"StartDate": "2020-01-01T11:30:00Z", "EndDate": f"{ends:%Y-%m-%dT%H:%M:%SZ}"})
     [found] = Annotations.from_stack(stack).find_error("*", Match.any_value())

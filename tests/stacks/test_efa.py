@@ -66,7 +66,7 @@ def test_nodes_without_efa_use_neither_group_of_it(synthesize: Synthesize, setti
         assert names <= set(group["DependsOn"])
 
 
-def test_a_master_with_several_interfaces_must_be_private_to_deploy_and_not_to_destroy() -> None:
+def test_master_with_several_interfaces_must_be_private_to_deploy() -> None:
     app = cdk.App(post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False}, analytics_reporting=False)
     stack = ClusterStack(app, "ClusterStack", props=ClusterProps(instance_type="p5.48xlarge"))
     [found] = Annotations.from_stack(stack).find_error("*", Match.any_value())

@@ -138,7 +138,7 @@ def test_two_synths_are_the_same_and_none_without_the_setting(
 
 
 @pytest.mark.parametrize(("expires", "errors"), [("2020-01-01T00:00:00Z", 1), (FUTURE, 0)])
-def test_a_time_that_has_passed_stops_a_deploy_and_no_synth(
+def test_passed_expiry_is_an_error_for_deploy_but_not_for_synth(
     expires: str, errors: int, context: dict[str, Any], tmp_path: Path
 ) -> None:
     """The CDK's command line refuses to deploy a stack with an error in its metadata; destroy ignores errors."""

@@ -83,6 +83,6 @@ def test_a_master_of_the_workers_type_trains_unless_the_setting_is_false(
     ],
     ids=str,
 )
-def test_fails_when_the_master_would_not_do(settings: dict[str, object], reason: str) -> None:
+def test_unsuitable_master_is_refused(settings: dict[str, object], reason: str) -> None:
     with pytest.raises(SettingsError, match=reason):
         ClusterProps.from_context({"cluster": settings})

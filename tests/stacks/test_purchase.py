@@ -47,7 +47,7 @@ def test_every_node_uses_the_reservation_only(synthesize: Synthesize) -> None:
         ),
     ],
 )
-def test_what_does_not_go_together_is_one_line(settings: dict[str, Any], message: str) -> None:
+def test_contradicting_purchase_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as raised:
         ClusterProps(**settings)
     assert str(raised.value) == message

@@ -16,7 +16,7 @@ ID = "fs-0123456789abcdef0"
 
 
 @pytest.fixture(scope="module")
-def made(synthesize: Synthesize) -> Template:
+def storage_template(synthesize: Synthesize) -> Template:
     return synthesize(worker_count=2, shared_storage="efs")
 
 
@@ -32,43 +32,45 @@ def needed(template: Template, name: str) -> set[str]:
     return found
 
 
-def test_the_nodes_neither_wait_for_it_nor_fail_with_it(made: Template) -> None:
+def test_the_nodes_neither_wait_for_it_nor_fail_with_it(storage_template: Template) -> None:
     for group in ("Master", "Workers"):
-        waits_for = needed(made, logical_id(made, "AWS::AutoScaling::AutoScalingGroup", group))
-        kinds = {made["Resources"][name]["Type"] for name in waits_for}
+        waits_for = needed(storage_template, logical_id(storage_template, "AWS::AutoScaling::AutoScalingGroup", group))
+        kinds = {storage_template["Resources"][name]["Type"] for name in waits_for}
         assert "AWS::EC2::LaunchTemplate" in kinds
         assert not any(kind.startswith("AWS::EFS::") for kind in kinds)
 
 
-def test_shared_storage_is_encrypted_requires_tls_and_is_retained(made: Template) -> None:
-    [system] = resources(made, "AWS::EFS::FileSystem")
+def test_shared_storage_is_encrypted_requires_tls_and_is_retained(storage_template: Template) -> None:
+    [system] = resources(storage_template, "AWS::EFS::FileSystem")
     assert system["Properties"]["Encrypted"] is True
     assert (system["DeletionPolicy"], system["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
     [_, deny] = system["Properties"]["FileSystemPolicy"]["Statement"]
     assert (deny["Effect"], deny["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
     tags = {tag["Key"]: tag["Value"] for tag in system["Properties"]["FileSystemTags"]}
     assert tags["deeplearning:cluster"] == "deeplearning"
-    [target] = resources(made, "AWS::EFS::MountTarget")
+    [target] = resources(storage_template, "AWS::EFS::MountTarget")
     assert "DeletionPolicy" not in target
-    assert made["Outputs"]["SharedStorage"]["Value"] == target["Properties"]["FileSystemId"]
+    assert storage_template["Outputs"]["SharedStorage"]["Value"] == target["Properties"]["FileSystemId"]
 
 
-def test_only_nodes_reach_its_port(made: Template) -> None:
-    access = logical_id(made, "AWS::EC2::SecurityGroup", "SharedStorageAccess")
-    assert "SecurityGroupIngress" not in made["Resources"][access]["Properties"]
+def test_only_nodes_reach_its_port(storage_template: Template) -> None:
+    access = logical_id(storage_template, "AWS::EC2::SecurityGroup", "SharedStorageAccess")
+    assert "SecurityGroupIngress" not in storage_template["Resources"][access]["Properties"]
     rules = [
         rule["Properties"]
-        for rule in resources(made, "AWS::EC2::SecurityGroupIngress")
+        for rule in resources(storage_template, "AWS::EC2::SecurityGroupIngress")
         if rule["Properties"]["GroupId"]["Fn::GetAtt"][0] == access
     ]
     assert {(rule["IpProtocol"], rule["FromPort"], rule["ToPort"]) for rule in rules} == {("tcp", 2049, 2049)}
-    nodes = {logical_id(made, "AWS::EC2::SecurityGroup", f"Security{name}") for name in ("Master", "Worker")}
+    nodes = {
+        logical_id(storage_template, "AWS::EC2::SecurityGroup", f"Security{name}") for name in ("Master", "Worker")
+    }
     assert {rule["SourceSecurityGroupId"]["Fn::GetAtt"][0] for rule in rules} == nodes
 
 
-def test_the_master_alone_may_ask_its_own_stack_for_the_id(made: Template) -> None:
+def test_the_master_alone_may_ask_its_own_stack_for_the_id(storage_template: Template) -> None:
     asking = []
-    for policy in resources(made, "AWS::IAM::Policy"):
+    for policy in resources(storage_template, "AWS::IAM::Policy"):
         for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
             if "cloudformation:DescribeStackResource" in statement["Action"]:
                 asking.append((policy["Properties"]["Roles"], statement["Resource"]))

@@ -32,6 +32,10 @@ class StageLimit:
     def _watch(self) -> None:
         if self._stopped.wait(self._limit_s) or (self._waits and self._stopped.wait(GRACE_S)):
             return
-        print(f"check: {self._name}: not done in {self._limit_s:.0f} s, in {self._stage}", file=sys.stderr, flush=True)
+        print(
+            f"check: {self._name}: timed out after {self._limit_s:.0f} s in stage: {self._stage}",
+            file=sys.stderr,
+            flush=True,
+        )
         # Do not use sys.exit(): the main thread is inside a collective operation.
         os._exit(1)

@@ -80,6 +80,6 @@ def report_lost_ranks(action: str, *, timeout: timedelta) -> Iterator[None]:
     except (RuntimeError, OSError) as error:
         seconds = timeout.total_seconds()
         raise TrainerError(
-            f"{action} failed, another rank ended or was not heard from for {seconds:.0f} s: "
+            f"{action} failed: another rank ended, or was silent for {seconds:.0f} s: "
             f"{shorten_torch_message(str(error))}"
         ) from error

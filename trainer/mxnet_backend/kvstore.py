@@ -50,7 +50,7 @@ class KVStoreCollective:
     def all_reduce(self, values: Sequence[float]) -> list[float]:
         """Return the exact sum of each value over all ranks; wait for all of them."""
         row = split_row(values, rank=self._world.rank, ranks=self._world.world_size)
-        return sum_rows(self._sum("adding up over all ranks", row), ranks=self._world.world_size)
+        return sum_rows(self._sum("the all-reduce", row), ranks=self._world.world_size)
 
     def broadcast(self, arrays: Sequence[nd.NDArray], *, source: int) -> None:
         """Replace the arrays by those of the rank ``source``: the other ranks add zeros."""

@@ -79,5 +79,5 @@ class Watchdog:
         while True:
             time.sleep(self._poll_s)
             if (wait := self._wait) is not None and self._clock() > wait.until:
-                self._end(f"{wait.action} failed, another rank ended or was not heard from for {wait.seconds:.0f} s")
+                self._end(f"{wait.action} failed: another rank ended, or was silent for {wait.seconds:.0f} s")
                 return

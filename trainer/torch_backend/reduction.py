@@ -66,7 +66,7 @@ def use_flat_gradients(
     buckets = GradientBuckets(sums, flat.parameters, collective=collective, compression=compression)
     if mode.is_compiled and collective.overlaps:
         log.warning(
-            "torch.compile delivers all gradients when the backward pass ends, so they do not travel during it; with "
-            "--reduction ddp they do"
+            "with torch.compile, gradients are ready only when the backward pass ends, so sending them does not "
+            "overlap with it; use --reduction ddp to overlap them"
         )
     return GradientReduction(buckets, model, flat.flat_groups(gradients, weight_decay=weight_decay))

@@ -43,7 +43,7 @@ def report_failed_step(images: Images | DeviceBatch | MicroBatches, *, timeout_s
         if "/gloo/" in str(error) or isinstance(error, torch.distributed.DistError):
             # DistributedDataParallel sends gradients during the backward pass.
             raise TrainerError(
-                f"adding up over all ranks failed, another rank ended or was not heard from for {timeout_s:.0f} s: "
+                f"the all-reduce failed: another rank ended, or was silent for {timeout_s:.0f} s: "
                 f"{shorten_torch_message(str(error))}"
             ) from error
         if READY_TWICE in str(error):

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from cli.preflight.account.permissions import use_key
+from cli.preflight.account.permissions import check_key_permissions
 from cli.preflight.account.volume_key import auto_scaling_role, denied_to_auto_scaling
 from cli.preflight.finding import Finding, ok, problem
 from cli.preflight.resource_policy import Caller, allows
@@ -22,7 +22,7 @@ _ASKED: Final = ("kms:Encrypt", "kms:Decrypt", "kms:GenerateDataKey")
 _NODE_SERVICES: Final = ("s3", "dynamodb")
 
 
-def kms_key(target: PreflightTarget) -> Iterator[Finding]:
+def check_kms_key(target: PreflightTarget) -> Iterator[Finding]:
     """Check the key's state and kind, and what its policy lets the services and the account do."""
     key = target.props.kms_key
     if key is None:
@@ -49,7 +49,7 @@ def kms_key(target: PreflightTarget) -> Iterator[Finding]:
             yield problem(SUBJECT, f"the policy of {key} does not let {who} use it", fix)
         if not missing:
             yield ok(SUBJECT, f"Auto Scaling, CloudWatch Logs and the account's roles may use {key}")
-        yield from use_key(target, key)
+        yield from check_key_permissions(target, key)
 
 
 def _missing_statements(target: PreflightTarget, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

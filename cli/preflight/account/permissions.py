@@ -46,7 +46,7 @@ SCHEDULER: Final = "scheduler.amazonaws.com"
 NO_CONTEXT: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def deploy(target: PreflightTarget) -> Iterator[Finding]:
+def check_deploy_permission(target: PreflightTarget) -> Iterator[Finding]:
     """Check that the caller can assume the role that deploys."""
     caller = _caller(target)
     if caller is None:
@@ -61,7 +61,7 @@ def deploy(target: PreflightTarget) -> Iterator[Finding]:
         yield ok("permissions", f"{caller} may deploy")
 
 
-def start_fleet(target: PreflightTarget) -> Iterator[Finding]:
+def check_launch_permissions(target: PreflightTarget) -> Iterator[Finding]:
     """Check that the caller may launch the nodes of a cluster with candidate zones, because no deploy launches them."""
     caller = _caller(target) if target.props.zones else None
     if caller is None:
@@ -91,7 +91,7 @@ def _deployed_table(target: PreflightTarget) -> str:
     return next((each.get("OutputValue", "") for each in outputs if each.get("OutputKey") == TABLE_OUTPUT), "")
 
 
-def create_roles(target: PreflightTarget) -> Iterator[Finding]:
+def check_role_permissions(target: PreflightTarget) -> Iterator[Finding]:
     """Check that CloudFormation's role can create the roles of the nodes."""
     props = target.props
     name = f"{props.role_name_prefix or ''}{props.cluster_name}-ClusterRoles"
@@ -106,7 +106,7 @@ def create_roles(target: PreflightTarget) -> Iterator[Finding]:
         yield from _for_cloudformation(target, POLICY_ACTIONS, policy, "create their policies")
 
 
-def create_storage(target: PreflightTarget) -> Iterator[Finding]:
+def check_storage_permissions(target: PreflightTarget) -> Iterator[Finding]:
     """Check that CloudFormation's role can create the file system and the mount target that the settings request."""
     props = target.props
     if not props.makes_mount_target:
@@ -117,7 +117,7 @@ def create_storage(target: PreflightTarget) -> Iterator[Finding]:
     yield from _for_cloudformation(target, actions, resource, "make the shared storage")
 
 
-def create_schedules(target: PreflightTarget) -> Iterator[Finding]:
+def check_schedule_permissions(target: PreflightTarget) -> Iterator[Finding]:
     """Check that CloudFormation's role can create and delete the schedules of ``expires``, and pass them their role."""
     if target.props.expires_at is None and not target.props.is_block:
         return
@@ -129,12 +129,12 @@ def create_schedules(target: PreflightTarget) -> Iterator[Finding]:
     yield from _for_cloudformation(target, ["iam:PassRole"], role, "give the schedules their role", context=passed)
 
 
-def use_key(target: PreflightTarget, key: str) -> Iterator[Finding]:
+def check_key_permissions(target: PreflightTarget, key: str) -> Iterator[Finding]:
     """Check that CloudFormation's role can use the user's key to encrypt what it creates."""
     yield from _for_cloudformation(target, KEY_ACTIONS, key, "encrypt with the key")
 
 
-def boundary(target: PreflightTarget) -> Iterator[Finding]:
+def check_boundary(target: PreflightTarget) -> Iterator[Finding]:
     """Check that the policy that limits the stack's roles exists."""
     arn, iam = _boundary_arn(target), target.clients.iam
     if arn is None:

@@ -20,7 +20,7 @@ SPOT_REQUESTS: Final = ("AWSServiceRoleForEC2Spot", "spot.amazonaws.com")
 ACTION: Final = "iam:CreateServiceLinkedRole"
 
 
-def auto_scaling(target: PreflightTarget) -> Iterator[Finding]:
+def check_auto_scaling_role(target: PreflightTarget) -> Iterator[Finding]:
     """Check that the role with which instances start exists, or that the deploy may create it."""
     if target.props.kms_key is not None:
         yield _role_of_key(target)
@@ -40,13 +40,13 @@ def _role_of_key(target: PreflightTarget) -> Finding:
     return ok("service role", f"{role} is there")
 
 
-def shared_storage(target: PreflightTarget) -> Iterator[Finding]:
+def check_efs_role(target: PreflightTarget) -> Iterator[Finding]:
     """Check the role with which EFS creates mount targets, if the stack has one."""
     if target.props.makes_mount_target:
         yield from _service_role(target, *EFS, doubt="")
 
 
-def spot(target: PreflightTarget) -> Iterator[Finding]:
+def check_spot_role(target: PreflightTarget) -> Iterator[Finding]:
     """Check the role with which EC2 starts spot instances; Auto Scaling's own role may create it."""
     if target.props.purchase != SPOT:
         return

@@ -16,7 +16,7 @@ PREFERENCES: Final = "SSM-SessionManagerRunShell"
 """Document with the preferences; it does not exist in an account that has saved none."""
 
 
-def preferences(target: PreflightTarget) -> Iterator[Finding]:
+def check_session_encryption(target: PreflightTarget) -> Iterator[Finding]:
     """Warn if the account's sessions use a KMS key, which neither the nodes nor ``dlcluster policy`` may use."""
     if not target.props.private:
         return

@@ -11,12 +11,12 @@ LEAST_BOOTSTRAP_VERSION: Final = 6
 """Lowest version that the CDK's default synthesizer accepts (rule CheckBootstrapVersion in every template)."""
 
 
-def credentials(target: PreflightTarget) -> Iterator[Finding]:
+def check_credentials(target: PreflightTarget) -> Iterator[Finding]:
     """Report which account and region the deploy would use."""
     yield ok("credentials", f"{target.caller} in {target.region}")
 
 
-def settings(target: PreflightTarget) -> Iterator[Finding]:
+def check_settings(target: PreflightTarget) -> Iterator[Finding]:
     """Report the settings' own warnings."""
     for sentence in target.props.warnings().values():
         yield warning("settings", sentence)
@@ -26,7 +26,7 @@ def settings(target: PreflightTarget) -> Iterator[Finding]:
         yield warning("settings", sentence, "set min_workers, such as 0")
 
 
-def key_pair(target: PreflightTarget) -> Iterator[Finding]:
+def check_key_pair(target: PreflightTarget) -> Iterator[Finding]:
     """Find the EC2 key pair; without it, every node's launch fails."""
     name = target.props.key_name
     if name is None:
@@ -45,7 +45,7 @@ def key_pair(target: PreflightTarget) -> Iterator[Finding]:
     yield problem("key pair", f"there is no key pair {name!r} in {target.region}", fix)
 
 
-def bootstrap(target: PreflightTarget) -> Iterator[Finding]:
+def check_cdk_bootstrap(target: PreflightTarget) -> Iterator[Finding]:
     """Check that ``cdk bootstrap`` was run, with a recent enough version."""
     name, fix = f"/cdk-bootstrap/{target.qualifier}/version", f"cdk bootstrap aws://{target.account}/{target.region}"
     ssm = target.clients.ssm

@@ -20,7 +20,7 @@ ACTIONS: Final = ("kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:Gene
 """Actions that EC2 performs with the key on behalf of the caller who launches an instance."""
 
 
-def volume_key(target: PreflightTarget) -> Iterator[Finding]:
+def check_volume_key(target: PreflightTarget) -> Iterator[Finding]:
     """Check that the key is enabled, and that its policy or a grant lets Auto Scaling's role use it.
 
     With ``kms_key``, the disks use that key instead (cli/preflight/account/kms_key.py).

@@ -9,7 +9,7 @@ from cli.preflight.target import PreflightTarget
 SUBJECT: Final = "EFA"
 
 
-def efa(target: PreflightTarget) -> Iterator[Finding]:
+def check_efa(target: PreflightTarget) -> Iterator[Finding]:
     """Compare the nodes' EFA interfaces with EC2's own figure; a node with too many never launches."""
     wanted, name = target.props.efa_interfaces, target.props.instance_type
     if not wanted:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import ImageTypeDef
 
 
-def image(target: PreflightTarget) -> Iterator[Finding]:
+def check_image(target: PreflightTarget) -> Iterator[Finding]:
     """Find the image in the same way as the deploy, and check it."""
     name = target.props.ami_source
     pinned = _pin(target, name)

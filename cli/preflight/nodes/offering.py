@@ -8,7 +8,7 @@ from stacks.catalogue import instance_types
 from stacks.settings.network import first_zone, zones_context_key
 
 
-def offering(target: PreflightTarget) -> Iterator[Finding]:
+def check_offering(target: PreflightTarget) -> Iterator[Finding]:
     """Check that EC2 offers the type in the cluster's zone; this does not prove that capacity is free."""
     if not target.props.is_placed:
         for name in target.props.node_counts:

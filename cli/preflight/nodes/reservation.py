@@ -28,7 +28,7 @@ LOOK_UP: Final = "cc-api-provider:"
 """Beginning of the key under which the CDK stores what it has looked up about a block."""
 
 
-def reservation(target: PreflightTarget) -> Iterator[Finding]:
+def check_reservation(target: PreflightTarget) -> Iterator[Finding]:
     """Compare the reservation with the cluster; EC2 refuses whatever does not fit node by node, for half an hour."""
     name = target.props.capacity_reservation
     if name is None:

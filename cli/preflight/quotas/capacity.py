@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
 
-def vcpus(target: PreflightTarget) -> Iterator[Finding]:
+def check_vcpu_quota(target: PreflightTarget) -> Iterator[Finding]:
     """Compare the cluster's vCPUs with the quota's remainder beside running instances; spot has its own quota."""
     props = target.props
     if props.purchase == SPOT:

@@ -13,7 +13,7 @@ from stacks.settings.props import ClusterProps
 SUBJECT: Final = "interface quota"
 
 
-def interfaces(target: PreflightTarget) -> Iterator[Finding]:
+def check_interface_quota(target: PreflightTarget) -> Iterator[Finding]:
     """Compare the cluster's interfaces with what the quota leaves beside others; its nodes' own count as needed."""
     own = own_instances(target)
     pages = target.clients.ec2.get_paginator("describe_network_interfaces").paginate()

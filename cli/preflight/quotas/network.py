@@ -12,7 +12,7 @@ ELASTIC_IPS: Final = 2
 VPCS: Final = 1
 
 
-def elastic_ip(target: PreflightTarget) -> Iterator[Finding]:
+def check_elastic_ip_quota(target: PreflightTarget) -> Iterator[Finding]:
     """Check the quota of Elastic IPs; AWS's default is 5 per region."""
     needed = ELASTIC_IPS if target.props.vpc_id is None else 1
     if target.props.private:
@@ -24,7 +24,7 @@ def elastic_ip(target: PreflightTarget) -> Iterator[Finding]:
     yield from _room(target, "Elastic IP", service_quotas.ELASTIC_IPS, needed=needed, used=used)
 
 
-def vpc(target: PreflightTarget) -> Iterator[Finding]:
+def check_vpc_quota(target: PreflightTarget) -> Iterator[Finding]:
     """Check the quota of VPCs, unless the cluster uses an existing one."""
     if target.props.vpc_id is not None:
         yield ok("VPC", f"the cluster goes into {target.props.vpc_id}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _GIB_A_TIB: Final = 1024
 
 
-def root_volumes(target: PreflightTarget) -> Iterator[Finding]:
+def check_volume_quota(target: PreflightTarget) -> Iterator[Finding]:
     """Compare the nodes' root volumes with the quota's remainder beside volumes in use."""
     needed, used = target.nodes * target.props.root_volume_gib, _used_gib(target)
     allowed = service_quotas.quota_value(target, service_quotas.GP3_TIB) * _GIB_A_TIB

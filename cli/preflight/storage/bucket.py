@@ -11,7 +11,7 @@ from cli.preflight.target import PreflightTarget
 SUBJECT = "bucket"
 
 
-def bucket(target: PreflightTarget) -> Iterator[Finding]:
+def check_bucket(target: PreflightTarget) -> Iterator[Finding]:
     """Check an adopted bucket; a bucket that the cluster creates needs no check."""
     name = target.props.bucket
     if name is None:

@@ -15,7 +15,7 @@ _DENIED: Final = "403"
 _ABSENT: Final = "404"
 
 
-def data_buckets(target: PreflightTarget) -> Iterator[Finding]:
+def check_data_buckets(target: PreflightTarget) -> Iterator[Finding]:
     """Check each bucket; without any, report nothing."""
     for bucket in target.props.buckets:
         yield _check(target, bucket)

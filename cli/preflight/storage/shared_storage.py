@@ -15,7 +15,7 @@ from stacks.settings.storage import EFS, EFS_PRICE, NO_SHARED_STORAGE
 _NOT_FOUND: Final = ("FileSystemNotFound", "BadRequest")
 
 
-def shared_storage(target: PreflightTarget) -> Iterator[Finding]:
+def check_shared_storage(target: PreflightTarget) -> Iterator[Finding]:
     """Check the file system that the setting names: its state, its policy, its network and its security groups."""
     setting = target.props.shared_storage
     kind, _, file_system = setting.partition(":")

@@ -20,7 +20,7 @@ from cli.up import checks
 from cli.up.lock import Lock
 from cli.up.placement import ZONE, Placement
 from cli.up.recovery import cluster_of, running_zone
-from cli.up.report import most_a_try, scores_line
+from cli.up.report import max_cost_per_attempt, scores_line
 from cli.up.search import parse_until
 from cli.up.zone_search import find_zone_with_capacity
 from cli.verb import verb
@@ -95,8 +95,8 @@ def _print_cost(props: ClusterProps, prices: PriceList, end: datetime | None) ->
     """Print, before the question, what the cluster can cost and for how long."""
     print(f"dlcluster: {checks.price_line(props, prices)}", file=sys.stderr)
     print(
-        f"dlcluster: each zone that fails costs up to {most_a_try(props, prices)}; if this program is killed, "
-        "nodes run until the next dlcluster up or pause",
+        f"dlcluster: each zone that fails costs up to {max_cost_per_attempt(props, prices)}; if this program is "
+        "killed, nodes run until the next dlcluster up or pause",
         file=sys.stderr,
     )
     if end is not None:

@@ -13,7 +13,7 @@ from cli.aws.nodes import Member, check_instance
 from cli.cdk_context import read_context, read_props
 from cli.cluster_context import ClusterContext
 from cli.errors import UsageError
-from cli.image.images import await_image, create_image, end_marked, find_image, require_permissions
+from cli.image.images import await_image, create_image, find_image, require_permissions, terminate_baked_workers
 from cli.image.worker import choose_worker, clean, newest_node, require_idle, take_out
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
@@ -60,8 +60,8 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
                 image_id, worker = _bake(found, connection, setup, lock, yes=yes)
             else:
                 # A bake that was killed may have left its worker, whose disk is erased.
-                end_marked(ec2, cluster_name=name)
-                await_image(ec2, image_id, go_on=lock.hold)
+                terminate_baked_workers(ec2, cluster_name=name)
+                await_image(ec2, image_id, keep_alive=lock.hold)
         finally:
             lock.release()
     set_and_deploy(SETTING, image_id, context=context, region=found.clients.region, deploy=False)
@@ -89,15 +89,15 @@ def _bake(
     require_idle(connection)
     require_permissions(ec2, node, cluster_name=name, sha256=sha256)
     # A bake that was killed may have left its worker.
-    end_marked(ec2, cluster_name=name)
+    terminate_baked_workers(ec2, cluster_name=name)
     try:
         take_out(found, worker, setup)
         clean(connection, worker, setup)
         image_id = create_image(ec2, node, cluster_name=name, sha256=sha256)
-        await_image(ec2, image_id, go_on=lock.hold)
+        await_image(ec2, image_id, keep_alive=lock.hold)
     finally:
         if lock.is_held():
-            end_marked(ec2, cluster_name=name, detached=worker.instance_id)
+            terminate_baked_workers(ec2, cluster_name=name, detached=worker.instance_id)
     return image_id, worker.instance_id
 
 

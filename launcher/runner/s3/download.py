@@ -109,7 +109,7 @@ class Download:
     def _check_space(self) -> None:
         """Raise LaunchError now if there is no room, instead of failing an hour later."""
         if self._total > self._free:
-            raise LaunchError(f"{self._directory}: No space left: {self._total} bytes to come, {self._free} free")
+            raise LaunchError(f"{self._directory}: not enough space: {self._total} bytes needed, {self._free} free")
 
     def _submit(self, workers: Workers, first: list[Object], pages: Iterator[list[Object]]) -> None:
         """List the rest while the workers download."""

@@ -95,7 +95,7 @@ class Destination:
         status = os.statvfs(self.directory)
         if needed > status.f_bavail * status.f_frsize:
             free = status.f_bavail * status.f_frsize
-            raise LaunchError(f"{self.directory}: No space left: {needed} bytes to come, {free} free")
+            raise LaunchError(f"{self.directory}: not enough space: {needed} bytes needed, {free} free")
 
     def release(self) -> None:
         """End the sync."""

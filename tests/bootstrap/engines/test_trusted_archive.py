@@ -143,7 +143,7 @@ def test_a_record_of_another_form_is_refused_and_replaced(
     node("another").provide(is_master=False)
 
 
-def test_the_record_of_another_environment_is_none(node: Callable[[str], SimulatedNode]) -> None:
+def test_master_ignores_the_hash_of_another_environment(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
     put_record(master, environment="horovod-py3.10", sha256="0" * 64)
     master.provide(is_master=True)

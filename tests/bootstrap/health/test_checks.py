@@ -106,7 +106,7 @@ def test_scratch_that_loses_what_was_written_is_a_defect(tmp_path: Path, monkeyp
     assert checks(tmp_path).check_machine() == Finding(what="scratch /opt/dlami/nvme EIO", needs_replacement=True)
 
 
-def test_scratch_that_the_image_does_not_have_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_scratch_mount_is_not_a_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_descriptor: int) -> None:
         raise OSError(errno.EIO, "on purpose")
 

@@ -166,7 +166,7 @@ def test_a_full_disk_is_a_failure_of_one_line(node: Node) -> None:
     assert node.provide(BOTH).failure == "No space left on device"
 
 
-def test_the_archive_may_be_readable_later_but_not_too_late(node: Node) -> None:
+def test_fetching_the_archive_is_retried_until_the_deadline(node: Node) -> None:
     node.offline_until = node.clock.now + 10.0
     assert node.provide(BOTH).is_done
     node.offline_until = node.clock.now + 1000.0

@@ -58,7 +58,7 @@ def test_mount_counts_immediately_and_loss_only_if_lasting(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("state", ["", "x" * 3000, "mounted; id"])
-def test_a_state_that_is_none_is_not_known(tmp_path: Path, state: str) -> None:
+def test_invalid_state_is_read_as_not_known(tmp_path: Path, state: str) -> None:
     write_state(tmp_path, state)
     assert storage(tmp_path, "efs").mount_state() == "not-known"
 

@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError, CredentialRetrievalError, Unauthori
 
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED
 from cli.main import main
-from tests.cli.conftest import complaint
+from tests.cli.conftest import error_line
 
 FIX = "aws configure, aws sso login, or set AWS_PROFILE"
 ANY = "--region, AWS_ENDPOINT_URL and its like, the profile"
@@ -27,7 +27,7 @@ def test_fails_without_a_region(
 ) -> None:
     monkeypatch.delenv("AWS_REGION")
     assert main(["status"]) == 2
-    assert complaint(capsys) == "no region given: use --region or set AWS_REGION"
+    assert error_line(capsys) == "no region given: use --region or set AWS_REGION"
 
 
 def test_fails_without_credentials(
@@ -36,7 +36,7 @@ def test_fails_without_credentials(
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     assert main(["status"]) == EXIT_CREDENTIALS
-    assert complaint(capsys) == f"no AWS credentials: Unable to locate credentials: {FIX}"
+    assert error_line(capsys) == f"no AWS credentials: Unable to locate credentials: {FIX}"
 
 
 def test_fails_when_aws_does_not_answer(
@@ -45,7 +45,7 @@ def test_fails_when_aws_does_not_answer(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:1")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     assert main(["status"]) == 1
-    assert complaint(capsys).startswith("cannot call AWS: Could not connect to the endpoint URL")
+    assert error_line(capsys).startswith("cannot call AWS: Could not connect to the endpoint URL")
 
 
 @pytest.mark.parametrize("verb", ["status", "why", "ssh", "ssh-config", "known-hosts", "preflight"])
@@ -72,7 +72,7 @@ def test_fails_when_a_variable_cannot_be_used(
     monkeypatch.setenv(variable, value)
     assert main([verb]) == 2
     sentence = CANNOT_BE_USED.replace(ANY, variable) if repr(value) in reason else CANNOT_BE_USED
-    assert complaint(capsys) == f"{sentence}{reason}"
+    assert error_line(capsys) == f"{sentence}{reason}"
 
 
 def test_fails_when_the_region_is_none_of_aws(
@@ -82,10 +82,10 @@ def test_fails_when_the_region_is_none_of_aws(
     advice = "check the region, the network, the proxy (HTTPS_PROXY) and AWS_ENDPOINT_URL"
     sentence = f"cannot call AWS: something else answers in place of the region narnia: {advice}"
     assert main(["status", "--region", "narnia"]) == 1
-    assert complaint(capsys) == sentence
+    assert error_line(capsys) == sentence
     monkeypatch.setenv("AWS_REGION", "narnia")
     assert main(["status"]) == 1
-    assert complaint(capsys) == sentence
+    assert error_line(capsys) == sentence
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_fails_when_the_profile_cannot_be_used(
     if "region" in profile:
         monkeypatch.delenv("AWS_REGION")
     assert main(["status"]) == code
-    assert complaint(capsys).startswith(message)
+    assert error_line(capsys).startswith(message)
 
 
 @pytest.mark.parametrize("verb", ["status", "why", "ssh", "ssh-config", "known-hosts", "run -- true", "preflight"])
@@ -159,6 +159,6 @@ def test_an_expired_login_is_explained(
 
     monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
     assert main(["status"]) == EXIT_CREDENTIALS
-    output = complaint(capsys)
+    output = error_line(capsys)
     assert output.startswith("the AWS credentials cannot be used: ")
     assert output.endswith(f": {FIX}")

@@ -119,7 +119,7 @@ def test_a_failed_deploy_is_remembered_after_its_stack_was_deleted() -> None:
     assert reasons([*FAILED, *DELETED]) == reasons(FAILED)
 
 
-def test_the_last_change_that_failed_counts() -> None:
+def test_only_the_last_failed_change_is_explained() -> None:
     later: list[Line] = [
         ("demo", "UPDATE_IN_PROGRESS", "User Initiated"),
         ("Workers", "UPDATE_FAILED", "You have no quota"),

@@ -57,7 +57,7 @@ CLUSTERS = [
 
 
 @pytest.mark.parametrize(("activities", "types", "expected"), CLUSTERS)
-def test_what_a_cluster_has_cost_by_kind(
+def test_spent_sums_the_cost_of_each_kind(
     activities: list[Activity], types: dict[str, str], expected: dict[str, float]
 ) -> None:
     parts = BilledParts(node_counts={"small": 2}, volume_gib=100, nat_gateways=1, addresses=2)

@@ -11,7 +11,7 @@ from cli.errors import ClusterError
 from cli.files.download import Download
 from cli.main import main
 from cli.verbs.jobs import pull
-from tests.cli.conftest import complaint
+from tests.cli.conftest import error_line
 
 
 @pytest.fixture(autouse=True)
@@ -60,4 +60,4 @@ def test_fails_when_the_node_has_no_such_path(
 
     monkeypatch.setattr(pull, "download", missing)
     assert main(["pull", path]) == 1
-    assert complaint(capsys) == message
+    assert error_line(capsys) == message

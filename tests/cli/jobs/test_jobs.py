@@ -11,7 +11,7 @@ from cli.main import main
 from cli.shared_options import Selection
 from cli.sizes import question
 from cli.ssh.remote import Output, ending_with_connection
-from tests.cli.conftest import complaint
+from tests.cli.conftest import error_line
 from tests.cli.jobs.conftest import JOB, Master, record
 
 
@@ -93,13 +93,13 @@ def test_fails_when_the_master_lists_no_jobs(
 ) -> None:
     master.set_answer("launch list", answer)
     assert main(["jobs"]) == 1
-    assert complaint(capsys).startswith(message)
+    assert error_line(capsys).startswith(message)
 
 
 def test_the_launchers_error_is_printed_as_ours(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     master.set_answer("launch stop", code=2, stderr="noise\nlaunch: there is no job yet\n")
     assert main(["stop", "x"]) == EXIT_USAGE
-    assert complaint(capsys) == "there is no job yet"
+    assert error_line(capsys) == "there is no job yet"
 
 
 def test_stop_prints_how_the_job_ended(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,4 +144,4 @@ def test_an_error_cannot_steer_the_terminal(
 
     monkeypatch.setattr(master, "output", fail)
     assert main(["jobs"]) == 1
-    assert complaint(capsys) == "cannot write out/ [2J"
+    assert error_line(capsys) == "cannot write out/ [2J"

@@ -87,7 +87,10 @@ def test_the_launcher_on_the_master_finds_a_hidden_value_as_it_is(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (LaunchOptions(env=("KEY",), durable=True), "--durable stores no value that --env KEY hides: give --env KEY="),
+        (
+            LaunchOptions(env=("KEY",), durable=True),
+            "--durable cannot store --env KEY, whose value only this shell has: give --env KEY=",
+        ),
         (
             LaunchOptions(env=("PATH",)),
             "--env PATH would change the launcher's own shell on the master: give --env PATH=",

@@ -13,7 +13,7 @@ import pytest
 from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
 from cli.ssh.remote import ending_with_connection
-from tests.cli.conftest import complaint
+from tests.cli.conftest import error_line
 from tests.cli.jobs.conftest import JOB, Master, record
 
 
@@ -104,7 +104,7 @@ def test_slurm_command_or_missing_script_is_refused(
 ) -> None:
     Path("job.sh").touch()
     assert main(["run", "--", *words]) == EXIT_USAGE
-    assert (complaint(capsys), master.ran) == (message, [])
+    assert (error_line(capsys), master.ran) == (message, [])
 
 
 def test_script_outside_of_the_directory_is_refused(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +112,7 @@ def test_script_outside_of_the_directory_is_refused(master: Master, capsys: pyte
     for words in (["../other/t.py"], ["python", "-u", "sub/../../t.py"]):
         assert main(["run", "--", *words]) == EXIT_USAGE
         fix = "run dlcluster in the script's own directory"
-        assert complaint(capsys) == f"{words[-1]!r} is outside of {here}, which is sent: {fix}"
+        assert error_line(capsys) == f"{words[-1]!r} is outside of {here}, which is sent: {fix}"
     assert master.ran == []
 
 
@@ -161,10 +161,10 @@ def test_run_detached_prints_the_id_alone(master: Master, capsys: pytest.Capture
 def test_fails_when_the_job_does_not_start(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     master.set_answer("launch --detach", code=1, stderr="launch: GPU 0 of w1 is in use\n")
     assert main(["run", "--no-sync", "--", "x"]) == 1
-    assert complaint(capsys) == "the job did not start: GPU 0 of w1 is in use"
+    assert error_line(capsys) == "the job did not start: GPU 0 of w1 is in use"
     master.set_answer("launch --detach", "no id\n")
     assert main(["run", "--no-sync", "--", "x"]) == 1
-    assert complaint(capsys) == "the launcher on the master must return a job id, got 'no id'"
+    assert error_line(capsys) == "the launcher on the master must return a job id, got 'no id'"
 
 
 def test_warns_of_a_job_in_the_directory_that_changes(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,14 +178,14 @@ def test_warns_of_a_job_in_the_directory_that_changes(master: Master, capsys: py
 
 def test_fails_when_a_name_is_given_for_nothing(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--no-sync", "--to", "x", "--", "true"]) == EXIT_USAGE
-    assert complaint(capsys) == "--to cannot be combined with --no-sync, which sends nothing"
+    assert error_line(capsys) == "--to cannot be combined with --no-sync, which sends nothing"
 
 
 def test_fails_when_the_script_is_not_in_the_directory(
     master: Master, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "--", "trian.py"]) == EXIT_USAGE
-    assert complaint(capsys) == f"{tmp_path} has no 'trian.py': did you mean train.py?"
+    assert error_line(capsys) == f"{tmp_path} has no 'trian.py': did you mean train.py?"
     assert master.ran == []
 
 

@@ -64,7 +64,8 @@ class ExistingVpc:
             expected = {"VpcId": VPC, "Attribute": name}
             answers("ec2", "describe_vpc_attribute", {name[0].upper() + name[1:]: {"Value": value}}, expected)
         return [
-            f"{found.level}: {found.sentence}: {found.fix}" for found in self.account.check(existing_network.subnets)
+            f"{found.level}: {found.sentence}: {found.fix}"
+            for found in self.account.check(existing_network.check_subnets)
         ]
 
 
@@ -78,13 +79,13 @@ def test_a_good_vpc_has_nothing_missing(vpc: ExistingVpc) -> None:
 
 
 def test_cluster_with_its_own_network_makes_no_call(account: Account) -> None:
-    assert account.check(existing_network.subnets) == []
+    assert account.check(existing_network.check_subnets) == []
 
 
 def test_fails_when_a_subnet_is_not_in_the_vpc(account: Account) -> None:
     account.settings = ExistingVpc(account).account.settings
     account.answers("ec2", "describe_subnets", {"Subnets": [subnet(WORKERS)]})
-    found = account.finds(existing_network.subnets)
+    found = account.finds(existing_network.check_subnets)
     assert (found.level, found.sentence) == ("problem", f"master_subnet_id {MASTER}: no subnet of {VPC}")
 
 
@@ -201,8 +202,8 @@ def test_an_existing_vpc_needs_one_elastic_ip_and_no_vpc(vpc: ExistingVpc, accou
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
     account.answers("ec2", "describe_addresses", {"Addresses": [{}, {}, {}, {}]})
     quota("ec2", "L-0263D0A3", 5)
-    assert account.finds(network.elastic_ip).level == "ok"
-    assert str(account.finds(network.vpc)).endswith(f"the cluster goes into {VPC}")
+    assert account.finds(network.check_elastic_ip_quota).level == "ok"
+    assert str(account.finds(network.check_vpc_quota)).endswith(f"the cluster goes into {VPC}")
 
 
 def test_the_type_is_looked_for_in_the_zone_of_the_subnet(vpc: ExistingVpc, account: Account) -> None:
@@ -210,7 +211,7 @@ def test_the_type_is_looked_for_in_the_zone_of_the_subnet(vpc: ExistingVpc, acco
     account.answers("ec2", "describe_subnets", {"Subnets": [subnet(WORKERS)]})
     having = [{"Location": "eu-west-1c"}]
     account.answers("ec2", "describe_instance_type_offerings", {"InstanceTypeOfferings": having})
-    found = account.finds(offering.offering)
+    found = account.finds(offering.check_offering)
     assert (found.sentence, found.fix) == (
         "g6.xlarge is not offered in eu-west-1b",
         "choose a subnet_id in eu-west-1c",
@@ -224,7 +225,7 @@ def test_a_private_cluster_needs_no_public_subnet_and_no_address(vpc: ExistingVp
 
 def test_a_private_cluster_in_an_existing_vpc_needs_no_elastic_ip(account: Account) -> None:
     account.settings = ExistingVpc(account).account.settings | {"private": True}
-    [found] = account.check(network.elastic_ip)
+    [found] = account.check(network.check_elastic_ip_quota)
     assert (found.level, found.sentence) == ("ok", "a private cluster in an existing VPC needs none")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.aws.group_sizes import PAUSED, GroupSize, declared_sizes
 from bootstrap.contract import MASTER, WORKER
-from cli.preflight.sizes import sizes
+from cli.preflight.sizes import check_sizes
 from tests.cli.preflight.conftest import NEW_STACK, Account
 
 OLD = declared_sizes(worker_count=2, needed_workers=2)
@@ -52,10 +52,10 @@ def test_what_a_deploy_does_to_the_nodes(
 ) -> None:
     deployed(account, now)
     account.settings |= {"worker_count": 2, **settings}
-    found = account.finds(sizes)
+    found = account.finds(check_sizes)
     assert (found.level, found.sentence[: len(message)]) == (level, message)
 
 
 def test_a_cluster_that_is_not_there_has_no_sizes(account: Account) -> None:
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
-    assert account.check(sizes) == []
+    assert account.check(check_sizes) == []

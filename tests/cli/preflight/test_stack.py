@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.stack import deletion, stack
+from cli.preflight.stack import check_deletion, check_stack
 from tests.cli.preflight.conftest import NEW_STACK, Account
 
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -21,7 +21,7 @@ def is_in(account: Account, status: str, outputs: list[dict[str, str]]) -> None:
 
 def test_no_stack_is_in_the_way(account: Account) -> None:
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
-    assert account.finds(stack).level == "ok"
+    assert account.finds(check_stack).level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_no_stack_is_in_the_way(account: Account) -> None:
 )
 def test_a_stack_that_blocks_is_named_with_the_way_out(account: Account, status: str, level: str, fix: str) -> None:
     is_in(account, status, CLUSTER)
-    found = account.finds(stack)
+    found = account.finds(check_stack)
     assert found.level == level
     assert found.fix.endswith(fix)
     assert f"stack demo is {status}" in found.sentence
@@ -48,7 +48,7 @@ def test_a_stack_that_blocks_is_named_with_the_way_out(account: Account, status:
 
 def test_fails_when_the_stack_is_something_else(account: Account) -> None:
     is_in(account, "CREATE_COMPLETE", [])
-    found = account.finds(stack)
+    found = account.finds(check_stack)
     assert (found.level, found.fix) == ("problem", "choose another cluster_name")
 
 
@@ -72,7 +72,7 @@ def test_setting_missing_in_an_older_stack_is_off(
     account.settings |= settings
     more = [{"OutputKey": name, "OutputValue": value} for name, value in outputs.items()]
     is_in(account, "UPDATE_COMPLETE", [*CLUSTER, *more])
-    found = account.finds(stack)
+    found = account.finds(check_stack)
     assert found.level == "problem"
     assert found.sentence.startswith(message)
 
@@ -92,7 +92,7 @@ def expires(account: Account, *, protected: bool) -> None:
 @pytest.mark.parametrize("protected", [False, True])
 def test_termination_protection_is_in_the_way_of_a_deletion(account: Account, protected: bool) -> None:
     expires(account, protected=protected)
-    found = account.finds(deletion)
+    found = account.finds(check_deletion)
     if protected:
         assert (found.level, found.sentence) == (
             "problem",
@@ -106,14 +106,14 @@ def test_termination_protection_is_in_the_way_of_a_deletion(account: Account, pr
 def test_missing_deletion_role_is_reported(account: Account) -> None:
     account.settings |= {"expires": "2999-12-01T18:00:00Z", "expiry_action": "delete"}
     account.refuses("iam", "get_role", "NoSuchEntity", EXECUTOR)
-    found = account.finds(deletion)
+    found = account.finds(check_deletion)
     assert found.level == "problem"
     assert found.fix == "cdk bootstrap aws://123456789012/eu-west-1"
 
 
 def test_a_pause_deletes_no_stack(account: Account) -> None:
     account.settings |= {"expires": "2999-12-01T18:00:00Z"}
-    assert account.check(deletion) == []
+    assert account.check(check_deletion) == []
 
 
 @pytest.mark.parametrize(
@@ -125,5 +125,5 @@ def test_a_former_key_that_nodes_would_lose_is_named(
 ) -> None:
     account.settings.update(settings)
     is_in(account, "UPDATE_COMPLETE", [*CLUSTER, {"OutputKey": "ClusterKey", "OutputValue": KEY}])
-    warned = [found for found in account.check(stack) if found.level != "ok"]
+    warned = [found for found in account.check(check_stack) if found.level != "ok"]
     assert [(KEY in found.sentence, found.fix) for found in warned] == [(True, "add it to data_keys")] * is_named

@@ -119,7 +119,9 @@ def test_status_shows_the_record_without_permission_for_groups(
         assert below_the_table(capsys) == [MISSING, "AWS refused DescribeAutoScalingGroups: AccessDenied: no"]
 
 
-def test_without_a_group_the_record_counts(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_groups_the_membership_gives_the_desired_nodes(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
     ask_for_four(fleet)
     assert below_the_table(capsys) == [MISSING]
 
@@ -170,7 +172,7 @@ def test_which_setup_ran_where_and_where_it_failed(fleet: Fleet, capsys: pytest.
     assert [node["leaving"] for node in nodes] == [False, False, False]
 
 
-def test_since_when_it_is_idle_and_when_it_pauses(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_idle_time_and_pause_time(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     table, now = boto3.client("dynamodb", region_name=REGION), datetime.now(timezone.utc)
     idle_since = now.replace(microsecond=0) - timedelta(minutes=12, seconds=5)
     pauses_at = idle_since + timedelta(minutes=30)

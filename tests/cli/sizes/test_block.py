@@ -11,7 +11,7 @@ from bootstrap.contract import MEMBERSHIP_ID, NODE_TYPES, TABLE_KEY, group_name
 from cli.aws.clients import Clients
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from tests.cli.conftest import complaint
+from tests.cli.conftest import error_line
 from tests.cli.sizes.conftest import DECLARED, NAME, Deployed, template
 from tests.local.aws.templates import resource
 
@@ -58,7 +58,7 @@ def test_resume_outside_of_the_block_is_refused(
 ) -> None:
     deploy_in_block(deployed, starts_h=starts_h, pauses_h=starts_h + 23)
     assert main(["resume"]) == EXIT_FAILED
-    assert f"demo has no capacity now: Capacity Block {BLOCK} {message}" in complaint(capsys)
+    assert f"demo has no capacity now: Capacity Block {BLOCK} {message}" in error_line(capsys)
     assert {*deployed.sizes().values()} == {PAUSED}
 
 

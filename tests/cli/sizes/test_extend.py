@@ -8,7 +8,7 @@ import pytest
 
 from cli.errors import EXIT_FAILED, EXIT_USAGE
 from cli.main import main
-from tests.cli.conftest import complaint
+from tests.cli.conftest import error_line
 from tests.cli.sizes.conftest import Deployed, expire
 
 
@@ -65,7 +65,7 @@ def test_a_scheduled_deletion_is_reported(deployed: Deployed, capsys: pytest.Cap
 def test_an_expired_cluster_is_not_resumed(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     deployed.expire_at(datetime(2026, 1, 1, tzinfo=timezone.utc))
     assert main(["resume"]) == EXIT_FAILED
-    assert complaint(capsys) == ("demo expired at 2026-01-01T00:00:00Z and would be paused again: dlcluster extend 8h")
+    assert error_line(capsys) == ("demo expired at 2026-01-01T00:00:00Z and would be paused again: dlcluster extend 8h")
 
 
 @pytest.mark.parametrize("time", ["8", "0h", "8 h", "tomorrow", "-8h", "99999h"])

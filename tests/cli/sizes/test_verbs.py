@@ -19,7 +19,7 @@ from cli.aws.scaling import Activity
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
 from cli.sizes.waiting import STILL_STARTING
-from tests.cli.conftest import complaint
+from tests.cli.conftest import error_line
 from tests.cli.sizes.conftest import CDK_JSON, DECLARED, STATES, Deployed, hold, in_state
 
 THREE = declared_sizes(worker_count=3, needed_workers=3)
@@ -257,7 +257,7 @@ def test_fails_while_cloudformation_changes_the_stack(
 
     monkeypatch.setattr(BaseClient, CALL, answer)
     assert main(words) == EXIT_FAILED
-    assert complaint(capsys) == ("stack demo is UPDATE_IN_PROGRESS: wait until CloudFormation has finished, try again")
+    assert error_line(capsys) == ("stack demo is UPDATE_IN_PROGRESS: wait until CloudFormation has finished, try again")
     assert deployed.sizes() == DECLARED
 
 
@@ -272,4 +272,4 @@ def test_fails_while_cloudformation_changes_the_stack(
 @pytest.mark.usefixtures("deployed")
 def test_fails_with_contradictory_arguments(words: list[str], output: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == EXIT_USAGE
-    assert complaint(capsys).startswith(output)
+    assert error_line(capsys).startswith(output)

@@ -17,7 +17,7 @@ from cli.main import main
 from cli.ssh.expired_addresses import remove_expired_addresses
 from local.network import check_ip
 from stacks.settings.lifetime import iso
-from tests.cli.conftest import complaint, put_members
+from tests.cli.conftest import error_line, put_members
 from tests.local.aws.harness import REGION, Aws, Stacks, serving
 from tests.local.aws.templates import attribute, reference, resource
 
@@ -79,7 +79,7 @@ def test_an_address_is_added_listed_and_removed(stacks: Stacks, capsys: pytest.C
     assert json.loads(capsys.readouterr().out) == {"version": 1, "cluster": "demo", "addresses": [], "changed": True}
     assert entries(stacks) == {}
     assert main(["allow-ip", "--remove", OFFICE]) == EXIT_FAILED
-    assert complaint(capsys) == f"{OFFICE} is not on the list of demo, which dlcluster allow-ip shows"
+    assert error_line(capsys) == f"{OFFICE} is not on the list of demo, which dlcluster allow-ip shows"
 
 
 def test_an_end_is_written_and_moved(stacks: Stacks, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +165,7 @@ def test_fails_when_the_list_is_full(stacks: Stacks, capsys: pytest.CaptureFixtu
         PrefixListId=stacks.physical_id("Allowed", "demo"), AddEntries=full
     )
     assert main(["allow-ip", HOME]) == EXIT_FAILED
-    assert complaint(capsys) == "the list is full with 20 addresses: dlcluster allow-ip --remove CIDR removes one"
+    assert error_line(capsys) == "the list is full with 20 addresses: dlcluster allow-ip --remove CIDR removes one"
 
 
 def test_fails_when_the_list_does_not_settle(stacks: Stacks) -> None:
@@ -198,7 +198,7 @@ def test_fails_when_the_cluster_has_no_list(
 ) -> None:
     stacks.update(template(**outputs), name="demo")
     assert main(["allow-ip", HOME]) == EXIT_FAILED
-    assert complaint(capsys) == message
+    assert error_line(capsys) == message
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_fails_when_the_cluster_has_no_list(
 )
 def test_fails_with_contradictory_arguments(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["allow-ip", *words]) == EXIT_USAGE
-    assert complaint(capsys) == message
+    assert error_line(capsys) == message
 
 
 def test_me_is_the_address_that_the_service_sees(
@@ -230,6 +230,6 @@ def test_me_is_the_address_that_the_service_sees(
     server.server_close()
     capsys.readouterr()
     assert main(["allow-ip", "--me"]) == EXIT_FAILED
-    output = complaint(capsys)
+    output = error_line(capsys)
     assert output.startswith("cannot ask http://127.0.0.1:")
     assert output.endswith("give a CIDR instead")

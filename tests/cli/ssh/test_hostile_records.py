@@ -21,7 +21,7 @@ from cli.ssh.config import Access, config_text, known_hosts_text, ssh_arguments
 from cli.ssh.remote import SshTarget
 from tests.bootstrap.forged_records import forged_items
 from tests.bootstrap.identities import NETWORKS
-from tests.cli.conftest import KEY, REGION, Deploy, Fleet, complaint, put_members, put_membership, set_addresses
+from tests.cli.conftest import KEY, REGION, Deploy, Fleet, error_line, put_members, put_membership, set_addresses
 
 PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"
 VERBS = (["ssh", "worker2"], ["ssh-config"], ["known-hosts"], ["run", "--", "true"])
@@ -101,7 +101,7 @@ def test_fails_in_one_line_when_the_membership_is_forged(
     """Try each forgery with one verb and each verb with one forgery: all verbs read the record in one place."""
     put_forged(deploy(), FORGED[forgery], tmp_path / "marker")
     assert main(words) == 1
-    assert re.fullmatch(REFUSAL, complaint(capsys))
+    assert re.fullmatch(REFUSAL, error_line(capsys))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_fails_in_one_line_when_the_record_is_another(
     item = client.get_item(TableName=fleet.table, Key={"id": {"S": "membership"}})["Item"]
     client.put_item(TableName=fleet.table, Item=item | attributes)
     assert main(["status"]) == 1
-    assert re.fullmatch(REFUSAL, complaint(capsys))
+    assert re.fullmatch(REFUSAL, error_line(capsys))
 
 
 def test_why_explains_a_bad_record(deploy: Deploy, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_record_of_a_foreign_master_is_refused(
     ids = [name, *fleet.instance_ids[1:]]
     put_membership(fleet.table, ids, private=["10.0.0.10", "10.0.1.20", "10.0.1.30"], host_keys=[KEY] * 3)
     assert main([words[0], "--cluster", "demo", *words[1:]]) == 1
-    assert complaint(capsys) == message.format(name)
+    assert error_line(capsys) == message.format(name)
 
 
 # ---- whatever passes the check is harmless to everything made from it ----

@@ -21,7 +21,7 @@ from cli.main import main
 from cli.ssh.remote import SshTarget, run_command
 from cli.ssh.session_manager import CarriedSession, PluginCall
 from cli.ssh.user_policy import AwsScope, user_policy
-from tests.cli.conftest import REGION, Deploy, Fleet, complaint, put_members
+from tests.cli.conftest import REGION, Deploy, Fleet, error_line, put_members
 from tests.launcher.sshd import make_key, sshd_nodes
 
 TOKEN = "a-secret-token"
@@ -126,9 +126,9 @@ def test_ssm_proxy_becomes_the_plugin_and_hides_the_token(
 @pytest.mark.usefixtures("plugin")
 def test_fails_when_there_is_no_such_cluster_or_node(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ssm-proxy", "other", "master"]) == EXIT_NO_CLUSTER
-    assert complaint(capsys) == "no cluster 'other' in eu-west-1, there is: demo"
+    assert error_line(capsys) == "no cluster 'other' in eu-west-1, there is: demo"
     assert main(["ssm-proxy", "demo", "worker9"]) == EXIT_USAGE
-    assert complaint(capsys).startswith("no node 'worker9' in cluster demo, there is: master (i-")
+    assert error_line(capsys).startswith("no node 'worker9' in cluster demo, there is: master (i-")
 
 
 @pytest.mark.usefixtures("plugin", "fleet")
@@ -154,7 +154,7 @@ def test_fails_when_no_session_starts(
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     answer_start_session(monkeypatch, refusing(code, message))
     assert main(line.split()) == EXIT_FAILED
-    assert shown in complaint(capsys)
+    assert shown in error_line(capsys)
 
 
 @pytest.mark.usefixtures("fleet")
@@ -165,11 +165,11 @@ def test_fails_before_a_session_starts_when_the_plugin_is_missing_or_old(
     answer_start_session(monkeypatch, lambda _parameters: pytest.fail("a session was started"))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(line.split()) == EXIT_FAILED
-    shown = complaint(capsys)
+    shown = error_line(capsys)
     assert shown.startswith("session-manager-plugin is not installed; logins to a private cluster need it: http")
     install_plugin(tmp_path, monkeypatch, version="1.2.497.0")
     assert main(line.split()) == EXIT_FAILED
-    assert complaint(capsys).startswith("session-manager-plugin must be newer than 1.2.497.0, got 1.2.497.0: https://")
+    assert error_line(capsys).startswith("session-manager-plugin must be newer than 1.2.497.0, got 1.2.497.0: https://")
 
 
 @pytest.mark.usefixtures("plugin")
@@ -183,7 +183,7 @@ def test_a_forged_record_leads_no_session_to_another_instance(
     row = {"node_index": 1, "instance_id": other.instance_ids[0], "address": "10.9.0.4", "node_type": "master"}
     put_members(fleet.table, [{**row, "host_key": key}])
     assert main(["ssm-proxy", "demo", "master"]) == EXIT_FAILED
-    assert "which is not the cluster's: its tag deeplearning:cluster must be demo, EC2 says 'other'" in complaint(
+    assert "which is not the cluster's: its tag deeplearning:cluster must be demo, EC2 says 'other'" in error_line(
         capsys
     )
 

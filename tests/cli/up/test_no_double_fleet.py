@@ -110,7 +110,7 @@ def test_a_running_call_of_another_user_is_left_alone(cluster: Cluster, capsys: 
     assert lock_owner_host(cluster) == ""
 
 
-def test_a_call_that_another_overtook_ends_nothing(
+def test_call_that_lost_its_lock_terminates_no_instance(
     cluster: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch: Any = clients.autoscaling.launch_instances

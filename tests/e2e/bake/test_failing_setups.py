@@ -23,7 +23,7 @@ head -c 1M /dev/zero >/var/more
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        pytest.param("sleep infinity\n", "not done at the deadline", id="hangs"),
+        pytest.param("sleep infinity\n", "exceeded its deadline", id="hangs"),
         pytest.param("echo no package of that name\nexit 1\n", "no package of that name", id="fails"),
         pytest.param(FILL, "No space left on device", id="fills the disk"),
     ],

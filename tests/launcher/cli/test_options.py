@@ -189,7 +189,7 @@ def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[
         (f"--nproc-per-node {'7' * 5000} x y", "--nproc-per-node must be a whole number from 1 to 256, got '7777"),
         ("-n", "argument -n/--num-workers: expected one argument"),
         ("--nproc-per-node 0 x y", "--nproc-per-node must be a whole number from 1 to 256, got '0'"),
-        ("--env 1A:2 x y", "--env must name a variable of letters, digits and _, not a digit first, got '1A'"),
+        ("--env 1A:2 x y", "--env must name a variable (letters, digits and _, not starting with a digit), got '1A'"),
         ("--env =b x y", "--env must be KEY=VALUE or KEY, got '=b'"),
         ("--env NOT_SET x y", "--env NOT_SET passes on a variable that is not set here"),
         ("--env RANK:1 x y", "--env must not set RANK, which the launcher sets for --engine torch"),

@@ -51,5 +51,5 @@ def test_variables_that_a_new_login_has_are_not_named() -> None:
         (["python", "train.py"], False),
     ],
 )
-def test_a_training_whose_checkpoints_go_with_the_nodes_is_named(command: list[str], *, local: bool) -> None:
+def test_trainings_that_save_only_on_the_nodes_are_recognized(command: list[str], *, local: bool) -> None:
     assert saves_locally(command) is local

@@ -108,7 +108,7 @@ def test_jobs_wait_until_the_cluster_is_complete(
     master.step(at=5)
     assert caplog.text.count("waiting at most 1800 s for the nodes of") == 1
     master.step(at=READY_S)
-    assert f"not started within 1800 s: {record.job.id}: 2 of 3 nodes are up" in caplog.text
+    assert f"jobs {record.job.id} not started within 1800 s: 2 of 3 nodes are up" in caplog.text
     master.lack = None
     master.step(at=READY_S + 5)
     assert master.started == [record.job.id]

@@ -120,7 +120,7 @@ def test_stop_before_the_first_record_ends_the_job(
 ) -> None:
     """The stop sees no launcher yet, and the launcher has already checked whether the job is open."""
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
-    monkeypatch.setattr("launcher.session.run_until_signal", lambda *words, **values: pytest.fail("runs"))
+    monkeypatch.setattr("launcher.session.run_with_signal_handlers", lambda *words, **values: pytest.fail("runs"))
     record = submit("true")
     job, _ = durable_job("true", home=home)
     attempt = DurableAttempt(record.job.id, 1)

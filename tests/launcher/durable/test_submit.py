@@ -120,7 +120,7 @@ def test_ended_job_does_not_restart_without_the_bucket(
         ({"job": {"id": "../../.ssh"}}, "not the record of a durable job"),
     ],
 )
-def test_fails_when_a_record_is_none(submit: Submit, change: dict[str, object], reason: str) -> None:
+def test_invalid_durable_record_is_rejected(submit: Submit, change: dict[str, object], reason: str) -> None:
     values = json.loads(submit("true").to_bytes()) | change
     with pytest.raises(LaunchError, match=reason):
         DurableRecord.from_bytes(json.dumps(values).encode())

@@ -74,7 +74,9 @@ def test_fails_when_a_disk_has_no_room(site: Site) -> None:
     with small_disk(site.homes[THIRD] / "code"):
         reason = fail(site)
     place = site.homes[THIRD] / "code"
-    assert reason.startswith(f"launch: nothing started, 1 of 3 nodes: {THIRD}: {place}: No space left: 3145728 bytes")
+    assert reason.startswith(
+        f"launch: nothing started, 1 of 3 nodes: {THIRD}: {place}: not enough space: 3145728 bytes"
+    )
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")

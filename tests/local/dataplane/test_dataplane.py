@@ -75,7 +75,7 @@ def test_abandoned_pass_leaves_all_nodes_unchanged(cloud: FakeCloud, monkeypatch
     assert cloud.running == [ONE.instance_id]
 
 
-def test_pass_without_a_look_calls_no_api_and_retries_failures(cloud: FakeCloud, unknown: set[str]) -> None:
+def test_pass_without_reread_calls_no_api_and_retries_failures(cloud: FakeCloud, unknown: set[str]) -> None:
     unknown.add(TWO.instance_id)
     cloud.show(ONE, TWO)
     cloud.inventory = Inventory(instances=(), groups=())
@@ -86,7 +86,7 @@ def test_pass_without_a_look_calls_no_api_and_retries_failures(cloud: FakeCloud,
     assert cloud.running == []
 
 
-def test_pass_without_a_look_looks_when_the_last_look_failed(cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pass_without_reread_rereads_after_a_failure(cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_clients: Any) -> Inventory:
         raise LookupError("subnet-1")
 
@@ -97,7 +97,7 @@ def test_pass_without_a_look_looks_when_the_last_look_failed(cloud: FakeCloud, m
     assert cloud.running == [ONE.instance_id]
 
 
-def test_pass_without_a_look_looks_after_an_incomplete_look(cloud: FakeCloud) -> None:
+def test_pass_without_reread_rereads_after_an_incomplete_read(cloud: FakeCloud) -> None:
     cloud.show(ONE, unreadable=frozenset({TWO.instance_id}))
     cloud.inventory = Inventory(instances=(ONE, TWO), groups=())
     cloud.plane.reconcile(reread=False)

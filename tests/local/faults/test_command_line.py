@@ -5,7 +5,7 @@ import pytest
 
 from local.errors import UsageError
 from local.faults import Faults
-from local.faults.command_line import act, add_arguments
+from local.faults.command_line import run_command, add_arguments
 from local.faults.faults import FAULT_TYPES
 from local.faults.targets import FaultTarget
 
@@ -31,7 +31,7 @@ def calls(line: str) -> list[Any]:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     recorder = Recorder()
-    assert act(cast("Faults", recorder), parser.parse_args(line.split())) == 0
+    assert run_command(cast("Faults", recorder), parser.parse_args(line.split())) == 0
     return recorder.calls
 
 

@@ -23,5 +23,5 @@ from stacks.catalogue.deep_learning_ami import end_of_patch
         ("", None),
     ],
 )
-def test_what_ends_first_counts(name: str, end: tuple[str, date] | None) -> None:
+def test_end_of_patch_returns_the_earliest_end_date_in_the_image(name: str, end: tuple[str, date] | None) -> None:
     assert end_of_patch(name) == end

@@ -85,7 +85,7 @@ def test_six_zones_are_twelve_of_sixteen_parts(synthesize: Synthesize) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "complaint"),
+    ("given", "error_line"),
     [
         ({"zones": "us-east-1"}, "zones must be zones like us-east-1a, got 'us-east-1'"),
         ({"zones": ",".join(f"us-east-1{each}" for each in "abcdefg")}, "zones must be at most 6 zones"),
@@ -101,8 +101,8 @@ def test_six_zones_are_twelve_of_sixteen_parts(synthesize: Synthesize) -> None:
         ),
     ],
 )
-def test_fails_when_the_candidates_cannot_be_used(given: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(SettingsError, match=complaint):
+def test_fails_when_the_candidates_cannot_be_used(given: dict[str, Any], error_line: str) -> None:
+    with pytest.raises(SettingsError, match=error_line):
         ClusterProps.from_context({"cluster": given})
 
 

@@ -33,8 +33,8 @@ def test_a_node_without_pytorch_is_named() -> None:
 
 
 def test_a_stage_that_does_not_end_is_named() -> None:
-    assert run("-c", STUCK) == (1, "check: worker2: not done in 0 s, in round 1, worker2 with worker3\n")
+    assert run("-c", STUCK) == (1, "check: worker2: timed out after 0 s in stage: round 1, worker2 with worker3\n")
 
 
-def test_a_rank_that_waits_for_others_lets_them_speak_first() -> None:
+def test_waiting_rank_lets_the_others_report_first() -> None:
     assert run("-c", STUCK, "waits") == (0, "")

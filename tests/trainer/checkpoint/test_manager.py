@@ -190,7 +190,7 @@ def test_other_run_in_another_directory_does_not_affect_rank_0s(other: RankRepor
     assert others.restored == [(STATE, 0)]
 
 
-def test_same_run_in_another_directory_counts() -> None:
+def test_checkpoint_of_the_same_run_in_another_directory_is_used() -> None:
     others = TwoRankBackend(
         from_rank_1(RankReport(started=5, epoch=1, samples=64, in_another_directory=1)),
         from_rank_1(SourceProgress(started=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),

@@ -72,7 +72,9 @@ def test_missing_part_is_reported_with_the_expected_layout(tmp_path: Path) -> No
 def test_class_without_images_is_named(directory: Path, part: str) -> None:
     for path in (directory / part / "red").iterdir():
         path.rename(path.with_suffix(".tiff"))
-    with pytest.raises(TrainerError, match=f"{directory}/{part}/red has no images, they end in one of: .bmp, .jpeg"):
+    with pytest.raises(
+        TrainerError, match=f"{directory}/{part}/red has no images: no file name ends in one of .bmp, .jpeg"
+    ):
         load_folder(directory, SHAPE)
 
 
@@ -100,7 +102,7 @@ def test_class_may_be_missing_from_the_validation_images(directory: Path) -> Non
 
 def test_class_only_in_validation_is_reported(directory: Path) -> None:
     (directory / "val" / "green").mkdir()
-    with pytest.raises(TrainerError, match=f"{directory}/val has the class green, {directory}/train has not"):
+    with pytest.raises(TrainerError, match=f"{directory}/val has the class green, which {directory}/train lacks"):
         load_folder(directory, SHAPE)
 
 

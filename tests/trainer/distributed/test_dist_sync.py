@@ -58,7 +58,7 @@ def test_killed_rank_ends_the_others(tmp_path: Path) -> None:
         ranks[1].process.kill()
         assert ranks[0].wait() == 1
     last_line = ranks[0].log.read_text().splitlines()[-1]
-    assert last_line.startswith("rank 0/2 trainer: adding up over all ranks failed, another rank ended")
+    assert last_line.startswith("rank 0/2 trainer: the all-reduce failed: another rank ended")
 
 
 def test_hanging_rank_ends_the_others(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_hanging_rank_ends_the_others(tmp_path: Path) -> None:
     with running(*options, directory=tmp_path, count=2, program=program, variables=hangs) as ranks:
         assert ranks[0].wait() == 1
     last_line = ranks[0].log.read_text().splitlines()[-1]
-    assert "adding up over all ranks failed, another rank ended or was not heard from for 2 s: " in last_line
+    assert "the all-reduce failed: another rank ended, or was silent for 2 s: " in last_line
 
 
 def test_sigterm_ends_a_rank_that_waits_for_another(tmp_path: Path) -> None:

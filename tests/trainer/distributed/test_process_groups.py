@@ -112,7 +112,7 @@ def test_silent_rank_ends_all_within_the_present_timeout(tmp_path: Path) -> None
     with running("vectors.npz", directory=tmp_path, count=4, program=PROGRAM, variables=variables) as ranks:
         for rank in ranks[:3]:
             assert rank.wait() == 1
-            assert rank.log.read_text().splitlines()[-1].startswith("adding up over all ranks failed, another rank")
+            assert rank.log.read_text().splitlines()[-1].startswith("the all-reduce failed: another rank")
 
 
 class RecordingGroup:

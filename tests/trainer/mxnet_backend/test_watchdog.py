@@ -74,7 +74,7 @@ def test_watchdog_ends_a_process_that_waits_too_long(start: Start, ended: Ended,
         assert not ended.event.is_set()
         clock.now = 5.1
         assert ended.event.wait(DEADLINE_S)
-    assert ended.message == "meeting 3 workers failed, another rank ended or was not heard from for 5 s"
+    assert ended.message == "meeting 3 workers failed: another rank ended, or was silent for 5 s"
 
 
 def test_step_timeout_applies_after_the_first_step(start: Start, ended: Ended, clock: Clock) -> None:

@@ -27,7 +27,7 @@ def load_folder(directory: Path, image_shape: ImageShape) -> DataSet:
     labels = {name: label for label, name in enumerate(names)}
     unknown = [name for name in validation if name not in labels]
     if unknown:
-        raise TrainerError(f"{directory / 'val'} has the class {unknown[0]}, {directory / 'train'} has not")
+        raise TrainerError(f"{directory / 'val'} has the class {unknown[0]}, which {directory / 'train'} lacks")
     return make_data_set_of_images(
         _list(directory / "train", labels, image_shape),
         _list(directory / "val", {name: labels[name] for name in validation}, image_shape),
@@ -82,5 +82,5 @@ def list_images(directory: Path) -> list[Path]:
         raise TrainerError(f"cannot read {directory}: {error.strerror}") from error
     found = [path for path in paths if path.suffix.lower() in SUFFIXES]
     if not found:
-        raise TrainerError(f"{directory} has no images, they end in one of: {', '.join(sorted(SUFFIXES))}")
+        raise TrainerError(f"{directory} has no images: no file name ends in one of {', '.join(sorted(SUFFIXES))}")
     return found

@@ -30,8 +30,8 @@ from trainer.s3 import SCHEME
 
 NOT_READ: Final = -1
 """Label of a record in S3 that has not been read."""
-REQUESTS: Final = 32
-"""Least number of records that a rank asks S3 for at the same time."""
+MIN_REQUESTS: Final = 32
+"""Smallest number of concurrent requests of a rank to S3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class S3Readers:
     @classmethod
     def start(cls) -> "S3Readers":
         """Start the threads: more than cores, as one record is decoded while others are on their way."""
-        count = max(REQUESTS, decode_threads(os.environ))
+        count = max(MIN_REQUESTS, decode_threads(os.environ))
         return cls(connect(connections=count), start_threads(count))
 
 
@@ -97,7 +97,7 @@ class RecordsInS3(Records):
 def load_recordio(
     train: RecordPaths, validation: RecordPaths, image_shape: ImageShape, *, num_classes: int | None = None
 ) -> DataSet:
-    """Open both files; there are as many classes as the highest label of the first says, or num_classes if it is in S3.
+    """Open both files. There are num_classes classes if the training file is in S3, else its highest label plus one.
 
     Raises TrainerError if a file is missing or damaged, or validation has a class that training lacks.
     """

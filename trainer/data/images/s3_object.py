@@ -22,8 +22,8 @@ REQUEST_ATTEMPTS: Final = 4
 """Attempts of boto3 for an answer: it tries again when S3 is busy or cannot be reached."""
 READ_S: Final = 120.0
 """Longest time to read one range, in seconds, with all attempts: the other ranks wait for it (timeouts.STEP_S)."""
-PAUSE_S: Final = 1.0
-"""Longest pause before the rest of a range is asked for again, in seconds; it doubles each time."""
+FIRST_PAUSE_S: Final = 1.0
+"""Upper bound of the first random pause before a retry, in seconds; it doubles with each retry."""
 LONGEST_PAUSE_S: Final = 16.0
 """Limit of the growing pause, in seconds."""
 METADATA_S: Final = 5
@@ -48,7 +48,7 @@ class S3Object:
         self.place = url
         self._client = client
         self._bucket, _, self._key = url.removeprefix(SCHEME).partition("/")
-        head = self._persist(lambda: client.head_object(Bucket=self._bucket, Key=self._key), reconnect=False)
+        head = self._retry(lambda: client.head_object(Bucket=self._bucket, Key=self._key), reconnect=False)
         self.size = int(head["ContentLength"])
         self.version = str(head["ETag"])
 
@@ -59,17 +59,17 @@ class S3Object:
         """
         content = bytearray()
         size = min(size, self.size - begin)
-        self._persist(lambda: self._read_on(content, begin, size))
+        self._retry(lambda: self._append_rest(content, begin, size))
         return bytes(content)
 
-    def _persist(self, ask: Callable[[], Any], *, reconnect: bool = True) -> Any:
+    def _retry(self, ask: Callable[[], Any], *, reconnect: bool = True) -> Any:
         """Return an answer of S3; while S3 is busy, or the connection breaks, ask again until READ_S have passed.
 
         Many ranks read one object, so S3 is busy as a rule: the pauses grow, and are random to spread the requests.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
-        deadline, longest = time.monotonic() + READ_S, PAUSE_S
+        deadline, longest = time.monotonic() + READ_S, FIRST_PAUSE_S
         while True:
             try:
                 return ask()
@@ -87,7 +87,7 @@ class S3Object:
             time.sleep(pause)
             longest = min(2 * longest, LONGEST_PAUSE_S)
 
-    def _read_on(self, content: bytearray, begin: int, size: int) -> None:
+    def _append_rest(self, content: bytearray, begin: int, size: int) -> None:
         """Append what is missing of a range. Raises BotoCoreError if the connection breaks before its end."""
         if len(content) == size:
             return

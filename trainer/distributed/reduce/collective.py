@@ -45,7 +45,7 @@ class Collective:
         """Replace a tensor by its sum over all ranks; with a ``compression`` send 16-bit numbers."""
         if not self.is_distributed:
             return
-        with report_lost_ranks("adding up over all ranks", timeout=self._timeout):
+        with report_lost_ranks("the all-reduce", timeout=self._timeout):
             if compression in TYPES:
                 all_reduce_compressed(sums, TYPES[compression], groups=self._groups)
             elif self._ring is None:

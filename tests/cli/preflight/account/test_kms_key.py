@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from cli.preflight.account import permissions
-from cli.preflight.account.kms_key import kms_key
-from cli.preflight.account.volume_key import volume_key
+from cli.preflight.account.kms_key import check_kms_key
+from cli.preflight.account.volume_key import check_volume_key
 from tests.cli.preflight.account.policies import EXECUTOR, GRANT, KEY, OWNER, ROLE, USE, has_policy, simulates
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
@@ -37,13 +37,13 @@ def cloudformation_may(account: Account, decision: str = "allowed") -> None:
 def test_a_key_with_the_statements_of_awss_guides_is_fine(with_key: Account) -> None:
     has_key(with_key, OWNER, USE, GRANT, LOGS)
     cloudformation_may(with_key)
-    assert [found.level for found in with_key.check(kms_key)] == ["ok", "ok"]
+    assert [found.level for found in with_key.check(check_kms_key)] == ["ok", "ok"]
 
 
 def test_kms_key_is_described_only_if_it_is_set_and_not_the_default(account: Account) -> None:
-    assert account.check(kms_key) == []
+    assert account.check(check_kms_key) == []
     account.settings["kms_key"] = KEY
-    assert account.check(volume_key) == []
+    assert account.check(check_volume_key) == []
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_fails_when_a_statement_is_missing_which_is_printed(
         asked = {"KeyId": KEY, "GranteePrincipal": ROLE}
         with_key.answers("kms", "list_grants", {"Grants": []}, asked)
     cloudformation_may(with_key)
-    found, allowed = with_key.check(kms_key)
+    found, allowed = with_key.check(check_kms_key)
     assert (found.level, allowed.level) == ("problem", "ok")
     assert message in found.sentence
     assert json.loads(found.fix.removeprefix("add to its policy: ")) == missing
@@ -72,7 +72,7 @@ def test_fails_when_logs_of_another_cluster_alone_may_use_it(with_key: Account) 
     other = json.loads(json.dumps(LOGS).replace("log-group:demo-", "log-group:other-"))
     has_key(with_key, OWNER, USE, GRANT, other)
     cloudformation_may(with_key)
-    assert with_key.check(kms_key)[0].level == "problem"
+    assert with_key.check(check_kms_key)[0].level == "problem"
 
 
 @pytest.mark.parametrize(
@@ -86,28 +86,28 @@ def test_fails_when_nothing_can_be_encrypted_with_it(
     with_key: Account, described: dict[str, str], message: str
 ) -> None:
     has_key(with_key, **described)
-    found = with_key.finds(kms_key)
+    found = with_key.finds(check_kms_key)
     assert (found.level, found.sentence) == ("problem", message)
 
 
 def test_missing_or_foreign_key_is_reported(with_key: Account) -> None:
     with_key.refuses("kms", "describe_key", "NotFoundException")
-    assert with_key.finds(kms_key).sentence == f"there is no {KEY}"
+    assert with_key.finds(check_kms_key).sentence == f"there is no {KEY}"
     with_key.settings["kms_key"] = KEY.replace(ACCOUNT, "210987654321")
-    found = with_key.finds(kms_key)
+    found = with_key.finds(check_kms_key)
     assert (found.level, found.fix) == ("problem", f"choose a key of account {ACCOUNT}")
 
 
 def test_fails_when_cloudformation_may_not_encrypt(with_key: Account) -> None:
     has_key(with_key, OWNER, USE, GRANT, LOGS)
     cloudformation_may(with_key, "implicitDeny")
-    assert with_key.check(kms_key)[1].level == "problem"
+    assert with_key.check(check_kms_key)[1].level == "problem"
 
 
 def test_fails_when_there_is_no_boundary(account: Account) -> None:
     account.settings["permissions_boundary"] = "limit"
     arn = f"arn:aws:iam::{ACCOUNT}:policy/limit"
     account.answers("iam", "get_policy", {"Policy": {"Arn": arn}}, {"PolicyArn": arn})
-    assert account.finds(permissions.boundary).level == "ok"
+    assert account.finds(permissions.check_boundary).level == "ok"
     account.refuses("iam", "get_policy", "NoSuchEntity", {"PolicyArn": arn})
-    assert account.finds(permissions.boundary).sentence == f"there is no policy {arn}"
+    assert account.finds(permissions.check_boundary).sentence == f"there is no policy {arn}"

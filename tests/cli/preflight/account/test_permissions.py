@@ -18,7 +18,7 @@ def desired_nodes(caller: str) -> dict[str, Any]:
 )
 def test_the_caller_must_become_the_role_that_deploys(account: Account, decision: str, level: str) -> None:
     simulates(account, desired_nodes(CALLER), {"sts:AssumeRole": decision})
-    found = account.finds(permissions.deploy)
+    found = account.finds(permissions.check_deploy_permission)
     assert found.level == level
     assert CALLER in found.sentence
 
@@ -32,12 +32,12 @@ def test_session_is_checked_as_its_role(account: Account) -> None:
     }  # fmt: skip
     account.answers("iam", "get_role", {"Role": described}, {"RoleName": "Team"})
     simulates(account, desired_nodes(role), {"sts:AssumeRole": "allowed"})
-    assert account.finds(permissions.deploy).level == "ok"
+    assert account.finds(permissions.check_deploy_permission).level == "ok"
 
 
 def test_the_root_user_cannot_be_simulated(account: Account) -> None:
     account.caller = f"arn:aws:iam::{ACCOUNT}:root"
-    found = account.finds(permissions.deploy)
+    found = account.finds(permissions.check_deploy_permission)
     assert (found.level, found.sentence[:16]) == ("warning", "could not check:")
 
 
@@ -48,7 +48,7 @@ def test_cloudformation_may_create_roles(account: Account) -> None:
         "ResourceArns": [f"arn:aws:iam::{ACCOUNT}:role/demo-ClusterRoles"],
     }
     simulates(account, expected, {"iam:CreateRole": "allowed"}, {"iam:PutRolePolicy": "allowed"})
-    assert account.finds(permissions.create_roles).level == "ok"
+    assert account.finds(permissions.check_role_permissions).level == "ok"
 
 
 def test_roles_are_simulated_with_boundary_and_managed_policies(account: Account) -> None:
@@ -69,7 +69,7 @@ def test_roles_are_simulated_with_boundary_and_managed_policies(account: Account
     }
     simulates(account, on_role, dict.fromkeys(["iam:CreateRole", "iam:AttachRolePolicy"], "allowed"))
     simulates(account, on_policy, {**dict.fromkeys(actions, "allowed"), "iam:DeletePolicy": "implicitDeny"})
-    roles, policies = account.check(permissions.create_roles)
+    roles, policies = account.check(permissions.check_role_permissions)
     assert (roles.level, policies.level) == ("ok", "problem")
     assert policies.sentence.endswith("may not iam:DeletePolicy")
 
@@ -95,13 +95,13 @@ def test_cloudformation_may_schedule_the_end(account: Account, denied: str) -> N
     }
     simulates(account, on_schedule, {name: decisions[name] for name in SCHEDULES})
     simulates(account, on_role, {"iam:PassRole": decisions["iam:PassRole"]})
-    found = account.check(permissions.create_schedules)
+    found = account.check(permissions.check_schedule_permissions)
     assert [each.level == "problem" for each in found] == [denied in SCHEDULES, denied == "iam:PassRole"]
     assert all(each.sentence.endswith(f"may not {denied}") for each in found if each.level == "problem")
 
 
 def test_a_cluster_without_an_end_needs_no_schedules(account: Account) -> None:
-    assert account.check(permissions.create_schedules) == []
+    assert account.check(permissions.check_schedule_permissions) == []
 
 
 def test_fails_when_cloudformation_may_not_create_roles(account: Account) -> None:
@@ -112,7 +112,7 @@ def test_fails_when_cloudformation_may_not_create_roles(account: Account) -> Non
         "ResourceArns": [f"arn:aws:iam::{ACCOUNT}:role/demo-ClusterRoles"],
     }
     simulates(account, expected, {"iam:CreateRole": "allowed"}, {"iam:PutRolePolicy": "explicitDeny"})
-    found = account.finds(permissions.create_roles)
+    found = account.finds(permissions.check_role_permissions)
     assert found.level == "problem"
     assert found.sentence.endswith("may not iam:PutRolePolicy")
     assert "--cloudformation-execution-policies" in found.fix
@@ -136,7 +136,7 @@ def test_cloudformation_must_make_the_shared_storage(
         "ResourceArns": [f"{FILE_SYSTEMS}/{resource}"],
     }
     simulates(account, expected, {"elasticfilesystem:CreateMountTarget": "implicitDeny"})
-    found = account.finds(permissions.create_storage)
+    found = account.finds(permissions.check_storage_permissions)
     assert found.level == "problem"
     assert found.sentence.endswith("may not elasticfilesystem:CreateMountTarget")
 
@@ -145,7 +145,7 @@ def test_cloudformation_must_make_the_shared_storage(
 def test_storage_that_the_stack_does_not_make_needs_no_permissions(account: Account, setting: str) -> None:
     account.settings |= {"shared_storage": setting, "vpc_id": "vpc-01234567", "subnet_id": "subnet-01234567"}
     del account.settings["availability_zone"]
-    assert account.check(permissions.create_storage) == []
+    assert account.check(permissions.check_storage_permissions) == []
 
 
 @pytest.mark.parametrize(
@@ -177,4 +177,4 @@ def test_candidate_zones_need_launch_and_lock_permissions(
     table = f"arn:aws:dynamodb:eu-west-1:{ACCOUNT}:table/{deployed or 'demo-Cluster'}"
     expected = {**expected, "ActionNames": [*permissions.UP_RECORD_ACTIONS], "ResourceArns": [table]}
     simulates(account, expected, {"dynamodb:PutItem": put})
-    assert account.finds(permissions.start_fleet).level == level
+    assert account.finds(permissions.check_launch_permissions).level == level

@@ -1,7 +1,7 @@
 import pytest
 
-from cli.preflight.account.kms_key import kms_key
-from cli.preflight.account.service_role import auto_scaling, shared_storage, spot
+from cli.preflight.account.kms_key import check_kms_key
+from cli.preflight.account.service_role import check_auto_scaling_role, check_efs_role, check_spot_role
 from cli.verbs.cluster.preflight import CHECKS
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
@@ -11,10 +11,10 @@ EXECUTOR = f"arn:aws:iam::{ACCOUNT}:role/cdk-hnb659fds-cfn-exec-role-{ACCOUNT}-e
 FIX = "aws iam create-service-linked-role --aws-service-name autoscaling.amazonaws.com"
 
 
-def test_a_role_that_is_there_is_right(account: Account) -> None:
+def test_existing_role_passes(account: Account) -> None:
     role = {"Path": "/", "RoleName": ROLE, "RoleId": "AROA0123456789ABCDEF", "Arn": ARN, "CreateDate": 0}
     account.answers("iam", "get_role", {"Role": role}, {"RoleName": ROLE})
-    assert str(account.finds(auto_scaling)) == f"ok       service role    {ROLE} is there"
+    assert str(account.finds(check_auto_scaling_role)) == f"ok       service role    {ROLE} is there"
 
 
 @pytest.mark.parametrize(("decision", "levels"), [("allowed", ["warning"]), ("implicitDeny", ["warning", "problem"])])
@@ -27,7 +27,7 @@ def test_an_account_without_the_role_gets_the_command(account: Account, decision
         {"EvaluationResults": [{"EvalActionName": action, "EvalDecision": decision}]},
         {"PolicySourceArn": EXECUTOR, "ActionNames": [action], "ResourceArns": [ARN]},
     )
-    found = account.check(auto_scaling)
+    found = account.check(check_auto_scaling_role)
     assert [each.level for each in found] == levels
     assert all(each.fix.endswith(FIX) for each in found)
 
@@ -35,14 +35,14 @@ def test_an_account_without_the_role_gets_the_command(account: Account, decision
 def test_a_key_of_ones_own_needs_the_role_first(account: Account) -> None:
     account.settings["kms_key"] = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
     account.refuses("iam", "get_role", "NoSuchEntity", {"RoleName": ROLE})
-    found = account.finds(auto_scaling)
+    found = account.finds(check_auto_scaling_role)
     assert (found.level, found.fix) == ("problem", FIX)
     checks = [check for _, check in CHECKS]
-    assert checks.index(auto_scaling) < checks.index(kms_key)
+    assert checks.index(check_auto_scaling_role) < checks.index(check_kms_key)
 
 
 def test_the_first_mount_target_needs_the_role_of_efs(account: Account) -> None:
-    assert account.check(shared_storage) == []
+    assert account.check(check_efs_role) == []
     account.settings["shared_storage"] = "efs"
     role = "AWSServiceRoleForAmazonElasticFileSystem"
     account.refuses("iam", "get_role", "NoSuchEntity", {"RoleName": role})
@@ -54,7 +54,7 @@ def test_the_first_mount_target_needs_the_role_of_efs(account: Account) -> None:
         {"EvaluationResults": [{"EvalActionName": action, "EvalDecision": "implicitDeny"}]},
         {"PolicySourceArn": EXECUTOR, "ActionNames": [action], "ResourceArns": [arn]},
     )
-    message, problem = account.check(shared_storage)
+    message, problem = account.check(check_efs_role)
     assert message.sentence == f"there is no {role}: the deploy creates it"
     assert problem.sentence.endswith(f"may not create {role} ({action})")
 
@@ -68,6 +68,6 @@ def test_spot_has_a_role_of_its_own(account: Account, *, is_there: bool, level: 
         account.answers("iam", "get_role", {"Role": role}, wanted)
     else:
         account.refuses("iam", "get_role", "NoSuchEntity", wanted)
-    found = account.finds(spot)
+    found = account.finds(check_spot_role)
     assert found.level == level
     assert ("EC2 Auto Scaling may create it" in found.sentence) != is_there

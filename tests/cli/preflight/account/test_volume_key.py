@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.account.volume_key import volume_key
+from cli.preflight.account.volume_key import check_volume_key
 from tests.cli.preflight.account.policies import GRANT, KEY, OWNER, ROLE, USE, has_policy
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
@@ -19,14 +19,14 @@ def has_key(account: Account, **described: str) -> None:
 
 def test_awss_own_key_needs_no_permission(account: Account) -> None:
     account.answers("ec2", "get_ebs_default_kms_key_id", {"KmsKeyId": "alias/aws/ebs"})
-    assert account.finds(volume_key).level == "ok"
+    assert account.finds(check_volume_key).level == "ok"
 
 
 @pytest.mark.parametrize("statements", [(OWNER, USE, GRANT), (OF_ACCOUNT,)])
 def test_account_key_with_the_documented_policy_passes(account: Account, statements: Any) -> None:
     has_key(account)
     has_policy(account, *statements)
-    assert account.finds(volume_key).level == "ok"
+    assert account.finds(check_volume_key).level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_fails_when_auto_scaling_may_not_use_the_key(
     has_policy(account, *statements)
     grants = [{"GranteePrincipal": ROLE, "Operations": granted}]
     account.answers("kms", "list_grants", {"Grants": grants}, {"KeyId": KEY, "GranteePrincipal": ROLE})
-    found = account.finds(volume_key)
+    found = account.finds(check_volume_key)
     assert found.level == ("problem" if denied else "ok")
     if denied:
         assert f"does not let AWSServiceRoleForAutoScaling {denied}: every instance would end" in found.sentence
@@ -53,5 +53,5 @@ def test_fails_when_auto_scaling_may_not_use_the_key(
 
 def test_fails_when_the_key_is_disabled(account: Account) -> None:
     has_key(account, KeyState="PendingDeletion")
-    found = account.finds(volume_key)
+    found = account.finds(check_volume_key)
     assert (found.level, found.fix) == ("problem", "aws ec2 reset-ebs-default-kms-key-id --region eu-west-1")

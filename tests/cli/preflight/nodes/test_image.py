@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.nodes.image import image
+from cli.preflight.nodes.image import check_image
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
 AMI = "ami-0123456789abcdef0"
@@ -30,7 +30,7 @@ def describe_image(account: Account, ami: str = AMI, **changes: Any) -> None:
 def test_the_parameter_for_the_type_leads_to_the_image(account: Account) -> None:
     account.answers("ssm", "get_parameter", {"Parameter": {"Value": AMI}}, {"Name": PARAMETER})
     describe_image(account)
-    result = account.finds(image)
+    result = account.finds(check_image)
     assert (result.level, result.sentence) == ("ok", f"{AMI} (Deep Learning) suits g6.xlarge and takes 75 of 150 GiB")
 
 
@@ -38,12 +38,12 @@ def test_unknown_type_is_checked_with_the_deploys_image(account: Account) -> Non
     account.settings |= {"instance_type": "g9.48xlarge", "gpu_count": 8}
     account.answers("ssm", "get_parameter", {"Parameter": {"Value": AMI}}, {"Name": PARAMETER})
     describe_image(account)
-    assert account.finds(image).level == "ok"
+    assert account.finds(check_image).level == "ok"
 
 
 def test_fails_when_there_is_no_such_parameter(account: Account) -> None:
     account.refuses("ssm", "get_parameter", "ParameterNotFound", {"Name": PARAMETER})
-    result = account.finds(image)
+    result = account.finds(check_image)
     assert (result.level, result.sentence) == ("problem", f"there is no SSM parameter {PARAMETER} in eu-west-1")
     assert "aws ssm get-parameters-by-path" in result.fix
 
@@ -51,13 +51,13 @@ def test_fails_when_there_is_no_such_parameter(account: Account) -> None:
 def test_fails_when_the_users_parameter_is_wrong(account: Account) -> None:
     account.settings["ami"] = "/my/ami"
     account.refuses("ssm", "get_parameter", "ParameterNotFound", {"Name": "/my/ami"})
-    assert account.finds(image).fix == "correct ami"
+    assert account.finds(check_image).fix == "correct ami"
 
 
 def test_pinned_image_is_the_one_checked(account: Account) -> None:
     account.context[PIN] = "ami-0aaaaaaaaaaaaaaa0"
     describe_image(account, "ami-0aaaaaaaaaaaaaaa0")
-    assert account.finds(image).level == "ok"
+    assert account.finds(check_image).level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -77,21 +77,21 @@ def test_old_image_is_reported_with_the_update_command(
     elif not settings:
         account.answers("ssm", "get_parameter", {"Parameter": {"Value": AMI}}, {"Name": PARAMETER})
     describe_image(account, CreationDate="2024-01-01T00:00:00.000Z")
-    suits, old = account.check(image)
+    suits, old = account.check(check_image)
     assert (suits.level, old.level, old.fix) == ("ok", "warning", fix)
 
 
 def test_preflight_fails_when_the_pinned_image_is_deregistered(account: Account) -> None:
     account.context[PIN] = AMI
     account.answers("ec2", "describe_images", {"Images": []})
-    result = account.finds(image)
+    result = account.finds(check_image)
     assert (result.level, result.fix) == ("problem", f"cdk context --reset '{PIN}'")
 
 
 def test_fails_when_the_users_image_is_not_theirs(account: Account) -> None:
     account.settings["ami"] = AMI
     account.answers("ec2", "describe_images", {"Images": []})
-    result = account.finds(image)
+    result = account.finds(check_image)
     assert (result.level, result.fix) == ("problem", "set ami to an image that you can use")
 
 
@@ -110,17 +110,17 @@ def test_fails_when_the_users_image_is_not_theirs(account: Account) -> None:
 def test_fails_when_the_image_does_not_suit(account: Account, changes: dict[str, Any], sentence: str) -> None:
     account.settings["ami"] = AMI
     describe_image(account, **changes)
-    result = account.finds(image)
+    result = account.finds(check_image)
     assert (result.level, result.sentence) == ("problem", sentence)
 
 
 def test_an_arm_type_takes_an_arm_image(account: Account) -> None:
     account.settings |= {"ami": AMI, "instance_type": "g5g.xlarge"}
     describe_image(account, Architecture="arm64")
-    assert account.finds(image).level == "ok"
+    assert account.finds(check_image).level == "ok"
 
 
 def test_a_root_volume_as_large_as_the_images_is_enough(account: Account) -> None:
     account.settings |= {"ami": AMI, "root_volume_gib": 75}
     describe_image(account)
-    assert account.finds(image).level == "ok"
+    assert account.finds(check_image).level == "ok"

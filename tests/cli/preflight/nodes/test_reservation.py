@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.nodes.reservation import reservation
+from cli.preflight.nodes.reservation import check_reservation
 from tests.cli.preflight.conftest import NEW_STACK, Account
 
 RESERVATION = "cr-0123456789abcdef0"
@@ -54,7 +54,7 @@ GROUP = "arn:aws:ec2:eu-west-1:123456789012:placement-group/near"
 )
 def test_the_reservation_must_hold_every_node(account: Account, change: dict[str, Any], sentence: str) -> None:
     holds(account, change)
-    found = account.finds(reservation)
+    found = account.finds(check_reservation)
     assert (found.level, found.sentence) == ("problem" if change else "ok", f"{RESERVATION} {sentence}")
 
 
@@ -77,7 +77,7 @@ def describe(account: Account, change: dict[str, Any]) -> None:
 def test_the_wrong_kind_is_refused_by_name(account: Account, purchase: str, message: str) -> None:
     account.settings |= {"purchase": purchase}
     describe(account, BLOCK if purchase == "reservation" else {})
-    found = account.finds(reservation)
+    found = account.finds(check_reservation)
     assert found.level == "problem"
     assert found.sentence.startswith(f"{RESERVATION} is {message}")
 
@@ -96,7 +96,7 @@ def test_block_times_and_effects_of_a_change_are_reported(account: Account, depl
     account.settings |= {"purchase": "capacity-block"}
     holds(account, BLOCK)
     account.answers("cloudformation", "describe_stacks", stack(deployed))
-    found = account.check(reservation)
+    found = account.check(check_reservation)
     assert [each.level for each in found] == levels
     assert found[1].sentence == (
         f"the nodes start at 2998-12-01T11:30:00Z and end at 2999-01-15T10:50:00Z, because {RESERVATION} ends at "
@@ -124,7 +124,7 @@ def test_a_block_that_cannot_hold_the_cluster_is_a_problem(
     account.settings |= {"purchase": "capacity-block"}
     holds(account, BLOCK | change)
     account.answers("cloudformation", "describe_stacks", stack(RESERVATION))
-    found = [each for each in account.check(reservation) if each.level == "problem"]
+    found = [each for each in account.check(check_reservation) if each.level == "problem"]
     assert [each.sentence for each in found] == [f"{RESERVATION} {sentence}"]
 
 
@@ -135,7 +135,7 @@ def test_a_deploy_too_late_for_the_start_is_reported(account: Account, starts_in
     account.settings |= {"purchase": "capacity-block"}
     holds(account, BLOCK | {"StartDate": datetime.now(timezone.utc) + timedelta(minutes=starts_in_min)})
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
-    late = [each for each in account.check(reservation) if each.level == "warning"]
+    late = [each for each in account.check(check_reservation) if each.level == "warning"]
     assert [each.sentence.startswith(f"{RESERVATION}{message}") for each in late] == ([True] if message else [])
     assert all("dlcluster resume after the deploy" in str(each) for each in late)
 
@@ -148,7 +148,7 @@ def test_dates_of_an_old_look_up_are_a_problem(account: Account, kept: str, is_r
     account.context[key.replace(RESERVATION, "cr-other")] = [{"StartDate": kept, "EndDate": kept}]
     holds(account, BLOCK)
     account.answers("cloudformation", "describe_stacks", stack(RESERVATION))
-    [*stale] = [each for each in account.check(reservation) if each.level == "problem"]
+    [*stale] = [each for each in account.check(check_reservation) if each.level == "problem"]
     message = f"EndDate of {RESERVATION} is 2999-01-15T11:30:00Z, and cdk.context.json has {kept}"
     assert [(each.sentence, each.fix) for each in stale] == (
         [] if is_right else [(message, f"cdk context --reset '{key}'")]
@@ -159,16 +159,16 @@ def test_dates_of_an_old_look_up_are_a_problem(account: Account, kept: str, is_r
 def test_a_deployed_clusters_own_instances_have_their_places(account: Account, holder: str | None, level: str) -> None:
     instance = {"InstanceId": "i-1"} | ({"CapacityReservationId": holder} if holder else {})
     holds(account, {"TotalInstanceCount": 9, "AvailableInstanceCount": 0}, instance, instance)
-    assert account.finds(reservation).level == level
+    assert account.finds(check_reservation).level == level
 
 
 def test_a_reservations_end_is_reported(account: Account) -> None:
     holds(account, {"EndDateType": "limited", "EndDate": datetime(2026, 12, 1, 18, tzinfo=timezone.utc)})
-    fits, ends = account.check(reservation)
+    fits, ends = account.check(check_reservation)
     assert (fits.level, ends.level) == ("ok", "warning")
     assert ends.sentence.startswith(f"{RESERVATION} ends at 2026-12-01T18:00:00Z")
 
 
 def test_an_unknown_reservation_is_a_problem(account: Account) -> None:
     account.refuses("ec2", "describe_capacity_reservations", "InvalidCapacityReservationId.NotFound", EXPECTED)
-    assert account.finds(reservation).sentence == f"there is no {RESERVATION} in eu-west-1"
+    assert account.finds(check_reservation).sentence == f"there is no {RESERVATION} in eu-west-1"

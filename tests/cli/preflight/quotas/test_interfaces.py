@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.quotas.interfaces import interfaces
+from cli.preflight.quotas.interfaces import check_interface_quota
 from tests.cli.preflight.conftest import NEW_STACK, Account, Quota
 
 
@@ -20,6 +20,6 @@ def test_every_card_of_every_node_counts_beside_other_interfaces(
     account.answers("ec2", "describe_network_interfaces", {"NetworkInterfaces": [{}]}, {"NextToken": "more"})
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
     quota("vpc", "L-DF5E4CA3", allowed)
-    finding = account.finds(interfaces)
+    finding = account.finds(check_interface_quota)
     needed = f"the cluster needs {33 + 4 * 33 + 1}; Network interfaces per Region: {allowed}, 2 in use"
     assert (finding.level, finding.sentence) == (level, needed)

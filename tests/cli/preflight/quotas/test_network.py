@@ -17,7 +17,7 @@ def test_the_nat_gateway_and_the_master_need_an_address_each(
     new(account)
     account.answers("ec2", "describe_addresses", {"Addresses": [{}, {}]})
     quota("ec2", "L-0263D0A3", allowed)
-    found = account.finds(network.elastic_ip)
+    found = account.finds(network.check_elastic_ip_quota)
     assert found.level == level
     assert found.sentence == f"the cluster needs 2; EC2-VPC Elastic IPs: {allowed}, 2 in use"
     if level == "problem":
@@ -30,7 +30,7 @@ def test_the_vpcs_of_every_page_count(account: Account, quota: Quota, allowed: i
     account.answers("ec2", "describe_vpcs", {"Vpcs": [{}, {}], "NextToken": "more"}, {})
     account.answers("ec2", "describe_vpcs", {"Vpcs": [{}]}, {"NextToken": "more"})
     quota("vpc", "L-F678F1CE", allowed)
-    found = account.finds(network.vpc)
+    found = account.finds(network.check_vpc_quota)
     assert found.level == level
     if level == "problem":
         assert found.fix.endswith("--service-code vpc --quota-code L-F678F1CE --desired-value 4")
@@ -44,4 +44,4 @@ def test_a_cluster_that_is_there_needs_no_other_network(account: Account) -> Non
     }
     account.answers("cloudformation", "describe_stacks", {"Stacks": [stack]})
     account.answers("ec2", "describe_addresses", {"Addresses": []})
-    assert account.finds(network.elastic_ip).level == "ok"
+    assert account.finds(network.check_elastic_ip_quota).level == "ok"

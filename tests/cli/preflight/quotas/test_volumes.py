@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.quotas.volumes import root_volumes
+from cli.preflight.quotas.volumes import check_volume_quota
 from tests.cli.preflight.conftest import Account, Quota
 
 GP3 = "L-7A658B76"
@@ -27,7 +27,7 @@ def test_the_quota_must_hold_every_nodes_disk(account: Account, quota: Quota, ti
     account.settings |= {"worker_count": 3, "root_volume_gib": 500}
     holds(account, [{"Size": 40}], [{"Size": 8}])
     quota("ebs", GP3, tib)
-    found = account.finds(root_volumes)
+    found = account.finds(check_volume_quota)
     assert (found.level, found.sentence) == (
         level,
         f"4 x 500 GiB are 2000 GiB; Storage for General Purpose SSD (gp3) volumes, in TiB: {tib:g}, 48 GiB in use",
@@ -41,4 +41,4 @@ def test_the_clusters_own_disks_are_not_counted_twice(account: Account, quota: Q
     attached = {"Attachments": [{"InstanceId": "i-0123456789abcdef0"}]}
     holds(account, [{"Size": 150, **attached}, {"Size": 7, "Attachments": []}], own="i-0123456789abcdef0")
     quota("ebs", GP3, 1)
-    assert account.finds(root_volumes).sentence.endswith(": 1, 7 GiB in use")
+    assert account.finds(check_volume_quota).sentence.endswith(": 1, 7 GiB in use")

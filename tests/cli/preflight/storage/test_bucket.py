@@ -24,7 +24,7 @@ def test_the_clusters_own_key_may_encrypt_it(account_with_existing_bucket: Accou
         account_with_existing_bucket,
         key={"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": shown}},
     )
-    assert account_with_existing_bucket.finds(bucket.bucket).level == "ok"
+    assert account_with_existing_bucket.finds(bucket.check_bucket).level == "ok"
 
 
 @pytest.fixture
@@ -47,12 +47,12 @@ def give(
 
 
 def test_a_bucket_of_its_own_needs_no_look(account: Account) -> None:
-    assert account.finds(bucket.bucket).level == "ok"
+    assert account.finds(bucket.check_bucket).level == "ok"
 
 
 def test_a_bucket_as_a_cluster_leaves_it_is_fine(account_with_existing_bucket: Account) -> None:
     give(account_with_existing_bucket)
-    assert account_with_existing_bucket.finds(bucket.bucket).level == "ok"
+    assert account_with_existing_bucket.finds(bucket.check_bucket).level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_fails_when_the_bucket_is_not_there_or_not_ours(
     account_with_existing_bucket: Account, code: str, message: str
 ) -> None:
     account_with_existing_bucket.refuses("s3", "head_bucket", code)
-    found = account_with_existing_bucket.finds(bucket.bucket)
+    found = account_with_existing_bucket.finds(bucket.check_bucket)
     assert (found.level, found.sentence.startswith(message)) == ("problem", True)
 
 
 def test_fails_when_the_bucket_is_in_another_region(account_with_existing_bucket: Account) -> None:
     account_with_existing_bucket.answers("s3", "head_bucket", {"BucketRegion": "us-west-2"})
-    found = account_with_existing_bucket.finds(bucket.bucket)
+    found = account_with_existing_bucket.finds(bucket.check_bucket)
     assert (found.level, found.sentence) == ("problem", "kept is in us-west-2")
 
 
@@ -86,5 +86,5 @@ def test_findings_about_an_existing_bucket(
     account_with_existing_bucket: Account, given: dict[str, Any], level: str, message: str
 ) -> None:
     give(account_with_existing_bucket, **given)
-    found = account_with_existing_bucket.finds(bucket.bucket)
+    found = account_with_existing_bucket.finds(bucket.check_bucket)
     assert (found.level, found.sentence.startswith(message)) == (level, True)

@@ -17,24 +17,24 @@ def account_with_data_bucket(account: Account) -> Account:
 
 
 def test_cluster_without_data_buckets_makes_no_call(account: Account) -> None:
-    assert account.check(data_buckets.data_buckets) == []
+    assert account.check(data_buckets.check_data_buckets) == []
 
 
 def test_a_bucket_of_this_account_is_fine(account_with_data_bucket: Account) -> None:
     account_with_data_bucket.answers("s3", "head_bucket", {"BucketRegion": REGION}, OWN)
-    found = account_with_data_bucket.finds(data_buckets.data_buckets)
+    found = account_with_data_bucket.finds(data_buckets.check_data_buckets)
     assert (found.level, found.sentence) == ("ok", "images/2026 is in this account")
 
 
 def test_traffic_from_another_region_is_warned_of(account_with_data_bucket: Account) -> None:
     account_with_data_bucket.answers("s3", "head_bucket", {"BucketRegion": "us-west-2"}, OWN)
-    found = account_with_data_bucket.finds(data_buckets.data_buckets)
+    found = account_with_data_bucket.finds(data_buckets.check_data_buckets)
     assert (found.level, found.sentence) == ("warning", "images/2026 is in us-west-2, from where traffic costs money")
 
 
 def test_fails_when_there_is_no_such_bucket(account_with_data_bucket: Account) -> None:
     account_with_data_bucket.refuses("s3", "head_bucket", "404", OWN)
-    found = account_with_data_bucket.finds(data_buckets.data_buckets)
+    found = account_with_data_bucket.finds(data_buckets.check_data_buckets)
     assert (found.level, found.sentence) == ("problem", "there is no bucket images")
 
 
@@ -47,7 +47,7 @@ def test_the_owner_of_another_accounts_bucket_gets_the_permissions(
         account_with_data_bucket.answers("s3", "head_bucket", {}, ANY)
     else:
         account_with_data_bucket.refuses("s3", "head_bucket", "403", ANY)
-    found = account_with_data_bucket.finds(data_buckets.data_buckets)
+    found = account_with_data_bucket.finds(data_buckets.check_data_buckets)
     assert (found.level, found.sentence.endswith("you may not list it")) == ("warning", not visible)
     listing, objects = json.loads(found.fix.partition(": ")[2])
     assert {each["Principal"]["AWS"] for each in (listing, objects)} == {f"arn:aws:iam::{ACCOUNT}:root"}

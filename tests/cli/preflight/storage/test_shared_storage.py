@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.storage.shared_storage import shared_storage
+from cli.preflight.storage.shared_storage import check_shared_storage
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
 ID = "fs-0123456789abcdef0"
@@ -71,29 +71,29 @@ def in_the_vpc(account: Account, target: dict[str, Any], *, port: int = 2049, ci
 @pytest.mark.parametrize(("setting", "message"), [("none", "none"), ("efs", "which cdk destroy keeps: $0.30")])
 def test_cluster_without_an_existing_file_system_makes_no_call(account: Account, setting: str, message: str) -> None:
     account.settings["shared_storage"] = setting
-    found = account.finds(shared_storage)
+    found = account.finds(check_shared_storage)
     assert (found.level, message in found.sentence) == ("ok", True)
 
 
 def test_fails_when_there_is_no_such_file_system(account_with_own_vpc: Account) -> None:
     account_with_own_vpc.refuses("efs", "describe_file_systems", "FileSystemNotFound")
-    assert account_with_own_vpc.finds(shared_storage).sentence == f"no file system {ID} in eu-west-1"
+    assert account_with_own_vpc.finds(check_shared_storage).sentence == f"no file system {ID} in eu-west-1"
 
 
 def test_fails_when_the_file_system_is_not_ready(account_with_own_vpc: Account) -> None:
     account_with_own_vpc.answers("efs", "describe_file_systems", {"FileSystems": [system("deleting")]})
-    assert account_with_own_vpc.finds(shared_storage).sentence == f"{ID} is deleting"
+    assert account_with_own_vpc.finds(check_shared_storage).sentence == f"{ID} is deleting"
 
 
 def test_file_system_without_mount_targets_suits_a_new_vpc(account_with_own_vpc: Account) -> None:
     described(account_with_own_vpc)
     account_with_own_vpc.answers("efs", "describe_mount_targets", {"MountTargets": []})
-    assert account_with_own_vpc.finds(shared_storage).level == "ok"
+    assert account_with_own_vpc.finds(check_shared_storage).level == "ok"
 
 
 def test_reachable_mount_target_in_the_zone_passes(account_with_existing_vpc: Account) -> None:
     in_the_vpc(account_with_existing_vpc, mount_target())
-    assert account_with_existing_vpc.finds(shared_storage).level == "ok"
+    assert account_with_existing_vpc.finds(check_shared_storage).level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_fails_when_the_nodes_could_not_reach_it(
     account_with_existing_vpc: Account, target: dict[str, Any], port: int, cidr: str, message: str, fix: str
 ) -> None:
     in_the_vpc(account_with_existing_vpc, target, port=port, cidr=cidr)
-    found = account_with_existing_vpc.finds(shared_storage)
+    found = account_with_existing_vpc.finds(check_shared_storage)
     assert found.level == "problem"
     assert message in found.sentence
     assert fix in found.fix
@@ -159,7 +159,7 @@ def test_a_policy_must_let_nodes_mount_without_iam(
 ) -> None:
     described(account_with_own_vpc, policy)
     account_with_own_vpc.answers("efs", "describe_mount_targets", {"MountTargets": []})
-    found = account_with_own_vpc.finds(shared_storage)
+    found = account_with_own_vpc.finds(check_shared_storage)
     assert found.level == level
     assert message in found.sentence
     if level == "problem":
@@ -171,7 +171,7 @@ def test_a_policy_that_cannot_be_read_is_a_warning(account_with_own_vpc: Account
     account_with_own_vpc.answers("efs", "describe_file_systems", {"FileSystems": [system()]})
     account_with_own_vpc.refuses("efs", "describe_file_system_policy", "AccessDeniedException")
     account_with_own_vpc.answers("efs", "describe_mount_targets", {"MountTargets": []})
-    found = account_with_own_vpc.finds(shared_storage)
+    found = account_with_own_vpc.finds(check_shared_storage)
     assert found.level == "warning"
     assert f"could not read the policy of {ID} (AccessDeniedException)" in found.sentence
 
@@ -179,7 +179,7 @@ def test_a_policy_that_cannot_be_read_is_a_warning(account_with_own_vpc: Account
 def test_one_zone_storage_of_another_zone_is_reported(account_with_own_vpc: Account) -> None:
     described(account_with_own_vpc, AvailabilityZoneName="eu-west-1c")
     account_with_own_vpc.answers("efs", "describe_mount_targets", {"MountTargets": []})
-    found = account_with_own_vpc.finds(shared_storage)
+    found = account_with_own_vpc.finds(check_shared_storage)
     assert (found.level, found.fix) == ("problem", "-c availability_zone=eu-west-1c, or choose a Regional file system")
     assert found.sentence == f"{ID} is One Zone storage in eu-west-1c, and the cluster's zone is eu-west-1b"
 
@@ -192,7 +192,7 @@ def test_one_zone_storage_suggests_no_useless_command(account_with_existing_vpc:
     account_with_existing_vpc.answers(
         "ec2", "describe_subnets", {"Subnets": [{"AvailabilityZone": ZONE, "CidrBlock": BLOCK}]}
     )
-    assert account_with_existing_vpc.finds(shared_storage).fix.startswith("choose a subnet_id in eu-west-1c")
+    assert account_with_existing_vpc.finds(check_shared_storage).fix.startswith("choose a subnet_id in eu-west-1c")
 
 
 ENI, MASTER_BLOCK = "eni-01234567", "10.0.2.0/24"
@@ -225,14 +225,14 @@ def test_lustre_with_all_ports_open_passes(lustre: Account) -> None:
     both = (BLOCK, MASTER_BLOCK)
     everything = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
     allow_ports(lustre, [rule(988, 988, *both), rule(1018, 1023, *both)], [everything])
-    assert lustre.finds(shared_storage).level == "ok"
+    assert lustre.finds(check_shared_storage).level == "ok"
 
 
 def test_all_ports_blocks_and_groups_of_lustre_are_reported(lustre: Account) -> None:
     allow_ports(
         lustre, [rule(988, 988, BLOCK), rule(1018, 1022, BLOCK, MASTER_BLOCK)], [rule(988, 1023, "10.0.0.0/16")]
     )
-    found = lustre.finds(shared_storage)
+    found = lustre.finds(check_shared_storage)
     message = f"({GROUP}, sg-2) lets port 988 and 1018 to 1023 in from {BLOCK} and {MASTER_BLOCK}"
     assert found.sentence == f"no security group of {ID} {message}"
     assert found.fix == (
@@ -244,6 +244,6 @@ def test_all_ports_blocks_and_groups_of_lustre_are_reported(lustre: Account) -> 
 
 def test_lustre_must_also_reach_the_nodes(lustre: Account) -> None:
     allow_ports(lustre, [rule(900, 1100, "10.0.0.0/16")], [rule(988, 988, "10.0.0.0/16")])
-    found = lustre.finds(shared_storage)
+    found = lustre.finds(check_shared_storage)
     assert f"lets port 1018 to 1023 out to {BLOCK} and {MASTER_BLOCK}" in found.sentence
     assert found.fix.startswith("aws ec2 authorize-security-group-egress ")

@@ -7,13 +7,13 @@ from tests.local.aws.harness import Aws, Group, Stacks, await_server, state
 from tests.local.aws.templates import cluster, group, hook, launch_template
 
 
-def made(stacks: Stacks, size: int, **properties: Any) -> Group:
+def create_group(stacks: Stacks, size: int, **properties: Any) -> Group:
     stacks.create(cluster(Group=group(size, **properties)))
     return Group(aws=stacks.aws, name=stacks.physical_id("Group"))
 
 
 def test_unhealthy_instance_is_replaced(aws: Aws, stacks: Stacks) -> None:
-    members = made(stacks, 2)
+    members = create_group(stacks, 2)
     before = members.in_service()
     sick = min(before)
     members.autoscaling.set_instance_health(InstanceId=sick, HealthStatus="Unhealthy")
@@ -26,7 +26,7 @@ def test_unhealthy_instance_is_replaced(aws: Aws, stacks: Stacks) -> None:
 
 
 def test_unhealthy_instance_waits_for_its_hook(aws: Aws, stacks: Stacks) -> None:
-    members = made(stacks, 1, LifecycleHookSpecificationList=[hook(600)])
+    members = create_group(stacks, 1, LifecycleHookSpecificationList=[hook(600)])
     (sick,) = members.in_service()
     members.autoscaling.set_instance_health(InstanceId=sick, HealthStatus="Unhealthy")
     assert state(aws, sick) == "running"
@@ -38,7 +38,7 @@ def test_unhealthy_instance_waits_for_its_hook(aws: Aws, stacks: Stacks) -> None
 
 
 def test_grace_period_is_respected_unless_the_call_overrides_it(stacks: Stacks) -> None:
-    members = made(stacks, 1, HealthCheckGracePeriod=600)
+    members = create_group(stacks, 1, HealthCheckGracePeriod=600)
     (young,) = members.in_service()
     members.autoscaling.set_instance_health(InstanceId=young, HealthStatus="Unhealthy")
     assert members.in_service() == {young}
@@ -47,14 +47,14 @@ def test_grace_period_is_respected_unless_the_call_overrides_it(stacks: Stacks) 
 
 
 def test_healthy_instance_stays(stacks: Stacks) -> None:
-    members = made(stacks, 1)
+    members = create_group(stacks, 1)
     (member,) = members.in_service()
     members.autoscaling.set_instance_health(InstanceId=member, HealthStatus="Healthy")
     assert members.in_service() == {member}
 
 
 def test_fails_when_instance_or_status_is_unknown(stacks: Stacks) -> None:
-    members = made(stacks, 1)
+    members = create_group(stacks, 1)
     (member,) = members.in_service()
     with pytest.raises(ClientError, match="No managed instance found for instance ID: i-00000000000000000"):
         members.autoscaling.set_instance_health(InstanceId="i-00000000000000000", HealthStatus="Unhealthy")

@@ -4,7 +4,7 @@ from tests.local.aws.harness import Aws, Group, Stacks, state
 from tests.local.aws.templates import cluster, group, hook
 
 
-def made(stacks: Stacks, size: int, *suspended: str) -> Group:
+def create_group(stacks: Stacks, size: int, *suspended: str) -> Group:
     """Create a group with long hooks and suspended processes."""
     hooks = [hook(600)] if "Terminate" not in suspended else []
     stacks.create(cluster(Group=group(size, LifecycleHookSpecificationList=hooks)))
@@ -22,7 +22,7 @@ def health(members: Group) -> dict[str, str]:
 
 
 def test_lost_instance_is_not_replaced_while_launch_is_suspended(aws: Aws, stacks: Stacks) -> None:
-    members = made(stacks, 2, "Launch")
+    members = create_group(stacks, 2, "Launch")
     lost, kept = sorted(members.in_service())
     aws.client("ec2").terminate_instances(InstanceIds=[lost])
     assert members.members() == {kept: "InService"}
@@ -37,7 +37,7 @@ def test_lost_instance_is_not_replaced_while_launch_is_suspended(aws: Aws, stack
 def test_unhealthy_instance_stays_while_replacing_is_suspended(
     aws: Aws, stacks: Stacks, process: str, how: str
 ) -> None:
-    members = made(stacks, 1, process)
+    members = create_group(stacks, 1, process)
     (sick,) = members.in_service()
     before = members.activities()
     if how == "health":
@@ -57,7 +57,7 @@ def test_unhealthy_instance_stays_while_replacing_is_suspended(
 
 
 def test_group_does_not_shrink_while_terminate_is_suspended(aws: Aws, stacks: Stacks) -> None:
-    members = made(stacks, 2, "Terminate")
+    members = create_group(stacks, 2, "Terminate")
     before = members.in_service()
     stacks.update(cluster(Group=group(1)))
     assert members.in_service() == before

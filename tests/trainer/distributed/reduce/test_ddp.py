@@ -111,7 +111,7 @@ def test_killed_rank_ends_the_others(tmp_path: Path) -> None:
         ranks[1].process.kill()
         assert ranks[0].wait() == 1
     last_line = ranks[0].log.read_text().splitlines()[-1]
-    assert last_line.startswith("rank 0/2 trainer: adding up over all ranks failed, another rank ended")
+    assert last_line.startswith("rank 0/2 trainer: the all-reduce failed: another rank ended")
 
 
 def test_gpus_default_to_ddp_unless_an_option_rules_it_out() -> None:
