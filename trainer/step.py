@@ -204,8 +204,7 @@ class TorchBackend:
     def _received(self, result: BatchResult | None) -> BatchResult | None:
         """Return the result unchanged; the first one also ends the long timeout of the start."""
         if result is not None:
-            # The first result proves that all ranks have made a step. torch.compile may still take minutes for a new
-            # batch size.
+            # It proves that all ranks have made a step; torch.compile may still take minutes for a new batch size.
             self._collective.use_step_timeout(compiled=self._mode.is_compiled)
         return result
 

@@ -218,7 +218,7 @@ class Trainer:
             end=total,
         )
         with closing(batches):
-            for step, batch_size, images, labels in batches:
+            for step, global_size, images, labels in batches:
                 timer.end("data")
                 self.profiler.begin_step()
                 # Derive the seed from the step's position, so that a resumed run draws the same random numbers.
@@ -226,12 +226,12 @@ class Trainer:
 
                 # Forward, backward, and all-reduce of the gradients.
                 result = backend.compute_gradients(images, labels, flags=self.checkpoints.flags())
-                progress = replace(progress, samples=progress.samples + batch_size)
+                progress = replace(progress, samples=progress.samples + global_size)
                 progress = progress.add_loss(result.loss_sum, batch=step - result.steps_ago)
 
                 # Update the weights.
                 backend.set_learning_rate(schedule.rate(epoch=epoch, trained=progress.samples / total))
-                backend.update(samples=batch_size)
+                backend.update(samples=global_size)
                 timer.end("optimizer")
 
                 # A GPU returns a step's result in the next step. Wait for this step's result only if it is used below.
@@ -247,7 +247,7 @@ class Trainer:
                 self.bar.show(progress, total=total)
                 if pace := speedometer.add(samples=len(labels), correct=correct):
                     log.info("Epoch[%d] Batch [%d] %s", epoch, step, pace)
-                    metrics = {"train/loss": result.loss_sum / batch_size, **pace.metrics}
+                    metrics = {"train/loss": result.loss_sum / global_size, **pace.metrics}
                     self.writers.write(metrics, epoch=epoch, samples=epoch * self.samples_in_epoch() + progress.samples)
 
                 # Save a checkpoint, and stop if a rank received a signal. All ranks see the same flags.

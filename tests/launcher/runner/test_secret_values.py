@@ -99,7 +99,7 @@ def test_fails_with_the_place_and_what_to_do(service: Service) -> None:
     for message in (f"{who} kms:Decrypt on resource: arn:aws:kms:r:1:key/1 {why}", "Access to KMS is not allowed"):
         assert "name the key's ARN in secret_keys of cdk.json" in service.refuses(denied, message)
     gone = f"{who} secretsmanager:GetSecretValue on resource: team/hub {why}"
-    assert service.refuses(denied, gone).startswith("ssm:/team/wandb: is not there")
+    assert service.refuses(denied, gone).startswith("ssm:/team/wandb: does not exist")
     assert service.refuses("Throttled", "slow\ndown") == "ssm:/team/wandb: Throttled: slow down"
     service.answers("", problem="Unable to locate credentials")
     with pytest.raises(LaunchError, match=r"^ssm:x: Unable to locate credentials$"):

@@ -5,7 +5,7 @@ import pytest
 
 from local.errors import UsageError
 from local.faults import Faults
-from local.faults.command_line import run_command, add_arguments
+from local.faults.command_line import add_arguments, run_command
 from local.faults.faults import FAULT_TYPES
 from local.faults.targets import FaultTarget
 
