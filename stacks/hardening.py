@@ -16,7 +16,7 @@ ACKNOWLEDGED: Final[Mapping[str, str]] = {
     "S3BucketLoggingEnabled": "CloudTrail's data events name who read what, where the account records them",
     "S3BucketReplicationEnabled": "checkpoints can be computed again; old versions are kept for 14 days",
     "VPCDefaultSecurityGroupClosed": "nothing is in the default group; only a Lambda function could empty its rules",
-    "VPCNoUnrestrictedRouteToIGW": "the public subnet holds the NAT gateway alone, and no node",
+    "VPCNoUnrestrictedRouteToIGW": "the public subnet contains only the NAT gateway, and no node",
 }
 """Rules by name, in all packs that contain them, with the reason."""
 

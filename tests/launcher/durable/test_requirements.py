@@ -15,7 +15,7 @@ TRAINER = "/opt/deeplearning/trainer"
     [
         (["--env", "WANDB_API_KEY:x", "true"], "stores no secret, and WANDB_API_KEY looks like one"),
         (["--env", "WANDB_API_KEY=x", "true"], "stores no secret, and WANDB_API_KEY looks like one"),
-        (["--env", "LR", "true"], "stores no value that --env LR hides"),
+        (["--env", "LR", "true"], "cannot store --env LR, whose value only this shell has"),
         (["HF_TOKEN=x", "python", "train.py"], "stores no secret, and HF_TOKEN looks like one"),
         (["cd x && db_password='y z' ./run"], "stores no secret, and db_password looks like one"),
         (["--env", "PGPASSWORD:x", "true"], "PGPASSWORD looks like one"),
