@@ -103,7 +103,8 @@ def test_what_a_program_leaves_behind_neither_blocks_nor_stays(run: Callable[...
     await_end(int((tmp_path / "child").read_text()))
     # A process of another group keeps the output open; systemd ends it with the service. The run has 60 s.
     try:
-        assert run("setsid sleep 600 & echo $! > away; echo done") == ["done"]
+        away = "setsid sh -c 'touch there; exec sleep 600' & echo $! > away"
+        assert run(f"{away}; until [ -e there ]; do sleep 0.05; done; echo done") == ["done"]
         assert is_running(int((tmp_path / "away").read_text()))
     finally:
         os.kill(int((tmp_path / "away").read_text()), signal.SIGKILL)
