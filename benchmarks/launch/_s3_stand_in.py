@@ -41,7 +41,7 @@ class Store:
     def path(self, key: str) -> Path:
         return self._directory / key
 
-    @lru_cache  # noqa: B019  (one store a process)
+    @lru_cache  # noqa: B019  (the only store of its process, which it outlives)
     def page(self, prefix: str, first: int) -> bytes:
         """Return a page of a listing; its token is the number of its first object."""
         keys = sorted(key for key in self.sizes if key.startswith(prefix))

@@ -157,7 +157,7 @@ class Download:
         return f"{self._directory}/{found.key[len(self._prefix) :]}"
 
     def _tasks(self, found: Object) -> list[Task]:
-        """Return what is to be downloaded of an object; nothing if the file is there with its size and its time."""
+        """Return the parts of an object to download: none if the file has the object's size and time."""
         name = found.key[len(self._prefix) :]
         # Two keys must not name one file either, as "a/b" and "a//b" would.
         if not {"", ".", ".."}.isdisjoint(name.split("/")) or "\0" in name:

@@ -57,7 +57,7 @@ class Baked:
     host_key: str
     forbidden: dict[str, bytes]
     refusal: str
-    """What a second bake printed, which began at the same moment."""
+    """Output of the second of two bakes that started at the same time."""
 
 
 def bake_twice(laptop: Laptop) -> tuple[dict[str, Any], str]:
