@@ -24,7 +24,7 @@ from trainer.errors import TrainerError
 from trainer.metrics.step_timer import StepTimer
 
 Weights = Mapping[str, NDArray[np.generic]]
-"""The network's weights by name."""
+"""The network's weights and buffers by name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

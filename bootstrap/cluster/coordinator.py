@@ -1,7 +1,7 @@
 """Reconcile the membership with AWS, on the master; every other node reads the result from the table.
 
-Only the master calls AWS, so the number of calls does not grow with the cluster. Two coordinators (a master and its
-replacement) are harmless: the write is conditional, and the loser reads the table again.
+Only the master describes groups and instances, so the number of these calls does not grow with the cluster. Two
+coordinators (a master and its replacement) are harmless: the write is conditional, and the loser reads the table again.
 """
 
 import logging

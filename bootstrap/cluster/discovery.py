@@ -28,7 +28,7 @@ class Group:
 
     node_type: NodeType
     desired_capacity: int
-    """Its DesiredCapacity; the deploy sets it (``desired_nodes`` of stacks/nodes/node_group.py)."""
+    """Its DesiredCapacity; the deploy sets it (stacks/nodes/node_group.py)."""
     tags: Mapping[str, str]
     """Its tags, which a deploy changes while the nodes run."""
     instances: Mapping[str, bool]

@@ -14,9 +14,6 @@ from cli.aws.scaling import Activity
 from stacks.prices.price_list import HOURS_PER_MONTH, PriceList
 from stacks.prices.rate import STORAGE, BilledParts, storage_rate
 
-ACTIVITIES_KEPT: Final = timedelta(days=42)
-"""Period for which Auto Scaling keeps activities ("DescribeScalingActivities", Amazon EC2 Auto Scaling API
-Reference)."""
 _LAUNCH: Final = re.compile(r"Launching a new EC2 instance: (i-[0-9a-f]+)")
 _END: Final = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
 

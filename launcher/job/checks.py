@@ -15,17 +15,16 @@ from launcher.transport.connection import Connection
 
 
 async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart: bool) -> None:
-    """Raise RefusedError if a node cannot run its part of the job; skip the GPUs on a restart."""
+    """Raise RefusedError if a node cannot run its part of the job; skip setup and GPUs on a restart."""
     await check_engine(job, connections)
     await check_venv(job, connections)
     check_first_host(job, connections)
     if not job.force:
         check_fabric([(one.host, one.efa_devices) for one in connections])
-    # After a restart, a replacement may have a newer setup; by requesting restarts, the user has accepted that.
+    # After a restart, a replacement may have a newer setup, which who requests restarts has accepted; and the failed
+    # attempt's processes may still hold the GPUs.
     if not (job.force or is_restart):
         check_setup([(one.host, one.setup) for one in connections])
-    # On a restart the failed attempt's processes may still hold the GPUs.
-    if not (job.force or is_restart):
         check_gpus(job, [connection.gpus for connection in connections])
 
 

@@ -203,7 +203,7 @@ class Connection:
         self._stdin.close()
 
     async def kill(self) -> None:
-        """Close the connection without waiting, which also ends the runner's ranks."""
+        """Kill the local ssh process, which also ends the node's ranks, and wait up to EXIT_TIMEOUT_S for its end."""
         self._process.kill()
         if not self._process.has_ended():
             with suppress(asyncio.TimeoutError):

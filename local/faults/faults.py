@@ -1,9 +1,9 @@
 """Define every fault: its methods in the class Faults, and its entry in FAULT_TYPES.
 
-The command line and chaos plans read FAULT_TYPES, so a new fault needs no change elsewhere, unless it takes arguments
-on the command line (local.faults.command_line). The outage of the shared storage takes arguments, and no plan draws it,
-so it has no entry. A fault takes effect before its call returns, and repeating it changes nothing. A node is named by
-its instance id, its host name or the end of that (worker2, master). Works only inside a local AWS.
+The command line and chaos plans read FAULT_TYPES and so offer a new fault without further registration, unless it takes
+arguments on the command line (local.faults.command_line). The outage of the shared storage takes arguments, and no plan
+draws it, so it has no entry. A fault takes effect before its call returns, and repeating it changes nothing. A node is
+named by its instance id, its host name or the end of that (worker2, master). Works only inside a local AWS.
 """
 
 from collections.abc import Callable, Mapping
@@ -213,7 +213,7 @@ class FaultType:
     node_count: int = 1
     """Number of nodes that a plan draws; 0 for a fault of AWS's API."""
     plan_options: tuple[str, ...] = ()
-    """Options of ``begin`` that a plan passes: seconds, fraction, seed."""
+    """Options of ``begin_method`` that a plan passes: seconds, share, seed."""
     is_planned: bool = True
     """True if chaos plans may draw it."""
 

@@ -78,12 +78,19 @@ def test_a_log_keeps_the_last_output_and_does_not_grow_for_ever(
     assert (directory / "rank-3.log.1").read_bytes() == b"second"
 
 
+def open_files() -> set[str]:
+    """Return what this process has open."""
+    directory = Path("/proc/self/fd")
+    return {str(fd.readlink()) for fd in directory.iterdir() if fd.is_symlink()}
+
+
 def test_a_full_disk_ends_the_log_and_not_the_job(tmp_path: Path) -> None:
     (tmp_path / JOBS_DIR / "j").mkdir(parents=True)
     (tmp_path / JOBS_DIR / "j" / "rank-3.log").symlink_to("/dev/full")
     log = JobLogs(tmp_path, "j").open(RANK)
     log.write(b"x")
     log.write(b"y")
+    assert "/dev/full" not in open_files()
 
 
 def test_a_restarted_job_appends_to_its_log(cluster: Cluster) -> None:
