@@ -8,8 +8,8 @@ Needs a checkout, and a Python with torch, numpy and a GPU; exits with 1 without
   with CUDA graphs), in images/s
 - ``gpu_checkpoint_stall``: delay of the steps by a concurrent checkpoint copy, divided by the time of a torch.save of
   the same state to memory, each the best of all rounds (below 0 it is noise)
-- ``gpu_loop_resident`` and ``gpu_loop_memory``: speed of the whole loop relative to the bare steps, with the data set
-  on the GPU and in the host's memory
+- ``gpu_loop_resident``, ``gpu_loop_memory`` and ``gpu_loop_jpeg``: speed of the whole loop relative to the bare steps,
+  with the data set on the GPU, in the host's memory, and in JPEG files that the loop reads and decodes
 - ``gpu_vs_timm``, if timm is installed from a checkout: our speed relative to timm's, each the best of its rounds
 - ``gpu_overlap``, with two GPUs: the gain from sending gradients during the backward pass
 
@@ -24,6 +24,7 @@ import io
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -38,6 +39,8 @@ from benchmarks.gpu._two_gpus import overlap_gain
 
 STEPS: Final = 30
 WARM_UP: Final = 15
+JPEG_STEPS: Final = 6
+"""Steps of an epoch over JPEG files; to make a file takes longer than to read it."""
 TIMM_TIMEOUT_S: Final = 600
 
 
@@ -72,7 +75,7 @@ def main() -> int:
         log("no timm checkout, name its benchmark.py: --timm PATH")
     bench = StepBench(resnet50)
     stall = stall_ratio([bench.checkpoint_times() for _ in range(options.rounds)])
-    loops = [loop_speed(resnet50, share=share) for share in (0.25, 0.0)]
+    loops = loop_speeds(resnet50)
     del bench
     small, graphs = StepBench(resnext110), StepBench(replace(resnext110, compile="graphs"))
     speeds = [(small.speed(), graphs.speed()) for _ in range(options.rounds)]
@@ -82,8 +85,8 @@ def main() -> int:
     print(f"gpu_resnext110 {best_small:.0f} per_s")
     print(f"gpu_resnext110_graphs {best_graphs:.0f} per_s")
     print(f"gpu_checkpoint_stall {stall:.3f} ratio")
-    for name, speed in zip(("gpu_loop_resident", "gpu_loop_memory"), loops, strict=True):
-        print(f"{name} {speed / best:.3f} ratio")
+    for name, speed in loops.items():
+        print(f"gpu_loop_{name} {speed / best:.3f} ratio")
     if options.timm is not None:
         print(f"gpu_vs_timm {best / best_timm:.3f} ratio")
     if torch.cuda.device_count() > 1:
@@ -191,12 +194,25 @@ def new_backend(config: Any) -> Any:
     return create(config, world=World(), shard=Shard(), learning_rate=0.01)
 
 
-def loop_speed(config: Any, *, share: float) -> float:
-    """Return images/s of the training loop in its second epoch; the data set may take ``share`` of the GPU's memory."""
-    from trainer.checkpoint.manager import CheckpointManager
+def loop_speeds(config: Any) -> dict[str, float]:
+    """Return images/s of the training loop by where its data set is."""
+    from benchmarks.train.input_jpeg import make_photographs
+    from trainer.data.images.folder import load_folder
+
+    in_memory = random_data(config)
+    with tempfile.TemporaryDirectory() as directory:
+        make_photographs(Path(directory), count=JPEG_STEPS * config.batch_size_per_machine)
+        files = load_folder(Path(directory), config.input_shape)
+        return {
+            "resident": loop_speed(replace(config, augment="standard"), in_memory, share=0.25),
+            "memory": loop_speed(replace(config, augment="standard"), in_memory, share=0.0),
+            "jpeg": loop_speed(replace(config, augment="standard", dataset="folder"), files, share=0.0),
+        }
+
+
+def random_data(config: Any) -> Any:
+    """Return a data set of random pixels in the host's memory."""
     from trainer.data.samples import DataSet, InMemory
-    from trainer.data.sampling import Shard
-    from trainer.train import Trainer
 
     generator = np.random.default_rng(0)
     count = STEPS * config.batch_size_per_machine
@@ -207,10 +223,17 @@ def loop_speed(config: Any, *, share: float) -> float:
         )
         for size in (count, config.batch_size_per_machine)
     )
-    data = DataSet(
+    return DataSet(
         train=train_part, validation=validation, image_shape=config.input_shape, classes=config.classes, std=(64.0,)
     )
-    config = replace(config, random_crop=True, random_mirror=True)
+
+
+def loop_speed(config: Any, data: Any, *, share: float) -> float:
+    """Return images/s of the training loop in its second epoch; the data set may take ``share`` of the GPU's memory."""
+    from trainer.checkpoint.manager import CheckpointManager
+    from trainer.data.sampling import Shard
+    from trainer.train import Trainer
+
     with patch("trainer.torch_backend.device_loader.RESIDENT_SHARE", share):
         results = Trainer(
             backend=new_backend(config),

@@ -50,8 +50,8 @@ def measure(rounds: int, networks: list[str]) -> list[str]:
         compare([ours, *bare, gluon], rounds=rounds)
         for name, peers in ((f"overhead_{network}", bare), (f"vs_mxnet_{network}", [gluon])):
             best, best_epoch = max(peer.best for peer in peers), max(peer.best_epoch_speed for peer in peers)
-            results.append(f"{name} {ours.best / best:.2f} ratio")
-            results.append(f"{name}_epochs {ours.best_epoch_speed / best_epoch:.2f} ratio")
+            results.append(f"{name} {ours.best / best:.3f} ratio")
+            results.append(f"{name}_epochs {ours.best_epoch_speed / best_epoch:.3f} ratio")
     return results
 
 

@@ -28,7 +28,7 @@ def measure(rounds: int, networks: list[str]) -> list[str]:
             environment=independent_ranks,
         )
         compare([together, apart], rounds=rounds)
-        figures.append(f"scaling_{network} {together.best / apart.best:.2f} ratio")
+        figures.append(f"scaling_{network} {together.best / apart.best:.3f} ratio")
     return figures
 
 
