@@ -18,7 +18,8 @@ from launcher.history.records import JobRecord, State, write_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job import restarts
 from launcher.job_queue.free_hosts import HostClaims, choose_free
-from launcher.job_queue.turn import Ticket, assign_nodes, start_in_turn
+from launcher.job_queue.turn import Ticket, assign_nodes
+from launcher.session import start_in_turn
 from launcher.spec import Job, Restarts, Wait
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB, RECORD
