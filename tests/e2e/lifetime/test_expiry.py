@@ -32,7 +32,7 @@ PAUSED = (0, 0, 0)
 
 @pytest.fixture(scope="module")
 def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
-    laptop = new_laptop(user, tmp_path_factory.mktemp("ends"), {"worker_count": NODES - 1})
+    laptop = new_laptop(user, tmp_path_factory.mktemp("expiry"), {"worker_count": NODES - 1})
     laptop.run("cdk", "deploy")
     user.write_ssh_config()
     return laptop
