@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, State, StopSaveFlags, Weights
+from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import BatchLoader, prepare
 from trainer.data.samples import DataSet
@@ -247,10 +247,10 @@ class TorchBackend:
     def weights(self) -> Weights:
         return {name: value.cpu().numpy().copy() for name, value in self._model.state_dict().items()}
 
-    def state(self) -> State:
+    def state(self) -> TrainingState:
         return self.snapshot()()
 
-    def snapshot(self) -> Callable[[], State]:
+    def snapshot(self) -> Callable[[], TrainingState]:
         scale = self._precision.scale
         optimizer = {} if scale is None else {SCALE: scale.numpy()}
         if self._autotune is not None:
@@ -272,7 +272,7 @@ class TorchBackend:
         """Wait until the last snapshot, if any, has been copied, because the next update changes its values."""
         self._snapshots.wait()
 
-    def restore(self, state: State | None, *, source: int) -> None:
+    def restore(self, state: TrainingState | None, *, source: int) -> None:
         if self._autotune is not None:
             self._agree_on_mode(self._autotune, state, source=source)
         if state is not None:
@@ -287,7 +287,7 @@ class TorchBackend:
         for sent in scales:
             self._precision.scale = sent
 
-    def _agree_on_mode(self, autotune: Callable[[], ComputeMode], state: State | None, *, source: int) -> None:
+    def _agree_on_mode(self, autotune: Callable[[], ComputeMode], state: TrainingState | None, *, source: int) -> None:
         """Use the mode in the checkpoint of the rank ``source``, or measure one together."""
         own = mode_of(state)
         found = self.broadcast_object(None if own is None else encode(own), source=source)

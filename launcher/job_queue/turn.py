@@ -10,7 +10,7 @@ from typing import Protocol
 from launcher.cli.wait_options import declared_nodes
 from launcher.errors import BusyError, LaunchError, OverdueError, UsageError
 from launcher.history.lock import is_elsewhere
-from launcher.history.records import JobRecord, State
+from launcher.history.records import JobRecord, JobState
 from launcher.hosts.hostfile import Host, first_and_others
 from launcher.job.restarts import count_nodes, describe
 from launcher.job_queue.free_hosts import choose_free, with_claims
@@ -84,7 +84,7 @@ def assign_nodes(job: Job, job_id: str, *, jobs: Path) -> Job:
 
 
 def _waits_in_queue(record: JobRecord) -> bool:
-    return record.waits and not record.starting and record.state in (State.PENDING, State.WAITING)
+    return record.waits and not record.starting and record.state in (JobState.PENDING, JobState.WAITING)
 
 
 async def take_nodes(job: Job, ticket: Ticket) -> Job:

@@ -1,12 +1,12 @@
 """Provide a job, and a record of one, for tests."""
 
-from launcher.history.records import JobRecord, State
+from launcher.history.records import JobRecord, JobState
 from launcher.hosts.hostfile import Host
 from launcher.spec import Job
 
 RECORD = JobRecord(
     id="20261122-000000-aaaaaa",
-    state=State.RUNNING,
+    state=JobState.RUNNING,
     command=("python", "x"),
     hosts=("one", "two"),
     engine="torch",

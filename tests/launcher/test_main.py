@@ -11,7 +11,7 @@ import pytest
 
 from launcher import main, session
 from launcher.history.journal import Journal, jobs_directory
-from launcher.history.records import State, read_record
+from launcher.history.records import JobState, read_record
 from launcher.output.output_stream import OutputStream
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB
@@ -83,7 +83,7 @@ def test_ctrl_c_before_the_job_begins_cancels_it(
     assert capfd.readouterr().err == "launch: stopped by SIGINT\n"
     record = read_record(jobs_directory() / "j")
     assert record is not None
-    assert record.state is State.CANCELLED
+    assert record.state is JobState.CANCELLED
 
 
 def test_ctrl_c_before_the_signal_handlers_cancels_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from mxnet import autograd, gluon, nd
 from numpy.typing import NDArray
 
-from trainer.backend import NO_FLAGS, BatchResult, State, StopSaveFlags, Weights
+from trainer.backend import NO_FLAGS, BatchResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import BatchLoader, prepare
 from trainer.data.samples import DataSet
@@ -153,16 +153,16 @@ class GluonBackend:
     def weights(self) -> Weights:
         return {name: parameter.data().asnumpy() for name, parameter in self._parameters.items()}
 
-    def state(self) -> State:
+    def state(self) -> TrainingState:
         rate = np.array(self._settings["lr"])
-        return State(weights=self.weights(), optimizer={MOMENTUM: flatten(self._momenta), RATE: rate})
+        return TrainingState(weights=self.weights(), optimizer={MOMENTUM: flatten(self._momenta), RATE: rate})
 
-    def snapshot(self) -> Callable[[], State]:
+    def snapshot(self) -> Callable[[], TrainingState]:
         """Copy the current state now, because MXNet reads its arrays in the order of the calls."""
         state = self.state()
         return lambda: state
 
-    def restore(self, state: State | None, *, source: int) -> None:
+    def restore(self, state: TrainingState | None, *, source: int) -> None:
         if state is not None:
             for name, parameter in self._parameters.items():
                 parameter.data()[:] = nd.array(state.weights[name])

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.errors import TrainerError
 from trainer.torch_backend.flat_params import flatten, views
 
@@ -25,7 +25,7 @@ def pack_state(
     network_order: Sequence[int],
     channels_last: bool,
     optimizer: Mapping[str, np.ndarray],
-) -> State:
+) -> TrainingState:
     """Return the state of these host copies; ``optimizer`` contains the rest of the optimizer's state.
 
     ``network_order`` lists the indices into ``parameters`` in the network's order.
@@ -34,10 +34,10 @@ def pack_state(
     parts = views(copies[MOMENTUM_COPY_KEY], parameters, channels_last=channels_last)
     momentum = flatten([parts[index] for index in network_order])
     weights = {name: value.contiguous().numpy() for name, value in copies.items() if name != MOMENTUM_COPY_KEY}
-    return State(weights=weights, optimizer={MOMENTUM: momentum.numpy(), **optimizer})
+    return TrainingState(weights=weights, optimizer={MOMENTUM: momentum.numpy(), **optimizer})
 
 
-def load_weights(model: nn.Module, state: State) -> None:
+def load_weights(model: nn.Module, state: TrainingState) -> None:
     """Load a checkpoint's weights and buffers. Raises TrainerError if they belong to another network."""
     own = model.state_dict()
     if {name: value.shape for name, value in own.items()} != {n: v.shape for n, v in state.weights.items()}:

@@ -56,7 +56,7 @@ from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.torch_backend.connect import create
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.distributed.world import World
 from trainer.data.sampling import Shard
 config = TrainConfig(num_classes=10)
@@ -66,7 +66,7 @@ READ_WITH_MXNET = """
 from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.mxnet_backend.connect import backend_factory
 from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", num_classes=10)
@@ -85,7 +85,7 @@ data = open_data(config)
 print("known", engine.count_correct(*prepare(data, data.validation, numpy.arange(360))) / 360)
 """
 RESTORE_TORCH = "import torch; engine._model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})"
-RESTORE_MXNET = "engine.restore(State(weights=weights), source=0)"
+RESTORE_MXNET = "engine.restore(TrainingState(weights=weights), source=0)"
 
 
 def test_a_checkpoint_of_one_engine_is_read_by_the_other(

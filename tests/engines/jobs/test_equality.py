@@ -104,7 +104,7 @@ import numpy
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
 from trainer.data.opening import open_data
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.mxnet_backend.connect import backend_factory
 from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", num_classes=10)
@@ -123,7 +123,7 @@ def train(engine, rates):
 whole = create()
 whole.restore(None, source=0)
 half = train(whole, rates[:3])
-kept = State(weights=half.weights, optimizer={**half.optimizer})
+kept = TrainingState(weights=half.weights, optimizer={**half.optimizer})
 undisturbed = train(whole, rates[3:])
 whole.close()
 again = create()

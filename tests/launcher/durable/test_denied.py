@@ -17,7 +17,7 @@ from launcher.durable_state import directory_of, mark_ended
 from launcher.errors import LaunchError
 from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
-from launcher.history.records import State
+from launcher.history.records import JobState
 from tests.launcher.durable.conftest import LOCATION, Submit
 
 NEVER = 10.0**9
@@ -64,7 +64,9 @@ def master(bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch) -
 
 def test_denied_job_is_listed_and_others_resume(master: NewMaster, capsys: pytest.CaptureFixture[str]) -> None:
     assert master.open_jobs() == [master.readable]
-    assert {job.id: job.state for job in all_jobs()} == dict.fromkeys((master.denied, master.readable), State.WAITING)
+    assert {job.id: job.state for job in all_jobs()} == dict.fromkeys(
+        (master.denied, master.readable), JobState.WAITING
+    )
     commands.main(["list"])
     listed = capsys.readouterr().out.splitlines()
     [line] = [number for number, line in enumerate(listed) if line.startswith(f"{master.denied} WAITING ")]

@@ -14,7 +14,7 @@ import pytest
 
 from launcher.engines import LAUNCHED_BY_MPI
 from launcher.errors import LaunchError
-from launcher.history.records import JobRecord, State, write_record
+from launcher.history.records import JobRecord, JobState, write_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job import restarts
 from launcher.job_queue.free_hosts import HostClaims, choose_free
@@ -46,7 +46,7 @@ def others(jobs: Path) -> Iterator[Others]:
     with ExitStack() as stack:
 
         def write(*records: JobRecord, own: tuple[str, ...] = ("one",)) -> None:
-            for record in (*records, replace(RECORD, id=ME, state=State.PENDING, hosts=own, gpus={})):
+            for record in (*records, replace(RECORD, id=ME, state=JobState.PENDING, hosts=own, gpus={})):
                 directory = jobs / record.id
                 directory.mkdir(parents=True)
                 write_record(directory, record)
@@ -58,7 +58,7 @@ def others(jobs: Path) -> Iterator[Others]:
 
 
 def other(*hosts: str, number: int = 1, **values: Any) -> JobRecord:
-    return replace(RECORD, id=f"20261123-10000{number}-000aaaa", state=State.RUNNING, hosts=hosts, **values)
+    return replace(RECORD, id=f"20261123-10000{number}-000aaaa", state=JobState.RUNNING, hosts=hosts, **values)
 
 
 def job(source: HostSource, *, nodes: int, wait: Wait | None = None) -> Job:
@@ -110,14 +110,14 @@ def test_a_job_without_wait_takes_free_nodes_only_if_no_job_waits(
     assert names(assign_nodes(replace(small, has_gpus=False), ME, jobs=jobs)) == ["one"]
     for directory in jobs.iterdir():
         directory.rename(jobs.with_name(directory.name))
-    waiting = replace(other("one", "two", number=2, waits=True), state=State.WAITING)
+    waiting = replace(other("one", "two", number=2, waits=True), state=JobState.WAITING)
     others(other("one"), waiting)
     with pytest.raises(LaunchError, match=f"nothing started, job {waiting.id} "):
         assign_nodes(small, ME, jobs=jobs)
 
 
 def test_a_waiting_job_that_starts_takes_no_choice_from_others(source: HostSource, jobs: Path, others: Others) -> None:
-    others(replace(other("one", waits=True), state=State.WAITING, starting=True))
+    others(replace(other("one", waits=True), state=JobState.WAITING, starting=True))
     assert names(assign_nodes(replace(job(source, nodes=1), has_gpus=True), ME, jobs=jobs)) == ["two"]
 
 

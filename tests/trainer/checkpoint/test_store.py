@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.checkpoint.completion_marker import CompletionMarker
 from trainer.checkpoint.format import Checkpoint, Description, load_checkpoint, save_checkpoint
 from trainer.checkpoint.store import KEPT, CheckpointStore
@@ -18,7 +18,7 @@ from trainer.progress import Progress
 
 def checkpoint(*, started: float = 0, epoch: int = 0, samples: int = 0) -> Checkpoint:
     progress = Progress(started=started, epoch=epoch, samples=samples)
-    state = State(weights={"a": np.full(1000, epoch)})
+    state = TrainingState(weights={"a": np.full(1000, epoch)})
     return Checkpoint(description=Description(settings={}, progress=progress), state=state)
 
 
