@@ -43,7 +43,7 @@ class Node:
         self.lost = chance.uniform(0.0, WORK_S) if number and chance.random() < 0.3 else float("inf")
         beats = iter(range(10**6))
         self.report = ActivityReport(self._busy_with, monotonic=lambda: self.now, beat=lambda: next(beats))
-        self.report.want(True)
+        self.report.set_enabled(True)
 
     def _busy_with(self) -> str:
         return "job" if any(work.covers(self.now) for work in self.work) else ""
@@ -54,7 +54,7 @@ class Node:
         if now < self.lost:
             if self.report.is_due and not any(outage.covers(now) for outage in self.outages):
                 table[self.name] = self.report.text()
-                self.report.written()
+                self.report.mark_written()
             self.report.observe()
 
     def busy_between(self, start: float, end: float) -> bool:
