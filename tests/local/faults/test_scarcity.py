@@ -8,7 +8,7 @@ import pytest
 
 from local.__main__ import main
 from local.aws.scarcity.limits import CAPACITY_FILE, QUOTA_FILE, Capacity, read_capacities, read_quotas
-from local.faults.scarcity import heal_all
+from local.faults.scarcity import lift_limits
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_quota_is_set_and_healed(local_aws: Path, monkeypatch: pytest.MonkeyPatc
     assert call(monkeypatch, "quota spot-p 192") == 0
     assert read_quotas(local_aws / QUOTA_FILE) == {"spot-p": 192}
     for _ in range(2):
-        heal_all(local_aws)
+        lift_limits(local_aws)
     assert read_quotas(local_aws / QUOTA_FILE) == {}
 
 
