@@ -42,8 +42,7 @@ from trainer.torch_backend.device_loader import (
 from trainer.torch_backend.flat_params import FlatParams
 from trainer.torch_backend.optimizer import SGD, Precision
 from trainer.torch_backend.reduction import use_ddp, use_flat_gradients
-from trainer.torch_backend.snapshots import Snapshots
-from trainer.torch_backend.state_dict import MOMENTUM, MOMENTUM_COPY_KEY, SCALE, load_weights, pack_state
+from trainer.torch_backend.saved_state import MOMENTUM, MOMENTUM_COPY_KEY, SCALE, Snapshots, load_weights, pack_state
 from trainer.torch_backend.step_errors import report_failed_step
 
 
