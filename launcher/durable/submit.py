@@ -63,7 +63,7 @@ def _new_record(job: Job, arguments: Sequence[str], *, cwd: str, files: str | No
             state=JobState.WAITING,
             command=without_values(job.command),
             hosts=tuple(map(str, job.hosts)),
-            engine=job.engine,
+            engine=job.framework,
             cwd=cwd,
             user=user_name(),
             name=job.name,

@@ -53,7 +53,7 @@ class Journal:
             state=JobState.PENDING,
             command=without_values(job.command),
             hosts=tuple(map(str, job.hosts)),
-            engine=job.engine,
+            engine=job.framework,
             grace_s=job.grace_s,
             cwd=cwd,
             user=user_name(),

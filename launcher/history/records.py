@@ -75,6 +75,7 @@ class JobRecord:
     hosts: tuple[str, ...]
     """Hosts in rank order, by their names in the hosts file."""
     engine: str
+    """Framework, by its value of --engine; ``mpi`` with --launcher mpi."""
     cwd: str
     user: str
     name: str | None = None

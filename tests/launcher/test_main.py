@@ -52,7 +52,7 @@ print(sorted({"asyncio", "shutil", "ssl", "launcher.session"} & set(sys.modules)
     assert done.stdout == "[]\n"
 
 
-def test_torch_job_imports_no_other_engine() -> None:
+def test_torch_job_imports_no_other_framework() -> None:
     program = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -60,8 +60,8 @@ from launcher.main import import_asyncio, parse_options
 parse_options(["--launcher", "local", "python", "train.py"], environ={})
 import_asyncio()
 import launcher.session
-engines = {f"launcher.engines.{name}" for name in ("mxnet", "horovod", "horovod_store", "mpi")}
-print(sorted((engines | {"bootstrap.cluster.records", "launcher.runner.fast_imports", "ssl"}) & set(sys.modules)))
+frameworks = {f"launcher.frameworks.{name}" for name in ("mxnet", "horovod", "horovod_store", "mpi")}
+print(sorted((frameworks | {"bootstrap.cluster.records", "launcher.runner.fast_imports", "ssl"}) & set(sys.modules)))
 """
     command = [sys.executable, "-I", "-S", "-c", program, str(LAUNCHER.parents[1])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

@@ -22,7 +22,7 @@ def test_np_counts_ranks_as_mpirun_does_and_fills_nodes(environ: dict[str, str],
     assert slots(f"{option} 16 python x", environ | {GPUS: "8"}) == [8, 8]
     assert slots(f"{option} 6 --nproc-per-node 2 python x", environ) == [2, 2, 2]
     assert parse(f"--launcher local {option} 3 python x", environ).hosts[0].slots == 3
-    assert parse(f"--launcher mpi {option} 8 python x", environ | {GPUS: "8"}).engine == "mpi"
+    assert parse(f"--launcher mpi {option} 8 python x", environ | {GPUS: "8"}).framework == "mpi"
     # A single worker of MXNet drives all GPUs of its machine.
     assert slots(f"-s 1 {option} 2 python x", environ | {GPUS: "8"}) == [1, 1]
 

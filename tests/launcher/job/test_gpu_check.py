@@ -95,9 +95,9 @@ def test_two_jobs_share_a_node_without_gpus(cluster: Cluster) -> None:
 HOST = Host(name="a", slots=2)
 
 
-def job(engine: str = "torch", *, visible: str | None = None, command: tuple[str, ...] = ("x",)) -> Job:
+def job(framework: str = "torch", *, visible: str | None = None, command: tuple[str, ...] = ("x",)) -> Job:
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    return Job(hosts=(HOST,), local=False, engine=engine, servers=0, environment=environment, command=command)
+    return Job(hosts=(HOST,), local=False, framework=framework, servers=0, environment=environment, command=command)
 
 
 @pytest.mark.parametrize(

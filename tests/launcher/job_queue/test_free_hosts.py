@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from launcher.engines import LAUNCHED_BY_MPI
 from launcher.errors import LaunchError
+from launcher.frameworks import LAUNCHED_BY_MPI
 from launcher.history.records import JobRecord, JobState, write_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job import restarts
@@ -87,7 +87,7 @@ def test_a_job_gets_the_first_free_nodes(
 
 
 def test_mpirun_keeps_its_own_machine_as_the_first_of_several(source: HostSource) -> None:
-    mpi = replace(job(source, nodes=2), engine=LAUNCHED_BY_MPI)
+    mpi = replace(job(source, nodes=2), framework=LAUNCHED_BY_MPI)
     assert names(choose_free(mpi, RECORD, [other("one")])) == ["one", "two"]
 
 
@@ -199,7 +199,7 @@ def test_a_restart_of_mpirun_leaves_out_other_jobs_nodes_and_begins_with_its_own
 ) -> None:
     others(other(taken), own=("one", "two"))
     claims = HostClaims(ME, jobs=jobs, record=lambda _job: None)
-    mpi = replace(job(source, nodes=2), engine=LAUNCHED_BY_MPI, has_gpus=has_gpus)
+    mpi = replace(job(source, nodes=2), framework=LAUNCHED_BY_MPI, has_gpus=has_gpus)
     hosts, reasons = claims.order(mpi, source.read())
     assert [host.name for host in hosts] == tried
     assert reasons == ([] if left_out is None else [left_out.format(other().id)])
@@ -240,7 +240,7 @@ def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
     async def connect(hosts: Sequence[Host], **_: object) -> tuple[list[Connection], list[str]]:
         return [Connection(host) for host in hosts], []
 
-    async def no_engine_is_lacking(_job: Job, _connections: object) -> tuple[str, list[Connection]]:
+    async def no_framework_is_lacking(_job: Job, _connections: object) -> tuple[str, list[Connection]]:
         return "", []
 
     async def close(connections: Sequence[Connection]) -> None:
@@ -248,7 +248,7 @@ def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
 
     closed: list[str] = []
     monkeypatch.setattr(restarts, "connect_available", connect)
-    monkeypatch.setattr(restarts, "nodes_lacking_engine", no_engine_is_lacking)
+    monkeypatch.setattr(restarts, "nodes_lacking_framework", no_framework_is_lacking)
     monkeypatch.setattr(restarts, "close_connections", close)
     monkeypatch.setattr(restarts, "PAUSE_S", 0.0)
     streams: Any = {FrameType.STDOUT: SimpleNamespace(reader_has_gone=lambda: False)}

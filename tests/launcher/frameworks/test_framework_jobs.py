@@ -1,6 +1,6 @@
-"""Test jobs of each engine on three nodes, two of them behind real sshd processes.
+"""Test jobs of each framework on three nodes, two of them behind real sshd processes.
 
-The engines themselves are not used: the jobs below meet, serve and end like the engines' processes.
+The frameworks themselves are not used: the jobs below meet, serve and end like the frameworks' processes.
 """
 
 import signal

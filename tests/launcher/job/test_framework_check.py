@@ -1,4 +1,4 @@
-"""Test jobs on nodes that have, or lack, the environment of the ``engines`` setting."""
+"""Test jobs on nodes that have, or lack, the MXNet environment of the setting ``engines``."""
 
 import shutil
 from collections.abc import Callable
@@ -14,10 +14,10 @@ CONFIG = 'NODE_CONFIG: Final = "/etc/deeplearning/node.json"'
 
 
 @pytest.fixture
-def make_cluster_with_engines(cluster: Cluster, tmp_path: Path) -> Callable[[list[str]], Cluster]:
-    """Create a cluster whose launcher takes these machines for nodes with these engines."""
+def cluster_with(cluster: Cluster, tmp_path: Path) -> Callable[[list[str]], Cluster]:
+    """Create a cluster whose launcher takes these machines for nodes with these frameworks."""
 
-    def make(engines: list[str]) -> Cluster:
+    def make(frameworks: list[str]) -> Cluster:
         release, root, config = tmp_path / "release", tmp_path / "opt", tmp_path / "node.json"
         for package in ("launcher", "bootstrap"):
             shutil.copytree(LAUNCHER.parent / package, release / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -28,20 +28,20 @@ def make_cluster_with_engines(cluster: Cluster, tmp_path: Path) -> Callable[[lis
         text = text.replace(ROOT, f'ROOT: Final = "{root}"').replace(CONFIG, f'NODE_CONFIG: Final = "{config}"')
         contract.write_text(text)
         config.write_text("{}")
-        if engines:
+        if frameworks:
             programs = root / "engines/current/bin"
             programs.mkdir(parents=True)
             for name in ("python", "mpirun"):
-                (programs / name).write_text(f'#!/bin/sh\necho "the engines\' {name}"\n')
+                (programs / name).write_text(f'#!/bin/sh\necho "{name} of the environment"\n')
                 (programs / name).chmod(0o755)
-            (root / "engines/current/engines").write_text("".join(f"{engine}\n" for engine in engines))
+            (root / "engines/current/engines").write_text("".join(f"{framework}\n" for framework in frameworks))
         return replace(cluster, launcher=release / "launcher")
 
     return make
 
 
 @pytest.mark.parametrize(
-    ("arguments", "engine"),
+    ("arguments", "framework"),
     [
         (["-s", "1", "python", "train.py"], "mxnet"),
         (["-s", "1", "A=1 python train.py"], "mxnet"),
@@ -50,52 +50,52 @@ def make_cluster_with_engines(cluster: Cluster, tmp_path: Path) -> Callable[[lis
         (["--launcher", "mpi", "/bin/true"], "horovod"),
     ],
 )
-def test_fails_before_anything_starts_when_the_nodes_lack_the_engine(
-    make_cluster_with_engines: Callable[[list[str]], Cluster], arguments: list[str], engine: str
+def test_nothing_starts_when_nodes_lack_the_framework(
+    cluster_with: Callable[[list[str]], Cluster], arguments: list[str], framework: str
 ) -> None:
-    result = make_cluster_with_engines([]).run(*arguments)
+    result = cluster_with([]).run(*arguments)
     assert (result.code, result.stdout) == (1, b"")
     assert result.stderr.decode() == (
-        f"launch: nothing started, no {engine} on {ADDRESSES[0]} and 2 more: nodes get it from the setting "
-        f"engines={engine} when they are made; or name your own Python by its path\n"
+        f"launch: nothing started, no {framework} on {ADDRESSES[0]} and 2 more: nodes get it from the setting "
+        f"engines={framework} when they are made; or name your own Python by its path\n"
     )
 
 
-def test_fails_when_the_environment_has_another_engine(
-    make_cluster_with_engines: Callable[[list[str]], Cluster],
+def test_environment_without_the_jobs_framework_is_reported(
+    cluster_with: Callable[[list[str]], Cluster],
 ) -> None:
-    result = make_cluster_with_engines(["mxnet"]).run("-n", "1", "--engine", "horovod", "python", "train.py")
+    result = cluster_with(["mxnet"]).run("-n", "1", "--engine", "horovod", "python", "train.py")
     assert result.code == 1
     assert result.reason.startswith(f"launch: nothing started, no horovod on {ADDRESSES[0]}: nodes get it")
 
 
 @pytest.mark.parametrize("arguments", [["-s", "1"], ["--engine", "horovod"]])
-def test_python_is_the_one_of_the_engines_environment(
-    make_cluster_with_engines: Callable[[list[str]], Cluster], arguments: list[str]
+def test_python_is_the_one_of_the_mxnet_environment(
+    cluster_with: Callable[[list[str]], Cluster], arguments: list[str]
 ) -> None:
-    result = make_cluster_with_engines(["mxnet", "horovod"]).run(*arguments, "python", "train.py")
+    result = cluster_with(["mxnet", "horovod"]).run(*arguments, "python", "train.py")
     assert result.code == 0
     output = {line.partition("] ")[2] for line in result.lines}
-    assert output == {"the engines' python"}
+    assert output == {"python of the environment"}
 
 
-def test_mpirun_is_the_one_of_the_engines_environment(
-    make_cluster_with_engines: Callable[[list[str]], Cluster],
+def test_mpirun_is_the_one_of_the_mxnet_environment(
+    cluster_with: Callable[[list[str]], Cluster],
 ) -> None:
-    result = make_cluster_with_engines(["mxnet", "horovod"]).run("-n", "1", "--launcher", "mpi", "python", "train.py")
-    assert result.lines == [f"{ADDRESSES[0]} [mpirun] the engines' mpirun"]
+    result = cluster_with(["mxnet", "horovod"]).run("-n", "1", "--launcher", "mpi", "python", "train.py")
+    assert result.lines == [f"{ADDRESSES[0]} [mpirun] mpirun of the environment"]
 
 
-def test_a_pytorch_job_needs_no_engines_environment(make_cluster_with_engines: Callable[[list[str]], Cluster]) -> None:
-    result = make_cluster_with_engines(["mxnet"]).run("python", "-c", "print('another')")
+def test_pytorch_job_needs_no_mxnet_environment(cluster_with: Callable[[list[str]], Cluster]) -> None:
+    result = cluster_with(["mxnet"]).run("python", "-c", "print('another')")
     assert result.code == 0
     assert {line.partition("] ")[2] for line in result.lines} == {"another"}
 
 
-def test_a_command_with_its_own_python_needs_no_engines_environment(
-    make_cluster_with_engines: Callable[[list[str]], Cluster],
+def test_command_with_its_own_python_needs_no_mxnet_environment(
+    cluster_with: Callable[[list[str]], Cluster],
 ) -> None:
-    result = make_cluster_with_engines([]).run("-n", "2", "-s", "1", "/bin/echo", "mine")
+    result = cluster_with([]).run("-n", "2", "-s", "1", "/bin/echo", "mine")
     assert result.code == 0
     assert {line.partition("] ")[2] for line in result.lines} == {"mine"}
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import accumulate
 
-from launcher.engines.engine import RESTART_COUNT, RUN_ID, Engine, JobTopology
+from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Framework, JobTopology
 from launcher.spec import Job, ProcessSpec
 
 
@@ -56,7 +56,7 @@ def scopes(job: Job) -> dict[str, int]:
 async def serve_rendezvous(job: Job, peer: str) -> AsyncIterator[tuple[str, int]]:
     """Serve the rendezvous store on this machine's address towards `peer`; yield address and port."""
     # Imported late: asyncio is imported after the command line is parsed (launcher.main).
-    from launcher.engines.horovod_store import RendezvousStore, serve
+    from launcher.frameworks.horovod_store import RendezvousStore, serve
     from launcher.hosts.addresses import own_address_towards
 
     address = own_address_towards(peer)
@@ -64,7 +64,7 @@ async def serve_rendezvous(job: Job, peer: str) -> AsyncIterator[tuple[str, int]
         yield address, int(server.sockets[0].getsockname()[1])
 
 
-ENGINE = Engine(
+FRAMEWORK = Framework(
     plan=plan,
     reserved_variables=(
         *(f"HOROVOD_{name}" for name in ("HOSTNAME", "RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")),

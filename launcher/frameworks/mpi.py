@@ -2,14 +2,14 @@
 
 See https://horovod.readthedocs.io/en/stable/mpi.html. mpirun itself reaches the other nodes by ssh, under the
 options of launcher.transport.ssh, and passes variables on by name. The runners start mpirun's daemons on their
-nodes (launcher.engines.orted), and so can end them and their ranks.
+nodes (launcher.frameworks.orted), and so can end them and their ranks.
 """
 
 from collections.abc import Sequence
 
-from launcher.engines.engine import Engine, JobTopology
-from launcher.engines.orted.names import PROGRAM, RENDEZVOUS_S, agent_command, program, socket_name
 from launcher.errors import UsageError
+from launcher.frameworks.framework import Framework, JobTopology
+from launcher.frameworks.orted.names import PROGRAM, RENDEZVOUS_S, agent_command, program, socket_name
 from launcher.spec import Job, ProcessSpec
 from launcher.transport.ssh import client_command
 
@@ -53,7 +53,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     return [(mpirun,), *((daemon(node),) for node in range(1, len(job.hosts)))]
 
 
-ENGINE = Engine(
+FRAMEWORK = Framework(
     plan=plan,
     reserved_variables=(REMOTE_SHELL, *NO_TREE_SPAWN),
     inherited_variables=("OMP_NUM_THREADS",),

@@ -1,4 +1,4 @@
-"""Define the interface of an engine."""
+"""Define the interface of a framework."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -8,9 +8,9 @@ from typing import TypeAlias
 from launcher.spec import Job, ProcessSpec
 
 RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
-"""Variable with the number of restarts; torchrun's name, set for the ranks of every engine."""
+"""Variable with the number of restarts; torchrun's name, set for the ranks of every framework."""
 RUN_ID = "TORCHELASTIC_RUN_ID"
-"""Variable with the job's name, which stays the same across restarts; torchrun's name, set for every engine."""
+"""Variable with the job's name, which stays the same across restarts; torchrun's name, set for every framework."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +23,7 @@ class JobTopology:
     port: int
     """A free port of the first node."""
     rendezvous: tuple[str, int] | None = None
-    """Address and port of the launcher's rendezvous store, for an engine that uses one."""
+    """Address and port of the launcher's rendezvous store, for a framework that uses one."""
     restart: int = 0
     """Number of restarts of the job so far."""
     max_restarts: int = 0
@@ -38,7 +38,7 @@ Plan: TypeAlias = Callable[[Job, JobTopology], Sequence[tuple[ProcessSpec, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Engine:
+class Framework:
     """A framework that `launch` runs: the plan of its processes, and what they require."""
 
     plan: Plan
@@ -53,9 +53,9 @@ class Engine:
     """Default values of variables on a machine with several ranks; the machine's and the user's values override
     them."""
     has_servers: bool = False
-    """True if the engine has parameter servers and one worker per machine, which drives all its GPUs."""
+    """True if the framework has parameter servers and one worker per machine, which drives all its GPUs."""
     required_setting: str | None = None
-    """Value of the cluster's setting ``engines`` that installs this engine; None if every image has it."""
+    """Value of the cluster's setting ``engines`` that installs this framework; None if every image has it."""
     serve_rendezvous: Callable[[Job, str], AbstractAsyncContextManager[tuple[str, int]]] | None = None
     """Serves the ranks' rendezvous store at this machine's address towards a node; yields host and port. None: not
     needed."""

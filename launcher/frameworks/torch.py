@@ -6,7 +6,7 @@ See "Environment Variables" of torchrun: https://docs.pytorch.org/docs/stable/el
 from collections.abc import Sequence
 from itertools import accumulate
 
-from launcher.engines.engine import RESTART_COUNT, RUN_ID, Engine, JobTopology
+from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Framework, JobTopology
 from launcher.spec import Job, ProcessSpec
 
 
@@ -63,7 +63,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     ]
 
 
-ENGINE = Engine(
+FRAMEWORK = Framework(
     plan=plan,
     reserved_variables=tuple(rank_variables([1], master_addr="", master_port=0, run_id="")[0][0]),
     inherited_variables=("OMP_NUM_THREADS",),

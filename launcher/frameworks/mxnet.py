@@ -9,8 +9,8 @@ arrive; DMLC_TASK_ID, as dmlc's own launchers set it, is a worker's index in the
 
 from collections.abc import Sequence
 
-from launcher.engines.engine import RESTART_COUNT, RUN_ID, Engine, JobTopology
 from launcher.errors import UsageError
+from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Framework, JobTopology
 from launcher.spec import Job, ProcessSpec
 
 INTERFACE = "DMLC_INTERFACE"
@@ -55,7 +55,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     return [tuple(processes) for processes in nodes]
 
 
-ENGINE = Engine(
+FRAMEWORK = Framework(
     plan=plan,
     reserved_variables=(
         *("DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_ROLE", "DMLC_TASK_ID"),

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from launcher.engines import horovod_store
-from launcher.engines.horovod_store import RendezvousStore, serve
+from launcher.frameworks import horovod_store
+from launcher.frameworks.horovod_store import RendezvousStore, serve
 
 
 def ask(port: int, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:

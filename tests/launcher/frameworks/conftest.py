@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.engines import mpi
+from launcher.frameworks import mpi
 from tests.launcher.conftest import LAUNCHER, Cluster
 
 

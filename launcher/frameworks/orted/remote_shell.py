@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from collections.abc import Sequence
 
-from launcher.engines.orted.names import program, socket_name
+from launcher.frameworks.orted.names import program, socket_name
 
 SSH_S = 60.0
 """Seconds added to the deadline for ssh, which gives up sooner."""

@@ -1,24 +1,24 @@
-"""Test the variables that each engine gives its processes."""
+"""Test the variables that each framework gives its processes."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from launcher.engines import JobTopology, horovod, load_engine, mpi, mxnet, torch
-from launcher.engines.torch import rank_variables
 from launcher.errors import UsageError
+from launcher.frameworks import JobTopology, horovod, load_framework, mpi, mxnet, torch
+from launcher.frameworks.torch import rank_variables
 from launcher.hosts.hostfile import Host
 from launcher.spec import Job, ProcessSpec
 
 ADDRESSES = ("10.0.0.4", "10.0.0.5", "10.0.0.6")
 
 
-def job(engine: str, slots: list[int], *, servers: int = 0, **environment: str) -> Job:
+def job(framework: str, slots: list[int], *, servers: int = 0, **environment: str) -> Job:
     return Job(
         hosts=tuple(Host(name=f"n{node}", slots=count) for node, count in enumerate(slots)),
         local=False,
-        engine=engine,
+        framework=framework,
         servers=servers,
         environment=environment,
         command=("python", "x"),
@@ -30,7 +30,7 @@ def topology(nodes: int) -> JobTopology:
 
 
 def plan(asked: Job) -> list[tuple[ProcessSpec, ...]]:
-    return list(load_engine(asked.engine).plan(asked, topology(len(asked.hosts))))
+    return list(load_framework(asked.framework).plan(asked, topology(len(asked.hosts))))
 
 
 # ---- torch ----
@@ -63,7 +63,7 @@ def test_torch_ranks_have_torchruns_variables() -> None:
         "LOCAL_RANK RANK GROUP_RANK ROLE_RANK LOCAL_WORLD_SIZE WORLD_SIZE ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT"
     )
     elastic = "TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID"
-    assert {*documented.split(), *elastic.split()} <= set(torch.ENGINE.reserved_variables)
+    assert {*documented.split(), *elastic.split()} <= set(torch.FRAMEWORK.reserved_variables)
     assert [process.name for process in plan(job("torch", [1, 2]))[1]] == ["rank 1", "rank 2"]
 
 
@@ -95,16 +95,16 @@ def test_mxnets_workers_have_task_ids_in_the_order_of_the_hosts_file() -> None:
     nodes = plan(job("mxnet", [1, 1, 1], servers=3))
     tasks = [process.environment.get("DMLC_TASK_ID") for node in nodes for process in node if process.ends_job]
     assert tasks == ["0", "1", "2"]
-    assert "DMLC_TASK_ID" in mxnet.ENGINE.reserved_variables
+    assert "DMLC_TASK_ID" in mxnet.FRAMEWORK.reserved_variables
 
 
-@pytest.mark.parametrize("engine", ["torch", "mxnet", "horovod"])
-def test_every_engines_processes_have_job_id_and_restart_count(engine: str) -> None:
+@pytest.mark.parametrize("framework", ["torch", "mxnet", "horovod"])
+def test_ranks_of_every_framework_have_job_id_and_restart_count(framework: str) -> None:
     third = JobTopology(job_id="j", addresses=ADDRESSES[:2], port=1, rendezvous=("10.0.0.9", 1), restart=2)
-    nodes = load_engine(engine).plan(job(engine, [1, 1], servers=2), third)
+    nodes = load_framework(framework).plan(job(framework, [1, 1], servers=2), third)
     everybody = [one.environment for node in nodes for one in node]
     assert {(one["TORCHELASTIC_RESTART_COUNT"], one["TORCHELASTIC_RUN_ID"]) for one in everybody} == {("2", "j")}
-    assert {"TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID"} <= {*load_engine(engine).reserved_variables}
+    assert {"TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID"} <= {*load_framework(framework).reserved_variables}
 
 
 def test_the_users_interface_takes_precedence_over_an_address() -> None:

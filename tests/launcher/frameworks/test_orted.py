@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.engines.orted import rendezvous
-from launcher.engines.orted.names import socket_name
+from launcher.frameworks.orted import rendezvous
+from launcher.frameworks.orted.names import socket_name
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constants, copy_launcher, read_lines, wait_until_gone
 from tests.waiting import await_true
 
@@ -73,7 +73,7 @@ def test_mpirun_ends_first_when_a_daemon_has_failed(
 def short_mpirun_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy the launcher, with little time for mpirun to notice that a daemon has ended."""
     copy = copy_launcher(tmp_path_factory.mktemp("short_mpirun_timeout_launcher"))
-    change_constants(copy, {"engines/orted/rendezvous.MPIRUN_S": 0.25})
+    change_constants(copy, {"frameworks/orted/rendezvous.MPIRUN_S": 0.25})
     return copy
 
 

@@ -1,15 +1,15 @@
-"""Check, before anything starts, that the nodes have what the job's engine needs.
+"""Check, before anything starts, that the nodes have what the job's framework needs.
 
-A command that names python or mpirun without a path gets the one in the cluster's ``engines`` environment. To use
-another one, give its path, or set PATH with ``--env``.
+A command that names python or mpirun without a path gets the one in the MXNet environment of the setting ``engines``.
+To use another one, give its path, or set PATH with ``--env``.
 """
 
 import asyncio
 import shlex
 from collections.abc import Sequence
 
-from launcher.engines import LAUNCHED_BY_MPI, load_engine
 from launcher.errors import RefusedError
+from launcher.frameworks import LAUNCHED_BY_MPI, load_framework
 from launcher.hosts.hostfile import first_and_others
 from launcher.spec import Job
 from launcher.transport.connection import Connection
@@ -17,13 +17,13 @@ from launcher.transport.connection import Connection
 PYTHONS = ("python", "python3")
 
 
-async def check_engine(job: Job, connections: Sequence[Connection]) -> None:
-    """Raise RefusedError if a node of a cluster lacks the job's engine."""
-    engine, lacking = await nodes_lacking_engine(job, connections)
+async def check_framework(job: Job, connections: Sequence[Connection]) -> None:
+    """Raise RefusedError if a node of a cluster lacks the job's framework."""
+    framework, lacking = await nodes_lacking_framework(job, connections)
     if lacking:
         where = first_and_others([connection.host for connection in lacking])
         raise RefusedError(
-            f"nothing started, no {engine} on {where}: nodes get it from the setting engines={engine} "
+            f"nothing started, no {framework} on {where}: nodes get it from the setting engines={framework} "
             "when they are made; or name your own Python by its path"
         )
 
@@ -42,21 +42,21 @@ async def check_venv(job: Job, connections: Sequence[Connection]) -> None:
         raise RefusedError(f"nothing started, no {job.venv}/bin/python on {where}: make it on every node (setup)")
 
 
-async def nodes_lacking_engine(job: Job, connections: Sequence[Connection]) -> tuple[str | None, list[Connection]]:
-    """Return the engine that the nodes must have installed, and the nodes without it."""
-    engine = load_engine(job.engine).required_setting
-    if engine is None or "PATH" in job.environment or not _uses_cluster_environment(job):
-        return engine, []
+async def nodes_lacking_framework(job: Job, connections: Sequence[Connection]) -> tuple[str | None, list[Connection]]:
+    """Return the framework that the nodes must have installed, and the nodes without it."""
+    framework = load_framework(job.framework).required_setting
+    if framework is None or "PATH" in job.environment or not _uses_cluster_environment(job):
+        return framework, []
     # Imported late: jobs of PyTorch do not need it.
     from launcher.sync.rpc import call
 
-    answers = await asyncio.gather(*(call(connection, operation="engines") for connection in connections))
-    pairs = zip(connections, (answer["engines"] for answer in answers), strict=True)
-    return engine, [one for one, installed in pairs if installed is not None and engine not in installed]
+    answers = await asyncio.gather(*(call(connection, operation="frameworks") for connection in connections))
+    pairs = zip(connections, (answer["frameworks"] for answer in answers), strict=True)
+    return framework, [one for one, installed in pairs if installed is not None and framework not in installed]
 
 
 def _uses_cluster_environment(job: Job) -> bool:
-    return job.engine == LAUNCHED_BY_MPI or any(word in PYTHONS for word in _words(job.command))
+    return job.framework == LAUNCHED_BY_MPI or any(word in PYTHONS for word in _words(job.command))
 
 
 def _words(command: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Run one of three programs between mpirun and its daemons, ``python3 .../engines/orted/__main__.py PROGRAM ...``.
+"""Run one of three programs between mpirun and its daemons, ``python3 .../frameworks/orted/__main__.py PROGRAM ...``.
 
     agent JOB SECONDS SSH... -- HOST COMMAND...   mpirun's remote shell, on the first node
     deliver SOCKET SECONDS                         started by agent on HOST over ssh; reads the command from its input
@@ -12,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from launcher.engines.orted.remote_shell import hand_over
-from launcher.engines.orted.rendezvous import await_command, deliver, run_command
+from launcher.frameworks.orted.remote_shell import hand_over
+from launcher.frameworks.orted.rendezvous import await_command, deliver, run_command
 
 if __name__ == "__main__":
     program, name, seconds, *words = sys.argv[1:]
