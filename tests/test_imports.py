@@ -32,7 +32,7 @@ ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"
 """Packages that code on nodes may import besides the standard library."""
 
 ELSEWHERE = {
-    "bootstrap/engines/mxnet_patches.py": {"numpy"},
+    "bootstrap/mxnet_environment/mxnet_patches.py": {"numpy"},
     "launcher/durable/bucket.py": {"boto3", "boto3.exceptions", "botocore.config", "botocore.exceptions"},
     "launcher/runner/s3/listing.py": {"botocore.config", "botocore.exceptions", "botocore.session"},
     "launcher/runner/s3/object_reader.py": {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from bootstrap.contract import ENGINES, PYTORCH_PYTHON
+from bootstrap.contract import MXNET_ENVIRONMENT, PYTORCH_PYTHON
 from launcher.errors import BusyError, LaunchError, UnreachableError, UsageError
 from launcher.frameworks import Framework, JobTopology, load_framework
 from launcher.job.checks import check_nodes, read_secrets_on_nodes
@@ -224,5 +224,5 @@ def node_specs(
 
 def path_prefix(framework: Framework, *, venv: str | None = None) -> list[str]:
     """Return the directories to put first on PATH, so that ``python`` in a command is the framework's."""
-    frameworks = [f"{ENGINES}/bin"] if framework.required_setting is not None else []
+    frameworks = [f"{MXNET_ENVIRONMENT}/bin"] if framework.required_setting is not None else []
     return [*([f"{venv}/bin"] if venv else []), *frameworks, str(Path(PYTORCH_PYTHON).parent)]

@@ -134,9 +134,9 @@ def test_nodes_call_nothing_that_their_role_does_not_allow(roles: dict[str, Role
     assert sorted({f"{call['caller']} {call['refused']}" for call in calls if "refused" in call}) == []
 
 
-def is_for_engines(grant: Statement) -> bool:
+def is_for_mxnet(grant: Statement) -> bool:
     """Return True if only nodes with the setting ``engines`` need it; this cluster has none (see tests/engines)."""
-    return any(contract.ENGINES_RECORD_ID in condition.values for condition in grant.conditions)
+    return any(contract.MXNET_ENVIRONMENT_RECORD_ID in condition.values for condition in grant.conditions)
 
 
 @pytest.mark.parametrize("node_type", TYPES)
@@ -157,7 +157,7 @@ def test_nothing_is_allowed_that_no_node_calls(
         if not any(evaluate(permission, [grant]) is Decision.ALLOWED for permission in permissions)
     ]
     assert len(uncalled) < len(grants)
-    assert [grant for grant in uncalled if not is_for_engines(grant)] == []
+    assert [grant for grant in uncalled if not is_for_mxnet(grant)] == []
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from bootstrap.contract import (
-    ENGINES,
     MPIRUN_COMMAND,
+    MXNET_ENVIRONMENT,
 )
-from bootstrap.engines.archive import Archive
-from bootstrap.engines.state import EnginesState, EnginesStatus, write_state
-from bootstrap.errors import EnginesError
+from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
-from tests.bootstrap.engines.simulated_node import RECIPE, SimulatedNode
+from bootstrap.mxnet_environment.archive import Archive
+from bootstrap.mxnet_environment.state import EnvironmentState, EnvironmentStatus, write_state
+from tests.bootstrap.mxnet_environment.simulated_node import RECIPE, SimulatedNode
 
 pytestmark = pytest.mark.allow_subprocess
 
@@ -28,9 +28,9 @@ def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], S
     assert os.access(worker.programs / "mpirun", os.X_OK)
     assert (worker.programs / "python3").readlink() == Path("/usr/bin/python3")
     for each in (master, worker):
-        assert under_root(each.root, ENGINES).readlink() == Path(RECIPE.directory)
-        assert under_root(each.root, MPIRUN_COMMAND).readlink() == Path(ENGINES, "bin/mpirun")
-        assert EnginesStatus(each.root, name="horovod").check()
+        assert under_root(each.root, MXNET_ENVIRONMENT).readlink() == Path(RECIPE.directory)
+        assert under_root(each.root, MPIRUN_COMMAND).readlink() == Path(MXNET_ENVIRONMENT, "bin/mpirun")
+        assert EnvironmentStatus(each.root, name="horovod").check()
 
 
 def test_a_replaced_master_fetches_what_the_first_one_built(node: Callable[[str], SimulatedNode]) -> None:
@@ -50,7 +50,7 @@ def test_worker_waits_for_the_master_and_logs_it(node: Callable[[str], Simulated
 
 def test_fails_when_the_master_never_stores_it(node: Callable[[str], SimulatedNode]) -> None:
     worker = node("worker")
-    with pytest.raises(EnginesError, match=r"^horovod-.* was not in the bucket in time") as failure:
+    with pytest.raises(MxnetEnvironmentError, match=r"^horovod-.* was not in the bucket in time") as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "not in the bucket"
     assert worker.clock.now >= 1060.0
@@ -107,20 +107,23 @@ def test_a_command_of_the_images_own_is_left_alone(node: Callable[[str], Simulat
 
 
 def test_agent_receives_progress_and_failure_reason(tmp_path: Path) -> None:
-    engines = EnginesStatus(tmp_path, name="mxnet")
-    assert not engines.check()
-    assert engines.waiting == "engines: starting"
+    status = EnvironmentStatus(tmp_path, name="mxnet")
+    assert not status.check()
+    assert status.waiting == "engines: starting"
     write_state(
-        tmp_path, EnginesState(doing="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile")
+        tmp_path, EnvironmentState(doing="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile")
     )
-    with pytest.raises(EnginesError, match=r"^Horovod needs c\+\+ to compile$"):
-        engines.check()
-    assert EnginesStatus(tmp_path, name=None).check()
+    with pytest.raises(MxnetEnvironmentError, match=r"^Horovod needs c\+\+ to compile$"):
+        status.check()
+    assert EnvironmentStatus(tmp_path, name=None).check()
 
 
 def test_failed_build_is_retried_with_its_reason_logged(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
-    master.failures = [EnginesError("pip install failed", "no route"), EnginesError("import mxnet failed", "no")]
+    master.failures = [
+        MxnetEnvironmentError("pip install failed", "no route"),
+        MxnetEnvironmentError("import mxnet failed", "no"),
+    ]
     master.provide(is_master=True)
     assert master.builds == 3
     assert master.why == [None, "try 1: pip install failed", "try 2: import mxnet failed"]
@@ -130,8 +133,8 @@ def test_failed_build_is_retried_with_its_reason_logged(node: Callable[[str], Si
 
 def test_build_stops_at_the_deadline_with_its_last_failure(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
-    master.failures = [EnginesError("pip install failed", "no route")] * 100
-    with pytest.raises(EnginesError, match=r"^no route \(try [345]\)$") as failure:
+    master.failures = [MxnetEnvironmentError("pip install failed", "no route")] * 100
+    with pytest.raises(MxnetEnvironmentError, match=r"^no route \(try [345]\)$") as failure:
         master.provide(is_master=True)
     assert failure.value.short == "pip install failed"
     assert master.clock.now <= 1060.0
@@ -139,14 +142,14 @@ def test_build_stops_at_the_deadline_with_its_last_failure(node: Callable[[str],
 
 def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
-    master.failures = [EnginesError("no C++ compiler", "to compile takes c++", lasting=True)]
-    with pytest.raises(EnginesError, match=r"^to compile takes c\+\+ \(try 1\)$"):
+    master.failures = [MxnetEnvironmentError("no C++ compiler", "to compile takes c++", lasting=True)]
+    with pytest.raises(MxnetEnvironmentError, match=r"^to compile takes c\+\+ \(try 1\)$"):
         master.provide(is_master=True)
     assert not master.paused
 
 
 def test_agent_receives_the_number_of_the_attempt(tmp_path: Path) -> None:
-    write_state(tmp_path, EnginesState(doing="building", why="try 1: pip install failed"))
-    engines = EnginesStatus(tmp_path, name="mxnet")
-    assert not engines.check()
-    assert engines.waiting == "engines: building (try 1: pip install failed)"
+    write_state(tmp_path, EnvironmentState(doing="building", why="try 1: pip install failed"))
+    status = EnvironmentStatus(tmp_path, name="mxnet")
+    assert not status.check()
+    assert status.waiting == "engines: building (try 1: pip install failed)"

@@ -3,7 +3,7 @@
 import socket
 
 from bootstrap.contract import HOSTS_FILE
-from bootstrap.engines.state import EnginesState, write_state
+from bootstrap.mxnet_environment.state import EnvironmentState, write_state
 from tests.bootstrap.simulated_cluster import Cluster
 
 SETTINGS = {"engines": "horovod"}
@@ -14,11 +14,11 @@ def test_a_node_is_ready_when_its_environment_is(cluster: Cluster) -> None:
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)
     for doing in ("building", "storing"):
-        write_state(node.root, EnginesState(doing=doing))
+        write_state(node.root, EnvironmentState(doing=doing))
         for _ in range(3):
             node.agent.step()
         assert cluster.signals == []
-    write_state(node.root, EnginesState(doing="ready"))
+    write_state(node.root, EnvironmentState(doing="ready"))
     node.agent.step()
     assert cluster.signals == [("MasterGroup", "SUCCESS", node.instance_id)]
 
@@ -37,7 +37,7 @@ def test_a_failing_build_fails_the_deploy_at_once(cluster: Cluster) -> None:
     node = cluster.node("master", settings=SETTINGS)
     write_state(
         node.root,
-        EnginesState(doing="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile, found none"),
+        EnvironmentState(doing="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile, found none"),
     )
     node.agent.step()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} engines: no C++ compiler")]
@@ -47,7 +47,7 @@ def test_deadline_signal_names_what_the_worker_waits_for(cluster: Cluster) -> No
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     master, worker = cluster.node("master"), cluster.node("worker", settings=SETTINGS)
-    write_state(worker.root, EnginesState(doing="waiting-for-master"))
+    write_state(worker.root, EnvironmentState(doing="waiting-for-master"))
     cluster.run([master, worker], until=lambda: master.agent.is_signalled)
     cluster.clock.now += 600.0
     worker.agent.step()
@@ -55,9 +55,9 @@ def test_deadline_signal_names_what_the_worker_waits_for(cluster: Cluster) -> No
 
 
 def test_a_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: Cluster) -> None:
-    """A running cluster is better off with a master without engines than without a master."""
+    """A running cluster is better off with a master without MXNet than without a master."""
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     node, worker = cluster.node("master", settings=SETTINGS), cluster.node("worker")
-    write_state(node.root, EnginesState(doing="failed", failure="no pip", detail="no pip"))
+    write_state(node.root, EnvironmentState(doing="failed", failure="no pip", detail="no pip"))
     cluster.run([node, worker], until=lambda: len(cluster.by_index()) == 2 and node.agent.is_signalled)

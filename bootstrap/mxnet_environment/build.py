@@ -1,4 +1,4 @@
-"""Build an engines environment with pip, using the machine's pip configuration (such as a mirror)."""
+"""Build an MXNet environment with pip, using the machine's pip configuration (such as a mirror)."""
 
 import logging
 import shutil
@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.atomic_file import Permissions, write_file
-from bootstrap.contract import ENGINES_LIST, HOROVOD_WHEEL, PYTORCH_PYTHON
-from bootstrap.engines.recipe import (
+from bootstrap.contract import HOROVOD_WHEEL, MXNET_FRAMEWORKS_FILE, PYTORCH_PYTHON
+from bootstrap.errors import MxnetEnvironmentError
+from bootstrap.mxnet_environment.recipe import (
     BUILD_TOOLS,
     HOROVOD,
     HOROVOD_OPTIONS,
@@ -21,7 +22,6 @@ from bootstrap.engines.recipe import (
     SYSTEM_PYTHON,
     Recipe,
 )
-from bootstrap.errors import EnginesError
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Builder:
         self._environ = environ
 
     def build(self, recipe: Recipe, directory: Path) -> None:
-        """Build the environment at ``directory``, its final path, and import its engines once."""
+        """Build the environment at ``directory``, its final path, and import its frameworks once."""
         shutil.rmtree(directory, ignore_errors=True)
         self._run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", str(directory)], failure="venv failed")
         pip = self._pip(directory)
@@ -51,12 +51,15 @@ class Builder:
             self._run([*pip, "install", *wheels], failure="pip install failed")
         version = ".".join(map(str, recipe.python))
         install_patches(directory / f"lib/python{version}/site-packages")
-        if HOROVOD in recipe.engines:
+        if HOROVOD in recipe.frameworks:
             self._install_horovod(pip, directory)
             write_file(directory / "bin/mpirun", MPIRUN, Permissions(mode=0o755))
-        for engine in recipe.engines:
-            self._run([str(directory / "bin/python"), "-c", IMPORTS[engine]], failure=f"import {engine} failed")
-        write_file(directory / Path(ENGINES_LIST).name, "".join(f"{engine}\n" for engine in recipe.engines))
+        for framework in recipe.frameworks:
+            self._run([str(directory / "bin/python"), "-c", IMPORTS[framework]], failure=f"import {framework} failed")
+        write_file(
+            directory / Path(MXNET_FRAMEWORKS_FILE).name,
+            "".join(f"{framework}\n" for framework in recipe.frameworks),
+        )
 
     def _pip(self, directory: Path) -> list[str]:
         """Return a pip that installs into the environment: its own or the PyTorch image's, because Debian has none."""
@@ -65,7 +68,7 @@ class Builder:
             return [python, *PIP]
         if self._works([PYTORCH_PYTHON, *PIP, "--version"]):
             return [PYTORCH_PYTHON, *PIP, "--python", python]
-        raise EnginesError(
+        raise MxnetEnvironmentError(
             "no pip",
             f"engines need the package python3-venv or pip in {PYTORCH_PYTHON}, found neither",
             lasting=True,
@@ -78,7 +81,7 @@ class Builder:
         if Path(HOROVOD_WHEEL).is_file() and self._works([*install, "--only-binary=:all:", "-r", HOROVOD_WHEEL]):
             return
         if shutil.which(COMPILER, path=self._environ["PATH"]) is None:
-            raise EnginesError(
+            raise MxnetEnvironmentError(
                 "no C++ compiler", f"Horovod needs {COMPILER} to compile, found none: install g++", lasting=True
             )
         log.info("compiling Horovod")
@@ -94,7 +97,7 @@ class Builder:
     def _works(self, command: Sequence[str]) -> bool:
         try:
             self._run(command, failure="")
-        except EnginesError as error:
+        except MxnetEnvironmentError as error:
             log.info("%s", error)
             return False
         return True
@@ -108,11 +111,13 @@ class Builder:
             )  # fmt: skip
         except subprocess.CalledProcessError as error:
             output = " ".join(error.stdout.split())[-OUTPUT_TAIL:]
-            raise EnginesError(failure, f"{' '.join(command)} exited {error.returncode}: {output}") from error
+            raise MxnetEnvironmentError(failure, f"{' '.join(command)} exited {error.returncode}: {output}") from error
         except subprocess.TimeoutExpired as error:
-            raise EnginesError("build took too long", f"{' '.join(command)} timed out after {left:.0f} s") from error
+            raise MxnetEnvironmentError(
+                "build took too long", f"{' '.join(command)} timed out after {left:.0f} s"
+            ) from error
         except OSError as error:
-            raise EnginesError(failure, f"{command[0]}: {error.strerror}") from error
+            raise MxnetEnvironmentError(failure, f"{command[0]}: {error.strerror}") from error
 
 
 def install_patches(site_packages: Path) -> None:

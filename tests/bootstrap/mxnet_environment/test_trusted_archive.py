@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from bootstrap.contract import (
-    ENGINES_PREFIX,
-    ENGINES_RECORD_ID,
     ENVIRONMENT_FIELD,
+    MXNET_ARCHIVES_PREFIX,
+    MXNET_ENVIRONMENT_RECORD_ID,
     SHA256_FIELD,
     TABLE_KEY,
     VERSION_FIELD,
 )
-from bootstrap.engines import service
-from bootstrap.errors import EnginesError
+from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
-from tests.bootstrap.engines.simulated_node import BUCKET, RECIPE, TABLE, SimulatedNode
+from bootstrap.mxnet_environment import service
+from tests.bootstrap.mxnet_environment.simulated_node import BUCKET, RECIPE, TABLE, SimulatedNode
 from tests.bootstrap.simulated_cluster import node_config
 
 pytestmark = pytest.mark.allow_subprocess
@@ -41,7 +41,7 @@ def put_record(
     others: Mapping[str, dict[str, Any]] | None = None,
 ) -> None:
     item: dict[str, Any] = {
-        TABLE_KEY: {"S": ENGINES_RECORD_ID},
+        TABLE_KEY: {"S": MXNET_ENVIRONMENT_RECORD_ID},
         VERSION_FIELD: {"N": "2"},
         ENVIRONMENT_FIELD: {"S": environment},
         SHA256_FIELD: {"S": sha256},
@@ -62,12 +62,12 @@ def evil_archive() -> bytes:
 def test_worker_unpacks_only_archives_signed_off_by_the_master(
     node: Callable[[str], SimulatedNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bootstrap.engines.archive.unpack", lambda *_: pytest.fail("unpacked"))
+    monkeypatch.setattr("bootstrap.mxnet_environment.archive.unpack", lambda *_: pytest.fail("unpacked"))
     node("master").provide(is_master=True)
     worker = node("worker")
     put_archive(worker, evil_archive())
     with pytest.raises(
-        EnginesError, match=r"^SHA-256 of engines/demo/horovod-.* must be [0-9a-f]{64}, got "
+        MxnetEnvironmentError, match=r"^SHA-256 of engines/demo/horovod-.* must be [0-9a-f]{64}, got "
     ) as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "wrong hash"
@@ -78,14 +78,14 @@ def test_worker_unpacks_only_archives_signed_off_by_the_master(
 def test_without_a_record_a_worker_does_not_believe_the_bucket(node: Callable[[str], SimulatedNode]) -> None:
     worker = node("worker")
     put_archive(worker, evil_archive())
-    with pytest.raises(EnginesError, match="was not in the bucket in time"):
+    with pytest.raises(MxnetEnvironmentError, match="was not in the bucket in time"):
         worker.provide(is_master=False)
     assert not worker.programs.exists()
 
 
 def test_clusters_that_share_a_bucket_have_an_archive_each() -> None:
     assert RECIPE.object_key("one") != RECIPE.object_key("two")
-    assert RECIPE.object_key("one").startswith(ENGINES_PREFIX)
+    assert RECIPE.object_key("one").startswith(MXNET_ARCHIVES_PREFIX)
 
 
 def test_service_requests_the_archive_of_its_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_new_master_rebuilds_a_replaced_archive(node: Callable[[str], SimulatedN
 def test_a_record_that_is_no_hash_is_refused_and_replaced(node: Callable[[str], SimulatedNode], sha256: str) -> None:
     worker = node("worker")
     put_record(worker, sha256=sha256)
-    with pytest.raises(EnginesError, match="must be 64 hex digits, got ") as failure:
+    with pytest.raises(MxnetEnvironmentError, match="must be 64 hex digits, got ") as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "bad record"
     assert len(str(failure.value)) < 200
@@ -135,7 +135,7 @@ def test_a_record_of_another_form_is_refused_and_replaced(
 ) -> None:
     worker = node("worker")
     put_record(worker, sha256="0" * 64, others=forged)
-    with pytest.raises(EnginesError, match=r"^record engines: .* must be ") as failure:
+    with pytest.raises(MxnetEnvironmentError, match=r"^record engines: .* must be ") as failure:
         worker.provide(is_master=False)
     assert failure.value.short == "bad record"
     assert str(failure.value).isprintable()

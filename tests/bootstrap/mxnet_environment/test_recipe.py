@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.engines.recipe import CONTENTS, Recipe, recipe_for_this_machine
-from bootstrap.errors import EnginesError
+from bootstrap.errors import MxnetEnvironmentError
+from bootstrap.mxnet_environment.recipe import CONTENTS, Recipe, recipe_for_this_machine
 
 RECIPE = Recipe(name="horovod", python=(3, 11), machine="x86_64", libc="glibc2.36")
 
@@ -31,7 +31,7 @@ def test_a_change_of_a_lock_file_or_of_the_patches_changes_the_key(
     keys = {RECIPE.key}
     for name in ("HOROVOD_SOURCE", "BUILD_TOOLS", "MXNET_PATCHES"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"bootstrap.engines.recipe.{name}", changed)
+            patch.setattr(f"bootstrap.mxnet_environment.recipe.{name}", changed)
             keys.add(RECIPE.key)
     assert len(keys) == 4
 
@@ -51,14 +51,14 @@ def test_every_wheel_is_pinned_with_hashes_for_each_python(name: str) -> None:
 
 def test_fails_on_a_python_that_mxnet_does_not_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 13, 1))
-    with pytest.raises(EnginesError, match=r"^engines need Python 3\.10, 3\.11, 3\.12, got 3\.13$") as failure:
+    with pytest.raises(MxnetEnvironmentError, match=r"^engines need Python 3\.10, 3\.11, 3\.12, got 3\.13$") as failure:
         recipe_for_this_machine("mxnet")
     assert failure.value.short == "no MXNet for Python 3.13"
 
 
 def test_fails_on_another_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    with pytest.raises(EnginesError, match=r"^engines need x86_64, got aarch64$"):
+    with pytest.raises(MxnetEnvironmentError, match=r"^engines need x86_64, got aarch64$"):
         recipe_for_this_machine("mxnet")
 
 

@@ -1,4 +1,4 @@
-"""Unpack an engines environment: files, directories and links that stay inside it, all owned by the agent's user.
+"""Unpack an MXNet environment: files, directories and links that stay inside it, all owned by the agent's user.
 
 ``tarfile`` has an extraction filter since Python 3.10.12 and 3.11.4, but later versions fixed holes in it. An
 environment needs less than the filter allows, and these checks are the same on every node.
@@ -13,21 +13,24 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from bootstrap.atomic_file import DIRECTORY_MODE
-from bootstrap.errors import EnginesError
+from bootstrap.errors import MxnetEnvironmentError
 
 PROGRAM: Final = 0o755
 DATA: Final = 0o644
 
 
 def unpack(archive: Path, directory: Path) -> None:
-    """Unpack a gzipped tar file into an empty directory. Raises EnginesError, leaving what it has already unpacked."""
+    """Unpack a gzipped tar file into an empty directory.
+
+    Raises MxnetEnvironmentError, leaving what it has already unpacked.
+    """
     links: set[PurePosixPath] = set()
     try:
         with tarfile.open(archive, "r|gz") as packed:
             for member, path in _checked(packed, links):
                 _place(packed, member, directory / path)
     except (tarfile.TarError, zlib.error, EOFError, ValueError, FileExistsError, NotADirectoryError) as error:
-        raise EnginesError("bad archive", f"cannot unpack the environment: {error}") from error
+        raise MxnetEnvironmentError("bad archive", f"cannot unpack the environment: {error}") from error
 
 
 def _checked(packed: tarfile.TarFile, links: set[PurePosixPath]) -> Iterator[tuple[tarfile.TarInfo, PurePosixPath]]:
@@ -55,8 +58,8 @@ def _check_target(member: tarfile.TarInfo, path: PurePosixPath) -> None:
         raise _refused(member, f"links out of its directory, to {member.linkname!r}")
 
 
-def _refused(member: tarfile.TarInfo, reason: str) -> EnginesError:
-    return EnginesError("bad archive", f"{member.name!r} of the environment {reason}")
+def _refused(member: tarfile.TarInfo, reason: str) -> MxnetEnvironmentError:
+    return MxnetEnvironmentError("bad archive", f"{member.name!r} of the environment {reason}")
 
 
 def _place(packed: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:

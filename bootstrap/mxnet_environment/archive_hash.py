@@ -1,4 +1,4 @@
-"""Read and write the table record with the SHA-256 of the engines environment's archive.
+"""Read and write the table record with the SHA-256 of the MXNet environment's archive.
 
 Only the master's role may write the record, but others can write to the bucket. A node therefore trusts an archive only
 if it has this hash.
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from bootstrap.cluster.record_fields import RecordError
 from bootstrap.cluster.records import parse_environment
 from bootstrap.contract import (
-    ENGINES_RECORD_ID,
     ENVIRONMENT_FIELD,
+    MXNET_ENVIRONMENT_RECORD_ID,
     RECORD_VERSION,
     SHA256_FIELD,
     TABLE_KEY,
     VERSION_FIELD,
 )
-from bootstrap.errors import EnginesError
+from bootstrap.errors import MxnetEnvironmentError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -32,16 +32,16 @@ class HashRecord:
     def read(self, environment: str) -> str | None:
         """Return the hash of an environment's archive; None if there is no record, or it is for another environment.
 
-        Raises EnginesError if the record is bad.
+        Raises MxnetEnvironmentError if the record is bad.
         """
-        key = {TABLE_KEY: {"S": ENGINES_RECORD_ID}}
+        key = {TABLE_KEY: {"S": MXNET_ENVIRONMENT_RECORD_ID}}
         item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
         if item is None:
             return None
         try:
             record = parse_environment(item)
         except RecordError as error:
-            raise EnginesError("bad record", f"record {ENGINES_RECORD_ID}: {error}") from error
+            raise MxnetEnvironmentError("bad record", f"record {MXNET_ENVIRONMENT_RECORD_ID}: {error}") from error
         return record.sha256 if record.environment == environment else None
 
     def write(self, environment: str, sha256: str) -> None:
@@ -49,7 +49,7 @@ class HashRecord:
         self._client.put_item(
             TableName=self._table,
             Item={
-                TABLE_KEY: {"S": ENGINES_RECORD_ID},
+                TABLE_KEY: {"S": MXNET_ENVIRONMENT_RECORD_ID},
                 VERSION_FIELD: {"N": str(RECORD_VERSION)},
                 ENVIRONMENT_FIELD: {"S": environment},
                 SHA256_FIELD: {"S": sha256},

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.engines.unpack import unpack
-from bootstrap.errors import EnginesError
+from bootstrap.errors import MxnetEnvironmentError
+from bootstrap.mxnet_environment.unpack import unpack
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, *, link: str = "", mode: int = 0o644) -> tarfile.TarInfo:
@@ -73,7 +73,7 @@ EVIL = {
 def test_what_no_environment_needs_is_refused(tmp_path: Path, name: str) -> None:
     to = tmp_path / "in/to"
     to.mkdir(parents=True)
-    with pytest.raises(EnginesError) as failure:
+    with pytest.raises(MxnetEnvironmentError) as failure:
         unpack(pack(tmp_path / "a", *EVIL[name]), to)
     assert failure.value.short == "bad archive"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "in"]
@@ -83,5 +83,5 @@ def test_what_no_environment_needs_is_refused(tmp_path: Path, name: str) -> None
 @pytest.mark.parametrize("content", [b"", b"no archive", b"\x1f\x8b\x08\x00broken" * 10])
 def test_bytes_that_are_no_archive_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
-    with pytest.raises(EnginesError, match="cannot unpack the environment"):
+    with pytest.raises(MxnetEnvironmentError, match="cannot unpack the environment"):
         unpack(tmp_path / "a", tmp_path)

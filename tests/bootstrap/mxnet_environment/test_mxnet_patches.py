@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.engines.build import install_patches
+from bootstrap.mxnet_environment.build import install_patches
 
 pytestmark = pytest.mark.allow_subprocess
 NUMPY = "float = 'its own'\n"

@@ -1,4 +1,4 @@
-"""Build the image layer for clusters with ``engines``: what a company's own image adds to Amazon's.
+"""Build the image layer for clusters with the setting ``engines``: what a company's own image adds to Amazon's.
 
 Nodes have no internet, so the layer holds a mirror of the wheels that the recipes name, Horovod's among them, which
 is compiled here once, and an /etc/pip.conf that points to it. The product installs with plain pip, as it does on AWS.
@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.contract import HOROVOD_WHEEL
-from bootstrap.engines.build import install_patches
-from bootstrap.engines.recipe import BUILD_TOOLS, CONTENTS, HOROVOD_OPTIONS, HOROVOD_SOURCE, SYSTEM_PYTHON
+from bootstrap.mxnet_environment.build import install_patches
+from bootstrap.mxnet_environment.recipe import BUILD_TOOLS, CONTENTS, HOROVOD_OPTIONS, HOROVOD_SOURCE, SYSTEM_PYTHON
 from local.cache import cache_dir, cached_tree, recipe_hash
 from local.errors import LocalError
 
 MIRROR: Final = "srv/wheels"
 LIBRARIES: Final = ("libgomp1", "libquadmath0")
 """Libraries that come with the compiler of Amazon's images; MXNet needs them."""
-LISTS: Final = tuple(BUILD_TOOLS.with_name(f"{engine}.txt") for engine in CONTENTS)
+LISTS: Final = tuple(BUILD_TOOLS.with_name(f"{framework}.txt") for framework in CONTENTS)
 
 
-def engine_layer() -> Path:
+def mxnet_layer() -> Path:
     """Build the layer unless it exists; this takes some minutes, once."""
     compiled = repr(sorted(HOROVOD_OPTIONS.items()))
     recipe = [*LISTS, HOROVOD_SOURCE, BUILD_TOOLS, Path(__file__)]

@@ -1,4 +1,4 @@
-"""Provide a node with the engines environment of the setting ``engines``.
+"""Provide a node with the MXNet environment that the setting ``engines`` names.
 
 The node downloads the archive from the bucket and compares it with the hash that the master has written into the table.
 If there is none yet, the master builds the environment and uploads it, and the workers wait. The state file contains
@@ -17,13 +17,13 @@ from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
 
 from bootstrap.atomic_file import point_link
-from bootstrap.contract import ENGINES, ENGINES_DIR, ENGINES_LIST, MPIRUN_COMMAND
-from bootstrap.engines.archive import Archive
-from bootstrap.engines.archive_hash import HashRecord
-from bootstrap.engines.recipe import HOROVOD, Recipe
-from bootstrap.engines.state import READY, EnginesState, write_state
-from bootstrap.errors import EnginesError
+from bootstrap.contract import MPIRUN_COMMAND, MXNET_ENVIRONMENT, MXNET_ENVIRONMENTS_DIR, MXNET_FRAMEWORKS_FILE
+from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
+from bootstrap.mxnet_environment.archive import Archive
+from bootstrap.mxnet_environment.archive_hash import HashRecord
+from bootstrap.mxnet_environment.recipe import HOROVOD, Recipe
+from bootstrap.mxnet_environment.state import READY, EnvironmentState, write_state
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ RANDOM: Final = random.SystemRandom()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EngineServices:
+class EnvironmentServices:
     """Functions of the machine and of AWS; tests replace each."""
 
     root: Path
@@ -50,34 +50,34 @@ class EngineServices:
     sleep: Callable[[float], None] = time.sleep
 
 
-def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: EngineServices) -> None:
-    """Provide the environment within ``wait_s`` seconds. Raises EnginesError."""
+def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: EnvironmentServices) -> None:
+    """Provide the environment within ``wait_s`` seconds. Raises MxnetEnvironmentError."""
     directory = under_root(services.root, recipe.directory)
     # The master always checks the bucket, because it may have been stopped before it had uploaded the archive.
     if is_master or not is_complete(directory):
         _fetch_or_build(
             recipe, directory, is_master=is_master, deadline=services.monotonic() + wait_s, services=services
         )
-    point_link(under_root(services.root, ENGINES), Path(recipe.directory))
-    if HOROVOD in recipe.engines:
-        _link_command(under_root(services.root, MPIRUN_COMMAND), Path(ENGINES, "bin/mpirun"))
-    write_state(services.root, EnginesState(doing=READY))
+    point_link(under_root(services.root, MXNET_ENVIRONMENT), Path(recipe.directory))
+    if HOROVOD in recipe.frameworks:
+        _link_command(under_root(services.root, MPIRUN_COMMAND), Path(MXNET_ENVIRONMENT, "bin/mpirun"))
+    write_state(services.root, EnvironmentState(doing=READY))
     log.info("engines: %s is ready", recipe.key)
 
 
 def is_complete(directory: Path) -> bool:
-    """Return True if an environment is complete; a build writes the list of its engines last."""
-    return (directory / Path(ENGINES_LIST).name).is_file()
+    """Return True if an environment is complete; a build writes the list of its frameworks last."""
+    return (directory / Path(MXNET_FRAMEWORKS_FILE).name).is_file()
 
 
 def _fetch_or_build(
-    recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, services: EngineServices
+    recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, services: EnvironmentServices
 ) -> None:
     """Download or build the environment; after a failure, retry with growing pauses until the deadline."""
     tries, why = 0, None
     while True:
         short, pause = "not in the bucket", POLL_S
-        write_state(services.root, EnginesState(doing="fetching", why=why))
+        write_state(services.root, EnvironmentState(doing="fetching", why=why))
         try:
             archive, record = services.archive(recipe), services.record()
             if _fetch(recipe, directory, archive, record, is_master=is_master):
@@ -86,21 +86,21 @@ def _fetch_or_build(
                 left = max(1.0, deadline - services.monotonic())
                 _build_and_store(recipe, directory, archive, record, services=services, limit_s=left, why=why)
                 return
-            write_state(services.root, EnginesState(doing="waiting-for-master", why=why))
+            write_state(services.root, EnvironmentState(doing="waiting-for-master", why=why))
         except (BotoCoreError, ClientError, Boto3Error) as error:
             short = "bucket unreachable"
             log.warning("%s: %s", recipe.key, error)
-        except EnginesError as error:
+        except MxnetEnvironmentError as error:
             tries, short = tries + 1, error.short
             why = f"try {tries}: {short}"
             pause = min(POLL_S * 2**tries, MAX_PAUSE_S)
             log.warning("%s: %s", why, error)
             if error.lasting or services.monotonic() + pause >= deadline:
-                raise EnginesError(short, f"{error} (try {tries})") from error
-            write_state(services.root, EnginesState(doing="pausing", why=why))
+                raise MxnetEnvironmentError(short, f"{error} (try {tries})") from error
+            write_state(services.root, EnvironmentState(doing="pausing", why=why))
         if services.monotonic() >= deadline:
             detail = f"{recipe.key} was not in the bucket in time; only a master of the same release stores it"
-            raise EnginesError(short, detail)
+            raise MxnetEnvironmentError(short, detail)
         services.sleep(pause * RANDOM.uniform(0.75, 1.25))
 
 
@@ -115,7 +115,7 @@ def _fetch(recipe: Recipe, directory: Path, archive: Archive, record: HashRecord
             return False
         if not is_complete(directory):
             archive.fetch(directory, sha256=sha256)
-    except EnginesError as error:
+    except MxnetEnvironmentError as error:
         if not is_master:
             raise
         log.warning("building again: %s", error)
@@ -129,22 +129,22 @@ def _build_and_store(
     archive: Archive,
     record: HashRecord,
     *,
-    services: EngineServices,
+    services: EnvironmentServices,
     limit_s: float,
     why: str | None,
 ) -> None:
     if not is_complete(directory):
-        write_state(services.root, EnginesState(doing="building", why=why))
+        write_state(services.root, EnvironmentState(doing="building", why=why))
         started = services.monotonic()
         services.build(recipe, directory, limit_s)
         log.info("built %s in %.0f s", recipe.key, services.monotonic() - started)
-    write_state(services.root, EnginesState(doing="storing", why=why))
+    write_state(services.root, EnvironmentState(doing="storing", why=why))
     # In this order, a node that finds the hash also finds its archive.
     record.write(recipe.key, archive.store(directory))
 
 
 def _link_command(command: Path, target: Path) -> None:
     """Link a command into every user's PATH, unless the image has its own there."""
-    ours = command.is_symlink() and str(command.readlink()).startswith(f"{ENGINES_DIR}/")
+    ours = command.is_symlink() and str(command.readlink()).startswith(f"{MXNET_ENVIRONMENTS_DIR}/")
     if ours or not (command.exists() or command.is_symlink()):
         point_link(command, target)

@@ -8,7 +8,7 @@ from bootstrap.aws.clients import Clients
 from bootstrap.contract import (
     TABLE_KEY,
 )
-from tests.bootstrap.engines.simulated_node import BUCKET, TABLE, SimulatedNode
+from tests.bootstrap.mxnet_environment.simulated_node import BUCKET, TABLE, SimulatedNode
 from tests.bootstrap.simulated_cluster import REGION
 
 

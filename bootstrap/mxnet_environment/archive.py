@@ -1,4 +1,4 @@
-"""Store an engines environment in the cluster's bucket as one archive, and download it on other nodes."""
+"""Store an MXNet environment in the cluster's bucket as one archive, and download it on other nodes."""
 
 import hashlib
 import shutil
@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 
 from botocore.exceptions import ClientError
 
-from bootstrap.engines.recipe import OUTWARD_LINKS
-from bootstrap.engines.unpack import unpack
-from bootstrap.errors import EnginesError
+from bootstrap.errors import MxnetEnvironmentError
+from bootstrap.mxnet_environment.recipe import OUTWARD_LINKS
+from bootstrap.mxnet_environment.unpack import unpack
 
 TAR_TIMEOUT_S: Final = 600
 CHUNK: Final = 1 << 20
@@ -33,7 +33,7 @@ class S3(Protocol):
         """Store a file, in parts if it is large."""
 
 
-class WrongHashError(EnginesError):
+class WrongHashError(MxnetEnvironmentError):
     """The archive in the bucket is not the one that the master stored."""
 
 
@@ -111,4 +111,6 @@ def _tar(arguments: Sequence[str]) -> None:
         )
     except (OSError, subprocess.SubprocessError) as error:
         output = getattr(error, "stderr", None) or str(error).encode()
-        raise EnginesError("tar failed", f"tar {arguments[0]}: {output.decode(errors='replace')[-300:]}") from error
+        raise MxnetEnvironmentError(
+            "tar failed", f"tar {arguments[0]}: {output.decode(errors='replace')[-300:]}"
+        ) from error

@@ -1,4 +1,4 @@
-"""Define the contents of an engines environment, and derive its name from them.
+"""Define the contents of an MXNet environment, and derive its name from them.
 
 Reads only the requirements files and the patches in this directory.
 """
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bootstrap.contract import ENGINES_DIR, ENGINES_PREFIX
-from bootstrap.errors import EnginesError
+from bootstrap.contract import MXNET_ARCHIVES_PREFIX, MXNET_ENVIRONMENTS_DIR
+from bootstrap.errors import MxnetEnvironmentError
 
 MXNET: Final = "mxnet"
 HOROVOD: Final = "horovod"
 CONTENTS: Final = {MXNET: (MXNET,), HOROVOD: (MXNET, HOROVOD)}
-"""Engines of each environment; Horovod's also has Open MPI."""
+"""Frameworks of each environment; Horovod's also has Open MPI."""
 MACHINE: Final = "x86_64"
 PYTHONS: Final = ((3, 10), (3, 11), (3, 12))
 """Python versions: the agent needs 3.10, and MXNet's last NumPy has no wheels after 3.12."""
@@ -62,14 +62,14 @@ class Recipe:
     """C library and version; programs compiled on one Linux may not run on an older one."""
 
     @property
-    def engines(self) -> tuple[str, ...]:
-        """Return the environment's engines."""
+    def frameworks(self) -> tuple[str, ...]:
+        """Return the environment's frameworks."""
         return CONTENTS[self.name]
 
     @property
     def requirements(self) -> tuple[Path, ...]:
         """Return the requirements files, which list pinned wheels with their hashes."""
-        return tuple(Path(__file__).with_name(f"{engine}.txt") for engine in self.engines)
+        return tuple(Path(__file__).with_name(f"{framework}.txt") for framework in self.frameworks)
 
     @property
     def key(self) -> str:
@@ -77,7 +77,7 @@ class Recipe:
         digest = hashlib.sha256()
         for path in (*self.requirements, MXNET_PATCHES):
             digest.update(path.read_bytes())
-        if HOROVOD in self.engines:
+        if HOROVOD in self.frameworks:
             digest.update(repr((sorted(HOROVOD_OPTIONS.items()), MPIRUN)).encode())
             for path in (HOROVOD_SOURCE, BUILD_TOOLS):
                 digest.update(path.read_bytes())
@@ -87,7 +87,7 @@ class Recipe:
     @property
     def directory(self) -> str:
         """Return the environment's directory on a node. Its programs contain this path, so it cannot be moved."""
-        return f"{ENGINES_DIR}/{self.key}"
+        return f"{MXNET_ENVIRONMENTS_DIR}/{self.key}"
 
     def object_key(self, cluster_name: str) -> str:
         """Return the bucket's key for a cluster's archive.
@@ -95,11 +95,14 @@ class Recipe:
         Archives of two builds differ, and each cluster's table has the hash of its own archive, so clusters that share
         a bucket must not replace each other's archives.
         """
-        return f"{ENGINES_PREFIX}{cluster_name}/{self.key}.tar.gz"
+        return f"{MXNET_ARCHIVES_PREFIX}{cluster_name}/{self.key}.tar.gz"
 
 
 def recipe_for_this_machine(name: str) -> Recipe:
-    """Return the recipe for the running Python. Raises EnginesError if the machine cannot have the environment."""
+    """Return the recipe for the running Python.
+
+    Raises MxnetEnvironmentError if the machine cannot have the environment.
+    """
     recipe = Recipe(
         name=name,
         python=sys.version_info[:2],
@@ -107,13 +110,13 @@ def recipe_for_this_machine(name: str) -> Recipe:
         libc="".join(platform.libc_ver()),
     )
     if recipe.machine != MACHINE:
-        raise EnginesError(
+        raise MxnetEnvironmentError(
             f"no MXNet for {recipe.machine}", f"engines need {MACHINE}, got {recipe.machine}", lasting=True
         )
     if recipe.python not in PYTHONS:
         version = ".".join(map(str, recipe.python))
         allowed = ", ".join(".".join(map(str, python)) for python in PYTHONS)
-        raise EnginesError(
+        raise MxnetEnvironmentError(
             f"no MXNet for Python {version}", f"engines need Python {allowed}, got {version}", lasting=True
         )
     return recipe

@@ -7,13 +7,13 @@ from pathlib import Path
 from botocore.exceptions import EndpointConnectionError
 
 from bootstrap.aws.clients import Clients
-from bootstrap.engines.archive import Archive
-from bootstrap.engines.archive_hash import HashRecord
-from bootstrap.engines.provide import EngineServices, provide
-from bootstrap.engines.recipe import Recipe
-from bootstrap.engines.state import read_state
-from bootstrap.errors import EnginesError
+from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
+from bootstrap.mxnet_environment.archive import Archive
+from bootstrap.mxnet_environment.archive_hash import HashRecord
+from bootstrap.mxnet_environment.provide import EnvironmentServices, provide
+from bootstrap.mxnet_environment.recipe import Recipe
+from bootstrap.mxnet_environment.state import read_state
 from tests.bootstrap.simulated_cluster import Clock
 
 BUCKET = "digits-bucket"
@@ -33,13 +33,13 @@ class SimulatedNode:
     offline: int = 0
     """Number of further calls for which S3 is unreachable."""
     stored_while_waiting: Callable[[], None] | None = None
-    failures: list[EnginesError] = field(default_factory=list)
+    failures: list[MxnetEnvironmentError] = field(default_factory=list)
     """Failures of the next builds."""
     why: list[str | None] = field(default_factory=list)
     paused: list[float] = field(default_factory=list)
 
     def provide(self, *, is_master: bool, recipe: Recipe = RECIPE) -> None:
-        services = EngineServices(
+        services = EnvironmentServices(
             root=self.root,
             archive=self._archive,
             record=self._record,
@@ -72,7 +72,7 @@ class SimulatedNode:
             program.chmod(0o755)
         (directory / "bin/python3").symlink_to("/usr/bin/python3")
         (directory / "lib64").symlink_to("lib")
-        (directory / "engines").write_text("".join(f"{engine}\n" for engine in recipe.engines))
+        (directory / "engines").write_text("".join(f"{framework}\n" for framework in recipe.frameworks))
 
     def _sleep(self, seconds: float) -> None:
         self.states.append(read_state(self.root).doing)

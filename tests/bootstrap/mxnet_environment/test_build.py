@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.engines import build as build_module
-from bootstrap.engines.build import Builder
-from bootstrap.engines.recipe import Recipe
-from bootstrap.errors import EnginesError
+from bootstrap.errors import MxnetEnvironmentError
+from bootstrap.mxnet_environment import build as build_module
+from bootstrap.mxnet_environment.build import Builder
+from bootstrap.mxnet_environment.recipe import Recipe
 
 pytestmark = pytest.mark.allow_subprocess
 HOROVOD = Recipe(name="horovod", python=(3, 11), machine="x86_64", libc="glibc2.36")
@@ -104,7 +104,7 @@ def test_fails_with_a_short_reason(
     programs.mkdir()
     for name in ("mkdir", "cp", "sh"):
         (programs / name).symlink_to(f"/bin/{name}")
-    with pytest.raises(EnginesError) as failure:
+    with pytest.raises(MxnetEnvironmentError) as failure:
         run(HOROVOD, tmp_path / "environment", path=str(programs))
     assert failure.value.short == short
     assert output in str(failure.value)
@@ -120,7 +120,7 @@ def test_fails_at_the_deadline(python: Callable[[str], Path], tmp_path: Path, mo
         raise subprocess.TimeoutExpired(command, options["timeout"])
 
     monkeypatch.setattr(subprocess, "run", never)
-    with pytest.raises(EnginesError, match=r"timed out after \d+ s") as failure:
+    with pytest.raises(MxnetEnvironmentError, match=r"timed out after \d+ s") as failure:
         run(MXNET, tmp_path / "environment")
     assert failure.value.short == "build took too long"
 
@@ -161,6 +161,6 @@ def test_nothing_of_horovods_source_runs_unless_it_has_the_hash(
     environ["PIP_TARGET"] = str(tmp_path / "to")
     builder = Builder(deadline=time.monotonic() + 300, environ=environ)
     # With the tests' own pip and setuptools.
-    with pytest.raises(EnginesError) if not right else contextlib.suppress(EnginesError):
+    with pytest.raises(MxnetEnvironmentError) if not right else contextlib.suppress(MxnetEnvironmentError):
         builder._install_horovod([sys.executable, *build_module.PIP], tmp_path)
     assert mark.exists() == right
