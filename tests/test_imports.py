@@ -127,7 +127,7 @@ def test_nothing_of_the_product_imports_local() -> None:
     assert [p for p in paths for n in imports(p) if n.partition(".")[0] == "local"] == []
 
 
-def test_the_sizes_of_groups_stand_alone() -> None:
+def test_group_sizes_imports_only_the_contract() -> None:
     seen = set(imports(REPOSITORY / "bootstrap/aws/group_sizes.py"))
     assert {n for n in seen if n.startswith("bootstrap")} <= CONTRACT
     assert {n.partition(".")[0] for n in seen} <= sys.stdlib_module_names | {"bootstrap"}

@@ -69,7 +69,7 @@ def test_release_is_installed_and_its_agent_started(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["launcher/runner/main.py", "trainer/torch_backend/step.py"])
-def test_users_find_the_byte_code_of_what_jobs_run(tmp_path: Path, file: str) -> None:
+def test_bytecode_of_installed_modules_is_readable_by_users(tmp_path: Path, file: str) -> None:
     one = release(tmp_path, "one")
     module = one / file
     module.parent.mkdir(parents=True)

@@ -107,7 +107,7 @@ def test_only_idle_clusters_are_stopped(seed: int) -> None:
 
 
 @pytest.mark.parametrize("phase", range(0, 120, 20))
-def test_work_in_the_last_minute_puts_the_pause_off(phase: int) -> None:
+def test_work_in_the_last_minute_postpones_the_pause(phase: int) -> None:
     """Between two heartbeats too, because a node that has reported idle reports immediately."""
     node = Node(0, random.Random(0), 0.0)
     node.work, node.outages = [Span(0.0, 100.0 + phase)], []

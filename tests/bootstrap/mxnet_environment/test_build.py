@@ -146,7 +146,7 @@ def put_source(directory: Path, mark: Path) -> str:
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_nothing_of_horovods_source_runs_unless_it_has_the_hash(
+def test_horovods_source_with_a_wrong_hash_is_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, right: bool
 ) -> None:
     mark, listed, tools = tmp_path / "mark", tmp_path / "source.txt", tmp_path / "tools.txt"

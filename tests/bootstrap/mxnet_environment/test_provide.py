@@ -97,7 +97,7 @@ def test_leftovers_of_a_killed_build_are_rebuilt(node: Callable[[str], Simulated
     assert master.builds == 1
 
 
-def test_a_command_of_the_images_own_is_left_alone(node: Callable[[str], SimulatedNode]) -> None:
+def test_mpirun_of_the_image_is_not_replaced(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
     mpirun = under_root(master.root, MPIRUN_COMMAND)
     mpirun.parent.mkdir(parents=True)

@@ -13,7 +13,7 @@ from bootstrap.mxnet_environment.recipe import CONTENTS, Recipe, recipe_for_this
 RECIPE = Recipe(name="horovod", python=(3, 11), machine="x86_64", libc="glibc2.36")
 
 
-def test_another_recipe_has_another_name() -> None:
+def test_each_recipe_has_a_different_key() -> None:
     others = [
         replace(RECIPE, name="mxnet"),
         replace(RECIPE, python=(3, 10)),
@@ -62,6 +62,6 @@ def test_fails_on_another_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
         recipe_for_this_machine("mxnet")
 
 
-def test_ubuntu_24_04_has_a_python_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_of_ubuntu_24_04_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 12, 3))
     assert "-py3.12-" in recipe_for_this_machine("horovod").key

@@ -108,7 +108,7 @@ def test_new_master_rebuilds_a_replaced_archive(node: Callable[[str], SimulatedN
 
 
 @pytest.mark.parametrize("sha256", ["", "x" * 64, "A" * 64, "0" * 65, "0" * 63 + "\n", "0" * 100_000])
-def test_a_record_that_is_no_hash_is_refused_and_replaced(node: Callable[[str], SimulatedNode], sha256: str) -> None:
+def test_record_without_a_valid_hash_is_refused_and_replaced(node: Callable[[str], SimulatedNode], sha256: str) -> None:
     worker = node("worker")
     put_record(worker, sha256=sha256)
     with pytest.raises(MxnetEnvironmentError, match="must be 64 hex digits, got ") as failure:
@@ -130,7 +130,7 @@ def test_a_record_that_is_no_hash_is_refused_and_replaced(node: Callable[[str], 
     ],
     ids=str,
 )
-def test_a_record_of_another_form_is_refused_and_replaced(
+def test_record_with_invalid_fields_is_refused_and_replaced(
     node: Callable[[str], SimulatedNode], forged: dict[str, dict[str, Any]]
 ) -> None:
     worker = node("worker")

@@ -70,7 +70,7 @@ EVIL = {
 
 
 @pytest.mark.parametrize("name", EVIL)
-def test_what_no_environment_needs_is_refused(tmp_path: Path, name: str) -> None:
+def test_archive_members_that_an_environment_never_has_are_refused(tmp_path: Path, name: str) -> None:
     to = tmp_path / "in/to"
     to.mkdir(parents=True)
     with pytest.raises(MxnetEnvironmentError) as failure:

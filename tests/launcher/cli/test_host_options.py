@@ -55,7 +55,7 @@ def test_fails_when_ranks_cannot_be_counted(line: str, gpus: str, message: str, 
     assert str(caught.value) == message
 
 
-def test_the_error_for_np_lists_only_some_counts(tmp_path: Path) -> None:
+def test_error_for_np_abbreviates_a_long_list_of_counts(tmp_path: Path) -> None:
     many = tmp_path / "many"
     many.write_text("".join(f"node{number}\n" for number in range(64)))
     with pytest.raises(UsageError, match="-np must fill whole nodes: one of 8, 16, 24 and so on to 512; got 9"):

@@ -54,7 +54,7 @@ def test_num_servers_selects_mxnet_with_one_worker_per_machine(environ: dict[str
     assert (here.framework, here.servers, here.hosts) == ("mxnet", 1, (Host(name="localhost", slots=2),))
 
 
-def test_a_job_without_servers_is_pytorchs(environ: dict[str, str]) -> None:
+def test_job_without_servers_uses_torch(environ: dict[str, str]) -> None:
     assert parse("python x", environ).framework == "torch"
     assert parse("--engine horovod python x", environ | {GPUS: "4"}).framework == "horovod"
 
@@ -244,7 +244,7 @@ def test_fails_when_connections_cannot_be_kept_so_long(asked: str, environ: dict
         parse("python x", environ | {KEEP_VARIABLE: asked})
 
 
-def test_a_secret_is_a_place_and_never_a_value(environ: dict[str, str]) -> None:
+def test_secret_option_takes_a_source_and_refuses_a_value(environ: dict[str, str]) -> None:
     job = parse("--secret A=ssm:/team/a --secret B=secretsmanager:hub python x", environ)
     assert (job.secrets, job.environment) == ({"A": "ssm:/team/a", "B": "secretsmanager:hub"}, {})
     for line, message in (

@@ -119,7 +119,7 @@ def test_a_detached_job_outlives_its_launch(
         assert reader.wait(60) == 0
 
 
-def test_a_job_in_line_lets_its_launch_return(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
+def test_detached_launch_returns_while_its_job_is_queued(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
     with shell.cluster.start("-n", "1", "echo up; sleep 1000", hosts=[FIRST]) as holder:
         read_lines(holder.stdout, 1)
         assert shell.launch("--wait", "-n", "1", "echo mine") == 0
@@ -200,7 +200,7 @@ def test_fails_when_the_unit_cannot_be_stopped(shell: Shell) -> None:
         shell.launch("sleep 1000")
 
 
-def test_a_job_that_ends_with_its_machine_is_not_cancelled(shell: Shell) -> None:
+def test_job_ended_by_a_shutdown_is_failed_and_not_cancelled(shell: Shell) -> None:
     shell.cluster.program("systemctl", '[ "$*" = "--user is-system-running" ] && echo stopping\nexit 1')
     assert shell.launch("sleep 1000") == 0
     os.kill(shell.record().pid, signal.SIGTERM)

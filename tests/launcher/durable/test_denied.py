@@ -118,7 +118,7 @@ def test_job_ending_during_the_read_is_skipped(master: NewMaster) -> None:
     assert ([record.job.id for record in records], unread) == ([master.readable], [])
 
 
-def test_a_directory_of_a_killed_service_hides_no_job(master: NewMaster) -> None:
+def test_empty_job_directory_does_not_hide_the_stored_job(master: NewMaster) -> None:
     for job_id in (master.denied, master.readable):
         mirror.remove(job_id)
         directory_of(job_id).mkdir()
@@ -131,7 +131,7 @@ def test_a_directory_of_a_killed_service_hides_no_job(master: NewMaster) -> None
     assert sorted(master.open_jobs()) == sorted([master.denied, master.readable])
 
 
-def test_a_full_disk_loses_no_job(master: NewMaster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_delays_durable_jobs_and_loses_none(master: NewMaster, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -151,7 +151,7 @@ def test_a_full_disk_loses_no_job(master: NewMaster, monkeypatch: pytest.MonkeyP
     assert sorted(master.open_jobs()) == sorted([master.denied, master.readable])
 
 
-def test_one_call_is_made_while_s3_does_not_answer(
+def test_service_makes_one_call_at_a_time_while_s3_is_silent(
     master: NewMaster, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, connected = [], []

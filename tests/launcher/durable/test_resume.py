@@ -208,7 +208,7 @@ def test_job_ending_during_service_start_does_not_resume(master: Master, bucket:
     assert mirror.open_jobs() == []
 
 
-def test_an_attempt_starts_the_stored_line_in_the_stored_files(
+def test_attempt_runs_the_stored_command_in_the_stored_files(
     home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = home / "code"

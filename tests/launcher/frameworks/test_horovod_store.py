@@ -75,7 +75,7 @@ def test_scope_is_cleared_after_the_rendezvous() -> None:
     assert store.answer("GET", "/global/0", b"") == (404, b"")
 
 
-def test_a_scope_of_unknown_size_loses_one_key() -> None:
+def test_delete_in_a_scope_of_unknown_size_removes_one_key() -> None:
     store = RendezvousStore({"global": 2})
     for rank in ("0", "1"):
         store.answer("PUT", f"/global_set/{rank}", b"a")

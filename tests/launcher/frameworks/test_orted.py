@@ -60,7 +60,7 @@ def test_a_daemon_is_the_runners_child_and_has_the_jobs_variables(
     assert output == [f"{SECOND} [orted 1] a b lo more", f"{THIRD} [orted 2] a b lo more"]
 
 
-def test_mpirun_ends_first_when_a_daemon_has_failed(
+def test_exit_code_is_mpiruns_when_a_daemon_has_failed(
     cluster: Cluster, patient_launcher: Path, environment: dict[str, str]
 ) -> None:
     patient = replace(cluster, launcher=patient_launcher)

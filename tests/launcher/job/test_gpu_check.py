@@ -59,7 +59,7 @@ def test_busy_gpu_is_refused_before_any_rank_starts(patient_cluster: Cluster) ->
         (["--nproc-per-node", "2"], BROKEN),
     ],
 )
-def test_a_job_that_lands_on_free_gpus_runs(cluster: Cluster, options: list[str], script: str) -> None:
+def test_job_starts_if_its_gpus_are_free(cluster: Cluster, options: list[str], script: str) -> None:
     result = cluster.run("-n", "1", *options, "true", environment=with_smi(cluster, script))
     assert (result.code, result.stderr) == (0, b"")
 

@@ -116,7 +116,9 @@ def test_a_job_without_wait_takes_free_nodes_only_if_no_job_waits(
         assign_nodes(small, ME, jobs=jobs)
 
 
-def test_a_waiting_job_that_starts_takes_no_choice_from_others(source: HostSource, jobs: Path, others: Others) -> None:
+def test_job_leaving_the_queue_does_not_limit_the_choice_of_others(
+    source: HostSource, jobs: Path, others: Others
+) -> None:
     others(replace(other("one", waits=True), state=JobState.WAITING, starting=True))
     assert names(assign_nodes(replace(job(source, nodes=1), has_gpus=True), ME, jobs=jobs)) == ["two"]
 

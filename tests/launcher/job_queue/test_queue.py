@@ -89,7 +89,7 @@ def write_job_record(tmp_path: Path) -> Iterator[WriteRecord]:
         yield write
 
 
-def test_a_dead_waiter_has_lost_its_place(write_job_record: WriteRecord, tmp_path: Path) -> None:
+def test_job_whose_launcher_died_loses_its_place(write_job_record: WriteRecord, tmp_path: Path) -> None:
     write_job_record(job(1), lives=False)
     write_job_record(job(2, JobState.SUCCEEDED), lives=True)  # it is uploading its record
     alive = write_job_record(job(3), lives=True)

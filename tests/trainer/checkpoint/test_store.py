@@ -61,7 +61,7 @@ def test_completed_run_leaves_only_its_marker(store: CheckpointStore, tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == [".net-finished"]
 
 
-def test_holds_compares_the_start_of_the_run(store: CheckpointStore, tmp_path: Path) -> None:
+def test_checkpoint_belongs_to_the_run_with_the_same_start(store: CheckpointStore, tmp_path: Path) -> None:
     end = tmp_path / "net-0003.npz"
     assert not store.is_from_run(end, run_started=0.1)
     save_checkpoint(end, checkpoint(started=0.1, epoch=3))
