@@ -18,7 +18,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: root help setup demo test gate lint docs docs-pictures checks unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-failing test-engines engines-digits engines-jobs test-gpu soak bench clean local-aws enter end status
+.PHONY: root help setup demo test gate lint docs docs-pictures checks unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-deploys test-engines engines-digits engines-jobs test-gpu soak bench clean local-aws enter end status
 
 export NODES ?= 3
 export RUN
@@ -108,29 +108,30 @@ alone:
 
 # Each part has a local AWS of its own; they run in parallel because they mostly wait.
 e2e:
-	@$(MAKE) --no-print-directory -j4 e2e-cluster e2e-healing e2e-jobs e2e-failing
+	@$(MAKE) --no-print-directory -j4 e2e-cluster e2e-healing e2e-jobs e2e-deploys
 
 # Only a cluster that heals makes some of the allowed calls, so the test for unused permissions runs in that part.
 e2e-cluster:
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/cluster tests/e2e/last \
-		--deselect tests/e2e/last/test_aws_calls.py::test_nothing_is_allowed_that_no_node_calls
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/cluster tests/e2e/after_all_tests \
+		--deselect tests/e2e/after_all_tests/test_aws_calls.py::test_nothing_is_allowed_that_no_node_calls
 
 e2e-healing:
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/healing tests/e2e/last
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/healing tests/e2e/after_all_tests
 
 # The tests on bare instances need no cluster; this part has them, the check and the web applications because it is short.
 e2e-jobs:
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/jobs
 
-e2e-failing:
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/failing tests/e2e/private
+# Each of these tests deploys a cluster of its own: with nodes that cannot start, or into a private network.
+e2e-deploys:
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/broken_nodes tests/e2e/private
 
 # Both parts deploy a cluster of their own: most of the time they wait.
 test-engines: root
 	@$(MAKE) --no-print-directory -j2 engines-digits engines-jobs
 
 engines-digits engines-jobs: engines-%:
-	@$(ENTER) python -m local run --engines -- python -m pytest tests/engines/$* tests/engines/last
+	@$(ENTER) python -m local run --engines -- python -m pytest tests/engines/$* tests/engines/after_all_tests
 
 # Needs only a checkout and a Python with torch and numpy.
 test-gpu:
@@ -139,13 +140,13 @@ test-gpu:
 soak: root
 	@$(ENTER) python -m local run -- python -m local.chaos.cluster_chaos --faults $(FAULTS) --seed $(SEED)
 	@$(ENTER) python -m local run -- python -m local.chaos.job_chaos --cases $(ROUNDS) --seed $(SEED)
-	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/failing
+	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/broken_nodes
 	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/cluster
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/up
 	@$(ENTER) python -m pytest -m soak tests/cli/up tests/stacks tests/trainer
 	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/jobs
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/blocks
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/ends
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/lifetime
 	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/private
 	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/project tests/e2e/bake
 	@$(ENTER) EXAMPLES_PACKAGES="$$(python -m tests.e2e.examples.packages)"; \

@@ -13,13 +13,13 @@ from bootstrap.cluster.node_record import NodeRecordWriter
 from bootstrap.cluster.poll_interval import EAGER_RECONCILE_S, PollInterval
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
-from bootstrap.engines.state import EnginesStatus
-from bootstrap.errors import ConfigError, EnginesError, MetadataError
+from bootstrap.errors import ConfigError, MetadataError, MxnetEnvironmentError
 from bootstrap.failures import RETRYABLE_ERRORS, Problem, RetryableError, Step, replacement_would_help
 from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT, HEALTH_S, Finding, Health
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster, node_files, own_record
 from bootstrap.idle.pause_controller import pause_controller
+from bootstrap.mxnet_environment.state import EnvironmentStatus
 from bootstrap.phases import Phases, first_start
 from bootstrap.setup.state import SetupStatus
 from bootstrap.shared_storage.state import SharedStorage
@@ -68,7 +68,7 @@ class Agent:
         self._next_health = 0.0
         self._defects = 0
         self._finding: Finding | None = None
-        self._engines = EnginesStatus(host.root, name=config.engines)
+        self._mxnet_environment = EnvironmentStatus(host.root, name=config.engines)
         self._shared_storage = SharedStorage(host.root, wanted=config.shared_storage, monotonic=host.monotonic)
         self._setup = SetupStatus(host.root, sha256=config.setup_sha256)
         self._step = Step.METADATA
@@ -175,13 +175,13 @@ class Agent:
         return self._gpus.count_or_zero() if self._config.trains else self._config.worker_gpu_count or 0
 
     def _signal_if_ready(self, cluster: ClusterClients) -> None:
-        """Signal success once the engines are ready, enough peers are present and the health checks pass."""
+        """Signal success once the MXNet environment is ready, enough peers are present and the health checks pass."""
         self._associate_address(cluster)
-        self._step = Step.ENGINES
-        engines_ready = self._engines.check()
+        self._step = Step.MXNET_ENVIRONMENT
+        is_mxnet_ready = self._mxnet_environment.check()
         if self._membership.has_at_least(self._config.min_nodes):
             self._phases.done("peers")
-            if not engines_ready:
+            if not is_mxnet_ready:
                 return
             self._phases.done("engines")
             self._step = Step.CHECKS
@@ -230,7 +230,7 @@ class Agent:
         # A node whose only remaining task is its signal has not failed.
         deadline = self._start + self._config.bootstrap_timeout_s
         is_overdue = now >= deadline and self._step is not Step.STACK
-        has_failed = is_overdue or self._setup.failure or isinstance(error, (ConfigError, EnginesError))
+        has_failed = is_overdue or self._setup.failure or isinstance(error, (ConfigError, MxnetEnvironmentError))
         return bool(has_failed) and not self.is_signalled and now >= self._next_give_up
 
     def _give_up(self) -> None:
@@ -269,8 +269,8 @@ class Agent:
             return f"setup: {self._setup.failure or 'running'}"
         if self._membership.generation == 0:
             return "bad-record" if self._cluster is not None and self._cluster.follower.error else "no-membership"
-        if self._membership.has_at_least(self._config.min_nodes) and self._engines.waiting:
-            return self._engines.waiting
+        if self._membership.has_at_least(self._config.min_nodes) and self._mxnet_environment.waiting:
+            return self._mxnet_environment.waiting
         return f"peers {len(self._membership.active_members)}/{self._membership.desired_nodes} joined"
 
     def _attempt(self, act: Callable[[], None]) -> RetryableError | None:

@@ -68,7 +68,7 @@ class NodeConfig:
     master_role_id: str
     worker_role_id: str
     engines: str | None
-    """Engines environment to provide (bootstrap.engines.recipe.CONTENTS), or None."""
+    """MXNet environment to provide (bootstrap.mxnet_environment.recipe.CONTENTS), or None."""
     shared_storage: str | None
     """Setting of that name: ``efs``, ``efs:ID`` or ``lustre:ID``; None for no shared storage."""
     shared_storage_resource: str | None

@@ -46,8 +46,8 @@ class CommandError(BootstrapError):
     reason = "command-failed"
 
 
-class EnginesError(BootstrapError):
-    """The engines environment cannot be provided; ``short`` fits into a failure signal.
+class MxnetEnvironmentError(BootstrapError):
+    """The MXNet environment cannot be provided; ``short`` fits into a failure signal.
 
     ``lasting`` means that a retry would fail in the same way.
     """

@@ -14,7 +14,7 @@ from botocore.exceptions import (
 )
 
 from bootstrap.cluster.record_fields import RecordError
-from bootstrap.errors import BootstrapError, CommandError, EnginesError, HostKeyError
+from bootstrap.errors import BootstrapError, CommandError, HostKeyError, MxnetEnvironmentError
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +39,14 @@ class Step(Enum):
     GROUPS = "groups"
     FILES = "files"
     ADDRESS = "address"
-    ENGINES = "engines"
+    MXNET_ENVIRONMENT = "engines"
     CHECKS = "checks"
     STACK = "stack"
 
 
 def reason(error: RetryableError, *, step: Step) -> str:
     """Return the short name of a failure during an activity."""
-    if isinstance(error, EnginesError):
+    if isinstance(error, MxnetEnvironmentError):
         return f"engines: {error.short}"
     if isinstance(error, BootstrapError):
         return error.reason

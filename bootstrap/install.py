@@ -15,9 +15,9 @@ from bootstrap.contract import (
     AGENT_SERVICE,
     CURRENT_RELEASE,
     DURABLE_SERVICE,
-    ENGINES_SERVICE,
     LAUNCH_COMMAND,
     MASTER,
+    MXNET_ENVIRONMENT_SERVICE,
     NODE_CONFIG,
     READ_AHEAD_SERVICE,
     SETUP_SERVICE,
@@ -50,8 +50,8 @@ StandardError=journal
 [Install]
 WantedBy=multi-user.target
 """
-ENGINES_UNIT_FILE: Final = f"/etc/systemd/system/{ENGINES_SERVICE}"
-ENGINES_UNIT: Final = f"""\
+MXNET_ENVIRONMENT_UNIT_FILE: Final = f"/etc/systemd/system/{MXNET_ENVIRONMENT_SERVICE}"
+MXNET_ENVIRONMENT_UNIT: Final = f"""\
 [Unit]
 Description=deeplearning-cdk engines
 Wants=network-online.target
@@ -231,10 +231,10 @@ def _serve_jobs(config: NodeConfig, release: Path, *, root: Path, services: Serv
 
 
 def start_services(config: NodeConfig, *, root: Path, services: Services) -> None:
-    """Start the services for the user's setup and the engines, if the configuration requires them."""
+    """Start the services for the user's setup and the MXNet environment, if the configuration requires them."""
     for wanted, service, file, unit in (
         (config.setup, SETUP_SERVICE, SETUP_UNIT_FILE, SETUP_UNIT),
-        (config.engines, ENGINES_SERVICE, ENGINES_UNIT_FILE, ENGINES_UNIT),
+        (config.engines, MXNET_ENVIRONMENT_SERVICE, MXNET_ENVIRONMENT_UNIT_FILE, MXNET_ENVIRONMENT_UNIT),
     ):
         if wanted is None:
             continue

@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
             install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
         elif arguments.command == "engines":
-            _engines()
+            _mxnet_environment()
         elif arguments.command == "shared":
             _shared_storage()
         elif arguments.command == "read-ahead":
@@ -58,12 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _engines() -> None:
-    from bootstrap.engines.service import serve_engines
+def _mxnet_environment() -> None:
+    from bootstrap.mxnet_environment.service import provide_mxnet_environment
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    serve_engines(ROOT)
+    provide_mxnet_environment(ROOT)
 
 
 def _shared_storage() -> None:

@@ -79,7 +79,7 @@ def variables_page() -> str:
     return _page(
         "Names and variables",
         "What every node has, in login shells, in `ssh host command` and in systemd units. `launch` adds torchrun's "
-        "variables ([which](../launch.md#engines)).\n",
+        "variables ([which](../launch.md#frameworks)).\n",
         "| variable | meaning |\n|---|---|\n" + "\n".join(rows) + "\n",
         "| name | meaning |\n|---|---|\n"
         "| `deeplearning-master` | host name of the master |\n"

@@ -3,16 +3,16 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from launcher.errors import LaunchError
+from launcher.errors import BusyError, LaunchError
 from launcher.history.journal import Journal, jobs_directory, user_name
 from launcher.history.key_name import key_name
 from launcher.history.records import new_job_id
 from launcher.job.attempt import run_job
 from launcher.job.failure import Failure
 from launcher.job_queue.free_hosts import HostClaims
-from launcher.job_queue.turn import Ticket, start_in_turn
+from launcher.job_queue.turn import Ticket, Turn, take_nodes
 from launcher.output.output_stream import OutputStream
 from launcher.output.prefixes import Sink, Streams
 from launcher.spec import Job
@@ -132,6 +132,23 @@ async def run_with_signal_handlers(
         return stopped_by(received[0] if received else signal.SIGINT)
     finally:
         lock_toucher.cancel()
+
+
+async def start_in_turn(
+    job: Job, ticket: Ticket, *, start: Callable[[Job, bool], Awaitable[Failure | None]]
+) -> Failure | None:
+    """Run a job with `start` when its turn comes, and queue it again if its nodes turn out to be in use.
+
+    `start` gets the job with its current nodes, and True if the job has waited.
+    """
+    if job.wait is None:
+        return await start(await take_nodes(job, ticket), False)
+    turn = Turn(job, job.wait, ticket)
+    while True:
+        try:
+            return await start(await turn.wait(), turn.has_waited)
+        except BusyError as error:
+            turn.try_later(error)
 
 
 def stopped_by(number: signal.Signals) -> Failure:

@@ -44,10 +44,10 @@ class Job:
     """The job's nodes in rank order, with their slots."""
     local: bool
     """True if the only node is this machine, reached without ssh."""
-    engine: str
-    """Name of the engine, one of launcher.engines.ENGINES."""
+    framework: str
+    """Name of the framework, one of launcher.frameworks.FRAMEWORKS."""
     servers: int
-    """Number of parameter servers, for an engine that has them."""
+    """Number of parameter servers, for a framework that has them."""
     environment: Mapping[str, str]
     """Variables of every process, besides its node's."""
     secrets: Mapping[str, str] = field(default_factory=dict)

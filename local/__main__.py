@@ -102,8 +102,8 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:end], arguments[end + 1 :]
 
 
-def _run(command: list[str], *, engines: bool = False) -> int:
-    layers = ":".join(map(str, image_layers(engines=engines)))
+def _run(command: list[str], *, with_mxnet: bool = False) -> int:
+    layers = ":".join(map(str, image_layers(with_mxnet=with_mxnet)))
     with run_directory() as run_dir:
         # The sandbox has cgroup v2 mounted at the usual place.
         cgroup = f"/sys/fs/cgroup/{run_cgroup(run_dir).name}"
@@ -150,7 +150,7 @@ def _act(options: argparse.Namespace) -> int:
         case "image":
             return _image()
         case "run":
-            return _run(options.command, engines=options.engines)
+            return _run(options.command, with_mxnet=options.engines)
         case "shell":
             image_layers()
             return interactive.shell()

@@ -30,10 +30,10 @@ def edits_of_modules() -> list[Edit]:
 EDITS = edits_of_modules()
 
 
-def test_there_are_edits() -> None:
+def test_edits_are_found() -> None:
     assert len(EDITS) > 5
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: f"{edit.file}: {edit.old[:40]}")
-def test_the_text_that_an_edit_replaces_is_there_once(edit: Edit) -> None:
+def test_text_that_an_edit_replaces_occurs_once(edit: Edit) -> None:
     assert (REPOSITORY / edit.file).read_text().count(edit.old) == 1

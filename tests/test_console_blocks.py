@@ -36,7 +36,7 @@ def page(tmp_path: Path) -> Path:
     return page
 
 
-def test_commands_and_what_they_show(page: Path) -> None:
+def test_page_is_parsed_into_commands_and_outputs(page: Path) -> None:
     assert [(step.machine, step.command, step.shown) for step in steps(page)] == [
         ("laptop", "echo one", ["one"]),
         ("master", "cd /tmp", []),
@@ -68,5 +68,5 @@ def test_a_command_that_fails_is_a_difference() -> None:
         (["i-0123456789abcdef0 10.0.0.1"], ["i-0123456789abcdef1  10.0.1.1"], []),
     ],
 )
-def test_differences(shown: list[str], printed: list[str], differences: list[str]) -> None:
+def test_lines_that_differ_are_listed(shown: list[str], printed: list[str], differences: list[str]) -> None:
     assert Step(machine="laptop", command="", shown=shown).differences(printed) == differences

@@ -19,7 +19,7 @@ def unchecked(text: str) -> list[str]:
     return [found.group() for found in UNCHECKED.finditer(text)]
 
 
-def test_no_file_of_the_tree_turns_checking_off() -> None:
+def test_no_file_turns_host_key_checking_off() -> None:
     ours = [path for path in REPOSITORY.iterdir() if path.name not in NOT_OURS]
     files = [file for path in ours for file in (files_below(path) if path.is_dir() else [path])]
     found = {}

@@ -32,7 +32,7 @@ ON_NODES = {"bootstrap": {"boto3", "botocore"}, "launcher": set(), "trainer": {"
 """Packages that code on nodes may import besides the standard library."""
 
 ELSEWHERE = {
-    "bootstrap/engines/mxnet_patches.py": {"numpy"},
+    "bootstrap/mxnet_environment/mxnet_patches.py": {"numpy"},
     "launcher/durable/bucket.py": {"boto3", "boto3.exceptions", "botocore.config", "botocore.exceptions"},
     "launcher/runner/s3/listing.py": {"botocore.config", "botocore.exceptions", "botocore.session"},
     "launcher/runner/s3/object_reader.py": {
@@ -127,7 +127,7 @@ def test_nothing_of_the_product_imports_local() -> None:
     assert [p for p in paths for n in imports(p) if n.partition(".")[0] == "local"] == []
 
 
-def test_the_sizes_of_groups_stand_alone() -> None:
+def test_group_sizes_imports_only_the_contract() -> None:
     seen = set(imports(REPOSITORY / "bootstrap/aws/group_sizes.py"))
     assert {n for n in seen if n.startswith("bootstrap")} <= CONTRACT
     assert {n.partition(".")[0] for n in seen} <= sys.stdlib_module_names | {"bootstrap"}

@@ -115,12 +115,12 @@ def test_fails_when_a_command_leaves_a_thing_of_each_kind(report: list[str], kin
     assert [line for line in report if re.fullmatch(pattern, line)], report
 
 
-def test_every_kind_is_tried() -> None:
+def test_every_kind_of_leftover_has_a_test() -> None:
     with machine.marked():
         assert machine.take_snapshot().keys() <= LEAKS.keys()
 
 
-def test_what_others_make_meanwhile_is_passed_over(cache: Path) -> None:
+def test_things_made_by_other_programs_are_ignored(cache: Path) -> None:
     with subprocess.Popen(["sleep", "30"]) as process:
         done = compare("sh", "-ec", USER_PREFIXES, cache=cache)
         process.kill()

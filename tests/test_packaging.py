@@ -76,7 +76,7 @@ def tracked(*paths: str) -> list[str]:
     return [name for name in listed.stdout.splitlines() if (REPOSITORY / name).exists()]
 
 
-def test_its_dependencies_are_ranges_that_begin_with_the_pinned_versions() -> None:
+def test_dependencies_are_ranges_that_begin_with_the_pinned_versions() -> None:
     pinned = dict(line.split("==") for line in (REPOSITORY / "requirements.txt").read_text().split())
     ranges = [f"{name}>={version},<{int(version.split('.')[0]) + 1}" for name, version in pinned.items()]
     assert PYPROJECT["project"]["dependencies"] == ranges
@@ -109,7 +109,7 @@ def test_the_installed_program_runs_outside_of_the_checkout(installed: Installed
     assert "cdk.json" in installed.run(program, "preflight", "--help", cwd=tmp_path)
 
 
-def test_a_users_own_app_has_the_cluster_beside_its_stacks(installed: Installed, tmp_path: Path) -> None:
+def test_own_app_of_a_user_can_contain_the_cluster(installed: Installed, tmp_path: Path) -> None:
     app, out = installed.sources / "examples/own_app.py", tmp_path / "out"
     installed.run(app, cwd=tmp_path, CDK_OUTDIR=str(out), CDK_VALIDATION="false")
     training = json.loads((out / "Training.template.json").read_text())

@@ -15,12 +15,12 @@ TEXT = "".join((REPOSITORY / name).read_text() for name in ("README.md", "CONTRI
 @pytest.mark.parametrize(
     "target", sorted(set(re.findall(r"\bmake ([a-z]+)\b +[#|]", TEXT)) | {"demo", "test", "clean"})
 )
-def test_make_targets(target: str) -> None:
+def test_make_targets_in_the_readme_exist(target: str) -> None:
     assert re.search(rf"^{target}:", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(([\w/.-]+)(?:#[\w-]+)?\)", TEXT))))
-def test_linked_files(path: str) -> None:
+def test_files_linked_in_the_readme_exist(path: str) -> None:
     assert (REPOSITORY / path).exists()
 
 
@@ -30,7 +30,7 @@ def test_settings_on_the_command_line() -> None:
     assert settings <= {field.name for field in fields(ClusterProps)}
 
 
-def test_the_front_page_is_short_and_honest() -> None:
+def test_readme_is_short_and_names_its_limits_first() -> None:
     lines = (REPOSITORY / "README.md").read_text().splitlines()
     assert len(lines) <= 130
     first_screen = "\n".join(lines[:40])

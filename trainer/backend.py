@@ -1,4 +1,4 @@
-"""Define the interface of a backend: PyTorch (step.py) or MXNet (mxnet_backend/gluon_backend.py).
+"""Define the interface of a backend: PyTorch (torch_backend/step.py) or MXNet (mxnet_backend/gluon_backend.py).
 
 train.py, the data and the checkpoints use only numpy and this protocol. Users choose a backend with ``--engine``.
 """
@@ -28,7 +28,7 @@ Weights = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class State:
+class TrainingState:
     """Everything a backend needs to continue a run exactly."""
 
     weights: Weights
@@ -118,16 +118,16 @@ class Backend(Protocol):
     def weights(self) -> Weights:
         """Return a copy of the weights."""
 
-    def state(self) -> State:
+    def state(self) -> TrainingState:
         """Return a copy of the state that a checkpoint stores."""
 
-    def snapshot(self) -> Callable[[], State]:
+    def snapshot(self) -> Callable[[], TrainingState]:
         """Return a function that copies the current state; call it in another thread, before the next update.
 
         The next update waits for the copy; the next forward and backward pass run beside it.
         """
 
-    def restore(self, state: State | None, *, source: int) -> None:
+    def restore(self, state: TrainingState | None, *, source: int) -> None:
         """Load the state of the rank ``source`` on all ranks; the other ranks pass None.
 
         If the source also passes None, all ranks get its initial weights.

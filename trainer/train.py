@@ -1,9 +1,9 @@
 """Train a network: arguments, data, ranks, checkpoints, model, loop, from top to bottom.
 
-Trainer.train_epoch() shows one training step. With PyTorch four files explain it: this one, step.py (forward, backward,
-reduce, update), torch_backend/optimizer.py, and the reducer that torch_backend/reduction.py chooses: by default
-distributed/reduce/ddp.py between GPUs, otherwise distributed/reduce/gradient_buckets.py, which between CPUs sums over
-ring.py. With MXNet: mxnet_backend/gluon_backend.py.
+Trainer.train_epoch() shows one training step. With PyTorch four files explain it: this one, torch_backend/step.py
+(forward, backward, reduce, update), torch_backend/optimizer.py, and the reducer that torch_backend/reduction.py
+chooses: by default distributed/reduce/ddp.py between GPUs, otherwise distributed/reduce/gradient_buckets.py, which
+between CPUs sums over ring.py. With MXNet: mxnet_backend/gluon_backend.py.
 """
 
 import importlib

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 TRAINER: Final = "/opt/deeplearning/trainer"
-ENGINES_PYTHON: Final = "/opt/deeplearning/engines/current/bin/python"
+MXNET_PYTHON: Final = "/opt/deeplearning/engines/current/bin/python"
 IN_TORCH: Final = f"{TRAINER} --network _wide:in_torch"
 IN_GLUON: Final = f"{TRAINER} --network _wide:in_gluon"
 """benchmarks/figure1/_wide.py is in the working directory of every node."""
@@ -85,7 +85,7 @@ BASELINES: Final = {
         label="MXNet, nothing sent",
         baseline=NO_BASELINE,
         # MXNet rejects several workers without servers, so start each as if it were the only one.
-        command=lambda workers: f"launch -n {workers} env WORLD_SIZE=1 {ENGINES_PYTHON} {IN_GLUON} --engine mxnet",
+        command=lambda workers: f"launch -n {workers} env WORLD_SIZE=1 {MXNET_PYTHON} {IN_GLUON} --engine mxnet",
         models_sent=lambda _: 0,
     ),
 }

@@ -1,4 +1,4 @@
-"""Define Figure 1's network for both engines: as many weights as ResNet-50 has, with little to compute.
+"""Define Figure 1's network for both frameworks: as many weights as ResNet-50 has, with little to compute.
 
 Eight fully connected layers for images of 1x28x28 have 25,602,010 weights; ResNet-50 has 25,557,032. A weight here is
 used once per sample, while a convolution uses its weights at every position of an image. So two shared cores finish

@@ -58,7 +58,7 @@ def main() -> int:
         print(json.dumps(measure(options.mbit)))
         return 0
     if not options.draw:
-        measured = json.loads(output_inside("benchmarks.figure1.figure1", engines=True).splitlines()[-1])
+        measured = json.loads(output_inside("benchmarks.figure1.figure1", with_mxnet=True).splitlines()[-1])
         FOLDER.mkdir(exist_ok=True)
         DATA.write_text(json.dumps(measured, indent=2) + "\n")
     measured = json.loads(DATA.read_text())

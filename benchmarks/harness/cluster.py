@@ -33,13 +33,13 @@ def run_in_local_aws(module: str, measure: Callable[[], None]) -> int:
     return subprocess.run(_inside(module), check=False, timeout=RUN_TIMEOUT_S).returncode
 
 
-def output_inside(module: str, *, engines: bool = False) -> str:
+def output_inside(module: str, *, with_mxnet: bool = False) -> str:
     """Run the module with these arguments inside a fresh local AWS, and return its output.
 
-    Changes to the checkout in there are lost. With ``engines`` its nodes can install MXNet, Horovod and Open MPI.
+    Changes to the checkout in there are lost. With ``with_mxnet`` its nodes can install MXNet, Horovod and Open MPI.
     Raises CalledProcessError and TimeoutExpired.
     """
-    command = _inside(module, "--engines") if engines else _inside(module)
+    command = _inside(module, "--engines") if with_mxnet else _inside(module)
     return subprocess.run(command, check=True, timeout=RUN_TIMEOUT_S, stdout=subprocess.PIPE, text=True).stdout
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from benchmarks.harness.pair import INTERFACE, NODES, PORT, Contestant, Node
 from benchmarks.harness.work import WORK
-from bootstrap.engines.recipe import MXNET
+from bootstrap.mxnet_environment.recipe import MXNET
 from local.cache import cached_tree, recipe_hash
 
-REQUIREMENTS = Path(__file__).parents[2] / "bootstrap" / "engines" / f"{MXNET}.txt"
+REQUIREMENTS = Path(__file__).parents[2] / "bootstrap" / "mxnet_environment" / f"{MXNET}.txt"
 """The same packages as on a cluster's nodes."""
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_logs import CloudWatchLogsClient
 
-    from bootstrap.engines.archive import S3
+    from bootstrap.mxnet_environment.archive import S3
 
 DEFAULT: Final = Config(retries={"mode": "adaptive", "total_max_attempts": 3}, connect_timeout=5, read_timeout=10)
 """Retries and timeouts of most services."""

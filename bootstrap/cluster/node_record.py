@@ -21,7 +21,7 @@ class Report(Protocol):
     def text(self) -> str:
         """Return the report to write; empty for none."""
 
-    def written(self) -> None:
+    def mark_written(self) -> None:
         """Note that the report has been written."""
 
 
@@ -47,7 +47,7 @@ class NodeRecordWriter:
         """Write the record, with the node's activity beside it."""
         now = self._monotonic()
         table.write_node(record, activity=self._report.text())
-        self._report.written()
+        self._report.mark_written()
         self._published = record
         self._not_before = now + RETRY_S
 

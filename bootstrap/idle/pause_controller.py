@@ -64,7 +64,7 @@ class PauseController:
             is_due = self._decide_and_write(
                 cluster.table, membership, groups=cluster.coordinator.groups, reports=cluster.coordinator.activities
             )
-        self.report.want(self._record.idle_stop_s > 0)
+        self.report.set_enabled(self._record.idle_stop_s > 0)
         self._notices.follow(self._record, now=self._utc_now())
         self.report.observe()
         if is_due:

@@ -28,18 +28,18 @@ class ActivityReport:
         self._next_report = 0.0
         self._reported_active = self._active
         self._busy = ""
-        self._is_wanted = False
+        self._is_enabled = False
 
-    def want(self, is_wanted: bool) -> None:
-        """Follow the load only on a cluster with ``idle_stop``; being given that setting counts as activity."""
-        if is_wanted and not self._is_wanted:
+    def set_enabled(self, is_enabled: bool) -> None:
+        """Turn the report on or off: only a cluster with ``idle_stop`` has one. Turning it on counts as activity."""
+        if is_enabled and not self._is_enabled:
             self._active = self._monotonic()
-        self._is_wanted = is_wanted
+        self._is_enabled = is_enabled
 
     def observe(self) -> None:
         """Sample the load, unless the last sample is recent."""
         now = self._monotonic()
-        if not self._is_wanted or now < self._next_sample:
+        if not self._is_enabled or now < self._next_sample:
             return
         self._next_sample = now + SAMPLE_S
         busy = self._busy_with()
@@ -55,16 +55,16 @@ class ActivityReport:
         now = self._monotonic()
         said_idle = self._next_report - HEARTBEAT_S - self._reported_active > SAMPLE_S
         is_heartbeat = now >= self._next_report
-        return self._is_wanted and (is_heartbeat or (said_idle and self._active > self._reported_active))
+        return self._is_enabled and (is_heartbeat or (said_idle and self._active > self._reported_active))
 
     def text(self) -> str:
-        """Return the report to write; empty if none is wanted."""
-        if not self._is_wanted:
+        """Return the report to write; empty if the report is off."""
+        if not self._is_enabled:
             return ""
         idle_s = max(0.0, self._monotonic() - self._active)
         return render_activity(NodeActivity(beat=self._beat(), idle_s=int(idle_s)))
 
-    def written(self) -> None:
+    def mark_written(self) -> None:
         """Note that the report has been written."""
         self._next_report = self._monotonic() + HEARTBEAT_S
         self._reported_active = self._active

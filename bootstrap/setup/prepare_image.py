@@ -20,12 +20,12 @@ from bootstrap.contract import (
     AGENT_SERVICE,
     CURRENT_RELEASE,
     DURABLE_SERVICE,
-    ENGINES_SERVICE,
     ENVIRONMENT_FILE,
     ENVIRONMENT_SCRIPT,
     HOSTS_FILE,
     KNOWN_HOSTS_FILE,
     LAUNCH_COMMAND,
+    MXNET_ENVIRONMENT_SERVICE,
     NODE_CONFIG,
     READ_AHEAD_SERVICE,
     RELEASES_DIR,
@@ -46,7 +46,7 @@ from bootstrap.files.paths import under_root
 from bootstrap.setup.provide import done_marker
 
 SERVICES: Final = (
-    *(AGENT_SERVICE, SETUP_SERVICE, ENGINES_SERVICE, DURABLE_SERVICE, SHARED_SERVICE, READ_AHEAD_SERVICE),
+    *(AGENT_SERVICE, SETUP_SERVICE, MXNET_ENVIRONMENT_SERVICE, DURABLE_SERVICE, SHARED_SERVICE, READ_AHEAD_SERVICE),
 )
 """Units of this project; a node of the image gets them from its user data."""
 WRITERS: Final = (

@@ -151,13 +151,18 @@ def _parse_probe(code: int, stdout: bytes, stderr: str, app: WebApp, *, environm
     """Return a free port of the master, and True if the directory exists."""
     if code == NO_MODULE:
         install = f"dlcluster ssh -- {environment}/bin/python -m pip install {app.package}"
-        raise ClusterError(f"{environment} on the master has no {app.module}: {install}, or --venv names another one")
+        raise ClusterError(
+            f"{environment} on the master has no {app.module}; install it with {install}, "
+            "or choose another environment with --venv"
+        )
     if code:
         reason = last_line(stderr) or f"exit code {code}"
         raise ClusterError(f"cannot run {environment}/bin/python on the master: {reason}")
     words = stdout.decode(errors="replace").split()
     if len(words) != 2 or not words[0].isdecimal() or not 0 < int(words[0]) < 1 << 16:
-        raise ClusterError(f"the master must return a port, got {stdout[:80]!r}")
+        raise ClusterError(
+            f"the master should print a free port, got {stdout[:80]!r}; its shell start-up files must print nothing"
+        )
     return int(words[0]), words[1] == "1"
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from bootstrap.contract import GPU_COUNT_VARIABLE, WORKERS_FILE, WORKERS_PATH_VARIABLE
 from launcher.cli.torchrun_options import AUTO_COUNTS, Nodes, auto_ranks, parse_nnodes
 from launcher.cli.wait_options import declared_nodes, is_queued
-from launcher.engines import LAUNCHED_BY_MPI, load_engine
 from launcher.errors import UsageError
+from launcher.frameworks import LAUNCHED_BY_MPI, load_framework
 from launcher.hosts.hostfile import LOCAL_HOST, MAX_SLOTS, Host, HostSource
 from launcher.validate import whole_number
 
 
-def host_source_from(options: argparse.Namespace, environ: Mapping[str, str], *, engine: str) -> HostSource:
+def host_source_from(options: argparse.Namespace, environ: Mapping[str, str], *, framework: str) -> HostSource:
     """Return the source of the job's hosts."""
     path = Path(options.hostfile or environ.get(WORKERS_PATH_VARIABLE) or WORKERS_FILE)
     if options.hostfile is None and not path.exists():
@@ -24,15 +24,15 @@ def host_source_from(options: argparse.Namespace, environ: Mapping[str, str], *,
         )
     ranks = _ranks_per_node(options, environ)
     of_cluster = options.hostfile is None
-    if load_engine(engine).has_servers:
+    if load_framework(framework).has_servers:
         return HostSource(path=path, slots=_one_worker(ranks), default_slots=1, of_cluster=of_cluster)
     return HostSource(path=path, slots=ranks, default_slots=max(1, gpus_per_node(environ)), of_cluster=of_cluster)
 
 
-def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, engine: str) -> tuple[Host, ...]:
+def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, framework: str) -> tuple[Host, ...]:
     """Return the hosts for the first attempt."""
     chosen = _fill_hosts(options, hosts) if options.num_proc is not None else hosts[: _node_count(options, len(hosts))]
-    if engine == LAUNCHED_BY_MPI and (ports := [str(host) for host in chosen if host.port is not None]):
+    if framework == LAUNCHED_BY_MPI and (ports := [str(host) for host in chosen if host.port is not None]):
         raise UsageError(f"--launcher mpi takes ports only from ssh's configuration, got {ports[0]}")
     return chosen
 
@@ -67,7 +67,7 @@ def _fill_hosts(options: argparse.Namespace, hosts: tuple[Host, ...]) -> tuple[H
     return hosts[: together.index(wanted) + 1]
 
 
-def local_host(options: argparse.Namespace, environ: Mapping[str, str], *, engine: str) -> Host:
+def local_host(options: argparse.Namespace, environ: Mapping[str, str], *, framework: str) -> Host:
     """Return the single host of a job with ``--launcher local``."""
     if options.hostfile is not None:
         raise UsageError(
@@ -82,7 +82,7 @@ def local_host(options: argparse.Namespace, environ: Mapping[str, str], *, engin
     if names and names[0] != "--nproc-per-node":
         return Host(name=LOCAL_HOST, slots=whole_number(counts[names[0]], name=names[0], most=MAX_SLOTS))
     ranks = _ranks_per_node(options, environ)
-    slots = _one_worker(ranks) if load_engine(engine).has_servers else ranks or max(1, gpus_per_node(environ))
+    slots = _one_worker(ranks) if load_framework(framework).has_servers else ranks or max(1, gpus_per_node(environ))
     return Host(name=LOCAL_HOST, slots=slots)
 
 

@@ -21,15 +21,15 @@ from launcher.cli.torchrun_options import (
 )
 from launcher.cli.variable_options import add_variable_options, check_storable, requested_variables, secret_references
 from launcher.cli.wait_options import add_wait_options, wait_request
-from launcher.engines import ENGINES, LAUNCHED_BY_MPI, load_engine
 from launcher.errors import UsageError
+from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
 from launcher.hosts.hostfile import FORMS
 from launcher.shell_words import ASSIGNMENT
 from launcher.spec import GRACE_S, Job, Restarts
 from launcher.validate import job_name, whole_number
 
 LAUNCHERS = ("ssh", "local", "mpi")
-ENGINE_CHOICES = tuple(name for name in ENGINES if name != LAUNCHED_BY_MPI)
+FRAMEWORK_CHOICES = tuple(name for name in FRAMEWORKS if name != LAUNCHED_BY_MPI)
 REJOIN_S = 600
 """Seconds for a replacement to boot from its image; also torchrun's timeout for nodes that join."""
 KEEP_S = 60
@@ -95,7 +95,7 @@ def _parser() -> _Parser:
     )
     parser.add_argument(
         "--engine",
-        help=f"framework whose variables the ranks get: {', '.join(ENGINE_CHOICES)} (default: torch; mxnet with -s)",
+        help=f"framework whose variables the ranks get: {', '.join(FRAMEWORK_CHOICES)} (default: torch; mxnet with -s)",
     )
     parser.add_argument(
         *spellings("--nproc-per-node"),
@@ -146,29 +146,29 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
     if options.durable:
         check_storable(hostfile=options.hostfile, variables=options.env, command=_command_words(options))
-    engine_name = _engine_name(options)
-    engine = load_engine(engine_name)
+    framework_name = _framework_name(options)
+    framework = load_framework(framework_name)
     local = options.launcher == "local"
-    host_source = None if local else host_source_from(options, environ, engine=engine_name)
+    host_source = None if local else host_source_from(options, environ, framework=framework_name)
     hosts = (
-        (local_host(options, environ, engine=engine_name),)
+        (local_host(options, environ, framework=framework_name),)
         if host_source is None
-        else first_hosts(options, host_source.read(), engine=engine_name)
+        else first_hosts(options, host_source.read(), framework=framework_name)
     )
     wait = wait_request(options, environ, hosts)
     # Raises UsageError for commands such as mpirun that start ranks of their own.
     refuse_nested_launchers(_command_words(options), options=_launch_words(arguments, options), hosts=hosts)
-    inherited = {name: environ[name] for name in engine.inherited_variables if name in environ}
+    inherited = {name: environ[name] for name in framework.inherited_variables if name in environ}
     return Job(
         hosts=hosts,
         local=local,
-        engine=engine_name,
-        servers=_servers(options, workers=sum(host.slots for host in hosts)) if engine.has_servers else 0,
-        environment=inherited | requested_variables(options, environ, engine=engine_name),
-        secrets=secret_references(options, engine=engine_name),
+        framework=framework_name,
+        servers=_servers(options, workers=sum(host.slots for host in hosts)) if framework.has_servers else 0,
+        environment=inherited | requested_variables(options, environ, framework=framework_name),
+        secrets=secret_references(options, framework=framework_name),
         command=_command(options),
         host_source=host_source,
-        servers_match_workers=options.num_servers is None and engine.has_servers,
+        servers_match_workers=options.num_servers is None and framework.has_servers,
         restarts=_restarts(options, nodes=max(len(hosts), wait.nodes[0] if wait and wait.nodes else 0)),
         grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=MAX_SECONDS),
         name=None if options.name is None else job_name(options.name),
@@ -181,7 +181,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         keep_s=0 if local or options.detach or options.durable or options.wait else _keep_seconds(environ),
         sync=sync_request(options),
         venv=venv_directory(options),
-        shown=shown_ranks(options, engine=engine_name),
+        shown=shown_ranks(options, framework=framework_name),
         notes=option_notes(options),
     )
 
@@ -205,14 +205,14 @@ def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespac
     return options
 
 
-def _engine_name(options: argparse.Namespace) -> str:
-    if options.engine is not None and options.engine not in ENGINE_CHOICES:
-        raise UsageError(f"--engine must be one of {', '.join(ENGINE_CHOICES)}, got {options.engine!r}")
-    engine: str = options.engine or ("torch" if options.num_servers is None else "mxnet")
-    if options.num_servers is not None and not load_engine(engine).has_servers:
-        raise UsageError(f"-s requires --engine mxnet, which has parameter servers, got --engine {engine}")
+def _framework_name(options: argparse.Namespace) -> str:
+    if options.engine is not None and options.engine not in FRAMEWORK_CHOICES:
+        raise UsageError(f"--engine must be one of {', '.join(FRAMEWORK_CHOICES)}, got {options.engine!r}")
+    framework: str = options.engine or ("torch" if options.num_servers is None else "mxnet")
+    if options.num_servers is not None and not load_framework(framework).has_servers:
+        raise UsageError(f"-s requires --engine mxnet, which has parameter servers, got --engine {framework}")
     if options.launcher != "mpi":
-        return engine
+        return framework
     if options.engine is not None or options.num_servers is not None:
         raise UsageError("--engine and -s need --launcher ssh or local: mpirun sets variables of its own")
     return LAUNCHED_BY_MPI

@@ -18,8 +18,8 @@ IGNORED_OPTIONS = ("--log-dir", "--redirects", "--tee", "--role")
 """Options that launch ignores, with a note, because it always shows and keeps all output."""
 BACKENDS = ("c10d", "static")
 """Rendezvous backends that need no server besides the nodes."""
-RANKED_ENGINES = ("torch", "horovod")
-"""Engines whose processes have local ranks known to launch."""
+RANKED_FRAMEWORKS = ("torch", "horovod")
+"""Frameworks whose processes have local ranks known to launch."""
 AUTO_COUNTS = ("auto", "gpu", "cpu")
 """Values of ``--nproc-per-node`` besides numbers."""
 
@@ -114,13 +114,13 @@ def _values(options: argparse.Namespace, names: Sequence[str]) -> dict[str, str]
     return {option: value for option in names if (value := getattr(options, option[2:].replace("-", "_")))}
 
 
-def shown_ranks(options: argparse.Namespace, *, engine: str) -> frozenset[int] | None:
+def shown_ranks(options: argparse.Namespace, *, framework: str) -> frozenset[int] | None:
     """Parse ``--local-ranks-filter``; None for all ranks."""
     ranks = options.local_ranks_filter
     if ranks is None:
         return None
-    if engine not in RANKED_ENGINES:
+    if framework not in RANKED_FRAMEWORKS:
         raise UsageError(
-            f"--local-ranks-filter requires --engine {' or '.join(RANKED_ENGINES)}, whose ranks launch starts itself"
+            f"--local-ranks-filter requires --engine {' or '.join(RANKED_FRAMEWORKS)}, whose ranks launch starts itself"
         )
     return frozenset(whole_number(rank.strip(), name="--local-ranks-filter", least=0) for rank in ranks.split(","))

@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from bootstrap.contract import SECRETS_FORMS, SECRETS_PATTERN
-from launcher.engines import load_engine
 from launcher.errors import UsageError
+from launcher.frameworks import load_framework
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Matches a shell variable's name (POSIX.1-2017, Base Definitions 3.235, Name)."""
@@ -42,12 +42,12 @@ def add_variable_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def requested_variables(options: argparse.Namespace, environ: Mapping[str, str], *, engine: str) -> dict[str, str]:
+def requested_variables(options: argparse.Namespace, environ: Mapping[str, str], *, framework: str) -> dict[str, str]:
     """Return the variables of ``--env``."""
-    return dict(_variable(item, environ, engine=engine) for item in options.env)
+    return dict(_variable(item, environ, framework=framework) for item in options.env)
 
 
-def secret_references(options: argparse.Namespace, *, engine: str) -> dict[str, str]:
+def secret_references(options: argparse.Namespace, *, framework: str) -> dict[str, str]:
     """Return where each variable of ``--secret`` is stored."""
     found: dict[str, str] = {}
     for item in options.secret:
@@ -56,7 +56,7 @@ def secret_references(options: argparse.Namespace, *, engine: str) -> dict[str, 
             # The user may have typed the value itself: do not print it.
             where = f" for {key}" if equals and NAME.fullmatch(key) else ""
             raise UsageError(f"--secret must be KEY=SOURCE, where SOURCE is {SECRETS_FORMS}, got another{where}")
-        _check_name(key, option="--secret", engine=engine)
+        _check_name(key, option="--secret", framework=framework)
         if key in found or key in (_split(each)[0] for each in options.env):
             raise UsageError(f"--secret {key} is given twice, or as --env too")
         found[key] = reference
@@ -65,11 +65,11 @@ def secret_references(options: argparse.Namespace, *, engine: str) -> dict[str, 
     return found
 
 
-def _variable(item: str, environ: Mapping[str, str], *, engine: str) -> tuple[str, str]:
+def _variable(item: str, environ: Mapping[str, str], *, framework: str) -> tuple[str, str]:
     key, value = _split(item)
     if not key:
         raise UsageError(f"--env must be KEY=VALUE or KEY, got {item!r}")
-    _check_name(key, option="--env", engine=engine)
+    _check_name(key, option="--env", framework=framework)
     if value is None and key not in environ:
         raise UsageError(f"--env {key} passes on a variable that is not set here")
     return key, environ[key] if value is None else value
@@ -81,13 +81,13 @@ def _split(item: str) -> tuple[str, str | None]:
     return (item[: match.start()], item[match.end() :]) if match else (item, None)
 
 
-def _check_name(key: str, *, option: str, engine: str) -> None:
+def _check_name(key: str, *, option: str, framework: str) -> None:
     if not NAME.fullmatch(key):
         raise UsageError(
             f"{option} must name a variable (letters, digits and _, not starting with a digit), got {key!r}"
         )
-    if key in load_engine(engine).reserved_variables:
-        raise UsageError(f"{option} must not set {key}, which the launcher sets for --engine {engine}")
+    if key in load_framework(framework).reserved_variables:
+        raise UsageError(f"{option} must not set {key}, which the launcher sets for --engine {framework}")
 
 
 def check_storable(*, hostfile: str | None, variables: Sequence[str], command: Sequence[str]) -> None:

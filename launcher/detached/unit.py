@@ -12,7 +12,7 @@ from launcher.detached.detach import runtime_directory
 from launcher.detached.request import DetachedJob
 from launcher.errors import LaunchError
 from launcher.history.journal import Journal, jobs_directory
-from launcher.history.records import State
+from launcher.history.records import JobState
 from launcher.job.failure import Failure
 from launcher.paths import JOB_LOG
 from launcher.runner.logs import ProcessLog
@@ -34,10 +34,10 @@ class AttemptHooks(Protocol):
     def is_stopped(self) -> bool:
         """Return True if a user has stopped the job."""
 
-    def stays_open(self, failure: Failure, state: State) -> bool:
+    def stays_open(self, failure: Failure, state: JobState) -> bool:
         """Return True if the job continues with another attempt after this failure."""
 
-    def finish(self, state: State) -> None:
+    def finish(self, state: JobState) -> None:
         """Close the job if it is over."""
 
 

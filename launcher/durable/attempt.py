@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from launcher.durable.mirror import close_job
 from launcher.durable_state import is_open
 from launcher.errors import LaunchError
-from launcher.history.records import State
+from launcher.history.records import JobState
 from launcher.job.failure import Failure
 from launcher.spec import Job
 
@@ -30,16 +30,16 @@ class DurableAttempt:
         """Return True if ``launch stop`` ran before the launcher could receive its signal."""
         return not is_open(self.job_id)
 
-    def stays_open(self, failure: Failure, state: State) -> bool:
+    def stays_open(self, failure: Failure, state: JobState) -> bool:
         """Return True if the nodes caused the failure and nobody has stopped the job.
 
         A first attempt that neither ran nor queued is refused, like any other job. So is one whose nodes cannot run it,
         however long it queued.
         """
-        has_begun = self.number > 1 or state is State.RUNNING or (state is State.WAITING and not failure.refused)
+        has_begun = self.number > 1 or state is JobState.RUNNING or (state is JobState.WAITING and not failure.refused)
         return has_begun and not (failure.of_process or failure.overdue) and is_open(self.job_id)
 
-    def finish(self, state: State) -> None:
+    def finish(self, state: JobState) -> None:
         """Close the job if it is over."""
         if state.is_terminal:
             close_job(self.job_id)

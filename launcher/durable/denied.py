@@ -11,7 +11,7 @@ from launcher.durable.record import JOB_ID, DurableRecord
 from launcher.durable_state import directory_of, is_denied
 from launcher.errors import LaunchError
 from launcher.history.journal import user_name
-from launcher.history.records import JobRecord, State, now
+from launcher.history.records import JobRecord, JobState, now
 
 log = logging.getLogger("launch")
 
@@ -91,7 +91,7 @@ def _listed(job_id: str, reason: str, *, next_try: float) -> JobRecord:
     at = time.strftime("%H:%M:%S UTC", time.gmtime(next_try))
     return JobRecord(
         id=job_id,
-        state=State.WAITING,
+        state=JobState.WAITING,
         command=(),
         hosts=(),
         engine="",

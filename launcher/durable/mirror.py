@@ -17,7 +17,7 @@ from launcher.durable.record import DurableRecord
 from launcher.durable_state import DENIED, DIRECTORY, ENDED, RECORD, directory_of, is_denied, is_open, mark_ended
 from launcher.errors import LaunchError
 from launcher.history.journal import jobs_directory
-from launcher.history.records import RECORD_FILE, JobRecord, State, read_record, write_record
+from launcher.history.records import RECORD_FILE, JobRecord, JobState, read_record, write_record
 
 FILES = "files"
 """Directory with the job's files, in the job's directory."""
@@ -155,4 +155,4 @@ def list_as_waiting(record: DurableRecord, jobs: Path) -> None:
     directory = jobs / record.job.id
     if not (directory / RECORD_FILE).exists():
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_record(directory, replace(record.job, state=State.WAITING))
+        write_record(directory, replace(record.job, state=JobState.WAITING))

@@ -15,7 +15,7 @@ from launcher.durable.record import DurableRecord
 from launcher.errors import LaunchError
 from launcher.history.journal import jobs_directory
 from launcher.history.record_upload import upload
-from launcher.history.records import State, now, read_record, write_record
+from launcher.history.records import JobState, now, read_record, write_record
 
 log = logging.getLogger("launch")
 
@@ -79,7 +79,7 @@ class ShortAttempts:
         )
         log.error("job %s has failed: %s", record.job.id, reason)
         with suppress(OSError):  # End the job even if the disk is full.
-            write_record(directory, replace(known, state=State.FAILED, reason=reason, exit_code=1, end=now()))
+            write_record(directory, replace(known, state=JobState.FAILED, reason=reason, exit_code=1, end=now()))
             upload(directory)
         mirror.close_job(record.job.id)
         return True

@@ -15,7 +15,7 @@ from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import notes
 from launcher.history.journal import jobs_directory, user_name
 from launcher.history.key_name import key_name
-from launcher.history.records import JobRecord, State, new_job_id, now, without_values
+from launcher.history.records import JobRecord, JobState, new_job_id, now, without_values
 from launcher.session import print_notes
 from launcher.spec import Job
 
@@ -60,10 +60,10 @@ def _new_record(job: Job, arguments: Sequence[str], *, cwd: str, files: str | No
     return DurableRecord(
         job=JobRecord(
             id=new_job_id(),
-            state=State.WAITING,
+            state=JobState.WAITING,
             command=without_values(job.command),
             hosts=tuple(map(str, job.hosts)),
-            engine=job.engine,
+            engine=job.framework,
             cwd=cwd,
             user=user_name(),
             name=job.name,

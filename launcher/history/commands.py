@@ -18,7 +18,7 @@ from launcher.history import job_lookup
 from launcher.history import log_command as logs
 from launcher.history.lock import is_alive, is_held, signal_launcher
 from launcher.history.record_upload import UPLOADS_S, upload
-from launcher.history.records import JobRecord, State, now, read_record, write_record
+from launcher.history.records import JobRecord, JobState, now, read_record, write_record
 from launcher.subcommands import SUBCOMMANDS
 from launcher.transport.pool.client import fetch_idle
 from launcher.transport.protocol import AFTER_GRACE_S
@@ -29,7 +29,7 @@ RECORD_DEADLINE_S = 5.0
 POLL_S = 0.05
 MAX_COMMAND = 60
 COLUMNS = "{:23} {:9} {:20} {:>8} {:>5}  {:12} {}{}"
-LABELS = {State.WAITING: "WAITING for nodes"}
+LABELS = {JobState.WAITING: "WAITING for nodes"}
 """Longer descriptions of states for `launch list`."""
 BROKEN_PIPE = 128 + signal.SIGPIPE
 
@@ -141,7 +141,7 @@ def stop(options: argparse.Namespace) -> int:
         raise UsageError(f"job {job.id} has already ended: {job.state.value}")
     if job.durable:
         options.end_durable(job.id)
-    if job.state is State.WAITING and (job.waiting is None or not job.pid):
+    if job.state is JobState.WAITING and (job.waiting is None or not job.pid):
         # A launcher that has started since then checks for the mark after it has written its record.
         begun = _await_record(job)
         if not is_alive(directory, job):
@@ -175,7 +175,9 @@ def _await_record(job: JobRecord) -> JobRecord | None:
 def _cancel_waiting(job: JobRecord) -> int:
     """Record the end of a durable job that no launcher is running."""
     directory = job_lookup.directory_of(job.id)
-    ended = replace(job, state=State.CANCELLED, reason="stopped while it waited", waiting=None, place=None, end=now())
+    ended = replace(
+        job, state=JobState.CANCELLED, reason="stopped while it waited", waiting=None, place=None, end=now()
+    )
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_record(directory, ended)
@@ -183,7 +185,7 @@ def _cancel_waiting(job: JobRecord) -> int:
         raise LaunchError(f"job {job.id} is stopped, but its record cannot be written: {error.strerror}") from error
     if reason := upload(directory):
         print(f"launch: the job's record is not in the bucket: {reason}", file=sys.stderr)
-    print(f"{job.id} {State.CANCELLED.value}")
+    print(f"{job.id} {JobState.CANCELLED.value}")
     return 0
 
 
@@ -206,7 +208,7 @@ def _kill(job: JobRecord) -> None:
     if latest.state.is_terminal:
         return
     try:
-        write_record(directory, replace(latest, state=State.CANCELLED, reason="killed by launch stop", end=now()))
+        write_record(directory, replace(latest, state=JobState.CANCELLED, reason="killed by launch stop", end=now()))
     except OSError as error:
         raise LaunchError(f"job {job.id} is killed, but its record cannot be written: {error.strerror}") from error
 

@@ -10,7 +10,7 @@ from launcher.errors import LaunchError, UsageError
 from launcher.history.journal import jobs_directory
 from launcher.history.lock import is_alive
 from launcher.history.record_upload import upload
-from launcher.history.records import JobRecord, State, read_record, write_record
+from launcher.history.records import JobRecord, JobState, read_record, write_record
 
 NO_JOB = "there is no job yet"
 MAX_NAMED = 3
@@ -46,10 +46,10 @@ def current(directory: Path) -> JobRecord | None:
     # Read again: the job may have ended in the meantime and released its lock.
     record = record if lives else read_record(directory)
     if record is not None and not lives and record.durable and not record.state.is_terminal and _is_kept(record.id):
-        return replace(record, state=State.WAITING, place=None, waiting=None)
+        return replace(record, state=JobState.WAITING, place=None, waiting=None)
     if record is None or lives or record.state.is_terminal:
         return record
-    closed = replace(record, state=State.FAILED, reason=DIED, place=None, waiting=None)
+    closed = replace(record, state=JobState.FAILED, reason=DIED, place=None, waiting=None)
     # Report the state even if it cannot be saved, as on a full or read-only disk.
     with suppress(OSError):
         write_record(directory, closed)

@@ -15,7 +15,7 @@ from launcher.history.checkpoints import saves_locally
 from launcher.history.git import RevisionQuery
 from launcher.history.lock import TOUCH_INTERVAL_S, acquire_lock, boot_id, mark_lock_stale, touch_lock
 from launcher.history.record_upload import Upload, start_upload, upload
-from launcher.history.records import JobRecord, Revision, State, now, without_values, write_record
+from launcher.history.records import JobRecord, JobState, Revision, now, without_values, write_record
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import claimed_gpus
 from launcher.job_directories import KEPT_JOBS, remove_old_jobs
@@ -46,14 +46,14 @@ class Journal:
         attempt: int = 1,
         start: str | None = None,
         started_by: str | None = None,
-        stays_open: Callable[[Failure, State], bool] = lambda failure, state: False,
+        stays_open: Callable[[Failure, JobState], bool] = lambda failure, state: False,
     ) -> None:
         self._record = JobRecord(
             id=job_id,
-            state=State.PENDING,
+            state=JobState.PENDING,
             command=without_values(job.command),
             hosts=tuple(map(str, job.hosts)),
-            engine=job.engine,
+            engine=job.framework,
             grace_s=job.grace_s,
             cwd=cwd,
             user=user_name(),
@@ -80,7 +80,7 @@ class Journal:
         """Reason why no record is kept; None while one is."""
 
     @property
-    def state(self) -> State:
+    def state(self) -> JobState:
         """Return the job's state."""
         return self._record.state
 
@@ -110,7 +110,7 @@ class Journal:
 
     def on_waiting(self, text: str, *, place: int) -> None:
         """Record the job's place in the queue."""
-        self._change(state=State.WAITING, place=place, waiting=text)
+        self._change(state=JobState.WAITING, place=place, waiting=text)
         self._report_start()
 
     def on_turn(self, job: Job) -> None:
@@ -131,9 +131,9 @@ class Journal:
         self, logs: Mapping[str, Sequence[str]], *, restart: int, gpus: Mapping[str, Sequence[str] | None]
     ) -> None:
         """Record the start of the processes after `restart` restarts, with each host's logs and GPUs."""
-        is_restart = self._record.state is State.RUNNING
+        is_restart = self._record.state is JobState.RUNNING
         self._change(
-            state=State.RUNNING,
+            state=JobState.RUNNING,
             hosts=tuple(logs),
             logs={host: list(names) for host, names in logs.items()},
             gpus={host: None if taken is None else list(taken) for host, taken in gpus.items()},
@@ -154,7 +154,7 @@ class Journal:
         """Record the end of the job."""
         if failure is not None and self._stays_open(failure, self._record.state):
             self._change(
-                state=State.WAITING,
+                state=JobState.WAITING,
                 reason=failure.reason,
                 place=None,
                 waiting=None,
@@ -165,7 +165,7 @@ class Journal:
         if failure is not None and failure.cancelled and self._systemd_is_stopping():
             # The end was not requested.
             failure = replace(failure, cancelled=False, reason=f"{failure.reason}: the user's systemd is stopping")
-        state = State.SUCCEEDED if failure is None else State.CANCELLED if failure.cancelled else State.FAILED
+        state = JobState.SUCCEEDED if failure is None else JobState.CANCELLED if failure.cancelled else JobState.FAILED
         self._change(
             state=state,
             end=now(),

@@ -34,7 +34,7 @@ ENV_OPTIONS = ("-u", "--unset", "-C", "--chdir")
 """Options of env(1) with a value."""
 
 
-class State(str, enum.Enum):
+class JobState(str, enum.Enum):
     """State of a job, named as in TorchX (torchx.specs.AppState)."""
 
     PENDING = "PENDING"
@@ -50,7 +50,7 @@ class State(str, enum.Enum):
     @property
     def is_terminal(self) -> bool:
         """True once the job has ended."""
-        return self not in (State.PENDING, State.RUNNING, State.WAITING)
+        return self not in (JobState.PENDING, JobState.RUNNING, JobState.WAITING)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,11 +70,12 @@ class JobRecord:
     """Record of one job."""
 
     id: str
-    state: State
+    state: JobState
     command: tuple[str, ...]
     hosts: tuple[str, ...]
     """Hosts in rank order, by their names in the hosts file."""
     engine: str
+    """Framework, by its value of --engine; ``mpi`` with --launcher mpi."""
     cwd: str
     user: str
     name: str | None = None
@@ -133,7 +134,7 @@ class JobRecord:
             )
             known["name"] = _job_name(known.get("name"))
             known |= {name: tuple(known[name]) for name in ("command", "hosts")}
-            return cls(**{**known, "state": State(known["state"])})
+            return cls(**{**known, "state": JobState(known["state"])})
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a job's record: {error}") from error
 

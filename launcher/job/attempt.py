@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from bootstrap.contract import ENGINES, PYTORCH_PYTHON
-from launcher.engines import Engine, JobTopology, load_engine
+from bootstrap.contract import MXNET_ENVIRONMENT, PYTORCH_PYTHON
 from launcher.errors import BusyError, LaunchError, UnreachableError, UsageError
+from launcher.frameworks import Framework, JobTopology, load_framework
 from launcher.job.checks import check_nodes, read_secrets_on_nodes
 from launcher.job.connect import close_connections, connect_all, peer_addresses
 from launcher.job.failure import Failure
@@ -144,13 +144,13 @@ async def start_and_follow(
     job: Job, connections: Sequence[Connection], attempt: Attempt, *, keep: bool
 ) -> Failure | None:
     """Check the nodes, start their ranks, and forward the output; `keep` leaves the runners idle at the end."""
-    engine = load_engine(job.engine)
+    framework = load_framework(job.framework)
     await check_nodes(job, connections, is_restart=attempt.restart > 0)
     await read_secrets_on_nodes(job, connections)
     addresses = peer_addresses(connections)
     cwd = await sync_files(job, connections, addresses, attempt)
     async with AsyncExitStack() as rendezvous:
-        serve = engine.serve_rendezvous
+        serve = framework.serve_rendezvous
         topology = JobTopology(
             job_id=attempt.job_id,
             addresses=addresses,
@@ -160,7 +160,7 @@ async def start_and_follow(
             max_restarts=job.restarts.max_restarts,
         )
         specs = node_specs(
-            engine, job, topology, cwd=cwd, keep=[keep and not connection.is_local for connection in connections]
+            framework, job, topology, cwd=cwd, keep=[keep and not connection.is_local for connection in connections]
         )
         attempt.observer.on_running(
             {spec.host: [process.log for process in spec.processes] for spec in specs},
@@ -198,8 +198,10 @@ async def sync_files(job: Job, connections: Sequence[Connection], addresses: Seq
     return job.sync.directory or attempt.cwd
 
 
-def node_specs(engine: Engine, job: Job, topology: JobTopology, *, cwd: str, keep: Sequence[bool]) -> list[NodeSpec]:
-    """Return each node's spec: the engine's processes, with the job's variables and GPUs."""
+def node_specs(
+    framework: Framework, job: Job, topology: JobTopology, *, cwd: str, keep: Sequence[bool]
+) -> list[NodeSpec]:
+    """Return each node's spec: the framework's processes, with the job's variables and GPUs."""
     first, other = topology.addresses[0], topology.addresses[min(1, len(topology.addresses) - 1)]
     return [
         NodeSpec(
@@ -207,20 +209,20 @@ def node_specs(engine: Engine, job: Job, topology: JobTopology, *, cwd: str, kee
             host=str(job.hosts[node_rank]),
             processes=processes,
             environment=({"VIRTUAL_ENV": job.venv} if job.venv else {}) | dict(job.environment),
-            defaults=dict(engine.shared_defaults) if len(processes) > 1 else {},
-            interface_variables=engine.interface_variables,
-            path_prefix=path_prefix(engine, venv=job.venv),
+            defaults=dict(framework.shared_defaults) if len(processes) > 1 else {},
+            interface_variables=framework.interface_variables,
+            path_prefix=path_prefix(framework, venv=job.venv),
             peer=first if node_rank else other,
             cwd=cwd,
             grace_s=job.grace_s,
             gpus=None if (gpus := gpus_of(job, job.hosts[node_rank])) is None else list(gpus),
             keep=keep[node_rank],
         )
-        for node_rank, processes in enumerate(engine.plan(job, topology))
+        for node_rank, processes in enumerate(framework.plan(job, topology))
     ]
 
 
-def path_prefix(engine: Engine, *, venv: str | None = None) -> list[str]:
-    """Return the directories to put first on PATH, so that ``python`` in a command is the engine's."""
-    engines = [f"{ENGINES}/bin"] if engine.required_setting is not None else []
-    return [*([f"{venv}/bin"] if venv else []), *engines, str(Path(PYTORCH_PYTHON).parent)]
+def path_prefix(framework: Framework, *, venv: str | None = None) -> list[str]:
+    """Return the directories to put first on PATH, so that ``python`` in a command is the framework's."""
+    frameworks = [f"{MXNET_ENVIRONMENT}/bin"] if framework.required_setting is not None else []
+    return [*([f"{venv}/bin"] if venv else []), *frameworks, str(Path(PYTORCH_PYTHON).parent)]

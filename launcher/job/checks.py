@@ -1,14 +1,14 @@
-"""Check before an attempt starts that its nodes can run the job: engine, environment, first host, GPUs, secrets."""
+"""Check before an attempt starts that its nodes can run the job: framework, environment, first host, GPUs, secrets."""
 
 import asyncio
 import json
 from collections.abc import Sequence
 
 from bootstrap.contract import SETUP_HASH_LENGTH, SETUP_RUNNING, WORKER_HOST_PREFIX
-from launcher.engines import LAUNCHED_BY_MPI
 from launcher.errors import BusyError, LaunchError, RefusedError, UsageError
+from launcher.frameworks import LAUNCHED_BY_MPI
 from launcher.hosts.hostfile import Host, first_and_others, merge_reasons
-from launcher.job.engine_check import check_engine, check_venv
+from launcher.job.framework_check import check_framework, check_venv
 from launcher.job.gpu_check import check_gpus
 from launcher.spec import Job
 from launcher.transport.connection import Connection
@@ -16,7 +16,7 @@ from launcher.transport.connection import Connection
 
 async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart: bool) -> None:
     """Raise RefusedError if a node cannot run its part of the job; skip setup and GPUs on a restart."""
-    await check_engine(job, connections)
+    await check_framework(job, connections)
     await check_venv(job, connections)
     check_first_host(job, connections)
     if not job.force:
@@ -66,7 +66,7 @@ def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
     """Raise UsageError if mpirun would run on a node without a key for the others."""
     first = connections[0]
     is_elsewhere = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_local
-    if job.engine == LAUNCHED_BY_MPI and len(connections) > 1 and is_elsewhere:
+    if job.framework == LAUNCHED_BY_MPI and len(connections) > 1 and is_elsewhere:
         raise UsageError(
             f"--launcher mpi needs this machine as the first host, as only the master has the cluster's key, "
             f"got {first.host}"

@@ -6,8 +6,8 @@ launcher.runner.gpu_usage creates the report on a node; launcher.transport.gpus_
 import os
 from collections.abc import Sequence
 
-from launcher.engines import load_engine
 from launcher.errors import BusyError
+from launcher.frameworks import load_framework
 from launcher.hosts.hostfile import Host
 from launcher.spec import Job
 from launcher.transport.gpus_in_use import Gpus, GpusInUse
@@ -21,7 +21,7 @@ def gpus_of(job: Job, host: Host) -> Gpus:
     if visible is not None:
         return tuple(gpu.strip() for gpu in visible.split(",") if gpu.strip())
     # There is one process per GPU, from the first GPU on. A single process sees all GPUs and may use them all.
-    takes_all = host.slots == 1 or load_engine(job.engine).has_servers
+    takes_all = host.slots == 1 or load_framework(job.framework).has_servers
     return None if takes_all else tuple(map(str, range(host.slots)))
 
 

@@ -1,7 +1,7 @@
 """Select the variables of processes on the launcher's own machine: those that sshd would set there.
 
-The other nodes lack the launcher's shell, and engines hang if their settings differ between ranks. ``--env`` passes a
-variable to all nodes.
+The other nodes lack the launcher's shell, and frameworks hang if their settings differ between ranks. ``--env`` passes
+a variable to all nodes.
 """
 
 from collections.abc import Mapping

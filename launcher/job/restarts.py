@@ -12,8 +12,8 @@ from typing import Protocol
 from launcher.errors import LaunchError, UsageError
 from launcher.hosts.hostfile import Host
 from launcher.job.connect import READY_DEADLINE_S, close_connections, connect_available
-from launcher.job.engine_check import nodes_lacking_engine
 from launcher.job.failure import Failure
+from launcher.job.framework_check import nodes_lacking_framework
 from launcher.output.prefixes import Streams
 from launcher.spec import Job
 from launcher.transport.connection import Connection
@@ -101,7 +101,7 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts |
         if worth_trying:
             deadline_s = min(READY_DEADLINE_S, max(left, LAST_ATTEMPT_S))
             reachable = await _connect_first(hosts, len(job.hosts), local=job.local, deadline_s=deadline_s)
-            await _drop_nodes_without_engine(job, reachable)
+            await _drop_nodes_without_framework(job, reachable)
             # Ranks follow the order of the list.
             reachable.connections.sort(key=lambda connection: listed.index(connection.host))
         is_last = left <= 0 or (worth_trying and clock() >= deadline) or streams[FrameType.STDOUT].reader_has_gone()
@@ -133,10 +133,10 @@ async def _claim_hosts(job: Job, reachable: ReachableNodes, restart_hosts: Resta
     return True
 
 
-async def _drop_nodes_without_engine(job: Job, reachable: ReachableNodes) -> None:
-    """Drop listed replacements that have not built their engines yet."""
-    engine, lacking = await nodes_lacking_engine(job, reachable.connections)
-    reachable.reasons += [f"{connection.host}: no {engine} yet" for connection in lacking]
+async def _drop_nodes_without_framework(job: Job, reachable: ReachableNodes) -> None:
+    """Drop listed replacements that do not have the job's framework yet."""
+    framework, lacking = await nodes_lacking_framework(job, reachable.connections)
+    reachable.reasons += [f"{connection.host}: no {framework} yet" for connection in lacking]
     reachable.connections = [connection for connection in reachable.connections if connection not in lacking]
     await close_connections(lacking)
 

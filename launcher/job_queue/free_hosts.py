@@ -4,8 +4,8 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.engines import LAUNCHED_BY_MPI
 from launcher.errors import UsageError
+from launcher.frameworks import LAUNCHED_BY_MPI
 from launcher.history.records import JobRecord
 from launcher.hosts.hostfile import Host
 from launcher.job.gpu_check import claimed_gpus
@@ -96,7 +96,7 @@ class HostClaims:
 
 def _starts_on_first(job: Job) -> bool:
     """Return True for mpirun on several hosts: only its own machine has the key for the others."""
-    return job.engine == LAUNCHED_BY_MPI and len(job.hosts) > 1
+    return job.framework == LAUNCHED_BY_MPI and len(job.hosts) > 1
 
 
 def _put_first(hosts: Sequence[Host], first: str) -> list[Host]:

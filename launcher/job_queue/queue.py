@@ -11,7 +11,7 @@ from pathlib import Path
 
 from launcher.errors import LaunchError
 from launcher.history.lock import is_alive
-from launcher.history.records import JobRecord, State, read_record
+from launcher.history.records import JobRecord, JobState, read_record
 from launcher.hosts.hostfile import LOCAL_HOST, Host
 from launcher.job.connect import is_this_machine
 from launcher.job.gpu_check import overlap
@@ -36,13 +36,15 @@ def ahead_of(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
 
     A job that does not wait counts only if it starts on the same nodes.
     """
-    earlier = [other for other in others if other.state in (State.PENDING, State.WAITING) and _came_first(other, me)]
+    earlier = [
+        other for other in others if other.state in (JobState.PENDING, JobState.WAITING) and _came_first(other, me)
+    ]
     return sorted((other for other in earlier if other.waits or share_nodes(me, other)), key=_submission)
 
 
 def jobs_using_nodes_of(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the jobs that use nodes of this one: those running or restarting, and those whose turn has come."""
-    return [other for other in others if (other.state is State.RUNNING or other.starting) and share_nodes(me, other)]
+    return [other for other in others if (other.state is JobState.RUNNING or other.starting) and share_nodes(me, other)]
 
 
 def jobs_overtaken_by(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:

@@ -1,7 +1,7 @@
 """Wait for a job's turn: no earlier job waits, its nodes are up, and no other job uses them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +10,8 @@ from typing import Protocol
 from launcher.cli.wait_options import declared_nodes
 from launcher.errors import BusyError, LaunchError, OverdueError, UsageError
 from launcher.history.lock import is_elsewhere
-from launcher.history.records import JobRecord, State
+from launcher.history.records import JobRecord, JobState
 from launcher.hosts.hostfile import Host, first_and_others
-from launcher.job.failure import Failure
 from launcher.job.restarts import count_nodes, describe
 from launcher.job_queue.free_hosts import choose_free, with_claims
 from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, living_jobs
@@ -85,29 +84,17 @@ def assign_nodes(job: Job, job_id: str, *, jobs: Path) -> Job:
 
 
 def _waits_in_queue(record: JobRecord) -> bool:
-    return record.waits and not record.starting and record.state in (State.PENDING, State.WAITING)
+    return record.waits and not record.starting and record.state in (JobState.PENDING, JobState.WAITING)
 
 
-async def start_in_turn(
-    job: Job, ticket: Ticket, *, start: Callable[[Job, bool], Awaitable[Failure | None]]
-) -> Failure | None:
-    """Run a job with `start` when its turn comes, and queue it again if its nodes turn out to be in use.
-
-    `start` gets the job with its current nodes, and True if the job has waited.
-    """
-    if job.wait is None:
-        async with locked_queue(ticket.jobs):
-            chosen = job if job.force else assign_nodes(job, ticket.job_id, jobs=ticket.jobs)
-            ticket.observer.on_turn(chosen)
-        if chosen.hosts != job.hosts:
-            await print_line(describe_choice(chosen, requested=job.hosts), ticket.streams)
-        return await start(chosen, False)
-    turn = Turn(job, job.wait, ticket)
-    while True:
-        try:
-            return await start(await turn.wait(), turn.has_waited)
-        except BusyError as error:
-            turn.try_later(error)
+async def take_nodes(job: Job, ticket: Ticket) -> Job:
+    """Take the nodes of a job without --wait at once; return the job with them."""
+    async with locked_queue(ticket.jobs):
+        chosen = job if job.force else assign_nodes(job, ticket.job_id, jobs=ticket.jobs)
+        ticket.observer.on_turn(chosen)
+    if chosen.hosts != job.hosts:
+        await print_line(describe_choice(chosen, requested=job.hosts), ticket.streams)
+    return chosen
 
 
 class Turn:

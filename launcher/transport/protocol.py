@@ -10,7 +10,7 @@ import struct
 
 GREETING = b"\0deeplearning-runner "
 """Start of the runner's output; it follows anything that a node's shell start-up files print."""
-VERSION = "7"
+VERSION = "8"
 """Version of frames and spec; raise it when a runner of another release would misunderstand them."""
 PREAMBLE = GREETING + VERSION.encode("ascii") + b"\n"
 
@@ -56,7 +56,7 @@ class FrameType:
     """Working directory of the processes, sent once before they start: empty for the spec's directory, or ``home`` if
     the node lacks it and they start in the home directory."""
     SYNC = 8
-    """Answer to a request before the spec: files, engines, venv or secrets (launcher.sync.messages)."""
+    """Answer to a request before the spec: files, frameworks, venv or secrets (launcher.sync.messages)."""
 
 
 FRAME_TYPES = frozenset(value for name, value in vars(FrameType).items() if name.isupper())

@@ -6,19 +6,19 @@ from pathlib import Path
 from local.aws.api_faults import FILE, ApiFault, read_faults, write_faults
 
 
-def put(run_dir: Path, fault: ApiFault) -> None:
+def add_fault(run_dir: Path, fault: ApiFault) -> None:
     """Activate a fault, replacing one of the same kind, service and node."""
     others = [old for old in read_faults(run_dir / FILE) if _scope(old) != _scope(fault)]
     write_faults(run_dir / FILE, [*others, fault])
 
 
-def take_back(run_dir: Path, fault: ApiFault) -> None:
+def remove_fault(run_dir: Path, fault: ApiFault) -> None:
     """Deactivate a fault, whatever its fraction of requests."""
     left = [old for old in read_faults(run_dir / FILE) if _scope(old) != _scope(fault)]
     write_faults(run_dir / FILE, left)
 
 
-def heal_all(run_dir: Path) -> None:
+def remove_all_faults(run_dir: Path) -> None:
     """Serve every request again."""
     (run_dir / FILE).unlink(missing_ok=True)
 

@@ -16,23 +16,23 @@ BLOCK = 4096
 
 def fill(node: NodeHandle) -> None:
     """Make every write that needs a block fail with ENOSPC. Raises LocalError."""
-    if not _filling(node).parent.is_mount():
+    if not _filler_file(node).parent.is_mount():
         raise LocalError(f"{node.instance_id} has no disk")
-    with _filling(node).open("ab") as file:
-        take_all(file.fileno())
+    with _filler_file(node).open("ab") as file:
+        reserve_all_blocks(file.fileno())
 
 
 def free(node: NodeHandle) -> None:
     """Release the reserved space."""
-    _filling(node).unlink(missing_ok=True)
+    _filler_file(node).unlink(missing_ok=True)
 
 
-def _filling(node: NodeHandle) -> Path:
+def _filler_file(node: NodeHandle) -> Path:
     """Return the filler's path beside the node's files, where the node cannot see and delete it."""
     return node.directory / "disk/filling"
 
 
-def take_all(file: int) -> None:
+def reserve_all_blocks(file: int) -> None:
     """Reserve every free block of the file system that a file is on."""
     chunk = FIRST_CHUNK
     while chunk >= BLOCK:

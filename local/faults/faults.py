@@ -71,12 +71,12 @@ class Faults:
         """Hang the host: nothing runs, and nothing answers, not even a ping."""
         node = self.node(name)
         power.freeze(node)
-        network.add_elements(network.HUNG, network.link(node.link))
+        network.interrupt(network.FROZEN, network.link_element(node.link))
 
     def thaw(self, name: str) -> None:
         """Resume a frozen node."""
         node = self.node(name)
-        network.remove_elements(network.HUNG, network.link(node.link))
+        network.restore(network.FROZEN, network.link_element(node.link))
         power.thaw(node)
 
     def kill_agent(self, name: str) -> None:
@@ -109,66 +109,66 @@ class Faults:
 
     def partition(self, name: str, other: str | None = None) -> None:
         """Cut a node off from everything, including metadata and AWS's API, or two nodes from each other."""
-        network.add_elements(*self._cut(name, other))
+        network.interrupt(*self._partition_elements(name, other))
 
     def reconnect(self, name: str, other: str | None = None) -> None:
         """Undo the partition of a node from everything, or of two nodes from each other."""
-        network.remove_elements(*self._cut(name, other))
+        network.restore(*self._partition_elements(name, other))
 
-    def _cut(self, name: str, other: str | None) -> tuple[str, ...]:
+    def _partition_elements(self, name: str, other: str | None) -> tuple[str, ...]:
         link = self.node(name).link
         if other is None:
-            return network.CUT, network.link(link)
+            return network.PARTITIONED, network.link_element(link)
         other_link = self.node(other).link
         if other_link == link:
             raise LocalError(f"{name} and {other} are the same node")
-        return network.PAIRS, *network.pair_elements(link, other_link)
+        return network.PARTITIONED_PAIRS, *network.pair_elements(link, other_link)
 
     def metadata_outage(self, name: str) -> None:
         """Stop the node's metadata service from answering."""
-        network.add_elements(network.NO_METADATA, network.link(self.node(name).link))
+        network.interrupt(network.NO_METADATA, network.link_element(self.node(name).link))
 
     def metadata_back(self, name: str) -> None:
         """Let the node's metadata service answer again."""
-        network.remove_elements(network.NO_METADATA, network.link(self.node(name).link))
+        network.restore(network.NO_METADATA, network.link_element(self.node(name).link))
 
     # ---- control plane ----
 
     def api_outage(self, name: str | None = None, *, refuse: bool = False) -> None:
         """Cut all nodes, or one, off from AWS's API: connections time out or, for all nodes, are refused."""
         if name is None:
-            network.remove_elements(network.API_SILENT if refuse else network.API_REFUSED, str(API_PORT))
-            network.add_elements(network.API_REFUSED if refuse else network.API_SILENT, str(API_PORT))
+            network.restore(network.API_SILENT if refuse else network.API_REFUSED, str(API_PORT))
+            network.interrupt(network.API_REFUSED if refuse else network.API_SILENT, str(API_PORT))
         else:
-            network.add_elements(network.NO_API, network.link(self.node(name).link))
+            network.interrupt(network.NO_API, network.link_element(self.node(name).link))
 
     def api_back(self, name: str | None = None) -> None:
         """End an outage of all nodes, or of one."""
         if name is None:
             for ports in (network.API_SILENT, network.API_REFUSED):
-                network.remove_elements(ports, str(API_PORT))
+                network.restore(ports, str(API_PORT))
         else:
-            network.remove_elements(network.NO_API, network.link(self.node(name).link))
+            network.restore(network.NO_API, network.link_element(self.node(name).link))
 
     def throttle(
         self, service: str | None = None, *, share: float = 1.0, name: str | None = None, seed: int = 0
     ) -> None:
         """Answer a fraction of the nodes' requests to a service, or to all, with the service's throttling error."""
-        api.put(self._run_dir, self._fault("throttle", service, share=share, name=name, seed=seed))
+        api.add_fault(self._run_dir, self._fault("throttle", service, share=share, name=name, seed=seed))
 
     def stop_throttling(self, service: str | None = None, *, name: str | None = None) -> None:
         """Stop throttling the requests of all nodes, or of one, to a service or to all."""
-        api.take_back(self._run_dir, self._fault("throttle", service, name=name))
+        api.remove_fault(self._run_dir, self._fault("throttle", service, name=name))
 
     def api_errors(
         self, service: str | None = None, *, share: float = 1.0, name: str | None = None, seed: int = 0
     ) -> None:
         """Answer a fraction of the nodes' requests to a service, or to all, with its internal error (HTTP 500)."""
-        api.put(self._run_dir, self._fault("error", service, share=share, name=name, seed=seed))
+        api.add_fault(self._run_dir, self._fault("error", service, share=share, name=name, seed=seed))
 
     def stop_api_errors(self, service: str | None = None, *, name: str | None = None) -> None:
         """Stop the internal errors for all nodes, or for one, of a service or of all."""
-        api.take_back(self._run_dir, self._fault("error", service, name=name))
+        api.remove_fault(self._run_dir, self._fault("error", service, name=name))
 
     def _fault(
         self, kind: ApiFaultKind, service: str | None, *, name: str | None, share: float = 1.0, seed: int = 0
@@ -190,9 +190,9 @@ class Faults:
 
     def heal(self) -> None:
         """Undo everything that can be undone; dead and rebooted nodes stay so, and notices remain in force."""
-        network.heal_all()
-        api.heal_all(self._run_dir)
-        scarcity.heal_all(self._run_dir)
+        network.restore_all()
+        api.remove_all_faults(self._run_dir)
+        scarcity.lift_limits(self._run_dir)
         self.storage_back()
         for node in all_nodes(self._run_dir):
             power.thaw(node)

@@ -12,33 +12,45 @@ from local.network.addresses import API_ADDRESS, API_PORT, METADATA_ADDRESS
 from local.network.vpc_network import routers, run_nft
 
 TABLE: Final = "inet faults"
-CUT, HUNG, PAIRS, NO_METADATA, NO_API = "cut", "hung", "pairs", "no_metadata", "no_api"
-API_SILENT, API_REFUSED = "api_silent", "api_refused"
+PARTITIONED: Final = "partitioned"
+"""Links of nodes that are cut off from everything."""
+PARTITIONED_PAIRS: Final = "partitioned_pairs"
+"""Pairs of links that are cut off from each other."""
+FROZEN: Final = "frozen"
+"""Links of nodes whose host hangs."""
+NO_METADATA: Final = "no_metadata"
+"""Links of nodes that the metadata service does not answer."""
+NO_API: Final = "no_api"
+"""Links of nodes that do not reach AWS's API."""
+API_SILENT: Final = "api_silent"
+"""Ports at which AWS's API answers no node."""
+API_REFUSED: Final = "api_refused"
+"""Ports at which AWS's API refuses the connections of all nodes."""
 _SETS: Final = {
-    CUT: "ifname",
-    HUNG: "ifname",
-    PAIRS: "ifname . ifname",
+    PARTITIONED: "ifname",
+    PARTITIONED_PAIRS: "ifname . ifname",
+    FROZEN: "ifname",
     NO_METADATA: "ifname",
     NO_API: "ifname",
     API_SILENT: "inet_service",
     API_REFUSED: "inet_service",
 }
-"""Sets of affected links on a VPC's router, and of ports at which AWS's API is out for all nodes."""
+"""Type of each set's elements: links or pairs of links on a VPC's router, or TCP ports."""
 _API_TRAFFIC: Final = f"ip daddr {API_ADDRESS} tcp dport"
 _CHAINS: Final = {
     "forward": (
-        *(f"{way} @{name} drop" for name in (CUT, HUNG) for way in ("iifname", "oifname")),
-        f"iifname . oifname @{PAIRS} drop",
+        *(f"{way} @{name} drop" for name in (PARTITIONED, FROZEN) for way in ("iifname", "oifname")),
+        f"iifname . oifname @{PARTITIONED_PAIRS} drop",
         f"iifname @{NO_API} {_API_TRAFFIC} {API_PORT} drop",
         f"{_API_TRAFFIC} @{API_SILENT} drop",
         f"{_API_TRAFFIC} @{API_REFUSED} reject with tcp reset",
     ),
     # The metadata service and the gateway's address are on the router itself.
     "input": (
-        *(f"iifname @{name} drop" for name in (CUT, HUNG)),
+        *(f"iifname @{name} drop" for name in (PARTITIONED, FROZEN)),
         f"iifname @{NO_METADATA} ip daddr {METADATA_ADDRESS} drop",
     ),
-    "output": tuple(f"oifname @{name} drop" for name in (CUT, HUNG)),
+    "output": tuple(f"oifname @{name} drop" for name in (PARTITIONED, FROZEN)),
 }
 BEFORE_THE_FIREWALL: Final = -10
 
@@ -66,28 +78,28 @@ def _load(lines: Sequence[str]) -> None:
                 raise
 
 
-def add_elements(name: str, *elements: str) -> None:
-    """Add links, pairs of links or ports to a set."""
+def interrupt(name: str, *elements: str) -> None:
+    """Drop or refuse the packets of links, pairs of links or ports by adding them to a set."""
     _load([*_layout(), *(f"add element {TABLE} {name} {{ {element} }}" for element in elements)])
 
 
-def remove_elements(name: str, *elements: str) -> None:
-    """Remove elements from a set, if it has them."""
+def restore(name: str, *elements: str) -> None:
+    """Remove links, pairs of links or ports from a set, if it has them."""
     # Add them first, because nft fails to delete missing elements.
     both = [f"{verb} element {TABLE} {name} {{ {element} }}" for element in elements for verb in ("add", "delete")]
     _load([*_layout(), *both])
 
 
-def heal_all() -> None:
-    """Stop dropping packets."""
+def restore_all() -> None:
+    """Delete all sets and rules, so that no packet is dropped or refused any more."""
     _load([f"add table {TABLE}", f"delete table {TABLE}"])
 
 
-def link(name: str) -> str:
+def link_element(name: str) -> str:
     """Format a link as an element."""
     return f'"{name}"'
 
 
 def pair_elements(one: str, other: str) -> tuple[str, str]:
-    """Format two links as elements of PAIRS."""
+    """Format two links as elements of PARTITIONED_PAIRS."""
     return f'"{one}" . "{other}"', f'"{other}" . "{one}"'

@@ -10,7 +10,7 @@ from local.errors import LocalError, UsageError
 from local.faults.clients import client
 from local.faults.nodes import all_nodes
 
-State = Mapping[str, Any]
+NodeState = Mapping[str, Any]
 _INSTANCE: Final = re.compile(r"i-[0-9a-f]+")
 _ALIAS: Final = re.compile(rf"(?:{WORKER_HOST_PREFIX}|worker)([1-9][0-9]*)")
 
@@ -38,7 +38,7 @@ def aliases(clusters: Mapping[str, Mapping[int, str]]) -> dict[str, str]:
     }
 
 
-def newest(states: Iterable[State]) -> State | None:
+def newest(states: Iterable[NodeState]) -> NodeState | None:
     """Return the state with the latest membership, because a disconnected node still claims its old index."""
     return max(states, key=lambda state: int(state["generation"]), default=None)
 
@@ -46,7 +46,7 @@ def newest(states: Iterable[State]) -> State | None:
 def members_by_cluster(run_dir: Path) -> dict[str, dict[int, str]]:
     """Return each cluster's instances by node index, according to the node with the latest membership."""
     clusters = _clusters()
-    states: dict[str, list[State]] = {}
+    states: dict[str, list[NodeState]] = {}
     for node in all_nodes(run_dir):
         state = node.state()
         if state is not None and node.instance_id in clusters:

@@ -60,7 +60,7 @@ def limit_vcpus(run_dir: Path, quota: str, vcpus: int | None) -> None:
     write_quotas(file, kept if vcpus is None else kept | {quota: vcpus})
 
 
-def heal_all(run_dir: Path) -> None:
+def lift_limits(run_dir: Path) -> None:
     """Lift all limits."""
     for name in (CAPACITY_FILE, QUOTA_FILE):
         (run_dir / name).unlink(missing_ok=True)

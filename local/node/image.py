@@ -9,7 +9,7 @@ from pathlib import Path
 
 from local.cache import cache_dir, cached_tree, recipe_hash
 from local.network.addresses import ENDPOINT
-from local.node.engine_layer import engine_layer
+from local.node.mxnet_layer import mxnet_layer
 
 RECIPE = Path(__file__).parents[1] / "image"
 
@@ -20,14 +20,14 @@ def _run(script: str, *arguments: str | Path) -> None:
     subprocess.run([RECIPE / script, *arguments], check=True, stdin=subprocess.DEVNULL, env=environment)
 
 
-def image_layers(*, engines: bool = False) -> list[Path]:
+def image_layers(*, with_mxnet: bool = False) -> list[Path]:
     """Return the directories to stack as an overlay's lower layers, uppermost first.
 
-    ``engines`` adds the layer for clusters with the setting of that name.
+    ``with_mxnet`` adds the layer for clusters with the setting ``engines``.
     """
     base_recipe = [RECIPE / "build-base.sh", RECIPE / "aws-cli.txt", RECIPE / "rootfs"]
     base_key = recipe_hash(base_recipe, extra=ENDPOINT)
     base = cached_tree("image-base", base_key, lambda root: _run("build-base.sh", root, ENDPOINT))
     pytorch_key = recipe_hash([RECIPE / "build-pytorch.sh", RECIPE / "pytorch.txt"])
     pytorch = cached_tree("image-pytorch", pytorch_key, lambda layer: _run("build-pytorch.sh", layer, base))
-    return [*([engine_layer()] if engines else []), pytorch, base]
+    return [*([mxnet_layer()] if with_mxnet else []), pytorch, base]

@@ -30,7 +30,7 @@ read every parameter of the account."""
 SHARED_RECORDS: Final = (
     contract.MEMBERSHIP_ID,
     contract.GENERATION_ID,
-    contract.ENGINES_RECORD_ID,
+    contract.MXNET_ENVIRONMENT_RECORD_ID,
     contract.PAUSE_ID,
 )
 """Records that every node reads; only the master's role may write them."""
@@ -228,7 +228,7 @@ def _worker_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
             actions=list(OBJECT_CHANGES),
-            resources=[f"{resources.bucket}/{contract.ENGINES_PREFIX}*"],
+            resources=[f"{resources.bucket}/{contract.MXNET_ARCHIVES_PREFIX}*"],
         ),
         # The master runs the jobs stored there; without its delete marker, an ended job would run again.
         iam.PolicyStatement(

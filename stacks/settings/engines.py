@@ -1,4 +1,4 @@
-"""Define the setting for the engines that the nodes get in addition to PyTorch."""
+"""Define the setting ``engines``: the frameworks that the nodes get in addition to PyTorch."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,27 +12,27 @@ ENGINES: Final = ("mxnet", "horovod")
 
 
 def parse_engines(name: str, value: Any) -> tuple[str, ...]:
-    """Parse a list or text like ``a,b``; each name occurs once, and each engine follows those on which it builds."""
+    """Parse a list or text like ``a,b``; each name occurs once, and each framework follows those on which it builds."""
     names = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
     require(isinstance(names, list), name, value, f"a list of {', '.join(ENGINES)}, or text like a,b")
     for each in names:
         require(each in ENGINES, name, each, " or ".join(ENGINES))
-    return tuple(engine for engine in ENGINES if engine in names)
+    return tuple(each for each in ENGINES if each in names)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings(CapacitySettings):
-    """The engines that the nodes build or download at their first boot."""
+    """The frameworks that the nodes build or download at their first boot."""
 
     engines: tuple[str, ...] = field(default=(), metadata={PARSER: parse_engines})
-    """Engines to install in addition to PyTorch: ``mxnet``, or ``horovod``, which installs MXNet, Horovod and Open MPI;
-    left out, none. A change applies to nodes launched after the deploy."""
+    """Frameworks to install in addition to PyTorch: ``mxnet``, or ``horovod``, which installs MXNet, Horovod and Open
+    MPI; left out, none. A change applies to nodes launched after the deploy."""
 
     def check(self) -> None:
         """Check the names and the processor: MXNet has wheels only for x86_64."""
         super().check()
-        for engine in self.engines:
-            require(engine in ENGINES, "engines", engine, " or ".join(ENGINES))
+        for each in self.engines:
+            require(each in ENGINES, "engines", each, " or ".join(ENGINES))
         if self.engines and instance_types.is_arm(self.instance_type):
             name = shown(self.instance_type)
             raise SettingsError(f"engines need an x86_64 instance_type, got {name}, which is ARM")

@@ -1,4 +1,4 @@
-"""Define the bucket for checkpoints, job records and built engines, which outlives the cluster."""
+"""Define the bucket for checkpoints, job records and MXNet environments, which outlives the cluster."""
 
 from typing import Final
 

@@ -26,7 +26,7 @@ MEASURED = {"mbit": 1000, "batch": 64, "weights": 1_000_000}
         ("two_n_servers", 1, float("inf")),
     ],
 )
-def test_links_limit_the_speed(method: str, workers: int, images_per_s: float) -> None:
+def test_speed_limit_follows_from_the_links(method: str, workers: int, images_per_s: float) -> None:
     assert limit(MEASURED, method, workers) == pytest.approx(images_per_s)
 
 
@@ -52,7 +52,7 @@ COMPUTED = MEASURED | {
 }
 
 
-def test_the_cores_allow_what_they_have_time_for() -> None:
+def test_speed_limit_follows_from_the_cpu_time() -> None:
     # Four workers use 3 seconds of CPU time for 256 images, and two cores provide 2 per second.
     assert cores_limit(COMPUTED, "ours", 4) == pytest.approx(256 / 1.5)
 
@@ -63,7 +63,7 @@ def test_efficiency_is_relative_to_workers_without_communication() -> None:
     assert efficiency(COMPUTED, "ours", 1) == pytest.approx(96 / 128)
 
 
-def test_the_drawing_in_the_docs_is_what_was_measured(tmp_path: Path) -> None:
+def test_figure_in_the_docs_matches_the_measured_data(tmp_path: Path) -> None:
     again = tmp_path / "figure1.svg"
     draw(json.loads(DATA.read_text()), again)
     assert again.read_text() == DRAWING.read_text()

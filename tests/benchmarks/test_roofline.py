@@ -7,7 +7,7 @@ from benchmarks.gpu._roofline import work_of_step
 BATCH, INPUTS, OUTPUTS = 8, 16, 4
 
 
-def test_operations_and_bytes_are_those_of_the_products() -> None:
+def test_operations_and_bytes_of_matrix_products_are_counted() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(INPUTS, OUTPUTS), nn.Tanh(), nn.Linear(OUTPUTS, OUTPUTS))
     work = work_of_step(model, (BATCH, 1, 4, 4), width=2)
     # Forward of both; backward for the weights of both, and for the second one's input.
@@ -19,7 +19,7 @@ def test_operations_and_bytes_are_those_of_the_products() -> None:
     assert len(work.parts) == 5
 
 
-def test_the_floor_is_what_each_product_waits_for() -> None:
+def test_shortest_time_is_limited_by_arithmetic_or_memory_per_operation() -> None:
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10))
     model(torch.zeros(1, 3, 8, 8))
     work = work_of_step(model, (4, 3, 8, 8), width=2)

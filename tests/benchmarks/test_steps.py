@@ -31,7 +31,7 @@ def run(script: str, *, steps: int, timeout_s: float = 30) -> StepLog:
     )
 
 
-def test_a_run_is_followed_to_its_end() -> None:
+def test_output_of_a_run_is_read_to_its_end() -> None:
     assert run(f"print(*{OUTPUT!r}, sep=chr(10))", steps=5).images_per_s == 83
 
 

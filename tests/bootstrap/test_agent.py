@@ -180,7 +180,7 @@ def test_new_host_key_reaches_every_node(cluster: Cluster) -> None:
     )
 
 
-def test_older_answer_of_the_table_undoes_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_read_of_the_generation_changes_no_file(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     older = cluster.table.read_generation() - 1

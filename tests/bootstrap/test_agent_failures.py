@@ -172,7 +172,7 @@ def test_trouble_is_in_the_log_group_before_the_failure_signal(
     assert any(words.startswith("bad-config: default_user must be a user") for words in words_before_signal)
 
 
-def test_failing_log_group_stops_nothing(cluster: Cluster) -> None:
+def test_missing_log_group_does_not_stop_the_agent(cluster: Cluster) -> None:
     cluster.clients.logs.delete_log_group(logGroupName=LOG_GROUP)
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)

@@ -38,7 +38,7 @@ def test_second_block_of_ours_is_removed() -> None:
 @pytest.mark.parametrize(
     "text", [f"a\n{BLOCK_BEGIN}\nb\n", f"a\nb\n{BLOCK_END}\n", f"{BLOCK_END}\na\n{BLOCK_BEGIN}\nb\n"]
 )
-def test_marker_without_partner_takes_no_foreign_line_with_it(text: str) -> None:
+def test_unpaired_marker_is_removed_without_foreign_lines(text: str) -> None:
     assert replace_block(text, "ours\n") == f"a\nb\n{BLOCK}"
 
 
@@ -66,7 +66,7 @@ def test_shared_file_behind_a_link_stays_behind_it(tmp_path: Path) -> None:
     assert real.read_text() == f"a\n{BLOCK}"
 
 
-def test_right_file_is_not_touched(tmp_path: Path) -> None:
+def test_file_with_the_right_content_is_not_written_again(tmp_path: Path) -> None:
     file = tmp_path / "new" / "file"
     assert write_file(file, "text")
     before = file_state(file)

@@ -68,8 +68,8 @@ def test_release_is_installed_and_its_agent_started(tmp_path: Path) -> None:
     assert "StartLimitIntervalSec=0\n" in unit.partition("[Service]")[0]
 
 
-@pytest.mark.parametrize("file", ["launcher/runner/main.py", "trainer/step.py"])
-def test_users_find_the_byte_code_of_what_jobs_run(tmp_path: Path, file: str) -> None:
+@pytest.mark.parametrize("file", ["launcher/runner/main.py", "trainer/torch_backend/step.py"])
+def test_bytecode_of_installed_modules_is_readable_by_users(tmp_path: Path, file: str) -> None:
     one = release(tmp_path, "one")
     module = one / file
     module.parent.mkdir(parents=True)
@@ -170,7 +170,7 @@ def test_fails_when_not_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         install(release(tmp_path, "one"), root=Path("/"), services=RecordedServices())
 
 
-def test_a_node_with_engines_gets_the_service_that_provides_them(tmp_path: Path) -> None:
+def test_node_with_the_setting_engines_gets_the_mxnet_service(tmp_path: Path) -> None:
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps(config_values("worker") | {"engines": "horovod"}))
@@ -193,7 +193,7 @@ def test_node_with_a_setup_gets_its_service(tmp_path: Path) -> None:
     assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap setup\n" in unit
 
 
-def test_a_node_without_engines_pays_nothing_for_them(tmp_path: Path) -> None:
+def test_node_without_the_setting_engines_gets_no_mxnet_service(tmp_path: Path) -> None:
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps(config_values("worker")))

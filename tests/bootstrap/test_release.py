@@ -28,7 +28,7 @@ def test_the_membership_names_each_nodes_release(cluster: Cluster) -> None:
     assert (found[1], sorted(found.values())) == (NEW, ["", OLD, NEW])
 
 
-def test_a_release_alone_makes_no_new_membership(cluster: Cluster) -> None:
+def test_changed_release_alone_causes_no_new_membership(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     cluster.run([cluster.node("master", release=NEW)], until=lambda: releases(cluster) == {1: NEW})
@@ -41,7 +41,7 @@ def test_a_release_alone_makes_no_new_membership(cluster: Cluster) -> None:
     cluster.run([master, cluster.node("worker", release=OLD)], until=lambda: releases(cluster) == {1: OLD, 2: OLD})
 
 
-def test_a_master_that_leaves_the_release_out_causes_no_writes(cluster: Cluster) -> None:
+def test_membership_without_releases_causes_no_writes(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", release=NEW)

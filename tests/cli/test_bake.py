@@ -131,7 +131,7 @@ def test_bake_that_lost_its_lock_terminates_no_instance(bake: Callable[..., int]
     assert ("create" in account.did, "end" in account.did) == (True, False)
 
 
-def test_nothing_is_ended_before_the_answer(
+def test_no_worker_is_ended_before_the_question_is_answered(
     bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     account = Account(marked=[WORKER], detached=[WORKER])
@@ -179,7 +179,7 @@ def test_a_worker_that_cannot_be_ended_is_named(bake: Callable[..., int], capsys
 
 
 @pytest.mark.parametrize("other", [{"image_base": "ami-00000000000000002"}, {"image_architecture": "arm64"}])
-def test_an_image_of_another_base_is_not_taken(bake: Callable[..., int], other: dict[str, str]) -> None:
+def test_image_made_from_another_base_is_not_reused(bake: Callable[..., int], other: dict[str, str]) -> None:
     account = Account(image=IMAGE, **other)  # type: ignore[arg-type]
     assert bake(account, "--yes") == 0
     assert "create" in account.did
@@ -209,7 +209,7 @@ def test_the_next_bake_completes_one_that_was_killed(bake: Callable[..., int], s
     assert again.count("end") == (1 if step in ("detach", "wait") else 2)
 
 
-def test_an_image_of_the_same_setup_is_taken(bake: Callable[..., int]) -> None:
+def test_image_of_the_same_setup_is_reused(bake: Callable[..., int]) -> None:
     account = Account(image=IMAGE, states=["available"], job_state="RUNNING")
     assert bake(account) == 0
     assert (account.did, written()) == (["wait"], IMAGE)
@@ -238,7 +238,7 @@ def test_failed_image_is_reported(bake: Callable[..., int], capsys: pytest.Captu
         ),
     ],
 )
-def test_it_refuses_before_it_changes_anything(
+def test_bake_is_refused_before_it_changes_anything(
     bake: Callable[..., int], capsys: pytest.CaptureFixture[str], changed: dict[str, Any], said: str
 ) -> None:
     account = Account(**changed)
@@ -247,7 +247,7 @@ def test_it_refuses_before_it_changes_anything(
     assert (account.did, account.marked, written()) == ([], [], None)
 
 
-def test_it_refuses_without_a_setup_or_an_answer(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bake_needs_a_setup_and_a_confirmation(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert bake(Account(), "--yes", setup=None) == EXIT_FAILED
     assert "cluster demo has no setup: name one in cdk.json, then cdk deploy" in capsys.readouterr().err
     assert bake(Account()) == EXIT_USAGE

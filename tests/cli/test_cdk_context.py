@@ -32,7 +32,7 @@ def test_precedence_is_command_line_app_lookups(tmp_path: Path) -> None:
     assert (props.worker_count, props.key_name) == (2, "x=y")
 
 
-def test_settings_beside_the_context_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_at_the_top_level_of_cdk_json_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"cluster": {"worker_count": 2}, "context": {}})
     with pytest.raises(UsageError, match=r'cdk\.json has "cluster" at the top level, where it is ignored'):
         read_context(tmp_path)
@@ -84,7 +84,7 @@ def test_fails_when_cdk_json_is_wrong(tmp_path: Path, text: str, message: str) -
     assert len(str(caught.value)) < 300
 
 
-def test_fails_where_there_is_no_app(tmp_path: Path) -> None:
+def test_fails_in_a_directory_without_cdk_json(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no cdk\.json in .*: change to the directory where you run cdk deploy"):
         read_context(tmp_path)
 

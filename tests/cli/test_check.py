@@ -111,7 +111,9 @@ def test_a_slow_node_is_named_with_what_to_do(
     assert found["nodes"][2] == {**node("worker3", 1.25), "instance_id": "i-3", "pairs_gb_per_s": {"master": 1.25}}
 
 
-def test_what_the_nodes_write_can_be_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_written_by_the_nodes_is_read_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     facts = [NodeFacts(name=name, gpus=8, expected_gpus=8, efa=4, expected_efa=4) for name in ("master", "worker2")]
     poor = NodeFacts(name="worker3", gpus=7, expected_gpus=8, expected_efa=0)
     pairs = {(0, 1): 40.0, (0, 2): 1.25, (1, 2): 1.0}

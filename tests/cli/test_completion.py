@@ -96,7 +96,7 @@ def test_a_home_that_cannot_be_written_changes_nothing(deploy: Deploy, monkeypat
     "text",
     ["", "{", "7", "[7]", '[["a", "r"]]', '[["a", "r", [true]]]', '[["a\x1b", "r", [1]]]', '[["a", 1, [1]]]', "["],
 )
-def test_a_damaged_file_counts_as_none(
+def test_damaged_completion_cache_is_ignored(
     text: str, app: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     app.unlink()

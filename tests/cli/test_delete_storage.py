@@ -28,7 +28,7 @@ def left(efs: Any) -> list[str]:
     return [found["FileSystemId"] for found in efs.describe_file_systems()["FileSystems"]]
 
 
-def test_what_clusters_left_is_listed_with_its_price(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kept_file_systems_are_listed_with_their_price(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
     mine = make(efs, deeplearning_cluster="demo")
     make(efs, team="vision")
     assert main(["delete-storage"]) == 0

@@ -70,7 +70,7 @@ def _in_project_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws: 
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
 
 
-def test_every_verb_is_covered() -> None:
+def test_every_verb_is_tested_here_or_elsewhere() -> None:
     others = {
         "preflight",
         "completion",
@@ -95,7 +95,7 @@ def credentials_advice(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 
 @pytest.mark.parametrize("verb", LINES)
 @pytest.mark.parametrize("trouble", ["missing", "no such profile"])
-def test_credentials(
+def test_missing_credentials_are_reported_with_advice(
     verb: str, trouble: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -191,7 +191,7 @@ def test_the_list_continues_after_a_stack_with_odd_outputs(
     assert "\x1b" not in got.err
 
 
-def test_the_list_of_clusters(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_the_clusters_of_the_region(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     assert capsys.readouterr() == ("", "dlcluster: no cluster in eu-west-1\n")
     assert main(["list", "--json"]) == 0

@@ -45,7 +45,7 @@ def test_instance_unknown_to_ec2_is_reported_as_terminated(deploy: Deploy, capsy
     ]  # fmt: skip
 
 
-def test_known_hosts_are_the_tables(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_known_hosts_prints_the_host_keys_of_the_table(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     keys = [f"{KEY[:-1]}{letter}" for letter in "abc"]
     ids = deploy(host_keys=keys).instance_ids
     assert main(["known-hosts", "deeplearning-worker2"]) == 0
@@ -56,7 +56,7 @@ def test_known_hosts_are_the_tables(deploy: Deploy, capsys: pytest.CaptureFixtur
     assert out.count("\n") == 3
 
 
-def test_known_hosts_uses_the_given_table(
+def test_known_hosts_with_a_table_needs_no_other_service(
     deploy: Deploy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = deploy()
@@ -89,7 +89,7 @@ def test_missing_table_and_name_are_reported(aws: dict[str, str], capsys: pytest
 
 
 @pytest.mark.parametrize("table", ["", "a b c", "٣٣٣"])
-def test_fails_when_the_table_is_no_tables_name(
+def test_fails_when_the_table_name_is_invalid(
     aws: dict[str, str], capsys: pytest.CaptureFixture[str], table: str
 ) -> None:
     assert main(["known-hosts", "--table", table]) == 2
@@ -247,7 +247,7 @@ def test_the_program_runs_by_its_path(deploy: Deploy, aws: dict[str, str], tmp_p
     assert found.stdout.startswith("demo: 3 of 3 nodes")
 
 
-def test_the_version_is_the_projects(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_option_prints_the_projects_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"dlcluster {VERSION}\n"
     assert f'\nversion = "{VERSION}"\n' in (PROGRAM.parents[1] / "pyproject.toml").read_text()
@@ -271,6 +271,6 @@ def test_fails_when_the_environment_is_not_active(
     )
 
 
-def test_a_misspelled_word_of_another_program_gets_its_advice(capsys: pytest.CaptureFixture[str]) -> None:
+def test_misspelled_launch_gets_advice(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lauch"]) == EXIT_USAGE
     assert capsys.readouterr().err == "dlcluster: no verb 'lauch': dlcluster run -- train.py runs it on all nodes\n"

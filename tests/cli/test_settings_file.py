@@ -23,7 +23,7 @@ TEXT = """\
 """
 
 
-def test_only_the_value_changes() -> None:
+def test_only_the_value_of_a_setting_changes() -> None:
     assert with_setting(TEXT, "worker_count", 12) == TEXT.replace("\t1 ,", "\t12 ,")
 
 
@@ -32,7 +32,7 @@ def test_new_setting_is_appended_to_the_cluster() -> None:
     assert with_setting(TEXT, "expires", "x") == TEXT.replace(old, f'{old},\n      "expires": "x"')
 
 
-def test_a_single_key_of_the_context_counts_more() -> None:
+def test_setting_in_the_context_overrides_the_cluster_object() -> None:
     text = '{"context": {"worker_count": 3, "cluster": {"worker_count": 1}}}'
     assert with_setting(text, "worker_count", 5) == text.replace("3", "5")
 
@@ -47,7 +47,7 @@ def test_a_single_key_of_the_context_counts_more() -> None:
         ('{"context": {"cluster": {"n": 2, "n": 3}}}', '{"context": {"cluster": {"n": 2, "n": 1}}}'),
     ],
 )
-def test_what_is_missing_is_added(text: str, expected: str) -> None:
+def test_missing_objects_of_the_file_are_added(text: str, expected: str) -> None:
     assert with_setting(text, "n", 1) == expected
     assert json.loads(expected)["context"]["cluster"]["n"] == 1
 

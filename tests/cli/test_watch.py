@@ -105,7 +105,7 @@ def without_master(fleet: Fleet) -> None:
     put_members(fleet.table, [{"node_index": 2, **row}], desired_nodes=3)
 
 
-def test_a_master_that_is_being_replaced_ends_nothing(
+def test_watch_continues_while_the_master_is_replaced(
     deploy: Deploy, master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet = deploy()
@@ -121,7 +121,7 @@ def test_a_master_that_is_being_replaced_ends_nothing(
     assert (out.count(f"job {JOB}"), master.logins) == (2, 2)
 
 
-def test_a_destroyed_cluster_ends_it(
+def test_watch_ends_when_the_cluster_is_destroyed(
     deploy: Deploy, master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy()
@@ -131,7 +131,7 @@ def test_a_destroyed_cluster_ends_it(
     assert capsys.readouterr().err.startswith("dlcluster: no cluster in eu-west-1")
 
 
-def test_an_answer_of_aws_that_fails_once_ends_nothing(
+def test_watch_continues_after_a_failed_call(
     deploy: Deploy, master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet = deploy()
@@ -142,7 +142,7 @@ def test_an_answer_of_aws_that_fails_once_ends_nothing(
     assert capsys.readouterr().err.strip() == f"dlcluster: {reason}; trying again"
 
 
-def test_the_interval_needs_watch(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_interval_requires_watch(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--interval", "3"]) == EXIT_USAGE
     assert error_line(capsys) == "--interval requires --watch"
 
@@ -176,5 +176,5 @@ def test_a_terminal_shows_one_table_that_changes(deploy: Deploy) -> None:
         ("", NodeCheck(sshd=False)),
     ],
 )
-def test_an_answer_is_checked(text: str, expected: NodeCheck) -> None:
+def test_answers_of_nodes_are_validated(text: str, expected: NodeCheck) -> None:
     assert parse_answers(text, [2]) == {2: expected}

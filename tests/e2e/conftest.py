@@ -93,7 +93,7 @@ def more_settings() -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def cluster(user: User, more_settings: tuple[str, ...]) -> Cluster:
-    """Deploy the cluster; last/test_destroy.py destroys it and checks what is left."""
+    """Deploy the cluster; after_all_tests/test_destroy.py destroys it and checks what is left."""
     user.cdk(*deploy_arguments(nodes=NODES), *more_settings)
     user.write_ssh_config()
     outputs = stack_outputs()

@@ -36,7 +36,7 @@ class TwoGpus(unittest.TestCase):
         assert len({rank.digests[-1] for rank in ranks}) == 1
         return load_checkpoint(place / "net-0002.npz").state.weights
 
-    def test_two_learn_what_one_learns(self) -> None:
+    def test_two_ranks_learn_the_same_as_one(self) -> None:
         one = self.weights(count=1)
         for options, tolerance in (
             ((), 1e-4),

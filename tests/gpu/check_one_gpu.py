@@ -21,10 +21,10 @@ from trainer.distributed.world import World
 from trainer.metrics.results import digest
 from trainer.models import build
 from trainer.side_stream import record_event
-from trainer.step import TorchBackend
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
 from trainer.torch_backend.connect import create
 from trainer.torch_backend.device_loader import DeviceLoader
+from trainer.torch_backend.step import TorchBackend
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
 SHAPE = (3, 32, 32)
@@ -141,7 +141,7 @@ class OneGpu(unittest.TestCase):
         assert digest(state.weights) == digest(before.weights)
         assert digest(state.optimizer) == digest(before.optimizer) == digest(changed.optimizer)
 
-    def test_a_training_that_goes_on_has_the_same_state(self) -> None:
+    def test_state_restored_on_another_device_is_equal(self) -> None:
         mode = ComputeMode(dtype="float16", channels_last=True)
         first, second = backend(GPU, mode=mode), backend(CPU)
         learned(first)
@@ -160,7 +160,7 @@ class OneGpu(unittest.TestCase):
                 np.testing.assert_array_equal(placed.targets.cpu().numpy(), same)
                 np.testing.assert_array_equal(labels, same)
 
-    def test_a_data_set_that_stays_and_one_that_travels_are_the_same(self) -> None:
+    def test_data_on_the_gpu_and_data_sent_per_batch_are_equal(self) -> None:
         with patch("trainer.torch_backend.device_loader.RESIDENT_SHARE", 0.0):
             travelling = backend(GPU).loader(DATA)
         staying = backend(GPU).loader(DATA)

@@ -194,7 +194,7 @@ def patient_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     change_constants(
         copy,
         {
-            "engines/orted/rendezvous.MPIRUN_S": 60.0,
+            "frameworks/orted/rendezvous.MPIRUN_S": 60.0,
             "history/git.DEADLINE_S": 60.0,
             "history/journal.UPLOAD_AFTER_S": 600.0,
             "history/record_upload.DEADLINE_S": 60.0,

@@ -1,12 +1,12 @@
 """Provide a job, and a record of one, for tests."""
 
-from launcher.history.records import JobRecord, State
+from launcher.history.records import JobRecord, JobState
 from launcher.hosts.hostfile import Host
 from launcher.spec import Job
 
 RECORD = JobRecord(
     id="20261122-000000-aaaaaa",
-    state=State.RUNNING,
+    state=JobState.RUNNING,
     command=("python", "x"),
     hosts=("one", "two"),
     engine="torch",
@@ -15,4 +15,4 @@ RECORD = JobRecord(
     pid=1,
     start="2026-11-22T00:00:00Z",
 )
-JOB = Job(hosts=(Host(name="a"),), local=False, engine="torch", servers=0, environment={}, command=("x",))
+JOB = Job(hosts=(Host(name="a"),), local=False, framework="torch", servers=0, environment={}, command=("x",))

@@ -11,7 +11,7 @@ import pytest
 
 from launcher import main, session
 from launcher.history.journal import Journal, jobs_directory
-from launcher.history.records import State, read_record
+from launcher.history.records import JobState, read_record
 from launcher.output.output_stream import OutputStream
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB
@@ -52,7 +52,7 @@ print(sorted({"asyncio", "shutil", "ssl", "launcher.session"} & set(sys.modules)
     assert done.stdout == "[]\n"
 
 
-def test_torch_job_imports_no_other_engine() -> None:
+def test_torch_job_imports_no_other_framework() -> None:
     program = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -60,8 +60,8 @@ from launcher.main import import_asyncio, parse_options
 parse_options(["--launcher", "local", "python", "train.py"], environ={})
 import_asyncio()
 import launcher.session
-engines = {f"launcher.engines.{name}" for name in ("mxnet", "horovod", "horovod_store", "mpi")}
-print(sorted((engines | {"bootstrap.cluster.records", "launcher.runner.fast_imports", "ssl"}) & set(sys.modules)))
+frameworks = {f"launcher.frameworks.{name}" for name in ("mxnet", "horovod", "horovod_store", "mpi")}
+print(sorted((frameworks | {"bootstrap.cluster.records", "launcher.runner.fast_imports", "ssl"}) & set(sys.modules)))
 """
     command = [sys.executable, "-I", "-S", "-c", program, str(LAUNCHER.parents[1])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -83,7 +83,7 @@ def test_ctrl_c_before_the_job_begins_cancels_it(
     assert capfd.readouterr().err == "launch: stopped by SIGINT\n"
     record = read_record(jobs_directory() / "j")
     assert record is not None
-    assert record.state is State.CANCELLED
+    assert record.state is JobState.CANCELLED
 
 
 def test_ctrl_c_before_the_signal_handlers_cancels_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,12 @@ SHARED = ("membership", "generation", "engines", "pause")
 
 
 @pytest.mark.parametrize("node_type", BOTH)
-def test_every_allow_of_each_role_is_abused_by_a_test(cluster: Cluster, node_type: str) -> None:
+def test_every_permission_of_each_role_has_a_test_of_its_abuse(cluster: Cluster, node_type: str) -> None:
     assert set(cluster.node(node_type).grants) == ABUSED[node_type]
 
 
 @abuses(BOTH, "s3:GetObject on s3:::cdk-hnb659fds-assets/BUNDLE")
-def test_the_toolkits_bucket_shows_one_object(node: Node) -> None:
+def test_node_reads_only_the_bundle_in_the_toolkit_bucket(node: Node) -> None:
     s3 = node.client("s3")
     refused(s3.get_object, Bucket=TOOLKIT_BUCKET, Key="other.zip")
     refused(s3.put_object, Bucket=TOOLKIT_BUCKET, Key=node.cluster.bundle, Body=b"mine")
@@ -214,7 +214,7 @@ def test_a_worker_sees_no_instances(worker: Node) -> None:
     "ec2:AssociateAddress on ec2:elastic-ip/ADDRESS",
     "ec2:AssociateAddress on ec2:instance/*, aws:autoscaling:groupName OWN-GROUP",
 )
-def test_a_master_takes_its_own_address_alone(master: Node) -> None:
+def test_master_can_associate_only_its_own_address(master: Node) -> None:
     ec2, own = master.client("ec2"), master.cluster.names["ADDRESS"]
     other = master.cluster.aws.client("ec2").allocate_address(Domain="vpc")["AllocationId"]
     worker = master.cluster.node("worker").instance_id

@@ -63,7 +63,7 @@ def with_all_of_s3(master: Node, worker: Node) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("with_all_of_s3")
-def test_all_of_s3_opens_no_version_of_what_others_run(worker: Node, master: Node) -> None:
+def test_full_s3_access_cannot_read_or_delete_versions_that_others_run(worker: Node, master: Node) -> None:
     bucket, s3, owner = worker.cluster.names["BUCKET"], worker.client("s3"), master.client("s3")
     for key in ("jobs/deeplearning/durable/ended.json", "engines/ended.tar.gz"):
         version = owner.put_object(Bucket=bucket, Key=key, Body=b"mine")["VersionId"]
@@ -78,7 +78,7 @@ def test_all_of_s3_opens_no_version_of_what_others_run(worker: Node, master: Nod
 
 
 @pytest.mark.usefixtures("with_all_of_s3")
-def test_all_of_s3_does_not_let_old_versions_go(worker: Node, master: Node) -> None:
+def test_full_s3_access_cannot_stop_versioning(worker: Node, master: Node) -> None:
     bucket = worker.cluster.names["BUCKET"]
     for node in (master, worker):
         s3 = node.client("s3")

@@ -46,7 +46,7 @@ def test_a_node_has_any_node_of_its_group_replaced(node: Node) -> None:
     f"autoscaling:CompleteLifecycleAction on {OWN_GROUP}",
     f"autoscaling:RecordLifecycleActionHeartbeat on {OWN_GROUP}",
 )
-def test_a_node_prolongs_and_ends_the_farewell_of_any_node_of_its_group(node: Node) -> None:
+def test_node_can_extend_and_complete_hooks_of_its_own_group_only(node: Node) -> None:
     autoscaling, cluster = node.client("autoscaling"), node.cluster
     leavers = {each: sorted(group(cluster, each).in_service())[-1] for each in BOTH}
     for node_type, leaver in leavers.items():

@@ -22,7 +22,7 @@ def templates(template: Template) -> dict[str, dict[str, Any]]:
     return {name: template["Resources"][each]["Properties"]["LaunchTemplateData"] for name, each in found.items()}
 
 
-def test_groups_are_on_the_interface_and_efa_has_one_that_is_open_to_itself(synthesize: Synthesize) -> None:
+def test_interface_has_the_security_groups_and_efa_one_of_its_own(synthesize: Synthesize) -> None:
     template = synthesize(instance_type="g5.8xlarge", ssh_location="203.0.113.0/24")
     efa = logical_id(template, "AWS::EC2::SecurityGroup", "Efa")
     admin = template["Outputs"][contract.ADMIN_SECURITY_GROUP_OUTPUT]["Value"]
@@ -52,7 +52,9 @@ def test_nodes_with_efa_are_placed_together(synthesize: Synthesize, placement_gr
 
 
 @pytest.mark.parametrize("settings", [{"instance_type": "g5.8xlarge", "efa": "off"}, {"instance_type": "g5.xlarge"}])
-def test_nodes_without_efa_use_neither_group_of_it(synthesize: Synthesize, settings: dict[str, str]) -> None:
+def test_nodes_without_efa_have_neither_its_security_nor_placement_group(
+    synthesize: Synthesize, settings: dict[str, str]
+) -> None:
     template = synthesize(**settings)
     for data in templates(template).values():
         assert "NetworkInterfaces" not in data

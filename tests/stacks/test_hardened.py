@@ -56,7 +56,7 @@ def check_with_packs(context: dict[str, Any], outdir: Path) -> list[tuple[str, s
     return violations(outdir)
 
 
-def test_the_packs_find_nothing_in_a_hardened_cluster(context: dict[str, Any], tmp_path: Path) -> None:
+def test_cdk_nag_packs_find_nothing_in_a_hardened_cluster(context: dict[str, Any], tmp_path: Path) -> None:
     assert check_with_packs(context, tmp_path) == []
 
 

@@ -49,7 +49,7 @@ def in_place(before: Template, after: Template) -> Update:
     ],
     ids=str,
 )
-def test_what_a_node_is_changes_the_launch_templates_alone(
+def test_settings_of_a_node_change_only_the_launch_templates(
     synthesize: Synthesize, before: Template, changed: dict[str, Any]
 ) -> None:
     update = in_place(before, synthesize(**BEFORE | changed))
@@ -89,7 +89,7 @@ def test_tags_change_in_place(synthesize: Synthesize, before: Template, tags: di
 
 
 @pytest.mark.parametrize("changed", [{"vpc_cidr": "10.1.0.0/16"}, {"availability_zone": "us-east-1b"}], ids=str)
-def test_the_network_could_only_be_replaced_so_that_a_rule_forbids_it(
+def test_rule_forbids_a_change_that_would_replace_the_network(
     synthesize: Synthesize, before: Template, changed: dict[str, str]
 ) -> None:
     after = synthesize(**BEFORE | changed)

@@ -21,7 +21,7 @@ def test_nodes_know_their_groups_by_name_before_they_exist(template: Template) -
     assert set(groups(template)) == {"deeplearning-master", "deeplearning-worker"}
 
 
-def test_a_node_that_is_to_end_gets_a_minute_and_no_veto(template: Template) -> None:
+def test_terminating_node_may_delay_its_end_but_not_prevent_it(template: Template) -> None:
     for group in groups(template).values():
         assert group["Properties"]["LifecycleHookSpecificationList"] == [
             {

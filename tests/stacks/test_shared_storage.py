@@ -102,7 +102,7 @@ def test_fails_when_lustre_has_no_vpc() -> None:
         ClusterProps(shared_storage=f"lustre:{ID}")
 
 
-def test_a_kept_file_system_is_reported_before_the_deploy() -> None:
+def test_warning_says_that_destroy_keeps_the_file_system() -> None:
     warnings: dict[str, Any] = ClusterProps(shared_storage="efs").warnings()
     assert "cdk destroy keeps" in warnings["file-system-kept"]
     assert "file-system-kept" not in ClusterProps(shared_storage=f"efs:{ID}").warnings()

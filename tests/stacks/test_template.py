@@ -200,7 +200,7 @@ def test_every_part_of_the_network_has_the_clusters_name(synthesize: Synthesize)
     assert not any("ClusterStack/" in tags for tags in tagged)
 
 
-def test_nodes_come_after_their_way_out_and_go_before_it(template: Template) -> None:
+def test_groups_depend_on_the_route_to_the_internet(template: Template) -> None:
     for name, way in (("Master", "VPCGW"), ("Workers", "PrivateSubnet1DefaultRoute")):
         group = template["Resources"][logical_id(template, "AWS::AutoScaling::AutoScalingGroup", name)]
         pending, met = list(group["DependsOn"]), set()
@@ -248,7 +248,7 @@ def test_tags_reach_the_groups_and_their_nodes(template: Template) -> None:
         }
 
 
-def test_outputs_are_the_contracts(template: Template) -> None:
+def test_outputs_are_those_of_the_contract(template: Template) -> None:
     assert set(template["Outputs"]) == {
         contract.MASTER_GROUP_OUTPUT,
         contract.WORKER_GROUP_OUTPUT,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.backend import NO_FLAGS, Backend, BatchResult, State, StopSaveFlags, Weights
+from trainer.backend import NO_FLAGS, Backend, BatchResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import BatchLoader, prepare
 from trainer.data.samples import DataSet, InMemory
@@ -74,13 +74,13 @@ class RecordingBackend:
     def weights(self) -> Weights:
         return {"a": np.zeros(1)}
 
-    def state(self) -> State:
-        return State(weights=self.weights())
+    def state(self) -> TrainingState:
+        return TrainingState(weights=self.weights())
 
-    def snapshot(self) -> Callable[[], State]:
+    def snapshot(self) -> Callable[[], TrainingState]:
         return self.state
 
-    def restore(self, state: State | None, *, source: int) -> None:
+    def restore(self, state: TrainingState | None, *, source: int) -> None:
         raise NotImplementedError
 
     def close(self) -> None:

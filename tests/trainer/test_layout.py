@@ -11,7 +11,7 @@ MODULES = {
     ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): path
     for path in files_below(TRAINER, "*.py")
 }
-STEP = ("train.py", "step.py", "torch_backend/optimizer.py", "distributed/reduce/gradient_buckets.py")
+STEP = ("train.py", "torch_backend/step.py", "torch_backend/optimizer.py", "distributed/reduce/gradient_buckets.py")
 """Files that explain one training step."""
 
 

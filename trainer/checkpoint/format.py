@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from trainer.atomic_file import atomic_write
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.errors import TrainerError
 from trainer.progress import Progress
 
@@ -43,7 +43,7 @@ class Checkpoint:
     """Contents of a checkpoint file."""
 
     description: Description
-    state: State = field(repr=False)
+    state: TrainingState = field(repr=False)
 
 
 def final_checkpoint_path(prefix: str, *, epochs: int) -> Path:
@@ -74,7 +74,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint; the format's checksums detect a damaged file."""
     with _open_arrays(path) as arrays:
-        state = State(weights=_with_prefix(WEIGHT, arrays), optimizer=_with_prefix(OPTIMIZER, arrays))
+        state = TrainingState(weights=_with_prefix(WEIGHT, arrays), optimizer=_with_prefix(OPTIMIZER, arrays))
         return Checkpoint(description=_description(arrays), state=state)
 
 

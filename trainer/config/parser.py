@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from trainer.config.choices import DTYPES, ENGINES, GC_TYPES, KV_STORES_OF
+from trainer.config.choices import BACKENDS, DTYPES, GC_TYPES, KV_STORES_OF
 from trainer.config.data_sets import DATA_SETS
 from trainer.config.option_types import number, parse_epochs, parse_gpus, parse_shape, parse_steps, parse_switch
 from trainer.config.settings import TrainConfig
@@ -94,8 +94,8 @@ def _build_parser() -> _Parser:
         metavar="E",
         help=f"fraction of a label that is spread over all classes (default {default.label_smoothing:g})",
     )
-    add("--engine", help=f"one of {', '.join(ENGINES)} (default {default.engine})")
-    stores = "; ".join(f"{engine}: {', '.join(names)}" for engine, names in KV_STORES_OF.items())
+    add("--engine", help=f"one of {', '.join(BACKENDS)} (default {default.engine})")
+    stores = "; ".join(f"{backend}: {', '.join(names)}" for backend, names in KV_STORES_OF.items())
     add(
         "--kv-store",
         help=f"one of {stores} (default dist_sync for several processes, device for one). device and local do not "
@@ -143,7 +143,7 @@ def _build_parser() -> _Parser:
         "--profile-steps",
         type=parse_steps,
         metavar="A-B",
-        help="trace these steps of this run, counted from 1, on every rank (engine torch)",
+        help="trace these steps of this run, counted from 1, on every rank (--engine torch)",
     )
     add("--profile-dir", metavar="DIR", help=f"directory for the traces (default {default.profile_dir})")
     _add_data_options(parser)
@@ -151,7 +151,7 @@ def _build_parser() -> _Parser:
 
 
 def _add_speed_options(parser: _Parser) -> None:
-    add = parser.add_argument_group("speed (engine torch)").add_argument
+    add = parser.add_argument_group("speed (--engine torch)").add_argument
     default = TrainConfig()
     add("--dtype", help=f"compute data type, one of {', '.join(DTYPES)} (default float32, on GPUs with TF32)")
     add(

@@ -6,7 +6,7 @@ from typing import Final
 
 from trainer.config.choices import (
     AUGMENTATIONS,
-    ENGINES,
+    BACKENDS,
     KV_STORES_OF,
     LAST_BATCHES,
     RESUME,
@@ -111,8 +111,8 @@ class TrainConfig(RateSettings, SpeedSettings):
         check_network(self.network)
         check_choice("dataset", self.dataset, tuple(DATA_SETS))
         self._check_images()
-        check_choice("engine", self.engine, ENGINES)
-        check_kv_store(self.effective_kv_store, engine=self.engine)
+        check_choice("engine", self.engine, BACKENDS)
+        check_kv_store(self.effective_kv_store, backend=self.engine)
         self._check_speed()
         self._check_augmentation()
         check_choice("last_batch", self.last_batch, LAST_BATCHES)
@@ -144,7 +144,7 @@ class TrainConfig(RateSettings, SpeedSettings):
 
     @property
     def effective_kv_store(self) -> str:
-        """Return the value of --kv-store, or the engine's default; it determines how ranks exchange gradients."""
+        """Return the value of --kv-store, or the backend's default; it determines how ranks exchange gradients."""
         return self.kv_store or KV_STORES_OF[self.engine][0]
 
     @property
@@ -244,7 +244,7 @@ class TrainConfig(RateSettings, SpeedSettings):
             raise UsageError(f"--profile-steps must be the first and the last step, from 1, got {first}-{last}")
 
     def _check_speed(self) -> None:
-        """Raise UsageError unless the engine supports these settings."""
+        """Raise UsageError unless the backend supports these settings."""
         if self.engine != "torch":
             own = (each for each in fields(self) if each.name in TORCH_ONLY_SETTINGS)
             given = [each.name for each in own if getattr(self, each.name) != each.default]

@@ -18,7 +18,7 @@ LAUNCHER_VARIABLES: Final = {
 PROCESS_COUNTS: Final = {"torch": "WORLD_SIZE", "mxnet": "DMLC_NUM_WORKER"}
 """Variable with the number of processes, by --engine; Horovod needs none, because it has only one kv-store."""
 NO_EVIDENCE: Final = ("", "1")
-"""Numbers of processes that do not reveal the engine: none, or a single process."""
+"""Numbers of processes that do not reveal the framework: none, or a single process."""
 
 
 def is_server(environment: Mapping[str, str]) -> bool:
@@ -32,7 +32,7 @@ def choose_kv_store(config: TrainConfig, environment: Mapping[str, str]) -> Trai
     return config if config.kv_store or is_alone else replace(config, kv_store="dist_sync")
 
 
-def check_launcher(engine: str, environment: Mapping[str, str]) -> None:
+def check_launcher(backend: str, environment: Mapping[str, str]) -> None:
     """Raise UsageError for an --engine whose ranks would not find each other: each would train its own model."""
     launched = {
         name: variable
@@ -40,9 +40,9 @@ def check_launcher(engine: str, environment: Mapping[str, str]) -> None:
         for variable in variables
         if environment.get(variable, "") not in NO_EVIDENCE
     }
-    if launched and engine not in launched:
+    if launched and backend not in launched:
         [(other, variable), *_] = launched.items()
         raise UsageError(
-            f"--engine {engine} needs `launch --engine {engine}`, got processes of the engine {other} "
+            f"--engine {backend} needs `launch --engine {backend}`, got processes of `launch --engine {other}` "
             f"({variable} is {environment[variable]})"
         )

@@ -16,7 +16,7 @@ import numpy as np
 from mxnet import gluon, nd
 from numpy.typing import NDArray
 
-from trainer.backend import NO_FLAGS, BatchResult, State, StopSaveFlags
+from trainer.backend import NO_FLAGS, BatchResult, StopSaveFlags, TrainingState
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
 from trainer.distributed.world import World
@@ -171,9 +171,9 @@ class AsyncBackend(GluonBackend):
             self._collective.use_step_timeout()
         return sums
 
-    def state(self) -> State:
+    def state(self) -> TrainingState:
         """Return a copy of the weights; the momentum is on the servers."""
-        return State(weights=self.weights())
+        return TrainingState(weights=self.weights())
 
     def _trained_weights(self) -> list[nd.NDArray]:
         return [parameter.data() for parameter in self._trained]

@@ -1,9 +1,9 @@
 """Compute a step with MXNet: a Gluon network on the CPU, its gradients and its optimizer.
 
-trainer/step.py does the same with PyTorch. The backends on MXNet differ in how ranks communicate (GluonCollective).
-They use neither gluon.Trainer nor Horovod's DistributedTrainer: both divide by one batch size in all steps, although an
-epoch's last step is smaller, and refuse a step in which a rank has no samples. The sums and the update use the same
-calls as those.
+With PyTorch, torch_backend/step.py does the same. The backends on MXNet differ in how ranks communicate
+(GluonCollective). They use neither gluon.Trainer nor Horovod's DistributedTrainer: both divide by one batch size in all
+steps, although an epoch's last step is smaller, and refuse a step in which a rank has no samples. The sums and the
+update use the same calls as those.
 """
 
 import json
@@ -16,7 +16,7 @@ import numpy as np
 from mxnet import autograd, gluon, nd
 from numpy.typing import NDArray
 
-from trainer.backend import NO_FLAGS, BatchResult, State, StopSaveFlags, Weights
+from trainer.backend import NO_FLAGS, BatchResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import BatchLoader, prepare
 from trainer.data.samples import DataSet
@@ -153,16 +153,16 @@ class GluonBackend:
     def weights(self) -> Weights:
         return {name: parameter.data().asnumpy() for name, parameter in self._parameters.items()}
 
-    def state(self) -> State:
+    def state(self) -> TrainingState:
         rate = np.array(self._settings["lr"])
-        return State(weights=self.weights(), optimizer={MOMENTUM: flatten(self._momenta), RATE: rate})
+        return TrainingState(weights=self.weights(), optimizer={MOMENTUM: flatten(self._momenta), RATE: rate})
 
-    def snapshot(self) -> Callable[[], State]:
+    def snapshot(self) -> Callable[[], TrainingState]:
         """Copy the current state now, because MXNet reads its arrays in the order of the calls."""
         state = self.state()
         return lambda: state
 
-    def restore(self, state: State | None, *, source: int) -> None:
+    def restore(self, state: TrainingState | None, *, source: int) -> None:
         if state is not None:
             for name, parameter in self._parameters.items():
                 parameter.data()[:] = nd.array(state.weights[name])

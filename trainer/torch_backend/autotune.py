@@ -18,7 +18,7 @@ from typing import Final
 import torch
 from torch import nn
 
-from trainer.backend import Backend, State
+from trainer.backend import Backend, TrainingState
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
 from trainer.distributed.reduce.collective import Collective
@@ -225,7 +225,7 @@ def decode(numbers: Sequence[float]) -> ComputeMode:
     return ComputeMode(dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compiled=COMPILE_LEVELS[compiled])
 
 
-def mode_of(state: State | None) -> ComputeMode | None:
+def mode_of(state: TrainingState | None) -> ComputeMode | None:
     """Return the mode in a checkpoint, if its run picked one."""
     if state is None or MODE_KEY not in state.optimizer:
         return None

@@ -31,7 +31,7 @@ def process_environment(
 def check_interfaces(
     environment: Mapping[str, str], names: Sequence[str], *, routed: str | None, present: Callable[[], Sequence[str]]
 ) -> None:
-    """Raise LaunchError if a variable names an interface that this node lacks, because the engine would wait for it.
+    """Raise LaunchError if a variable names an interface that this node lacks, because the framework would wait for it.
 
     Accept NCCL's forms too: a list, prefixes, and ``^`` or ``=`` before them. `present` asks the kernel for all
     interfaces; it is called only if a variable names an interface other than the route's.

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from bootstrap.contract import ENGINES_LIST, NODE_CONFIG
+from bootstrap.contract import MXNET_FRAMEWORKS_FILE, NODE_CONFIG
 from launcher.errors import LaunchError
 from launcher.runner.secret_values import read_secrets
 from launcher.runner.sync.byte_queue import BUFFER, ByteQueue, NeighbourLostError
@@ -41,13 +41,13 @@ class SyncServer:
             "compare": self._compare,
             "receive": self._receive,
             "fetch": self._fetch,
-            "engines": self._list_engines,
+            "frameworks": self._list_frameworks,
             "venv": self._check_for_python,
             "secrets": self._read_secrets,
         }
 
-    def _list_engines(self) -> Answer:
-        return {"engines": installed_engines()}
+    def _list_frameworks(self) -> Answer:
+        return {"frameworks": installed_frameworks()}
 
     def _check_for_python(self, *, directory: str) -> Answer:
         return {"has_python": os.access(f"{directory}/bin/python", os.X_OK)}
@@ -134,8 +134,10 @@ class SyncServer:
         return {"fetched": counts}
 
 
-def installed_engines(config: Path = Path(NODE_CONFIG), listed: Path = Path(ENGINES_LIST)) -> list[str] | None:
-    """Return the installed engines; None if this machine is not a node of a cluster."""
+def installed_frameworks(
+    config: Path = Path(NODE_CONFIG), listed: Path = Path(MXNET_FRAMEWORKS_FILE)
+) -> list[str] | None:
+    """Return the installed frameworks; None if this machine is not a node of a cluster."""
     if not config.exists():
         return None
     try:

@@ -61,7 +61,7 @@ def test_restarted_agent_continues_its_stream(cluster: Cluster, shipper: logs.Lo
     assert shipped(cluster.clients.logs) == ["again"]
 
 
-def test_lines_outlast_a_failure_that_is_not_repeated_at_once(cluster: Cluster) -> None:
+def test_lines_are_kept_after_a_failure_and_sent_after_a_pause(cluster: Cluster) -> None:
     clock = Clock()
     shipper = logs.LogShipper(monotonic=clock)
     cluster.clients.logs.delete_log_group(logGroupName=LOG_GROUP)
@@ -122,7 +122,7 @@ def test_lines_go_to_the_journal_and_the_file(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.usefixtures("_root_logger")
-def test_file_that_cannot_be_written_stops_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unwritable_log_file_does_not_prevent_logging(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log").write_text("a file where the directory should be")
     logs.set_up_logging(tmp_path / "log" / "agent.log")
     logging.getLogger("bootstrap.test").info("still here")

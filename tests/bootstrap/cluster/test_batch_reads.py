@@ -60,7 +60,7 @@ def test_fails_when_the_table_stays_busy(stubbed: StubbedTable) -> None:
         table.read_nodes(["AROA:i-1"])
 
 
-def test_one_key_that_the_table_keeps_back_hides_no_other(
+def test_record_that_dynamodb_never_returns_does_not_hide_others(
     stubbed: StubbedTable, caplog: pytest.LogCaptureFixture
 ) -> None:
     stubber, table = stubbed.stubber, stubbed.table
@@ -71,7 +71,7 @@ def test_one_key_that_the_table_keeps_back_hides_no_other(
     assert "left 1 of 2 keys unread 5 times" in caplog.text
 
 
-def test_answers_that_bring_one_record_each_are_enough(stubbed: StubbedTable) -> None:
+def test_batch_is_complete_even_if_each_answer_has_one_record(stubbed: StubbedTable) -> None:
     """DynamoDB holds keys back when an answer grows large, and any node can make its record large."""
     stubber, table = stubbed.stubber, stubbed.table
     numbers = list(range(12))
@@ -82,7 +82,7 @@ def test_answers_that_bring_one_record_each_are_enough(stubbed: StubbedTable) ->
     assert len(table.read_nodes([worker_record(number).record_id for number in numbers])) == 12
 
 
-def test_records_of_400_kb_hide_no_other(cluster: Cluster, table: Table, caplog: pytest.LogCaptureFixture) -> None:
+def test_large_records_do_not_hide_others(cluster: Cluster, table: Table, caplog: pytest.LogCaptureFixture) -> None:
     """Like DynamoDB's, moto's answers end at 16 MB: 60 such records take two."""
     filler = "x" * (380 * 1024)
     for number in range(60):

@@ -115,7 +115,7 @@ def test_replaced_master_takes_index_1(cluster: Cluster, table: Table, coordinat
     assert master != before[1]
 
 
-def test_group_that_has_forgotten_a_running_instance_is_not_believed(
+def test_running_instance_missing_from_its_group_keeps_its_index(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "worker")
@@ -157,9 +157,7 @@ def test_instance_unknown_to_ec2_counts_as_gone_after_consecutive_misses(
     assert by_index(reconcile(coordinator, table)) == {3: before[3]}
 
 
-def test_detached_instance_is_no_node_of_ours_any_more(
-    cluster: Cluster, table: Table, coordinator: Coordinator
-) -> None:
+def test_detached_instance_leaves_the_membership(cluster: Cluster, table: Table, coordinator: Coordinator) -> None:
     publish(cluster, table, "worker")
     before = by_index(reconcile(coordinator, table))
     cluster.clients.autoscaling.detach_instances(
@@ -197,7 +195,7 @@ def test_index_is_kept_until_ec2_reports_termination(
     assert by_index(reconcile(new_coordinator(cluster, table), table)) == (by_index(before) if held else {})
 
 
-def test_member_that_ec2_forgets_for_a_moment_stays(
+def test_member_missing_from_one_ec2_answer_stays(
     cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(cluster, table, "worker")

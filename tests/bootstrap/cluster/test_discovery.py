@@ -82,7 +82,7 @@ def test_fails_when_one_of_the_groups_is_not_there_yet(cluster: Cluster) -> None
         describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
 
 
-def test_groups_of_another_cluster_are_not_ours(cluster: Cluster) -> None:
+def test_groups_of_another_cluster_are_not_found(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     assert len(describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)) == 2

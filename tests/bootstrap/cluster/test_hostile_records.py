@@ -63,7 +63,7 @@ def test_accepted_record_cannot_inject_lines(item: dict[str, Any]) -> None:
 
 
 @given(forged_items())
-def test_what_is_accepted_is_consistent(item: dict[str, Any]) -> None:
+def test_accepted_membership_is_consistent(item: dict[str, Any]) -> None:
     membership = accepted(item)
     if membership is None:
         return
@@ -80,7 +80,7 @@ def test_generator_yields_acceptable_records() -> None:
 
 
 @given(VALUES)
-def test_an_address_is_one_of_the_cluster(value: object) -> None:
+def test_accepted_address_is_within_the_networks(value: object) -> None:
     try:
         address = check_address(value, parse_networks("10.0.0.0/16"))
     except RecordError:
@@ -223,7 +223,9 @@ def test_well_formed_forged_membership_moves_no_index(cluster: Cluster, nodes: l
 
 
 @pytest.mark.parametrize("value", [{"N": "-1"}, {"S": "$(touch marker)"}, {"N": "77"}], ids=str)
-def test_bad_generation_record_stops_no_node(cluster: Cluster, nodes: list[TestNode], value: dict[str, str]) -> None:
+def test_bad_generation_record_does_not_stop_a_replacement(
+    cluster: Cluster, nodes: list[TestNode], value: dict[str, str]
+) -> None:
     put(cluster, {"id": {"S": contract.GENERATION_ID}, "version": {"N": "2"}, "generation": value})
     cluster.terminate(cluster.by_index()[2])
     nodes[1] = cluster.replacement("worker", of=nodes[1:])
@@ -247,7 +249,7 @@ def test_two_records_of_300_kb_affect_their_nodes_only(cluster: Cluster, nodes: 
 
 
 @pytest.mark.parametrize("role", ["AROAMASTER", "AROAWORKER"])
-def test_node_takes_back_its_own_record(cluster: Cluster, nodes: list[TestNode], role: str) -> None:
+def test_node_overwrites_a_forgery_of_its_own_record(cluster: Cluster, nodes: list[TestNode], role: str) -> None:
     """Another process with the node's role may write a record that is valid on its own."""
     index = 1 if role == "AROAMASTER" else 2
     node, record_id = nodes[index - 1], contract.node_record_id(role, cluster.by_index()[index])
@@ -262,7 +264,9 @@ def test_node_takes_back_its_own_record(cluster: Cluster, nodes: list[TestNode],
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(item=forged_items())
-def test_the_cluster_gets_over_any_record(cluster: Cluster, nodes: list[TestNode], item: dict[str, Any]) -> None:
+def test_coordinator_replaces_any_membership_record(
+    cluster: Cluster, nodes: list[TestNode], item: dict[str, Any]
+) -> None:
     by_index = cluster.by_index()
     put(cluster, item | {"id": {"S": contract.MEMBERSHIP_ID}})
     cluster.clock.now += 20.0

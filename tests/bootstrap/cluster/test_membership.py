@@ -129,7 +129,7 @@ def test_shrink_without_a_master_keeps_its_place_free() -> None:
     assert by_index(two_left) == {1: "i-new", 2: "i-4", 3: "i-5"}
 
 
-def test_gap_of_a_replacement_is_no_reason_to_move() -> None:
+def test_indexes_stay_while_a_replacement_is_missing() -> None:
     assert by_index(assign_node_indexes(filled(5), desired_nodes=5, nodes=[], gone={"i-3"})) == {
         1: "i-1",
         2: "i-2",

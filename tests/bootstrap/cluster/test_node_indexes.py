@@ -127,7 +127,7 @@ def test_new_node_gets_the_lowest_free_index(history: list[Round]) -> None:
 
 
 @given(histories)
-def test_second_look_at_the_same_changes_nothing(history: list[Round]) -> None:
+def test_assigning_indexes_again_changes_nothing(history: list[Round]) -> None:
     members: tuple[Member, ...] = ()
     for found in history:
         members = found.applied_to(members)

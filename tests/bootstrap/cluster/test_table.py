@@ -106,7 +106,7 @@ def test_write_that_a_busy_table_refuses_is_tried_again(stubbed: StubbedTable, c
     stubber.assert_no_pending_responses()
 
 
-def test_conflict_that_lasts_is_a_race_that_is_lost(stubbed: StubbedTable) -> None:
+def test_lasting_transaction_conflict_counts_as_a_lost_race(stubbed: StubbedTable) -> None:
     stubber, table, waits = stubbed.stubber, stubbed.table, stubbed.waits
     for _ in range(4):
         _cancelled(stubber, "TransactionConflict", "None")
@@ -133,7 +133,7 @@ def test_fails_when_the_table_refuses_a_transaction(stubbed: StubbedTable) -> No
     assert not waits
 
 
-def test_record_that_cannot_be_used_hides_no_other(cluster: Cluster, table: Table) -> None:
+def test_invalid_record_does_not_hide_others(cluster: Cluster, table: Table) -> None:
     table.write_node(worker_record(1))
     for record_id, host_key in (("AROA:i-2", f"{public_key(2)}\nevil {public_key(2)}"), ("AROA:i-3", "")):
         cluster.clients.dynamodb.put_item(
@@ -149,7 +149,7 @@ def test_record_that_cannot_be_used_hides_no_other(cluster: Cluster, table: Tabl
     assert list(table.read_nodes(["AROA:i-1", "AROA:i-2", "AROA:i-3"])) == ["AROA:i-1"]
 
 
-def test_keys_of_newer_agents_are_passed_over(cluster: Cluster, table: Table) -> None:
+def test_unknown_fields_of_newer_agents_are_ignored(cluster: Cluster, table: Table) -> None:
     membership = Membership(generation=1, desired_nodes=2, members=())
     table.replace_membership(NOTHING_STORED, membership)
     table.write_node(worker_record(1))
@@ -177,7 +177,7 @@ def test_records_of_newer_agents_are_read(cluster: Cluster, table: Table, versio
 
 
 @pytest.mark.parametrize(("version", "named"), [({"N": "0"}, "'0'"), ({"S": "1"}, "a dict"), ({"N": "-1"}, "'-1'")])
-def test_fails_when_the_version_of_a_record_is_none(
+def test_fails_when_the_version_of_a_record_is_invalid(
     cluster: Cluster, table: Table, version: dict[str, str], named: str
 ) -> None:
     table.replace_membership(NOTHING_STORED, Membership(generation=1, desired_nodes=2, members=()))
@@ -222,6 +222,6 @@ def test_records_of_older_agents_are_read_without_a_key(cluster: Cluster, table:
 
 
 @pytest.mark.parametrize("key", ["ssh-rsa AAAA", f"{public_key(1)} comment", f'{public_key(1)}\nfrom="0.0.0.0/0" ssh'])
-def test_key_of_a_record_is_one_key_and_nothing_else(key: str) -> None:
+def test_record_with_anything_but_one_ssh_key_is_refused(key: str) -> None:
     with pytest.raises(RecordError, match="ssh_key of 'AROA:i-1' must be an ed25519 key"):
         replace(worker_record(1), ssh_key=key)

@@ -93,7 +93,7 @@ def test_replacement_takes_the_index_of_the_node_that_left(cluster: Cluster) -> 
     cluster.run(alive, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(alive) for node in alive))
 
 
-def test_node_that_leaves_alone_waits_for_no_other(cluster: Cluster) -> None:
+def test_only_node_of_a_cluster_leaves_without_waiting(cluster: Cluster) -> None:
     [master] = form_cluster(cluster, workers=0)
     master.metadata.notice = ENDING
     master.agent.step()
@@ -146,7 +146,7 @@ def test_standby_node_does_not_report_ready(cluster: Cluster) -> None:
     cluster.run([master, worker], until=all_ready([worker]))
 
 
-def test_master_that_leaves_marks_itself_away_at_once(cluster: Cluster) -> None:
+def test_master_with_a_notice_removes_itself_as_master_at_once(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     nodes[0].agent.step()  # it has just read the groups, and would not read them again for a while
     nodes[0].metadata.notice = ENDING
@@ -264,7 +264,7 @@ def test_restarted_agent_without_the_table_does_not_end_its_hook(
     assert cluster.completed == [restarted.instance_id]
 
 
-def test_metadata_outage_changes_nothing_about_the_notice(cluster: Cluster) -> None:
+def test_metadata_outage_neither_adds_nor_cancels_a_notice(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     _, draining_node, other = nodes
     outage = MetadataError("no answer")

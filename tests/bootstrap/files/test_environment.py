@@ -47,7 +47,7 @@ def test_scratch_variable_is_set_on_a_node_with_local_disks() -> None:
     assert values == {**VALUES, "DEEPLEARNING_SCRATCH": "/nvme/own"}
 
 
-def test_a_cluster_with_shared_storage_names_the_directory_twice() -> None:
+def test_shared_directory_has_the_variables_of_both_products() -> None:
     values = environment.variables(replace(NODE, shared="/shared"))
     # EFS_MOUNT is deeplearning-cfn's name.
     assert values == {**environment.variables(NODE), "DEEPLEARNING_SHARED": "/shared", "EFS_MOUNT": "/shared"}

@@ -47,7 +47,7 @@ def test_known_hosts_know_every_name_and_the_address() -> None:
         ),
     ],
 )
-def test_configuration_is_exactly(text: str, expected: str) -> None:
+def test_ssh_and_sshd_configuration_has_exactly_the_expected_lines(text: str, expected: str) -> None:
     assert text == expected
 
 

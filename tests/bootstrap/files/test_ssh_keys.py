@@ -100,7 +100,7 @@ def test_key_creation_is_retried_after_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("owners")
-def test_key_is_forgotten_where_it_does_not_belong(tmp_path: Path) -> None:
+def test_deleting_the_cluster_key_leaves_no_file(tmp_path: Path) -> None:
     make_key(tmp_path, RecordedActions())
     directory = under_root(tmp_path, CLUSTER_KEY_DIR)
     directory.with_name(".cluster-key.new").mkdir()

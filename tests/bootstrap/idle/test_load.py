@@ -62,7 +62,7 @@ def machine(tmp_path: Path) -> Machine:
     ("cpu_s", "network", "sign"),
     [(0.0, 0, ""), (3.0, 600_000, ""), (30.0, 0, "cpu"), (0.0, 6_000_000, "network")],
 )
-def test_load_counts_as_an_average_since_the_last_look(machine: Machine, cpu_s: float, network: int, sign: str) -> None:
+def test_load_is_averaged_since_the_last_sample(machine: Machine, cpu_s: float, network: int, sign: str) -> None:
     assert machine.busy_after(30.0, cpu_s=cpu_s, network=network) == sign
     assert machine.busy_after(30.0) == ""
 
@@ -76,7 +76,7 @@ def test_unreadable_gpu_counts_as_busy_for_ten_minutes(machine: Machine) -> None
 
 
 @pytest.mark.parametrize(("age_s", "sign"), [(10.0, "terminal"), (60.0, "")])
-def test_only_input_to_a_terminal_counts(machine: Machine, age_s: float, sign: str) -> None:
+def test_only_input_to_a_terminal_makes_a_node_busy(machine: Machine, age_s: float, sign: str) -> None:
     """Output, such as that of a progress bar or our own announcement, changes only the time of the last change."""
     terminals = machine.root / TERMINALS
     terminals.mkdir(parents=True)

@@ -113,7 +113,7 @@ def test_silent_node_counts_as_busy_then_unhealthy(cluster: Cluster, nodes: list
     assert record(cluster).pauses_at is not None
 
 
-def test_the_activity_wakes_no_membership_and_is_written_rarely(
+def test_activity_reports_are_rare_and_leave_the_membership_unchanged(
     cluster: Cluster, nodes: list[TestNode], calls: Counter[str]
 ) -> None:
     run(cluster, nodes, seconds=60.0)
@@ -155,7 +155,7 @@ def test_end_of_a_capacity_block_is_announced_everywhere(cluster: Cluster, nodes
     assert [[text[: len(word)] for text in walls(node)] for node in nodes] == [[word]] * 2
 
 
-def test_a_forged_record_is_passed_over_and_replaced(cluster: Cluster, nodes: list[TestNode]) -> None:
+def test_forged_pause_record_is_ignored_and_replaced(cluster: Cluster, nodes: list[TestNode]) -> None:
     tag(cluster, IDLE_STOP_TAG, "3600")
     cluster.table.write_record(PAUSE_ID, {"pause": {"S": '{"pauses_at": "now; rm -rf"}'}, "version": {"N": "2"}})
     run(cluster, nodes, seconds=150.0)

@@ -43,7 +43,7 @@ class Node:
         self.lost = chance.uniform(0.0, WORK_S) if number and chance.random() < 0.3 else float("inf")
         beats = iter(range(10**6))
         self.report = ActivityReport(self._busy_with, monotonic=lambda: self.now, beat=lambda: next(beats))
-        self.report.want(True)
+        self.report.set_enabled(True)
 
     def _busy_with(self) -> str:
         return "job" if any(work.covers(self.now) for work in self.work) else ""
@@ -54,7 +54,7 @@ class Node:
         if now < self.lost:
             if self.report.is_due and not any(outage.covers(now) for outage in self.outages):
                 table[self.name] = self.report.text()
-                self.report.written()
+                self.report.mark_written()
             self.report.observe()
 
     def busy_between(self, start: float, end: float) -> bool:
@@ -107,7 +107,7 @@ def test_only_idle_clusters_are_stopped(seed: int) -> None:
 
 
 @pytest.mark.parametrize("phase", range(0, 120, 20))
-def test_work_in_the_last_minute_puts_the_pause_off(phase: int) -> None:
+def test_work_in_the_last_minute_postpones_the_pause(phase: int) -> None:
     """Between two heartbeats too, because a node that has reported idle reports immediately."""
     node = Node(0, random.Random(0), 0.0)
     node.work, node.outages = [Span(0.0, 100.0 + phase)], []

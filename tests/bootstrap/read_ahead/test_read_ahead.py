@@ -82,7 +82,7 @@ def test_no_chunk_is_read_after_the_deadline(root: Path, monkeypatch: pytest.Mon
     assert str(amount) == "1 of 5 MB in 12.0 s, then stopped: 10 s are over"
 
 
-def test_a_failure_ends_it_with_a_line(
+def test_read_error_ends_the_read_ahead_with_one_line(
     root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -136,7 +136,7 @@ def test_only_software_and_the_marker_of_the_setup_stay(node: Node) -> None:
     assert f"disable {AGENT_SERVICE}" in node.ran
 
 
-def test_a_second_run_completes_one_that_was_cut_off(node: Node) -> None:
+def test_second_run_completes_an_interrupted_one(node: Node) -> None:
     under_root(node.root, "/etc/ssh/ssh_host_ed25519_key").unlink()
     node.prepare()
     files = node.files()
@@ -154,7 +154,7 @@ def test_each_service_of_the_contract_is_stopped_and_removed() -> None:
     assert set(SERVICES) == {value for name, value in vars(contract).items() if name.endswith("_SERVICE")}
 
 
-def test_a_disk_that_is_swapped_to_is_left_alone(node: Node) -> None:
+def test_disk_is_not_prepared_while_swap_is_on(node: Node) -> None:
     before, node.swap_fails = node.files(), True
     with pytest.raises(CommandError, match="swapoff"):
         node.prepare()
@@ -179,7 +179,7 @@ def test_keys_are_overwritten_on_disk_before_removal(node: Node, monkeypatch: py
 
 
 @pytest.mark.parametrize("found", ["2" * 64, f"{SHA256} master", None])
-def test_a_disk_without_that_setup_is_left_alone(node: Node, found: str | None) -> None:
+def test_disk_with_another_setup_is_not_prepared(node: Node, found: str | None) -> None:
     marker = under_root(node.root, SETUP_MARKER)
     marker.write_text(f"{found}\n") if found else marker.unlink()
     before = node.files()

@@ -98,7 +98,7 @@ def is_running(process_id: int) -> bool:
         return False
 
 
-def test_what_a_program_leaves_behind_neither_blocks_nor_stays(run: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_processes_left_by_a_program_are_killed_and_do_not_block(run: Callable[..., list[str]], tmp_path: Path) -> None:
     assert run("sleep 600 & echo $! > child; echo done") == ["done"]
     await_end(int((tmp_path / "child").read_text()))
     # A process of another group keeps the output open; systemd ends it with the service. The run has 60 s.

@@ -23,7 +23,7 @@ def test_the_mount_name_comes_from_the_description() -> None:
     assert lookup({"LustreConfiguration": {"MountName": "abcdefgh"}}).find() == f"lustre:{ID}:abcdefgh"
 
 
-def test_a_file_system_of_another_type_is_reported_and_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_file_system_of_another_type_is_reported_and_looked_up_again(caplog: pytest.LogCaptureFixture) -> None:
     windows = {"FileSystemType": "WINDOWS", "WindowsConfiguration": {}}
     found = lookup(windows, {"FileSystemType": "LUSTRE", "LustreConfiguration": {"MountName": "fsx"}})
     assert found.find() == ""

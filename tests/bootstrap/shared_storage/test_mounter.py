@@ -79,7 +79,7 @@ def node(tmp_path: Path) -> Node:
     return Node(root=tmp_path)
 
 
-def test_before_the_id_arrives_the_directory_is_only_guarded(node: Node) -> None:
+def test_directory_refuses_writes_before_the_id_is_known(node: Node) -> None:
     assert node.mounter.step() <= 1.0
     assert (node.state, node.actions) == ("not-known", ["guard"])
 
@@ -132,7 +132,7 @@ def test_nothing_is_mounted_over_another_mount(node: Node) -> None:
         ("us-isob-east-1", f"{ID}.efs.us-isob-east-1.sc2s.sgov.gov"),
     ],
 )
-def test_the_name_has_the_suffix_of_its_partition(region: str, name: str) -> None:
+def test_mount_target_name_has_the_suffix_of_the_aws_partition(region: str, name: str) -> None:
     target = StorageTarget.parse(f"efs:{ID}", region=region)
     assert target is not None
     assert target.host == name

@@ -32,7 +32,7 @@ BELOW_LINE = "42 24 0:53 / /shared/sub rw - tmpfs other rw"
         ([ROOT_LINE, GUARD_LINE, NFS_LINE, BELOW_LINE], "127.0.0.1:/"),
     ],
 )
-def test_the_uppermost_mount_counts(lines: list[str], source: str | None) -> None:
+def test_last_of_several_mounts_on_a_directory_counts(lines: list[str], source: str | None) -> None:
     found = mounted_on("\n".join(lines) + "\n", "/shared")
     assert (found and found.source) == source
 
@@ -103,7 +103,7 @@ def test_root_cannot_write_below_the_mount_point(tmp_path: Path) -> None:
         ("access denied", "refused"),
     ],
 )
-def test_a_failed_mount_has_the_state_that_its_message_means(message: str, state: str) -> None:
+def test_state_of_a_failed_mount_follows_from_its_message(message: str, state: str) -> None:
     with pytest.raises(MountError, match="sh exited 32") as caught:
         run(["sh", "-c", 'printf "%s\\n" "$0" >&2; exit 32', message], timeout_s=60)
     assert caught.value.state == state

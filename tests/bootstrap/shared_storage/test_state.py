@@ -63,5 +63,5 @@ def test_invalid_state_is_read_as_not_known(tmp_path: Path, state: str) -> None:
     assert storage(tmp_path, "efs").mount_state() == "not-known"
 
 
-def test_a_cluster_without_it_has_no_state(tmp_path: Path) -> None:
+def test_cluster_without_shared_storage_has_no_mount_state(tmp_path: Path) -> None:
     assert storage(tmp_path, None).mount_state() == ""

@@ -18,12 +18,12 @@ def test_tags_hold_keys_of_every_type() -> None:
     assert parse(f"{ED25519} anna")[0].fingerprint == ED25519_FINGERPRINT
 
 
-def test_no_tags_are_no_keys() -> None:
+def test_missing_tags_mean_an_empty_key_list() -> None:
     assert to_tags(()) == {}
     assert from_tags({"Name": "demo-master"}) == ""
 
 
-def test_parts_of_two_lists_are_no_list() -> None:
+def test_tags_mixed_from_two_key_lists_are_refused() -> None:
     """CloudFormation may change one tag before another."""
     old, new = to_tags(parse(ALL)), to_tags(parse(f"{RSA} bob {ED25519} anna"))
     unhashed = {name: part for name, part in old.items() if name != TAG}

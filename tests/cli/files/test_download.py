@@ -139,7 +139,9 @@ def test_fails_when_the_destination_cannot_be_written(connection: Connection, re
         download(connection, remote_tar(str(results), MASTER, master=MASTER), tmp_path / "file")
 
 
-def test_files_with_the_names_of_parts_come_too(connection: Connection, remote_home: Path, tmp_path: Path) -> None:
+def test_files_named_like_partial_downloads_are_downloaded(
+    connection: Connection, remote_home: Path, tmp_path: Path
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.part").write_text("mine")
     got = download(connection, lie(remote_home, *map(regular, ("out/x.part", "out/x", "out/mine"))), tmp_path)

@@ -20,7 +20,7 @@ def git(top: Path, *words: str) -> None:
     subprocess.run(["git", "-C", top, *words], check=True, capture_output=True)
 
 
-def test_in_a_checkout_it_is_what_gitignore_does_not_name(tmp_path: Path) -> None:
+def test_files_of_a_checkout_are_those_that_git_does_not_ignore(tmp_path: Path) -> None:
     write(tmp_path, "train.py", "new.py", "gone.py", "data/x", ".hidden/y", "sub/a b.py")
     (tmp_path / ".gitignore").write_text("data/\n")
     git(tmp_path, "init", "-q")
@@ -81,7 +81,9 @@ def test_fails_where_there_is_no_project(tmp_path: Path, home: Path) -> None:
         assert str(caught.value) == message
 
 
-def test_what_was_pulled_into_a_project_would_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pulled_files_in_a_project_are_sent_unless_git_ignores_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = write(tmp_path / "project", "train.py", "runs/1", "data/x")
     write(tmp_path, "results/1")
     (project / ".gitignore").write_text("data/\n")

@@ -67,7 +67,7 @@ def test_upload_sends_all_files_and_then_only_changed_ones(connection: Connectio
     assert last.sent_files == 5
 
 
-def test_nothing_that_follows_a_link_is_overwritten(connection: Connection, project: Path, copy: Path) -> None:
+def test_upload_replaces_a_link_instead_of_its_target(connection: Connection, project: Path, copy: Path) -> None:
     upload(connection, project)
     outside = copy.parents[1] / "outside"
     outside.write_text("mine")
@@ -110,7 +110,7 @@ def test_fails_during_another_upload(
 @pytest.mark.parametrize(
     ("name", "expected"), [("my job", "my-job"), (".ssh", "ssh"), ("-x;rm", "x-rm"), ("ü", "job"), ("a.b_c", "a.b_c")]
 )
-def test_a_directory_has_a_harmless_name_there(tmp_path: Path, name: str, expected: str) -> None:
+def test_remote_directory_name_is_safe(tmp_path: Path, name: str, expected: str) -> None:
     assert remote_name(tmp_path / name) == expected
 
 

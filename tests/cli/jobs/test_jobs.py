@@ -96,7 +96,7 @@ def test_fails_when_the_master_lists_no_jobs(
     assert error_line(capsys).startswith(message)
 
 
-def test_the_launchers_error_is_printed_as_ours(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+def test_launcher_error_is_printed_as_an_error_of_dlcluster(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     master.set_answer("launch stop", code=2, stderr="noise\nlaunch: there is no job yet\n")
     assert main(["stop", "x"]) == EXIT_USAGE
     assert error_line(capsys) == "there is no job yet"

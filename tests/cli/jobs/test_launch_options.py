@@ -47,7 +47,7 @@ def test_launch_takes_every_option_that_run_passes_on(tmp_path: Path) -> None:
     assert parse_options(["--launcher", "local", "--sync-dst-dir", "code", *durable, "x"], environ={}).durable
 
 
-def test_an_environment_in_the_home_directory_here_is_one_in_the_nodes_home(home: Path) -> None:
+def test_venv_below_the_local_home_is_below_the_home_on_nodes(home: Path) -> None:
     assert LaunchOptions(venv=f"{home}/envs/vision").words() == ["--venv", "envs/vision"]
     assert LaunchOptions(venv="/opt/vision").words() == ["--venv", "/opt/vision"]
 
@@ -63,7 +63,7 @@ def test_a_hidden_value_goes_to_the_master_as_input(master: Master, monkeypatch:
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
-def test_the_launcher_on_the_master_finds_a_hidden_value_as_it_is(
+def test_hidden_value_reaches_the_launcher_unchanged(
     shell: str, master: Master, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     value = " s3cret's \\n$HOME"

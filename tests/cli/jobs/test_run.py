@@ -26,7 +26,7 @@ def started(master: Master, *, end: dict[str, Any]) -> None:
     master.set_answer("launch stop", f"{JOB} CANCELLED\n")
 
 
-def test_run_brings_the_directory_starts_on_all_nodes_and_follows(
+def test_run_sends_the_directory_starts_the_job_and_follows_it(
     master: Master, capfd: pytest.CaptureFixture[str]
 ) -> None:
     started(master, end=record("SUCCEEDED", exit_code=0))
@@ -50,7 +50,7 @@ def test_run_brings_the_directory_starts_on_all_nodes_and_follows(
 
 
 @pytest.mark.parametrize("words", [["train.py", "--json"], ["--no-sync", "train.py", "--detach", "--help"]])
-def test_what_follows_the_command_belongs_to_it(master: Master, words: list[str]) -> None:
+def test_options_after_the_command_are_passed_to_it(master: Master, words: list[str]) -> None:
     started(master, end=record("SUCCEEDED"))
     assert main(["run", *words]) == 0
     start = next(line for line in master.ran if "launch --detach" in line)
@@ -167,7 +167,7 @@ def test_fails_when_the_job_does_not_start(master: Master, capsys: pytest.Captur
     assert error_line(capsys) == "the launcher on the master must return a job id, got 'no id'"
 
 
-def test_warns_of_a_job_in_the_directory_that_changes(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warns_when_a_running_job_uses_the_sent_directory(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     started(master, end=record())
     elsewhere = record(id="2", cwd="/home/ubuntu/other")
     master.set_answer("launch list --json", json.dumps([record("SUCCEEDED", id="1"), elsewhere, record()]))
@@ -176,7 +176,7 @@ def test_warns_of_a_job_in_the_directory_that_changes(master: Master, capsys: py
     assert warnings == [f"dlcluster: job {JOB} runs in ~/my-job, whose files have just changed"]
 
 
-def test_fails_when_a_name_is_given_for_nothing(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+def test_option_to_without_sync_is_refused(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--no-sync", "--to", "x", "--", "true"]) == EXIT_USAGE
     assert error_line(capsys) == "--to cannot be combined with --no-sync, which sends nothing"
 
@@ -237,7 +237,7 @@ def test_ctrl_c_cancels_the_start(
     assert capfd.readouterr().err.strip() == printed
 
 
-def test_a_start_ends_with_its_connection(tmp_path: Path) -> None:
+def test_lost_connection_ends_a_job_that_is_starting(tmp_path: Path) -> None:
     launch = tmp_path / "launch"
     launch.write_text(f"#!/bin/sh\ntrap 'kill $!; echo ended > {tmp_path}/end; exit 143' TERM\nsleep 60 & echo; wait\n")
     launch.chmod(0o755)

@@ -60,7 +60,7 @@ def test_a_denied_check_is_reported_in_one_line(app: Path, capsys: pytest.Captur
     )
 
 
-def test_the_account_is_right_once_it_has_what_it_lacked(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_become_ok_once_the_account_is_fixed(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     boto3.client("ec2", region_name=REGION).create_key_pair(KeyName="me")
     ssm = boto3.client("ssm", region_name=REGION)
     ssm.put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="28", Type="String")
@@ -137,7 +137,9 @@ def unreachable(_: PreflightTarget) -> Iterator[Finding]:
 
 
 @pytest.mark.parametrize(("checks", "code"), [([fair], 0), ([fair, poor], 1), ([poor, fair], 1), ([unreachable], 0)])
-def test_only_a_problem_fails(app: Path, checks: list[Check], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_problems_make_preflight_fail(
+    app: Path, checks: list[Check], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(preflight, "CHECKS", tuple(("x", check) for check in checks))
     assert main(["preflight"]) == code
 

@@ -47,7 +47,7 @@ def deployed(account: Account, now: dict[Any, GroupSize]) -> None:
         (BOTH_PAUSED, {"min_workers": 1}, "problem", "the cluster is paused: Auto Scaling will refuse the sizes "),
     ],
 )
-def test_what_a_deploy_does_to_the_nodes(
+def test_preflight_says_what_a_deploy_does_to_the_nodes(
     account: Account, now: dict[Any, GroupSize], settings: dict[str, Any], level: str, message: str
 ) -> None:
     deployed(account, now)
@@ -56,6 +56,6 @@ def test_what_a_deploy_does_to_the_nodes(
     assert (found.level, found.sentence[: len(message)]) == (level, message)
 
 
-def test_a_cluster_that_is_not_there_has_no_sizes(account: Account) -> None:
+def test_cluster_that_is_not_deployed_gets_no_finding_on_sizes(account: Account) -> None:
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
     assert account.check(check_sizes) == []

@@ -19,7 +19,7 @@ def is_in(account: Account, status: str, outputs: list[dict[str, str]]) -> None:
     account.answers("cloudformation", "describe_stacks", {"Stacks": [described]}, {"StackName": "demo"})
 
 
-def test_no_stack_is_in_the_way(account: Account) -> None:
+def test_check_passes_without_a_stack_of_that_name(account: Account) -> None:
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
     assert account.finds(check_stack).level == "ok"
 
@@ -38,7 +38,7 @@ def test_no_stack_is_in_the_way(account: Account) -> None:
         ("DELETE_IN_PROGRESS", "problem", "wait until it has finished"),
     ],
 )
-def test_a_stack_that_blocks_is_named_with_the_way_out(account: Account, status: str, level: str, fix: str) -> None:
+def test_stack_that_blocks_a_deploy_is_named_with_a_fix(account: Account, status: str, level: str, fix: str) -> None:
     is_in(account, status, CLUSTER)
     found = account.finds(check_stack)
     assert found.level == level
@@ -90,7 +90,7 @@ def expires(account: Account, *, protected: bool) -> None:
 
 
 @pytest.mark.parametrize("protected", [False, True])
-def test_termination_protection_is_in_the_way_of_a_deletion(account: Account, protected: bool) -> None:
+def test_termination_protection_prevents_the_scheduled_deletion(account: Account, protected: bool) -> None:
     expires(account, protected=protected)
     found = account.finds(check_deletion)
     if protected:

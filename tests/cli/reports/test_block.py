@@ -33,5 +33,5 @@ def test_block_line_names_the_next_start_or_end(now: tuple[int, int, int], line:
 
 
 @pytest.mark.parametrize("text", [None, "", "cr-0123456789abcdef0 now later never", "x"])
-def test_a_bad_output_is_no_block(text: str | None) -> None:
+def test_unreadable_block_output_is_ignored(text: str | None) -> None:
     assert parse_deployed_block(text) is None

@@ -20,7 +20,7 @@ def release_line(stack: str, *releases: str, here: str = "0.2.0") -> str:
     return line.removeprefix("releases differ: dlcluster ")
 
 
-def test_one_release_is_not_worth_a_line() -> None:
+def test_status_has_no_release_line_if_all_releases_are_equal() -> None:
     assert release_lines([NODE, WORKER], stack="0.2.0:abc", here="0.2.0") == []
     assert release_lines([], stack="0.2.0:abc", here="0.2.0") == []
 
@@ -39,7 +39,7 @@ def test_nodes_of_another_bundle_are_named() -> None:
         ("0.1.9", "update dlcluster on this machine"),
     ],
 )
-def test_the_older_one_is_to_change(here: str, advice: str) -> None:
+def test_release_line_advises_to_update_the_older_side(here: str, advice: str) -> None:
     assert release_line("0.2.0:abc", here=here) == f"{here}, stack 0.2.0 (abc): {advice}"
 
 

@@ -152,7 +152,7 @@ def test_each_state_of_a_mount_has_an_explanation() -> None:
     assert {*MOUNT_REASONS} == {*MOUNT_STATES} - {MOUNTED}
 
 
-def test_which_setup_ran_where_and_where_it_failed(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_which_setup_each_node_ran(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     table = boto3.client("dynamodb", region_name=REGION)
     item = table.get_item(TableName=fleet.table, Key={"id": {"S": "membership"}})["Item"]
     members = json.loads(item["members"]["S"])

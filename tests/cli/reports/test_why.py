@@ -111,7 +111,7 @@ def report(clients: Clients, *, status: str = "ROLLBACK_COMPLETE", cluster: Clus
 
 
 @pytest.mark.parametrize("reason", [SIGNAL, "\x1b[2Jnobody is named"], ids=["named", "the last that spoke"])
-def test_what_nodes_wrote_reaches_no_terminal_and_no_command_line(
+def test_control_characters_and_ids_written_by_nodes_are_not_printed(
     clients: Clients, stubs: tuple[Stubber, Stubber], reason: str
 ) -> None:
     stub_events(stubs[0], [line if line[3] != SIGNAL else (*line[:3], reason) for line in FAILED])
@@ -204,7 +204,7 @@ def test_a_traceback_is_shown_as_one_block(clients: Clients, stubs: tuple[Stubbe
     assert report(clients).endswith("ERROR agent crashed\n  Traceback\n    File\n")
 
 
-def test_a_stack_without_trouble_is_not_explained(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+def test_why_says_that_nothing_failed(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
     stub_events(stubs[0], [*BEGUN, ("demo", STACK, "CREATE_COMPLETE", "")])
     write_log(BROKEN, "fine")
     assert report(clients, status="CREATE_COMPLETE") == (

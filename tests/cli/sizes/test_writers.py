@@ -74,7 +74,7 @@ def table() -> Iterator[tuple[str, dict[str, str]]]:
         yield writer, dict(zip(head[1:], cells, strict=True))
 
 
-def test_the_table_names_every_writer_and_state() -> None:
+def test_docs_table_lists_every_writer_and_state() -> None:
     rows = dict(table())
     assert rows.keys() == WRITERS.keys()
     assert all([*cells] == [*STATES] for cells in rows.values())

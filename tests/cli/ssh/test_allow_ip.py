@@ -82,7 +82,7 @@ def test_an_address_is_added_listed_and_removed(stacks: Stacks, capsys: pytest.C
     assert error_line(capsys) == f"{OFFICE} is not on the list of demo, which dlcluster allow-ip shows"
 
 
-def test_an_end_is_written_and_moved(stacks: Stacks, capsys: pytest.CaptureFixture[str]) -> None:
+def test_end_of_an_address_is_stored_and_can_be_changed(stacks: Stacks, capsys: pytest.CaptureFixture[str]) -> None:
     now = datetime.now(timezone.utc)
     for words, more in ((["--for", "8h"], 8), (["--for", "2d"], 48), ([], None)):
         assert main(["allow-ip", HOME, *words, "--json"]) == 0
@@ -130,7 +130,7 @@ def test_entry_of_another_tool_is_kept(stacks: Stacks) -> None:
     assert allow_list(stacks).remove_expired(datetime.now(timezone.utc)) == ()
 
 
-def test_awss_time_counts_and_not_this_machines(stacks: Stacks) -> None:
+def test_entries_expire_by_the_time_of_aws_not_of_this_machine(stacks: Stacks) -> None:
     now = datetime.now(timezone.utc)
     allow_list(stacks).add(Entry(cidr=HOME, until=now.replace(microsecond=0) + timedelta(hours=1)))
     assert allow_list(stacks).remove_expired(now + timedelta(days=1)) == ()
@@ -219,7 +219,7 @@ def test_fails_with_contradictory_arguments(words: list[str], message: str, caps
     assert error_line(capsys) == message
 
 
-def test_me_is_the_address_that_the_service_sees(
+def test_option_me_adds_the_address_that_the_service_sees(
     stacks: Stacks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = check_ip.serve(("127.0.0.1", 0))

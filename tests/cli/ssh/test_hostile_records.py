@@ -71,7 +71,7 @@ def put_forged(fleet: Fleet, forged: dict[str, Any], marker: Path) -> None:
 
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
-def test_nothing_of_a_forged_membership_is_run(
+def test_forged_membership_runs_no_command(
     deploy: Deploy, aws: dict[str, str], tmp_path: Path, forged: dict[str, Any]
 ) -> None:
     """Use the real ssh, which passes a proxy command to a shell before connecting."""
@@ -117,7 +117,7 @@ def test_fails_in_one_line_when_the_membership_is_forged(
     ],
     ids=["deep", "long", "list", "text", "negative", "many", "old"],
 )
-def test_fails_in_one_line_when_the_record_is_another(
+def test_fails_in_one_line_when_a_record_has_another_form(
     deploy: Deploy, capsys: pytest.CaptureFixture[str], attributes: dict[str, Any]
 ) -> None:
     fleet, client = deploy(), boto3.client("dynamodb", region_name=REGION)
@@ -229,7 +229,7 @@ def accepted(item: dict[str, Any]) -> Membership | None:
 
 
 @given(forged_items())
-def test_what_is_accepted_puts_nothing_into_ssh(item: dict[str, Any]) -> None:
+def test_accepted_membership_cannot_inject_ssh_options(item: dict[str, Any]) -> None:
     membership = accepted(item)
     if membership is None or not (masters := [m for m in membership.members if m.node_type == "master"]):
         return
@@ -248,7 +248,7 @@ def test_what_is_accepted_puts_nothing_into_ssh(item: dict[str, Any]) -> None:
 
 
 @given(forged_items())
-def test_what_is_accepted_puts_no_line_into_files(item: dict[str, Any]) -> None:
+def test_accepted_membership_cannot_inject_lines_into_files(item: dict[str, Any]) -> None:
     membership = accepted(item)
     if membership is None:
         return

@@ -112,7 +112,7 @@ def give_signs(process: "subprocess.Popen[str]", *, silence_s: int) -> list[int]
     return [pid for pid in pids if not is_zombie(pid)]
 
 
-def test_web_app_ends_without_a_sign_of_its_verb(start: Start) -> None:
+def test_web_app_ends_without_heartbeats_of_its_verb(start: Start) -> None:
     for silence_s in (1, 8):
         pids = give_signs(start(silence_s=silence_s), silence_s=silence_s)
         if pids:
@@ -157,8 +157,9 @@ def test_web_app_fails_without_its_package() -> None:
     with pytest.raises(ClusterError) as raised:
         _parse_probe(found.returncode, found.stdout, found.stderr.decode(), LAB, environment="/opt/pytorch")
     assert str(raised.value) == (
-        "/opt/pytorch on the master has no lab: dlcluster ssh -- /opt/pytorch/bin/python -m pip install lab==1, "
-        "or --venv names another one"
+        "/opt/pytorch on the master has no lab; "
+        "install it with dlcluster ssh -- /opt/pytorch/bin/python -m pip install lab==1, "
+        "or choose another environment with --venv"
     )
 
 
@@ -172,12 +173,12 @@ def test_web_app_fails_without_its_package() -> None:
             "cannot run x/bin/python on the master: bash: line 1: ",
         ),
         (1, b"", "", "cannot run x/bin/python on the master: exit code 1"),
-        (0, b"99999 1\n", "", r"the master must return a port, got b'99999 1\\n'"),
-        (0, b"-oProxyCommand=x 1\n", "", "the master must return a port, got b'-oProxy"),
-        (0, b"", "", "the master must return a port, got b''"),
+        (0, b"99999 1\n", "", r"the master should print a free port, got b'99999 1\\n'"),
+        (0, b"-oProxyCommand=x 1\n", "", "the master should print a free port, got b'-oProxy"),
+        (0, b"", "", "the master should print a free port, got b''; its shell start-up files must print nothing"),
     ],
 )
-def test_fails_when_the_master_cannot_tell_a_port(code: int, stdout: bytes, stderr: str, message: str) -> None:
+def test_answer_without_a_free_port_is_reported(code: int, stdout: bytes, stderr: str, message: str) -> None:
     with pytest.raises(ClusterError, match=f"^{message}"):
         _parse_probe(code, stdout, stderr, LAB, environment="x")
 

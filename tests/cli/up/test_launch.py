@@ -82,7 +82,7 @@ def test_a_call_that_stays_without_an_answer_is_an_error(monkeypatch: pytest.Mon
         launch(AutoScaling(launched(0)))
 
 
-def test_a_group_that_has_its_nodes_is_left_alone() -> None:
+def test_no_launch_is_requested_for_a_complete_group() -> None:
     workers = GroupState(name="", size=DECLARED[WORKER], instances={f"i-{n}": "InService" for n in range(101)})
     aws = AutoScaling(launched(1))
     assert launch(aws, workers=workers)[WORKER] == Launched(count=101)

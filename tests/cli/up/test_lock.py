@@ -74,7 +74,7 @@ def pass_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr("cli.up.lock.time.time", lambda: later)
 
 
-def test_a_call_that_slept_is_not_the_owner_again(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_that_slept_too_long_cannot_take_its_lock_back(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     asleep, other = table.lock(), table.lock()
     asleep.hold()
     pass_time(monkeypatch, STALE_S + 1)
@@ -87,7 +87,7 @@ def test_a_call_that_slept_is_not_the_owner_again(table: Table, monkeypatch: pyt
     assert table.item == {}
 
 
-def test_a_dead_record_of_another_is_not_taken_back(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_lock_of_another_call_is_not_taken_back(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     asleep, other = table.lock(), table.lock()
     asleep.hold()
     pass_time(monkeypatch, STALE_S + 1)
@@ -113,7 +113,7 @@ def test_equal_pid_and_hostname_do_not_own_the_lock(table: Table, monkeypatch: p
         table.lock().hold()
 
 
-def test_the_owner_survives_a_new_hostname(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_is_kept_when_the_hostname_changes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = table.lock()
     owner.hold()
     monkeypatch.setattr("cli.up.lock.socket.gethostname", lambda: "another")
@@ -122,7 +122,7 @@ def test_the_owner_survives_a_new_hostname(table: Table, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("boot", ["same", "other", "unknown"])
-def test_owner_with_an_ended_process_is_dead_on_the_same_boot(
+def test_lock_of_an_ended_process_is_free_on_the_same_boot(
     table: Table, boot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boot_id, namespace = tmp_path / "boot_id", tmp_path / "pid"
@@ -150,7 +150,7 @@ def group(name: str, *instances: str) -> GroupState:
     return GroupState(name=name, size=size, instances=dict.fromkeys(instances, "InService"), places=frozenset({ZONE}))
 
 
-def test_nodes_of_no_recorded_attempt_are_left_alone(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_without_a_recorded_attempt_are_not_ended(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = {MASTER: group("demo-master", "i-0"), WORKER: group("demo-worker", "i-1", "i-2")}
     ended: list[str] = []
     monkeypatch.setattr("cli.up.fleet.read_groups", lambda *_: groups)
@@ -163,7 +163,7 @@ def test_nodes_of_no_recorded_attempt_are_left_alone(table: Table, monkeypatch: 
     assert ended == []
 
 
-def test_nothing_is_tried_after_a_pause_that_took_longer(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_zone_is_tried_after_the_deadline_passed_in_a_pause(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     end = datetime.now(timezone.utc) + timedelta(hours=1)
     tried: list[str] = []
 
@@ -181,7 +181,7 @@ def test_nothing_is_tried_after_a_pause_that_took_longer(table: Table, monkeypat
     assert tried == [ZONE]
 
 
-def test_the_next_owners_attempt_is_not_forgotten(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_of_the_next_lock_owner_is_kept(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     empty = GroupState(name="", size=PAUSED, instances={})
     lock, other = table.lock(), table.lock()
     lock.hold()
@@ -200,7 +200,7 @@ def test_the_next_owners_attempt_is_not_forgotten(table: Table, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("code", ["MaxConfigLimitExceeded", "UnauthorizedOperation"])
-def test_scores_that_ec2_refuses_are_a_line(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_spot_scores_are_reported_in_one_line(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     def refuse(**_: Any) -> Any:
         raise ClientError({"Error": {"Code": code, "Message": "no"}}, "GetSpotPlacementScores")
 

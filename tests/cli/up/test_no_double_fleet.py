@@ -159,7 +159,7 @@ def test_groups_with_nodes_are_not_moved(cluster: Cluster, clients: Clients) -> 
     assert len(cluster.lines) == deploys
 
 
-def test_an_old_token_launches_nothing(cluster: Cluster) -> None:
+def test_expired_launch_token_is_not_used_again(cluster: Cluster) -> None:
     before = kill_up_in_third_zone(cluster)
     set_tag(cluster, ATTEMPT_TAG, tags(cluster)[ATTEMPT_TAG].rpartition(" ")[0] + " 1000")
     assert cluster.up() == 0
@@ -185,7 +185,7 @@ def test_running_nodes_are_reported_after_a_failed_deploy(
     )
 
 
-def test_a_busy_group_is_paused_later(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pausing_a_busy_group_is_retried(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = ["ScalingActivityInProgress", "ResourceContention"]
 
     def contended(*arguments: Any) -> None:
@@ -198,7 +198,7 @@ def test_a_busy_group_is_paused_later(cluster: Cluster, monkeypatch: pytest.Monk
     assert not busy
 
 
-def test_a_reservation_has_one_zone() -> None:
+def test_candidate_zones_with_a_reservation_are_refused() -> None:
     with pytest.raises(ClusterError, match="zones must not be set with purchase=reservation"):
         read_props({"cluster": SETTINGS | {"purchase": "reservation", "capacity_reservation": "cr-0123456789abcdef0"}})
 

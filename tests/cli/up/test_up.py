@@ -60,7 +60,7 @@ def test_a_call_that_was_killed_is_completed_by_the_next(cluster: Cluster, point
     assert cluster.cdk_json()["availability_zone"] == ZONES[2]
 
 
-def test_nothing_is_left_where_no_zone_has_room(
+def test_no_node_is_left_when_no_zone_has_room(
     cluster: Cluster, places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places.set(a=1, b=2, c=0)
@@ -128,7 +128,7 @@ def test_error_unrelated_to_the_zone_stops_the_search(
     assert "no other zone would help: InsufficientInstanceCapacity" in capsys.readouterr().err
 
 
-def test_nodes_of_other_sizes_are_left_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_up_refuses_a_running_cluster_of_another_size(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert cluster.up() == 0
     assert cluster.up("-c", "worker_count=1") == 1
     assert "dlcluster resize or resume changes them there" in capsys.readouterr().err
@@ -175,14 +175,14 @@ def test_zones_are_tried_by_their_spot_score(
         (("--until", "noon"), "--until must be a time of the day like 18:00, got 'noon'"),
     ],
 )
-def test_fails_when_there_is_nothing_to_choose(
+def test_up_without_candidate_zones_or_with_wrong_options_fails(
     cluster: Cluster, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cluster.up(*words) == 2
     assert message in capsys.readouterr().err
 
 
-def test_a_time_that_has_passed_is_tomorrows() -> None:
+def test_time_that_has_passed_today_means_tomorrow() -> None:
     now = datetime(2026, 11, 23, 17, 0, tzinfo=timezone.utc)
     assert parse_until("18:00", now) == now + timedelta(hours=1)
     assert parse_until("16:00", now) == now + timedelta(hours=23)

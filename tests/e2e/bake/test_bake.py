@@ -162,7 +162,7 @@ def test_a_second_bake_at_the_same_moment_is_refused_and_harms_nothing(baked: Ba
     assert "Item" not in record, "the owner's record goes with its bake"
 
 
-def test_its_worker_is_replaced_and_only_the_cluster_is_left(laptop: Laptop, baked: Baked) -> None:
+def test_baked_worker_is_replaced_and_no_other_instance_is_left(laptop: Laptop, baked: Baked) -> None:
     assert laptop.settings["ami"] == baked.image_id
     running = client("ec2").describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["running"]}])
     ids = {each["InstanceId"] for reservation in running["Reservations"] for each in reservation["Instances"]}

@@ -70,7 +70,7 @@ def test_cluster_variables_are_set_in_a_users_unit(cluster: Cluster) -> None:
     assert variables(cluster.on("deeplearning-worker2", script)) == expected_variables()
 
 
-def test_agent_restores_its_lines_and_keeps_the_users(cluster: Cluster) -> None:
+def test_agent_restores_its_hosts_lines_and_keeps_foreign_ones(cluster: Cluster) -> None:
     alias = "deeplearning-worker3"
     before = cluster.on(alias, "cat /etc/hosts")
     assert "127.0.0.1 localhost" in before

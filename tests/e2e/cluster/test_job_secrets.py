@@ -107,7 +107,7 @@ def test_fails_before_anything_starts_when_a_secret_is_not_there(cluster: Cluste
     assert line.endswith(": ssm:/team/absent: is not there")
 
 
-def test_all_nodes_name_the_release_of_the_stack(cluster: Cluster, project: Path) -> None:
+def test_status_shows_the_same_release_for_stack_and_nodes(cluster: Cluster, project: Path) -> None:
     found = json.loads(dlcluster(cluster, project, "status", "--json").stdout)
     assert found["release"] | {"stack": ""} == {"dlcluster": VERSION, "stack": "", "differences": []}
     assert {node["release"] for node in found["nodes"]} == {found["release"]["stack"]}

@@ -81,7 +81,7 @@ def test_a_detached_job_outlives_its_session_and_is_stopped(cluster: Cluster) ->
     assert "hunter2" not in json.dumps(kept)
 
 
-def test_a_job_waits_in_line_until_another_has_ended(cluster: Cluster) -> None:
+def test_queued_job_waits_until_another_has_ended(cluster: Cluster) -> None:
     first = start(cluster)
     waiting, hint, job = cluster.user.ssh(MASTER, "launch --detach --wait -n 1 echo two 2>&1").splitlines()
     user = status(cluster, first)["user"]

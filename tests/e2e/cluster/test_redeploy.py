@@ -62,7 +62,7 @@ NEWER = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class State:
+class ClusterState:
     """State of the cluster between two deploys."""
 
     instances: InstancesByAlias
@@ -93,8 +93,8 @@ def records() -> dict[str, dict[str, Any]]:
     return {item["id"].rpartition(":")[2]: item for item in table.scan()["Items"]}
 
 
-def state(cluster: Cluster, instances: InstancesByAlias) -> State:
-    return State(
+def state(cluster: Cluster, instances: InstancesByAlias) -> ClusterState:
+    return ClusterState(
         instances=instances,
         identities=identities(cluster, instances),
         versions=[int(group["LaunchTemplate"]["Version"]) for group in groups()],
@@ -136,7 +136,7 @@ def install(cluster: Cluster, release: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def start(cluster: Cluster) -> Iterator[State]:
+def start(cluster: Cluster) -> Iterator[ClusterState]:
     deployed, before = (
         template(),
         state(cluster, {alias: read_node(cluster, alias)[0].instance_id for alias in aliases()}),
@@ -154,14 +154,14 @@ def colleague(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Col
 
 
 @pytest.fixture(scope="module")
-def after_model_change(cluster: Cluster, start: State, colleague: Colleague) -> State:
+def after_model_change(cluster: Cluster, start: ClusterState, colleague: Colleague) -> ClusterState:
     """Change tags, instance type, image and SSH keys in one deploy, because each takes many seconds."""
     deploy(cluster, TAGS | MODEL | {"ssh_keys": f"anna={colleague.key}.pub"})
     return state(cluster, start.instances)
 
 
 @pytest.fixture(scope="module")
-def sessions(after_model_change: State, colleague: Colleague) -> Iterator[list[subprocess.Popen[str]]]:
+def sessions(after_model_change: ClusterState, colleague: Colleague) -> Iterator[list[subprocess.Popen[str]]]:
     """Keep sessions of the colleague open, on the master and on a worker, until something ends them."""
     assert after_model_change.instances
     with ExitStack() as stack:
@@ -169,7 +169,7 @@ def sessions(after_model_change: State, colleague: Colleague) -> Iterator[list[s
 
 
 @pytest.fixture(scope="module")
-def after_adding_worker(cluster: Cluster, after_model_change: State) -> State:
+def after_adding_worker(cluster: Cluster, after_model_change: ClusterState) -> ClusterState:
     """Add a worker, and remove the colleague's key."""
     deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES)})
     instances = with_newcomer(after_model_change.instances)
@@ -179,8 +179,8 @@ def after_adding_worker(cluster: Cluster, after_model_change: State) -> State:
 
 @pytest.fixture(scope="module")
 def after_adding_newer_worker(
-    cluster: Cluster, after_adding_worker: State, tmp_path_factory: pytest.TempPathFactory
-) -> State:
+    cluster: Cluster, after_adding_worker: ClusterState, tmp_path_factory: pytest.TempPathFactory
+) -> ClusterState:
     """Add one worker from a newer release than the others."""
     checkout = copy_checkout(tmp_path_factory.mktemp("newer"), *NEWER)
     deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES + 1)}, checkout=checkout)
@@ -190,7 +190,7 @@ def after_adding_newer_worker(
 
 
 @pytest.fixture(scope="module")
-def after_master_upgrade(cluster: Cluster, after_adding_newer_worker: State) -> State:
+def after_master_upgrade(cluster: Cluster, after_adding_newer_worker: ClusterState) -> ClusterState:
     """Install the newer release on the master too, as if the master had been replaced."""
     *_, newest = after_adding_newer_worker.instances
     release = after_adding_newer_worker.identities[newest].release
@@ -200,7 +200,7 @@ def after_master_upgrade(cluster: Cluster, after_adding_newer_worker: State) -> 
 
 
 @pytest.fixture(scope="module")
-def after_rollback(cluster: Cluster, after_master_upgrade: State, start: State) -> State:
+def after_rollback(cluster: Cluster, after_master_upgrade: ClusterState, start: ClusterState) -> ClusterState:
     """Restore the first settings and code."""
     assert after_master_upgrade.instances.keys() > start.instances.keys()
     deploy(cluster)
@@ -214,7 +214,7 @@ def after_rollback(cluster: Cluster, after_master_upgrade: State, start: State) 
     [("vpc_cidr", "10.9.0.0/16"), pytest.param("availability_zone", "us-east-1b", marks=pytest.mark.soak)],
 )
 def test_fails_when_the_change_would_replace_the_network(
-    cluster: Cluster, start: State, setting: str, value: str
+    cluster: Cluster, start: ClusterState, setting: str, value: str
 ) -> None:
     events = event_ids()
     code, output = try_deploy(cluster, TAGS | {"worker_count": "5", setting: value})
@@ -225,7 +225,7 @@ def test_fails_when_the_change_would_replace_the_network(
     assert state(cluster, start.instances) == start
 
 
-def test_changed_tags_type_and_image_touch_no_node(start: State, after_model_change: State) -> None:
+def test_changed_tags_type_and_image_touch_no_node(start: ClusterState, after_model_change: ClusterState) -> None:
     assert (after_model_change.identities, after_model_change.members) == (start.identities, start.members)
     assert after_model_change.versions == [version + 1 for version in start.versions]
 
@@ -258,7 +258,7 @@ def test_a_removed_key_opens_no_node_and_its_sessions_end(
 
 
 def test_one_more_worker_joins_and_the_others_stay(
-    cluster: Cluster, after_model_change: State, after_adding_worker: State
+    cluster: Cluster, after_model_change: ClusterState, after_adding_worker: ClusterState
 ) -> None:
     assert after_model_change.identities.items() < after_adding_worker.identities.items()
     assert after_model_change.members.items() < after_adding_worker.members.items()
@@ -269,7 +269,7 @@ def test_one_more_worker_joins_and_the_others_stay(
 
 
 def test_the_next_node_has_the_changed_type_image_and_tags(
-    after_model_change: State, after_adding_worker: State
+    after_model_change: ClusterState, after_adding_worker: ClusterState
 ) -> None:
     (newcomer,) = after_adding_worker.members.keys() - after_model_change.members.keys()
     for instance_id, found in after_adding_worker.members.items():
@@ -278,7 +278,7 @@ def test_the_next_node_has_the_changed_type_image_and_tags(
 
 
 def test_changed_code_reaches_only_new_nodes(
-    cluster: Cluster, after_adding_worker: State, after_adding_newer_worker: State
+    cluster: Cluster, after_adding_worker: ClusterState, after_adding_newer_worker: ClusterState
 ) -> None:
     assert after_adding_worker.identities.items() < after_adding_newer_worker.identities.items()
     assert after_adding_worker.members.items() < after_adding_newer_worker.members.items()
@@ -288,13 +288,13 @@ def test_changed_code_reaches_only_new_nodes(
     assert f"{SIGN} of a worker" in cluster.on(newest, AGENT_LOG)
 
 
-def test_older_coordinator_takes_in_a_newer_agent(after_adding_newer_worker: State) -> None:
+def test_older_coordinator_takes_in_a_newer_agent(after_adding_newer_worker: ClusterState) -> None:
     *_, newest = after_adding_newer_worker.instances
     signed = [key for key, record in after_adding_newer_worker.records.items() if record.get("made_by") == SIGN]
     assert signed == [after_adding_newer_worker.instances[newest]]
 
 
-def test_job_runs_on_nodes_of_both_releases(cluster: Cluster, after_adding_newer_worker: State) -> None:
+def test_job_runs_on_nodes_of_both_releases(cluster: Cluster, after_adding_newer_worker: ClusterState) -> None:
     printed = cluster.user.ssh(MASTER, "launch 'echo $DEEPLEARNING_INSTANCE_ID'")
     assert sorted(line.split()[-1] for line in printed.splitlines()) == sorted(
         after_adding_newer_worker.instances.values()
@@ -302,7 +302,7 @@ def test_job_runs_on_nodes_of_both_releases(cluster: Cluster, after_adding_newer
 
 
 def test_fewer_workers_end_the_newest_and_leave_the_others(
-    start: State, after_master_upgrade: State, after_rollback: State
+    start: ClusterState, after_master_upgrade: ClusterState, after_rollback: ClusterState
 ) -> None:
     assert {alias: after_master_upgrade.identities[alias] for alias in start.instances} == after_rollback.identities
     assert after_rollback.members == start.members
@@ -311,7 +311,7 @@ def test_fewer_workers_end_the_newest_and_leave_the_others(
     assert {i["State"]["Name"] for r in reservations for i in r["Instances"]} == {"terminated"}
 
 
-def test_older_agents_follow_a_newer_coordinator(start: State, after_rollback: State) -> None:
+def test_older_agents_follow_a_newer_coordinator(start: ClusterState, after_rollback: ClusterState) -> None:
     membership = after_rollback.records["membership"]
     assert membership["made_by"] == SIGN
     rows = json.loads(membership["members"])
@@ -322,7 +322,9 @@ def test_older_agents_follow_a_newer_coordinator(start: State, after_rollback: S
     }
 
 
-def test_older_coordinator_takes_over_from_a_newer_one(cluster: Cluster, start: State, after_rollback: State) -> None:
+def test_older_coordinator_takes_over_from_a_newer_one(
+    cluster: Cluster, start: ClusterState, after_rollback: ClusterState
+) -> None:
     before, deadline = len(cluster.on(MASTER, AGENT_LOG)), time.monotonic() + TAKE_OVER_S
     install(cluster, start.identities[FIRST].release)
     while "phase files" not in (log := cluster.on(MASTER, AGENT_LOG)[before:]):

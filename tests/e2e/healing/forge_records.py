@@ -138,7 +138,7 @@ def is_refused(client: Any, item: dict[str, Any]) -> bool:
 
 
 def main() -> None:
-    # Marks these calls as a test's for tests/e2e/last.
+    # Marks these calls as a test's for tests/e2e/after_all_tests.
     os.environ["AWS_SDK_UA_APP_ID"] = "abuse"
     client = boto3.client("dynamodb", region_name=CONFIG["region"])
     print("ready", flush=True)

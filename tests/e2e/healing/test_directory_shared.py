@@ -30,7 +30,7 @@ def alive(cluster: Cluster) -> int:
     return cluster.user.ssh(MASTER, "launch echo alive").count("alive")
 
 
-def test_the_nodes_are_ready_without_it_and_nothing_lands_below_the_mount_point(cluster: Cluster) -> None:
+def test_nodes_are_ready_without_storage_and_refuse_writes_to_its_directory(cluster: Cluster) -> None:
     assert {cluster.on(alias, STATE) for alias in aliases()} <= {"not-known", "no-address"}
     printed = cluster.on(MASTER, "sudo touch /shared/by-root 2>&1; touch /shared/by-user 2>&1; ls /shared")
     assert printed.count("Read-only file system") == 2

@@ -92,7 +92,7 @@ def test_tensorboard_shows_a_job_s_figures(cluster: Cluster, tools: str, logdir:
     install = "/opt/pytorch/bin/python -m pip install tensorboard=="
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
     assert refused.stderr.startswith(
-        f"dlcluster: /opt/pytorch on the master has no tensorboard: dlcluster ssh -- {install}"
+        f"dlcluster: /opt/pytorch on the master has no tensorboard; install it with dlcluster ssh -- {install}"
     )
     with started(cluster, "tensorboard", "--venv", tools, "--logdir", logdir) as board:
         address = first_line(board).split()[0]

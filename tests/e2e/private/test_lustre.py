@@ -109,7 +109,7 @@ def status(cluster: PrivateCluster) -> dict[str, Any]:
     return dict(json.loads(cluster.in_checkout("dlcluster", "--cluster", NAME, "status", "--json")))
 
 
-def test_closed_ports_keep_nobody_from_working(cluster: PrivateCluster, lustre: Lustre) -> None:
+def test_jobs_run_while_lustres_ports_are_closed(cluster: PrivateCluster, lustre: Lustre) -> None:
     await_states(cluster, "unreachable")
     assert cluster.user.ssh(MASTER, "launch echo alive").count("alive") == NODES
     client("ec2").authorize_security_group_ingress(GroupId=lustre.group, IpPermissions=tcp(1018, 1023))
@@ -124,7 +124,7 @@ def test_what_rank_0_writes_the_other_nodes_read(cluster: PrivateCluster, lustre
     assert status(cluster)["shared_storage"] == f"lustre:{lustre.file_system}:{lustre.mount_name}"
 
 
-def test_lustre_says_why_it_mounts_nothing_else(cluster: PrivateCluster, lustre: Lustre) -> None:
+def test_failed_lustre_mounts_state_their_reason(cluster: PrivateCluster, lustre: Lustre) -> None:
     def mount(source: str) -> str:
         return cluster.user.ssh(HOSTS[1], f"sudo mount -t lustre -o flock {source} /mnt 2>&1 || true")
 
@@ -135,7 +135,7 @@ def test_lustre_says_why_it_mounts_nothing_else(cluster: PrivateCluster, lustre:
     assert f"mount.lustre: Can't parse NID '{no_system}'" in mount(no_system)
 
 
-def test_a_new_master_mounts_it_too(cluster: PrivateCluster) -> None:
+def test_new_master_mounts_the_file_system(cluster: PrivateCluster) -> None:
     lost = cluster.instances[0]["InstanceId"]
     client("ec2").terminate_instances(InstanceIds=[lost])
     words = cluster.user.ssh_command(MASTER, "cat /var/lib/cloud/data/instance-id")

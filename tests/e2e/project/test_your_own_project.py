@@ -31,7 +31,7 @@ def laptop(user: User, tmp_path: Path) -> Iterator[Laptop]:
     made.run("cdk", "destroy", "--force")
 
 
-def test_every_line_of_the_page_works(laptop: Laptop) -> None:
+def test_every_command_of_the_page_works(laptop: Laptop) -> None:
     [(machine, session)] = sessions(PAGE)
     assert machine == "laptop"
     printed = laptop.run("bash", "-c", script(session))

@@ -73,7 +73,7 @@ def second_interface(cluster: Cluster) -> Iterator[dict[str, str]]:
         cluster.on(alias, f"sudo ip link delete {SECOND}")
 
 
-def test_the_interface_is_the_users(cluster: Cluster, second_interface: dict[str, str]) -> None:
+def test_interface_of_the_users_variable_is_used(cluster: Cluster, second_interface: dict[str, str]) -> None:
     export = f"export DMLC_INTERFACE={SECOND}; export PS_VERBOSE=1"
     output = cluster.on_master(f"cd examples; {export}; launch -s 3 python gluon_parameter_server.py --epochs 1")
     # Servers and workers report; the scheduler listens at the address that the others have.

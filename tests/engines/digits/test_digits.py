@@ -56,39 +56,39 @@ from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.torch_backend.connect import create
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.distributed.world import World
 from trainer.data.sampling import Shard
 config = TrainConfig(num_classes=10)
-engine = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
 """
 READ_WITH_MXNET = """
 from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.mxnet_backend.connect import backend_factory
 from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", num_classes=10)
 connection = backend_factory(config, {})
-engine = connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
+backend = connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
 """
 COUNT = """
 weights = load_checkpoint(Path("%s")).state.weights
-kinds = [[(name, value.shape, value.dtype) for name, value in each.items()] for each in (weights, engine.weights())]
+kinds = [[(name, value.shape, value.dtype) for name, value in each.items()] for each in (weights, backend.weights())]
 assert kinds[0] == kinds[1]
 %s
 import numpy
 from trainer.data.batches import prepare
 from trainer.data.opening import open_data
 data = open_data(config)
-print("known", engine.count_correct(*prepare(data, data.validation, numpy.arange(360))) / 360)
+print("known", backend.count_correct(*prepare(data, data.validation, numpy.arange(360))) / 360)
 """
-RESTORE_TORCH = "import torch; engine._model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})"
-RESTORE_MXNET = "engine.restore(State(weights=weights), source=0)"
+RESTORE_TORCH = "import torch; backend._model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})"
+RESTORE_MXNET = "backend.restore(TrainingState(weights=weights), source=0)"
 
 
-def test_a_checkpoint_of_one_engine_is_read_by_the_other(
+def test_checkpoint_of_one_backend_is_read_by_the_other(
     cluster: Cluster, all_reduce: Training, dist_sync: Training
 ) -> None:
     def known(python: str, script: str, checkpoint: str, restore: str) -> float:

@@ -38,7 +38,7 @@ STARTED, TRAINS, GOES_ON = (
         ("horovod", "--engine horovod -n 2", f"{SHORT} --batch-size 32", [(TRAINS, "HOROVOD_RANK=1")]),
     ],
 )
-def test_killed_processes_cost_nothing_but_time(
+def test_training_with_killed_processes_reaches_the_same_result(
     cluster: Cluster,
     request: pytest.FixtureRequest,
     engine: str,
@@ -129,7 +129,7 @@ def test_fails_when_one_rank_fails(cluster: Cluster, launch: str, engine: str) -
         ),
     ],
 )
-def test_fails_when_launcher_and_trainer_do_not_go_together(cluster: Cluster, command: str, reason: str) -> None:
+def test_fails_when_launcher_and_trainer_have_different_engines(cluster: Cluster, command: str, reason: str) -> None:
     output = cluster.on_master(f"{command}; echo code $?")
     assert f"trainer: {reason}\n" in output
     assert "Traceback" not in output

@@ -42,7 +42,7 @@ print(len(one), numpy.linalg.norm(one - three) / numpy.linalg.norm(one))
     assert float(distance) < TOLERANCE
 
 
-def test_batch_norms_statistics_are_the_same_on_all_ranks_and_with_both_engines(cluster: Cluster) -> None:
+def test_batch_norm_statistics_are_equal_on_all_ranks_and_backends(cluster: Cluster) -> None:
     # The last step of 100 synthetic images has four.
     options = "--network resnet20 --benchmark 1 --num-examples 100 --num-epochs 1 --batch-size 16 --lr 0.001"
     options += " --last-batch keep"
@@ -83,14 +83,14 @@ from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", wd=0, num_classes=10)
 data = open_data(config)
 connection = backend_factory(config, {})
-engine = connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
+backend = connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
 def step(samples):
-    before = engine.weights()["9.weight"]
-    engine.compute_gradients(*prepare(data, data.train, numpy.arange(samples)))
-    engine.update(samples=8)
-    return engine.weights()["9.weight"] - before
+    before = backend.weights()["9.weight"]
+    backend.compute_gradients(*prepare(data, data.train, numpy.arange(samples)))
+    backend.update(samples=8)
+    return backend.weights()["9.weight"] - before
 first = step(8)
-engine.set_learning_rate(0.05)
+backend.set_learning_rate(0.05)
 print(numpy.allclose(step(0), 0.5 * 0.9 * first, rtol=1e-3, atol=1e-7))
 """
 
@@ -104,7 +104,7 @@ import numpy
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
 from trainer.data.opening import open_data
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.mxnet_backend.connect import backend_factory
 from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", num_classes=10)
@@ -114,16 +114,16 @@ def create():
     return connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
 batch = prepare(data, data.train, numpy.arange(8))
 rates = [0.1 * (step + 1) / 7 for step in range(6)]
-def train(engine, rates):
+def train(backend, rates):
     for rate in rates:
-        engine.compute_gradients(*batch)
-        engine.set_learning_rate(rate)
-        engine.update(samples=8)
-    return engine.state()
+        backend.compute_gradients(*batch)
+        backend.set_learning_rate(rate)
+        backend.update(samples=8)
+    return backend.state()
 whole = create()
 whole.restore(None, source=0)
 half = train(whole, rates[:3])
-kept = State(weights=half.weights, optimizer={**half.optimizer})
+kept = TrainingState(weights=half.weights, optimizer={**half.optimizer})
 undisturbed = train(whole, rates[3:])
 whole.close()
 again = create()

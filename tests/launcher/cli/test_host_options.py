@@ -22,7 +22,7 @@ def test_np_counts_ranks_as_mpirun_does_and_fills_nodes(environ: dict[str, str],
     assert slots(f"{option} 16 python x", environ | {GPUS: "8"}) == [8, 8]
     assert slots(f"{option} 6 --nproc-per-node 2 python x", environ) == [2, 2, 2]
     assert parse(f"--launcher local {option} 3 python x", environ).hosts[0].slots == 3
-    assert parse(f"--launcher mpi {option} 8 python x", environ | {GPUS: "8"}).engine == "mpi"
+    assert parse(f"--launcher mpi {option} 8 python x", environ | {GPUS: "8"}).framework == "mpi"
     # A single worker of MXNet drives all GPUs of its machine.
     assert slots(f"-s 1 {option} 2 python x", environ | {GPUS: "8"}) == [1, 1]
 
@@ -55,7 +55,7 @@ def test_fails_when_ranks_cannot_be_counted(line: str, gpus: str, message: str, 
     assert str(caught.value) == message
 
 
-def test_the_error_for_np_lists_only_some_counts(tmp_path: Path) -> None:
+def test_error_for_np_abbreviates_a_long_list_of_counts(tmp_path: Path) -> None:
     many = tmp_path / "many"
     many.write_text("".join(f"node{number}\n" for number in range(64)))
     with pytest.raises(UsageError, match="-np must fill whole nodes: one of 8, 16, 24 and so on to 512; got 9"):

@@ -108,6 +108,6 @@ def test_a_command_without_ranks_or_of_one_process_is_unchanged(line: str, envir
     assert set(slots(line, environ)) == {1}
 
 
-def test_mention_of_a_nested_launcher_is_unchanged(environ: dict[str, str]) -> None:
+def test_command_that_only_mentions_a_launcher_is_unchanged(environ: dict[str, str]) -> None:
     for line in ("echo torchrun x", "pip install deepspeed; true", "echo 'torchrun"):
         assert parse_options([line], environ=environ).command == ("/bin/bash", "-c", line)

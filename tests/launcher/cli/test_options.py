@@ -47,16 +47,16 @@ def test_a_local_job_runs_all_ranks_on_this_machine(environ: dict[str, str]) -> 
 
 def test_num_servers_selects_mxnet_with_one_worker_per_machine(environ: dict[str, str]) -> None:
     job = parse("-n 2 -s 4 python x", environ | {GPUS: "8"})
-    assert (job.engine, job.servers, [host.slots for host in job.hosts]) == ("mxnet", 4, [1, 1])
+    assert (job.framework, job.servers, [host.slots for host in job.hosts]) == ("mxnet", 4, [1, 1])
     asked = parse("--engine mxnet python x", environ | {GPUS: "8"})
-    assert (asked.engine, asked.servers) == ("mxnet", 3)
+    assert (asked.framework, asked.servers) == ("mxnet", 3)
     here = parse("--launcher local -n 2 -s 1 python x", environ)
-    assert (here.engine, here.servers, here.hosts) == ("mxnet", 1, (Host(name="localhost", slots=2),))
+    assert (here.framework, here.servers, here.hosts) == ("mxnet", 1, (Host(name="localhost", slots=2),))
 
 
-def test_a_job_without_servers_is_pytorchs(environ: dict[str, str]) -> None:
-    assert parse("python x", environ).engine == "torch"
-    assert parse("--engine horovod python x", environ | {GPUS: "4"}).engine == "horovod"
+def test_job_without_servers_uses_torch(environ: dict[str, str]) -> None:
+    assert parse("python x", environ).framework == "torch"
+    assert parse("--engine horovod python x", environ | {GPUS: "4"}).framework == "horovod"
 
 
 def test_mxnets_variables_are_passed_only_to_mxnet(environ: dict[str, str]) -> None:
@@ -70,7 +70,7 @@ def test_mpirun_starts_as_many_ranks_as_there_are_slots(environ: dict[str, str],
     own = tmp_path / "own"
     own.write_text("one slots=4\ntwo slots=4\n")
     job = parse(f"--launcher mpi -H {own} python x", environ)
-    assert (job.engine, [host.slots for host in job.hosts]) == ("mpi", [4, 4])
+    assert (job.framework, [host.slots for host in job.hosts]) == ("mpi", [4, 4])
     own.write_text("one:2222\n")
     with pytest.raises(UsageError, match="ports only from ssh's configuration, got one:2222"):
         parse(f"--launcher mpi -H {own} python x", environ)
@@ -244,7 +244,7 @@ def test_fails_when_connections_cannot_be_kept_so_long(asked: str, environ: dict
         parse("python x", environ | {KEEP_VARIABLE: asked})
 
 
-def test_a_secret_is_a_place_and_never_a_value(environ: dict[str, str]) -> None:
+def test_secret_option_takes_a_source_and_refuses_a_value(environ: dict[str, str]) -> None:
     job = parse("--secret A=ssm:/team/a --secret B=secretsmanager:hub python x", environ)
     assert (job.secrets, job.environment) == ({"A": "ssm:/team/a", "B": "secretsmanager:hub"}, {})
     for line, message in (

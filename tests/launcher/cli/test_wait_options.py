@@ -45,7 +45,7 @@ def test_jobs_wait_on_request_and_durable_ones_always(line: str, wait: Wait | No
     assert parse(line, environ).wait == wait
 
 
-def test_without_gpus_only_wait_gives_a_job_its_nodes_alone(environ: dict[str, str]) -> None:
+def test_wait_option_gives_a_job_exclusive_nodes_without_gpus(environ: dict[str, str]) -> None:
     environ |= {"DEEPLEARNING_WORKER_GPU_COUNT": "0"}
     found = [parse(line, environ).wait for line in ("--durable", "--wait", "--durable --wait")]
     assert [wait.exclusive for wait in found if wait is not None] == [False, True, True]
@@ -81,7 +81,7 @@ def test_fails_when_a_job_can_never_start(line: str, reason: str, environ: dict[
 
 
 @pytest.mark.parametrize(("trains", "declared"), [(True, 3), (False, 2)])
-def test_a_master_that_does_not_train_is_no_declared_node(tmp_path: Path, *, trains: bool, declared: int) -> None:
+def test_master_that_does_not_train_is_not_counted(tmp_path: Path, *, trains: bool, declared: int) -> None:
     state, config = tmp_path / "state", tmp_path / "config"
     member = {
         "node_index": 1,

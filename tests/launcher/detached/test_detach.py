@@ -16,7 +16,7 @@ from launcher.cli.options import parse_options
 from launcher.detached import detach
 from launcher.errors import LaunchError
 from launcher.history.journal import user_name
-from launcher.history.records import JobRecord, State
+from launcher.history.records import JobRecord, JobState
 from launcher.paths import JOBS_DIR
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, read_lines, wait_until_gone
 
@@ -104,7 +104,7 @@ def test_a_detached_job_outlives_its_launch(
     output = capfd.readouterr()
     job = shell.record()
     assert (output.out, output.err) == (f"{job.id}\n", f"launch: follow it with: launch logs -f {job.id}\n")
-    assert (job.state, job.detached, job.cwd) == (State.RUNNING, True, str(place))
+    assert (job.state, job.detached, job.cwd) == (JobState.RUNNING, True, str(place))
     with subprocess.Popen([sys.executable, str(LAUNCHER), "logs", "-f"], stdout=subprocess.PIPE) as reader:
         assert reader.stdout is not None
         lines = sorted(reader.stdout.readline() for _ in range(2))
@@ -119,14 +119,14 @@ def test_a_detached_job_outlives_its_launch(
         assert reader.wait(60) == 0
 
 
-def test_a_job_in_line_lets_its_launch_return(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
+def test_detached_launch_returns_while_its_job_is_queued(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
     with shell.cluster.start("-n", "1", "echo up; sleep 1000", hosts=[FIRST]) as holder:
         read_lines(holder.stdout, 1)
         assert shell.launch("--wait", "-n", "1", "echo mine") == 0
         output = capfd.readouterr()
         job = output.out.strip()
         assert output.err.startswith("launch: waiting, 1st in the queue, for 1 node (job ")
-        assert JobRecord.from_bytes(shell.run_subcommand("status", "--json", job)).state is State.WAITING
+        assert JobRecord.from_bytes(shell.run_subcommand("status", "--json", job)).state is JobState.WAITING
         holder.terminate()
         holder.communicate(timeout=60)
     said_by_job = shell.run_subcommand("logs", "-f", job).decode().splitlines()
@@ -170,7 +170,7 @@ def test_fails_when_a_detached_job_does_not_start(shell: Shell, capfd: pytest.Ca
     assert output.out == ""
     assert output.err.startswith("launch: cannot reach 1 of 2 nodes, nothing started: 127.0.0.77: ")
     assert output.err.count("\n") == 1
-    assert shell.record().state is State.FAILED
+    assert shell.record().state is JobState.FAILED
 
 
 def test_a_job_that_ends_at_once_has_started(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
@@ -178,7 +178,7 @@ def test_a_job_that_ends_at_once_has_started(shell: Shell, capfd: pytest.Capture
     job_id = capfd.readouterr().out.strip()
     assert b"ended with exit code 3" in shell.run_subcommand("logs", "-f", job_id)
     job = shell.record()
-    assert (job.id, job.state, job.exit_code) == (job_id, State.FAILED, 3)
+    assert (job.id, job.state, job.exit_code) == (job_id, JobState.FAILED, 3)
 
 
 def test_sigterm_ends_a_start_and_its_job(shell: Shell) -> None:
@@ -200,13 +200,13 @@ def test_fails_when_the_unit_cannot_be_stopped(shell: Shell) -> None:
         shell.launch("sleep 1000")
 
 
-def test_a_job_that_ends_with_its_machine_is_not_cancelled(shell: Shell) -> None:
+def test_job_ended_by_a_shutdown_is_failed_and_not_cancelled(shell: Shell) -> None:
     shell.cluster.program("systemctl", '[ "$*" = "--user is-system-running" ] && echo stopping\nexit 1')
     assert shell.launch("sleep 1000") == 0
     os.kill(shell.record().pid, signal.SIGTERM)
     shell.run_subcommand("logs", "-f")
     job = shell.record()
-    assert (job.state, job.exit_code) == (State.FAILED, 143)
+    assert (job.state, job.exit_code) == (JobState.FAILED, 143)
     assert job.reason == "stopped by SIGTERM: the user's systemd is stopping"
 
 

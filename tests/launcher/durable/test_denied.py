@@ -17,7 +17,7 @@ from launcher.durable_state import directory_of, mark_ended
 from launcher.errors import LaunchError
 from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
-from launcher.history.records import State
+from launcher.history.records import JobState
 from tests.launcher.durable.conftest import LOCATION, Submit
 
 NEVER = 10.0**9
@@ -64,7 +64,9 @@ def master(bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch) -
 
 def test_denied_job_is_listed_and_others_resume(master: NewMaster, capsys: pytest.CaptureFixture[str]) -> None:
     assert master.open_jobs() == [master.readable]
-    assert {job.id: job.state for job in all_jobs()} == dict.fromkeys((master.denied, master.readable), State.WAITING)
+    assert {job.id: job.state for job in all_jobs()} == dict.fromkeys(
+        (master.denied, master.readable), JobState.WAITING
+    )
     commands.main(["list"])
     listed = capsys.readouterr().out.splitlines()
     [line] = [number for number, line in enumerate(listed) if line.startswith(f"{master.denied} WAITING ")]
@@ -116,7 +118,7 @@ def test_job_ending_during_the_read_is_skipped(master: NewMaster) -> None:
     assert ([record.job.id for record in records], unread) == ([master.readable], [])
 
 
-def test_a_directory_of_a_killed_service_hides_no_job(master: NewMaster) -> None:
+def test_empty_job_directory_does_not_hide_the_stored_job(master: NewMaster) -> None:
     for job_id in (master.denied, master.readable):
         mirror.remove(job_id)
         directory_of(job_id).mkdir()
@@ -129,7 +131,7 @@ def test_a_directory_of_a_killed_service_hides_no_job(master: NewMaster) -> None
     assert sorted(master.open_jobs()) == sorted([master.denied, master.readable])
 
 
-def test_a_full_disk_loses_no_job(master: NewMaster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_delays_durable_jobs_and_loses_none(master: NewMaster, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -149,7 +151,7 @@ def test_a_full_disk_loses_no_job(master: NewMaster, monkeypatch: pytest.MonkeyP
     assert sorted(master.open_jobs()) == sorted([master.denied, master.readable])
 
 
-def test_one_call_is_made_while_s3_does_not_answer(
+def test_service_makes_one_call_at_a_time_while_s3_is_silent(
     master: NewMaster, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, connected = [], []

@@ -8,7 +8,7 @@ import pytest
 from launcher.durable.attempt import DurableAttempt
 from launcher.durable_state import mark_ended
 from launcher.errors import OverdueError, RefusedError, UsageError
-from launcher.history.records import State
+from launcher.history.records import JobState
 from launcher.job.failure import Failure
 from launcher.job.node import blame_lost_node
 from tests.launcher.durable.conftest import Submit
@@ -17,21 +17,21 @@ from tests.launcher.durable.conftest import Submit
 @pytest.mark.parametrize(
     ("failure", "state", "number", "stays"),
     [
-        (Failure(exit_code=1, reason="node lost"), State.RUNNING, 1, True),
-        (Failure(exit_code=143, reason="stopped by SIGTERM", cancelled=True), State.RUNNING, 1, True),
-        (Failure(exit_code=3, reason="rank 0 ended", of_process=True), State.RUNNING, 1, False),
-        (Failure(exit_code=1, reason="cannot reach"), State.PENDING, 1, False),
-        (Failure(exit_code=1, reason="cannot reach"), State.PENDING, 2, True),
-        (Failure(exit_code=1, reason="lost while it received files"), State.WAITING, 1, True),
-        (Failure.of_error(RefusedError("no engine")), State.WAITING, 1, False),
-        (Failure.of_error(UsageError("no such directory")), State.WAITING, 1, False),
-        (Failure.of_error(RefusedError("no engine")), State.WAITING, 2, True),
-        (Failure.of_error(RefusedError("different setups")), State.RUNNING, 1, True),
-        (Failure.of_error(OverdueError("not started within 24 h")), State.WAITING, 2, False),
+        (Failure(exit_code=1, reason="node lost"), JobState.RUNNING, 1, True),
+        (Failure(exit_code=143, reason="stopped by SIGTERM", cancelled=True), JobState.RUNNING, 1, True),
+        (Failure(exit_code=3, reason="rank 0 ended", of_process=True), JobState.RUNNING, 1, False),
+        (Failure(exit_code=1, reason="cannot reach"), JobState.PENDING, 1, False),
+        (Failure(exit_code=1, reason="cannot reach"), JobState.PENDING, 2, True),
+        (Failure(exit_code=1, reason="lost while it received files"), JobState.WAITING, 1, True),
+        (Failure.of_error(RefusedError("no horovod")), JobState.WAITING, 1, False),
+        (Failure.of_error(UsageError("no such directory")), JobState.WAITING, 1, False),
+        (Failure.of_error(RefusedError("no horovod")), JobState.WAITING, 2, True),
+        (Failure.of_error(RefusedError("different setups")), JobState.RUNNING, 1, True),
+        (Failure.of_error(OverdueError("not started within 24 h")), JobState.WAITING, 2, False),
     ],
 )
 def test_a_job_stays_open_unless_it_failed_by_itself(
-    submit: Submit, *, failure: Failure, state: State, number: int, stays: bool
+    submit: Submit, *, failure: Failure, state: JobState, number: int, stays: bool
 ) -> None:
     record = submit("true")
     attempt = DurableAttempt(record.job.id, number)

@@ -75,7 +75,9 @@ def test_no_archive_is_deleted_while_a_job_is_unreadable(bucket: JobBucket, subm
 
 
 @pytest.mark.usefixtures("later")
-def test_the_service_looks_once_a_day(bucket: JobBucket, submitted: dict[str, str], home: Path, submit: Submit) -> None:
+def test_old_archives_are_looked_for_once_a_day(
+    bucket: JobBucket, submitted: dict[str, str], home: Path, submit: Submit
+) -> None:
     clock = Clock()
     service = OldArchives(clock=clock)
     service.step(lambda: bucket)
@@ -116,7 +118,7 @@ def test_a_submission_waits_for_the_service_that_deletes_archives(
 
 
 @pytest.mark.usefixtures("later")
-def test_a_file_system_without_locks_ends_no_service(
+def test_missing_file_locks_do_not_end_the_service(
     bucket: JobBucket,
     submitted: dict[str, str],
     submit: Submit,
@@ -150,7 +152,7 @@ def test_archive_of_a_locally_open_job_is_kept(bucket: JobBucket, submitted: dic
     assert archives() == {submitted["open"]}
 
 
-def test_archives_go_in_one_call_and_each_refusal_counts(
+def test_archives_are_deleted_in_one_call_and_refused_ones_are_counted(
     bucket: JobBucket, submitted: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []

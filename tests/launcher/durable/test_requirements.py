@@ -24,7 +24,7 @@ TRAINER = "/opt/deeplearning/trainer"
         (["-H", "hosts", "true"], "-H cannot be combined with --durable"),
     ],
 )
-def test_fails_when_a_new_master_must_not_have_it(words: list[str], reason: str) -> None:
+def test_options_that_a_new_master_cannot_use_are_refused(words: list[str], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         parse_options(["--launcher", "local", "--durable", *words], environ={"LR": "1"})
 
@@ -35,7 +35,7 @@ def test_other_variables_are_kept_and_the_job_is_detached() -> None:
     assert (job.durable, job.detach, job.environment) == (True, True, {"TOKENIZERS_PARALLELISM": "false"})
 
 
-def test_variables_that_a_new_login_has_are_not_named() -> None:
+def test_only_variables_missing_in_a_new_login_are_reported() -> None:
     shell = {"PATH": "/venv/bin", "VIRTUAL_ENV": "/venv", "SSH_TTY": "x", "PWD": "/x", "LC_ALL": "C", "SEED": "1"}
     assert variables_not_kept(shell, {"PATH": "/bin"}) == ["SEED", "VIRTUAL_ENV"]
 

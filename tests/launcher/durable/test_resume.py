@@ -16,7 +16,7 @@ from launcher.durable.short_attempts import FIRST_PAUSE_S, LONG_S, LONGEST_PAUSE
 from launcher.durable_state import directory_of
 from launcher.history.job_lookup import all_jobs
 from launcher.history.journal import jobs_directory
-from launcher.history.records import State, write_record
+from launcher.history.records import JobState, write_record
 from tests.launcher.durable.conftest import Submit, durable_job
 
 
@@ -67,7 +67,7 @@ def test_a_new_master_starts_open_jobs_in_the_order_of_submission(
     lose_the_master(*jobs)
     master.service.fetch(bucket)
     assert [(job.id, job.state, job.attempt) for job in all_jobs()] == [
-        (job_id, State.WAITING, 1) for job_id in sorted(record.job.id for record in jobs)
+        (job_id, JobState.WAITING, 1) for job_id in sorted(record.job.id for record in jobs)
     ]
     master.step(at=0)
     assert master.started == [jobs[1].job.id, jobs[2].job.id, jobs[0].job.id]
@@ -132,7 +132,7 @@ def test_queue_time_does_not_count_as_run_time(master: Master, bucket: JobBucket
     master.service.fetch(bucket)
     master.step(at=0)
     directory = jobs_directory() / record.job.id
-    write_record(directory, replace(record.job, state=State.WAITING, waiting="1st in the queue, for 2 nodes (x)"))
+    write_record(directory, replace(record.job, state=JobState.WAITING, waiting="1st in the queue, for 2 nodes (x)"))
     counts = []
     for at, waiting in (
         (LONG_S, "1st in the queue"),
@@ -140,7 +140,7 @@ def test_queue_time_does_not_count_as_run_time(master: Master, bucket: JobBucket
         (2 * LONG_S - 1, None),
         (2 * LONG_S + 5, None),
     ):
-        write_record(directory, replace(record.job, state=State.RUNNING, waiting=waiting))
+        write_record(directory, replace(record.job, state=JobState.RUNNING, waiting=waiting))
         master.step(at=at)
         counts += [stored.short_attempts for stored in mirror.open_jobs()]
     assert counts == [1, 1, 1, 0]
@@ -169,7 +169,7 @@ def test_a_job_fails_after_ten_short_attempts_in_a_row(
     if error:
         master.errors[record.job.id] = error
     pauses, ended, at = [], 0.0, 0.0
-    while (state := all_jobs()[0].state) is State.WAITING:
+    while (state := all_jobs()[0].state) is JobState.WAITING:
         before = len(master.started)
         master.step(at=at)
         if len(master.started) > before:
@@ -177,7 +177,7 @@ def test_a_job_fails_after_ten_short_attempts_in_a_row(
             master.running.clear()  # by the next step, the attempt has lost a node
             ended = at
         at += 5
-    assert (state, len(master.started)) == (State.FAILED, MOST_SHORT)
+    assert (state, len(master.started)) == (JobState.FAILED, MOST_SHORT)
     assert pauses[1] < 2 * FIRST_PAUSE_S
     assert LONGEST_PAUSE_S <= pauses[-1] <= LONGEST_PAUSE_S + 5
     assert f"10 attempts in a row did not start or ran for less than 600 s, the last: {error or ''}" in str(
@@ -202,13 +202,13 @@ def test_long_attempt_resets_the_restart_count(master: Master, bucket: JobBucket
 def test_job_ending_during_service_start_does_not_resume(master: Master, bucket: JobBucket, submit: Submit) -> None:
     record = submit("true")
     mirror.list_as_waiting(record, jobs_directory())
-    write_record(jobs_directory() / record.job.id, replace(record.job, state=State.SUCCEEDED))
+    write_record(jobs_directory() / record.job.id, replace(record.job, state=JobState.SUCCEEDED))
     lose_the_master(record)  # like the job's end, after the service has read the bucket
     master.service.fetch(bucket)
     assert mirror.open_jobs() == []
 
 
-def test_an_attempt_starts_the_stored_line_in_the_stored_files(
+def test_attempt_runs_the_stored_command_in_the_stored_files(
     home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = home / "code"
@@ -247,7 +247,7 @@ def test_a_job_whose_launcher_died_waits(bucket: JobBucket, submit: Submit, home
     record = submit("true")
     mirror.list_as_waiting(record, jobs_directory())
     path = jobs_directory() / record.job.id / "job.json"
-    path.write_bytes(replace(record.job, state=State.RUNNING).to_bytes())
-    assert [job.state for job in all_jobs()] == [State.WAITING]
+    path.write_bytes(replace(record.job, state=JobState.RUNNING).to_bytes())
+    assert [job.state for job in all_jobs()] == [JobState.WAITING]
     mirror.remove(record.job.id)
-    assert [job.state for job in all_jobs()] == [State.FAILED]
+    assert [job.state for job in all_jobs()] == [JobState.FAILED]

@@ -20,7 +20,7 @@ from launcher.errors import LaunchError
 from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
 from launcher.history.journal import Journal, jobs_directory
-from launcher.history.records import State, write_record
+from launcher.history.records import JobState, write_record
 from launcher.paths import LOCK_FILE
 from launcher.session import run_and_record
 from launcher.transport.protocol import FrameType
@@ -68,7 +68,7 @@ def test_a_waiting_job_is_listed_and_stopped(
     assert f"{record.job.id} WAITING for nodes " in capsys.readouterr().out
     assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.close_job(job_id, bucket)) == 0
     assert capsys.readouterr().out == f"{record.job.id} CANCELLED\n"
-    assert (bucket.all(), [job.state for job in all_jobs()]) == (([], []), [State.CANCELLED])
+    assert (bucket.all(), [job.state for job in all_jobs()]) == (([], []), [JobState.CANCELLED])
 
 
 def test_a_stop_before_the_first_record_ends_the_job(
@@ -81,7 +81,7 @@ def test_a_stop_before_the_first_record_ends_the_job(
     assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.close_job(job_id, bucket)) == 0
     assert capsys.readouterr().out == f"{record.job.id} CANCELLED\n"
     assert attempt.is_stopped()
-    assert [job.state for job in all_jobs()] == [State.CANCELLED]
+    assert [job.state for job in all_jobs()] == [JobState.CANCELLED]
 
 
 def test_a_stop_finds_the_launcher_that_has_just_begun(
@@ -97,10 +97,10 @@ def test_a_stop_finds_the_launcher_that_has_just_begun(
     with subprocess.Popen(["sleep", "1000"]) as launcher:
 
         def run() -> None:
-            begun = replace(record.job, state=State.PENDING, attempt=2, pid=launcher.pid)
+            begun = replace(record.job, state=JobState.PENDING, attempt=2, pid=launcher.pid)
             write_record(directory, begun)
             launcher.wait(60)
-            write_record(directory, replace(begun, state=State.CANCELLED))
+            write_record(directory, replace(begun, state=JobState.CANCELLED))
             os.close(lock)
 
         def end_durable(job_id: str) -> None:
@@ -130,4 +130,4 @@ def test_stop_before_the_first_record_ends_the_job(
     log = LogSink(jobs_directory() / record.job.id)
     streams = {FrameType.STDOUT: log, FrameType.STDERR: log}
     assert run_and_record(job, journal=journal, cwd="/", streams=streams, is_stopped=attempt.is_stopped) == 143
-    assert journal.state is State.CANCELLED
+    assert journal.state is JobState.CANCELLED

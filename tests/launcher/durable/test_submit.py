@@ -64,7 +64,7 @@ def test_fails_when_the_files_are_too_large(home: Path, submit: Submit, monkeypa
     assert keys() == []
 
 
-def test_fails_when_the_stored_files_are_other_ones(home: Path, bucket: JobBucket, submit: Submit) -> None:
+def test_stored_files_with_another_hash_are_refused(home: Path, bucket: JobBucket, submit: Submit) -> None:
     files = submit("--sync-dst-dir", "code", "train.py", cwd=project(home)).files
     assert files is not None
     client = boto3.client("s3", region_name=LOCATION.region)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.history import commands
-from launcher.history.records import JobRecord, Revision, State, read_record, write_record
+from launcher.history.records import JobRecord, JobState, Revision, read_record, write_record
 from launcher.paths import JOBS_DIR
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, Result, read_lines, wait_until_gone
 from tests.launcher.job_records import RECORD
@@ -53,7 +53,7 @@ def test_a_finished_job_is_recorded_in_full(cluster: Cluster, patient_launcher: 
     patient = replace(cluster, launcher=patient_launcher)
     assert patient.run("-n", "2", "echo", "hello there", cwd=place).code == 0
     job = record(cluster)
-    assert (job.state, job.exit_code, job.reason, job.restarts) == (State.SUCCEEDED, 0, None, 0)
+    assert (job.state, job.exit_code, job.reason, job.restarts) == (JobState.SUCCEEDED, 0, None, 0)
     assert (job.command, job.hosts, job.engine) == (("echo", "hello there"), (FIRST, SECOND), "torch")
     assert (job.cwd, job.revision) == (str(place), Revision(commit=head.strip(), dirty=False))
     assert job.end is not None
@@ -66,13 +66,13 @@ def test_a_failed_job_is_recorded_with_its_exit_code_and_reason(cluster: Cluster
     cluster.run("[ $RANK != 1 ] || exit 3; sleep 1000")
     job = record(cluster)
     reason = f"{SECOND}: rank 1 ended with exit code 3"
-    assert (job.state, job.exit_code, job.reason) == (State.FAILED, 3, reason)
+    assert (job.state, job.exit_code, job.reason) == (JobState.FAILED, 3, reason)
 
 
 def test_a_job_that_did_not_start_is_recorded_as_failed(cluster: Cluster) -> None:
     cluster.run("true", hosts=[FIRST, "127.0.0.77"])
     job = record(cluster)
-    assert (job.state, job.exit_code, job.logs) == (State.FAILED, 1, {})
+    assert (job.state, job.exit_code, job.logs) == (JobState.FAILED, 1, {})
     assert job.reason is not None
     assert job.reason.startswith("cannot reach 1 of 2 nodes, nothing started: 127.0.0.77: ")
 
@@ -85,11 +85,11 @@ def test_fails_when_the_command_line_is_wrong_and_leaves_no_record(cluster: Clus
 def test_ctrl_c_cancels_a_job(cluster: Cluster) -> None:
     with cluster.start("echo up; sleep 1000") as launcher:
         read_lines(launcher.stdout, 3)
-        assert record(cluster).state is State.RUNNING
+        assert record(cluster).state is JobState.RUNNING
         launcher.send_signal(signal.SIGINT)
         launcher.communicate(timeout=60)
     job = record(cluster)
-    assert (job.state, job.exit_code, job.reason) == (State.CANCELLED, 130, "stopped by SIGINT")
+    assert (job.state, job.exit_code, job.reason) == (JobState.CANCELLED, 130, "stopped by SIGINT")
 
 
 def test_stop_ends_a_foreground_job_everywhere(cluster: Cluster) -> None:
@@ -103,7 +103,7 @@ def test_stop_ends_a_foreground_job_everywhere(cluster: Cluster) -> None:
         assert launcher.wait(60) == 143
     job = record(cluster)
     assert (stopped.code, stopped.lines) == (0, [f"{job.id} CANCELLED"])
-    assert (job.state, job.reason) == (State.CANCELLED, "stopped by SIGTERM")
+    assert (job.state, job.reason) == (JobState.CANCELLED, "stopped by SIGTERM")
 
 
 def test_a_job_whose_launcher_was_killed_is_shown_as_failed(cluster: Cluster) -> None:
@@ -114,7 +114,7 @@ def test_a_job_whose_launcher_was_killed_is_shown_as_failed(cluster: Cluster) ->
         launcher.wait()
         job = record(cluster)
         wait_until_gone(ranks, seconds=60)
-    assert (job.state, job.end) == (State.FAILED, None)
+    assert (job.state, job.end) == (JobState.FAILED, None)
     assert job.reason == ("its record has no end: its launcher was killed, its machine restarted, or its disk was full")
     assert read_record(directory(cluster, job)) == job
     refused = run_subcommand(cluster, "stop", job.id)
@@ -133,7 +133,7 @@ def test_stop_kills_a_launcher_that_hangs(cluster: Cluster, monkeypatch: pytest.
         assert launcher.wait(60) == -signal.SIGKILL
         wait_until_gone(ranks, seconds=60)
     job = record(cluster)
-    assert (job.state, job.reason) == (State.CANCELLED, "killed by launch stop")
+    assert (job.state, job.reason) == (JobState.CANCELLED, "killed by launch stop")
 
 
 def test_stop_signals_no_other_process_with_the_launchers_process_id(cluster: Cluster) -> None:
@@ -163,7 +163,7 @@ def test_a_job_is_listed_and_found_by_its_name(cluster: Cluster) -> None:
     head, line = run_subcommand(cluster, "list").stdout.decode().splitlines()
     assert head.split()[5:] == ["BY", "NAME", "COMMAND"]
     assert line.endswith("    1  -            baseline  true")
-    assert (record(cluster, "base").name, record(cluster, "baseline").state) == ("baseline", State.SUCCEEDED)
+    assert (record(cluster, "base").name, record(cluster, "baseline").state) == ("baseline", JobState.SUCCEEDED)
     assert b"name       baseline\n" in run_subcommand(cluster, "status", "baseline").stdout
     refused = cluster.run("--name", "my job", "true")
     form = "a letter, then at most 39 letters, digits, dots, hyphens and underscores"
@@ -217,7 +217,7 @@ def test_list_ends_when_its_reader_does(cluster: Cluster) -> None:
     for number in range(2000):
         job = replace(RECORD, id=f"20261122-00000{number:05}")
         directory(cluster, job).mkdir(parents=True)
-        write_record(directory(cluster, job), replace(job, state=State.FAILED))
+        write_record(directory(cluster, job), replace(job, state=JobState.FAILED))
     command = f"{sys.executable} '{LAUNCHER}' list | head -1"
     ended = subprocess.run(
         ["bash", "-c", command], env=cluster.environment, capture_output=True, timeout=60, check=True

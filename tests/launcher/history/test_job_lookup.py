@@ -10,7 +10,7 @@ import pytest
 
 from launcher.errors import LaunchError, UsageError
 from launcher.history import commands, job_lookup
-from launcher.history.records import State, read_record, write_record
+from launcher.history.records import JobState, read_record, write_record
 from launcher.paths import JOB_LOG, JOBS_DIR, LOCK_FILE
 from tests.launcher.job_records import RECORD
 
@@ -49,14 +49,14 @@ def job_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     ids = {}
     for number, (name, state) in enumerate(
         [
-            ("base-1", State.FAILED),
-            ("base-1", State.RUNNING),
-            ("base-2", State.SUCCEEDED),
-            ("base-2", State.FAILED),
-            ("twins", State.SUCCEEDED),
-            ("twin", State.RUNNING),
-            ("twin", State.WAITING),
-            (None, State.SUCCEEDED),
+            ("base-1", JobState.FAILED),
+            ("base-1", JobState.RUNNING),
+            ("base-2", JobState.SUCCEEDED),
+            ("base-2", JobState.FAILED),
+            ("twins", JobState.SUCCEEDED),
+            ("twin", JobState.RUNNING),
+            ("twin", JobState.WAITING),
+            (None, JobState.SUCCEEDED),
         ]
     ):
         job = replace(RECORD, id=f"20261122-00000{number}-aaaaaa", name=name, state=state)
@@ -138,7 +138,7 @@ def test_unfinished_job_is_closed_once_the_disk_has_space(disk: Path, uploads: l
     fill(disk)
     shown = job_lookup.current(directory)
     (disk / "data").unlink()
-    assert job_lookup.current(directory) == shown == replace(GOING, state=State.FAILED, reason=job_lookup.DIED)
+    assert job_lookup.current(directory) == shown == replace(GOING, state=JobState.FAILED, reason=job_lookup.DIED)
     assert (read_record(directory), uploads) == (shown, [directory])
     assert "its disk was full" in job_lookup.DIED
 

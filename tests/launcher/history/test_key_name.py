@@ -20,7 +20,7 @@ ANNA, BOB, PAIR = ("ssh-ed25519 AAAAanna", "ssh-rsa AAAAbob", "ssh-ed25519 AAAAp
         (None, None),
     ],
 )
-def test_the_logins_key_has_a_name(tmp_path: Path, login: str | None, name: str | None) -> None:
+def test_key_of_the_login_is_named_by_its_comment(tmp_path: Path, login: str | None, name: str | None) -> None:
     team, own, exposed = tmp_path / "etc/deeplearning/team_keys/u", tmp_path / ".ssh/authorized_keys", tmp_path / "auth"
     for file, text in ((team, f"{ANNA} anna@laptop\n{BOB} bob\n"), (own, f"\n# mine\n{PAIR} mine\n{BOB} other\n")):
         file.parent.mkdir(parents=True)
@@ -30,5 +30,5 @@ def test_the_logins_key_has_a_name(tmp_path: Path, login: str | None, name: str 
     assert key_name({"SSH_USER_AUTH": str(exposed)}, user="u", root=tmp_path, home=tmp_path) == name
 
 
-def test_without_a_login_there_is_no_name(tmp_path: Path) -> None:
+def test_key_has_no_name_without_a_login(tmp_path: Path) -> None:
     assert key_name({}, user="u", root=tmp_path, home=tmp_path) is None

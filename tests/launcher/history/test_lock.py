@@ -17,7 +17,7 @@ from launcher.errors import LaunchError
 from launcher.history import commands, job_lookup
 from launcher.history.journal import Journal
 from launcher.history.lock import boot_id
-from launcher.history.records import JobRecord, State, read_record, write_record
+from launcher.history.records import JobRecord, JobState, read_record, write_record
 from launcher.job_directories import STALE_S, lock_is_fresh, remove_old_jobs
 from launcher.paths import JOBS_DIR, LOCK_FILE
 from tests.launcher.job_records import JOB, RECORD
@@ -90,7 +90,7 @@ def test_remote_job_runs_while_its_lock_is_touched(directory: Path) -> None:
     os.utime(directory / LOCK_FILE, (long_ago, long_ago))
     closed = job_lookup.current(directory)
     assert closed is not None
-    assert (closed.state, closed.reason) == (State.FAILED, job_lookup.DIED)
+    assert (closed.state, closed.reason) == (JobState.FAILED, job_lookup.DIED)
 
 
 def test_a_running_job_of_another_machine_is_not_removed(directory: Path) -> None:
@@ -153,7 +153,7 @@ def test_stop_leaves_the_record_of_a_job_that_has_ended(
         assert launcher.stdout is not None
         launcher.stdout.readline()
         going = replace(RECORD, pid=launcher.pid, grace_s=0.0)
-        ended = replace(going, state=State.SUCCEEDED, end="2026-11-22T00:00:01Z", exit_code=0)
+        ended = replace(going, state=JobState.SUCCEEDED, end="2026-11-22T00:00:01Z", exit_code=0)
         write_record(directory, going)
         wait = commands._wait_for_end
 

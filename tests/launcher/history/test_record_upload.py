@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.history import record_upload
-from launcher.history.records import JobRecord, State
+from launcher.history.records import JobRecord, JobState
 from tests.launcher.conftest import ADDRESSES, Cluster
 
 FIRST = ADDRESSES[0]
@@ -25,7 +25,7 @@ def test_a_jobs_record_is_copied_to_the_bucket(cluster: Cluster, patient_launche
     result = patient.run("-n", "1", "exit 3", environment=with_aws(cluster, keep))
     assert result.code == 3
     job = JobRecord.from_bytes((tmp_path / "kept").read_bytes())
-    assert (job.state, job.exit_code) == (State.FAILED, 3)
+    assert (job.state, job.exit_code) == (JobState.FAILED, 3)
     # Only once, because a short job is not uploaded while it runs.
     assert (tmp_path / "asked").read_text() == f"s3 cp --only-show-errors - s3://b/jobs/{job.id}.json\n"
 

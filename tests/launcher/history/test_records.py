@@ -12,7 +12,7 @@ from launcher.history import git as revision
 from launcher.history import journal as journals
 from launcher.history.git import RevisionQuery, parse_status
 from launcher.history.journal import Journal
-from launcher.history.records import JobRecord, Revision, State, read_record, without_values, write_record
+from launcher.history.records import JobRecord, JobState, Revision, read_record, without_values, write_record
 from launcher.paths import JOBS_DIR
 from tests.launcher.job_records import JOB, RECORD
 
@@ -30,7 +30,7 @@ def test_a_restarted_job_counts_its_restarts(tmp_path: Path, monkeypatch: pytest
     asyncio.run(attempts())
     kept = read_record(tmp_path / JOBS_DIR / "j")
     assert kept is not None
-    assert (kept.state, kept.restarts, kept.logs) == (State.RUNNING, 1, {"b": ["rank-0.log"]})
+    assert (kept.state, kept.restarts, kept.logs) == (JobState.RUNNING, 1, {"b": ["rank-0.log"]})
     assert kept.revision.digest == "sha256:d"
 
 

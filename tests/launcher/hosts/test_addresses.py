@@ -6,7 +6,7 @@ from launcher.errors import LaunchError
 from launcher.hosts.addresses import address_for_peers, check_reachable, is_own_address
 
 
-def test_an_address_is_here_when_the_machine_has_it() -> None:
+def test_only_addresses_of_this_machine_are_its_own() -> None:
     assert is_own_address("127.0.0.1")
     # 192.0.2.0/24 is reserved for documentation (RFC 5737), so no machine has this address.
     own = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}

@@ -60,7 +60,7 @@ def test_ranks_share_a_free_port_and_the_route_interface(cluster: Cluster) -> No
     assert interfaces == ["lo", "lo"]
 
 
-def test_n_takes_the_first_hosts(cluster: Cluster) -> None:
+def test_option_n_takes_the_first_hosts(cluster: Cluster) -> None:
     result = cluster.run("-n", "2", "echo $WORLD_SIZE")
     assert result.lines == [f"{FIRST} [0] 2", f"{SECOND} [0] 2"]
 

@@ -59,7 +59,7 @@ def test_busy_gpu_is_refused_before_any_rank_starts(patient_cluster: Cluster) ->
         (["--nproc-per-node", "2"], BROKEN),
     ],
 )
-def test_a_job_that_lands_on_free_gpus_runs(cluster: Cluster, options: list[str], script: str) -> None:
+def test_job_starts_if_its_gpus_are_free(cluster: Cluster, options: list[str], script: str) -> None:
     result = cluster.run("-n", "1", *options, "true", environment=with_smi(cluster, script))
     assert (result.code, result.stderr) == (0, b"")
 
@@ -95,9 +95,9 @@ def test_two_jobs_share_a_node_without_gpus(cluster: Cluster) -> None:
 HOST = Host(name="a", slots=2)
 
 
-def job(engine: str = "torch", *, visible: str | None = None, command: tuple[str, ...] = ("x",)) -> Job:
+def job(framework: str = "torch", *, visible: str | None = None, command: tuple[str, ...] = ("x",)) -> Job:
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    return Job(hosts=(HOST,), local=False, engine=engine, servers=0, environment=environment, command=command)
+    return Job(hosts=(HOST,), local=False, framework=framework, servers=0, environment=environment, command=command)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_node_without_processes_is_not_lost(tmp_path: Path) -> None:
     assert clear_preempted_if_silent(NOTICE, [stopped_node(LEAVER, processes=(), log=LogSink(tmp_path))]) is NOTICE
 
 
-def test_a_failure_of_another_kind_is_not_changed(tmp_path: Path) -> None:
+def test_failure_without_a_preemption_is_unchanged(tmp_path: Path) -> None:
     failed = Failure(exit_code=3, reason="r")
     silent = stopped_node(OTHER, log=LogSink(tmp_path))
     assert clear_preempted_if_silent(failed, [silent]) is failed

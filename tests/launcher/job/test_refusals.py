@@ -8,7 +8,7 @@ import pytest
 
 from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
-from launcher.job import engine_check
+from launcher.job import framework_check
 from launcher.job.checks import read_secrets_on_nodes
 from launcher.job.failure import Failure
 from launcher.sync import rpc
@@ -40,14 +40,14 @@ def test_unreadable_secret_is_a_refusal_and_a_lost_node_is_not(
     assert failure_of(read_secrets_on_nodes(job, [NODE])).refused is refused
 
 
-def test_a_missing_engine_or_environment_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_framework_or_environment_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     async def lacking(*_words: object) -> tuple[str, list[Any]]:
         return "horovod", [NODE]
 
     async def call(_connection: Connection, **_values: object) -> dict[str, bool]:
         return {"has_python": False}
 
-    monkeypatch.setattr(engine_check, "nodes_lacking_engine", lacking)
+    monkeypatch.setattr(framework_check, "nodes_lacking_framework", lacking)
     monkeypatch.setattr(rpc, "call", call)
-    assert failure_of(engine_check.check_engine(JOB, [NODE])).refused
-    assert failure_of(engine_check.check_venv(replace(JOB, venv="/venv"), [NODE])).refused
+    assert failure_of(framework_check.check_framework(JOB, [NODE])).refused
+    assert failure_of(framework_check.check_venv(replace(JOB, venv="/venv"), [NODE])).refused

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from launcher.engines import LAUNCHED_BY_MPI
 from launcher.errors import LaunchError
-from launcher.history.records import JobRecord, State, write_record
+from launcher.frameworks import LAUNCHED_BY_MPI
+from launcher.history.records import JobRecord, JobState, write_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job import restarts
 from launcher.job_queue.free_hosts import HostClaims, choose_free
-from launcher.job_queue.turn import Ticket, assign_nodes, start_in_turn
+from launcher.job_queue.turn import Ticket, assign_nodes
+from launcher.session import start_in_turn
 from launcher.spec import Job, Restarts, Wait
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB, RECORD
@@ -45,7 +46,7 @@ def others(jobs: Path) -> Iterator[Others]:
     with ExitStack() as stack:
 
         def write(*records: JobRecord, own: tuple[str, ...] = ("one",)) -> None:
-            for record in (*records, replace(RECORD, id=ME, state=State.PENDING, hosts=own, gpus={})):
+            for record in (*records, replace(RECORD, id=ME, state=JobState.PENDING, hosts=own, gpus={})):
                 directory = jobs / record.id
                 directory.mkdir(parents=True)
                 write_record(directory, record)
@@ -57,7 +58,7 @@ def others(jobs: Path) -> Iterator[Others]:
 
 
 def other(*hosts: str, number: int = 1, **values: Any) -> JobRecord:
-    return replace(RECORD, id=f"20261123-10000{number}-000aaaa", state=State.RUNNING, hosts=hosts, **values)
+    return replace(RECORD, id=f"20261123-10000{number}-000aaaa", state=JobState.RUNNING, hosts=hosts, **values)
 
 
 def job(source: HostSource, *, nodes: int, wait: Wait | None = None) -> Job:
@@ -86,7 +87,7 @@ def test_a_job_gets_the_first_free_nodes(
 
 
 def test_mpirun_keeps_its_own_machine_as_the_first_of_several(source: HostSource) -> None:
-    mpi = replace(job(source, nodes=2), engine=LAUNCHED_BY_MPI)
+    mpi = replace(job(source, nodes=2), framework=LAUNCHED_BY_MPI)
     assert names(choose_free(mpi, RECORD, [other("one")])) == ["one", "two"]
 
 
@@ -109,14 +110,16 @@ def test_a_job_without_wait_takes_free_nodes_only_if_no_job_waits(
     assert names(assign_nodes(replace(small, has_gpus=False), ME, jobs=jobs)) == ["one"]
     for directory in jobs.iterdir():
         directory.rename(jobs.with_name(directory.name))
-    waiting = replace(other("one", "two", number=2, waits=True), state=State.WAITING)
+    waiting = replace(other("one", "two", number=2, waits=True), state=JobState.WAITING)
     others(other("one"), waiting)
     with pytest.raises(LaunchError, match=f"nothing started, job {waiting.id} "):
         assign_nodes(small, ME, jobs=jobs)
 
 
-def test_a_waiting_job_that_starts_takes_no_choice_from_others(source: HostSource, jobs: Path, others: Others) -> None:
-    others(replace(other("one", waits=True), state=State.WAITING, starting=True))
+def test_job_leaving_the_queue_does_not_limit_the_choice_of_others(
+    source: HostSource, jobs: Path, others: Others
+) -> None:
+    others(replace(other("one", waits=True), state=JobState.WAITING, starting=True))
     assert names(assign_nodes(replace(job(source, nodes=1), has_gpus=True), ME, jobs=jobs)) == ["two"]
 
 
@@ -198,7 +201,7 @@ def test_a_restart_of_mpirun_leaves_out_other_jobs_nodes_and_begins_with_its_own
 ) -> None:
     others(other(taken), own=("one", "two"))
     claims = HostClaims(ME, jobs=jobs, record=lambda _job: None)
-    mpi = replace(job(source, nodes=2), engine=LAUNCHED_BY_MPI, has_gpus=has_gpus)
+    mpi = replace(job(source, nodes=2), framework=LAUNCHED_BY_MPI, has_gpus=has_gpus)
     hosts, reasons = claims.order(mpi, source.read())
     assert [host.name for host in hosts] == tried
     assert reasons == ([] if left_out is None else [left_out.format(other().id)])
@@ -239,7 +242,7 @@ def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
     async def connect(hosts: Sequence[Host], **_: object) -> tuple[list[Connection], list[str]]:
         return [Connection(host) for host in hosts], []
 
-    async def no_engine_is_lacking(_job: Job, _connections: object) -> tuple[str, list[Connection]]:
+    async def no_framework_is_lacking(_job: Job, _connections: object) -> tuple[str, list[Connection]]:
         return "", []
 
     async def close(connections: Sequence[Connection]) -> None:
@@ -247,7 +250,7 @@ def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
 
     closed: list[str] = []
     monkeypatch.setattr(restarts, "connect_available", connect)
-    monkeypatch.setattr(restarts, "nodes_lacking_engine", no_engine_is_lacking)
+    monkeypatch.setattr(restarts, "nodes_lacking_framework", no_framework_is_lacking)
     monkeypatch.setattr(restarts, "close_connections", close)
     monkeypatch.setattr(restarts, "PAUSE_S", 0.0)
     streams: Any = {FrameType.STDOUT: SimpleNamespace(reader_has_gone=lambda: False)}

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from launcher.history.records import JobRecord, State, write_record
+from launcher.history.records import JobRecord, JobState, write_record
 from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, living_jobs
 from tests.launcher.job_records import RECORD
 
 WriteRecord = Callable[..., JobRecord]
 
 
-def job(number: int, state: State = State.WAITING, *, waits: bool = True, **values: Any) -> JobRecord:
+def job(number: int, state: JobState = JobState.WAITING, *, waits: bool = True, **values: Any) -> JobRecord:
     """Return the record of a job submitted in this second."""
     start = f"2026-11-23T10:00:{number:02}Z"
     return replace(RECORD, id=f"20261123-1000{number:02}-000aaaa", start=start, state=state, waits=waits, **values)
@@ -28,7 +28,13 @@ def ids(jobs: list[JobRecord]) -> list[str]:
 
 
 def test_earlier_waiting_jobs_are_ahead_on_any_nodes() -> None:
-    others = [job(1, hosts=("three",)), job(2, State.RUNNING), job(3, State.PENDING), job(7), job(6, State.PENDING)]
+    others = [
+        job(1, hosts=("three",)),
+        job(2, JobState.RUNNING),
+        job(3, JobState.PENDING),
+        job(7),
+        job(6, JobState.PENDING),
+    ]
     assert ids(ahead_of(job(5), others)) == ["01", "03"]
 
 
@@ -38,7 +44,7 @@ def test_resumed_durable_job_keeps_its_place() -> None:
 
 
 def test_starting_job_without_wait_is_ahead_on_its_nodes_only() -> None:
-    others = [job(1, State.PENDING, waits=False), job(2, State.PENDING, waits=False, hosts=("three",))]
+    others = [job(1, JobState.PENDING, waits=False), job(2, JobState.PENDING, waits=False, hosts=("three",))]
     assert ids(ahead_of(job(5), others)) == ["01"]
 
 
@@ -48,20 +54,20 @@ def test_starting_job_without_wait_is_ahead_on_its_nodes_only() -> None:
 )
 def test_running_job_holds_nodes_with_the_same_gpus(gpus: dict[str, list[str] | None], *, shares: bool) -> None:
     me = job(5, hosts=("one", "two"), gpus={"one": ["0"], "two": ["0", "1"]})
-    other = job(7, State.RUNNING, hosts=("two", "three"), gpus=gpus)
+    other = job(7, JobState.RUNNING, hosts=("two", "three"), gpus=gpus)
     assert bool(jobs_using_nodes_of(me, [other])) is shares
-    assert not jobs_using_nodes_of(me, [replace(other, state=State.PENDING), replace(other, hosts=("three",))])
+    assert not jobs_using_nodes_of(me, [replace(other, state=JobState.PENDING), replace(other, hosts=("three",))])
 
 
 def test_starting_job_keeps_its_nodes_in_any_order() -> None:
-    starting = [job(7, state, starting=True) for state in (State.PENDING, State.WAITING)]
+    starting = [job(7, state, starting=True) for state in (JobState.PENDING, JobState.WAITING)]
     assert jobs_using_nodes_of(job(5), [*starting, job(8), job(9, starting=True, hosts=("three",))]) == starting
-    assert jobs_overtaken_by(job(5, State.PENDING, waits=False), [*starting, job(8)]) == starting
+    assert jobs_overtaken_by(job(5, JobState.PENDING, waits=False), [*starting, job(8)]) == starting
 
 
 def test_a_job_without_wait_overtakes_no_job_on_its_nodes() -> None:
-    me = job(5, State.PENDING, waits=False)
-    others = [job(4), job(6), job(3, hosts=("three",)), job(2, State.PENDING, waits=False)]
+    me = job(5, JobState.PENDING, waits=False)
+    others = [job(4), job(6), job(3, hosts=("three",)), job(2, JobState.PENDING, waits=False)]
     assert ids(jobs_overtaken_by(me, others)) == ["04"]
 
 
@@ -83,8 +89,8 @@ def write_job_record(tmp_path: Path) -> Iterator[WriteRecord]:
         yield write
 
 
-def test_a_dead_waiter_has_lost_its_place(write_job_record: WriteRecord, tmp_path: Path) -> None:
+def test_job_whose_launcher_died_loses_its_place(write_job_record: WriteRecord, tmp_path: Path) -> None:
     write_job_record(job(1), lives=False)
-    write_job_record(job(2, State.SUCCEEDED), lives=True)  # it is uploading its record
+    write_job_record(job(2, JobState.SUCCEEDED), lives=True)  # it is uploading its record
     alive = write_job_record(job(3), lives=True)
     assert living_jobs(tmp_path) == [alive]

@@ -17,7 +17,8 @@ from launcher.hosts.hostfile import Host, HostSource
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import check_gpus
 from launcher.job_queue import turn
-from launcher.job_queue.turn import Ticket, start_in_turn, with_current_hosts
+from launcher.job_queue.turn import Ticket, with_current_hosts
+from launcher.session import start_in_turn
 from launcher.spec import Job, Wait
 from launcher.transport.gpus_in_use import GpusInUse
 from launcher.transport.protocol import FrameType

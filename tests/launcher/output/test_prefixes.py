@@ -40,7 +40,7 @@ def test_an_endless_line_is_broken(sink: tuple[ProcessOutput, Read]) -> None:
     assert read() == b"n [0] " + b"x" * (MAX_LINE + 1) + b"\n"
 
 
-def test_the_tail_holds_the_last_lines(sink: tuple[ProcessOutput, Read]) -> None:
+def test_tail_of_the_output_has_the_last_lines(sink: tuple[ProcessOutput, Read]) -> None:
     output, _ = sink
     asyncio.run(output.write(FrameType.STDOUT, b"".join(b"%d\n" % number for number in range(100))))
     assert list(output.tail) == [b"%d" % number for number in range(100 - TAIL_LINES, 100)]

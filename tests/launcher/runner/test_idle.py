@@ -14,7 +14,7 @@ from launcher.transport.protocol import HEARTBEAT, WAKE, FrameType, encode
     ("output", "is_called"),
     [(WAKE, True), (HEARTBEAT * 3 + WAKE, True), (b"", False), (b"{}\n", False), (WAKE + b"x", False)],
 )
-def test_an_idle_runner_takes_a_job_only_after_a_call(output: bytes, is_called: bool) -> None:
+def test_idle_runner_takes_a_job_only_after_a_wake_message(output: bytes, is_called: bool) -> None:
     (source, sends), (reads, sink) = os.pipe(), os.pipe()
     os.write(sends, output)
     if not output:

@@ -37,7 +37,7 @@ def open_file(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT)
 
 
-def test_a_request_is_repeated_after_an_overload_and_after_a_cut(bucket: Bucket, tmp_path: Path) -> None:
+def test_request_is_repeated_after_an_overload_or_a_lost_connection(bucket: Bucket, tmp_path: Path) -> None:
     faults = [Answer(503, b"<Error><Code>SlowDown</Code></Error>"), Answer(200, b"0123456789", cut=3)]
     bucket.fault = lambda key, wanted: faults.pop(0) if faults else None
     file = open_file(tmp_path / "x")
@@ -127,7 +127,7 @@ def test_a_ranged_file_continues_only_for_the_same_object(tmp_path: Path, monkey
     assert (tmp_path / "large").stat().st_mtime == LARGE.modified_s
 
 
-def test_a_ranged_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranged_file_is_synced_to_disk_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[bool] = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append((tmp_path / "large").exists()))
     file = RangedFile(f"{tmp_path}/large", LARGE)
@@ -137,7 +137,7 @@ def test_a_ranged_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, mon
     assert synced == [False]
 
 
-def test_a_part_that_another_download_has_is_refused(tmp_path: Path) -> None:
+def test_file_that_another_download_writes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "large"
     file = RangedFile(f"{path}", LARGE)
     file.open()

@@ -87,7 +87,7 @@ def test_throttled_call_is_retried_beyond_the_users_setting(service: Service, mo
     assert (environ["AWS_RETRY_MODE"], environ["AWS_MAX_ATTEMPTS"]) == ("standard", "10")
 
 
-def test_fails_with_the_place_and_what_to_do(service: Service) -> None:
+def test_secret_error_names_the_source_and_a_fix(service: Service) -> None:
     who = "User: arn:aws:sts::1:assumed-role/R/i-1 is not authorized to perform:"
     why = "because no identity-based policy allows it"
     add = "add ssm:/team/wandb to secrets in cdk.json, then cdk deploy"

@@ -60,7 +60,7 @@ def answer(source: Path, directory: Path, on_changed: str) -> dict[str, Any]:
         server.close()
 
 
-def test_only_what_was_sent_and_is_unchanged_may_be_replaced(source: Path, tmp_path: Path) -> None:
+def test_files_changed_since_the_last_sync_are_reported(source: Path, tmp_path: Path) -> None:
     assert copied(source, tmp_path) == []
     (source / "train.py").write_text("22")
     assert copied(source, tmp_path) == []
@@ -68,7 +68,7 @@ def test_only_what_was_sent_and_is_unchanged_may_be_replaced(source: Path, tmp_p
     assert copied(source, tmp_path) == ["result"]
 
 
-def test_a_file_that_no_sync_put_there_is_a_change(source: Path, tmp_path: Path) -> None:
+def test_file_that_no_sync_wrote_counts_as_changed(source: Path, tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy/result").write_text("a job's")
     (source / "link").symlink_to("result")
@@ -76,7 +76,7 @@ def test_a_file_that_no_sync_put_there_is_a_change(source: Path, tmp_path: Path)
     assert copied(source, tmp_path) == ["link", "result"]
 
 
-def test_files_of_before_an_interrupted_sync_are_not_changes(source: Path, tmp_path: Path) -> None:
+def test_files_from_before_an_interrupted_sync_count_as_unchanged(source: Path, tmp_path: Path) -> None:
     copied(source, tmp_path)
     for content in ("22", "333"):
         (source / "train.py").write_text(content)
@@ -85,7 +85,9 @@ def test_files_of_before_an_interrupted_sync_are_not_changes(source: Path, tmp_p
     assert (tmp_path / "copy/train.py").read_text() == "333"
 
 
-def test_a_node_refuses_keeps_or_overwrites(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_refuses_keeps_or_overwrites_changed_files(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     copied(source, tmp_path)
     result = tmp_path / "copy/result"

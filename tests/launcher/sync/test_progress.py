@@ -46,7 +46,7 @@ def test_a_terminal_gets_a_bar_that_is_cleared_at_the_end(monkeypatch: pytest.Mo
     assert "\n" not in printed
 
 
-def test_a_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_in_a_log_is_a_line_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LINE_S", 0.01)
     reader, writer = os.pipe()
     show(writer)

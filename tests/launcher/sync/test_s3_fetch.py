@@ -46,7 +46,7 @@ def journal_lines(directory: Path) -> int:
     return sum(len(path.read_text().splitlines()) for path in directory.glob(".launch-part-*.ranges"))
 
 
-def test_a_directory_gets_what_it_lacks_and_keeps_what_is_its_own(bucket: Bucket, tmp_path: Path) -> None:
+def test_missing_objects_are_fetched_and_other_files_are_kept(bucket: Bucket, tmp_path: Path) -> None:
     data = tmp_path / "data"
     bucket.objects = {
         "set/a b/é+%~.txt": b"one",
@@ -166,7 +166,7 @@ def test_an_object_of_another_length_than_listed_is_an_error(bucket: Bucket, tmp
     assert names(tmp_path / "data") == set()
 
 
-def test_the_processes_end_with_the_one_that_they_serve(bucket: Bucket, tmp_path: Path) -> None:
+def test_fetching_processes_end_with_their_parent(bucket: Bucket, tmp_path: Path) -> None:
     bucket.objects = {"set/x": b"x"}
     has_asked, may_answer = Event(), Event()
 

@@ -114,7 +114,7 @@ def test_files_from_before_the_first_sync_are_not_deleted(site: Site) -> None:
     assert tree(site.far[0] / "code") == {"a": "a", "b": "b", "theirs": "t"}
 
 
-def test_files_directories_and_links_may_change_places(site: Site) -> None:
+def test_file_directory_and_link_can_replace_each_other(site: Site) -> None:
     site.write("one", "file")
     site.write("two/below", "b")
     (site.source / "three").symlink_to("one")

@@ -26,7 +26,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
 }
 
 
-def test_the_services_are_those_that_moto_is_installed_with() -> None:
+def test_list_of_services_matches_motos_extras_in_requirements() -> None:
     requirements = Path(__file__).parents[3].joinpath("requirements-dev.txt").read_text()
     found = re.search(r"^moto\[(.*)\]", requirements, re.MULTILINE)
     assert found
@@ -137,7 +137,7 @@ def test_calls_succeed_after_the_fault_rules_are_removed(control: Control) -> No
     assert control.refusals("ec2", "i-1") == []
 
 
-def test_a_share_of_the_calls_is_refused(control: Control) -> None:
+def test_requested_share_of_the_calls_is_refused(control: Control) -> None:
     control.fail(ApiFault(kind="throttle", share=0.5, seed=3))
     assert 5 < len(control.refusals("ec2", "i-1", times=40)) < 35
 

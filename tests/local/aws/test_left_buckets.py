@@ -108,7 +108,7 @@ def test_bucket_that_another_cluster_has_adopted_is_not_named(aws: Aws, stacks: 
     assert s3.list_buckets()["Buckets"]
 
 
-def test_a_command_that_leaves_old_versions_does_not_do(aws: Aws, stacks: Stacks, s3: Any) -> None:
+def test_command_that_keeps_old_versions_cannot_delete_the_bucket(aws: Aws, stacks: Stacks, s3: Any) -> None:
     """Show why the line is not shorter: the local AWS refuses what S3 refuses."""
     stacks.create({"Resources": {"Bucket": kept()}}, name="vision")
     name = stacks.physical_id("Bucket", name="vision")

@@ -42,7 +42,7 @@ def change_log(tmp_path: Path) -> Iterator[ChangeLog]:
     process.communicate(timeout=DEADLINE_S)
 
 
-def test_read_calls_are_no_changes(change_log: ChangeLog) -> None:
+def test_read_calls_are_not_counted_as_changes(change_log: ChangeLog) -> None:
     ec2: Any = change_log.aws.client("ec2")
     before = change_log.count()
     ec2.describe_instances()

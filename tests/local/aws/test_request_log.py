@@ -26,7 +26,7 @@ def test_requests_are_in_the_file_while_the_server_runs(aws: Aws) -> None:
     assert "caller" not in found
 
 
-def test_what_a_judged_call_needed_is_noted(aws: Aws, role: Role) -> None:
+def test_request_log_has_the_permissions_that_a_call_needs(aws: Aws, role: Role) -> None:
     keys = role.session("i-1")
     aws.client("logs", **keys).describe_log_groups()
     (found,) = noted(aws, keys["aws_access_key_id"])
@@ -37,7 +37,7 @@ def test_what_a_judged_call_needed_is_noted(aws: Aws, role: Role) -> None:
     assert "refused" not in found
 
 
-def test_what_was_refused_is_noted(aws: Aws, role: Role) -> None:
+def test_request_log_marks_refused_calls(aws: Aws, role: Role) -> None:
     role.allow(policy({"Action": "logs:PutLogEvents", "Resource": "*"}))
     keys = role.session("i-1")
     with pytest.raises(ClientError):

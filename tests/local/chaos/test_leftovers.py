@@ -53,7 +53,7 @@ def test_only_a_working_runner_belongs_to_a_job() -> None:
         assert found(works)
 
 
-def test_what_waits_for_too_long_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runner_that_is_idle_for_too_long_is_a_leftover(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(*named("launch-idle", RUNNER)) as waits:
         assert 0 <= age_s(Path("/proc", str(waits.pid))) < MAX_IDLE_S
         monkeypatch.setattr(leftovers, "MAX_IDLE_S", 0.0)

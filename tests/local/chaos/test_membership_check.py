@@ -40,7 +40,7 @@ RIGHT = NodeView(
 VIEWS: Mapping[str, NodeView | str] = {"i-1": RIGHT, "i-2": replace(RIGHT, node_index=2)}
 
 
-def test_nothing_differs() -> None:
+def test_equal_views_have_no_differences() -> None:
     previous = Observation(generation=3, instances={1: "i-1", 2: "i-7"})
     assert differences(desired_nodes=2, instances=INSTANCES, views=VIEWS, previous=previous) == []
 
@@ -97,7 +97,7 @@ def test_fails_when_a_survivor_moved_or_the_generation_went_back() -> None:
     ]
 
 
-def test_only_our_block_of_a_file_is_read() -> None:
+def test_only_the_agents_block_of_the_hosts_file_is_read() -> None:
     own = f"{BLOCK_BEGIN}\n10.0.0.1 one two\n10.0.0.2 two\n{BLOCK_END}\n"
     assert hosts_of(f"127.0.0.1 localhost\n{own}10.0.0.3 three\n") == {"one": "10.0.0.1", "two": "10.0.0.1"}
     assert hosts_of("127.0.0.1 localhost\n") == {}
@@ -108,5 +108,5 @@ def test_several_keys_for_a_name_are_all_seen() -> None:
     assert known_hosts_of(text) == {"one": "ssh-ed25519 A, ssh-ed25519 B", "10.0.0.1": "ssh-ed25519 A"}
 
 
-def test_variables() -> None:
+def test_variables_are_read_from_the_agents_block() -> None:
     assert variables_of(f"A=1\n{BLOCK_BEGIN}\nB=2\n{BLOCK_END}\n") == {"B": "2"}

@@ -43,7 +43,7 @@ def test_no_two_of_a_kind_strike_one_node_at_once(seed: int, targets: list[Plann
             assert None not in hit[0] | hit[1]
 
 
-def test_a_pair_is_two_nodes_and_the_api_none() -> None:
+def test_fault_of_a_pair_has_two_nodes_and_an_api_fault_none() -> None:
     numbers = {fault.kind: len(set(fault.targets)) for fault in plan_of(3).faults}
     assert (numbers["partition-pair"], numbers["api-outage"], numbers["kill"]) == (2, 0, 1)
 
@@ -58,7 +58,7 @@ def test_fault_target_is_an_index_or_any_node_of_a_type() -> None:
         PlannedTarget()
 
 
-def test_a_plan_reads_as_a_log() -> None:
+def test_plan_is_printed_with_one_fault_a_line() -> None:
     faults = (
         PlannedFault(kind="freeze", at_s=3.0, duration_s=12.5, targets=(node_target(1),)),
         PlannedFault(

@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "changes"
 
 
-def test_each_change_triggers_a_look(file: Path) -> None:
+def test_each_change_triggers_one_pass(file: Path) -> None:
     teller, listener = ChangeWriter(file), ChangeReader(file, Clock())
     assert [listener.is_due() for _ in range(3)] == [True, False, False]
     teller.signal()
@@ -28,7 +28,7 @@ def test_each_change_triggers_a_look(file: Path) -> None:
     assert [listener.is_due() for _ in range(2)] == [True, False]
 
 
-def test_look_happens_periodically_without_a_change(file: Path) -> None:
+def test_passes_are_periodic_without_a_change(file: Path) -> None:
     clock = Clock()
     listener = ChangeReader(file, clock)
     assert listener.is_due()
@@ -58,5 +58,5 @@ def test_a_json_request_names_its_action_in_a_header(action: str, changes: bool)
         ("", b"", True),
     ],
 )
-def test_calls_that_may_change_something(service: str, body: bytes, changes: bool) -> None:
+def test_calls_are_sorted_into_reads_and_changes(service: str, body: bytes, changes: bool) -> None:
     assert may_change(service, body) is changes

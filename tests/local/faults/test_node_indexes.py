@@ -10,12 +10,12 @@ CLUSTERS = {"one": {1: "i-1", 2: "i-2"}, "two": {1: "i-5"}}
     ("name", "node_index"),
     [("master", 1), ("deeplearning-master", 1), ("worker1", 1), ("worker12", 12), ("deeplearning-worker3", 3)],
 )
-def test_a_name_means_a_node_index(name: str, node_index: int) -> None:
+def test_node_name_resolves_to_its_index(name: str, node_index: int) -> None:
     assert index_of_alias(name) == node_index
 
 
 @pytest.mark.parametrize("name", ["worker0", "worker", "node2", "worker2x"])
-def test_fails_when_a_name_means_nothing(name: str) -> None:
+def test_malformed_node_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"a node is named .*, got '{name}'"):
         index_of_alias(name)
 
@@ -32,7 +32,7 @@ def test_fails_when_a_name_matches_no_node_or_several() -> None:
         resolve("master", CLUSTERS)
 
 
-def test_the_best_informed_node_is_believed() -> None:
+def test_state_with_the_latest_generation_is_used() -> None:
     assert newest([{"generation": 2}, {"generation": 11}, {"generation": 3}]) == {"generation": 11}
     assert newest([]) is None
 

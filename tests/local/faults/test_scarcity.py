@@ -8,7 +8,7 @@ import pytest
 
 from local.__main__ import main
 from local.aws.scarcity.limits import CAPACITY_FILE, QUOTA_FILE, Capacity, read_capacities, read_quotas
-from local.faults.scarcity import heal_all
+from local.faults.scarcity import lift_limits
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def call(monkeypatch: pytest.MonkeyPatch, line: str) -> int:
     return main()
 
 
-def test_limit_takes_the_place_of_its_like_and_can_be_lifted(
+def test_new_limit_replaces_one_of_the_same_pool_and_can_be_lifted(
     local_aws: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for line in ("p5.48xlarge us-east-1a 4", "p5.48xlarge us-east-1a 8 --spot", "p5.48xlarge us-east-1a 2"):
@@ -37,11 +37,11 @@ def test_limit_takes_the_place_of_its_like_and_can_be_lifted(
     assert read_capacities(local_aws / CAPACITY_FILE) == (spot,)
 
 
-def test_quota_is_set_and_healed(local_aws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quota_is_set_and_lifted(local_aws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert call(monkeypatch, "quota spot-p 192") == 0
     assert read_quotas(local_aws / QUOTA_FILE) == {"spot-p": 192}
     for _ in range(2):
-        heal_all(local_aws)
+        lift_limits(local_aws)
     assert read_quotas(local_aws / QUOTA_FILE) == {}
 
 

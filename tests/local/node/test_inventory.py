@@ -106,5 +106,5 @@ def test_instance_of_a_deleted_subnet_is_unreadable() -> None:
         ("Standby", "Standby"),
     ],
 )
-def test_target_state(state: str, target: str) -> None:
+def test_target_state_follows_from_the_lifecycle_state(state: str, target: str) -> None:
     assert target_state(state) == target

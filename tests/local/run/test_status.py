@@ -45,7 +45,7 @@ def test_a_node_that_hangs_is_frozen(tmp_path: Path) -> None:
     assert node_state(node(tmp_path)) == "booting"
 
 
-def test_table_of_instances(tmp_path: Path) -> None:
+def test_status_table_has_one_row_per_instance(tmp_path: Path) -> None:
     assert table([row(instance("running"), node=node(tmp_path), alias="worker2", now=NOW)]) == (
         "INSTANCE  NAME    ALIAS    STATE    NODE     ADDRESS   PUBLIC ADDRESS  UP\n"
         "i-1       master  worker2  running  waiting  10.0.0.4  -               1 min 15 s\n"

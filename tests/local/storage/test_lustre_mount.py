@@ -42,7 +42,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
         ("client lets no server in", f"{FAILED}Input/output error\nIs the MGS running?\n", errno.EIO),
     ],
 )
-def test_each_mount_succeeds_or_says_why_not(
+def test_lustre_mount_succeeds_or_prints_its_reason(
     outcomes: tuple[Path, dict[str, Any]], case: str, printed: str, code: int
 ) -> None:
     directory, found = outcomes

@@ -50,7 +50,7 @@ def test_a_policy_that_requires_tls_is_distinguished() -> None:
     assert not denies_plaintext({"Statement": [{**TLS_ONLY["Statement"][0], "Effect": "Allow"}]})
 
 
-def test_faults_are_those_written_last(tmp_path: Path) -> None:
+def test_storage_faults_are_those_written_last(tmp_path: Path) -> None:
     assert StorageFaults.read(tmp_path) == StorageFaults()
     StorageFaults(absent=True).write(tmp_path)
     assert StorageFaults.read(tmp_path) == StorageFaults(absent=True)

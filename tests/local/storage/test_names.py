@@ -29,7 +29,7 @@ def test_a_mount_target_has_an_address_under_its_name_in_any_case() -> None:
         assert found.endswith(bytes([0, 4, 10, 0, 1, 9]))
 
 
-def test_the_name_has_no_other_address_and_other_names_do_not_exist() -> None:
+def test_mount_target_name_has_only_an_ipv4_address_and_others_are_unknown() -> None:
     for request, flags in ((query(HOST, AAAA), 0x8180), (query("pypi.org"), 0x8183)):
         found = answer(request, find)
         assert found is not None
@@ -37,7 +37,7 @@ def test_the_name_has_no_other_address_and_other_names_do_not_exist() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\0" * 11, query(HOST)[:20], b"\xff" * 40])
-def test_garbage_gets_no_answer(garbage: bytes) -> None:
+def test_malformed_dns_query_gets_no_answer(garbage: bytes) -> None:
     assert answer(garbage, find) is None
 
 

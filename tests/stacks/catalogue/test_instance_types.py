@@ -83,14 +83,14 @@ def test_no_other_type_is_refused(name: str) -> None:
         *((name, False) for name in ("g7.2xlarge", "g7e.2xlarge", "p6-b300.48xlarge")),
     ],
 )
-def test_what_aws_lists_for_the_default_image(name: str, *, listed: bool) -> None:
+def test_types_listed_by_aws_for_the_default_image_are_known(name: str, *, listed: bool) -> None:
     found = instance_types.find(name)
     assert found is not None
     assert instance_types.is_listed(found, deep_learning_ami.DEFAULT_AMI_FAMILY) is listed
 
 
 @pytest.mark.parametrize("name", ["p3.2xlarge", "p3dn.24xlarge", "p2.xlarge"])
-def test_what_no_current_image_drives_has_a_successor_on_sale(name: str) -> None:
+def test_gpu_type_without_a_current_image_has_a_successor_on_sale(name: str) -> None:
     found = GPU_TYPES[name]
     assert found.needs_ami
     assert found.successor is not None
@@ -112,11 +112,11 @@ def test_unknown_types_are_not_guessed(name: str) -> None:
         ("m6i.4xlarg", "m6i.4xlarge"),
     ],
 )
-def test_nearest(typed: str, meant: str) -> None:
+def test_misspelled_type_suggests_the_meant_one(typed: str, meant: str) -> None:
     assert instance_types.nearest(typed) == meant
 
 
 @pytest.mark.parametrize("typed", ["z9.\nxlarge", "t3.\x1fxlarge", "c5.xlarge ", "g6.", ".", "c5.5xlarg"])
-def test_nearest_is_a_type_that_exists(typed: str, described: dict[str, Any]) -> None:
+def test_suggested_type_exists(typed: str, described: dict[str, Any]) -> None:
     near = instance_types.nearest(typed)
     assert near is None or near in described

@@ -69,7 +69,9 @@ def test_no_node_starts_before_the_zone_is_chosen(unplaced: dict[str, Any], synt
     assert [resources(placed, kind) for kind in same] == [resources(unplaced, kind) for kind in same]
 
 
-def test_another_order_moves_the_groups_alone(unplaced: dict[str, Any], synthesize: Synthesize) -> None:
+def test_another_order_of_zones_changes_only_the_groups_and_the_address(
+    unplaced: dict[str, Any], synthesize: Synthesize
+) -> None:
     moved = synthesize(zones=sorted(ZONES), **OPTIONS)
     assert {zone for zones, _, _ in groups(moved) for zone in zones} == {"us-east-1a"}
     changed = {each["Type"] for name, each in moved["Resources"].items() if each != unplaced["Resources"].get(name)}
@@ -78,7 +80,7 @@ def test_another_order_moves_the_groups_alone(unplaced: dict[str, Any], synthesi
     assert moved["Parameters"] == unplaced["Parameters"]
 
 
-def test_six_zones_are_twelve_of_sixteen_parts(synthesize: Synthesize) -> None:
+def test_subnets_of_six_zones_fit_into_a_small_vpc(synthesize: Synthesize) -> None:
     zones = tuple(f"us-east-1{letter}" for letter in "abcdef")
     found = synthesize(zones=zones, vpc_cidr="10.9.0.0/24", worker_count=11, ami="ami-01234567")
     assert {IPv4Network(each["Properties"]["CidrBlock"]).prefixlen for each in resources(found, SUBNET)} == {28}

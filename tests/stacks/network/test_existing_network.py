@@ -106,12 +106,12 @@ def test_fails_when_there_is_no_account_to_look_in(context: dict[str, Any], tmp_
         ({"vpc": VPC}, "unknown setting 'vpc', did you mean vpc_id?"),
     ],
 )
-def test_fails_when_the_network_is_named_by_halves(context: dict[str, Any], message: str) -> None:
+def test_incomplete_settings_of_an_existing_network_are_refused(context: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         ClusterProps.from_context(context)
 
 
-def test_an_existing_subnet_may_hold_more_than_half_of_the_default_block() -> None:
+def test_worker_count_in_an_existing_subnet_is_not_limited_by_vpc_cidr() -> None:
     assert ClusterProps.from_context({**SETTINGS, "worker_count": 400}).worker_count == 400
 
 

@@ -47,7 +47,7 @@ def test_a_changed_file_changes_the_bytes(tmp_path: Path) -> None:
     assert bundle.build(changed) != first
 
 
-def test_holds_the_rooms_and_neither_tests_nor_caches(tmp_path: Path) -> None:
+def test_bundle_has_the_three_packages_without_tests_and_caches(tmp_path: Path) -> None:
     content = bundle.build(repository(tmp_path, order=["agent.py"]))
     names = zipfile.ZipFile(io.BytesIO(content)).namelist()
     ours = [name for name in names if not name.startswith("vendor/")]
@@ -60,7 +60,7 @@ def test_the_real_bundle_starts_with_our_code(unpacked: Path) -> None:
     assert (unpacked / "trainer").is_dir()
 
 
-def test_is_small() -> None:
+def test_bundle_is_smaller_than_8_mb() -> None:
     assert len(bundle.build()) < 8_000_000
 
 

@@ -28,7 +28,7 @@ def test_every_card_with_efa_has_one_and_the_primary_has_an_address(name: str) -
     assert [kind for *_, kind in found if kind != "efa-only"] == ["efa" if known.network_cards == 1 else "interface"]
 
 
-def test_layouts_of_the_user_guide() -> None:
+def test_interface_layouts_match_the_ec2_user_guide() -> None:
     assert layout("g5.8xlarge") == [(0, 0, "efa")]
     assert layout("g7.48xlarge") == [(0, 0, "interface"), (0, 1, "efa-only"), (1, 0, "efa-only")]
     assert layout("p4d.24xlarge") == [
@@ -45,7 +45,7 @@ def test_layouts_of_the_user_guide() -> None:
 @pytest.mark.parametrize(
     ("name", "cards"), [("p5.48xlarge", 32), ("p5e.48xlarge", 32), ("p5en.48xlarge", 16), ("p6-b200.48xlarge", 8)]
 )
-def test_types_with_efa_on_each_of_many_cards(name: str, cards: int) -> None:
+def test_each_further_card_has_an_efa_only_interface(name: str, cards: int) -> None:
     others = [(card, 0, "efa-only") for card in range(1, cards)]
     assert layout(name) == [(0, 0, "interface"), (0, 1, "efa-only"), *others]
 

@@ -115,7 +115,7 @@ def test_a_worker_writes_only_its_own_record_and_reads_only_what_the_master_writ
         "dynamodb:GetItem": [
             contract.MEMBERSHIP_ID,
             contract.GENERATION_ID,
-            contract.ENGINES_RECORD_ID,
+            contract.MXNET_ENVIRONMENT_RECORD_ID,
             contract.PAUSE_ID,
         ],
     }
@@ -132,7 +132,7 @@ def test_a_worker_can_neither_replace_nor_remove_an_environment(template: Templa
         return [
             sorted(actions(s))
             for s in statements(template, role)
-            if s["Effect"] == "Deny" and f"/{contract.ENGINES_PREFIX}*" in json.dumps(s["Resource"])
+            if s["Effect"] == "Deny" and f"/{contract.MXNET_ARCHIVES_PREFIX}*" in json.dumps(s["Resource"])
         ]
 
     assert kept("RolesWorker") == [["s3:Delete*", "s3:Put*", "s3:RestoreObject"]]
@@ -148,7 +148,7 @@ def test_only_the_master_may_write_the_trusted_environment(template: Template) -
             for key in statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
         ]
 
-    assert contract.ENGINES_RECORD_ID in writable("RolesMaster")
+    assert contract.MXNET_ENVIRONMENT_RECORD_ID in writable("RolesMaster")
     assert writable("RolesWorker") == ["${aws:userid}"]
 
 

@@ -251,5 +251,5 @@ def test_every_step_name_fits_into_the_signal() -> None:
     assert max(map(len, reasons)) <= contract.SIGNAL_ID_LENGTH
 
 
-def test_is_short_enough_for_ec2() -> None:
+def test_user_data_is_short_enough_for_ec2() -> None:
     assert len(SCRIPT) < 4096

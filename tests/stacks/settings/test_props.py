@@ -245,7 +245,7 @@ def test_ssh_location_is_a_list_too(given: Any) -> None:
         ({"min_workers": 1, "master_trains": False}, {"no-ssh", "no-key"}),
     ],
 )
-def test_warnings(settings: dict[str, Any], ids: set[str]) -> None:
+def test_each_questionable_setting_has_a_warning(settings: dict[str, Any], ids: set[str]) -> None:
     assert set(ClusterProps(**settings).warnings()) == ids
 
 

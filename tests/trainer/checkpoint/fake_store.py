@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.checkpoint.best import Score
 from trainer.checkpoint.completion_marker import CompletionMarker
 from trainer.checkpoint.format import Checkpoint, Description, load_checkpoint
@@ -18,7 +18,7 @@ from trainer.distributed.world import World
 from trainer.progress import Progress
 
 CONFIG = TrainConfig(num_epochs=3)
-STATE = State(weights={"a": np.zeros(1)})
+STATE = TrainingState(weights={"a": np.zeros(1)})
 Row = TypeVar("Row", bound=tuple[float, ...])
 
 
@@ -83,7 +83,7 @@ class TwoRankBackend:
     def __init__(self, *rows: Sequence[float], message: str | None = None) -> None:
         self._rows = list(rows)
         self._message = message
-        self.restored: list[tuple[State | None, int]] = []
+        self.restored: list[tuple[TrainingState | None, int]] = []
         self.pauses: list[float] = []
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
@@ -93,16 +93,16 @@ class TwoRankBackend:
     def broadcast_object(self, value: Any, *, source: int) -> Any:
         return value if self._message is None else self._message
 
-    def restore(self, state: State | None, *, source: int) -> None:
+    def restore(self, state: TrainingState | None, *, source: int) -> None:
         self.restored.append((state, source))
 
     def extend_timeout(self, seconds: float) -> None:
         self.pauses.append(seconds)
 
-    def snapshot(self) -> Callable[[], State]:
+    def snapshot(self) -> Callable[[], TrainingState]:
         return lambda: STATE
 
-    def state(self) -> State:
+    def state(self) -> TrainingState:
         return STATE
 
 

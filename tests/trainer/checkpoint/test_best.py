@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.checkpoint.best import BestCheckpoint, Score
 from trainer.checkpoint.format import Checkpoint, Description, load_description, save_checkpoint
 from trainer.errors import TrainerError
@@ -36,7 +36,7 @@ class Folder:
 def written(directory: Path, accuracy: float, *, started: float = 5.5) -> Path:
     path = directory / f"net-{started}-{accuracy}.npz"
     description = Description(settings={}, progress=Progress(started=started), validation_accuracy=accuracy)
-    save_checkpoint(path, Checkpoint(description=description, state=State(weights={"a": np.zeros(9)})))
+    save_checkpoint(path, Checkpoint(description=description, state=TrainingState(weights={"a": np.zeros(9)})))
     return path
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.checkpoint.format import (
     Checkpoint,
     Description,
@@ -22,7 +22,7 @@ DESCRIPTION = Description(
 )
 WEIGHTS = {"0.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "0.bias": np.zeros(2, np.float32)}
 CHECKPOINT = Checkpoint(
-    description=DESCRIPTION, state=State(weights=WEIGHTS, optimizer={"momentum": np.ones(8, np.float32)})
+    description=DESCRIPTION, state=TrainingState(weights=WEIGHTS, optimizer={"momentum": np.ones(8, np.float32)})
 )
 
 
@@ -51,7 +51,7 @@ def test_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(TrainerError, match="No space left on device"):
-        save_checkpoint(path, Checkpoint(description=DESCRIPTION, state=State(weights={})))
+        save_checkpoint(path, Checkpoint(description=DESCRIPTION, state=TrainingState(weights={})))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 

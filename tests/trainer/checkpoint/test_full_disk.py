@@ -31,7 +31,7 @@ import errno, os
 from pathlib import Path
 import numpy as np
 from trainer.checkpoint.format import Checkpoint, Description, load_checkpoint
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.checkpoint.store import CheckpointStore
 from trainer.progress import Progress
 
@@ -43,7 +43,7 @@ store = CheckpointStore("net")
 for epoch in (1, 2, 3):
     description = Description(settings={}, progress=Progress(epoch=epoch))
     # Each takes 0.3 MB: the first and its copy, and the second, but not another copy.
-    state = State(weights={"a": np.full(75_000, epoch, np.float32)})
+    state = TrainingState(weights={"a": np.full(75_000, epoch, np.float32)})
     store.save(lambda: Checkpoint(description=description, state=state), is_best=True)
     store.wait()
 print("best", load_checkpoint(Path("net-best.npz")).description.progress.epoch)

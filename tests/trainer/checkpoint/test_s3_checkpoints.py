@@ -14,7 +14,7 @@ import pytest
 
 from tests.trainer.conftest import BUCKET
 from tests.trainer.programs.processes import REPOSITORY, run, running
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.checkpoint.best import Score
 from trainer.checkpoint.format import Checkpoint, Description, save_checkpoint
 from trainer.checkpoint.s3_checkpoints import S3Checkpoints
@@ -42,7 +42,7 @@ def checkpoint(*, epoch: int, started: float = 5.5, accuracy: float | None = Non
     description = Description(
         settings={}, progress=Progress(started=started, epoch=epoch), validation_accuracy=accuracy
     )
-    return Checkpoint(description=description, state=State(weights={"a": np.full(9, epoch)}))
+    return Checkpoint(description=description, state=TrainingState(weights={"a": np.full(9, epoch)}))
 
 
 def test_another_machine_resumes_from_s3(tmp_path: Path) -> None:

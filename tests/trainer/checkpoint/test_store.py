@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer.backend import State
+from trainer.backend import TrainingState
 from trainer.checkpoint.completion_marker import CompletionMarker
 from trainer.checkpoint.format import Checkpoint, Description, load_checkpoint, save_checkpoint
 from trainer.checkpoint.store import KEPT, CheckpointStore
@@ -18,7 +18,7 @@ from trainer.progress import Progress
 
 def checkpoint(*, started: float = 0, epoch: int = 0, samples: int = 0) -> Checkpoint:
     progress = Progress(started=started, epoch=epoch, samples=samples)
-    state = State(weights={"a": np.full(1000, epoch)})
+    state = TrainingState(weights={"a": np.full(1000, epoch)})
     return Checkpoint(description=Description(settings={}, progress=progress), state=state)
 
 
@@ -61,7 +61,7 @@ def test_completed_run_leaves_only_its_marker(store: CheckpointStore, tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == [".net-finished"]
 
 
-def test_holds_compares_the_start_of_the_run(store: CheckpointStore, tmp_path: Path) -> None:
+def test_checkpoint_belongs_to_the_run_with_the_same_start(store: CheckpointStore, tmp_path: Path) -> None:
     end = tmp_path / "net-0003.npz"
     assert not store.is_from_run(end, run_started=0.1)
     save_checkpoint(end, checkpoint(started=0.1, epoch=3))

@@ -216,7 +216,7 @@ def test_dist_async_divides_the_default_learning_rate_by_the_machines(global_bat
     ("engine", "kv_store", "distributed"),
     [("torch", "device", False), ("mxnet", "device", False), ("horovod", "horovod", True)],
 )
-def test_each_engine_has_a_default_kv_store(engine: str, kv_store: str, distributed: bool) -> None:
+def test_each_backend_has_a_default_kv_store(engine: str, kv_store: str, distributed: bool) -> None:
     config = TrainConfig(engine=engine)
     assert (config.effective_kv_store, config.distributed) == (kv_store, distributed)
 

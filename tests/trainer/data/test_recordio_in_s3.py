@@ -95,7 +95,7 @@ def test_file_that_changes_during_the_run_ends_it_with_one_line(files: Path) -> 
     assert "\n" not in str(e.value)
 
 
-def test_versions_cover_the_indexes(files: Path) -> None:
+def test_changed_index_file_changes_the_versions(files: Path) -> None:
     before = open_in_s3().versions
     boto3.client("s3").put_object(
         Bucket=BUCKET, Key="sets/train.idx", Body=b"\n".join((files / "train.idx").read_bytes().splitlines()[::-1])

@@ -16,7 +16,7 @@ from trainer.data.sampling import Shard
 from trainer.distributed.batch_norm import AllRanksBatchNorm, adapt_batch_norms
 from trainer.errors import UsageError
 from trainer.models import build
-from trainer.step import TorchBackend
+from trainer.torch_backend.step import TorchBackend
 
 BATCH_SIZE = 37
 OPTIONS = (

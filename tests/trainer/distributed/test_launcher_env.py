@@ -21,7 +21,7 @@ from trainer.errors import UsageError
         ("mxnet", {"WORLD_SIZE": "1", "HOROVOD_SIZE": ""}),
     ],
 )
-def test_engine_runs_alone_or_in_processes_of_its_launcher(engine: str, environment: dict[str, str]) -> None:
+def test_backend_runs_alone_or_in_ranks_of_its_own_launcher(engine: str, environment: dict[str, str]) -> None:
     check_launcher(engine, environment)
 
 
@@ -46,12 +46,12 @@ def test_several_processes_default_to_dist_sync(
 @pytest.mark.parametrize(
     ("engine", "environment", "found"),
     [
-        ("torch", {"DMLC_ROLE": "worker"}, "the engine mxnet (DMLC_ROLE is worker)"),
-        ("horovod", {"WORLD_SIZE": "3"}, "the engine torch (WORLD_SIZE is 3)"),
-        ("mxnet", {"OMPI_COMM_WORLD_SIZE": "2"}, "the engine horovod (OMPI_COMM_WORLD_SIZE is 2)"),
+        ("torch", {"DMLC_ROLE": "worker"}, "`launch --engine mxnet` (DMLC_ROLE is worker)"),
+        ("horovod", {"WORLD_SIZE": "3"}, "`launch --engine torch` (WORLD_SIZE is 3)"),
+        ("mxnet", {"OMPI_COMM_WORLD_SIZE": "2"}, "`launch --engine horovod` (OMPI_COMM_WORLD_SIZE is 2)"),
     ],
 )
-def test_processes_of_another_engine_are_reported(engine: str, environment: dict[str, str], found: str) -> None:
+def test_ranks_of_another_framework_are_reported(engine: str, environment: dict[str, str], found: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_launcher(engine, environment)
     assert str(caught.value) == f"--engine {engine} needs `launch --engine {engine}`, got processes of {found}"
@@ -68,7 +68,7 @@ def test_worker_is_not_a_server(environment: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("engine", "package"), [("mxnet", "mxnet"), ("horovod", "mxnet")])
-def test_missing_package_of_the_engine_is_reported(engine: str, package: str) -> None:
+def test_missing_package_of_the_backend_is_reported(engine: str, package: str) -> None:
     command = [sys.executable, "-m", "trainer", "--engine", engine]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
     assert result.returncode == 1

@@ -102,7 +102,7 @@ def test_watchdog_is_idle_after_the_block(start: Start, ended: Ended, clock: Clo
     assert not ended.event.wait(FEW_POLLS_S)
 
 
-def test_more_s_extends_the_timeout(start: Start, ended: Ended, clock: Clock) -> None:
+def test_argument_more_s_extends_the_timeout(start: Start, ended: Ended, clock: Clock) -> None:
     with start(rendezvous_s=5.0).waiting("meeting", more_s=1000):
         clock.now = 1004.0
         clock.await_reads(3)

@@ -14,7 +14,6 @@ from trainer.data.sampling import Shard
 from trainer.distributed.reduce.collective import Collective
 from trainer.distributed.world import World
 from trainer.models import build
-from trainer.step import TorchBackend
 from trainer.torch_backend.autotune import (
     MODE_KEY,
     Candidates,
@@ -26,6 +25,7 @@ from trainer.torch_backend.autotune import (
 )
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
 from trainer.torch_backend.connect import create
+from trainer.torch_backend.step import TorchBackend
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 CONVOLUTIONS = nn.Sequential(nn.Conv2d(1, 1, 1))

@@ -12,7 +12,7 @@ import torch
 from trainer.data.batches import prefetch
 from trainer.data.synthetic import make_synthetic
 from trainer.torch_backend.device_loader import DeviceLoader
-from trainer.torch_backend.snapshots import Snapshots
+from trainer.torch_backend.saved_state import Snapshots
 
 CPU, THIRD = torch.device("cpu"), torch.device("cuda", 3)
 DATA = make_synthetic((1, 12, 10), samples=8)

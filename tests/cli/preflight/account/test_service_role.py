@@ -32,7 +32,7 @@ def test_an_account_without_the_role_gets_the_command(account: Account, decision
     assert all(each.fix.endswith(FIX) for each in found)
 
 
-def test_a_key_of_ones_own_needs_the_role_first(account: Account) -> None:
+def test_own_kms_key_requires_the_auto_scaling_role(account: Account) -> None:
     account.settings["kms_key"] = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
     account.refuses("iam", "get_role", "NoSuchEntity", {"RoleName": ROLE})
     found = account.finds(check_auto_scaling_role)

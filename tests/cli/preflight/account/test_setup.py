@@ -12,7 +12,7 @@ def test_the_caller_and_the_region_are_named(account: Account) -> None:
     )
 
 
-def test_what_the_settings_warn_of_is_passed_on(account: Account) -> None:
+def test_warnings_of_the_settings_are_findings(account: Account) -> None:
     account.settings |= {"ssh_location": "0.0.0.0/0", "key_name": "me"}
     found = account.finds(checks.check_settings)
     assert found.level == "warning"

@@ -74,7 +74,7 @@ def describe(account: Account, change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("purchase", "message"), [("reservation", "a Capacity Block"), ("capacity-block", "no Capacity")]
 )
-def test_the_wrong_kind_is_refused_by_name(account: Account, purchase: str, message: str) -> None:
+def test_reservation_of_the_wrong_kind_is_a_problem(account: Account, purchase: str, message: str) -> None:
     account.settings |= {"purchase": purchase}
     describe(account, BLOCK if purchase == "reservation" else {})
     found = account.finds(check_reservation)
@@ -141,7 +141,7 @@ def test_a_deploy_too_late_for_the_start_is_reported(account: Account, starts_in
 
 
 @pytest.mark.parametrize(("kept", "is_right"), [("2999-01-15T11:30:00.000Z", True), ("2999-01-14T11:30:00Z", False)])
-def test_dates_of_an_old_look_up_are_a_problem(account: Account, kept: str, is_right: bool) -> None:
+def test_outdated_block_dates_in_cdk_context_are_a_problem(account: Account, kept: str, is_right: bool) -> None:
     account.settings |= {"purchase": "capacity-block"}
     key = f"cc-api-provider:account=1:exactIdentifier={RESERVATION}:typeName=AWS$:$:EC2$:$:CapacityReservation"
     account.context[key] = [{"StartDate": "2998-12-01T11:30:00Z", "EndDate": kept}]
@@ -156,7 +156,7 @@ def test_dates_of_an_old_look_up_are_a_problem(account: Account, kept: str, is_r
 
 
 @pytest.mark.parametrize(("holder", "level"), [(RESERVATION, "ok"), ("cr-1", "problem"), (None, "problem")])
-def test_a_deployed_clusters_own_instances_have_their_places(account: Account, holder: str | None, level: str) -> None:
+def test_instances_in_the_reservation_count_as_available(account: Account, holder: str | None, level: str) -> None:
     instance = {"InstanceId": "i-1"} | ({"CapacityReservationId": holder} if holder else {})
     holds(account, {"TotalInstanceCount": 9, "AvailableInstanceCount": 0}, instance, instance)
     assert account.finds(check_reservation).level == level

@@ -36,7 +36,7 @@ def test_the_vpcs_of_every_page_count(account: Account, quota: Quota, allowed: i
         assert found.fix.endswith("--service-code vpc --quota-code L-F678F1CE --desired-value 4")
 
 
-def test_a_cluster_that_is_there_needs_no_other_network(account: Account) -> None:
+def test_network_quota_is_not_checked_for_a_deployed_cluster(account: Account) -> None:
     stack: dict[str, Any] = {
         "StackName": "demo",
         "CreationTime": "2026-01-01T00:00:00Z",

@@ -46,11 +46,11 @@ def give(
     account.answers("s3", "get_bucket_encryption", encryption, NAME)
 
 
-def test_a_bucket_of_its_own_needs_no_look(account: Account) -> None:
+def test_check_passes_without_an_existing_bucket(account: Account) -> None:
     assert account.finds(bucket.check_bucket).level == "ok"
 
 
-def test_a_bucket_as_a_cluster_leaves_it_is_fine(account_with_existing_bucket: Account) -> None:
+def test_check_passes_for_a_bucket_kept_by_an_earlier_cluster(account_with_existing_bucket: Account) -> None:
     give(account_with_existing_bucket)
     assert account_with_existing_bucket.finds(bucket.check_bucket).level == "ok"
 

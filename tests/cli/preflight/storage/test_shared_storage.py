@@ -184,7 +184,7 @@ def test_one_zone_storage_of_another_zone_is_reported(account_with_own_vpc: Acco
     assert found.sentence == f"{ID} is One Zone storage in eu-west-1c, and the cluster's zone is eu-west-1b"
 
 
-def test_one_zone_storage_suggests_no_useless_command(account_with_existing_vpc: Account) -> None:
+def test_fix_for_one_zone_storage_names_its_zone(account_with_existing_vpc: Account) -> None:
     described(account_with_existing_vpc, AvailabilityZoneName="eu-west-1c")
     account_with_existing_vpc.answers(
         "efs", "describe_mount_targets", {"MountTargets": [mount_target(zone="eu-west-1c")]}

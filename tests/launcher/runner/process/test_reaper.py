@@ -49,6 +49,6 @@ def test_a_runner_continued_in_time_ends_by_itself() -> None:
     [(60, True, 7), (0, True, RUN_ANOTHER), (60, False, RUN_ANOTHER)],
     ids=["young", "old", "alone"],
 )
-def test_an_old_session_or_one_without_a_reader_runs_no_other_job(max_session_s: int, heard: bool, code: int) -> None:
+def test_session_that_is_old_or_unread_takes_no_other_job(max_session_s: int, heard: bool, code: int) -> None:
     program = AGAIN_ONCE.format(max_session_s=max_session_s, heard=heard)
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=30).returncode == code

@@ -48,7 +48,9 @@ def test_variables_of_ssh_change_the_fingerprint(tmp_path: Path, change: dict[st
         ("Match host a exec mine\n", True),
     ],
 )
-def test_any_variable_counts_if_ssh_may_use_it(tmp_path: Path, configuration: str, matters: bool) -> None:
+def test_fingerprint_covers_all_variables_if_the_ssh_config_may_use_them(
+    tmp_path: Path, configuration: str, matters: bool
+) -> None:
     place = tmp_path / ".ssh/config.d/cluster"
     place.parent.mkdir(parents=True)
     place.write_text(configuration)
@@ -117,7 +119,7 @@ def test_another_port_or_command_changes_the_fingerprint() -> None:
 
 
 @pytest.mark.parametrize(("key", "matters"), [(True, False), (False, True)])
-def test_the_users_agent_counts_only_without_the_clusters_key(
+def test_fingerprint_covers_the_users_agent_only_without_the_cluster_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: bool, matters: bool
 ) -> None:
     monkeypatch.setattr(ssh, "CLUSTER_KEY_FILE", str(tmp_path / "key"))

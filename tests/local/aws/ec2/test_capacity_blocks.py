@@ -50,7 +50,7 @@ def states(aws: Aws, instances: Iterable[str]) -> set[str]:
     return {i["State"]["Name"] for r in found for i in r["Instances"]}
 
 
-def test_its_instances_are_terminated_half_an_hour_before_its_end(aws: Aws, stacks: Stacks) -> None:
+def test_instances_are_terminated_half_an_hour_before_the_block_ends(aws: Aws, stacks: Stacks) -> None:
     for seconds in (4, 30):
         begun = time.monotonic()
         block = buy(aws, starts=-HOUR, ends=TERMINATED_BEFORE + timedelta(seconds=seconds))
@@ -90,7 +90,7 @@ def test_a_launch_outside_of_its_time_or_market_is_refused(
     assert any(word in reason for _, reason in stacks.events("Group"))
 
 
-def test_the_cdks_look_up_finds_it(aws: Aws) -> None:
+def test_cloud_control_describes_the_block_for_the_cdk(aws: Aws) -> None:
     block = buy(aws, starts=HOUR, ends=25 * HOUR)
     control = aws.client("cloudcontrol")
     kind = "AWS::EC2::CapacityReservation"

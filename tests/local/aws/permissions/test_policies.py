@@ -192,7 +192,7 @@ def of_a_bucket(**changes: Any) -> Any:
     return parse(document, of_resource=True)
 
 
-def test_policy_of_a_resource_counts_too() -> None:
+def test_resource_policies_are_evaluated_with_the_callers() -> None:
     asked = Permission(action="s3:GetObject", resource="arn:aws:s3:::b/k", context={"aws:SecureTransport": ("true",)})
     own = parse(policy(statement(Action="s3:GetObject", Resource="arn:aws:s3:::b/k")))
     insecure = of_a_bucket(Effect="Deny", Condition={"Bool": {"aws:SecureTransport": "false"}})

@@ -149,7 +149,7 @@ def properties(*, after_s: float) -> dict[str, Any]:
     }
 
 
-def test_a_schedule_acts_again_also_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schedule_acts_again_after_a_refused_call(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
 
     def call(target: schedules.ScheduleTarget, _region: str) -> None:

@@ -1,0 +1,150 @@
+"""Provide a node with the MXNet environment that the setting ``engines`` names.
+
+The node downloads the archive from the bucket and compares it with the hash that the master has written into the table.
+If there is none yet, the master builds the environment and uploads it, and the workers wait. The state file contains
+the outcome, which the agent reports to the stack.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from boto3.exceptions import Boto3Error
+from botocore.exceptions import BotoCoreError, ClientError
+
+from bootstrap.atomic_file import point_link
+from bootstrap.contract import MPIRUN_COMMAND, MXNET_ENVIRONMENT, MXNET_ENVIRONMENTS_DIR, MXNET_FRAMEWORKS_FILE
+from bootstrap.errors import MxnetEnvironmentError
+from bootstrap.files.paths import under_root
+from bootstrap.mxnet_environment.archive import Archive
+from bootstrap.mxnet_environment.archive_hash import HashRecord
+from bootstrap.mxnet_environment.recipe import HOROVOD, Recipe
+from bootstrap.mxnet_environment.state import READY, EnvironmentState, write_state
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 5.0
+"""Seconds between checks of the bucket, and half of the first pause after a failure."""
+MAX_PAUSE_S: Final = 80.0
+"""Longest pause after a failure, in seconds; each pause is twice the previous one."""
+RANDOM: Final = random.SystemRandom()
+"""Source of random pauses, which spread the polls of workers that started together."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnvironmentServices:
+    """Functions of the machine and of AWS; tests replace each."""
+
+    root: Path
+    archive: Callable[[Recipe], Archive]
+    """Returns the archive of a recipe. Raises errors of AWS until the node has credentials."""
+    record: Callable[[], HashRecord]
+    """Returns the table's record with the archive's hash."""
+    build: Callable[[Recipe, Path, float], None]
+    """Builds the environment in a directory, with a deadline in seconds."""
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: EnvironmentServices) -> None:
+    """Provide the environment within ``wait_s`` seconds. Raises MxnetEnvironmentError."""
+    directory = under_root(services.root, recipe.directory)
+    # The master always checks the bucket, because it may have been stopped before it had uploaded the archive.
+    if is_master or not is_complete(directory):
+        _fetch_or_build(
+            recipe, directory, is_master=is_master, deadline=services.monotonic() + wait_s, services=services
+        )
+    point_link(under_root(services.root, MXNET_ENVIRONMENT), Path(recipe.directory))
+    if HOROVOD in recipe.frameworks:
+        _link_command(under_root(services.root, MPIRUN_COMMAND), Path(MXNET_ENVIRONMENT, "bin/mpirun"))
+    write_state(services.root, EnvironmentState(doing=READY))
+    log.info("engines: %s is ready", recipe.key)
+
+
+def is_complete(directory: Path) -> bool:
+    """Return True if an environment is complete; a build writes the list of its frameworks last."""
+    return (directory / Path(MXNET_FRAMEWORKS_FILE).name).is_file()
+
+
+def _fetch_or_build(
+    recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, services: EnvironmentServices
+) -> None:
+    """Download or build the environment; after a failure, retry with growing pauses until the deadline."""
+    tries, why = 0, None
+    while True:
+        short, pause = "not in the bucket", POLL_S
+        write_state(services.root, EnvironmentState(doing="fetching", why=why))
+        try:
+            archive, record = services.archive(recipe), services.record()
+            if _fetch(recipe, directory, archive, record, is_master=is_master):
+                return
+            if is_master:
+                left = max(1.0, deadline - services.monotonic())
+                _build_and_store(recipe, directory, archive, record, services=services, limit_s=left, why=why)
+                return
+            write_state(services.root, EnvironmentState(doing="waiting-for-master", why=why))
+        except (BotoCoreError, ClientError, Boto3Error) as error:
+            short = "bucket unreachable"
+            log.warning("%s: %s", recipe.key, error)
+        except MxnetEnvironmentError as error:
+            tries, short = tries + 1, error.short
+            why = f"try {tries}: {short}"
+            pause = min(POLL_S * 2**tries, MAX_PAUSE_S)
+            log.warning("%s: %s", why, error)
+            if error.lasting or services.monotonic() + pause >= deadline:
+                raise MxnetEnvironmentError(short, f"{error} (try {tries})") from error
+            write_state(services.root, EnvironmentState(doing="pausing", why=why))
+        if services.monotonic() >= deadline:
+            detail = f"{recipe.key} was not in the bucket in time; only a master of the same release stores it"
+            raise MxnetEnvironmentError(short, detail)
+        services.sleep(pause * RANDOM.uniform(0.75, 1.25))
+
+
+def _fetch(recipe: Recipe, directory: Path, archive: Archive, record: HashRecord, *, is_master: bool) -> bool:
+    """Download the archive whose hash is in the table; return False if there is none.
+
+    A master does not trust the bucket either, but after a wrong hash it can build the environment again.
+    """
+    try:
+        sha256 = record.read(recipe.key)
+        if sha256 is None or not archive.is_stored():
+            return False
+        if not is_complete(directory):
+            archive.fetch(directory, sha256=sha256)
+    except MxnetEnvironmentError as error:
+        if not is_master:
+            raise
+        log.warning("building again: %s", error)
+        return False
+    return True
+
+
+def _build_and_store(
+    recipe: Recipe,
+    directory: Path,
+    archive: Archive,
+    record: HashRecord,
+    *,
+    services: EnvironmentServices,
+    limit_s: float,
+    why: str | None,
+) -> None:
+    if not is_complete(directory):
+        write_state(services.root, EnvironmentState(doing="building", why=why))
+        started = services.monotonic()
+        services.build(recipe, directory, limit_s)
+        log.info("built %s in %.0f s", recipe.key, services.monotonic() - started)
+    write_state(services.root, EnvironmentState(doing="storing", why=why))
+    # In this order, a node that finds the hash also finds its archive.
+    record.write(recipe.key, archive.store(directory))
+
+
+def _link_command(command: Path, target: Path) -> None:
+    """Link a command into every user's PATH, unless the image has its own there."""
+    ours = command.is_symlink() and str(command.readlink()).startswith(f"{MXNET_ENVIRONMENTS_DIR}/")
+    if ours or not (command.exists() or command.is_symlink()):
+        point_link(command, target)

@@ -1,0 +1,60 @@
+"""Run the service ``bootstrap engines``: provide the MXNet environment, and write its progress for the agent."""
+
+import errno
+import logging
+import time
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from bootstrap.aws.clients import connect
+from bootstrap.config import NodeConfig, parse_config
+from bootstrap.contract import MASTER, NODE_CONFIG
+from bootstrap.errors import MxnetEnvironmentError
+from bootstrap.files.paths import under_root
+from bootstrap.mxnet_environment.archive import Archive
+from bootstrap.mxnet_environment.archive_hash import HashRecord
+from bootstrap.mxnet_environment.build import Builder
+from bootstrap.mxnet_environment.provide import EnvironmentServices, provide
+from bootstrap.mxnet_environment.recipe import Recipe, recipe_for_this_machine
+from bootstrap.mxnet_environment.state import EnvironmentState, write_state
+
+log = logging.getLogger(__name__)
+
+BUILD_S: Final = 900.0
+"""Longest build in seconds: Horovod takes three CPU-minutes, the rest allows for a slow mirror."""
+
+
+def provide_mxnet_environment(root: Path) -> None:
+    """Provide the MXNet environment of the node's configuration, if any."""
+    config = parse_config(under_root(root, NODE_CONFIG).read_text())
+    if config.engines is None:
+        return
+    try:
+        recipe = recipe_for_this_machine(config.engines)
+        is_master = config.node_type == MASTER
+        provide(recipe, is_master=is_master, wait_s=config.bootstrap_timeout_s, services=_services(config, root))
+    except MxnetEnvironmentError as error:
+        _fail(root, error.short, str(error))
+    except OSError as error:
+        _fail(root, errno.errorcode.get(error.errno or 0, "OSError"), str(error))
+
+
+def _fail(root: Path, short: str, detail: str) -> None:
+    log.error("%s: %s", short, detail)
+    write_state(root, EnvironmentState(doing="failed", failure=short, detail=detail))
+
+
+def _services(config: NodeConfig, root: Path) -> EnvironmentServices:
+    @cache
+    def archive(recipe: Recipe) -> Archive:
+        return Archive(connect(config.region).s3, bucket=config.bucket, key=recipe.object_key(config.cluster_name))
+
+    @cache
+    def record() -> HashRecord:
+        return HashRecord(connect(config.region).dynamodb, table=config.table)
+
+    def build(recipe: Recipe, directory: Path, limit_s: float) -> None:
+        Builder(deadline=time.monotonic() + min(BUILD_S, limit_s)).build(recipe, directory)
+
+    return EnvironmentServices(root=root, archive=archive, record=record, build=build)

@@ -1,0 +1,27 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from moto import mock_aws
+
+from bootstrap.aws.clients import Clients
+from bootstrap.contract import (
+    TABLE_KEY,
+)
+from tests.bootstrap.mxnet_environment.simulated_node import BUCKET, TABLE, SimulatedNode
+from tests.bootstrap.simulated_cluster import REGION
+
+
+@pytest.fixture
+def node(clients: Clients, tmp_path: Path) -> Iterator[Callable[[str], SimulatedNode]]:
+    with mock_aws():
+        clients.s3.create_bucket(  # type: ignore[attr-defined]  # a client of boto3
+            Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
+        )
+        clients.dynamodb.create_table(
+            TableName=TABLE,
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": TABLE_KEY, "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": TABLE_KEY, "AttributeType": "S"}],
+        )
+        yield lambda name: SimulatedNode(root=tmp_path / name, clients=clients)

@@ -1,0 +1,299 @@
+"""Compute one training step in PyTorch: forward, backward, reduce, update. For MXNet: mxnet_backend/gluon_backend.py.
+
+One process per device. Between GPUs DistributedDataParallel sums the gradients over NCCL during the backward pass
+(distributed/reduce/ddp.py). Between CPUs, and where DistributedDataParallel does not apply, the gradients are summed as
+part of a flat tensor (distributed/reduce/gradient_buckets.py), over gloo or a ring of TCP connections.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags, TrainingState, Weights
+from trainer.data import Images, Labels
+from trainer.data.batches import BatchLoader, prepare
+from trainer.data.samples import DataSet
+from trainer.data.sampling import Shard
+from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
+from trainer.distributed.process_groups import ProcessGroups
+from trainer.distributed.reduce.collective import Collective
+from trainer.distributed.reduce.ring import Ring
+from trainer.metrics.flops import find_peak_speed
+from trainer.metrics.step_timer import COMMUNICATION, StepTimer
+from trainer.side_stream import read
+from trainer.torch_backend.autotune import MODE_KEY, decode, encode, mode_of
+from trainer.torch_backend.compute_mode import DEFAULT_MODE, DTYPES, ComputeMode
+from trainer.torch_backend.deferred_results import DeferredResults
+from trainer.torch_backend.device import seed_device
+from trainer.torch_backend.device_loader import (
+    DeviceBatch,
+    MicroBatches,
+    device_loader,
+    load_micro_batches,
+    split,
+    to_device,
+)
+from trainer.torch_backend.flat_params import FlatParams
+from trainer.torch_backend.optimizer import SGD, Precision
+from trainer.torch_backend.reduction import use_ddp, use_flat_gradients
+from trainer.torch_backend.saved_state import MOMENTUM, MOMENTUM_COPY_KEY, SCALE, Snapshots, load_weights, pack_state
+from trainer.torch_backend.step_errors import report_failed_step
+
+
+class StepSums(NamedTuple):
+    """Views of the flat tensor that a step sums over all ranks.
+
+    weights   | no weight decay | weight decay |
+    momenta   | no weight decay | weight decay |
+    sums      | no weight decay | weight decay | BatchNorm statistics | loss | save | stop |
+                `------- gradients ----------'   (with DistributedDataParallel: empty, it owns the gradients)
+    """
+
+    gradients: torch.Tensor
+    statistics: torch.Tensor
+    """Running means and variances, multiplied by this rank's number of samples."""
+    loss: torch.Tensor
+    flags: torch.Tensor
+    """Number of ranks that ask to save, and to stop."""
+
+
+class TorchBackend:
+    """A network and its optimizer on this rank's device. trainer.backend.Backend documents the public methods."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        device: torch.device,
+        shard: Shard,
+        ring: Ring | None = None,
+        groups: ProcessGroups | None = None,
+        ddp: bool = False,
+        learning_rate: float,
+        momentum: float,
+        weight_decay: float,
+        decay_all: bool = False,
+        sync_bn: bool = False,
+        mode: ComputeMode = DEFAULT_MODE,
+        autotune: Callable[[], ComputeMode] | None = None,
+        accumulation: int = 1,
+        label_smoothing: float = 0.0,
+        compression: str = "none",
+        is_deferred: bool = False,
+        flops: float | None = None,
+    ) -> None:
+        """Move the model to the device.
+
+        ``is_deferred``: results arrive one step late. ``flops``: operations per sample, to find the peak speed.
+        """
+        self.timer = StepTimer()
+        self._model = model.to(device)
+        self._device = device
+        self._shard = shard
+        self._collective = Collective(count=shard.count, ring=ring, groups=groups)
+        # It communicates in every forward and backward pass, so a rank without samples must run them too.
+        self._sync_bn = sync_bn and self._collective.is_distributed
+        self._autotune = autotune
+        self._accumulation = accumulation
+        self._label_smoothing = label_smoothing
+        self._is_deferred = is_deferred
+        self._results = DeferredResults(is_deferred=is_deferred)
+        self._flops = flops
+        adapt_batch_norms(self._model, all_reduce=self._collective.all_reduce if self._sync_bn else None)
+        self._statistics = flatten_statistics(self._model)
+        self._flat = FlatParams(self._model, decay_all=decay_all)
+        self._ddp = ddp and self._collective.is_distributed
+        sizes = [0 if self._ddp else self._flat.weights.numel(), self._statistics.numel(), 1, 2]
+        self._flat_sums = self._flat.weights.new_zeros(sum(sizes))
+        self._sums = StepSums(*torch.split(self._flat_sums, sizes))
+        self._weight_decay = weight_decay
+        self._compression = compression
+        self._make_optimizer = partial(SGD, learning_rate=learning_rate, momentum=momentum)
+        self._snapshots = Snapshots(device)
+        self._mode = mode
+        if autotune is None:
+            self._apply_mode(mode)
+
+    def _apply_mode(self, mode: ComputeMode) -> None:
+        """Compute in this mode from now on: lay out the weights, choose the reducer, create the optimizer."""
+        self._mode = mode
+        self._flat.bind(channels_last=mode.channels_last)
+        parts = (mode.compile(self._model), self._flat, self._flat_sums)
+        if self._ddp:
+            reduction = use_ddp(*parts, collective=self._collective, weight_decay=self._weight_decay)
+        else:
+            reduction = use_flat_gradients(
+                *parts,
+                collective=self._collective,
+                weight_decay=self._weight_decay,
+                mode=mode,
+                compression=self._compression,
+            )
+        self._reducer = reduction.reducer
+        self._optimizer = self._make_optimizer(reduction.param_groups)
+        self._precision = Precision(mode.dtype, device=self._device)
+        self._forward = reduction.module
+        self.peak_speed = find_peak_speed(self._flops, DTYPES[mode.dtype], device=self._device)
+
+    def compute_gradients(
+        self, images: Images | DeviceBatch | MicroBatches, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
+    ) -> BatchResult:
+        self._reducer.begin()
+        correct = self._sums.loss.new_zeros(1)
+
+        # Forward and backward, one micro-batch at a time. Between GPUs the last backward pass sends the accumulated
+        # gradients.
+        with report_failed_step(images, timeout_s=self._collective.timeout_s):
+            for number, batch in enumerate(self._micro_batches(images, labels), start=1):
+                is_last = number == self._accumulation
+                with self._reducer.backward_pass(is_last=is_last):
+                    if len(batch.targets) or self._sync_bn:
+                        correct += self._forward_backward(batch)
+                    elif is_last:
+                        with self._precision.autocast():
+                            self._reducer.run_without_samples(batch.images)
+
+        # Reduce what the backward pass has not reduced.
+        if self._collective.is_distributed:
+            # Weight by samples, like the gradients: update() divides both by the samples of all ranks.
+            torch.mul(self._statistics, len(labels), out=self._sums.statistics)
+        if flags != NO_FLAGS:
+            self._sums.flags.copy_(torch.tensor([flags.save, flags.stop]))
+        self._reducer.finish()
+        figures = torch.cat([self._sums.loss, self._sums.flags, correct])
+        result = self._results.push(figures, timeout_s=self._collective.timeout_s)
+        self.timer.end(COMMUNICATION)
+        return self._received(result) or NO_RESULT_YET
+
+    def _micro_batches(self, images: Images | DeviceBatch | MicroBatches, labels: Labels) -> Iterator[DeviceBatch]:
+        """Yield the batch on the device in --gradient-accumulation parts."""
+        move_to_device = partial(to_device, device=self._device, channels_last=self._mode.channels_last)
+        if isinstance(images, MicroBatches):
+            return (move_to_device(*batch) for batch in images)
+        return split(move_to_device(images, labels), self._accumulation)
+
+    def _forward_backward(self, batch: DeviceBatch) -> torch.Tensor:
+        """Add the batch's gradients and loss to this rank's sums; return the number of correct predictions."""
+        with self._precision.autocast():
+            scores: torch.Tensor = self._forward(batch.images).float()
+        loss = cross_entropy(scores, batch.targets, reduction="sum", label_smoothing=self._label_smoothing)
+        self.timer.end("forward")
+        torch.autograd.backward(self._precision.scaled(loss))
+        self._sums.loss.add_(loss.detach())
+        correct: torch.Tensor = (scores.argmax(dim=1) == batch.targets).sum()
+        self.timer.end("backward")
+        return correct
+
+    def update(self, *, samples: int) -> None:
+        self._reducer.divide(samples=samples)
+        self.wait_for_snapshot()
+        self._precision.step(self._optimizer, unseen_loss=self._sums.loss if self._is_deferred else None)
+        if self._collective.is_distributed:
+            self._statistics.copy_(self._sums.statistics)
+
+    def take_deferred(self) -> BatchResult | None:
+        return self._received(self._results.take(timeout_s=self._collective.timeout_s))
+
+    def _received(self, result: BatchResult | None) -> BatchResult | None:
+        """Return the result unchanged; the first one also ends the long timeout of the start."""
+        if result is not None:
+            # It proves that all ranks have made a step; torch.compile may still take minutes for a new batch size.
+            self._collective.use_step_timeout(compiled=self._mode.is_compiled)
+        return result
+
+    def seed(self, number: int) -> None:
+        seed_device(number, self._device)
+
+    def loader(self, data: DataSet) -> BatchLoader:
+        load: BatchLoader = partial(prepare, data)
+        if self._device.type == "cuda":
+            load = device_loader(data, device=self._device, channels_last=self._mode.channels_last)
+        return load if self._accumulation == 1 else partial(load_micro_batches, load, self._accumulation)
+
+    def set_learning_rate(self, rate: float) -> None:
+        self._optimizer.learning_rate = rate
+
+    def count_correct(self, images: Images | DeviceBatch | MicroBatches, labels: Labels) -> int:
+        if isinstance(images, MicroBatches):
+            return sum(self.count_correct(*batch) for batch in images)
+        if not len(labels):
+            return 0
+        batch = to_device(images, labels, self._device, channels_last=self._mode.channels_last)
+        self._model.eval()
+        with torch.inference_mode(), self._precision.autocast():
+            found = self._model(batch.images).argmax(dim=1)
+        self._model.train()
+        return int((found == batch.targets).sum())
+
+    def all_reduce(self, values: Sequence[float]) -> list[float]:
+        if not self._collective.is_distributed:
+            return [float(value) for value in values]
+        sums = torch.tensor(values, dtype=torch.float64, device=self._device)
+        self._collective.all_reduce(sums)
+        return [float(value) for value in read(sums, timeout_s=self._collective.timeout_s).tolist()]
+
+    def broadcast_object(self, value: Any, *, source: int) -> Any:
+        return self._collective.broadcast_object(
+            value, source=source, is_source=self._shard.index == source, device=self._device
+        )
+
+    def weights(self) -> Weights:
+        return {name: value.cpu().numpy().copy() for name, value in self._model.state_dict().items()}
+
+    def state(self) -> TrainingState:
+        return self.snapshot()()
+
+    def snapshot(self) -> Callable[[], TrainingState]:
+        scale = self._precision.scale
+        optimizer = {} if scale is None else {SCALE: scale.numpy()}
+        if self._autotune is not None:
+            optimizer[MODE_KEY] = np.array(encode(self._mode))
+        values = {**self._model.state_dict(keep_vars=True), MOMENTUM_COPY_KEY: self._flat.momenta}
+        # Networks may share modules: list a buffer under each of its names.
+        buffers = {name for name, _ in self._model.named_buffers(remove_duplicate=False)}
+        take = self._snapshots.begin(values, changing=buffers)
+        layout = self._mode.channels_last
+        return lambda: pack_state(
+            take(),
+            self._flat.parameters,
+            network_order=self._flat.network_order,
+            channels_last=layout,
+            optimizer=optimizer,
+        )
+
+    def wait_for_snapshot(self) -> None:
+        """Wait until the last snapshot, if any, has been copied, because the next update changes its values."""
+        self._snapshots.wait()
+
+    def restore(self, state: TrainingState | None, *, source: int) -> None:
+        if self._autotune is not None:
+            self._agree_on_mode(self._autotune, state, source=source)
+        if state is not None:
+            load_weights(self._model, state)
+            self._flat.load_momenta(torch.from_numpy(state.optimizer[MOMENTUM].copy()).to(self._device))
+            if SCALE in state.optimizer:
+                self._precision.scale = torch.from_numpy(state.optimizer[SCALE].copy())
+        frozen = [parameter.detach() for parameter in self._model.parameters() if not parameter.requires_grad]
+        scales = [] if self._precision.scale is None else [self._precision.scale.to(self._device)]
+        tensors = [self._flat.weights, self._flat.momenta, *frozen, *self._model.buffers(), *scales]
+        self._collective.broadcast(tensors, what="the weights", source=source)
+        for sent in scales:
+            self._precision.scale = sent
+
+    def _agree_on_mode(self, autotune: Callable[[], ComputeMode], state: TrainingState | None, *, source: int) -> None:
+        """Use the mode in the checkpoint of the rank ``source``, or measure one together."""
+        own = mode_of(state)
+        found = self.broadcast_object(None if own is None else encode(own), source=source)
+        self._apply_mode(autotune() if found is None else decode(found))
+
+    def extend_timeout(self, seconds: float) -> None:
+        self._collective.set_timeout(timedelta(seconds=seconds))
+
+    def close(self) -> None:
+        self._collective.close()
