@@ -9,6 +9,7 @@ import click
 
 from bootstrap.contract import MASTER
 from cli.aws.nodes import check_instance, choose_node
+from cli.aws.pause import explaining_pause
 from cli.completion import complete_cluster, complete_node
 from cli.errors import ClusterError
 from cli.shared_options import Selection
@@ -26,11 +27,12 @@ from cli.verb import verb
 def command(selection: Selection, *, table: str | None, networks: str | None, name: str, node: str) -> int:
     """Connect ssh to a node through Session Manager; the block that ssh-config prints calls this."""
     clients, membership = read_named_membership(selection, cluster=name, table=table, networks=networks)
-    if node in (MASTER, f"{name}-{MASTER}"):
-        member = membership.master  # not a master that is about to end
-    else:
-        member = choose_node(node, membership.members, cluster_name=name)
-    check_instance(clients.ec2, member, cluster_name=name)
+    with explaining_pause(clients, name):
+        if node in (MASTER, f"{name}-{MASTER}"):
+            member = membership.master  # not a master that is about to end
+        else:
+            member = choose_node(node, membership.members, cluster_name=name)
+        check_instance(clients.ec2, member, cluster_name=name)
     call = start_session(clients, member.instance_id)
     try:
         os.execve(call.words[0], call.words, dict(call.environment))
