@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.nodes import Member, Membership, read_membership
-from cli.aws.pause import RESUME, explaining_pause
 from cli.errors import NoClusterError, NoMembersError
 from cli.seen_clusters import SeenCluster, forget, remember
 from cli.shared_options import Selection
+from cli.sizes.pause import RESUME, explaining_pause
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

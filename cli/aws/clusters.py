@@ -24,8 +24,8 @@ from bootstrap.contract import (
     TABLE_OUTPUT,
 )
 from cli.aws.stack_history import describe_stack
-from cli.aws.stack_states import explain
 from cli.errors import ClusterError, NoClusterError, UsageError
+from cli.stack_states import explain
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient

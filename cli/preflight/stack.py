@@ -9,10 +9,10 @@ from bootstrap.contract import (
     ROLE_PREFIX_OUTPUT,
     SHARED_STORAGE_OUTPUT,
 )
-from cli.aws.stack_states import BLOCKED, next_step
 from cli.preflight.account.permissions import execution_role
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, find_current_stack
+from cli.stack_states import BLOCKED, next_step
 from stacks.settings.lifetime import DELETE, DELETE_AFTER, iso
 from stacks.settings.storage import NO_SHARED_STORAGE
 

@@ -9,10 +9,10 @@ import click
 
 from bootstrap.contract import MASTER
 from cli.aws.nodes import check_instance, choose_node
-from cli.aws.pause import explaining_pause
 from cli.completion import complete_cluster, complete_node
 from cli.errors import ClusterError
 from cli.shared_options import Selection
+from cli.sizes.pause import explaining_pause
 from cli.ssh.session_manager import start_session
 from cli.ssh.table_options import read_named_membership, table_options
 from cli.verb import verb

@@ -7,10 +7,10 @@ from typing import Any
 from cli.aws.clients import Clients, aws_errors, connect
 from cli.aws.clusters import Cluster, UnfinishedStack, check_outputs, find_stacks
 from cli.aws.scaling import find_groups
-from cli.aws.stack_states import explain
 from cli.errors import ClusterError
 from cli.output import json_option, print_json, print_table, printable
 from cli.shared_options import Selection
+from cli.stack_states import explain
 from cli.verb import verb
 
 COLUMNS = ("CLUSTER", "NODES", "STACK", "STATUS", "CREATED")
