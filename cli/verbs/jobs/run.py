@@ -63,8 +63,8 @@ def command(
     """Copy the current directory to every node and run a command on all of them, as one job.
 
     The command gets RANK, WORLD_SIZE, MASTER_ADDR and so on, as from torchrun; NAME.py is run with python. Files that
-    .gitignore names are not copied. Each line of output begins with its node. The job runs on the cluster, not here:
-    on Ctrl-C dlcluster asks whether to leave it running.
+    .gitignore names are not copied. Options after the command's name are its own. Each line of output begins with its
+    node. The job runs on the cluster, not here: on Ctrl-C dlcluster asks whether to leave it running.
     """
     if not command:
         raise UsageError("no command given, as in: dlcluster run -- train.py --lr 0.1")
