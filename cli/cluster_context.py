@@ -1,14 +1,15 @@
 """Look up the selected cluster and its members, which most verbs start with."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from cli.aws.clients import Clients, aws_errors, connect
+from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.nodes import Member, Membership, read_membership
-from cli.aws.scaling import find_groups
-from cli.errors import ClusterError, NoClusterError, NoMembersError
+from cli.errors import NoClusterError, NoMembersError
 from cli.seen_clusters import SeenCluster, forget, remember
 from cli.shared_options import Selection
+from cli.sizes.pause import RESUME, explaining_pause
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,21 +24,14 @@ class ClusterContext:
     @property
     def master(self) -> Member:
         """Return the master. Raises ClusterError if there is none, with the reason if the cluster is paused."""
-        try:
+        with self.explaining_pause():
             return self.membership.master
-        except ClusterError:
-            if not self._is_paused():
-                raise
-            hint = "" if self.cluster.block else ": dlcluster resume brings its nodes back"
-            raise ClusterError(f"the cluster is paused{hint}") from None
 
-    def _is_paused(self) -> bool:
-        try:
-            with aws_errors(self.clients.region):
-                groups = find_groups(self.clients.autoscaling, self.cluster.name)
-        except ClusterError:
-            return False  # without the right to list groups, nobody knows
-        return groups.desired_nodes(default=1) == 0
+    def explaining_pause(self) -> AbstractContextManager[None]:
+        """Return a block in which an error about a missing node becomes "the cluster is paused", if it is."""
+        # Without a Capacity Block's dates, resume would start nothing.
+        hint = "" if self.cluster.block else RESUME
+        return explaining_pause(self.clients, self.cluster.name, hint=hint)
 
 
 def find_selected_cluster(selection: Selection) -> ClusterContext:

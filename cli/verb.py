@@ -43,7 +43,12 @@ class Verb(click.Command):
 
 
 def verb(
-    name: str, *, examples: Sequence[str], takes_command: bool = False, interspersed: bool = True
+    name: str,
+    *,
+    examples: Sequence[str],
+    takes_command: bool = False,
+    interspersed: bool = True,
+    cls: type[Verb] = Verb,
 ) -> Callable[[Callable[Concatenate[Selection, Parameters], int]], Verb]:
     """Turn a function into a verb, which gets the selection first and its own parameters by name.
 
@@ -58,7 +63,7 @@ def verb(
                 return function(chosen, *args, **kwargs)
 
         context = {"allow_extra_args": True, "allow_interspersed_args": interspersed}
-        command = click.command(name, cls=Verb, context_settings=context)(cluster_options(invoke))
+        command = click.command(name, cls=cls, context_settings=context)(cluster_options(invoke))
         command.examples, command.takes_command = examples, takes_command
         return command
 

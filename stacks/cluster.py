@@ -30,7 +30,7 @@ from stacks.nodes.roles import NodeResources, NodeRoles
 from stacks.nodes.secret_access import allow_secrets
 from stacks.nodes.setup_asset import SetupAsset
 from stacks.prices.price_list import price_list
-from stacks.prices.rate import BilledParts, describe_rate, hourly_rate
+from stacks.prices.rate import declared_parts, describe_rate, hourly_rate
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import SPOT
 from stacks.settings.storage import NO_SHARED_STORAGE
@@ -128,15 +128,8 @@ class DeepLearningCluster(Construct):
         """Describe the cost per hour, by the list prices of the region if they are known."""
         region = cdk.Stack.of(self).region
         prices = price_list(None if cdk.Token.is_unresolved(region) else region)
-        nat_gateways = 0 if self.props.vpc_id else 1
-        parts = BilledParts(
-            node_counts=self.props.node_counts,
-            volume_gib=self.props.root_volume_gib,
-            nat_gateways=nat_gateways,
-            addresses=nat_gateways + (0 if self.props.private else 1),
-            prepaid_type=self.props.instance_type if self.props.is_block else None,
-        )
-        return describe_rate(hourly_rate(parts, prices), prices, purchase=self.props.purchase)
+        rate = hourly_rate(declared_parts(self.props), prices)
+        return describe_rate(rate, prices, purchase=self.props.purchase)
 
     def _zone_warning(self) -> dict[str, str]:
         """Warn if CloudFormation chooses the zone, because nothing records its name."""

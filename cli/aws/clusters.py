@@ -25,6 +25,7 @@ from bootstrap.contract import (
 )
 from cli.aws.stack_history import describe_stack
 from cli.errors import ClusterError, NoClusterError, UsageError
+from cli.stack_states import explain
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -176,11 +177,9 @@ def check_outputs(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def _why_no_cluster(stack: "StackTypeDef") -> str:
+def _why_no_cluster(stack: "StackTypeDef", region: str) -> str:
     name, status = stack["StackName"], stack["StackStatus"]
-    # A deploy that was stopped while creating its change set leaves only this.
-    begun = "cdk deploy continues it, cdk destroy removes it"
-    advice = begun if status == "REVIEW_IN_PROGRESS" else f"dlcluster why --cluster {name} shows more"
+    advice = explain(status, name=name, stack=name, region=region) or f"dlcluster why --cluster {name} shows more"
     return f"a stack of that name exists in status {status}; {advice}"
 
 
@@ -193,7 +192,7 @@ def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, re
     clusters = sorted(find_clusters(cloudformation), key=lambda cluster: cluster.name)
     names = ", ".join(check_outputs(cluster).name for cluster in clusters)
     if stack is not None and name not in [cluster.name for cluster in clusters]:
-        raise NoClusterError(f"no cluster {name!r} in {region}: {_why_no_cluster(stack)}")
+        raise NoClusterError(f"no cluster {name!r} in {region}: {_why_no_cluster(stack, region)}")
     if not clusters:
         raise NoClusterError(
             f"no cluster in {region} (--region or AWS_REGION selects another); "

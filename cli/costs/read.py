@@ -13,6 +13,7 @@ from cli.aws.deployed_template import DeployedTemplate, read_template
 from cli.aws.file_systems import metered_gb
 from cli.aws.nodes import Machine, find_machines
 from cli.aws.scaling import read_activities
+from cli.costs.amounts import dollars, dollars_by_kind
 from cli.costs.parts import billed_parts
 from cli.costs.spent import Life, Spent, lives, spent
 from cli.errors import ClusterError
@@ -36,17 +37,12 @@ class Cost:
     def lines(self) -> tuple[str, str]:
         """Return the cost per hour and the sum spent, for display."""
         total = "an unknown price" if self.rate.total is None else f"{self.rate.total:.2f} USD"
-        parts = ", ".join(f"{kind} {dollars(value)}" for kind, value in self.spent.by_kind.items())
+        parts = ", ".join(f"{kind} {amount}" for kind, amount in dollars_by_kind(self.spent.by_kind).items())
         since = f"{self.spent.since:%Y-%m-%d %H:%M} UTC"
         return (
             f"costs {total} an hour by {self.prices.describe()}",
             f"spent {dollars(self.spent.total)} USD since {since}: {parts}",
         )
-
-
-def dollars(value: float | None) -> str:
-    """Format an amount for display."""
-    return "unknown" if value is None else f"{value:.2f}"
 
 
 def read_cost(clients: Clients, cluster: Cluster) -> Cost:

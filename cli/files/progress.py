@@ -1,6 +1,8 @@
 """Show the progress of an upload on standard error."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from cli.files.upload import Progress, Upload
@@ -10,26 +12,24 @@ MIN_BAR_BYTES: Final = 1 << 20
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB")
 
 
-def upload_bar(size: int) -> Progress:
-    """Return the callback that advances a bar for an upload of `size` bytes, if it is large and a terminal shows it."""
+@contextmanager
+def upload_bar(size: int) -> Iterator[Progress]:
+    """Yield the callback that advances a bar for an upload of `size` bytes, if it is large and a terminal shows it.
+
+    The bar is erased at the end of the block: an error message must not appear inside it.
+    """
     if size < MIN_BAR_BYTES or not sys.stderr.isatty():
-        return lambda sent: None
+        yield lambda sent: None
+        return
     # Import only for a terminal: this takes longer than everything else.
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    bars = Bars(*columns, console=Console(stderr=True), transient=True)
-    task = bars.add_task("sending to the master", total=size)
-    bars.start()
-
-    def sent(part: int) -> None:
-        bars.advance(task, part)
-        if bars.finished:
-            bars.stop()
-
-    return sent
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("sending to the master", total=size)
+        yield lambda sent: bars.advance(task, sent)
 
 
 def summary(sent: Upload) -> str:

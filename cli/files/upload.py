@@ -11,7 +11,7 @@ import shlex
 import socket
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,7 @@ ARCHIVE_BYTES: Final = 1 << 11
 FILE_MODE: Final = 0o644
 PROGRAM_MODE: Final = 0o755
 Progress = Callable[[int], None]
+Show = Callable[[int], AbstractContextManager[Progress]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,11 +62,11 @@ def upload(
     directory: Path,
     *,
     to: str | None = None,
-    show: Callable[[int], Progress] = lambda size: lambda sent: None,
+    show: Show = lambda size: nullcontext(lambda sent: None),
 ) -> Upload:
     """Copy a directory to the master, under its own name or `to`.
 
-    `show` gets the bytes to send, and returns the callback for each part sent.
+    `show` gets the bytes to send, and yields the callback for each part sent.
     """
     name = remote_name(directory) if to is None else to
     if not NAME.fullmatch(name):
@@ -88,7 +89,7 @@ def _sync(
     local: Mapping[str, LocalFile],
     *,
     folder: str,
-    show: Callable[[int], Progress],
+    show: Show,
 ) -> Sequence[LocalFile]:
     """Make a folder on the master contain the local files; return those that were sent."""
     there = _listing(connection, folder)
@@ -97,8 +98,9 @@ def _sync(
     if stale or any(file.path in there for file in changed):
         _remove(connection, folder, [*stale, *(file.path for file in changed if file.path in there)])
     if changed:
-        progress = show(sum(file.size for file in changed) + ARCHIVE_BYTES * len(changed))
-        _check(connection.output(_shell_line_in(folder, "tar -xpf -"), chunks=_counted(_tar(top, changed), progress)))
+        with show(sum(file.size for file in changed) + ARCHIVE_BYTES * len(changed)) as progress:
+            chunks = _counted(_tar(top, changed), progress)
+            _check(connection.output(_shell_line_in(folder, "tar -xpf -"), chunks=chunks))
     return changed
 
 

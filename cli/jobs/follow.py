@@ -6,6 +6,7 @@ from typing import Final
 import click
 
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, ClusterError
+from cli.jobs.advice import for_laptop, log_command
 from cli.jobs.records import Job, read_job, run_launcher_command
 from cli.output import printable
 from cli.ssh.remote import Connection, ending_with_connection
@@ -42,8 +43,10 @@ def exit_code(job: Job) -> int:
 
 
 def _print_end(job: Job) -> None:
-    reason = f": {job.reason}" if job.reason and job.state != "SUCCEEDED" else ""
+    reason = f": {for_laptop(job.reason)}" if job.reason and job.state != "SUCCEEDED" else ""
     _print_note(f"job {job.id} {job.state}{reason}")
+    if job.state == "FAILED" and (line := log_command(job)) is not None:
+        _print_note(f"all output of that rank: {line}")
 
 
 def _leave_or_stop(connection: Connection, job_id: str) -> None:

@@ -13,6 +13,7 @@ import click
 
 from bootstrap.contract import JOB_NAME_FORM, JOB_NAME_PATTERN, SECRETS_FORMS, SECRETS_PATTERN
 from cli.errors import UsageError
+from cli.jobs.refused_options import PROCESSES
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 OVERWRITE: Final = "--sync-overwrite"
@@ -25,6 +26,21 @@ STEERS_SHELL: Final = re.compile("PATH|HOME|IFS|UID|EUID|PPID|PWD|SHELLOPTS|BASH
 """Matches variables that change how the master's shell finds or runs the launcher, or that it does not accept."""
 UNSENDABLE: Final = frozenset("\n\0")
 """Characters that end a value on its way to the master."""
+
+
+class NodeCount(click.IntRange):
+    """Number of nodes; explains what torchrun and mpirun write in its place."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number. Raises UsageError for MIN:MAX, and for the rest of ``-np4``."""
+        if isinstance(value, str) and ":" in value:
+            fewer = f"dlcluster push, then dlcluster run -- launch --nnodes {value} --max-restarts 3 ..."
+            raise UsageError(f"-n must be one number, got {value!r}; to restart a lost job on fewer nodes: {fewer}")
+        if isinstance(value, str) and value.startswith("p"):
+            raise UsageError(f"no such option '-n{value}': {PROCESSES}, -n the number of nodes")
+        return super().convert(value, param, ctx)
+
+
 overwrite_option = click.option(
     OVERWRITE, is_flag=True, help="Overwrite files that were changed on a node since they were sent."
 )
@@ -36,7 +52,7 @@ DECORATORS: Final = (
         "--num-workers",
         "nnodes",
         metavar="N",
-        type=click.IntRange(1),
+        type=NodeCount(1),
         help="Number of nodes, the master included (default: all).",
     ),
     click.option(
@@ -68,6 +84,7 @@ DECORATORS: Final = (
     click.option(
         "--wait-timeout", metavar="T", help="Longest time in the queue, such as 90m, 24h or 7d (default: 24h)."
     ),
+    click.option("--force", is_flag=True, help="Start even on GPUs in use, or if nodes differ in EFA or setup."),
     click.option("--name", metavar="NAME", help="Name of the job, for dlcluster jobs, logs and stop."),
 )
 
@@ -92,6 +109,7 @@ class LaunchOptions:
     durable: bool = False
     wait: bool = False
     wait_timeout: str | None = None
+    force: bool = False
     name: str | None = None
     sync_overwrite: bool = False
 
@@ -103,6 +121,8 @@ class LaunchOptions:
             if not re.fullmatch(SECRET, item, re.ASCII):
                 # The user may have typed the value itself: do not print it.
                 raise UsageError(f"--secret must be KEY=SOURCE, where SOURCE is {SECRETS_FORMS}")
+        if self.force and self.wait:
+            raise UsageError("--wait waits for GPUs in use and cannot be combined with --force, which takes them")
         if self.name is not None and not re.fullmatch(JOB_NAME_PATTERN, self.name):
             raise UsageError(f"--name must be {JOB_NAME_FORM}, got {self.name[:80]!r}")
 
@@ -144,7 +164,12 @@ class LaunchOptions:
         }
         # A launcher of an earlier release knows only the colon.
         lists = {"--env": [ASSIGNED.sub(":", item, count=1) for item in self.env], "--secret": self.secret}
-        flags = {"--durable": self.durable, "--wait": self.wait, OVERWRITE: self.sync_overwrite}
+        flags = {
+            "--durable": self.durable,
+            "--wait": self.wait,
+            "--force": self.force,
+            OVERWRITE: self.sync_overwrite,
+        }
         words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
         words += [word for name, items in lists.items() for item in items for word in (name, item)]
         return [*words, *(name for name, is_given in flags.items() if is_given)]

@@ -1,4 +1,4 @@
-"""Refuse options of ``launch`` and ``srun`` that ``dlcluster run`` lacks, with the line to write instead."""
+"""Refuse options of launch, torchrun, mpirun and srun that ``dlcluster run`` lacks, with what to write instead."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -9,8 +9,21 @@ from cli.errors import UsageError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 ON_MASTER: Final = "only launch on the master has it: dlcluster push, then dlcluster run -- launch"
+PROCESSES: Final = "--nproc-per-node is the number of processes on each node"
+RENDEZVOUS: Final = (
+    *("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf"),
+    *("--master-addr", "--master-port", "--node-rank"),
+)
 INSTEAD: Final = {
     **dict.fromkeys(("-N", "--num-nodes"), "the number of nodes is -n"),
+    **dict.fromkeys(("-np", "--np", "--num-proc"), f"{PROCESSES}, -n the number of nodes"),
+    **dict.fromkeys(("--ntasks-per-node", "--gpus-per-node"), PROCESSES),
+    **dict.fromkeys(("-H", "--host", "--hosts"), "a job runs on the cluster's own nodes, -n 2 takes two of them"),
+    **dict.fromkeys(
+        (spelling for name in RENDEZVOUS for spelling in (name, f"--{name[2:].replace('-', '_')}")),
+        "leave it out, the launcher connects the processes itself",
+    ),
+    "--standalone": "-n 1 runs on one node",
     "-m": "a module goes after python, as in: dlcluster run -- python -m my.train",
     "-x": "--env KEY=VALUE sets a variable, --env KEY passes on one of this shell",
     **{name: f"{ON_MASTER} {name} ..." for name in ("--hostfile", "--min-nodes", "--grace", "--sync-s3")},

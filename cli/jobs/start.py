@@ -10,6 +10,7 @@ from typing import Final
 
 from cli.errors import ClusterError, UsageError
 from cli.files.upload import Upload
+from cli.jobs.advice import for_laptop
 from cli.jobs.launch_options import OVERWRITE, LaunchOptions
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
 from cli.output import printable
@@ -41,7 +42,7 @@ def start_job(connection: Connection, command: Sequence[str], *, options: Launch
     if done.exit_code:
         reason = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
         error = UsageError if done.exit_code == LAUNCHER_USAGE_ERROR else ClusterError
-        raise error(f"the job did not start: {reason}")
+        raise error(f"the job did not start: {for_laptop(reason)}")
     if not JOB_ID.fullmatch(job_id):
         raise ClusterError(f"the launcher on the master must return a job id, got {job_id[:80]!r}")
     for text in done.stderr.splitlines():

@@ -1,7 +1,6 @@
 """Check that no stack of the cluster's name prevents a deploy, and that nothing prevents the stack's deletion."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from bootstrap.contract import (
     CLUSTER_NAME_OUTPUT,
@@ -13,17 +12,9 @@ from bootstrap.contract import (
 from cli.preflight.account.permissions import execution_role
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, find_current_stack
+from cli.stack_states import BLOCKED, next_step
 from stacks.settings.lifetime import DELETE, DELETE_AFTER, iso
 from stacks.settings.storage import NO_SHARED_STORAGE
-
-_DELETE: Final = "aws cloudformation delete-stack --region {region} --stack-name {name}"
-_WAYS_OUT: Final[Mapping[str, str]] = {
-    "ROLLBACK_FAILED": _DELETE,
-    "DELETE_FAILED": f"dlcluster why names what is in the way; remove that, then {_DELETE}",
-    "CREATE_FAILED": _DELETE,
-    "UPDATE_FAILED": "aws cloudformation rollback-stack --region {region} --stack-name {name}",
-    "UPDATE_ROLLBACK_FAILED": "aws cloudformation continue-update-rollback --region {region} --stack-name {name}",
-}
 
 
 def check_stack(target: PreflightTarget) -> Iterator[Finding]:
@@ -40,8 +31,8 @@ def check_stack(target: PreflightTarget) -> Iterator[Finding]:
     elif status == "ROLLBACK_COMPLETE":
         # The CDK's command line removes such a stack before it deploys (aws-cdk, deploy-stack).
         yield warning("stack", f"{now}, its deploy failed", "see dlcluster why; cdk deploy removes it first")
-    elif status in _WAYS_OUT:
-        yield problem("stack", now, _WAYS_OUT[status].format(region=target.region, name=name))
+    elif status in BLOCKED:
+        yield problem("stack", now, next_step(status, name=name, stack=name, region=target.region))
     elif status.endswith("_IN_PROGRESS"):
         yield problem("stack", now, "wait until it has finished")
     elif CLUSTER_NAME_OUTPUT not in outputs:

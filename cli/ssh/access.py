@@ -24,7 +24,8 @@ def resolve_access(context: ClusterContext) -> Access:
     own = [ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(own_program()))]
     address, session = None, (*own, "ssm-proxy", *named, cluster.name)
     if not cluster.is_private:
-        address, session = master_address(context.clients.ec2, membership, cluster_name=cluster.name), ()
+        with context.explaining_pause():
+            address, session = master_address(context.clients.ec2, membership, cluster_name=cluster.name), ()
     return Access(
         cluster_name=cluster.name,
         login_user=cluster.login_user,

@@ -16,24 +16,26 @@ POLL_S: Final = 0.05
 ALIVE_OPTIONS: Final = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
 """Options with which ssh gives up on a node that is silent for 45 s."""
 NO_COMMAND: Final = ("-N",)
+QUIET: Final = ("-o", "LogLevel=ERROR")
+"""Options with which ssh does not report a refused forwarded connection."""
 
 
 @contextmanager
 def forwarding(
-    access: Access, member: Member, *, here: int, port: int, command: Sequence[str] = ()
+    access: Access, member: Member, *, here: int, port: int, command: Sequence[str] = (), is_quiet: bool = False
 ) -> "Iterator[subprocess.Popen[bytes]]":
     """Yield the ssh process that forwards port `here` to the node's `port`; it ends with the block.
 
-    With a command, its standard input and output are the process's pipes. Raises ClusterError if ssh cannot be run.
+    With a command, its standard input and output are the process's pipes. `is_quiet` hides refused connections. Raises
+    ClusterError if ssh cannot be run.
     """
     *options, destination = ssh_arguments(access, member)
     forward = ["-T", "-o", "ExitOnForwardFailure=yes", "-L", f"{LOOPBACK}:{here}:localhost:{port}", *ALIVE_OPTIONS]
-    # ssh reports a refused forwarded connection at a lower log level.
-    quiet = ["-o", "LogLevel=ERROR"] if command else list(NO_COMMAND)
+    others = (*(QUIET if is_quiet else ()), *(() if command else NO_COMMAND))
     pipes = (subprocess.PIPE, subprocess.PIPE) if command else (subprocess.DEVNULL, None)
     try:
         process = subprocess.Popen(
-            ["ssh", *options, *forward, *quiet, destination, *command], stdin=pipes[0], stdout=pipes[1]
+            ["ssh", *options, *forward, *others, destination, *command], stdin=pipes[0], stdout=pipes[1]
         )
     except OSError as error:
         raise ClusterError(f"cannot run ssh: {error.strerror}") from error

@@ -24,11 +24,12 @@ def ssh_target(context: ClusterContext) -> SshTarget:
     """Return the master's address, login and host key; in a private cluster, also how to start a session."""
     clients, cluster = context.clients, context.cluster
     master, session = context.master, None
-    if cluster.is_private:
-        check_instance(clients.ec2, master, cluster_name=cluster.name)
-        address, session = master.host_names[0], functools.partial(start_session, clients, master.instance_id)
-    else:
-        address = master_address(clients.ec2, context.membership, cluster_name=cluster.name)
+    with context.explaining_pause():
+        if cluster.is_private:
+            check_instance(clients.ec2, master, cluster_name=cluster.name)
+            address, session = master.host_names[0], functools.partial(start_session, clients, master.instance_id)
+        else:
+            address = master_address(clients.ec2, context.membership, cluster_name=cluster.name)
     return SshTarget(
         address=address,
         user=cluster.login_user,

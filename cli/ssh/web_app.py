@@ -114,7 +114,7 @@ def running(selection: Selection, app: WebApp, *, venv: str | None, local_port: 
     here = free_port(app.local_port, 0) if local_port is None else free_port(local_port)
     words = [word.format(port=port) for word in app.arguments]
     command = shlex.join(["bash", "-c", app_script(), "bash", environment, app.stdin_variable, *words])
-    with forwarding(access, access.master, here=here, port=port, command=[command]) as process:
+    with forwarding(access, access.master, here=here, port=port, command=[command], is_quiet=True) as process:
         output = _start(process, app.secret)
         await_listening(process, here)
         try:

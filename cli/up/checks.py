@@ -1,4 +1,4 @@
-"""Check, before creating anything, that the zones offer the types and the quota allows the nodes; report the price.
+"""Check, before creating anything, that the zones offer the types and the quota allows the nodes.
 
 For spot nodes, also read which zones most likely have capacity.
 """
@@ -13,7 +13,7 @@ from cli.preflight.nodes.offering import zones_with
 from cli.preflight.quotas.capacity import check_vcpu_quota
 from cli.preflight.target import PreflightTarget
 from stacks.prices.price_list import PriceList
-from stacks.prices.rate import BilledParts, Rate, describe_rate, hourly_rate
+from stacks.prices.rate import Rate, declared_parts, hourly_rate
 from stacks.settings.props import ClusterProps
 
 
@@ -92,16 +92,4 @@ def sort_by_score(zones: Sequence[str], scores: Mapping[str, int]) -> list[str]:
 
 def fleet_rate(props: ClusterProps, prices: PriceList) -> Rate:
     """Return the cluster's cost per hour with every node."""
-    parts = BilledParts(
-        node_counts=props.node_counts,
-        volume_gib=props.root_volume_gib,
-        nat_gateways=1,
-        addresses=1 if props.private else 2,
-    )
-    return hourly_rate(parts, prices)
-
-
-def price_line(props: ClusterProps, prices: PriceList) -> str:
-    """Return the price of the complete fleet, for display."""
-    rate = describe_rate(fleet_rate(props, prices), prices, purchase=props.purchase)
-    return f"{props.worker_count + 1} nodes will cost {rate}"
+    return hourly_rate(declared_parts(props), prices)

@@ -5,10 +5,13 @@ The bucket, logs and data transfer depend on use and are left out; docs/start/co
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from stacks.prices.price_list import HOURS_PER_MONTH, PriceList
 from stacks.settings.purchase import CAPACITY_BLOCK, ON_DEMAND, SPOT
+
+if TYPE_CHECKING:
+    from stacks.settings.props import ClusterProps
 
 STORAGE: Final = "shared_storage"
 KINDS: Final = ("nodes", "volumes", "nat", "addresses", STORAGE)
@@ -68,6 +71,25 @@ class Rate:
     def paused(self) -> float:
         """Return the remaining cost without nodes."""
         return self.nat + self.addresses + (self.shared_storage or 0.0)
+
+
+def declared_parts(props: "ClusterProps") -> BilledParts:
+    """Return the billed parts of the cluster that these settings declare, with every node."""
+    nat_gateways = 0 if props.vpc_id else 1
+    return BilledParts(
+        node_counts=props.node_counts,
+        volume_gib=props.root_volume_gib,
+        nat_gateways=nat_gateways,
+        addresses=nat_gateways + (0 if props.private else 1),
+        prepaid_type=props.instance_type if props.is_block else None,
+    )
+
+
+def price_line(props: "ClusterProps", prices: PriceList) -> str:
+    """Return the price of the declared cluster with every node, for display."""
+    count = props.worker_count + 1
+    rate = describe_rate(hourly_rate(declared_parts(props), prices), prices, purchase=props.purchase)
+    return f"{count} node{'' if count == 1 else 's'} will cost {rate}"
 
 
 def describe_rate(rate: Rate, prices: PriceList, *, purchase: str = ON_DEMAND) -> str:

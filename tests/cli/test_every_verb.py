@@ -173,7 +173,7 @@ def test_a_paused_cluster_is_named_where_the_master_is_looked_for(
     row = {"instance_id": fleet.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
     put_members(fleet.table, [{"node_index": 2, **row}], desired_nodes=3)
     paused = ScalingGroups(names=("g",), instance_ids=(), desired=0, since=datetime.now(timezone.utc))
-    monkeypatch.setattr("cli.cluster_context.find_groups", lambda *_: paused)
+    monkeypatch.setattr("cli.sizes.pause.find_groups", lambda *_: paused)
     assert main(LINES["logs"].split()) == EXIT_FAILED
     assert error_line(capsys) == "the cluster is paused: dlcluster resume brings its nodes back"
 
@@ -210,13 +210,34 @@ def test_list_shows_the_clusters_of_the_region(deploy: Deploy, capsys: pytest.Ca
     created = boto3.client("cloudformation", region_name=REGION).describe_stacks(StackName="two-stack")["Stacks"][0]
     assert found == {
         "name": "two", "desired_nodes": None, "stack": "two-stack", "status": "CREATE_COMPLETE",
-        "created": f"{created['CreationTime']:%Y-%m-%dT%H:%M:%SZ}",
+        "created": f"{created['CreationTime']:%Y-%m-%dT%H:%M:%SZ}", "explanation": None,
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("status", ["CREATE_IN_PROGRESS", "ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS"])
-def test_a_cluster_that_is_being_created_or_failed_is_listed(
-    status: str, deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("status", "explanation"),
+    [
+        ("CREATE_IN_PROGRESS", None),
+        (
+            "ROLLBACK_COMPLETE",
+            "the first deploy failed and was undone, so there is no cluster and no node runs; dlcluster why --region "
+            "eu-west-1 --cluster two explains it; cdk deploy tries again, cdk destroy removes the empty stack",
+        ),
+        (
+            "DELETE_FAILED",
+            "the deletion stopped half-way, so what is left may cost money; dlcluster why --region eu-west-1 --cluster "
+            "two names what is in the way; remove that, then aws cloudformation delete-stack --region eu-west-1 "
+            "--stack-name two",
+        ),
+        ("REVIEW_IN_PROGRESS", "nothing was created yet; cdk deploy continues it, cdk destroy removes it"),
+    ],
+)
+def test_a_cluster_that_is_being_created_or_failed_is_listed_and_explained(
+    status: str,
+    explanation: str | None,
+    deploy: Deploy,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     deploy("one")
     cloudformation = boto3.client("cloudformation", region_name=REGION)
@@ -229,8 +250,11 @@ def test_a_cluster_that_is_being_created_or_failed_is_listed(
         )
         stack.status = status
     assert main(["list"]) == 0
-    rows = [line.split()[:4] for line in capsys.readouterr().out.splitlines()[1:]]
+    _, *printed = capsys.readouterr().out.splitlines()
+    rows = [line.split()[:4] for line in printed[:2]]
     assert rows == [["one", "-", "one-stack", "CREATE_COMPLETE"], ["two", "-", "two", status]]
+    assert printed[2:] == ([] if explanation is None else [f"two is {status}: {explanation}"])
     assert main(["list", "--json", "--cluster", "two"]) == 0
     [found] = json.loads(capsys.readouterr().out)["clusters"]
     assert (found["name"], found["desired_nodes"], found["status"]) == ("two", None, status)
+    assert found["explanation"] == explanation

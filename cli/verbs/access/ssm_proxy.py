@@ -12,6 +12,7 @@ from cli.aws.nodes import check_instance, choose_node
 from cli.completion import complete_cluster, complete_node
 from cli.errors import ClusterError
 from cli.shared_options import Selection
+from cli.sizes.pause import explaining_pause
 from cli.ssh.session_manager import start_session
 from cli.ssh.table_options import read_named_membership, table_options
 from cli.verb import verb
@@ -26,11 +27,12 @@ from cli.verb import verb
 def command(selection: Selection, *, table: str | None, networks: str | None, name: str, node: str) -> int:
     """Connect ssh to a node through Session Manager; the block that ssh-config prints calls this."""
     clients, membership = read_named_membership(selection, cluster=name, table=table, networks=networks)
-    if node in (MASTER, f"{name}-{MASTER}"):
-        member = membership.master  # not a master that is about to end
-    else:
-        member = choose_node(node, membership.members, cluster_name=name)
-    check_instance(clients.ec2, member, cluster_name=name)
+    with explaining_pause(clients, name):
+        if node in (MASTER, f"{name}-{MASTER}"):
+            member = membership.master  # not a master that is about to end
+        else:
+            member = choose_node(node, membership.members, cluster_name=name)
+        check_instance(clients.ec2, member, cluster_name=name)
     call = start_session(clients, member.instance_id)
     try:
         os.execve(call.words[0], call.words, dict(call.environment))

@@ -1,21 +1,34 @@
 """``dlcluster tunnel NODE PORT``: forward a node's port to this machine."""
 
+import select
+import shlex
+import subprocess
 import sys
 import webbrowser
 from typing import Final
 
 import click
 
-from cli.aws.nodes import choose_node
+from bootstrap.contract import MASTER
+from cli.aws.nodes import Member, choose_node
 from cli.cluster_context import find_selected_cluster
 from cli.completion import complete_node
 from cli.errors import EXIT_INTERRUPTED, ClusterError
 from cli.shared_options import Selection
 from cli.ssh.access import resolve_access
+from cli.ssh.config import CONNECT_TIMEOUT_S
 from cli.ssh.forward import LOOPBACK, await_listening, forwarding, free_port
 from cli.verb import verb
 
 PORTS: Final = click.IntRange(1, 65535)
+NOTHING_LISTENS: Final = b"nothing listens\n"
+PROBE: Final = (
+    f'(exec 3<>"/dev/tcp/localhost/$0") 2>/dev/null && echo open || echo {NOTHING_LISTENS.decode().strip()}; '
+    "exec cat >/dev/null"
+)
+"""Script for bash on the node, with the port as $0: it prints one line, then waits until ssh ends."""
+VERBS: Final = {6006: "dlcluster tensorboard starts TensorBoard", 8888: "dlcluster jupyter starts JupyterLab"}
+"""Advice for the usual ports of programs that dlcluster itself starts on the master."""
 
 
 @verb("tunnel", examples=("dlcluster tunnel master 6006", "dlcluster tunnel worker2 8888 --local-port 9000"))
@@ -24,7 +37,7 @@ PORTS: Final = click.IntRange(1, 65535)
 @click.argument("node", shell_complete=complete_node, help="master, worker2, 2 or an instance id.")
 @click.argument("port", type=PORTS, help="Port on the node; the program may listen on localhost only.")
 def command(selection: Selection, *, node: str, port: int, local_port: int | None, browser: bool | None) -> int:
-    """Forward a node's port to this machine until Ctrl-C, for a program that runs there already.
+    """Forward a node's port to this machine until Ctrl-C, for a program that listens there already.
 
     Nothing is opened to the network: the port goes through ssh, and only this machine can reach it.
     """
@@ -32,8 +45,11 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
     reached = resolve_access(context)  # Without a master no node is reachable.
     member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
     here = free_port(port, 0) if local_port is None else free_port(local_port)
-    with forwarding(reached, member, here=here, port=port) as process:
+    probe = shlex.join(["bash", "-c", PROBE, str(port)])
+    with forwarding(reached, member, here=here, port=port, command=[probe]) as process:
         try:
+            # First, because await_listening connects, and ssh would report the refusal.
+            check_port(process, member, port)
             await_listening(process, here)
             address = f"http://{LOOPBACK}:{here}/"
             print(f"{address} is port {port} of {member.short_name}; Ctrl-C ends it", flush=True)
@@ -43,3 +59,15 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
         except KeyboardInterrupt:
             return EXIT_INTERRUPTED
     raise ClusterError("the connection was lost")
+
+
+def check_port(process: "subprocess.Popen[bytes]", member: Member, port: int) -> None:
+    """Read the probe's line. Raises ClusterError if no program on the node accepts connections, with what to start."""
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], 2 * CONNECT_TIMEOUT_S)
+    if not ready or process.stdout.readline() != NOTHING_LISTENS:
+        return
+    name = member.short_name
+    started = f"; {VERBS[port]} there itself" if port in VERBS and member.node_type == MASTER else ""
+    advice = f"start the program first (dlcluster ssh {name}), then the tunnel{started}"
+    raise ClusterError(f"nothing listens on localhost:{port} of {name}: {advice}")

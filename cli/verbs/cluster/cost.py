@@ -8,7 +8,8 @@ import click
 
 from cli.aws.clients import connect
 from cli.aws.clusters import Cluster, find_cluster
-from cli.costs.read import Cost, dollars, read_cost
+from cli.costs.amounts import dollars, dollars_by_kind
+from cli.costs.read import Cost, read_cost
 from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
 from cli.verb import verb
@@ -35,7 +36,8 @@ def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
     if as_json:
         print_json(cluster=cluster.name, region=clients.region, **document(cost, end))
         return 0
-    rows = [(kind, dollars(usd), dollars(cost.spent.by_kind[kind])) for kind, usd in cost.rate.by_kind.items()]
+    spent = dollars_by_kind(cost.spent.by_kind)
+    rows = [(kind, amount, spent[kind]) for kind, amount in dollars_by_kind(cost.rate.by_kind).items()]
     print_table(("KIND", "USD/HOUR", "SPENT"), [*rows, ("total", dollars(cost.rate.total), dollars(cost.spent.total))])
     print(f"spent since {cost.spent.since:%Y-%m-%d %H:%M} UTC, {cost.spent.node_hours:.1f} node hours")
     print(f"{cost.prices.describe()}, US dollars; without bucket, logs and traffic")

@@ -10,9 +10,12 @@ from cli.aws.scaling import find_groups
 from cli.errors import ClusterError
 from cli.output import json_option, print_json, print_table, printable
 from cli.shared_options import Selection
+from cli.stack_states import explain
 from cli.verb import verb
 
 COLUMNS = ("CLUSTER", "NODES", "STACK", "STATUS", "CREATED")
+KEYS = ("name", "desired_nodes", "stack", "status", "created")
+"""Keys of the JSON object whose values are the table's cells."""
 
 
 @verb("list", examples=("dlcluster list", "dlcluster list --region eu-west-1 --json"))
@@ -20,7 +23,8 @@ COLUMNS = ("CLUSTER", "NODES", "STACK", "STATUS", "CREATED")
 def command(selection: Selection, *, as_json: bool) -> int:
     """List the clusters of a region, each with its desired number of nodes.
 
-    A stack that is being created, or failed, has no number: dlcluster why --cluster NAME shows more.
+    A stack that is being created, or whose first deploy failed, has no number. Below the table, each failure is
+    explained, with the next step.
     """
     clients = connect(selection.region)
     found = sorted(_checked(find_stacks(clients.cloudformation)), key=lambda each: each.name)
@@ -28,7 +32,10 @@ def command(selection: Selection, *, as_json: bool) -> int:
     if as_json:
         print_json(region=clients.region, clusters=rows)
     elif rows:
-        print_table(COLUMNS, [["" if cell is None else str(cell) for cell in row.values()] for row in rows])
+        print_table(COLUMNS, [["" if row[key] is None else str(row[key]) for key in KEYS] for row in rows])
+        for row in rows:
+            if row["explanation"] is not None:
+                print(f"{row['name']} is {row['status']}: {row['explanation']}")
     else:
         print(f"dlcluster: no cluster in {clients.region}", file=sys.stderr)
     return 0
@@ -44,12 +51,19 @@ def _checked(stacks: Iterable[Cluster | UnfinishedStack]) -> Iterator[Cluster | 
 
 
 def _document(clients: Clients, found: Cluster | UnfinishedStack) -> dict[str, Any]:
-    """Return a cluster as a JSON object, whose values are also the table's cells."""
+    """Return a cluster as a JSON object."""
     if isinstance(found, UnfinishedStack):
         stack, status, desired = found.name, found.status, None
     else:
         stack, status, desired = found.stack_name, found.stack_status, _desired_nodes(clients, found)
-    return {"name": found.name, "desired_nodes": desired, "stack": stack, "status": status, "created": found.created}
+    return {
+        "name": found.name,
+        "desired_nodes": desired,
+        "stack": stack,
+        "status": status,
+        "created": found.created,
+        "explanation": explain(status, name=found.name, stack=stack, region=clients.region),
+    }
 
 
 def _desired_nodes(clients: Clients, cluster: Cluster) -> int | None:

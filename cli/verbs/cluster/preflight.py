@@ -57,6 +57,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("service role", service_role.check_efs_role),
     ("service role", service_role.check_spot_role),
     ("log-in", session_manager.check_session_encryption),
+    ("price", sizes.check_price),
 )
 
 
@@ -66,7 +67,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
 def command(selection: Selection, *, context: tuple[str, ...], as_json: bool) -> int:
     """Check before a deploy that the account can hold the cluster of ./cdk.json.
 
-    It prints one line per finding and changes nothing. Exit code 1 means that one is a problem.
+    It prints one line per finding, the price last, and changes nothing. Exit code 1 means that one is a problem.
     """
     own = [f"cluster_name={selection.cluster}"] if selection.cluster else []
     settings = read_context(Path.cwd(), [*context, *own])
@@ -115,8 +116,12 @@ def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) 
     target = PreflightTarget(
         clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"]
     )
-    for subject, check in CHECKS:
-        yield from _run_check(subject, check, target)
+    shown = set()
+    for finding in (each for subject, check in CHECKS for each in _run_check(subject, check, target)):
+        # Several checks make the same call, which AWS refuses each time.
+        if finding not in shown:
+            shown.add(finding)
+            yield finding
 
 
 def _run_check(subject: str, check: Check, target: PreflightTarget) -> Iterator[Finding]:

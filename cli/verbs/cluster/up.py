@@ -25,6 +25,7 @@ from cli.up.search import parse_until
 from cli.up.zone_search import find_zone_with_capacity
 from cli.verb import verb
 from stacks.prices.price_list import PriceList, price_list
+from stacks.prices.rate import price_line
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import SPOT
 
@@ -93,7 +94,7 @@ def command(
 
 def _print_cost(props: ClusterProps, prices: PriceList, end: datetime | None) -> None:
     """Print, before the question, what the cluster can cost and for how long."""
-    print(f"dlcluster: {checks.price_line(props, prices)}", file=sys.stderr)
+    print(f"dlcluster: {price_line(props, prices)}", file=sys.stderr)
     print(
         f"dlcluster: each zone that fails costs up to {max_cost_per_attempt(props, prices)}; if this program is "
         "killed, nodes run until the next dlcluster up or pause",

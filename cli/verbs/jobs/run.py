@@ -16,6 +16,8 @@ from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
 from cli.jobs.follow import follow_to_end
 from cli.jobs.launch_options import LaunchOptions, launch_options
+from cli.jobs.misplaced_options import RunVerb
+from cli.jobs.other_launchers import refuse_other_launchers
 from cli.jobs.refused_options import refuse_options
 from cli.jobs.script import check_is_sent, find_script, note_independent_processes
 from cli.jobs.start import start_job, warn_of_jobs
@@ -30,7 +32,6 @@ from cli.verb import verb
 LAUNCHER: Final = "launch"
 SCRIPT: Final = ".py"
 SHELL_SCRIPT: Final = ".sh"
-SLURM: Final = ("srun", "sbatch", "salloc")
 EXAMPLES: Final = (
     "dlcluster run -- train.py --lr 0.1",
     "dlcluster run -n 3 --env WANDB_MODE=offline -- train.py",
@@ -40,7 +41,7 @@ EXAMPLES: Final = (
 )
 
 
-@verb("run", examples=EXAMPLES, interspersed=False)
+@verb("run", examples=EXAMPLES, interspersed=False, cls=RunVerb)
 @click.option("--detach", is_flag=True, help="Print the job's id and return; see dlcluster logs and stop.")
 @click.option("--sync/--no-sync", default=True, help="Copy the current directory first (--sync).")
 @click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (default: its own).")
@@ -62,8 +63,8 @@ def command(
     """Copy the current directory to every node and run a command on all of them, as one job.
 
     The command gets RANK, WORLD_SIZE, MASTER_ADDR and so on, as from torchrun; NAME.py is run with python. Files that
-    .gitignore names are not copied. Each line of output begins with its node. The job runs on the cluster, not here:
-    on Ctrl-C dlcluster asks whether to leave it running.
+    .gitignore names are not copied. Options after the command's name are its own. Each line of output begins with its
+    node. The job runs on the cluster, not here: on Ctrl-C dlcluster asks whether to leave it running.
     """
     if not command:
         raise UsageError("no command given, as in: dlcluster run -- train.py --lr 0.1")
@@ -78,8 +79,7 @@ def command(
         raise UsageError("--to cannot be combined with --no-sync, which sends nothing")
     if as_json and not detach:
         raise UsageError("--json requires --detach: without it the job's output is printed")
-    if command[0] in SLURM:
-        raise UsageError(f"no {command[0]} here: options go before the command, as in: dlcluster run -n 2 -- train.py")
+    refuse_other_launchers(command, nnodes=passed_on.nnodes)
     script = find_script(command)
     if sync:
         check_is_sent(script)

@@ -34,7 +34,12 @@ def test_clusters_are_found_on_every_page() -> None:
 @pytest.mark.parametrize(
     ("status", "advice"),
     [
-        ("REVIEW_IN_PROGRESS", "cdk deploy continues it, cdk destroy removes it"),
+        ("REVIEW_IN_PROGRESS", "nothing was created yet; cdk deploy continues it, cdk destroy removes it"),
+        (
+            "ROLLBACK_COMPLETE",
+            "the first deploy failed and was undone, so there is no cluster and no node runs; dlcluster why --region "
+            "eu-west-1 --cluster demo explains it; cdk deploy tries again, cdk destroy removes the empty stack",
+        ),
         ("CREATE_IN_PROGRESS", "dlcluster why --cluster demo shows more"),
     ],
 )

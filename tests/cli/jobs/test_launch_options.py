@@ -43,6 +43,7 @@ def test_launch_takes_every_option_that_run_passes_on(tmp_path: Path) -> None:
     assert (job.secrets, job.restarts.max_restarts, job.name) == ({"C": "ssm:/c"}, 3, "baseline")
     assert job.wait is not None
     assert job.wait.timeout_s == 7200
+    assert parse_options(["-H", str(hosts), *LaunchOptions(force=True).words(), "x"], environ={}).force
     durable = LaunchOptions(durable=True, sync_overwrite=True).words()
     assert parse_options(["--launcher", "local", "--sync-dst-dir", "code", *durable, "x"], environ={}).durable
 

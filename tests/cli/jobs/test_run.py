@@ -70,6 +70,31 @@ def test_run_returns_the_jobs_exit_code(
     assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} FAILED: w1: rank 0 ended \n")
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown", "advice"),
+    [
+        (
+            "deeplearning-worker2: rank 1 ended with exit code 1: no module timm",
+            "deeplearning-worker2: rank 1 ended with exit code 1: no module timm",
+            f"dlcluster: all output of that rank: dlcluster logs {JOB} --rank 1\n",
+        ),
+        ("deeplearning-worker2: lost: no answer", "deeplearning-worker2: lost: no answer", ""),
+        ("x: server 0 ended with exit code 1", "x: server 0 ended with exit code 1", ""),
+        (
+            "w1: rank 0 ended with exit code 126: if Python is to run ./a.py: launch python ./a.py",
+            "w1: rank 0 ended with exit code 126: if Python is to run ./a.py: dlcluster run -- python ./a.py",
+            f"dlcluster: all output of that rank: dlcluster logs {JOB} --rank 0\n",
+        ),
+    ],
+)
+def test_the_advice_after_a_failure_is_for_the_laptop(
+    master: Master, reason: str, shown: str, advice: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    started(master, end=record("FAILED", reason=reason, exit_code=1))
+    assert main(["run", "--", "x"]) == 1
+    assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} FAILED: {shown}\n{advice}")
+
+
 def test_a_durable_job_and_one_that_waits_are_submitted(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
     started(master, end=record("SUCCEEDED"))
     assert main(["run", "--durable", "--wait", "--wait-timeout", "7d", "--", "x"]) == 0
@@ -97,6 +122,17 @@ def test_job_name_is_checked_before_sending(master: Master, capfd: pytest.Captur
             "no srun here: options go before the command, as in: dlcluster run -n 2 -- train.py",
         ),
         (["job.sh"], "no program 'job.sh': did you mean bash job.sh?"),
+        (
+            ["deepspeed", "--num_gpus", "8", "train.py", "--lr", "0.1"],
+            "no deepspeed here: dlcluster run starts a process for each GPU itself, as in: "
+            "dlcluster run -- train.py --lr 0.1",
+        ),
+        (
+            ["/usr/bin/mpirun", "-np", "4", "python", "train.py"],
+            "no mpirun here: dlcluster run starts a process for each GPU itself, as in: "
+            "dlcluster run -- python train.py; for Horovod: dlcluster push, then dlcluster run -- launch "
+            "--launcher mpi ...",
+        ),
     ],
 )
 def test_slurm_command_or_missing_script_is_refused(
@@ -105,6 +141,12 @@ def test_slurm_command_or_missing_script_is_refused(
     Path("job.sh").touch()
     assert main(["run", "--", *words]) == EXIT_USAGE
     assert (error_line(capsys), master.ran) == (message, [])
+
+
+@pytest.mark.parametrize("words", [["-n", "1", "deepspeed", "train.py"], ["accelerate", "test"], ["torchrun", "t.py"]])
+def test_the_launcher_decides_about_other_starters(master: Master, words: list[str]) -> None:
+    started(master, end=record())
+    assert main(["run", "--detach", *words]) == 0
 
 
 def test_script_outside_of_the_directory_is_refused(master: Master, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,6 +60,15 @@ def test_a_denied_check_is_reported_in_one_line(app: Path, capsys: pytest.Captur
     )
 
 
+def test_the_price_is_the_last_line_and_no_line_appears_twice(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["preflight", "-c", "worker_count=2"])
+    printed = capsys.readouterr().out.splitlines()
+    # Nodes 3 * 0.085, volumes 3 * 150 GiB, NAT gateway and addresses 0.055.
+    cost = "3 nodes will cost 0.36 USD an hour (list prices of us-east-1, 2026-07-20), busy or idle"
+    assert printed[-1] == f"ok       price           {cost}; bucket and traffic cost extra"
+    assert len(printed) == len({*printed})
+
+
 def test_findings_become_ok_once_the_account_is_fixed(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     boto3.client("ec2", region_name=REGION).create_key_pair(KeyName="me")
     ssm = boto3.client("ssm", region_name=REGION)

@@ -8,14 +8,17 @@ import stat
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from cli.aws.clusters import Cluster
+from cli.aws.scaling import ScalingGroups
 from cli.errors import EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.ssh.remote import SshTarget, run_command
@@ -129,6 +132,24 @@ def test_fails_when_there_is_no_such_cluster_or_node(fleet: Fleet, capsys: pytes
     assert error_line(capsys) == "no cluster 'other' in eu-west-1, there is: demo"
     assert main(["ssm-proxy", "demo", "worker9"]) == EXIT_USAGE
     assert error_line(capsys).startswith("no node 'worker9' in cluster demo, there is: master (i-")
+
+
+@pytest.mark.parametrize("node", ["master", "worker2", "worker9"])
+@pytest.mark.parametrize("state", ["removed", "ended"])
+def test_fails_when_the_cluster_is_paused(
+    fleet: Fleet, node: str, state: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if state == "removed":
+        put_members(fleet.table, [])
+    else:
+        boto3.client("ec2", region_name=REGION).terminate_instances(InstanceIds=list(fleet.instance_ids))
+    paused = ScalingGroups(names=("g",), instance_ids=(), desired=0, since=datetime.now(timezone.utc))
+    monkeypatch.setattr("cli.sizes.pause.find_groups", lambda *_: paused)
+    known = ["--table", fleet.table, "--networks", "10.0.0.0/8"]
+    assert main(["ssm-proxy", *known, "demo", node]) == EXIT_FAILED
+    assert error_line(capsys) == "the cluster is paused: dlcluster resume brings its nodes back"
+    assert main(["jobs"]) == EXIT_FAILED
+    assert error_line(capsys) == "the cluster is paused: dlcluster resume brings its nodes back"
 
 
 @pytest.mark.usefixtures("plugin", "fleet")

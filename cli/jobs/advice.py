@@ -1,0 +1,29 @@
+"""Give advice about a job in the laptop's commands: the launcher's own advice is for a shell on the master."""
+
+import re
+import shlex
+from typing import Final
+
+from cli.jobs.records import Job
+
+FAILED_RANK: Final = re.compile(r"\brank (\d{1,7}) ended with exit code ")
+"""Matches the reason of a job one of whose ranks failed (launcher.job.node)."""
+SAME_ON_LAPTOP: Final = (
+    (re.compile(r"\blaunch (?=python )"), "dlcluster run -- "),
+    (re.compile(r"(?<=did you mean )launch (?:list|status)\b"), "dlcluster jobs"),
+    (re.compile(r"(?<=did you mean )launch (?=logs|stop)"), "dlcluster "),
+)
+"""Commands that the launcher suggests (launcher.job.exit_hints), each with dlcluster's."""
+
+
+def for_laptop(text: str) -> str:
+    """Return a message of the launcher with dlcluster's commands in place of the suggested ones."""
+    for pattern, command in SAME_ON_LAPTOP:
+        text = pattern.sub(command, text)
+    return text
+
+
+def log_command(job: Job) -> str | None:
+    """Return the command that shows the whole output of the rank that failed; None if the reason names none."""
+    rank = FAILED_RANK.search(job.reason or "")
+    return f"dlcluster logs {shlex.quote(job.id)} --rank {rank[1]}" if rank else None

@@ -1,0 +1,78 @@
+"""Refuse an option of the script that stands before its name, and print the line with the right order."""
+
+import difflib
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import click
+
+from cli.errors import UsageError
+from cli.jobs.script import PYTHON, SCRIPT
+from cli.verb import END_OF_OPTIONS, Verb
+
+MISSPELT: Final = 0.8
+"""Smallest ratio of difflib at which an unknown option counts as one of run: ``--nproc_per_node``, not ``--lr``."""
+EXAMPLE: Final = ("train.py",)
+ELLIPSIS: Final = "..."
+"""Stands for the options of run."""
+
+
+class RunVerb(Verb):
+    """Verb whose command has options of its own, which users put before the command's name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = tuple(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name, own = error.option_name, _own_options(self)
+            at, similar = _position(name, words), difflib.get_close_matches(name.replace("_", "-"), own, 1, MISSPELT)
+            if at is None or similar:
+                # click would also suggest the hidden options, which are refused.
+                raise click.NoSuchOption(name, possibilities=similar, ctx=ctx) from error
+            line = _right_order(words, at, own)
+            raise UsageError(
+                f"no such option {name!r}: options of the script go after its name, as in: {line}"
+            ) from error
+
+
+def _own_options(verb: click.Command) -> dict[str, bool]:
+    """Return the options of the help, each with True if it takes a value."""
+    shown = [each for each in verb.params if isinstance(each, click.Option) and not each.hidden]
+    return {name: not each.is_flag for each in shown for name in (*each.opts, *each.secondary_opts)}
+
+
+def _position(option: str, words: Sequence[str]) -> int | None:
+    """Return the index of the first word with this option; short options may be joined, as in ``-lr``."""
+    is_short = len(option) == len("-l")
+    names = (word[: len(option)] if is_short else word.partition("=")[0] for word in words)
+    return next((at for at, name in enumerate(names) if name == option), None)
+
+
+def _right_order(words: Sequence[str], at: int, own: Mapping[str, bool]) -> str:
+    """Return the line in which the options from word `at` to the command follow it, except run's own.
+
+    Run's own options are not repeated, because ``--env`` may contain a secret.
+    """
+    before, command = _split(words[at:])
+    moved, has_own, remaining = list[str](), at > 0, iter(before)
+    for word in remaining:
+        name, equals, _ = word.partition("=")
+        if name not in own:
+            moved.append(word)
+            continue
+        has_own = True
+        if own[name] and not equals:
+            next(remaining, None)  # its value
+    return shlex.join(["dlcluster", "run", *([ELLIPSIS] if has_own else []), END_OF_OPTIONS, *command, *moved])
+
+
+def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the words before the command, and the command."""
+    if END_OF_OPTIONS in words:
+        at = words.index(END_OF_OPTIONS)
+        return words[:at], words[at + 1 :] or EXAMPLE
+    starts = (at for at, word in enumerate(words) if word.endswith(SCRIPT) or PYTHON.fullmatch(word))
+    at = next(starts, len(words))
+    return words[:at], words[at:] or EXAMPLE

@@ -1,0 +1,44 @@
+"""Refuse commands that start processes themselves, because ``dlcluster run`` starts them on all nodes."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from cli.errors import UsageError
+from cli.jobs.script import PYTHON, SCRIPT
+
+SLURM: Final = ("srun", "sbatch", "salloc")
+STARTERS: Final[Mapping[str, str]] = {
+    "accelerate": "",
+    "deepspeed": "",
+    "horovodrun": "--engine horovod",
+    "mpirun": "--launcher mpi",
+    "mpiexec": "--launcher mpi",
+}
+"""Programs that the launcher refuses for several processes, each with its option for Horovod's scripts.
+
+The launcher itself replaces torchrun (launcher.cli.nested_launchers).
+"""
+LAUNCH: Final = ("launch",)
+"""Subcommand of accelerate that starts processes."""
+
+
+def refuse_other_launchers(command: Sequence[str], *, nnodes: int | None) -> None:
+    """Raise UsageError with the line to write instead; on a single node the launcher decides."""
+    name = PurePosixPath(command[0]).name
+    if name in SLURM:
+        raise UsageError(f"no {name} here: options go before the command, as in: dlcluster run -n 2 -- train.py")
+    if name not in STARTERS or nnodes == 1 or (name == "accelerate" and tuple(command[1:2]) != LAUNCH):
+        return
+    line = f"dlcluster run -- {shlex.join(_script(command))}"
+    option = STARTERS[name]
+    horovod = f"; for Horovod: dlcluster push, then dlcluster run -- launch {option} ..." if option else ""
+    raise UsageError(f"no {name} here: dlcluster run starts a process for each GPU itself, as in: {line}{horovod}")
+
+
+def _script(command: Sequence[str]) -> Sequence[str]:
+    """Return the part of the command that each process runs."""
+    starts = (at for at, word in enumerate(command) if word.endswith(SCRIPT) or PYTHON.fullmatch(word))
+    first = next(starts, None)
+    return ("train.py",) if first is None else command[first:]

@@ -1,0 +1,47 @@
+"""Test that nothing of the progress bar is left on the terminal when an upload fails."""
+
+import io
+import sys
+
+import pytest
+
+from cli.errors import ClusterError
+from cli.files.progress import MIN_BAR_BYTES, upload_bar
+
+ERASE_LINE = "\x1b[2K"
+SHOW_CURSOR = "\x1b[?25h"
+"""See console_codes(4)."""
+
+
+class Terminal(io.StringIO):
+    """A terminal that records what is written to it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def send(size: int, error: BaseException | None) -> None:
+    with upload_bar(size) as advance:
+        advance(size // 2)
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize("error", [ClusterError("the connection was lost"), KeyboardInterrupt()])
+def test_the_bar_is_erased_before_the_error_is_printed(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with pytest.raises(type(error)):
+        send(2 * MIN_BAR_BYTES, error)
+    _, drawn, after = terminal.getvalue().rpartition("sending to the master")
+    assert drawn
+    assert ERASE_LINE in after
+    assert SHOW_CURSOR in after
+
+
+def test_a_small_upload_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    send(MIN_BAR_BYTES - 1, None)
+    assert terminal.getvalue() == ""

@@ -1,0 +1,62 @@
+"""Test the answer to a command line in the order, or with the options, of torchrun and mpirun."""
+
+import pytest
+
+from cli.errors import EXIT_USAGE
+from cli.main import main
+from tests.cli.conftest import error_line
+
+PROCESSES = "--nproc-per-node is the number of processes on each node"
+
+
+@pytest.mark.parametrize(
+    ("line", "option", "right"),
+    [
+        ("--lr 0.1 train.py", "--lr", "-- train.py --lr 0.1"),
+        ("--lr=0.1 -- train.py --epochs 3", "--lr", "-- train.py --epochs 3 --lr=0.1"),
+        ("--amp -n 2 --lr 0.1 python -u train.py", "--amp", "... -- python -u train.py --amp --lr 0.1"),
+        ("--env TOKEN=x --lr 0.1 --detach train.py", "--lr", "... -- train.py --lr 0.1"),
+        ("-lr 0.1 train.py", "-l", "-- train.py -lr 0.1"),
+        ("--lr 0.1", "--lr", "-- train.py --lr 0.1"),
+    ],
+)
+def test_an_option_of_the_script_before_its_name_is_moved_behind_it(
+    line: str, option: str, right: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *line.split()]) == EXIT_USAGE
+    advice = "options of the script go after its name, as in"
+    assert error_line(capsys) == f"no such option {option!r}: {advice}: dlcluster run {right}"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("-np 4 train.py", f"no such option '-np': {PROCESSES}, -n the number of nodes"),
+        ("-np4 train.py", f"no such option '-np4': {PROCESSES}, -n the number of nodes"),
+        (
+            "--nnodes 1:3 train.py",
+            "-n must be one number, got '1:3'; to restart a lost job on fewer nodes: dlcluster push, then "
+            "dlcluster run -- launch --nnodes 1:3 --max-restarts 3 ...",
+        ),
+        (
+            "-n two train.py",
+            "invalid value for '-n' / '--nnodes' / '--num-workers': 'two' is not a valid integer range",
+        ),
+        ("--nodes 2 train.py", "no such option '--nodes'. Did you mean '--nnodes'?"),
+        (
+            "--rdzv_endpoint=host:29400 train.py",
+            "no such option '--rdzv_endpoint': leave it out, the launcher connects the processes itself",
+        ),
+        ("--standalone train.py", "no such option '--standalone': -n 1 runs on one node"),
+        ("-H a,b train.py", "no such option '-H': a job runs on the cluster's own nodes, -n 2 takes two of them"),
+        (
+            "--wait --force -- train.py",
+            "--wait waits for GPUs in use and cannot be combined with --force, which takes them",
+        ),
+    ],
+)
+def test_options_of_torchrun_and_mpirun_are_answered_with_ours(
+    line: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *line.split()]) == EXIT_USAGE
+    assert error_line(capsys) == message
