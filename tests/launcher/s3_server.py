@@ -51,7 +51,8 @@ class Bucket:
     """Key and range of each GetObject, in any order."""
     fault: Callable[[str, str], Answer | None] = lambda key, wanted: None
     """Returns another answer to a request for a key and a range."""
-    listing_fault: Answer | None = None
+    listing_fault: Callable[[str], Answer | None] = lambda after: None
+    """Returns another answer to a request for the page after a key."""
     metadata_faults: int = 0
     """Requests for the instance's metadata that fail from now on."""
 
@@ -74,8 +75,8 @@ class Bucket:
 
     def listing(self, prefix: str, after: str) -> Answer:
         """Return a page; its token is the last key of the page before."""
-        if self.listing_fault is not None:
-            return self.listing_fault
+        if (other := self.listing_fault(after)) is not None:
+            return other
         keys = sorted(key for key in self.objects if key.startswith(prefix) and key > after)
         shown = keys[:PAGE]
         contents = "".join(

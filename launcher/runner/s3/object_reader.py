@@ -6,9 +6,7 @@ file (docs/decisions/118).
 
 import base64
 import os
-import random
 import re
-import time
 import zlib
 from collections.abc import Mapping
 from typing import Any, Final
@@ -23,14 +21,14 @@ from botocore.utils import get_environ_proxies
 
 from launcher.errors import LaunchError
 from launcher.runner.s3.listing import Address, new_session
+from launcher.runner.s3.throttling import is_throttled, pause
 
 BLOCK: Final = 1 << 20
 """Bytes that are written at once."""
 ATTEMPTS: Final = 6
 """Attempts at a request that fails; one that S3 or KMS throttles uses up none."""
 MAX_PAUSE_S: Final = 5.0
-MAX_THROTTLED_PAUSE_S: Final = 30.0
-"""Longest pauses before another attempt, in seconds."""
+"""Longest pause before another attempt, in seconds; a throttled one may wait longer."""
 TIMEOUTS_S: Final = (5, 60)
 """Longest waits for a connection and for the next bytes, in seconds."""
 SERVER_ERROR: Final = 500
@@ -38,27 +36,6 @@ WHOLE: Final = 200
 RANGE: Final = 206
 REPLACED: Final = 412
 """Statuses of S3's answers; 412 means another entity tag."""
-THROTTLED: Final = frozenset({429, 503})
-THROTTLED_CODES: Final = frozenset(
-    {
-        "BandwidthLimitExceeded",
-        "EC2ThrottledException",
-        "KMS.ThrottlingException",
-        "LimitExceededException",
-        "PriorRequestNotComplete",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "SlowDown",
-        "ThrottledException",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-        "TransactionInProgressException",
-    }
-)
-"""Statuses and codes that ask for fewer requests: those of botocore's retries/standard.py, and of KMS through S3."""
 TRANSIENT_CODES: Final = frozenset({"RequestTimeout", "RequestTimeoutException"})
 """Codes of 4xx answers that another attempt may mend."""
 ARCHIVED_CODE: Final = "InvalidObjectState"
@@ -113,23 +90,20 @@ class ObjectReader:
         return count
 
     def _repeat(self, key: str, headers: Mapping[str, str], file: int, *, start: int) -> int:
-        """Make attempts until one succeeds; LaunchError with the last reason.
-
-        Throttled ones go on until the launcher's deadline, which ends this process: many nodes wait for their turn.
-        """
+        """Make attempts until one succeeds; LaunchError with the last reason, but never because of throttling."""
         failures = throttles = 0
         while True:
             try:
                 return self._copy(key, headers, file, start=start)
             except _ThrottledError:
                 throttles += 1
-                _pause(throttles, longest_s=MAX_THROTTLED_PAUSE_S)
+                pause(throttles)
             except (_AgainError, BotoCoreError) as error:
                 failures += 1
                 if failures == ATTEMPTS:
                     reason = " ".join(str(error).split())
                     raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}, {ATTEMPTS} attempts") from error
-                _pause(failures, longest_s=MAX_PAUSE_S)
+                pause(failures, longest_s=MAX_PAUSE_S)
 
     def _copy(self, key: str, headers: Mapping[str, str], file: int, *, start: int) -> int:
         response: Any = self._http.send(self._signed(key, headers))
@@ -170,7 +144,7 @@ class ObjectReader:
         found = re.search(rb"<Code>(.*?)</Code>(?:.*?<Message>(.*?)</Message>)?", data, re.DOTALL)
         code, *message = [word.decode(errors="replace") for word in found.groups() if word] if found else [""]
         reason = ": ".join([code, *message]) or f"HTTP status {response.status_code}"
-        if response.status_code in THROTTLED or code in THROTTLED_CODES:
+        if is_throttled(response.status_code, code):
             raise _ThrottledError
         if response.status_code >= SERVER_ERROR or code in TRANSIENT_CODES:
             raise _AgainError(reason)
@@ -179,11 +153,6 @@ class ObjectReader:
         elif code == ARCHIVED_CODE:
             reason = f"archived, {RESTORE}"
         raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}")
-
-
-def _pause(attempts: int, *, longest_s: float) -> None:
-    """Wait longer after each attempt, by a part at random, so that the nodes do not ask all at once."""
-    time.sleep(random.uniform(0.5, 1.0) * min(longest_s, 0.1 * 3 ** min(attempts, 10)))  # noqa: S311  (no secret)
 
 
 class Checksum:

@@ -47,15 +47,14 @@ def test_a_request_is_repeated_after_an_overload_and_after_a_cut(bucket: Bucket,
     assert len(bucket.requests) == 3
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        Answer(503, b"<Error><Code>SlowDown</Code></Error>"),
-        Answer(429),
-        Answer(400, b"<Error><Code>KMS.ThrottlingException</Code><Message>Rate exceeded</Message></Error>"),
-    ],
-    ids=["503", "429", "KMS"],
-)
+THROTTLED = {
+    "503": Answer(503, b"<Error><Code>SlowDown</Code></Error>"),
+    "429": Answer(429),
+    "KMS": Answer(400, b"<Error><Code>KMS.ThrottlingException</Code><Message>Rate exceeded</Message></Error>"),
+}
+
+
+@pytest.mark.parametrize("answer", THROTTLED.values(), ids=THROTTLED)
 def test_a_throttled_request_uses_up_no_attempt(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
@@ -68,6 +67,15 @@ def test_a_throttled_request_uses_up_no_attempt(
     os.close(file)
     assert len(pauses) == 20
     assert 15 <= max(pauses) <= 30
+
+
+@pytest.mark.parametrize("answer", THROTTLED.values(), ids=THROTTLED)
+def test_a_throttled_listing_continues_after_the_last_key(bucket: Bucket, answer: Answer) -> None:
+    bucket.objects = {str(number): b"x" for number in range(5)}
+    faults = [answer] * 20
+    bucket.listing_fault = lambda after: faults.pop() if faults and after == "1" else None
+    assert [found.key for page in Listing("bucket", "").pages() for found in page] == ["0", "1", "2", "3", "4"]
+    assert not faults
 
 
 def test_a_request_that_times_out_is_repeated(bucket: Bucket, tmp_path: Path) -> None:
