@@ -71,9 +71,12 @@ class ObjectReader:
         }
         self._http = URLLib3Session(**settings)
 
-    def read_whole(self, key: str, file: int) -> int:
-        """Write an object into an empty file; return its size."""
-        count = self._repeat(key, {"x-amz-checksum-mode": "ENABLED"}, file, start=0)
+    def read_whole(self, key: str, file: int, *, etag: str) -> int:
+        """Write an object into an empty file; return its size.
+
+        Raises LaunchError if the object is no longer the one with this entity tag.
+        """
+        count = self._repeat(key, {"x-amz-checksum-mode": "ENABLED", "If-Match": etag}, file, start=0)
         # An attempt that failed may have written more.
         os.ftruncate(file, count)
         return count

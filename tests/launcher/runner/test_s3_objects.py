@@ -41,7 +41,7 @@ def test_a_request_is_repeated_after_an_overload_and_after_a_cut(bucket: Bucket,
     faults = [Answer(503, b"<Error><Code>SlowDown</Code></Error>"), Answer(200, b"0123456789", cut=3)]
     bucket.fault = lambda key, wanted: faults.pop(0) if faults else None
     file = open_file(tmp_path / "x")
-    assert reader(bucket).read_whole("x", file) == 10
+    assert reader(bucket).read_whole("x", file, etag=bucket.etag("x")) == 10
     os.close(file)
     assert (tmp_path / "x").read_bytes() == b"0123456789"
     assert len(bucket.requests) == 3
@@ -63,7 +63,7 @@ def test_a_throttled_request_uses_up_no_attempt(
     faults = [answer] * 20
     bucket.fault = lambda key, wanted: faults.pop() if faults else None
     file = open_file(tmp_path / "x")
-    assert reader(bucket).read_whole("x", file) == 10
+    assert reader(bucket).read_whole("x", file, etag=bucket.etag("x")) == 10
     os.close(file)
     assert len(pauses) == 20
     assert 15 <= max(pauses) <= 30
@@ -82,7 +82,7 @@ def test_a_request_that_times_out_is_repeated(bucket: Bucket, tmp_path: Path) ->
     faults = [Answer(400, b"<Error><Code>RequestTimeout</Code></Error>")] * 5
     bucket.fault = lambda key, wanted: faults.pop() if faults else None
     file = open_file(tmp_path / "x")
-    assert reader(bucket).read_whole("x", file) == 10
+    assert reader(bucket).read_whole("x", file, etag=bucket.etag("x")) == 10
     os.close(file)
 
 
@@ -102,7 +102,7 @@ def test_an_object_that_arrives_damaged_is_an_error(bucket: Bucket, tmp_path: Pa
     bucket.damaged = {"x"}
     file = open_file(tmp_path / "x")
     with pytest.raises(LaunchError, match="s3://bucket/x: arrived damaged, 6 attempts"):
-        reader(bucket).read_whole("x", file)
+        reader(bucket).read_whole("x", file, etag=bucket.etag("x"))
     os.close(file)
 
 
@@ -113,6 +113,15 @@ def test_a_range_of_a_replaced_object_is_an_error(bucket: Bucket, tmp_path: Path
         reader(bucket).read_range("x", file, start=5, stop=8, etag='"other"')
     os.close(file)
     assert (tmp_path / "x").read_bytes() == b"\0\x00234"
+
+
+def test_a_small_object_that_was_replaced_after_it_was_listed_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
+    listed = bucket.etag("x")
+    bucket.objects["x"] = b"9876543210"
+    file = open_file(tmp_path / "x")
+    with pytest.raises(LaunchError, match="s3://bucket/x: was replaced while it was fetched; run the same line again"):
+        reader(bucket).read_whole("x", file, etag=listed)
+    os.close(file)
 
 
 def test_a_ranged_file_continues_only_for_the_same_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
