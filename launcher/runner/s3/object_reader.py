@@ -4,10 +4,8 @@ botocore finds the credentials and signs; its client would take nearly three tim
 file (docs/decisions/118).
 """
 
-import base64
 import os
 import re
-import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
@@ -20,6 +18,7 @@ from botocore.response import StreamingBody
 from botocore.utils import get_environ_proxies
 
 from launcher.errors import LaunchError
+from launcher.runner.s3.checksum import Checksum
 from launcher.runner.s3.listing import Address, new_session
 from launcher.runner.s3.throttling import is_throttled, pause
 
@@ -112,7 +111,7 @@ class ObjectReader:
         response: Any = self._http.send(self._signed(key, headers))
         if response.status_code != (RANGE if "Range" in headers else WHOLE):
             self._refuse(key, response)
-        checksum, at = Checksum(response.headers), start
+        checksum, at = Checksum(response.headers if response.status_code == WHOLE else {}), start
         # It raises an error of botocore if fewer bytes arrive.
         body = StreamingBody(response.raw, response.headers["Content-Length"])
         try:
@@ -156,22 +155,3 @@ class ObjectReader:
         elif code == ARCHIVED_CODE:
             reason = f"archived, {RESTORE}"
         raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}")
-
-
-class Checksum:
-    """CRC-32 that S3 has kept with an object; objects without one are not checked."""
-
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        value = headers.get("x-amz-checksum-crc32", "")
-        # A checksum of parts' checksums ends with their number.
-        self._wanted = None if "-" in value or not value else int.from_bytes(base64.b64decode(value), "big")
-        self._value = 0
-
-    def update(self, data: bytes) -> None:
-        """Include the next bytes."""
-        if self._wanted is not None:
-            self._value = zlib.crc32(data, self._value)
-
-    def matches(self) -> bool:
-        """Return False if the bytes are not those that were uploaded."""
-        return self._wanted is None or self._value == self._wanted

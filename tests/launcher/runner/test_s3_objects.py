@@ -98,11 +98,26 @@ def test_the_roles_credentials_are_asked_for_again(bucket: Bucket, monkeypatch: 
     assert [*Listing("bucket", "").pages()] == [[Object("x", 10, MODIFIED_S, bucket.etag("x"))]]
 
 
-def test_an_object_that_arrives_damaged_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
-    bucket.damaged = {"x"}
+@pytest.mark.parametrize("has_crc", [True, False], ids=["CRC-32", "MD5"])
+def test_an_object_that_arrives_damaged_is_an_error(bucket: Bucket, tmp_path: Path, *, has_crc: bool) -> None:
+    bucket.damaged, bucket.has_crc = {"x"}, has_crc
     file = open_file(tmp_path / "x")
     with pytest.raises(LaunchError, match="s3://bucket/x: arrived damaged, 6 attempts"):
         reader(bucket).read_whole("x", file, etag=bucket.etag("x"))
+    os.close(file)
+
+
+@pytest.mark.parametrize(
+    ("etag", "encryption"),
+    [('"781e5e245d69b566979b86e28d23f2c7-1"', "AES256"), ('"781e5e245d69b566979b86e28d23f2c8"', "aws:kms")],
+    ids=["parts", "KMS"],
+)
+def test_an_entity_tag_that_is_not_the_md5_is_not_compared(
+    bucket: Bucket, tmp_path: Path, etag: str, encryption: str
+) -> None:
+    bucket.etags["x"], bucket.encryption, bucket.has_crc = etag, encryption, False
+    file = open_file(tmp_path / "x")
+    assert reader(bucket).read_whole("x", file, etag=etag) == 10
     os.close(file)
 
 
