@@ -7,11 +7,11 @@ each request after 20 ms. Small bodies come from memory, large ones by sendfile(
 """
 
 import asyncio
+import hashlib
 import re
 import sys
-import zlib
 from email.utils import formatdate
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qs
@@ -37,6 +37,10 @@ class Store:
             if path.is_file()
         }
         self.bodies = {key: (directory / key).read_bytes() for key, size in self.sizes.items() if size <= IN_MEMORY}
+        # The tag of an upload in one piece is its MD5; the large ones count as uploads in parts.
+        self.etags = {
+            key: md5(self.bodies[key]) if key in self.bodies else f"{md5(key.encode())}-16" for key in self.sizes
+        }
 
     def path(self, key: str) -> Path:
         return self._directory / key
@@ -49,7 +53,7 @@ class Store:
         token = f"<NextContinuationToken>{first + PAGE}</NextContinuationToken>" if is_truncated else ""
         contents = "".join(
             f"<Contents><Key>{key}</Key><LastModified>2025-10-09T08:53:20.000Z</LastModified>"
-            f"<ETag>&quot;{etag(key)}&quot;</ETag><Size>{self.sizes[key]}</Size><StorageClass>STANDARD</StorageClass>"
+            f"<ETag>&quot;{self.etags[key]}&quot;</ETag><Size>{self.sizes[key]}</Size><StorageClass>STANDARD</StorageClass>"
             "</Contents>"
             for key in shown
         )
@@ -101,7 +105,7 @@ class Connection(asyncio.Protocol):
         if found:
             start, stop = int(found[1]), min(int(found[2]) + 1 if found[2] else size, size)
         fields = (
-            f'Content-Type: binary/octet-stream\r\nAccept-Ranges: bytes\r\nETag: "{etag(key)}"\r\n'
+            f'Content-Type: binary/octet-stream\r\nAccept-Ranges: bytes\r\nETag: "{self._store.etags[key]}"\r\n'
             f"Last-Modified: {formatdate(MODIFIED_S, usegmt=True)}\r\n"
         )
         status = "200 OK"
@@ -124,9 +128,8 @@ class Connection(asyncio.Protocol):
         self._transport.write(f"HTTP/1.1 {status}\r\nContent-Length: {size}\r\n{fields}\r\n".encode() + body)
 
 
-@cache
-def etag(key: str) -> str:
-    return f"{zlib.crc32(key.encode()):032x}"
+def md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 async def serve(store: Store) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from bootstrap.aws.group_sizes import ClusterSizes
 from cli.aws.clients import Clients, aws_errors
-from cli.aws.clusters import Cluster
+from cli.aws.clusters import Cluster, deployed_setup
 from cli.aws.nodes import RUNNING, Member, find_machines, read_membership
 from cli.aws.scaling import Activity, distinct_failures, read_activities
 from cli.errors import ClusterError
@@ -21,7 +21,7 @@ POLL_S: Final = 3.0
 GONE_TIMEOUT_S: Final = 600.0
 """Deadline for nodes to end, in seconds: draining takes a minute, and large types take minutes to shut down."""
 READY_TIMEOUT_S: Final = 1800.0
-"""Deadline for nodes to be ready, in seconds; the same as a deploy's."""
+"""Deadline for nodes without setup to be ready, in seconds; the same as a deploy's."""
 CLOCK_DIFFERENCE: Final = timedelta(minutes=5)
 """Largest difference between this machine's clock and AWS's; AWS refuses requests beyond it."""
 STILL_STARTING: Final = "EC2 Auto Scaling keeps starting nodes: dlcluster resume waits again, dlcluster pause ends them"
@@ -51,13 +51,16 @@ def await_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TI
 
 
 def await_ready(
-    clients: Clients, cluster: Cluster, declared: ClusterSizes, *, timeout_s: float = READY_TIMEOUT_S
+    clients: Clients, cluster: Cluster, declared: ClusterSizes, *, timeout_s: float | None = None
 ) -> tuple[Member, ...]:
     """Wait until every declared node is a member and running; return the members. Raises ClusterError.
 
-    Failed launches are printed as they occur, because a group without capacity never stops retrying.
+    The default of ``timeout_s`` is READY_TIMEOUT_S plus the time that the deployed setup may take. Failed launches are
+    printed as they occur, because a group without capacity never stops retrying.
     """
     since = datetime.now(timezone.utc) - CLOCK_DIFFERENCE
+    if timeout_s is None:
+        timeout_s = READY_TIMEOUT_S + (deployed_setup(cluster).timeout_s if cluster.setup else 0)
 
     def read_progress() -> Progress:
         groups = read_groups(clients.autoscaling, cluster.name)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ZONE: Final = "availability_zone"
 SETTLE_TIMEOUT_S: Final = 2700.0
-"""Deadline for a deploy that an earlier call started, in seconds."""
+"""Deadline for a deploy that an earlier call started, in seconds, if the nodes have no setup."""
 SETTLE_PAUSE_S: Final = 5.0
 _ONLY_BEGUN: Final = "REVIEW_IN_PROGRESS"
 
@@ -37,10 +37,11 @@ class Placement:
     lock: Lock
     context: Sequence[str] = ()
     """The -c options of the user's deploys."""
+    settle_timeout_s: float = SETTLE_TIMEOUT_S
 
     def settled_stack(self) -> "StackTypeDef | None":
         """Wait for a deploy that an earlier call started, and return the stack. Raises ClusterError."""
-        end, last_status = time.monotonic() + SETTLE_TIMEOUT_S, ""
+        end, last_status = time.monotonic() + self.settle_timeout_s, ""
         while True:
             stack = describe_stack(self.clients.cloudformation, self.name)
             status = stack["StackStatus"] if stack else ""
@@ -50,7 +51,7 @@ class Placement:
             if not status.endswith("_IN_PROGRESS") or status == _ONLY_BEGUN:
                 return stack
             if time.monotonic() > end:
-                raise ClusterError(f"waited {SETTLE_TIMEOUT_S:.0f} s for stack {self.name}, which is {status}")
+                raise ClusterError(f"waited {self.settle_timeout_s:.0f} s for stack {self.name}, which is {status}")
             if status != last_status:
                 print(f"dlcluster: waiting for stack {self.name}, which is {status}", file=sys.stderr)
                 last_status = status

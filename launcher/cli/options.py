@@ -20,7 +20,7 @@ from launcher.cli.torchrun_options import (
     spellings,
 )
 from launcher.cli.variable_options import add_variable_options, check_storable, requested_variables, secret_references
-from launcher.cli.wait_options import add_wait_options, wait_request
+from launcher.cli.wait_options import add_wait_options, setup_seconds, wait_request
 from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
 from launcher.hosts.hostfile import FORMS
@@ -31,7 +31,7 @@ from launcher.validate import job_name, whole_number
 LAUNCHERS = ("ssh", "local", "mpi")
 FRAMEWORK_CHOICES = tuple(name for name in FRAMEWORKS if name != LAUNCHED_BY_MPI)
 REJOIN_S = 600
-"""Seconds for a replacement to boot from its image; also torchrun's timeout for nodes that join."""
+"""Seconds for a replacement to boot from its image, without setup; also torchrun's timeout for nodes that join."""
 KEEP_S = 60
 """Seconds to keep connections: long enough to edit and rerun, shorter than an idle runner waits
 (launcher.runner.idle)."""
@@ -112,7 +112,7 @@ def _parser() -> _Parser:
     parser.add_argument(
         "--rejoin-timeout",
         metavar="S",
-        help=f"seconds to wait for missing nodes before a restart (default: {REJOIN_S})",
+        help=f"seconds to wait for missing nodes before a restart (default: {REJOIN_S} plus setup_timeout)",
     )
     parser.add_argument("--grace", metavar="S", help=f"seconds between TERM and KILL (default: {GRACE_S:g})")
     parser.add_argument("--name", metavar="NAME", help="name of the job, for launch list, logs and stop")
@@ -238,7 +238,7 @@ def _restarts(options: argparse.Namespace, *, nodes: int) -> Restarts:
             str(min_nodes) if options.min_nodes is None else options.min_nodes, name="--min-nodes", most=nodes
         ),
         rejoin_s=whole_number(
-            str(REJOIN_S) if options.rejoin_timeout is None else options.rejoin_timeout,
+            str(REJOIN_S + setup_seconds()) if options.rejoin_timeout is None else options.rejoin_timeout,
             name="--rejoin-timeout",
             least=0,
             most=MAX_SECONDS,

@@ -1,4 +1,7 @@
-"""Parse ``--wait`` and ``--wait-timeout``, and refuse a job that might never leave the queue."""
+"""Parse ``--wait`` and ``--wait-timeout``, and refuse a job that might never leave the queue.
+
+Also read from the node's files how many nodes a cluster has, and how long a new one may take for its setup.
+"""
 
 import argparse
 import json
@@ -76,6 +79,15 @@ def declared_nodes(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONF
     except (OSError, ValueError):
         return None
     return desired if master_trains else desired - 1
+
+
+def setup_seconds() -> int:
+    """Return the time that a new node has for the user's setup; 0 without one, or if this machine is not a node."""
+    try:
+        timeout_s: int | None = json.loads(Path(NODE_CONFIG).read_text()).get("setup_timeout_s")
+    except (OSError, ValueError):
+        return 0
+    return timeout_s or 0
 
 
 def seconds(text: str) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bootstrap.contract import BUCKET_VARIABLE
 from launcher.cli.options import parse_options
+from launcher.cli.wait_options import setup_seconds
 from launcher.detached.detach import UNIT, detach, runtime_directory
 from launcher.detached.request import DurableStart
 from launcher.durable import mirror, readiness
@@ -36,7 +37,7 @@ POLL_S = 5.0
 SUBMISSION_S = 60.0
 """Seconds until a stored job without a job record is restarted, because its submission was killed."""
 READY_S = 1800.0
-"""Seconds to wait for the cluster to be complete before an attempt."""
+"""Seconds to wait for the cluster to be complete before an attempt, without the nodes' setup."""
 START_S = 3600.0
 """Seconds to wait for an attempt to start, including its copies."""
 SYSTEMD_S = 10.0
@@ -53,6 +54,7 @@ class DurableJobService:
         is_running: Callable[[str], bool],
         missing: Callable[[], str | None] = readiness.missing,
         has_minimum: Callable[[], bool] = readiness.has_minimum,
+        setup_seconds: Callable[[], float] = setup_seconds,
         clock: Callable[[], float] = time.monotonic,
         save: Callable[[DurableRecord], None] = save,
     ) -> None:
@@ -60,9 +62,11 @@ class DurableJobService:
         self._is_running = is_running
         self._missing = missing
         self._has_minimum = has_minimum
+        self._setup_seconds = setup_seconds
         self._clock = clock
         self._short_attempts = ShortAttempts(clock=clock, save=save)
         self._denied = DeniedJobs(clock=clock)
+        self._ready_s = READY_S
         self._waits_until: float | None = None
         self._last_lack: str | None = None
 
@@ -111,16 +115,17 @@ class DurableJobService:
         return True
 
     def _may_start_incomplete(self, jobs: list[DurableRecord], lack: str) -> bool:
-        """Return True once READY_S have passed, if the cluster has its minimum; the first call starts the clock."""
+        """Return True after the wait, if the cluster has its minimum; the first call starts the clock."""
         ids = ", ".join(record.job.id for record in jobs)
         if self._waits_until is None:
-            self._waits_until = self._clock() + READY_S
+            self._ready_s = READY_S + self._setup_seconds()
+            self._waits_until = self._clock() + self._ready_s
         if self._clock() >= self._waits_until:
             self._waits_until = self._last_lack = None
             if self._has_minimum():
-                log.warning("starting jobs %s on an incomplete cluster after %g s: %s", ids, READY_S, lack)
+                log.warning("starting jobs %s on an incomplete cluster after %g s: %s", ids, self._ready_s, lack)
                 return True
-            log.error("jobs %s not started within %g s: %s", ids, READY_S, lack)
+            log.error("jobs %s not started within %g s: %s", ids, self._ready_s, lack)
         elif lack != self._last_lack:
             log.info("waiting at most %g s for the nodes of %s: %s", self._waits_until - self._clock(), ids, lack)
             self._last_lack = lack

@@ -62,15 +62,17 @@ class HostClaims:
     def order(self, job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
         """Return the hosts for a restart: those that the job has, free ones, and other jobs' if they may be shared.
 
-        With them the reasons why hosts are left out. Where mpirun needs its own machine, that comes first, or none.
+        With them the reasons why hosts are left out. mpirun's own machine comes first; without it there are no hosts.
         """
+        first = str(job.hosts[0]) if _starts_on_first(job) else ""
+        if first and listed and first not in map(str, listed):
+            return [], [f"{first}: not in the hosts file, and mpirun runs there"]
         me, others = self._read()
         if me is None or job.host_source is None:
             return list(listed), []
         taken = {host: found[0] for host in listed if (found := _jobs_using(host, job, me, others))}
         own = [host for host in listed if str(host) in me.hosts and host not in taken]
         free = [host for host in listed if host not in own and host not in taken]
-        first = str(job.hosts[0]) if _starts_on_first(job) else ""
         if _shares_nodes(job):
             return _put_first([*own, *free, *taken], first), []
         reasons = {str(host): f"{host}: job {other.id} has it" for host, other in taken.items()}

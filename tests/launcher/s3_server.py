@@ -1,5 +1,6 @@
 """Serve objects as a bucket of S3, with faults, for tests of what a node fetches."""
 
+import hashlib
 import json
 import re
 import zlib
@@ -47,11 +48,17 @@ class Bucket:
     """Elements of an object in a listing that tell its storage class."""
     damaged: set[str] = field(default_factory=set)
     """Keys of objects that lose a byte on their way."""
+    etags: dict[str, str] = field(default_factory=dict)
+    """Entity tags of objects other than their MD5."""
+    encryption: str = "AES256"
+    has_crc: bool = True
+    """True if S3 has the objects' CRC-32."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     """Key and range of each GetObject, in any order."""
     fault: Callable[[str, str], Answer | None] = lambda key, wanted: None
     """Returns another answer to a request for a key and a range."""
-    listing_fault: Answer | None = None
+    listing_fault: Callable[[str], Answer | None] = lambda after: None
+    """Returns another answer to a request for the page after a key."""
     metadata_faults: int = 0
     """Requests for the instance's metadata that fail from now on."""
 
@@ -74,8 +81,8 @@ class Bucket:
 
     def listing(self, prefix: str, after: str) -> Answer:
         """Return a page; its token is the last key of the page before."""
-        if self.listing_fault is not None:
-            return self.listing_fault
+        if (other := self.listing_fault(after)) is not None:
+            return other
         keys = sorted(key for key in self.objects if key.startswith(prefix) and key > after)
         shown = keys[:PAGE]
         contents = "".join(
@@ -92,7 +99,7 @@ class Bucket:
         return Answer(200, text.encode())
 
     def etag(self, key: str) -> str:
-        return f'"{zlib.crc32(self.objects[key]):032x}"'
+        return self.etags.get(key, f'"{hashlib.md5(self.objects[key], usedforsecurity=False).hexdigest()}"')
 
     def metadata(self, path: str) -> Answer:
         """Answer as an instance whose role is "role"."""
@@ -111,15 +118,16 @@ class Bucket:
         self.requests.append((key, wanted))
         if (other := self.fault(key, wanted)) is not None:
             return other
-        body = self.objects[key]
+        body, fields = self.objects[key], {"ETag": self.etag(key), "x-amz-server-side-encryption": self.encryption}
         if match not in {None, self.etag(key)}:
             return Answer(412, b"<Error><Code>PreconditionFailed</Code><Message>It has changed</Message></Error>")
         if found := re.fullmatch(r"bytes=(\d+)-(\d+)", wanted):
-            return Answer(206, body[int(found[1]) : int(found[2]) + 1])
-        crc = b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+            return Answer(206, body[int(found[1]) : int(found[2]) + 1], fields=fields)
+        if has_checksum and self.has_crc:
+            fields["x-amz-checksum-crc32"] = b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
         if key in self.damaged:
             body = b"?" + body[1:]
-        return Answer(200, body, fields={"x-amz-checksum-crc32": crc} if has_checksum else {})
+        return Answer(200, body, fields=fields)
 
 
 def is_signed(target: str, headers: Message) -> bool:

@@ -64,6 +64,8 @@ def command(
         require_yes(f"continue with {workers} workers?", yes=yes)
     set_and_deploy(SETTING, workers, context=context, region=clients.region, deploy=deploy)
     if deploy and leaves_no_master(change):
+        # The deploy may have changed the setup, for which the wait allows.
+        cluster = find_cluster(clients.cloudformation, name=cluster.name, region=clients.region)
         declared = read_template(clients.cloudformation, cluster.stack_name).sizes(cluster.name)
         resume_groups(clients, cluster.name, declared)
         await_ready(clients, cluster, declared)

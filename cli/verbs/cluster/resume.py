@@ -24,10 +24,13 @@ from stacks.settings.lifetime import iso
 
 @verb("resume", examples=("dlcluster resume", "dlcluster resume --timeout 3600 --json"))
 @click.option(
-    "--timeout", metavar="S", type=click.FloatRange(0), default=READY_TIMEOUT_S, help="Seconds to wait for the nodes."
+    "--timeout",
+    metavar="S",
+    type=click.FloatRange(0),
+    help=f"Seconds to wait for the nodes (default: {READY_TIMEOUT_S:.0f} plus setup_timeout).",
 )
 @json_option
-def command(selection: Selection, *, timeout: float, as_json: bool) -> int:
+def command(selection: Selection, *, timeout: float | None, as_json: bool) -> int:
     """Restore both groups to the sizes of the last deploy, and wait until every node is ready under its number.
 
     The nodes are new machines: their disks are as after a deploy. A second call is harmless, and completes one that was

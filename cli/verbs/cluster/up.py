@@ -18,7 +18,7 @@ from cli.sizes.question import require_yes
 from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
 from cli.up import checks
 from cli.up.lock import Lock
-from cli.up.placement import ZONE, Placement
+from cli.up.placement import SETTLE_TIMEOUT_S, ZONE, Placement
 from cli.up.recovery import cluster_of, running_zone
 from cli.up.report import max_cost_per_attempt, scores_line
 from cli.up.search import parse_until
@@ -34,7 +34,10 @@ from stacks.settings.purchase import SPOT
 @click.option("--by-spot-score", is_flag=True, help="Try the zones with the best spot placement score first.")
 @click.option("--until", metavar="HH:MM", default="", help="Try all zones again until this time of the day.")
 @click.option(
-    "--timeout", metavar="S", type=click.FloatRange(0), default=READY_TIMEOUT_S, help="Seconds to wait for the nodes."
+    "--timeout",
+    metavar="S",
+    type=click.FloatRange(0),
+    help=f"Seconds to wait for the nodes (default: {READY_TIMEOUT_S:.0f} plus setup_timeout).",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. The CDK still asks before it widens permissions.")
 @click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
@@ -44,7 +47,7 @@ def command(
     *,
     by_spot_score: bool,
     until: str,
-    timeout: float,
+    timeout: float | None,
     yes: bool,
     context: tuple[str, ...],
     as_json: bool,
@@ -64,7 +67,14 @@ def command(
     clients = connect(selection.region)
     target, prices = checks.preflight_target(clients, props, settings), price_list(clients.region)
     lock = Lock(clients=clients, name=props.cluster_name, caller=target.caller)
-    placement = Placement(clients=clients, name=props.cluster_name, zones=props.zones, lock=lock, context=context)
+    placement = Placement(
+        clients=clients,
+        name=props.cluster_name,
+        zones=props.zones,
+        lock=lock,
+        context=context,
+        settle_timeout_s=SETTLE_TIMEOUT_S + (props.setup_timeout_s or 0),
+    )
     lacking: dict[str, str] = {}
     scores: dict[str, int] | None = None
     if zone := running_zone(placement, props.fleet_sizes):

@@ -8,6 +8,7 @@ from threading import Thread
 from typing import Final, NamedTuple
 
 from launcher.errors import LaunchError
+from launcher.runner.s3.leftovers import remove_leftovers
 from launcher.runner.s3.listing import Listing, Object
 from launcher.runner.s3.object_reader import RESTORE
 from launcher.runner.s3.ranged_file import RANGE_SIZE, RangedFile
@@ -52,7 +53,9 @@ class Download:
         """Unfinished large files by their temporary path."""
         self._archived: list[str] = []
         """Keys of objects that cannot be read."""
-        self._directories: set[str] = set()
+        self._listed_directories: set[str] = set()
+        """Directories of all files, also of those that are there."""
+        self._made_directories: set[str] = set()
         status = os.statvfs(directory)
         self._free = status.f_bavail * status.f_frsize
         self._files = self._received = self._total = 0
@@ -69,6 +72,7 @@ class Download:
             self._await_all(workers)
         finally:
             workers.end()
+        remove_leftovers(self._listed_directories)
         return self._counts()
 
     def _counts(self) -> dict[str, object]:
@@ -163,12 +167,13 @@ class Download:
         if not {"", ".", ".."}.isdisjoint(name.split("/")) or "\0" in name:
             raise LaunchError(f"{self._source}: {name!r} does not name a file of its own below {self._directory}")
         path = self._path(found)
+        directory = os.path.dirname(path)
+        self._listed_directories.add(directory)
         if _is_there(path, found):
             return []
-        directory = os.path.dirname(path)
-        if directory not in self._directories:
+        if directory not in self._made_directories:
             os.makedirs(directory, exist_ok=True)
-            self._directories.add(directory)
+            self._made_directories.add(directory)
         if found.size <= RANGE_SIZE:
             return [Task(found, path)]
         file = RangedFile(path, found)

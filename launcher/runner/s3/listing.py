@@ -1,7 +1,7 @@
 """List the objects below a prefix, and learn the bucket's address while doing so."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import botocore.session
@@ -9,6 +9,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from launcher.errors import LaunchError
+from launcher.runner.s3.throttling import is_throttled, pause
 
 CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 6}, connect_timeout=5, read_timeout=60)
 SCOPE = re.compile(r"Credential=[^/]+/\d+/([^/]+)/s3/")
@@ -72,14 +73,32 @@ class Listing:
         try:
             client: Any = new_session().create_client("s3", config=CONFIG)
             client.meta.events.register("before-send.s3.ListObjectsV2", self._learn_address)
-            pages = client.get_paginator("list_objects_v2")
-            for page in pages.paginate(
-                Bucket=self._bucket, Prefix=self._prefix, OptionalObjectAttributes=["RestoreStatus"]
-            ):
+            place: dict[str, str] = {}
+            while True:
+                page = self._page(client, place)
                 yield [_object(found) for found in page.get("Contents", ())]
+                token = page.get("NextContinuationToken")
+                if token is None:
+                    return
+                place = {"ContinuationToken": token}
         except (BotoCoreError, ClientError) as error:
             source = f"s3://{self._bucket}/{self._prefix}".rstrip("/")
             raise LaunchError(f"{source}: {' '.join(str(error).split())}") from error
+
+    def _page(self, client: Any, place: Mapping[str, str]) -> Any:
+        """Return the page at a place; the same request is made again as long as S3 throttles it."""
+        throttles = 0
+        while True:
+            try:
+                return client.list_objects_v2(
+                    Bucket=self._bucket, Prefix=self._prefix, OptionalObjectAttributes=["RestoreStatus"], **place
+                )
+            except ClientError as error:
+                answer: Any = error.response
+                if not is_throttled(answer["ResponseMetadata"]["HTTPStatusCode"], answer["Error"]["Code"]):
+                    raise
+            throttles += 1
+            pause(throttles)
 
     def _learn_address(self, request: Any, **_: Any) -> None:
         signature = request.headers.get("Authorization", "")

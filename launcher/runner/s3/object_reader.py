@@ -4,12 +4,8 @@ botocore finds the credentials and signs; its client would take nearly three tim
 file (docs/decisions/118).
 """
 
-import base64
 import os
-import random
 import re
-import time
-import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
@@ -22,15 +18,16 @@ from botocore.response import StreamingBody
 from botocore.utils import get_environ_proxies
 
 from launcher.errors import LaunchError
+from launcher.runner.s3.checksum import Checksum
 from launcher.runner.s3.listing import Address, new_session
+from launcher.runner.s3.throttling import is_throttled, pause
 
 BLOCK: Final = 1 << 20
 """Bytes that are written at once."""
 ATTEMPTS: Final = 6
 """Attempts at a request that fails; one that S3 or KMS throttles uses up none."""
 MAX_PAUSE_S: Final = 5.0
-MAX_THROTTLED_PAUSE_S: Final = 30.0
-"""Longest pauses before another attempt, in seconds."""
+"""Longest pause before another attempt, in seconds; a throttled one may wait longer."""
 TIMEOUTS_S: Final = (5, 60)
 """Longest waits for a connection and for the next bytes, in seconds."""
 SERVER_ERROR: Final = 500
@@ -38,27 +35,6 @@ WHOLE: Final = 200
 RANGE: Final = 206
 REPLACED: Final = 412
 """Statuses of S3's answers; 412 means another entity tag."""
-THROTTLED: Final = frozenset({429, 503})
-THROTTLED_CODES: Final = frozenset(
-    {
-        "BandwidthLimitExceeded",
-        "EC2ThrottledException",
-        "KMS.ThrottlingException",
-        "LimitExceededException",
-        "PriorRequestNotComplete",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "SlowDown",
-        "ThrottledException",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-        "TransactionInProgressException",
-    }
-)
-"""Statuses and codes that ask for fewer requests: those of botocore's retries/standard.py, and of KMS through S3."""
 TRANSIENT_CODES: Final = frozenset({"RequestTimeout", "RequestTimeoutException"})
 """Codes of 4xx answers that another attempt may mend."""
 ARCHIVED_CODE: Final = "InvalidObjectState"
@@ -94,9 +70,12 @@ class ObjectReader:
         }
         self._http = URLLib3Session(**settings)
 
-    def read_whole(self, key: str, file: int) -> int:
-        """Write an object into an empty file; return its size."""
-        count = self._repeat(key, {"x-amz-checksum-mode": "ENABLED"}, file, start=0)
+    def read_whole(self, key: str, file: int, *, etag: str) -> int:
+        """Write an object into an empty file; return its size.
+
+        Raises LaunchError if the object is no longer the one with this entity tag.
+        """
+        count = self._repeat(key, {"x-amz-checksum-mode": "ENABLED", "If-Match": etag}, file, start=0)
         # An attempt that failed may have written more.
         os.ftruncate(file, count)
         return count
@@ -113,29 +92,26 @@ class ObjectReader:
         return count
 
     def _repeat(self, key: str, headers: Mapping[str, str], file: int, *, start: int) -> int:
-        """Make attempts until one succeeds; LaunchError with the last reason.
-
-        Throttled ones go on until the launcher's deadline, which ends this process: many nodes wait for their turn.
-        """
+        """Make attempts until one succeeds; LaunchError with the last reason, but never because of throttling."""
         failures = throttles = 0
         while True:
             try:
                 return self._copy(key, headers, file, start=start)
             except _ThrottledError:
                 throttles += 1
-                _pause(throttles, longest_s=MAX_THROTTLED_PAUSE_S)
+                pause(throttles)
             except (_AgainError, BotoCoreError) as error:
                 failures += 1
                 if failures == ATTEMPTS:
                     reason = " ".join(str(error).split())
                     raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}, {ATTEMPTS} attempts") from error
-                _pause(failures, longest_s=MAX_PAUSE_S)
+                pause(failures, longest_s=MAX_PAUSE_S)
 
     def _copy(self, key: str, headers: Mapping[str, str], file: int, *, start: int) -> int:
         response: Any = self._http.send(self._signed(key, headers))
         if response.status_code != (RANGE if "Range" in headers else WHOLE):
             self._refuse(key, response)
-        checksum, at = Checksum(response.headers), start
+        checksum, at = Checksum(response.headers if response.status_code == WHOLE else {}), start
         # It raises an error of botocore if fewer bytes arrive.
         body = StreamingBody(response.raw, response.headers["Content-Length"])
         try:
@@ -170,7 +146,7 @@ class ObjectReader:
         found = re.search(rb"<Code>(.*?)</Code>(?:.*?<Message>(.*?)</Message>)?", data, re.DOTALL)
         code, *message = [word.decode(errors="replace") for word in found.groups() if word] if found else [""]
         reason = ": ".join([code, *message]) or f"HTTP status {response.status_code}"
-        if response.status_code in THROTTLED or code in THROTTLED_CODES:
+        if is_throttled(response.status_code, code):
             raise _ThrottledError
         if response.status_code >= SERVER_ERROR or code in TRANSIENT_CODES:
             raise _AgainError(reason)
@@ -179,27 +155,3 @@ class ObjectReader:
         elif code == ARCHIVED_CODE:
             reason = f"archived, {RESTORE}"
         raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}")
-
-
-def _pause(attempts: int, *, longest_s: float) -> None:
-    """Wait longer after each attempt, by a part at random, so that the nodes do not ask all at once."""
-    time.sleep(random.uniform(0.5, 1.0) * min(longest_s, 0.1 * 3 ** min(attempts, 10)))  # noqa: S311  (no secret)
-
-
-class Checksum:
-    """CRC-32 that S3 has kept with an object; objects without one are not checked."""
-
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        value = headers.get("x-amz-checksum-crc32", "")
-        # A checksum of parts' checksums ends with their number.
-        self._wanted = None if "-" in value or not value else int.from_bytes(base64.b64decode(value), "big")
-        self._value = 0
-
-    def update(self, data: bytes) -> None:
-        """Include the next bytes."""
-        if self._wanted is not None:
-            self._value = zlib.crc32(data, self._value)
-
-    def matches(self) -> bool:
-        """Return False if the bytes are not those that were uploaded."""
-        return self._wanted is None or self._value == self._wanted

@@ -135,7 +135,7 @@ def _read_whole(reader: ObjectReader, task: Task) -> int:
     part = part_of(Path(task.path))
     file = create_part(Path(task.path))
     try:
-        count = reader.read_whole(task.found.key, file)
+        count = reader.read_whole(task.found.key, file, etag=task.found.etag)
         if count != task.found.size:
             raise LaunchError(f"{task.path}: {count} bytes arrived of {task.found.size}; run the same line again")
         os.utime(file, (task.found.modified_s, task.found.modified_s))

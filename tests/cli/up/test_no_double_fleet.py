@@ -1,9 +1,12 @@
 """Test that ``dlcluster up`` never has two fleets, and never leaves nodes without reporting them."""
 
+import itertools
 import os
 import signal
 import socket
 import time
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -219,6 +222,20 @@ def test_a_stack_that_is_being_deleted_is_not_created_again(
     monkeypatch.setattr("cli.up.placement.describe_stack", lambda *_: {"StackStatus": "DELETE_IN_PROGRESS"})
     assert cluster.up() == 1
     assert "stack demo is DELETE_IN_PROGRESS: wait until it is gone" in capsys.readouterr().err
+
+
+def test_up_waits_for_a_deploy_as_long_as_the_setup_may_take(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = itertools.count(step=600)
+    monkeypatch.setattr("cli.up.placement.describe_stack", lambda *_: {"StackStatus": "UPDATE_IN_PROGRESS"})
+    time = SimpleNamespace(monotonic=lambda: next(now), sleep=lambda _: None)
+    monkeypatch.setattr("cli.up.placement.time", time)
+    assert cluster.up() == 1
+    assert "waited 2700 s for stack demo, which is UPDATE_IN_PROGRESS" in capsys.readouterr().err
+    Path("setup.sh").write_text("#!/bin/bash\n")
+    assert cluster.up("-c", "setup=setup.sh", "-c", "setup_timeout=1h") == 1
+    assert "waited 6300 s for stack demo" in capsys.readouterr().err
 
 
 def test_a_terminated_call_warns_of_running_nodes(

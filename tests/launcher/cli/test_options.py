@@ -136,6 +136,18 @@ def test_restart_options_set_restarts_and_minimum_nodes(environ: dict[str, str])
     assert asked.grace_s == 60
 
 
+def test_a_restart_waits_as_long_as_a_replacements_setup_may_take(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "node.json"
+    monkeypatch.setattr("launcher.cli.wait_options.NODE_CONFIG", str(config))
+    for text, seconds in (('{"setup_timeout_s": 900}', 1500), ('{"setup_timeout_s": null}', 600), ("{}", 600)):
+        config.write_text(text)
+        assert parse("--max-restarts 1 x y", environ).restarts.rejoin_s == seconds
+    config.write_text('{"setup_timeout_s": 900}')
+    assert parse("--max-restarts 1 --rejoin-timeout 5 x y", environ).restarts.rejoin_s == 5
+
+
 def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[str, str]) -> None:
     line = "--env A:b=c --env B=c:d --env EMPTY: --env NONE= --env HERE x y"
     environment = parse(line, environ | {"HERE": "v"}).environment

@@ -27,6 +27,7 @@ class Master:
         self.now = 0.0
         self.lack: str | None = None
         self.has_minimum = False
+        self.setup_s = 0.0
         self.errors: dict[str, str] = {}
         self.started: list[str] = []
         self.running: set[str] = set()
@@ -35,6 +36,7 @@ class Master:
             is_running=self.running.__contains__,
             missing=lambda: self.lack,
             has_minimum=lambda: self.has_minimum,
+            setup_seconds=lambda: self.setup_s,
             clock=lambda: self.now,
             save=mirror.update,
         )
@@ -124,6 +126,21 @@ def test_job_starts_with_its_minimum_after_the_wait(master: Master, bucket: JobB
     assert master.started == []
     master.step(at=READY_S)
     assert master.started == [record.job.id]
+
+
+def test_the_wait_for_nodes_grows_with_the_time_for_their_setup(
+    master: Master, bucket: JobBucket, submit: Submit, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = submit("true")
+    lose_the_master(record)
+    master.service.fetch(bucket)
+    master.lack, master.has_minimum, master.setup_s = "2 of 3 nodes are up", True, 900
+    master.step(at=0)
+    master.step(at=READY_S + 899)
+    assert master.started == []
+    master.step(at=READY_S + 900)
+    assert master.started == [record.job.id]
+    assert f"starting jobs {record.job.id} on an incomplete cluster after 2700 s" in caplog.text
 
 
 def test_queue_time_does_not_count_as_run_time(master: Master, bucket: JobBucket, submit: Submit) -> None:

@@ -41,21 +41,20 @@ def test_request_is_repeated_after_an_overload_or_a_lost_connection(bucket: Buck
     faults = [Answer(503, b"<Error><Code>SlowDown</Code></Error>"), Answer(200, b"0123456789", cut=3)]
     bucket.fault = lambda key, wanted: faults.pop(0) if faults else None
     file = open_file(tmp_path / "x")
-    assert reader(bucket).read_whole("x", file) == 10
+    assert reader(bucket).read_whole("x", file, etag=bucket.etag("x")) == 10
     os.close(file)
     assert (tmp_path / "x").read_bytes() == b"0123456789"
     assert len(bucket.requests) == 3
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        Answer(503, b"<Error><Code>SlowDown</Code></Error>"),
-        Answer(429),
-        Answer(400, b"<Error><Code>KMS.ThrottlingException</Code><Message>Rate exceeded</Message></Error>"),
-    ],
-    ids=["503", "429", "KMS"],
-)
+THROTTLED = {
+    "503": Answer(503, b"<Error><Code>SlowDown</Code></Error>"),
+    "429": Answer(429),
+    "KMS": Answer(400, b"<Error><Code>KMS.ThrottlingException</Code><Message>Rate exceeded</Message></Error>"),
+}
+
+
+@pytest.mark.parametrize("answer", THROTTLED.values(), ids=THROTTLED)
 def test_a_throttled_request_uses_up_no_attempt(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
@@ -64,17 +63,26 @@ def test_a_throttled_request_uses_up_no_attempt(
     faults = [answer] * 20
     bucket.fault = lambda key, wanted: faults.pop() if faults else None
     file = open_file(tmp_path / "x")
-    assert reader(bucket).read_whole("x", file) == 10
+    assert reader(bucket).read_whole("x", file, etag=bucket.etag("x")) == 10
     os.close(file)
     assert len(pauses) == 20
     assert 15 <= max(pauses) <= 30
+
+
+@pytest.mark.parametrize("answer", THROTTLED.values(), ids=THROTTLED)
+def test_a_throttled_listing_continues_after_the_last_key(bucket: Bucket, answer: Answer) -> None:
+    bucket.objects = {str(number): b"x" for number in range(5)}
+    faults = [answer] * 20
+    bucket.listing_fault = lambda after: faults.pop() if faults and after == "1" else None
+    assert [found.key for page in Listing("bucket", "").pages() for found in page] == ["0", "1", "2", "3", "4"]
+    assert not faults
 
 
 def test_a_request_that_times_out_is_repeated(bucket: Bucket, tmp_path: Path) -> None:
     faults = [Answer(400, b"<Error><Code>RequestTimeout</Code></Error>")] * 5
     bucket.fault = lambda key, wanted: faults.pop() if faults else None
     file = open_file(tmp_path / "x")
-    assert reader(bucket).read_whole("x", file) == 10
+    assert reader(bucket).read_whole("x", file, etag=bucket.etag("x")) == 10
     os.close(file)
 
 
@@ -90,11 +98,26 @@ def test_the_roles_credentials_are_asked_for_again(bucket: Bucket, monkeypatch: 
     assert [*Listing("bucket", "").pages()] == [[Object("x", 10, MODIFIED_S, bucket.etag("x"))]]
 
 
-def test_an_object_that_arrives_damaged_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
-    bucket.damaged = {"x"}
+@pytest.mark.parametrize("has_crc", [True, False], ids=["CRC-32", "MD5"])
+def test_an_object_that_arrives_damaged_is_an_error(bucket: Bucket, tmp_path: Path, *, has_crc: bool) -> None:
+    bucket.damaged, bucket.has_crc = {"x"}, has_crc
     file = open_file(tmp_path / "x")
     with pytest.raises(LaunchError, match="s3://bucket/x: arrived damaged, 6 attempts"):
-        reader(bucket).read_whole("x", file)
+        reader(bucket).read_whole("x", file, etag=bucket.etag("x"))
+    os.close(file)
+
+
+@pytest.mark.parametrize(
+    ("etag", "encryption"),
+    [('"781e5e245d69b566979b86e28d23f2c7-1"', "AES256"), ('"781e5e245d69b566979b86e28d23f2c8"', "aws:kms")],
+    ids=["parts", "KMS"],
+)
+def test_an_entity_tag_that_is_not_the_md5_is_not_compared(
+    bucket: Bucket, tmp_path: Path, etag: str, encryption: str
+) -> None:
+    bucket.etags["x"], bucket.encryption, bucket.has_crc = etag, encryption, False
+    file = open_file(tmp_path / "x")
+    assert reader(bucket).read_whole("x", file, etag=etag) == 10
     os.close(file)
 
 
@@ -105,6 +128,15 @@ def test_a_range_of_a_replaced_object_is_an_error(bucket: Bucket, tmp_path: Path
         reader(bucket).read_range("x", file, start=5, stop=8, etag='"other"')
     os.close(file)
     assert (tmp_path / "x").read_bytes() == b"\0\x00234"
+
+
+def test_a_small_object_that_was_replaced_after_it_was_listed_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
+    listed = bucket.etag("x")
+    bucket.objects["x"] = b"9876543210"
+    file = open_file(tmp_path / "x")
+    with pytest.raises(LaunchError, match="s3://bucket/x: was replaced while it was fetched; run the same line again"):
+        reader(bucket).read_whole("x", file, etag=listed)
+    os.close(file)
 
 
 def test_a_ranged_file_continues_only_for_the_same_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,7 @@ def test_a_large_file_continues_where_an_earlier_fetch_ended(bucket: Bucket, tmp
 def test_a_listing_that_is_refused_or_empty_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"^s3://bucket/set is empty$"):
         fetch_to(tmp_path / "data")
-    bucket.listing_fault = DENIED
+    bucket.listing_fault = lambda after: DENIED
     with pytest.raises(LaunchError, match=r"^s3://bucket/set: An error occurred \(AccessDenied\) .*: Access Denied$"):
         fetch_to(tmp_path / "data")
 

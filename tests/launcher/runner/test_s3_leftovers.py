@@ -1,0 +1,119 @@
+"""Test that a download deletes what earlier ones have left, and nothing that another one writes."""
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from launcher.runner.s3 import download, leftovers
+from launcher.runner.s3.download import Download
+from launcher.runner.s3.leftovers import remove_leftovers
+from launcher.runner.s3.listing import Object
+from launcher.runner.s3.locked_part import create_part
+from launcher.runner.s3.ranged_file import RangedFile
+from launcher.runner.sync.part_file import part_of
+from tests.launcher.s3_server import MODIFIED_S, running_bucket
+
+LARGE = Object("set/large", size=25, modified_s=MODIFIED_S, etag='"1"')
+
+
+class Idle:
+    """Stands in for the workers of a download that fetches nothing."""
+
+    def __init__(self, _address: object) -> None:
+        self._events: SimpleQueue[Any] = SimpleQueue()
+        self.post: Callable[[Any], None] = self._events.put
+        self.next_event: Callable[[], Any] = self._events.get
+
+    def end(self) -> None:
+        pass
+
+
+@pytest.fixture
+def old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every file count as old."""
+    monkeypatch.setattr(leftovers, "MIN_AGE_S", -1.0)
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> set[str]:
+    """Leave a large file with its journal, a small file, and the journal of a file that has its name."""
+    file = RangedFile(f"{tmp_path}/large", LARGE)
+    file.open()
+    file.receive(0)
+    file.release()
+    part_of(tmp_path / "small").write_text("some")
+    part_of(tmp_path / "whole").with_suffix(".ranges").write_text("x\n")
+    found = names(tmp_path)
+    assert len(found) == 4
+    return found
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def test_leftovers_are_deleted_a_day_later(tmp_path: Path, left: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".launch-part-mine").write_text("not ours")
+    remove_leftovers([str(tmp_path), str(tmp_path / "gone")])
+    assert names(tmp_path) == {*left, ".launch-part-mine"}
+    monkeypatch.setattr(leftovers, "MIN_AGE_S", -1.0)
+    remove_leftovers([str(tmp_path), str(tmp_path / "gone")])
+    assert names(tmp_path) == {".launch-part-mine"}
+
+
+@pytest.mark.usefixtures("old")
+def test_a_part_that_another_download_has_stays_with_its_journal(tmp_path: Path) -> None:
+    file = RangedFile(f"{tmp_path}/large", LARGE)
+    file.open()
+    small = create_part(tmp_path / "small")
+    before = names(tmp_path)
+    remove_leftovers([str(tmp_path)])
+    assert names(tmp_path) == before
+    os.close(small)
+    file.release()
+
+
+@pytest.mark.usefixtures("old")
+def test_no_part_is_deleted_without_its_lock(tmp_path: Path, left: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_file: int, _operation: int) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    remove_leftovers([str(tmp_path)])
+    assert names(tmp_path) == left
+
+
+@pytest.mark.usefixtures("old")
+def test_another_users_parts_and_links_stay(tmp_path: Path, left: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").write_text("mine")
+    part_of(tmp_path / "link").symlink_to(tmp_path / "mine")
+    before = names(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        remove_leftovers([str(tmp_path)])
+        assert names(tmp_path) == before
+    remove_leftovers([str(tmp_path)])
+    assert names(tmp_path) == before - left
+
+
+@pytest.mark.usefixtures("old")
+def test_a_download_deletes_leftovers_where_it_has_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "Workers", Idle)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/x").write_text("x")
+    os.utime(tmp_path / "there/x", (MODIFIED_S, MODIFIED_S))
+    for path in (tmp_path / "there/y", tmp_path / "y"):
+        part_of(path).write_text("y")
+    with running_bucket() as bucket:
+        for name, value in bucket.environment.items():
+            monkeypatch.setenv(name, value)
+        bucket.objects = {"set/there/x": b"x"}
+        words: dict[str, Any] = {"bucket": "bucket", "prefix": "set/", "directory": str(tmp_path), "shard": None}
+        assert Download(**words, report=lambda counts: None).run() == {"files": 0, "bytes": 0, "total": 0}
+    assert names(tmp_path / "there") == {"x"}
+    assert part_of(tmp_path / "y").exists()
