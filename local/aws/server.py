@@ -30,6 +30,7 @@ from local.aws.cloudformation import (
     resource_types,
     signals,
     stack_events,
+    stack_updates,
     stacks,
     template_rules,
 )
@@ -61,6 +62,7 @@ MOTO_VERSION = "5.2.5"
 
 _PARTS = (
     stacks,
+    stack_updates,
     template_rules,
     stack_events,
     change_sets,
