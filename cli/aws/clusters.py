@@ -88,7 +88,7 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnfinishedStack:
-    """A cluster's stack without outputs, because it is being created or its creation failed."""
+    """A cluster's stack without outputs: in its creation, after one that failed, or while an update is rolled back."""
 
     name: str
     status: str

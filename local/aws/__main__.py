@@ -25,6 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
             capacities=options.capacities,
             quotas=options.vcpu_quotas,
             changes=options.changes,
+            schedule_minute_s=options.schedule_minute,
         )
     except LocalAwsError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -49,6 +50,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--capacities", type=Path, metavar="PATH", help="how many instances fit in a zone, as JSON")
     parser.add_argument("--vcpu-quotas", type=Path, metavar="PATH", help="how many vCPUs may run, as JSON")
     parser.add_argument("--changes", type=Path, metavar="PATH", help="append a byte when what exists may have changed")
+    parser.add_argument(
+        "--schedule-minute", type=float, default=60.0, metavar="SECONDS", help="a minute of a schedule's rate (60)"
+    )
     return parser
 
 

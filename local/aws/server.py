@@ -30,6 +30,7 @@ from local.aws.cloudformation import (
     resource_types,
     signals,
     stack_events,
+    stack_updates,
     stacks,
     template_rules,
 )
@@ -61,6 +62,7 @@ MOTO_VERSION = "5.2.5"
 
 _PARTS = (
     stacks,
+    stack_updates,
     template_rules,
     stack_events,
     change_sets,
@@ -115,6 +117,7 @@ def serve(
     capacities: Path | None = None,
     quotas: Path | None = None,
     changes: Path | None = None,
+    schedule_minute_s: float = 60.0,
 ) -> BaseWSGIServer:
     """Return a server that is already listening; the caller runs its ``serve_forever``."""
     if version("moto") != MOTO_VERSION:
@@ -122,6 +125,7 @@ def serve(
     _prepare(region)
     capacity.read_from(capacities)
     vcpu_quotas.read_from(quotas)
+    schedules.set_minute(schedule_minute_s)
     try:
         log = RequestLog(request_log) if request_log else None
         if changes:

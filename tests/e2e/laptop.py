@@ -1,7 +1,10 @@
 """A user with a checkout of their own, who edits cdk.json and runs commands there."""
 
 import json
+import os
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +45,13 @@ class Laptop:
         done = self._try(*command)
         assert done.returncode == 0, done.stdout
         return done.stdout
+
+    def refused(self, *command: str) -> str:
+        """Return all output of a command, which must fail."""
+        process = self.start(*command)
+        output, _ = process.communicate(timeout=COMMAND_S)
+        assert process.returncode == 1, output
+        return output
 
     def on(self, host: str, command: str) -> str:
         """Return a command's output on a node."""
@@ -111,3 +121,25 @@ def new_laptop(user: User, directory: Path, settings: Mapping[str, Any] | None =
     file.write_text(json.dumps(json.loads(file.read_text()) | {"requireApproval": "never"}))
     made.set(**{**USER_SETTINGS, **(settings or {})})
     return made
+
+
+def await_line(process: "subprocess.Popen[str]", line: str) -> None:
+    """Read a command's output until a line contains a text."""
+    assert process.stdout
+    end = time.monotonic() + COMMAND_S
+    for message in process.stdout:
+        assert time.monotonic() < end, f"waited {COMMAND_S} s for {line!r}"
+        if line in message:
+            return
+    raise AssertionError(f"the command ended without {line!r}")
+
+
+def kill(process: "subprocess.Popen[str]", *, group: bool) -> None:
+    """Kill a command, also with everything that it started."""
+    if group:
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait(timeout=10)
+    if process.stdout:
+        process.stdout.close()

@@ -9,6 +9,7 @@ from moto.cloudformation.models import ChangeSet, Stack
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import ActionResult, EmptyResult
 
+from local.aws.cloudformation.stack_updates import require_settled
 from local.aws.moto_patching import wrap
 
 
@@ -54,6 +55,8 @@ def _delete(response: CloudFormationResponse) -> EmptyResult:
 def _execute(response: CloudFormationResponse) -> EmptyResult:
     backend, change_set = response.cloudformation_backend, _named(response)
     stack = backend.stacks[change_set.stack_id]
+    if change_set.change_set_type != "CREATE":
+        require_settled(stack)
     change_set.execution_status = "EXECUTE_COMPLETE"
     if change_set.change_set_type == "CREATE":
         _create(stack, change_set)

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _RATE: Final = re.compile(r"rate\((?P<count>[1-9][0-9]*) (?P<unit>minute|hour|day)s?\)")
 _YEARLY: Final = re.compile(r"cron\((?P<minute>\d+) (?P<hour>\d+) (?P<day>\d+) (?P<month>\d+) \? \*\)")
 _TARGET: Final = re.compile(r"arn:[^:]+:scheduler:::aws-sdk:(?P<service>[a-z0-9]+):(?P<action>[A-Za-z0-9]+)")
-_UNIT_S: Final = {"minute": 60, "hour": 3600, "day": 86400}
+_UNIT_S: Final[dict[str, float]] = {"minute": 60, "hour": 3600, "day": 86400}
 LATEST_START: Final = timedelta(minutes=5)
 """Longest time by which a start may lie in the past ("CreateSchedule", EventBridge Scheduler API Reference)."""
 _ENDPOINT: list[str] = []
@@ -37,6 +37,11 @@ class ScheduleError(Exception):
 def serve_at(url: str) -> None:
     """Remember this server's address, for the calls of the targets."""
     _ENDPOINT[:] = [url]
+
+
+def set_minute(seconds: float) -> None:
+    """Set how long a minute of a rate takes, for tests that see a schedule act again."""
+    _UNIT_S["minute"] = seconds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +76,7 @@ def _times(properties: Mapping[str, Any], now: datetime) -> tuple[datetime, floa
         start = _time(properties["StartDate"])
         if start < now - LATEST_START:
             raise ScheduleError("The StartDate you specify cannot be earlier than 5 minutes ago.")
-        return start, float(rate["count"]) * _UNIT_S[rate["unit"]]
+        return start, int(rate["count"]) * _UNIT_S[rate["unit"]]
     if (yearly := _YEARLY.fullmatch(expression)) and "EndDate" in properties:
         end = _time(properties["EndDate"])
         if end < now:

@@ -1,8 +1,6 @@
 """Test the signs of use of one node, from files like its kernel's."""
 
-import fcntl
 import os
-import pwd
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +8,11 @@ import pytest
 
 from bootstrap.contract import SETUP_STATE
 from bootstrap.errors import CommandError
-from bootstrap.idle.load import CPU_STAT, JOBS, NETWORK_STAT, TERMINALS, Load
+from bootstrap.idle.load import CPU_STAT, JOBS, Load
 from launcher.paths import JOBS_DIR
+from tests.bootstrap.idle.node_files import USER, lock_job, open_job, touch_terminal, write, write_counters
 from tests.bootstrap.simulated_cluster import Clock
 
-USER = pwd.getpwuid(os.getuid())
 NOW = 1_800_000_000.0
 
 
@@ -42,15 +40,9 @@ class Machine:
         """Return the sign of use after some seconds with this load."""
         self.clock.now += seconds
         self.cpu_s, self.network = self.cpu_s + cpu_s, self.network + network
-        self.write(CPU_STAT, f"usage_usec {int(self.cpu_s * 1e6)}\nuser_usec 1\n")
-        row = f"{self.network // 2} 0 0 0 0 0 0 0 {self.network // 2} 0 0 0 0 0 0 0"
-        loopback = f"{int(self.clock.now) * 10**9} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"
-        self.write(NETWORK_STAT, f"Inter-|\n face |\n    lo: {loopback}\n  ens5: {row}\n")
+        loopback = int(self.clock.now) * 10**9
+        write_counters(self.root, cpu_s=self.cpu_s, network=self.network, loopback=loopback)
         return self.load.busy_with()
-
-    def write(self, path: str, text: str) -> None:
-        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / path).write_text(text)
 
 
 @pytest.fixture
@@ -78,29 +70,24 @@ def test_unreadable_gpu_counts_as_busy_for_ten_minutes(machine: Machine) -> None
 @pytest.mark.parametrize(("age_s", "sign"), [(10.0, "terminal"), (60.0, "")])
 def test_only_input_to_a_terminal_makes_a_node_busy(machine: Machine, age_s: float, sign: str) -> None:
     """Output, such as that of a progress bar or our own announcement, changes only the time of the last change."""
-    terminals = machine.root / TERMINALS
-    terminals.mkdir(parents=True)
-    for name, read_at in (("0", NOW - age_s), ("ptmx", NOW)):
-        (terminals / name).touch()
-        os.utime(terminals / name, (read_at, NOW))
+    for name, input_at in (("0", NOW - age_s), ("ptmx", NOW)):
+        touch_terminal(machine.root, name, input_at=input_at, output_at=NOW)
     assert machine.busy_after(30.0) == sign
 
 
 @pytest.fixture
 def job(machine: Machine) -> Iterator[int]:
     """Lock a job's directory, as each process of a job does."""
-    directory = machine.root / USER.pw_dir.lstrip("/") / JOBS / "20261201-000000-abc"
-    directory.mkdir(parents=True)
-    lock = os.open(directory, os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_SH)
-    yield lock
-    os.close(lock)
+    opened = open_job(machine.root)
+    lock_job(opened, runs=True)
+    yield opened
+    os.close(opened)
 
 
 def test_running_job_keeps_the_node_busy_even_while_waiting(machine: Machine, job: int) -> None:
     assert JOBS == JOBS_DIR
     assert machine.busy_after(30.0) == "job"
-    fcntl.flock(job, fcntl.LOCK_UN)
+    lock_job(job, runs=False)
     assert machine.busy_after(30.0) == ""
 
 
@@ -110,7 +97,7 @@ def test_a_node_whose_load_cannot_be_read_is_busy(machine: Machine) -> None:
 
 
 def test_waiting_setup_keeps_the_node_busy(machine: Machine) -> None:
-    machine.write(SETUP_STATE.lstrip("/"), '{"doing": "running", "sha256": "00", "failure": null}')
+    write(machine.root, SETUP_STATE.lstrip("/"), '{"doing": "running", "sha256": "00", "failure": null}')
     assert machine.busy_after(60) == "setup"
-    machine.write(SETUP_STATE.lstrip("/"), '{"doing": "done", "sha256": "00", "failure": null}')
+    write(machine.root, SETUP_STATE.lstrip("/"), '{"doing": "done", "sha256": "00", "failure": null}')
     assert machine.busy_after(60) == ""

@@ -7,24 +7,9 @@ from typing import Any
 import pytest
 
 from bootstrap.contract import BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID
-from bootstrap.files.paths import under_root
-from bootstrap.idle.load import CPU_STAT, NETWORK_STAT
 from bootstrap.idle.pause_record import PauseRecord, parse_pause
+from tests.bootstrap.idle.node_files import write_counters
 from tests.bootstrap.simulated_cluster import CLUSTER, START, Cluster, TestNode
-
-HEADER = "Inter-|   Receive\n face |bytes\n"
-
-
-def set_load(node: TestNode, *, cpu_s: float = 0.0, network: int = 0) -> None:
-    """Write the counters of the node's kernel."""
-    columns = f"{network} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"
-    for path, text in (
-        (CPU_STAT, f"usage_usec {int(cpu_s * 1e6)}\n"),
-        (NETWORK_STAT, f"{HEADER}    lo: {10**12} 0 0 0 0 0 0 0 0\n  ens5: {columns}\n"),
-    ):
-        file = under_root(node.root, f"/{path}")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
 
 
 def tag(cluster: Cluster, key: str, value: str) -> None:
@@ -71,7 +56,7 @@ def nodes(cluster: Cluster) -> list[TestNode]:
     cluster.add_group("worker", size=1)
     found = [cluster.node("master"), cluster.node("worker")]
     for node in found:
-        set_load(node)
+        write_counters(node.root)
     return found
 
 
@@ -87,7 +72,7 @@ def test_idle_cluster_is_paused_after_a_notice(
     run(cluster, nodes, seconds=1000.0)
     assert [len(walls(node)) for node in nodes] == [1, 1]
     assert "is idle and pauses at 00:3" in walls(worker)[0]
-    set_load(worker, network=10**9)
+    write_counters(worker.root, network=10**9)
     run(cluster, nodes, seconds=300.0)
     assert [walls(node)[1:] for node in nodes] == [["this cluster is in use again and does not pause"]] * 2
     assert not requests

@@ -32,8 +32,8 @@ VERBS: dict[str, tuple[list[str], dict[Any, GroupSize]]] = {
 """Words of each verb, and the sizes that it leaves."""
 OF_PAUSED = ("resume", "resize of a paused cluster")
 CALL = "_make_api_call"
-KILL_POINTS = range(12)
-"""Points at which a verb is killed: before and after each of its steps."""
+KILL_POINTS = range(20)
+"""Points at which a verb is killed: before and after each of its steps. Some verbs have fewer."""
 Call = Callable[..., Any]
 
 
@@ -86,6 +86,8 @@ def test_rerun_completes_a_killed_verb(deployed: Deployed, verb: str, monkeypatc
         assert deployed.sizes() == expected
         assert [*map(len, deployed.instances().values())] == [size.desired for size in expected.values()]
         Path("cdk.json").write_text(CDK_JSON)
+        if not killer.killed:
+            break
     assert killed >= 10
 
 

@@ -5,7 +5,6 @@
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from local.faults import Faults
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
 from tests.e2e.conftest import NODES, group_instances, stack_outputs
-from tests.e2e.laptop import Laptop, new_laptop
+from tests.e2e.laptop import Laptop, await_line, kill, new_laptop
 from tests.e2e.leftovers import left_over
 from tests.waiting import await_true
 
@@ -28,20 +27,6 @@ PLACES = {ZONES[0]: 1, ZONES[1]: NODES - 1}
 """Zone a has room for one worker, zone b for the workers without the master, the third for all."""
 UP_S = 600
 HEAL_S = 180.0
-
-
-def kill_up_at(laptop: Laptop, line: str) -> None:
-    """Begin ``dlcluster up``, and kill it with everything that it started once it has printed a line."""
-    process = laptop.start("dlcluster", "up", "--yes")
-    assert process.stdout
-    end = time.monotonic() + UP_S
-    for message in process.stdout:
-        assert time.monotonic() < end, f"waited {UP_S} s for {line!r}"
-        if line in message:
-            break
-    os.killpg(process.pid, 9)
-    process.wait(timeout=10)
-    process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +56,9 @@ def costing() -> set[str]:
 
 
 def test_killed_up_is_completed_by_the_next(laptop: Laptop) -> None:
-    kill_up_at(laptop, f"trying {ZONES[1]}")
+    up = laptop.start("dlcluster", "up", "--yes")
+    await_line(up, f"trying {ZONES[1]}")
+    kill(up, group=True)
     printed = laptop.run("dlcluster", "up", "--yes")
     assert f"deeplearning is running in {ROOM}: {NODES} nodes" in printed
     nodes = members()

@@ -6,10 +6,13 @@ import pytest
 
 from tests.local.aws.harness import Aws, Places, Role, Stacks, serving
 
+MINUTE_S = 0.4
+"""Length of a minute in the rates of schedules, which act every five minutes."""
+
 
 @pytest.fixture(scope="session")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
-    with serving(tmp_path_factory.mktemp("aws") / "requests.jsonl") as aws:
+    with serving(tmp_path_factory.mktemp("aws") / "requests.jsonl", "--schedule-minute", str(MINUTE_S)) as aws:
         yield aws
 
 

@@ -109,12 +109,12 @@ def start_server(*arguments: str) -> tuple[subprocess.Popen[str], int]:
 
 
 @contextmanager
-def serving(log: Path) -> Iterator[Aws]:
-    """Run a server with this request log, and check that it ends without a failure."""
+def serving(log: Path, *arguments: str) -> Iterator[Aws]:
+    """Run a server with this request log and these options, and check that it ends without a failure."""
     capacities = log.with_name("capacity.json")
     quotas = log.with_name("vcpu-quotas.json")
     server, port = start_server(
-        "--request-log", str(log), "--capacities", str(capacities), "--vcpu-quotas", str(quotas)
+        "--request-log", str(log), "--capacities", str(capacities), "--vcpu-quotas", str(quotas), *arguments
     )
     try:
         yield Aws(url=f"http://localhost:{port}", request_log=log, capacities=capacities, quotas=quotas)

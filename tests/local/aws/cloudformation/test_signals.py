@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws.cloudformation.creation_policy import parse_duration
+from local.aws.cloudformation.signals import parse_duration
 from tests.local.aws.harness import Aws, Stacks, await_server
 from tests.local.aws.templates import cluster, group, reference, resource
 

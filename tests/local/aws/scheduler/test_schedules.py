@@ -5,39 +5,17 @@ import time
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
 from botocore.exceptions import ClientError
 
 from bootstrap.aws.group_sizes import PAUSED
-from bootstrap.contract import NODE_TYPES, group_name
 from local.aws.scheduler import schedules
 from local.aws.scheduler.schedules import Schedule, ScheduleError
-from stacks.cluster_role import RoleRules
-from stacks.expiry import Expiry
 from stacks.settings.lifetime import DELETE_AFTER
 from tests.local.aws.harness import REGION, Aws, Group, Stacks, session_keys
-from tests.local.aws.templates import cluster, group, hook, resource
+from tests.local.aws.scheduler.expiring_cluster import GROUPS, await_paused, template
+from tests.local.aws.templates import resource
 from tests.waiting import await_true
-
-NAME = "ends"
-GROUPS = tuple(group_name(NAME, node_type) for node_type in NODE_TYPES)
-
-
-def template(*, after_s: float, deletes: bool = False) -> dict[str, Any]:
-    """Return a template of two groups of one node each, and the product's end for them."""
-    app = cdk.App(analytics_reporting=False, builtin_cloud_formation_validation=False)
-    stack = cdk.Stack(app, "Ends")
-    expires = datetime.now(timezone.utc) + timedelta(seconds=after_s)
-    Expiry(stack, "Expiry", expires=expires, role_rules=RoleRules(cluster_name=NAME), deletes=deletes)
-    resources: dict[str, Any] = app.synth().get_stack_by_name("Ends").template["Resources"]
-    for each in resources.values():
-        if each["Type"] == "AWS::Scheduler::Schedule":
-            # A start that has passed acts immediately, so wait until the groups exist.
-            each["DependsOn"] = ["Master", "Worker"]
-    master, worker = (group(1, AutoScalingGroupName=name) for name in GROUPS)
-    made = cluster(Master=master, Worker=worker)
-    return made | {"Resources": made["Resources"] | resources}
 
 
 def test_schedule_empties_both_groups_at_its_time(aws: Aws, stacks: Stacks) -> None:
@@ -46,18 +24,6 @@ def test_schedule_empties_both_groups_at_its_time(aws: Aws, stacks: Stacks) -> N
     for name in GROUPS:
         activities = Group(aws=aws, name=name).activities()
         assert sum(description.startswith("Launching") for _, description in activities) == 1
-
-
-def test_expiry_happens_during_an_update(aws: Aws, stacks: Stacks) -> None:
-    made = template(after_s=4)
-    drained = group(1, LifecycleHookSpecificationList=[hook(3600)])
-    stacks.create(made | {"Resources": made["Resources"] | {"Drained": drained}})
-    leaver = Group(aws=aws, name=stacks.physical_id("Drained"))
-    stacks.update(made)
-    await_paused(aws)
-    assert stacks.status() == "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS"
-    [waiting] = leaver.waiting()
-    leaver.complete(waiting)
 
 
 def test_expiry_happens_after_a_failed_deletion(aws: Aws, stacks: Stacks) -> None:
@@ -88,14 +54,6 @@ def terminations(aws: Aws, name: str) -> list[str]:
     """Return why each node of a group of this name was ended, newest first."""
     found = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=name)["Activities"]
     return [each["Cause"] for each in found if each["Description"].startswith("Terminating")]
-
-
-def await_paused(aws: Aws) -> None:
-    for name in GROUPS:
-        found = Group(aws=aws, name=name)
-        await_true(lambda: not found.members(), "the schedule", timeout_s=60)  # noqa: B023
-        size = found.described()
-        assert (size["MinSize"], size["DesiredCapacity"], size["MaxSize"]) == (0, 0, 0)
 
 
 def test_schedule_deletes_the_stack_at_its_time(aws: Aws, stacks: Stacks) -> None:

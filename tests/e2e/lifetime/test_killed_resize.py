@@ -1,0 +1,61 @@
+"""A ``dlcluster resize`` that is killed in the middle of its deploy is completed by the next call.
+
+It deploys four times: `make soak` runs it.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from local.run.user import User
+from tests.e2e.group_states import members, sizes
+from tests.e2e.guest_stack import APP, AWAITED, signal_guest, stack_status, write_stack
+from tests.e2e.laptop import COMMAND_S, Laptop, await_line, kill, new_laptop
+from tests.waiting import await_true
+
+CLUSTER = "resized"
+DEPLOY_S = 300.0
+PROGRESS, COMPLETE = "UPDATE_IN_PROGRESS", "UPDATE_COMPLETE"
+ONE, TWO = ((workers, workers, workers) for workers in (1, 2))
+"""Sizes of a group."""
+
+
+def resize(workers: int) -> tuple[str, ...]:
+    return ("dlcluster", "resize", str(workers), "--yes")
+
+
+@pytest.fixture
+def laptop(user: User, tmp_path: Path) -> Laptop:
+    made = new_laptop(user, tmp_path, {"cluster_name": CLUSTER, "worker_count": 1})
+    APP.make(made.checkout)
+    write_stack(made)
+    made.run("cdk", "deploy")
+    return made
+
+
+@pytest.mark.timeout(1500)
+def test_the_next_call_completes_a_resize_that_was_killed_in_its_deploy(laptop: Laptop) -> None:
+    before = members(CLUSTER)
+    killed = laptop.start(*resize(2))
+    await_line(killed, "creating CloudFormation changeset")
+    kill(killed, group=True)
+    assert laptop.settings["worker_count"] == 2
+    laptop.run(*resize(2))
+    assert sizes(CLUSTER) == [ONE, TWO]
+    assert before < members(CLUSTER)
+
+    write_stack(laptop, guest=AWAITED)
+    killed = laptop.start(*resize(1))
+    await_true(lambda: stack_status(CLUSTER) == PROGRESS, "the update", timeout_s=DEPLOY_S)
+    kill(killed, group=False)
+    refusal = f"stack {CLUSTER} is {PROGRESS}: wait until CloudFormation has finished, try again"
+    assert refusal in laptop.refused(*resize(1))
+    assert sizes(CLUSTER) == [ONE, TWO]
+    signal_guest(CLUSTER)
+    await_true(lambda: stack_status(CLUSTER) == COMPLETE, "the update's end", timeout_s=COMMAND_S)
+    laptop.run(*resize(1))
+    assert sizes(CLUSTER) == [ONE, ONE]
+    assert laptop.settings["worker_count"] == 1
+    await_true(lambda: members(CLUSTER) == before, "the newest worker's end", timeout_s=DEPLOY_S)
+    laptop.run("cdk", "destroy", "--force")
+    assert not stack_status(CLUSTER)
