@@ -213,10 +213,10 @@ def test_a_restart_of_mpirun_uses_no_node_while_its_own_machine_is_not_listed(
 ) -> None:
     others(own=("one", "two"))
     claims = HostClaims(ME, jobs=jobs, record=lambda _job: None)
-    mpi = replace(job(source, nodes=2), engine=LAUNCHED_BY_MPI, has_gpus=has_gpus)
+    mpi = replace(job(source, nodes=2), framework=LAUNCHED_BY_MPI, has_gpus=has_gpus)
     assert claims.order(mpi, source.read()[1:]) == ([], ["one: not in the hosts file, and mpirun runs there"])
     assert claims.order(mpi, ()) == ([], [])
-    assert [host.name for host in claims.order(replace(mpi, engine="torch"), source.read()[1:])[0]] == ["two", "three"]
+    assert [host.name for host in claims.order(replace(mpi, framework="torch"), source.read()[1:])[0]] == ["two", "three"]
 
 
 def test_a_restart_does_not_take_its_own_node_back_from_another_job(
