@@ -181,12 +181,12 @@ class TorchBackend:
     def _forward_backward(self, batch: DeviceBatch) -> torch.Tensor:
         """Add the batch's gradients and loss to this rank's sums; return the number of correct predictions."""
         with self._precision.autocast():
-            scores: torch.Tensor = self._forward(batch.images).float()
-        loss = cross_entropy(scores, batch.targets, reduction="sum", label_smoothing=self._label_smoothing)
+            logits: torch.Tensor = self._forward(batch.images).float()
+        loss = cross_entropy(logits, batch.targets, reduction="sum", label_smoothing=self._label_smoothing)
         self.timer.end("forward")
         torch.autograd.backward(self._precision.scaled(loss))
         self._sums.loss.add_(loss.detach())
-        correct: torch.Tensor = (scores.argmax(dim=1) == batch.targets).sum()
+        correct: torch.Tensor = (logits.argmax(dim=1) == batch.targets).sum()
         self.timer.end("backward")
         return correct
 
