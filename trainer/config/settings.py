@@ -258,7 +258,8 @@ class TrainConfig(RateSettings, SpeedSettings):
             self.lr,
             self.lr_batch_size,
             global_batch_size=global_batch_size,
-            # With dist_async, the age of a machine's update, in updates, is the number of machines.
+            # dist_async applies each update as many updates late as there are machines; the global batch size over a
+            # machine's batch size is that number.
             stale_for=self.batch_size_per_machine if self.effective_kv_store == "dist_async" else None,
             warms_up=self.warmup_epochs > 0,
         )
