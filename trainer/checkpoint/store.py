@@ -157,7 +157,7 @@ class CheckpointStore:
         self._best.wait()
 
     def wait_for_uploads(self) -> None:
-        """Wait until no upload to S3 is running."""
+        """Wait until no upload to S3 is running; only tests need that."""
         if self._s3_checkpoints is not None:
             self._s3_checkpoints.wait()
         self._best.wait()
