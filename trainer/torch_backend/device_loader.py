@@ -100,7 +100,7 @@ class DeviceLoader:
 
     @property
     def is_resident(self) -> bool:
-        """True if all samples are on the device."""
+        """Return True if all samples are on the device; only tests ask."""
         return bool(self._resident)
 
     def __call__(self, samples: Samples, indices: Indices, draws: Draws | None = None) -> tuple[DeviceBatch, Labels]:
