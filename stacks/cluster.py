@@ -12,7 +12,7 @@ from bootstrap import contract
 from bootstrap.config import NodeConfig
 from stacks.catalogue.deep_learning_ami import ROOT_DEVICE
 from stacks.cluster_role import RoleRules, limit_roles
-from stacks.fixed_settings import UNPINNED_ZONE, pin_settings
+from stacks.fixed_settings import pin_settings
 from stacks.flow_logs import FlowLogs
 from stacks.hardening import acknowledge_rules
 from stacks.lifetime import limit_lifetime
@@ -20,7 +20,7 @@ from stacks.network.existing_network import ExistingNetwork, existing_subnets
 from stacks.network.master_address import MasterAddress
 from stacks.network.network import Network
 from stacks.network.security_groups import SecurityGroups
-from stacks.network.zone import cluster_zone, network_zones
+from stacks.network.zone import cluster_zone, network_zones, zone_warning
 from stacks.nodes.bundle_asset import BundleAsset
 from stacks.nodes.data_access import allow_data
 from stacks.nodes.key_access import allow_key
@@ -54,16 +54,7 @@ class DeepLearningCluster(Construct):
         self.props = props
         self.zone = cluster_zone(self, props)
         self.network = self._network()
-        self.security = SecurityGroups(
-            self,
-            "Security",
-            cluster_name=props.cluster_name,
-            vpc=self.network.vpc,
-            ssh_locations=None if props.private else props.ssh_locations,
-            efa=props.efa_interfaces > 0,
-        )
-        if props.existing_lustre is not None and isinstance(self.network, ExistingNetwork):
-            self.security.allow_lustre_servers(self.network.vpc_blocks)
+        self.security_groups = self._security_groups()
         self.key = kms.Key.from_key_arn(self, "Key", props.kms_key) if props.kms_key else None
         self.table = ClusterTable(self, "Storage", key=self.key, point_in_time_recovery=props.hardened).table
         self.bucket = cluster_bucket(self, cluster_name=props.cluster_name, adopted=props.bucket, key=self.key)
@@ -75,54 +66,32 @@ class DeepLearningCluster(Construct):
         self.address = self._master_address()
         self.bundle = BundleAsset.publish(cdk.Stack.of(self))
         self.setup = SetupAsset.publish(cdk.Stack.of(self), props)
-        self.roles = NodeRoles(
-            self,
-            "Roles",
-            resources=NodeResources(
-                table=self.table.table_arn,
-                log_group=self.log_group.log_group_arn,
-                bucket=self.bucket.bucket_arn,
-                bundle=self.bundle.arn,
-                address=self.address.arn if self.address else None,
-                makes_file_system=self.props.makes_file_system,
-                has_lustre=props.existing_lustre is not None,
-                setup=self.setup.arn if self.setup else None,
-            ),
-            private=props.private,
-            rules=rules,
-        )
-        for role in (self.roles.master, self.roles.worker):
-            allow_data(role, props)
-            allow_secrets(role, props)
-            if props.kms_key is not None:
-                allow_key(role, props.kms_key, before=(self.table, self.bucket))
+        self.roles = self._roles(rules)
         self.placement_group = self._placement_group()
-        groups = self.master, self.workers = self._node_groups()
-        for group in groups:
-            group.set_user_data(self._node_config(group), self.bundle.source)
-            # Nodes of an earlier deploy may use both, even if the launch template no longer names them.
-            group.group.node.add_dependency(self.security.efa, self.placement_group)
-            if props.private:
-                # An SSM agent that is denied at its first attempt waits for minutes before the next.
-                group.group.node.add_dependency(self.roles)
-        self.master.tag_keys(props.team_keys)
-        self.block = limit_lifetime(self, props, self.roles.master, groups=groups, network=self.network)
-        if props.missing_address is not None:
-            # An annotation stops a deploy but, unlike an exception, not a destroy.
-            cdk.Annotations.of(self).add_error(props.missing_address)
+        self.master, self.workers = self._node_groups()
+        self._set_up_groups()
+        self.block = limit_lifetime(
+            self, props, self.roles.master, groups=(self.master, self.workers), network=self.network
+        )
         pin_settings(self, props, zone=self.zone)
         if props.permissions_boundary is not None:
             limit_roles(self, props.permissions_boundary)
         if props.hardened:
             acknowledge_rules(self)
         self.price = self._price()
-        cdk.Annotations.of(self).add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")
+        self._annotate()
+
+    def _annotate(self) -> None:
+        """Show the costs and the warnings at synth; refuse a deploy without an address for SSH."""
+        props, annotations = self.props, cdk.Annotations.of(self)
+        if props.missing_address is not None:
+            # An annotation stops a deploy but, unlike an exception, not a destroy.
+            annotations.add_error(props.missing_address)
+        annotations.add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")
         if not props.is_placed:
-            cdk.Annotations.of(self).add_info(
-                f"no node starts: dlcluster up finds room in one of {', '.join(props.zones)}"
-            )
-        for warning_id, sentence in {**props.warnings(), **self._zone_warning()}.items():
-            cdk.Annotations.of(self).add_warning_v2(f"deeplearning:{warning_id}", sentence)
+            annotations.add_info(f"no node starts: dlcluster up finds room in one of {', '.join(props.zones)}")
+        for warning_id, sentence in {**props.warnings(), **zone_warning(self.zone)}.items():
+            annotations.add_warning_v2(f"deeplearning:{warning_id}", sentence)
 
     def _price(self) -> str:
         """Describe the cost per hour, by the list prices of the region if they are known."""
@@ -130,16 +99,6 @@ class DeepLearningCluster(Construct):
         prices = price_list(None if cdk.Token.is_unresolved(region) else region)
         rate = hourly_rate(declared_parts(self.props), prices)
         return describe_rate(rate, prices, purchase=self.props.purchase)
-
-    def _zone_warning(self) -> dict[str, str]:
-        """Warn if CloudFormation chooses the zone, because nothing records its name."""
-        if self.zone is not None:
-            return {}
-        sentence = (
-            "availability_zone is not set and could not be looked up without credentials: CloudFormation chooses the "
-            f"zone, and the stack records {UNPINNED_ZONE!r}"
-        )
-        return {"zone-not-pinned": sentence}
 
     def _network(self) -> Network | ExistingNetwork:
         if self.props.vpc_id is not None:
@@ -154,6 +113,46 @@ class DeepLearningCluster(Construct):
             private=self.props.private,
             flow_logs=self.props.flow_logs,
         )
+
+    def _security_groups(self) -> SecurityGroups:
+        props = self.props
+        groups = SecurityGroups(
+            self,
+            "Security",
+            cluster_name=props.cluster_name,
+            vpc=self.network.vpc,
+            ssh_locations=None if props.private else props.ssh_locations,
+            efa=props.efa_interfaces > 0,
+        )
+        if props.existing_lustre is not None and isinstance(self.network, ExistingNetwork):
+            groups.allow_lustre_servers(self.network.vpc_blocks)
+        return groups
+
+    def _roles(self, rules: RoleRules) -> NodeRoles:
+        """Return the roles of both groups, which may use the cluster's parts and what the settings name."""
+        props = self.props
+        roles = NodeRoles(
+            self,
+            "Roles",
+            resources=NodeResources(
+                table=self.table.table_arn,
+                log_group=self.log_group.log_group_arn,
+                bucket=self.bucket.bucket_arn,
+                bundle=self.bundle.arn,
+                address=self.address.arn if self.address else None,
+                makes_file_system=props.makes_file_system,
+                has_lustre=props.existing_lustre is not None,
+                setup=self.setup.arn if self.setup else None,
+            ),
+            private=props.private,
+            rules=rules,
+        )
+        for role in (roles.master, roles.worker):
+            allow_data(role, props)
+            allow_secrets(role, props)
+            if props.kms_key is not None:
+                allow_key(role, props.kms_key, before=(self.table, self.bucket))
+        return roles
 
     def _master_address(self) -> MasterAddress | None:
         if self.props.private:
@@ -177,7 +176,7 @@ class DeepLearningCluster(Construct):
             kms_key=props.kms_key,
             vpc=self.network.vpc,
             subnets=self.network.worker_subnets,
-            nodes=self.security,
+            nodes=self.security_groups,
         )
 
     def _node_groups(self) -> tuple[NodeGroup, NodeGroup]:
@@ -194,7 +193,7 @@ class DeepLearningCluster(Construct):
             capacity_reservation=self.props.capacity_reservation,
             is_block=self.props.is_block,
         )
-        sizes, setup_timeout = self.props.sizes, cdk.Duration.seconds(self.props.setup_timeout_s or 0)
+        sizes, setup_timeout = self.props.initial_sizes, cdk.Duration.seconds(self.props.setup_timeout_s or 0)
         master = NodeGroup(
             self,
             "Master",
@@ -203,7 +202,7 @@ class DeepLearningCluster(Construct):
             template=self._master_template(template),
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.MASTER),
-            security_groups=self.security.of_node(contract.MASTER),
+            security_groups=self.security_groups.groups_for(contract.MASTER),
             role=self.roles.master.of_instances,
             setup_timeout=setup_timeout,
         )
@@ -215,13 +214,24 @@ class DeepLearningCluster(Construct):
             template=template,
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.WORKER),
-            security_groups=self.security.of_node(contract.WORKER),
+            security_groups=self.security_groups.groups_for(contract.WORKER),
             role=self.roles.worker.of_instances,
             setup_timeout=setup_timeout,
             # The master is never a spot instance: it keeps the membership, and jobs end with it.
             is_spot=self.props.purchase == SPOT,
         )
         return master, workers
+
+    def _set_up_groups(self) -> None:
+        """Give both groups their user data and dependencies, and the master the team's keys."""
+        for group in (self.master, self.workers):
+            group.set_user_data(self._node_config(group), self.bundle.source)
+            # Nodes of an earlier deploy may use both, even if the launch template no longer names them.
+            group.group.node.add_dependency(self.security_groups.efa, self.placement_group)
+            if self.props.private:
+                # An SSM agent that is denied at its first attempt waits for minutes before the next.
+                group.group.node.add_dependency(self.roles)
+        self.master.tag_keys(self.props.team_keys)
 
     def _master_template(self, template: NodeTemplate) -> NodeTemplate:
         """Return the master's properties: the reservation only if it has the workers' type, the group only with EFA."""

@@ -2,6 +2,7 @@
 
 A resume, or an update that rolls back, could undo a single call. The schedules call AWS directly, so nothing needs to
 run, neither here nor on the cluster. If the stack should end too, another schedule deletes it later.
+schedules.py creates the schedules; lifetime.py calls this file if ``expires`` is set.
 """
 
 from datetime import datetime, timezone

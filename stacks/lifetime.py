@@ -1,4 +1,8 @@
-"""Define what ends a cluster: the schedules of ``expires`` and of a Capacity Block, and what its nodes must know."""
+"""Define what ends a cluster: the schedules of ``expires`` and of a Capacity Block, and what its nodes must know.
+
+stacks/settings/lifetime.py checks the settings. expiry.py and capacity_block.py each decide when something must happen;
+schedules.py creates the schedules for them.
+"""
 
 from constructs import Construct, IConstruct
 

@@ -1,4 +1,7 @@
-"""Define schedules of EventBridge Scheduler that call AWS directly, each with its own role."""
+"""Define schedules of EventBridge Scheduler that call AWS directly, each with its own role.
+
+expiry.py and capacity_block.py say what they call and when.
+"""
 
 import json
 from dataclasses import dataclass

@@ -39,7 +39,7 @@ class ClusterStack(cdk.Stack):
             **private,
             contract.MASTER_GROUP_OUTPUT: cluster.master.group.auto_scaling_group_name,
             contract.WORKER_GROUP_OUTPUT: cluster.workers.group.auto_scaling_group_name,
-            contract.ADMIN_SECURITY_GROUP_OUTPUT: cluster.security.admin_ssh.security_group_id,
+            contract.ADMIN_SECURITY_GROUP_OUTPUT: cluster.security_groups.admin_ssh.security_group_id,
             contract.CLUSTER_NAME_OUTPUT: cluster.props.cluster_name,
             contract.TABLE_OUTPUT: cluster.table.table_name,
             contract.LOG_GROUP_OUTPUT: cluster.log_group.log_group_name,
@@ -58,7 +58,7 @@ class ClusterStack(cdk.Stack):
 
     def _allow_list_output(self) -> dict[str, str]:
         """Output the list of addresses that ``dlcluster allow-ip`` changes; a private cluster has none."""
-        allow_list = self.cluster.security.allow_list
+        allow_list = self.cluster.security_groups.allow_list
         return {contract.ALLOW_LIST_OUTPUT: allow_list.attr_prefix_list_id} if allow_list else {}
 
     def _expiry_outputs(self) -> dict[str, str]:

@@ -64,7 +64,7 @@ class BatchResult:
     """Number of this rank's own samples that the network classified correctly."""
     flags: StopSaveFlags = NO_FLAGS
     """Flags that any rank has set."""
-    steps_ago: int = 0
+    delay_steps: int = 0
     """0 for the latest step; 1 for a deferred result, of the step before."""
 
 

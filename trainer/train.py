@@ -1,9 +1,16 @@
 """Train a network: arguments, data, ranks, checkpoints, model, loop, from top to bottom.
 
-Trainer.train_epoch() shows one training step. With PyTorch four files explain it: this one, torch_backend/step.py
-(forward, backward, reduce, update), torch_backend/optimizer.py, and the reducer that torch_backend/reduction.py
-chooses: by default distributed/reduce/ddp.py between GPUs, otherwise distributed/reduce/gradient_buckets.py, which
-between CPUs sums over ring.py. With MXNet: mxnet_backend/gluon_backend.py.
+Trainer.train_epoch() shows one training step. With PyTorch these files explain it:
+
+- train.py: this file
+- torch_backend/step.py: forward, backward, reduce, update
+- torch_backend/optimizer.py: the update of the weights
+- torch_backend/reduction.py: the choice of a reducer
+- distributed/reduce/ddp.py: DistributedDataParallel as the reducer, the default between GPUs
+- distributed/reduce/gradient_buckets.py: buckets of gradients as the reducer, in all other cases
+- distributed/reduce/ring.py: the sum around a ring of CPUs, which the buckets use
+
+With MXNet: mxnet_backend/gluon_backend.py.
 """
 
 import importlib
@@ -227,7 +234,7 @@ class Trainer:
                 # Forward, backward, and all-reduce of the gradients.
                 result = backend.compute_gradients(images, labels, flags=self.checkpoints.flags())
                 progress = replace(progress, samples=progress.samples + global_size)
-                progress = progress.add_loss(result.loss_sum, batch=step - result.steps_ago)
+                progress = progress.add_loss(result.loss_sum, batch=step - result.delay_steps)
 
                 # Update the weights.
                 backend.set_learning_rate(schedule.rate(epoch=epoch, trained=progress.samples / total))

@@ -22,7 +22,7 @@ def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
     change = Change(
         now=sizes_of(read_groups(target.clients.autoscaling, name)),
         old=read_template(target.clients.cloudformation, name).sizes(name),
-        new=target.props.sizes,
+        new=target.props.initial_sizes,
     )
     if target.props.is_block:
         ended = f"the deploy ends {change.ended} nodes" if change.ended else "the deploy starts and ends no node"

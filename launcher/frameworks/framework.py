@@ -10,7 +10,7 @@ from launcher.spec import Job, ProcessSpec
 RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 """Variable with the number of restarts; torchrun's name, set for the ranks of every framework."""
 RUN_ID = "TORCHELASTIC_RUN_ID"
-"""Variable with the job's name, which stays the same across restarts; torchrun's name, set for every framework."""
+"""Variable with the job's ID, which stays the same across restarts; torchrun's name, set for every framework."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -32,9 +32,9 @@ class SecurityGroups(Construct):
         self.admin_ssh = self._group("AdminSsh", "admin-ssh", vpc, "SSH to the master from the administrator")
         self.master = self._group("Master", contract.MASTER, vpc, "The master of the cluster")
         self.worker = self._group("Worker", contract.WORKER, vpc, "The workers of the cluster")
-        for block in ssh_locations or ():
+        for cidr in ssh_locations or ():
             self.admin_ssh.add_ingress_rule(
-                ec2.Peer.ipv4(block), ec2.Port.tcp(contract.SSH_PORT), "SSH from ssh_location"
+                ec2.Peer.ipv4(cidr), ec2.Port.tcp(contract.SSH_PORT), "SSH from ssh_location"
             )
         if ssh_locations:
             cdk.Validations.of(self.admin_ssh).acknowledge(
@@ -52,10 +52,10 @@ class SecurityGroups(Construct):
         self._allow_members()
         self._allow_outbound()
 
-    def allow_lustre_servers(self, blocks: Sequence[str]) -> None:
-        """Allow the servers of a Lustre file system to connect to its clients from these blocks."""
-        for group, block, (first, last) in product((self.master, self.worker), blocks, LUSTRE_PORTS):
-            group.add_ingress_rule(ec2.Peer.ipv4(block), ec2.Port.tcp_range(first, last), "servers of Lustre")
+    def allow_lustre_servers(self, cidrs: Sequence[str]) -> None:
+        """Allow the servers of a Lustre file system to connect to its clients from these CIDR blocks."""
+        for group, cidr, (first, last) in product((self.master, self.worker), cidrs, LUSTRE_PORTS):
+            group.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp_range(first, last), "servers of Lustre")
 
     def _group(self, construct_id: str, name: str, vpc: ec2.IVpc, description: str) -> ec2.SecurityGroup:
         group = ec2.SecurityGroup(self, construct_id, vpc=vpc, description=description, allow_all_outbound=False)
@@ -81,7 +81,7 @@ class SecurityGroups(Construct):
         self.admin_ssh.add_ingress_rule(listed, ec2.Port.tcp(contract.SSH_PORT), "SSH from dlcluster allow-ip")
         return allowed
 
-    def of_node(self, node_type: contract.NodeType) -> list[ec2.ISecurityGroup]:
+    def groups_for(self, node_type: contract.NodeType) -> list[ec2.ISecurityGroup]:
         """Return the groups of a type's nodes."""
         own = [self.master, self.admin_ssh] if node_type == contract.MASTER else [self.worker]
         return [*own, self.efa] if self._uses_efa else [*own]

@@ -3,6 +3,7 @@
 import aws_cdk as cdk
 from constructs import Construct
 
+from stacks.fixed_settings import UNPINNED_ZONE
 from stacks.network.existing_network import existing_subnets
 from stacks.settings.network import first_zone
 from stacks.settings.props import ClusterProps
@@ -45,3 +46,14 @@ def network_zones(scope: Construct, props: ClusterProps) -> list[str]:
 def zone_in_template(zone: str | None) -> str:
     """Return the zone's name, or, without one, the expression that lets CloudFormation choose at the deploy."""
     return zone or cdk.Fn.select(0, cdk.Fn.get_azs())
+
+
+def zone_warning(zone: str | None) -> dict[str, str]:
+    """Warn if CloudFormation chooses the zone, because nothing records its name."""
+    if zone is not None:
+        return {}
+    sentence = (
+        "availability_zone is not set and could not be looked up without credentials: CloudFormation chooses the "
+        f"zone, and the stack records {UNPINNED_ZONE!r}"
+    )
+    return {"zone-not-pinned": sentence}

@@ -98,7 +98,7 @@ class NodeRoles(Construct):
                 *sessions,
             ],
         )
-        _acknowledge(self.master, "*", "AWS defines no resource for the Describe calls of UNSCOPED_ACTIONS")
+        _acknowledge(self.master, "*", f"AWS defines no resource for {' and '.join(UNSCOPED_ACTIONS)}")
         self.worker = self._role(
             "Worker",
             rules,

@@ -1,4 +1,4 @@
-"""Define the setting for the end of a cluster."""
+"""Define and check the settings for the end of a cluster; stacks/lifetime.py acts on them."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone

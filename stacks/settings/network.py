@@ -78,8 +78,11 @@ class NetworkSettings(CapacitySettings):
         return not self.zones or self.availability_zone is not None
 
     @property
-    def sizes(self) -> ClusterSizes:
-        """Return the sizes that a deploy gives both groups: zero while no zone is chosen, or in a Capacity Block."""
+    def initial_sizes(self) -> ClusterSizes:
+        """Return the sizes that a deploy gives both groups: zero while no zone is chosen, or in a Capacity Block.
+
+        Otherwise they are ``fleet_sizes``. A later start, by ``dlcluster up`` or a schedule, always uses those.
+        """
         return self.fleet_sizes if self.is_placed and self.starts_nodes else dict.fromkeys(NODE_TYPES, PAUSED)
 
     def _check_zones(self) -> None:

@@ -122,7 +122,7 @@ class OneGpu(unittest.TestCase):
             assert digest(ours.weights()) == before
             result = ours.compute_gradients(IMAGES, LABELS)
             assert np.isnan(result.loss_sum)
-            assert result.steps_ago == 1
+            assert result.delay_steps == 1
 
     def test_a_checkpoint_is_copied_beside_the_step_that_follows(self) -> None:
         ours = backend(GPU)

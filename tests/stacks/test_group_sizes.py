@@ -25,4 +25,4 @@ def test_dlcluster_reads_from_the_template_what_the_settings_declare(
 ) -> None:
     props = ClusterProps(**settings)
     deployed = DeployedTemplate(stack_name="x", resources=synthesize(**settings)["Resources"])
-    assert deployed.sizes(props.cluster_name) == props.sizes
+    assert deployed.sizes(props.cluster_name) == props.initial_sizes

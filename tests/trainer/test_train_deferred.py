@@ -22,7 +22,7 @@ class DeferredBackend(RecordingBackend):
 
     def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
         before, self._late = self._late, super().compute_gradients(images, labels, flags=flags)
-        return replace(before, steps_ago=1) if before else NO_RESULT_YET
+        return replace(before, delay_steps=1) if before else NO_RESULT_YET
 
     def take_deferred(self) -> BatchResult | None:
         late, self._late = self._late, None

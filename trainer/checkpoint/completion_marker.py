@@ -19,7 +19,7 @@ class CompletionMarker:
     started: float = 0.0
     """Start time of the run; see Progress.started."""
     job: str = ""
-    """The launcher's name for the job; empty without a launcher, or once the job no longer matters."""
+    """The job's ID from the launcher, World.run_id; empty without a launcher, or once the job no longer matters."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """TrainConfig.identity and the number of epochs."""
 

@@ -246,19 +246,19 @@ class CheckpointManager:
 
     def _make_marker(self, started: float) -> CompletionMarker:
         settings = {**self._config.identity, "num_epochs": self._config.num_epochs}
-        return CompletionMarker(started=started, job=self._world.job, settings=settings)
+        return CompletionMarker(started=started, job=self._world.run_id, settings=settings)
 
     def _is_of_this_job(self, marker: CompletionMarker) -> bool:
         """Return True if this job completed the marker's run before the launcher restarted it."""
         return self._names_this_job(marker) and self._world.restarts > 0
 
     def _disown_marker_of_earlier_job(self, marker: CompletionMarker) -> None:
-        """On a job's first attempt, clear the job's name in an older marker, which a restart would take for its own."""
+        """On a job's first attempt, clear the job's ID in an older marker, which a restart would take for its own."""
         if self._store is not None and self._names_this_job(marker) and not self._world.restarts:
             self._store.set_marker(replace(marker, job=""))
 
     def _names_this_job(self, marker: CompletionMarker) -> bool:
-        return bool(self._world.job) and marker == self._make_marker(marker.started)
+        return bool(self._world.run_id) and marker == self._make_marker(marker.started)
 
     def _has_final_checkpoint(self, backend: Backend) -> bool:
         """Return True if a rank has the final checkpoint. With S3 the marker is set only after the upload."""

@@ -51,7 +51,7 @@ def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore
     if not config.distributed and world.world_size > 1:
         prefix = f"{prefix}-rank{world.rank}"
     # The process keeps the lock until it ends.
-    lock_prefix(prefix, run=run_name(world.job, os.environ))
+    lock_prefix(prefix, run=run_name(world.run_id, os.environ))
     s3_checkpoints = None
     # All machines store the same checkpoints, so only one uploads.
     if config.s3_folder is not None and (world.rank == 0 or not config.distributed):
@@ -61,7 +61,7 @@ def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore
 
 @contextlib.contextmanager
 def flush_on_exit(store: "CheckpointStore | None") -> Iterator[None]:
-    """On leaving the block, wait until the last checkpoint is written and, after an error, also uploaded to S3."""
+    """Wait after the block until the last checkpoint is written and, after an error, also uploaded to S3."""
     try:
         yield
     except BaseException:
@@ -117,13 +117,13 @@ class CheckpointStore:
         """Return the best validation accuracy of the run with this start time, if its checkpoint is stored."""
         return self._best.accuracy(run_started=run_started)
 
-    def save(self, take: Callable[[], Checkpoint], *, is_best: bool = False) -> None:
-        """Write the checkpoint that ``take`` returns, in another thread, after the previous one.
+    def save(self, make_checkpoint: Callable[[], Checkpoint], *, is_best: bool = False) -> None:
+        """Write the checkpoint that ``make_checkpoint`` returns, in another thread, after the previous one.
 
         A failure is a warning: training continues, and the previous checkpoints remain.
         """
         self.wait()
-        self._writing = self._writer.submit(self._write, take, is_best)
+        self._writing = self._writer.submit(self._write, make_checkpoint, is_best)
 
     @property
     def is_writing(self) -> bool:
@@ -157,7 +157,7 @@ class CheckpointStore:
         self._best.wait()
 
     def wait_for_uploads(self) -> None:
-        """Wait until no upload to S3 is running."""
+        """Wait until no upload to S3 is running; only tests need that."""
         if self._s3_checkpoints is not None:
             self._s3_checkpoints.wait()
         self._best.wait()
@@ -194,8 +194,8 @@ class CheckpointStore:
             with _warn_on_failure():
                 self._s3_checkpoints.delete_all(self._name_prefix)
 
-    def _write(self, take: Callable[[], Checkpoint], is_best: bool) -> None:
-        checkpoint = take()
+    def _write(self, make_checkpoint: Callable[[], Checkpoint], is_best: bool) -> None:
+        checkpoint = make_checkpoint()
         path = self._directory / f"{self._name_prefix}{_format_position(checkpoint.description.progress)}.npz"
         with _warn_on_failure("training continues without it"):
             save_checkpoint(path, checkpoint)

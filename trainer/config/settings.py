@@ -174,8 +174,8 @@ class TrainConfig(RateSettings, SpeedSettings):
     @property
     def classes(self) -> int:
         """Return the number of classes; for encoded images, num_classes must be set first."""
-        made_for = NETWORKS[self.network].classes if self.network in NETWORKS else NETWORKS["lenet"].classes
-        return self.num_classes or DATA_SETS[self.dataset].classes or made_for
+        network = NETWORKS[self.network if self.network in NETWORKS else "lenet"]
+        return self.num_classes or DATA_SETS[self.dataset].classes or network.default_classes
 
     @property
     def checkpoint_prefix(self) -> str:
@@ -202,7 +202,7 @@ class TrainConfig(RateSettings, SpeedSettings):
         if min(channels, height, width) < 1:
             raise UsageError(f"--image-shape must be three numbers of at least 1, got {format_value(self.input_shape)}")
         check_channels(self.dataset, self.input_shape)
-        if self.network in NETWORKS and min(height, width) < (smallest := NETWORKS[self.network].smallest):
+        if self.network in NETWORKS and min(height, width) < (smallest := NETWORKS[self.network].min_image_size):
             raise UsageError(
                 f"{self.network} takes images of at least {smallest}x{smallest}, {self.dataset} has {height}x{width}"
             )
@@ -258,7 +258,8 @@ class TrainConfig(RateSettings, SpeedSettings):
             self.lr,
             self.lr_batch_size,
             global_batch_size=global_batch_size,
-            # With dist_async, the age of a machine's update, in updates, is the number of machines.
+            # dist_async applies each update as many updates late as there are machines; the global batch size over a
+            # machine's batch size is that number.
             stale_for=self.batch_size_per_machine if self.effective_kv_store == "dist_async" else None,
             warms_up=self.warmup_epochs > 0,
         )

@@ -18,8 +18,8 @@ from trainer.data.sampling import Indices, Shard, global_batches
 
 PADDING: Final = 4
 """Pixels added on each side of an image without a margin to crop from: He et al. (2015), section 4.2."""
-AUGMENTATION: Final = 1
-"""Random stream of augmentation, distinct from that of the sample order."""
+AUGMENTATION_STREAM: Final = 1
+"""Number of the random stream that augmentation draws from; the sample order draws from another."""
 AHEAD: Final = 3
 """Number of batches prepared ahead, so that a slow batch, such as one of large images, delays no step."""
 
@@ -52,9 +52,9 @@ class Augmentation:
         """Draw the random numbers of an epoch's samples; None without augmentation."""
         if not (self.resized_crop or self.random_crop or self.random_mirror):
             return None
-        numbers = np.random.default_rng([self.seed, epoch, AUGMENTATION]).random((samples, 3))
+        numbers = np.random.default_rng([self.seed, epoch, AUGMENTATION_STREAM]).random((samples, 3))
         return Draws(
-            crops=ResizedCrops(seed=self.seed, epoch=epoch) if self.resized_crop else None,
+            resized_crops=ResizedCrops(seed=self.seed, epoch=epoch) if self.resized_crop else None,
             crop_corners=numbers[:, :2] if self.random_crop else None,
             mirrored=numbers[:, 2] < 0.5 if self.random_mirror else np.zeros(samples, np.bool_),
         )
@@ -64,7 +64,7 @@ class Augmentation:
 class Draws:
     """The random numbers of each sample in one epoch."""
 
-    crops: ResizedCrops | None = None
+    resized_crops: ResizedCrops | None = None
     crop_corners: NDArray[np.float64] | None
     """Shape (samples, 2): the crop's upper left corner, from 0 to 1 of the available margin. None: the middle."""
     mirrored: NDArray[np.bool_]
@@ -116,7 +116,7 @@ def prepare(
     data: DataSet, samples: Samples, indices: NDArray[np.int64], draws: Draws | None = None
 ) -> tuple[Images, Labels]:
     """Read, crop, mirror and normalise these samples."""
-    pixels = samples.read(indices, draws.crops if draws else None)
+    pixels = samples.read(indices, draws.resized_crops if draws else None)
     _, height, width = data.image_shape
     crop_corners = draws.crop_corners[indices] if draws and draws.crop_corners is not None else None
     if crop_corners is not None and pixels.shape[2:] == (height, width):

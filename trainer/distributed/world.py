@@ -26,8 +26,8 @@ class World:
     local_world_size: int = 1
     restarts: int = 0
     """Number of times that the launcher has restarted this job."""
-    job: str = ""
-    """The launcher's name for the job, unchanged after each restart; empty without a launcher."""
+    run_id: str = ""
+    """The job's ID from the launcher, unchanged after each restart; empty without a launcher."""
 
     def __post_init__(self) -> None:
         for name, value, size in (
@@ -58,7 +58,7 @@ class World:
             local_rank=read_number(environment, "LOCAL_RANK", minimum=0),
             local_world_size=read_number(environment, "LOCAL_WORLD_SIZE", minimum=1),
             restarts=read_restarts(environment),
-            job=read_job(environment),
+            run_id=read_run_id(environment),
         )
         missing = [name for name in RENDEZVOUS_VARIABLES if not environment.get(name)]
         if world.world_size > 1 and missing:
@@ -97,8 +97,8 @@ def read_restarts(environment: Mapping[str, str]) -> int:
     return read_number(environment, "TORCHELASTIC_RESTART_COUNT", minimum=0)
 
 
-def read_job(environment: Mapping[str, str]) -> str:
-    """Return the launcher's name for the job; it sets the variable for every backend."""
+def read_run_id(environment: Mapping[str, str]) -> str:
+    """Return the job's ID from the launcher, which sets the variable for every backend."""
     return environment.get("TORCHELASTIC_RUN_ID", "")
 
 

@@ -33,22 +33,26 @@ class Network:
     """Function that builds it, as module:function."""
     image_shape: ImageShape
     """Shape of the images for which it was made; it also accepts others."""
-    classes: int = 10
+    default_classes: int = 10
     """Number of classes of the data set for which it was made."""
-    smallest: int
+    min_image_size: int
     """Smallest height and width that leave its last layer an input."""
 
 
 NETWORKS: Final[Mapping[str, Network]] = {
-    "lenet": Network(reference="trainer.models.lenet:build", image_shape=(1, 28, 28), smallest=16),
-    "resnet20": Network(reference="trainer.models.cifar_resnet:resnet20", image_shape=(3, 32, 32), smallest=8),
-    "resnet110": Network(reference="trainer.models.cifar_resnet:resnet110", image_shape=(3, 32, 32), smallest=8),
-    "resnext110": Network(reference="trainer.models.resnext110:build", image_shape=(3, 32, 32), smallest=8),
+    "lenet": Network(reference="trainer.models.lenet:build", image_shape=(1, 28, 28), min_image_size=16),
+    "resnet20": Network(reference="trainer.models.cifar_resnet:resnet20", image_shape=(3, 32, 32), min_image_size=8),
+    "resnet110": Network(reference="trainer.models.cifar_resnet:resnet110", image_shape=(3, 32, 32), min_image_size=8),
+    "resnext110": Network(reference="trainer.models.resnext110:build", image_shape=(3, 32, 32), min_image_size=8),
     "resnet50": Network(
-        reference="trainer.models.resnet50:build", image_shape=(3, 224, 224), classes=1000, smallest=64
+        reference="trainer.models.resnet50:build", image_shape=(3, 224, 224), default_classes=1000, min_image_size=64
     ),
-    "alexnet": Network(reference="trainer.models.alexnet:build", image_shape=(3, 224, 224), classes=1000, smallest=63),
-    "vgg16": Network(reference="trainer.models.vgg16:build", image_shape=(3, 224, 224), classes=1000, smallest=32),
+    "alexnet": Network(
+        reference="trainer.models.alexnet:build", image_shape=(3, 224, 224), default_classes=1000, min_image_size=63
+    ),
+    "vgg16": Network(
+        reference="trainer.models.vgg16:build", image_shape=(3, 224, 224), default_classes=1000, min_image_size=32
+    ),
 }
 
 
@@ -84,11 +88,11 @@ def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module"
             f"--network {network} must have weights of torch.float32, got {others[0]}: it computes in --dtype"
         )
     if network not in NETWORKS:
-        check_scores(_scores_of_one(model, image_shape), network=network, classes=classes)
+        check_logits(_logits_of_one(model, image_shape), network=network, classes=classes)
     return model
 
 
-def _scores_of_one(model: "nn.Module", image_shape: ImageShape) -> object:
+def _logits_of_one(model: "nn.Module", image_shape: ImageShape) -> object:
     """Return what the network returns for one image; None when it fails, which the first step will report."""
     import torch
 
@@ -98,11 +102,11 @@ def _scores_of_one(model: "nn.Module", image_shape: ImageShape) -> object:
     return None
 
 
-def check_scores(scores: object, *, network: str, classes: int) -> None:
-    """Raise UsageError unless a network may return these scores for one image; None means unknown."""
-    shape = getattr(scores, "shape", None)
-    if scores is not None and shape != (1, classes):
-        got = type(scores).__name__ if shape is None else f"shape {tuple(shape)}"
+def check_logits(logits: object, *, network: str, classes: int) -> None:
+    """Raise UsageError unless a network may return these logits for one image; None means unknown."""
+    shape = getattr(logits, "shape", None)
+    if logits is not None and shape != (1, classes):
+        got = type(logits).__name__ if shape is None else f"shape {tuple(shape)}"
         raise UsageError(
             f"--network {network} must return a score for each class, shape (images, {classes}), "
             f"got {got} for one image"

@@ -6,6 +6,7 @@ channels that are new. With 10 classes and three channels ResNet-20 has 269,722 
 (the paper: 0.27 M and 1.7 M).
 """
 
+from itertools import pairwise
 from typing import Final
 
 import torch
@@ -28,9 +29,9 @@ def resnet110(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
 def build(layers: int, *, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build the network of 6n+2 ``layers`` for images of (channels, height, width), weights as in He et al. (2015b)."""
     blocks = (layers - 2) // 6
-    first = nn.Sequential(_convolution(image_shape[0], WIDTHS[0]), nn.BatchNorm2d(WIDTHS[0]), nn.ReLU())
-    stages = [_stage(before, width, blocks) for before, width in zip((WIDTHS[0], *WIDTHS), WIDTHS, strict=False)]
-    model = nn.Sequential(first, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTHS[-1], classes))
+    stem = nn.Sequential(_convolution(image_shape[0], WIDTHS[0]), nn.BatchNorm2d(WIDTHS[0]), nn.ReLU())
+    stages = [_stage(*channels, blocks) for channels in pairwise((WIDTHS[0], *WIDTHS))]
+    model = nn.Sequential(stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTHS[-1], classes))
     for module in model.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -40,31 +41,31 @@ def build(layers: int, *, classes: int, image_shape: tuple[int, int, int]) -> nn
 class Block(nn.Module):
     """Two convolutions, and the shortcut around them."""
 
-    def __init__(self, before: int, width: int, *, stride: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int, *, stride: int) -> None:
         super().__init__()
         self.stride = stride
-        self.new_channels = width - before
+        self.new_channels = out_channels - in_channels
         self.residual = nn.Sequential(
-            _convolution(before, width, stride=stride),
-            nn.BatchNorm2d(width),
+            _convolution(in_channels, out_channels, stride=stride),
+            nn.BatchNorm2d(out_channels),
             nn.ReLU(),
-            _convolution(width, width),
-            nn.BatchNorm2d(width),
+            _convolution(out_channels, out_channels),
+            nn.BatchNorm2d(out_channels),
         )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Map (samples, before, height, width) to (samples, width, height / stride, width / stride)."""
+        """Map (samples, in_channels, height, width) to (samples, out_channels, height / stride, width / stride)."""
         shortcut = images
         if self.new_channels:
             shortcut = pad(images[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.new_channels))
         return relu(self.residual(images) + shortcut)
 
 
-def _stage(before: int, width: int, blocks: int) -> nn.Sequential:
-    """Build a stage of blocks with one width; the first halves the sides when the width grows."""
-    first = Block(before, width, stride=1 if before == width else 2)
-    return nn.Sequential(first, *(Block(width, width, stride=1) for _ in range(blocks - 1)))
+def _stage(in_channels: int, out_channels: int, blocks: int) -> nn.Sequential:
+    """Build a stage of blocks; the first halves height and width when the number of channels grows."""
+    first = Block(in_channels, out_channels, stride=1 if in_channels == out_channels else 2)
+    return nn.Sequential(first, *(Block(out_channels, out_channels, stride=1) for _ in range(blocks - 1)))
 
 
-def _convolution(before: int, width: int, *, stride: int = 1) -> nn.Conv2d:
-    return nn.Conv2d(before, width, kernel_size=3, stride=stride, padding=1, bias=False)
+def _convolution(in_channels: int, out_channels: int, *, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=stride, padding=1, bias=False)

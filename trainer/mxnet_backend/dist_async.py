@@ -140,9 +140,9 @@ class AsyncBackend(GluonBackend):
         """Compute this rank's gradients."""
         if flags.stop:
             raise StoppedError("with the checkpoint of the last whole epoch: dist_async keeps no other")
-        scores, loss = self._forward_backward(images, labels)
+        logits, loss = self._forward_backward(images, labels)
         loss_sum = float(loss.asscalar()) * self._world_size
-        return BatchResult(loss_sum=loss_sum, correct=count_matches(scores, labels))
+        return BatchResult(loss_sum=loss_sum, correct=count_matches(logits, labels))
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the rate of the next update and those after it."""

@@ -82,7 +82,7 @@ class GluonBackend:
         self._statistics_sums: list[nd.NDArray] = []
 
     def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
-        scores, loss = self._forward_backward(images, labels)
+        logits, loss = self._forward_backward(images, labels)
         # Weight by samples, like the gradients: update() turns both into means.
         self._statistics_sums = [each.data() * len(labels) for each in self._statistics]
         self._collective.reduce_gradients([*self._gradients(), *self._statistics_sums])
@@ -91,24 +91,24 @@ class GluonBackend:
         self._collective.use_step_timeout()
         return BatchResult(
             loss_sum=loss_sum,
-            correct=count_matches(scores, labels),
+            correct=count_matches(logits, labels),
             flags=StopSaveFlags(save=save > 0, stop=stop > 0),
         )
 
     def _forward_backward(self, images: Images, labels: Labels) -> tuple[nd.NDArray, nd.NDArray]:
-        """Compute this rank's gradients; return the scores, if there are any, and the sum of the losses."""
+        """Compute this rank's gradients; return the logits, if there are any, and the sum of the losses."""
         if not len(labels):
             for parameter in self._trained:
                 parameter.zero_grad()
             return None, nd.zeros((1,))
         with autograd.record():
-            scores = self._network(nd.array(images))
-            loss = self._loss_of(scores, nd.array(labels)).sum()
+            logits = self._network(nd.array(images))
+            loss = self._loss_of(logits, nd.array(labels)).sum()
         loss.backward()
         # MXNet computes in its own threads: forward is done when the loss is available, backward at a later wait.
         loss.wait_to_read()
         self.timer.end("forward")
-        return scores, loss
+        return logits, loss
 
     def set_learning_rate(self, rate: float) -> None:
         if rate == self._settings["lr"]:
@@ -220,6 +220,6 @@ def fill(arrays: Sequence[nd.NDArray], vector: NDArray[np.generic]) -> None:
         array[:] = nd.array(part.reshape(array.shape))
 
 
-def count_matches(scores: nd.NDArray, labels: Labels) -> int:
+def count_matches(logits: nd.NDArray, labels: Labels) -> int:
     """Return how many images have their highest score at their label."""
-    return int((scores.argmax(axis=1).asnumpy() == labels).sum()) if len(labels) else 0
+    return int((logits.argmax(axis=1).asnumpy() == labels).sum()) if len(labels) else 0

@@ -55,7 +55,7 @@ class DeferredResults:
         if not self._is_deferred:
             return StepFigures(*figures.tolist()).result
         previous, self._waiting = self._waiting, Copy(to_host(figures), record_event(figures.device))
-        return None if previous is None else replace(previous.read(timeout_s=timeout_s), steps_ago=1)
+        return None if previous is None else replace(previous.read(timeout_s=timeout_s), delay_steps=1)
 
     def take(self, *, timeout_s: float) -> BatchResult | None:
         """Wait for and return the outstanding result, if any."""

@@ -100,7 +100,7 @@ class DeviceLoader:
 
     @property
     def is_resident(self) -> bool:
-        """True if all samples are on the device."""
+        """Return True if all samples are on the device; only tests ask."""
         return bool(self._resident)
 
     def __call__(self, samples: Samples, indices: Indices, draws: Draws | None = None) -> tuple[DeviceBatch, Labels]:
@@ -128,7 +128,7 @@ class DeviceLoader:
     def _pixels(self, samples: Samples, indices: Indices, draws: Draws | None) -> torch.Tensor:
         if (resident := self._resident.get(id(samples))) is not None:
             return resident[self._send(indices)]
-        return self._send(samples.read(indices, draws.crops if draws else None))
+        return self._send(samples.read(indices, draws.resized_crops if draws else None))
 
     def _prepare(self, pixels: torch.Tensor, indices: Indices, draws: Draws | None) -> torch.Tensor:
         """Crop, mirror and normalise on the device, as trainer.data.batches.prepare does on the CPU."""

@@ -17,38 +17,38 @@ class FlatParams:
 
     def __init__(self, model: nn.Module, *, decay_all: bool) -> None:
         """Copy the weights; those without decay come first (order_by_decay)."""
-        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.parameters, self._undecayed = order_by_decay(trained, decay_all=decay_all)
+        trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.parameters, self._no_decay_count = order_by_decay(trainable, decay_all=decay_all)
         indices = {id(parameter): index for index, parameter in enumerate(self.parameters)}
-        self.network_order = [indices[id(parameter)] for parameter in trained]
+        self.network_order = [indices[id(parameter)] for parameter in trainable]
         """Indices into ``parameters`` in the order of the network, which checkpoints use."""
         self.weights = flatten([parameter.detach() for parameter in self.parameters])
-        self.momenta = torch.zeros_like(self.weights)
-        self._views = views(self.momenta, self.parameters, channels_last=False)
+        self.momentum_buffers = torch.zeros_like(self.weights)
+        self._views = views(self.momentum_buffers, self.parameters, channels_last=False)
         """Momenta with the parameters' shapes."""
 
     def bind(self, *, channels_last: bool) -> None:
         """Make every parameter a view of the flat weights, and store both tensors in this memory layout."""
         momenta = flatten(self._views)
         bind_parameters(self.parameters, self.weights, channels_last=channels_last)
-        self._views = views(self.momenta, self.parameters, channels_last=channels_last)
+        self._views = views(self.momentum_buffers, self.parameters, channels_last=channels_last)
         fill(self._views, momenta)
 
     def groups(self, *, weight_decay: float) -> list[ParamGroup]:
         """Return the optimizer's groups when every parameter has its own gradient tensor."""
-        spans = ((slice(0, self._undecayed), 0.0), (slice(self._undecayed, None), weight_decay))
+        spans = ((slice(0, self._no_decay_count), 0.0), (slice(self._no_decay_count, None), weight_decay))
         groups = (ParamGroup([*self.parameters[span]], self._views[span], decay) for span, decay in spans)
         return [group for group in groups if group.weights]
 
     def flat_groups(self, gradients: torch.Tensor, *, weight_decay: float) -> list[ParamGroup]:
         """Return the optimizer's groups when the gradients are one flat tensor too."""
-        border = sum(parameter.numel() for parameter in self.parameters[: self._undecayed])
+        split_at = sum(parameter.numel() for parameter in self.parameters[: self._no_decay_count])
         groups = []
-        for span, decay in ((slice(0, border), 0.0), (slice(border, self.weights.numel()), weight_decay)):
+        for span, decay in ((slice(0, split_at), 0.0), (slice(split_at, self.weights.numel()), weight_decay)):
             if span.start < span.stop:
                 part = nn.Parameter(self.weights[span])
                 part.grad = gradients[span]
-                groups.append(ParamGroup([part], [self.momenta[span]], decay))
+                groups.append(ParamGroup([part], [self.momentum_buffers[span]], decay))
         return groups
 
     def load_momenta(self, values: torch.Tensor) -> None:
@@ -62,10 +62,10 @@ def order_by_decay(parameters: Sequence[nn.Parameter], *, decay_all: bool) -> tu
     BatchNorm's factors and all biases have no decay (Goyal et al. 2017, section 5.1). Every layer has some, so they
     come first, in the bucket that is sent last; elsewhere they would delay other buckets.
     """
-    undecayed = [] if decay_all else [parameter for parameter in parameters if parameter.dim() <= 1]
-    apart = {id(parameter) for parameter in undecayed}
-    decayed = [parameter for parameter in parameters if id(parameter) not in apart]
-    return [*undecayed, *decayed], len(undecayed)
+    no_decay = [] if decay_all else [parameter for parameter in parameters if parameter.dim() <= 1]
+    no_decay_ids = {id(parameter) for parameter in no_decay}
+    decayed = [parameter for parameter in parameters if id(parameter) not in no_decay_ids]
+    return [*no_decay, *decayed], len(no_decay)
 
 
 def views(flat: torch.Tensor, parameters: Sequence[nn.Parameter], *, channels_last: bool) -> list[torch.Tensor]:

@@ -22,7 +22,7 @@ class ParamGroup(NamedTuple):
     """Weights with the same weight decay: single parameters, or a flat tensor of several."""
 
     weights: list[torch.Tensor]
-    momenta: list[torch.Tensor]
+    momentum_buffers: list[torch.Tensor]
     weight_decay: float
 
 
@@ -53,7 +53,7 @@ class SGD:
                 group.weights,
                 [_gradient(weights) for weights in group.weights],
                 # For None with momentum, torch would allocate a buffer; ours starts as zeros.
-                [momenta if self._momentum else None for momenta in group.momenta],
+                [buffer if self._momentum else None for buffer in group.momentum_buffers],
                 fused=True,
                 grad_scale=getattr(self, "grad_scale", None),
                 found_inf=getattr(self, "found_inf", None),

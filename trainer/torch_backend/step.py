@@ -166,10 +166,11 @@ class TorchBackend:
         if flags != NO_FLAGS:
             self._sums.flags.copy_(torch.tensor([flags.save, flags.stop]))
         self._reducer.finish()
-        figures = torch.cat([self._sums.loss, self._sums.flags, correct])
-        result = self._results.push(figures, timeout_s=self._collective.timeout_s)
+        # The phase also times these two small operations; on a GPU they only enter its queue.
+        step_results = torch.cat([self._sums.loss, self._sums.flags, correct])
+        result = self._results.push(step_results, timeout_s=self._collective.timeout_s)
         self.timer.end(COMMUNICATION)
-        return self._received(result) or NO_RESULT_YET
+        return self._note_first_result(result) or NO_RESULT_YET
 
     def _micro_batches(self, images: Images | DeviceBatch | MicroBatches, labels: Labels) -> Iterator[DeviceBatch]:
         """Yield the batch on the device in --gradient-accumulation parts."""
@@ -181,12 +182,12 @@ class TorchBackend:
     def _forward_backward(self, batch: DeviceBatch) -> torch.Tensor:
         """Add the batch's gradients and loss to this rank's sums; return the number of correct predictions."""
         with self._precision.autocast():
-            scores: torch.Tensor = self._forward(batch.images).float()
-        loss = cross_entropy(scores, batch.targets, reduction="sum", label_smoothing=self._label_smoothing)
+            logits: torch.Tensor = self._forward(batch.images).float()
+        loss = cross_entropy(logits, batch.targets, reduction="sum", label_smoothing=self._label_smoothing)
         self.timer.end("forward")
         torch.autograd.backward(self._precision.scaled(loss))
         self._sums.loss.add_(loss.detach())
-        correct: torch.Tensor = (scores.argmax(dim=1) == batch.targets).sum()
+        correct: torch.Tensor = (logits.argmax(dim=1) == batch.targets).sum()
         self.timer.end("backward")
         return correct
 
@@ -198,9 +199,9 @@ class TorchBackend:
             self._statistics.copy_(self._sums.statistics)
 
     def take_deferred(self) -> BatchResult | None:
-        return self._received(self._results.take(timeout_s=self._collective.timeout_s))
+        return self._note_first_result(self._results.take(timeout_s=self._collective.timeout_s))
 
-    def _received(self, result: BatchResult | None) -> BatchResult | None:
+    def _note_first_result(self, result: BatchResult | None) -> BatchResult | None:
         """Return the result unchanged; the first one also ends the long timeout of the start."""
         if result is not None:
             # It proves that all ranks have made a step; torch.compile may still take minutes for a new batch size.
@@ -254,7 +255,7 @@ class TorchBackend:
         optimizer = {} if scale is None else {SCALE: scale.numpy()}
         if self._autotune is not None:
             optimizer[MODE_KEY] = np.array(encode(self._mode))
-        values = {**self._model.state_dict(keep_vars=True), MOMENTUM_COPY_KEY: self._flat.momenta}
+        values = {**self._model.state_dict(keep_vars=True), MOMENTUM_COPY_KEY: self._flat.momentum_buffers}
         # Networks may share modules: list a buffer under each of its names.
         buffers = {name for name, _ in self._model.named_buffers(remove_duplicate=False)}
         take = self._snapshots.begin(values, changing=buffers)
@@ -281,7 +282,7 @@ class TorchBackend:
                 self._precision.scale = torch.from_numpy(state.optimizer[SCALE].copy())
         frozen = [parameter.detach() for parameter in self._model.parameters() if not parameter.requires_grad]
         scales = [] if self._precision.scale is None else [self._precision.scale.to(self._device)]
-        tensors = [self._flat.weights, self._flat.momenta, *frozen, *self._model.buffers(), *scales]
+        tensors = [self._flat.weights, self._flat.momentum_buffers, *frozen, *self._model.buffers(), *scales]
         self._collective.broadcast(tensors, what="the weights", source=source)
         for sent in scales:
             self._precision.scale = sent

@@ -54,7 +54,7 @@ def command(
     template = read_template(clients.cloudformation, cluster.stack_name)
     require_placed(cluster, template.sizes(cluster.name))
     groups = read_groups(clients.autoscaling, cluster.name)
-    change = Change(now=sizes_of(groups), old=template.sizes(cluster.name), new=props.sizes)
+    change = Change(now=sizes_of(groups), old=template.sizes(cluster.name), new=props.initial_sizes)
     _print_change(change, clients, cluster, template)
     if change.is_refused:
         raise ClusterError(f"{SETTING} {workers} would be refused, nothing was changed: run dlcluster resume first")

@@ -103,7 +103,7 @@ class Cluster(Deployed):
 
 def zoned_template(props: ClusterProps) -> dict[str, Any]:
     """Return the parts of the real template that the zone decides (tests/stacks/network/test_candidate_zones.py)."""
-    made = template(props.sizes)
+    made = template(props.initial_sizes)
     zone = props.availability_zone or props.zones[0]
     for number, each in enumerate(props.candidate_zones):
         made["Resources"][f"Subnet{each[-1]}"] = resource(

@@ -49,7 +49,7 @@ def test_cost_agrees_with_a_hand_calculation(
     template = synthesize(**settings)
     assert template["Outputs"]["PricePerHour"]["Value"] == f"{message} (list prices of us-east-1, 2026-07-20)"
     deployed = DeployedTemplate(stack_name="x", resources={**FOREIGN, **template["Resources"]})
-    rate = hourly_rate(billed_parts(deployed, NAME, ClusterProps(**settings).sizes), price_list("us-east-1"))
+    rate = hourly_rate(billed_parts(deployed, NAME, ClusterProps(**settings).initial_sizes), price_list("us-east-1"))
     assert rate.total == pytest.approx(nodes + paused, abs=1e-9)
     none = hourly_rate(billed_parts(deployed, NAME, {MASTER: PAUSED, WORKER: PAUSED}), price_list("us-east-1"))
     assert none.total == none.paused == pytest.approx(paused)

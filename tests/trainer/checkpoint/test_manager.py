@@ -15,7 +15,7 @@ from trainer.errors import UsageError
 from trainer.progress import Progress
 from trainer.timeouts import PAUSE_S
 
-RESTARTED = World(job="j", restarts=1)
+RESTARTED = World(run_id="j", restarts=1)
 OVER = CompletionMarker(started=5.5, job="j", settings={**CONFIG.identity, "num_epochs": 3})
 """Marker of a completed run with CONFIG in that job."""
 
@@ -132,10 +132,10 @@ def test_final_checkpoint_in_s3_counts_for_every_rank() -> None:
 @pytest.mark.parametrize(
     ("marker", "world"),
     [
-        (OVER, World(job="k", restarts=1)),
-        (OVER, World(job="k")),
+        (OVER, World(run_id="k", restarts=1)),
+        (OVER, World(run_id="k")),
         # The second job has the name of the first.
-        (OVER, World(job="j")),
+        (OVER, World(run_id="j")),
         (replace(OVER, job=""), World(restarts=1)),
         (replace(OVER, settings={**OVER.settings, "num_epochs": 2}), RESTARTED),
     ],

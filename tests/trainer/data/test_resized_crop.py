@@ -52,7 +52,7 @@ def test_random_part_is_scaled_to_the_networks_size(tmp_path: Path, suffix: str)
     assert draws is not None
     images, _ = prepare(data, data.train, np.array([0]), draws)
     assert images.shape == (1, 3, 32, 32)
-    shown = data.train.read(np.array([0]), draws.crops)[0]
+    shown = data.train.read(np.array([0]), draws.resized_crops)[0]
     box = ResizedCrops(seed=3, epoch=1).box(0, width=640, height=480)
     expected = (255 * box.left / 640, 255 * box.right / 640, 255 * box.top / 480, 255 * box.bottom / 480)
     found = (shown[0, :, 0].mean(), shown[0, :, -1].mean(), shown[1, 0].mean(), shown[1, -1].mean())

@@ -39,7 +39,7 @@ def count(model: nn.Module) -> int:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_weight_count_matches_the_literature(network: str) -> None:
     with torch.device("meta"):
-        model = build(network, classes=NETWORKS[network].classes, image_shape=NETWORKS[network].image_shape)
+        model = build(network, classes=NETWORKS[network].default_classes, image_shape=NETWORKS[network].image_shape)
     found = {stage: count(model if stage == "whole" else model.get_submodule(stage)) for stage in WEIGHTS[network]}
     assert found == WEIGHTS[network]
 
@@ -49,7 +49,7 @@ def test_weight_count_matches_the_literature(network: str) -> None:
 def test_network_accepts_its_own_and_its_smallest_size(network: str, smallest: bool) -> None:
     channels, height, width = NETWORKS[network].image_shape
     if smallest:
-        channels, height, width = 2, NETWORKS[network].smallest, NETWORKS[network].smallest
+        channels, height, width = 2, NETWORKS[network].min_image_size, NETWORKS[network].min_image_size
     with torch.device("meta"):
         model = build(network, classes=7, image_shape=(channels, height, width))
         assert model(torch.empty(2, channels, height, width)).shape == (2, 7)

@@ -193,7 +193,7 @@ def test_deferred_backend_takes_the_same_steps(mode: ComputeMode) -> None:
     assert second.loss_sum == second.correct == 0
     for each in (backend, late):
         each.update(samples=len(LABELS))
-    assert late.compute_gradients(IMAGES, LABELS) == replace(first, steps_ago=1)
+    assert late.compute_gradients(IMAGES, LABELS) == replace(first, delay_steps=1)
     assert late.take_deferred() == backend.compute_gradients(IMAGES, LABELS)
     assert late.take_deferred() is backend.take_deferred() is None
     for each in (backend, late):

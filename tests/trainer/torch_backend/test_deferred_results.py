@@ -24,7 +24,7 @@ def test_deferred_result_is_returned_once_a_step_later_or_by_take() -> None:
     own = FIRST.clone()
     assert figures.push(own, timeout_s=1) is None
     own.zero_()
-    assert figures.push(SECOND, timeout_s=1) == replace(FIRST_RESULT, steps_ago=1)
+    assert figures.push(SECOND, timeout_s=1) == replace(FIRST_RESULT, delay_steps=1)
     assert figures.take(timeout_s=1) == SECOND_RESULT
     assert figures.take(timeout_s=1) is None
     assert figures.push(FIRST, timeout_s=1) is None

@@ -25,7 +25,7 @@ class Collective:
     """
 
     def __init__(self, *, count: int, ring: Ring | None = None, groups: ProcessGroups | None = None) -> None:
-        """``groups`` are the process groups of compressed sums; without them every rank sends to every other."""
+        """Use ``groups`` for compressed sums; without them every rank sends to every other."""
         self.is_distributed = count > 1
         self._ring = ring
         self._groups = groups or ProcessGroups()

@@ -47,15 +47,15 @@ class Address(NamedTuple):
 class Ring:
     """Connections of a rank to its two neighbours. All ranks must make the same calls in the same order."""
 
-    def __init__(self, *, following: socket.socket, preceding: socket.socket, world: World) -> None:
-        for connection in (following, preceding):
+    def __init__(self, *, next_: socket.socket, previous: socket.socket, world: World) -> None:
+        for connection in (next_, previous):
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # Firewalls drop silent connections, and these are silent while rank 0 uploads the final checkpoint.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
-        self._following = following
-        self._preceding = preceding
+        self._next = next_
+        self._previous = previous
         self._rank = world.rank
         self._size = world.world_size
         self._buffer = np.empty(0, np.uint8)
@@ -79,8 +79,8 @@ class Ring:
 
     def close(self) -> None:
         """Close both connections."""
-        self._following.close()
-        self._preceding.close()
+        self._next.close()
+        self._previous.close()
 
     def _buffer_for(self, part: Vector) -> Vector:
         if self._buffer.nbytes < part.nbytes:
@@ -94,17 +94,17 @@ class Ring:
             waits = select.poll()
             if unsent:
                 with suppress(BlockingIOError):
-                    unsent = unsent[self._following.send(unsent) :]
+                    unsent = unsent[self._next.send(unsent) :]
                 if unsent:
-                    waits.register(self._following, select.POLLOUT)
+                    waits.register(self._next, select.POLLOUT)
             if missing:
                 with suppress(BlockingIOError):
-                    count = self._preceding.recv_into(missing)
+                    count = self._previous.recv_into(missing)
                     if not count:
-                        raise ConnectionResetError("connection closed by the rank before")
+                        raise ConnectionResetError("connection closed by the previous rank")
                     missing = missing[count:]
                 if missing:
-                    waits.register(self._preceding, select.POLLIN)
+                    waits.register(self._previous, select.POLLIN)
             if (unsent or missing) and not waits.poll(timeout_s * 1000):
                 raise TimeoutError("timed out")
 
@@ -121,11 +121,11 @@ def join_ring(
     key = secrets.token_bytes(KEY_BYTES)
     with _listen() as listener:
         addresses = all_gather(Address(own_host(world, environment), listener.getsockname()[1], key))
-        following_address = addresses[(world.rank + 1) % world.world_size]
-        following = socket.create_connection((following_address.host, following_address.port), timeout=timeout_s)
-        following.sendall(following_address.key)
-        preceding = _accept(listener, key, deadline)
-    return Ring(following=following, preceding=preceding, world=world)
+        next_address = addresses[(world.rank + 1) % world.world_size]
+        next_ = socket.create_connection((next_address.host, next_address.port), timeout=timeout_s)
+        next_.sendall(next_address.key)
+        previous = _accept(listener, key, deadline)
+    return Ring(next_=next_, previous=previous, world=world)
 
 
 def own_host(world: World, environment: Mapping[str, str]) -> str:

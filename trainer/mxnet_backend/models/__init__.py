@@ -47,21 +47,21 @@ def build(network: str, *, classes: int, image_shape: tuple[int, int, int]) -> "
     if all(parameter.grad_req == "null" for parameter in parameters):
         raise UsageError(f"--network {network} must have weights to train, it has none")
     if network not in NETWORKS:
-        models.check_scores(_scores_of_one(model, image_shape), network=network, classes=classes)
+        models.check_logits(_logits_of_one(model, image_shape), network=network, classes=classes)
     return model
 
 
-def _scores_of_one(model: "HybridBlock", image_shape: tuple[int, int, int]) -> object:
+def _logits_of_one(model: "HybridBlock", image_shape: tuple[int, int, int]) -> object:
     """Return what the network returns for one image; None when it fails, which the first step will report."""
     from mxnet import nd
 
     try:
-        scores = model(nd.zeros((1, *image_shape)))
+        logits = model(nd.zeros((1, *image_shape)))
         # MXNet computes in its own threads, and raises their errors only here.
         nd.waitall()
     except Exception:
         return None
-    return scores
+    return logits
 
 
 def _has_values(parameter: "Parameter") -> bool:

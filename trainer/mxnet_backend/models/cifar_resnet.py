@@ -6,6 +6,7 @@ channels that are new. With 10 classes and three channels ResNet-20 has 269,722 
 (the paper: 0.27 M and 1.7 M).
 """
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from mxnet import init
@@ -32,10 +33,10 @@ def resnet110(*, classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBl
 def build(layers: int, *, classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
     """Build the network of 6n+2 ``layers`` for images of (channels, height, width), weights as in He et al. (2015b)."""
     blocks = (layers - 2) // 6
-    first = sequence(convolution(image_shape[0], WIDTHS[0]), _batch_norm(WIDTHS[0]), nn.Activation("relu"))
-    stages = [_stage(before, width, blocks) for before, width in zip((WIDTHS[0], *WIDTHS), WIDTHS, strict=False)]
+    stem = sequence(convolution(image_shape[0], WIDTHS[0]), _batch_norm(WIDTHS[0]), nn.Activation("relu"))
+    stages = [_stage(*channels, blocks) for channels in pairwise((WIDTHS[0], *WIDTHS))]
     last = nn.Dense(classes, in_units=WIDTHS[-1])
-    network = sequence(first, *stages, nn.GlobalAvgPool2D(), nn.Flatten(), last)
+    network = sequence(stem, *stages, nn.GlobalAvgPool2D(), nn.Flatten(), last)
     # As torch's kaiming_normal_ with fan_out: variance 2 / outputs.
     network.initialize(init.Xavier(rnd_type="gaussian", factor_type="out", magnitude=2))
     return network
@@ -44,19 +45,19 @@ def build(layers: int, *, classes: int, image_shape: tuple[int, int, int]) -> nn
 class Block(nn.HybridBlock):  # type: ignore[misc]  # MXNet has no types
     """Two convolutions, and the shortcut around them."""
 
-    def __init__(self, before: int, width: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self._grows = width > before
+        self._grows = out_channels > in_channels
         self.residual = sequence(
-            convolution(before, width, stride=2 if self._grows else 1),
-            _batch_norm(width),
+            convolution(in_channels, out_channels, stride=2 if self._grows else 1),
+            _batch_norm(out_channels),
             nn.Activation("relu"),
-            convolution(width, width),
-            _batch_norm(width),
+            convolution(out_channels, out_channels),
+            _batch_norm(out_channels),
         )
 
     def hybrid_forward(self, F: "ModuleType", images: "NDArray") -> "NDArray":  # noqa: N803 (MXNet's name)
-        """Map (samples, before, height, width) to (samples, width, height / stride, width / stride)."""
+        """Map (samples, in_channels, height, width) to (samples, out_channels, height / stride, width / stride)."""
         shortcut = images
         if self._grows:
             half = F.slice(images, begin=(None,) * 4, end=(None,) * 4, step=(None, None, 2, 2))
@@ -65,9 +66,9 @@ class Block(nn.HybridBlock):  # type: ignore[misc]  # MXNet has no types
         return F.relu(self.residual(images) + shortcut)
 
 
-def _stage(before: int, width: int, blocks: int) -> nn.HybridSequential:
-    """Build a stage of blocks with one width; the first halves the sides when the width grows."""
-    return sequence(Block(before, width), *(Block(width, width) for _ in range(blocks - 1)))
+def _stage(in_channels: int, out_channels: int, blocks: int) -> nn.HybridSequential:
+    """Build a stage of blocks; the first halves height and width when the number of channels grows."""
+    return sequence(Block(in_channels, out_channels), *(Block(out_channels, out_channels) for _ in range(blocks - 1)))
 
 
 def sequence(*layers: nn.HybridBlock) -> nn.HybridSequential:
@@ -77,11 +78,13 @@ def sequence(*layers: nn.HybridBlock) -> nn.HybridSequential:
     return sequence
 
 
-def convolution(before: int, width: int, *, stride: int = 1, kernel: int = 3) -> nn.Conv2D:
+def convolution(in_channels: int, out_channels: int, *, stride: int = 1, kernel: int = 3) -> nn.Conv2D:
     """Build a convolution without bias; its output has the height and width of its input over ``stride``."""
     padding = kernel // 2
-    return nn.Conv2D(width, kernel_size=kernel, strides=stride, padding=padding, use_bias=False, in_channels=before)
+    return nn.Conv2D(
+        out_channels, kernel_size=kernel, strides=stride, padding=padding, use_bias=False, in_channels=in_channels
+    )
 
 
-def _batch_norm(width: int) -> nn.BatchNorm:
-    return nn.BatchNorm(in_channels=width)
+def _batch_norm(channels: int) -> nn.BatchNorm:
+    return nn.BatchNorm(in_channels=channels)

@@ -23,11 +23,11 @@ EPSILON: Final = 2e-5
 
 def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
     """Build the network for images of (channels, height, width)."""
-    before = nn.BatchNorm(in_channels=image_shape[0], epsilon=EPSILON, scale=False)
-    first = sequence(before, convolution(image_shape[0], WIDTHS[0]))
+    input_norm = nn.BatchNorm(in_channels=image_shape[0], epsilon=EPSILON, scale=False)
+    stem = sequence(input_norm, convolution(image_shape[0], WIDTHS[0]))
     stages = (_stage(WIDTHS[0], 16, stride=1), _stage(16, 32, stride=2), _stage(32, 64, stride=2))
     last = nn.Dense(classes, in_units=WIDTHS[-1])
-    network = sequence(first, *stages, nn.GlobalAvgPool2D(), nn.Flatten(), last)
+    network = sequence(stem, *stages, nn.GlobalAvgPool2D(), nn.Flatten(), last)
     network.initialize(init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2))
     return network
 
@@ -35,27 +35,31 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
 class Block(nn.HybridBlock):  # type: ignore[misc]  # MXNet has no types
     """Two convolutions and a shortcut around them, which has weights in the first block of a stage."""
 
-    def __init__(self, before: int, width: int, *, stride: int, first: bool) -> None:
+    def __init__(self, in_channels: int, out_channels: int, *, stride: int, first: bool) -> None:
         super().__init__()
         self.residual = sequence(
-            convolution(before, width, stride=stride),
-            _batch_norm(width),
+            convolution(in_channels, out_channels, stride=stride),
+            _batch_norm(out_channels),
             nn.Activation("relu"),
-            convolution(width, width),
-            _batch_norm(width),
+            convolution(out_channels, out_channels),
+            _batch_norm(out_channels),
         )
-        projection = (convolution(before, width, stride=stride, kernel=1), _batch_norm(width)) if first else ()
+        projection = (
+            (convolution(in_channels, out_channels, stride=stride, kernel=1), _batch_norm(out_channels))
+            if first
+            else ()
+        )
         self.shortcut = sequence(*projection)
 
     def hybrid_forward(self, F: "ModuleType", images: "NDArray") -> "NDArray":  # noqa: N803 (MXNet's name)
-        """Map (samples, before, height, width) to (samples, width, height / stride, width / stride)."""
+        """Map (samples, in_channels, height, width) to (samples, out_channels, height / stride, width / stride)."""
         return F.relu(self.residual(images) + self.shortcut(images))
 
 
-def _stage(before: int, width: int, *, stride: int) -> nn.HybridSequential:
-    rest = (Block(width, width, stride=1, first=False) for _ in range(BLOCKS - 1))
-    return sequence(Block(before, width, stride=stride, first=True), *rest)
+def _stage(in_channels: int, out_channels: int, *, stride: int) -> nn.HybridSequential:
+    rest = (Block(out_channels, out_channels, stride=1, first=False) for _ in range(BLOCKS - 1))
+    return sequence(Block(in_channels, out_channels, stride=stride, first=True), *rest)
 
 
-def _batch_norm(width: int) -> nn.BatchNorm:
-    return nn.BatchNorm(in_channels=width, epsilon=EPSILON)
+def _batch_norm(channels: int) -> nn.BatchNorm:
+    return nn.BatchNorm(in_channels=channels, epsilon=EPSILON)
