@@ -66,6 +66,13 @@ class Membership:
     members: tuple[Member, ...]
     shared_storage: str = ""
     """File system that all nodes mount; empty while unknown."""
+    master_trains: bool = True
+    """False if jobs run on the workers only."""
+
+    @property
+    def desired_training_nodes(self) -> int:
+        """Return the number of nodes on which jobs should run."""
+        return self.desired_nodes if self.master_trains else max(self.desired_nodes - 1, 0)
 
     @property
     def master(self) -> Member:
@@ -122,6 +129,7 @@ def read_membership(
         desired_nodes=record.desired_nodes,
         members=tuple(map(_member, record.members)),
         shared_storage=record.shared_storage,
+        master_trains=record.master_trains,
     )
 
 

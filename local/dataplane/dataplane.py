@@ -32,7 +32,6 @@ from local.node.inotify_limit import inotify_shortage
 from local.node.inventory import (
     Instance,
     Inventory,
-    read_efa_interfaces,
     read_gpu_models,
     read_inventory,
     read_user_data,
@@ -185,7 +184,6 @@ class DataPlane:
     def _start(self, instance: Instance) -> None:
         self._metadata[_address_key(instance)] = self._describe(instance)
         gpu_models = read_gpu_models(self._ec2, instance.instance_type)
-        efa_interfaces = read_efa_interfaces(self._ec2, instance)
         try:
             self._nodes[instance.instance_id] = start_node(
                 instance,
@@ -193,7 +191,6 @@ class DataPlane:
                 cgroup=self._cgroup,
                 layers=layers_of(self._run_dir, instance.image_id, base=self._layers),
                 gpu_models=gpu_models,
-                efa_interfaces=efa_interfaces,
                 authority=self._exports.authority,
             )
         except (LocalError, OSError, subprocess.SubprocessError) as error:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.contract import AGENT_SERVICE
 from local.network import vpc_network
 from local.node import nvidia_smi
 from local.node.disks import create_disk, unmount_disk
@@ -27,8 +26,34 @@ KEPT_LOGS = ("console.log", "disk/upper/var/log/cloud-init.log", "disk/upper/var
 REBOOT_CODE = 133
 """Exit code of systemd-nspawn when the system inside requests a reboot."""
 KILL_TIMEOUT_S = 20.0
-EFA_CLASS = "usr/share/local-aws/sys-class"
-"""Directory that replaces /sys/class on nodes with Elastic Fabric Adapters."""
+EFA_DEVICES = "run/local-aws/infiniband"
+"""Directory with a node's simulated Elastic Fabric Adapters; its processes see it as /sys/class/infiniband."""
+EFA_COUNT = "usr/share/local-aws/efa"
+"""File with the number of adapters with which the node was launched; a disk made from another node's has its number."""
+EFA_SERVICE = "local-efa.service"
+EFA_UNIT = """\
+[Unit]
+Description=Simulated Elastic Fabric Adapters
+DefaultDependencies=no
+Before=sysinit.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -eu /usr/share/local-aws/show-efa
+"""
+EFA_SCRIPT = f"""\
+# Nothing can be created in /sys: an overlay gives /sys/class one more directory, on which the devices are mounted.
+mkdir -p /{EFA_DEVICES} /run/local-aws/class/infiniband
+count=$(cat /{EFA_COUNT})
+while [ "$count" -gt 0 ]; do
+    count=$((count - 1))
+    mkdir -p /{EFA_DEVICES}/rdmap${{count}}s6/device
+    ln -s /sys/bus/pci/drivers/efa /{EFA_DEVICES}/rdmap${{count}}s6/device/driver
+done
+mount -t overlay -o lowerdir=/run/local-aws/class:/sys/class overlay /sys/class
+mount --bind /{EFA_DEVICES} /sys/class/infiniband
+"""
 SYSTEMD_REBOOT = signal.SIGRTMIN + 5
 """systemd(1), "Signals"."""
 
@@ -105,18 +130,21 @@ def install_fake_nvidia_smi(disk: Path, *, instance_id: str, models: Sequence[st
 
 
 def install_fake_efa(disk: Path, *, count: int) -> None:
-    """Show the node's agent directories as Elastic Fabric Adapters, which nothing can use.
+    """Make the node show directories as Elastic Fabric Adapters, which nothing can use, to all its processes.
 
-    The kernel's own directory cannot be changed, so the agent's unit sees another one in its place.
+    Removing a directory in the running node's EFA_DEVICES takes the adapter away.
     """
-    for index in range(count):
-        device = disk / EFA_CLASS / "infiniband" / f"rdmap{index}s6" / "device"
-        device.mkdir(parents=True, exist_ok=True)
-        if not (driver := device / "driver").is_symlink():
-            driver.symlink_to("/sys/bus/pci/drivers/efa")
-    unit = disk / f"etc/systemd/system/{AGENT_SERVICE}.d/local-efa.conf"
-    unit.parent.mkdir(parents=True, exist_ok=True)
-    unit.write_text(f"[Service]\nBindReadOnlyPaths=/{EFA_CLASS}:/sys/class\n")
+    units, listing = disk / "etc/systemd/system", disk / EFA_COUNT
+    listing.parent.mkdir(parents=True, exist_ok=True)
+    # Without adapters too: the disk may be made from one of a node that had some, and then has the unit.
+    listing.write_text(f"{count}\n")
+    if count == 0:
+        return
+    wanted = units / "sysinit.target.wants" / EFA_SERVICE
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    listing.with_name("show-efa").write_text(EFA_SCRIPT)
+    (units / EFA_SERVICE).write_text(EFA_UNIT)
+    wanted.symlink_to(f"../{EFA_SERVICE}")
 
 
 def start_node(
@@ -127,7 +155,6 @@ def start_node(
     layers: list[Path],
     authority: Authority,
     gpu_models: Sequence[str] = (),
-    efa_interfaces: int = 0,
 ) -> Node:
     """Connect a new node to the network and switch it on."""
     directory = nodes_dir / instance.instance_id
@@ -136,8 +163,7 @@ def start_node(
         disk = create_disk(directory)
         if gpu_models:
             install_fake_nvidia_smi(disk, instance_id=instance.instance_id, models=gpu_models)
-        if efa_interfaces:
-            install_fake_efa(disk, count=efa_interfaces)
+        install_fake_efa(disk, count=sum(each.has_efa for each in instance.interfaces))
         install_storage_client(disk, authority=authority)
         vpc_network.create_node(instance.instance_id, instance.address, vpc_id=instance.vpc_id)
         node_cgroup = cgroup / instance.instance_id

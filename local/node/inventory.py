@@ -20,6 +20,25 @@ through instance metadata", Amazon EC2 Auto Scaling User Guide)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Interface:
+    """A network interface of an instance; the node has a link only for the primary one."""
+
+    interface_id: str
+    mac: str
+    network_card: int
+    device: int
+    kind: str
+    """``interface``, ``efa`` or ``efa-only``."""
+    address: str | None
+    """Private address; None for an EFA-only interface."""
+    group_ids: tuple[str, ...]
+
+    @property
+    def has_efa(self) -> bool:
+        return self.kind in ("efa", "efa-only")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Instance:
     """A running instance; ``address`` includes its subnet's prefix length."""
 
@@ -38,8 +57,8 @@ class Instance:
     profile_arn: str | None
     target_state: str | None = None
     """Lifecycle state that its Auto Scaling group wants; None without a group."""
-    launch_template: tuple[str, str] | None = None
-    """ID and version of its launch template; None without one."""
+    interfaces: tuple[Interface, ...] = ()
+    """Its network interfaces, the primary one first."""
     life_cycle: str = "on-demand"
     """How it was bought, in the metadata's words."""
 
@@ -184,15 +203,25 @@ def _instance(
         key_name=item.get("KeyName") or None,
         profile_arn=item.get("IamInstanceProfile", {}).get("Arn"),
         target_state=target_state,
-        launch_template=_launch_template(item),
+        interfaces=_interfaces(item),
         life_cycle=item.get("InstanceLifecycle", "on-demand"),
     )
 
 
-def _launch_template(item: Mapping[str, Any]) -> tuple[str, str] | None:
-    tags = {tag["Key"]: tag["Value"] for tag in item.get("Tags", [])}
-    template_id, version = (tags.get(f"aws:ec2launchtemplate:{name}") for name in ("id", "version"))
-    return (template_id, version) if template_id and version else None
+def _interfaces(item: Mapping[str, Any]) -> tuple[Interface, ...]:
+    found = (
+        Interface(
+            interface_id=each["NetworkInterfaceId"],
+            mac=each["MacAddress"],
+            network_card=each["Attachment"]["NetworkCardIndex"],
+            device=each["Attachment"]["DeviceIndex"],
+            kind=each["InterfaceType"],
+            address=each.get("PrivateIpAddress") or None,
+            group_ids=tuple(sorted(g["GroupId"] for g in each["Groups"])),
+        )
+        for each in item["NetworkInterfaces"]
+    )
+    return tuple(sorted(found, key=lambda each: (each.network_card, each.device)))
 
 
 def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Inventory:
@@ -243,15 +272,3 @@ def read_gpu_models(ec2: "EC2Client", instance_type: str) -> tuple[str, ...]:
         for gpu in found.get("GpuInfo", {}).get("Gpus", [])
     ]
     return tuple(gpu["Name"] for gpu in gpus if gpu["Manufacturer"] == "NVIDIA" for _ in range(gpu["Count"]))
-
-
-def read_efa_interfaces(ec2: "EC2Client", instance: Instance) -> int:
-    """Return the number of Elastic Fabric Adapters that an instance was launched with."""
-    if instance.launch_template is None:
-        return 0
-    template_id, version = instance.launch_template
-    [found] = ec2.describe_launch_template_versions(LaunchTemplateId=template_id, Versions=[version])[
-        "LaunchTemplateVersions"
-    ]
-    interfaces = found["LaunchTemplateData"].get("NetworkInterfaces", [])
-    return sum(each.get("InterfaceType") in ("efa", "efa-only") for each in interfaces)

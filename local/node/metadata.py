@@ -45,19 +45,28 @@ class Metadata:
     """Directory of the instance's notices from EC2; a file is served from the moment it appears."""
 
 
-def _interface(metadata: Metadata) -> Tree:
+def _interfaces(metadata: Metadata) -> Tree:
+    """Return the network interfaces by MAC address; one for EFA only has no address of the subnet."""
     instance = metadata.instance
-    address, mac = str(instance.address.ip), mac_address(str(instance.address.ip))
-    return {
-        "device-number": "0",
-        "local-ipv4s": address,
-        "local-hostname": f"{host_name(instance)}.ec2.internal",
-        "mac": mac,
-        "security-group-ids": "\n".join(instance.group_ids),
-        "subnet-id": instance.subnet_id,
-        "subnet-ipv4-cidr-block": str(instance.address.network),
-        "vpc-id": instance.vpc_id,
-    }
+    found: dict[str, Any] = {}
+    for each in instance.interfaces:
+        found[each.mac] = {
+            "device-number": str(each.device),
+            "interface-id": each.interface_id,
+            "mac": each.mac,
+            "network-card": str(each.network_card),
+            "owner-id": metadata.account,
+            "security-group-ids": "\n".join(each.group_ids),
+            "subnet-id": instance.subnet_id,
+            "vpc-id": instance.vpc_id,
+        }
+        if each.address is not None:
+            found[each.mac] |= {
+                "local-ipv4s": each.address,
+                "local-hostname": f"{host_name(instance)}.ec2.internal",
+                "subnet-ipv4-cidr-block": str(instance.address.network),
+            }
+    return found
 
 
 def _role(metadata: Metadata) -> Tree:
@@ -104,7 +113,7 @@ def metadata_tree(metadata: Metadata) -> Tree:
         "local-hostname": name,
         "local-ipv4": address,
         "mac": mac_address(address),
-        "network": {"interfaces": {"macs": {mac_address(address): _interface(metadata)}}},
+        "network": {"interfaces": {"macs": _interfaces(metadata)}},
         "placement": {"availability-zone": instance.zone, "region": metadata.region},
         "reservation-id": "r-" + instance.instance_id.removeprefix("i-"),
         "services": {"domain": "amazonaws.com", "partition": "aws"},

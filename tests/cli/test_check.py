@@ -57,7 +57,7 @@ def check_output(found: Any) -> Output:
     return Output(exit_code=0, stdout=lines.encode(), stderr="")
 
 
-def check(monkeypatch: pytest.MonkeyPatch, master: Master, *words: str) -> int:
+def check(monkeypatch: pytest.MonkeyPatch, master: Master, *words: str, master_trains: bool = True) -> int:
     """Run the verb against a cluster of four desired nodes, three of which are up."""
     members = tuple(
         Member(
@@ -69,7 +69,7 @@ def check(monkeypatch: pytest.MonkeyPatch, master: Master, *words: str) -> int:
         )
         for index in (1, 2, 3)
     )
-    membership = Membership(generation=1, desired_nodes=4, members=members)
+    membership = Membership(generation=1, desired_nodes=4, members=members, master_trains=master_trains)
     context = SimpleNamespace(cluster=SimpleNamespace(name="demo"), membership=membership)
 
     @contextmanager
@@ -96,6 +96,14 @@ def test_no_node_of_a_healthy_cluster_is_named(
     ]
     assert shown.err == "dlcluster: nodes missing: 1; dlcluster status says why\n"
     assert ["launch --force python /opt/deeplearning/trainer/check --json" in line for line in master.ran] == [True]
+
+
+def test_master_that_does_not_train_is_not_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workers = report(nodes=[node("worker2"), node("worker3")])
+    assert check(monkeypatch, Master(check_output(workers)), master_trains=False) == 0
+    assert capsys.readouterr().err == "dlcluster: nodes missing: 1; dlcluster status says why\n"
 
 
 def test_a_slow_node_is_named_with_what_to_do(

@@ -2,7 +2,21 @@
 
 from ipaddress import IPv4Interface
 
-from local.node.inventory import Instance
+from local.network.vpc_network import mac_address
+from local.node.inventory import Instance, Interface
+
+
+def interface(number: int, *, card: int = 0, kind: str = "interface") -> Interface:
+    """Return an interface, which has an address if it is the primary one."""
+    return Interface(
+        interface_id=f"eni-{card:017x}",
+        mac=mac_address(f"10.0.{card}.{number}"),
+        network_card=card,
+        device=0,
+        kind=kind,
+        address=None if card else f"10.0.0.{number}",
+        group_ids=("sg-1",),
+    )
 
 
 def instance(number: int, *, groups: tuple[str, ...], public: str | None, internet: str | None) -> Instance:
@@ -19,4 +33,5 @@ def instance(number: int, *, groups: tuple[str, ...], public: str | None, intern
         zone="us-east-1a",
         key_name=None,
         profile_arn=None,
+        interfaces=(interface(number),),
     )

@@ -38,7 +38,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
         done = _measure(connection)
     membership = context.membership
     report = parse_report(done.stdout.decode(errors="replace"), membership.members)
-    missing = max(membership.desired_nodes - len(report.nodes), 0)
+    missing = max(membership.desired_training_nodes - len(report.nodes), 0)
     if as_json:
         print_json(cluster=context.cluster.name, missing_nodes=missing, **report.document())
     else:

@@ -139,8 +139,9 @@ def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int
         word = "The requested reservation does not have sufficient compatible and available capacity"
         raise EC2ClientError("ReservationCapacityExceeded", f"{word} for this request.")
     launched = original(backend, image_id, count, *others, **named)
-    if found.is_block:
-        for instance in launched.instances:
+    for instance in launched.instances:
+        instance.capacity_reservation_id = reservation_id
+        if found.is_block:
             instance.lifecycle = "capacity-block"  # moto calls every market spot
     found.instances += launched.instances
     return launched

@@ -8,7 +8,7 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import EC2Backend
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from local.aws.ec2.interface_checks import check_interfaces
+from local.aws.ec2.network_interfaces import check_interfaces
 from local.aws.moto_patching import wrap
 
 

@@ -19,7 +19,14 @@ from local.aws.scarcity.limits import read_capacities
 from local.aws.scarcity.vcpu_quotas import check_quota
 
 UNSUPPORTED: Final = "Unsupported"
-SHORTAGES: Final = frozenset({"InsufficientInstanceCapacity", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"})
+SHORTAGES: Final = frozenset(
+    {
+        "InsufficientInstanceCapacity",
+        "MaxSpotInstanceCountExceeded",
+        "ReservationCapacityExceeded",
+        "VcpuLimitExceeded",
+    }
+)
 """Error codes after which an Auto Scaling group retries a launch, because it may succeed later."""
 _HOLDING: Final = ("pending", "running")
 _RESERVED: Final = ("capacity-block",)

@@ -68,7 +68,7 @@ def test_agent_records_are_read_by_contract_names(deploy: Deploy) -> None:
     client.delete_item(TableName=table, Key={contract.TABLE_KEY: {"S": contract.MEMBERSHIP_ID}})
     key, own_id = public_key(1), instance_id(1)
     member = membership.Member(node_index=1, instance_id=own_id, address="10.0.0.9", node_type="master", host_key=key)
-    written = membership.Membership(generation=1, desired_nodes=5, members=(member,))
+    written = membership.Membership(generation=1, desired_nodes=5, members=(member,), master_trains=False)
     agents = Table(client, name=table, networks=NETWORKS)
     assert agents.replace_membership(agents.read_stored(), written)
 
@@ -86,7 +86,8 @@ def test_agent_records_are_read_by_contract_names(deploy: Deploy) -> None:
     )
     assert [row[name] for name in names] == [1, own_id, "10.0.0.9", "master", key]
     read = Member(node_index=1, instance_id=own_id, address="10.0.0.9", node_type="master", host_key=key)
-    assert members_of(table) == (read,)
+    found = read_membership(client, table=table, networks=NETWORKS, cluster_name="demo")
+    assert (found.members, found.desired_nodes, found.desired_training_nodes) == ((read,), 5, 4)
 
 
 def test_fields_of_a_newer_agent_are_ignored(deploy: Deploy) -> None:

@@ -20,7 +20,18 @@ def item(instance_id: str, **changes: Any) -> dict[str, Any]:
         "PrivateIpAddress": "10.0.0.4",
         "PublicIpAddress": "198.18.0.4",
         "SecurityGroups": [{"GroupId": "sg-1"}],
+        "NetworkInterfaces": [interface(1, 0, "efa-only"), interface(0, 0, "interface", "10.0.0.4")],
     } | changes
+
+
+def interface(card: int, device: int, kind: str, address: str | None = None) -> dict[str, Any]:
+    return {
+        "NetworkInterfaceId": f"eni-{card}{device}",
+        "MacAddress": f"02:00:00:00:0{card}:0{device}",
+        "Attachment": {"NetworkCardIndex": card, "DeviceIndex": device},
+        "InterfaceType": kind,
+        "Groups": [{"GroupId": "sg-1"}],
+    } | ({"PrivateIpAddress": address} if address else {})
 
 
 class ControlPlane:
@@ -67,6 +78,12 @@ def test_instance_has_its_public_address_and_target_state() -> None:
     assert instance.target_state == "Terminated"
 
 
+def test_interfaces_are_those_that_ec2_describes_the_primary_first() -> None:
+    (instance,) = read(ControlPlane(item(GOOD))).instances
+    found = [(each.network_card, each.kind, each.address, each.has_efa) for each in instance.interfaces]
+    assert found == [(0, "interface", "10.0.0.4", False), (1, "efa-only", None, True)]
+
+
 def test_public_address_without_a_route_is_not_reachable() -> None:
     (instance,) = read(ControlPlane(item(GOOD), gateway=None)).instances
     assert (instance.public_address, instance.internet_address) == ("198.18.0.4", None)
@@ -81,7 +98,7 @@ def test_instance_without_a_group_has_no_target() -> None:
     assert instance.target_state is None
 
 
-@pytest.mark.parametrize("gone", ["PrivateIpAddress", "SubnetId", "SecurityGroups", "Placement"])
+@pytest.mark.parametrize("gone", ["PrivateIpAddress", "SubnetId", "SecurityGroups", "Placement", "NetworkInterfaces"])
 def test_incomplete_record_is_unreadable_and_others_are_read(gone: str) -> None:
     half = item(HALF)
     del half[gone]

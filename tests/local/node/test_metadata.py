@@ -7,7 +7,7 @@ import pytest
 
 from local.node.metadata import Metadata, lookup
 from local.node.spot_notices import INTERRUPTION, REBALANCE
-from tests.local.instances import instance
+from tests.local.instances import instance, interface
 
 CREDENTIALS = {
     "AccessKeyId": "ASIA1",
@@ -79,6 +79,19 @@ def test_notice_appears_at_its_time(metadata: Metadata, file: str, path: str, bo
     (metadata.spot_notices / file).write_text(body)
     assert lookup(metadata, f"/latest/meta-data/{path}") == body.encode()
     assert category in (lookup(metadata, "/latest/meta-data/") or b"").splitlines()
+
+
+def test_every_interface_has_its_network_card_and_efa_only_ones_no_address(metadata: Metadata) -> None:
+    several = (interface(4), interface(4, card=1, kind="efa-only"))
+    node = dataclasses.replace(metadata, instance=dataclasses.replace(metadata.instance, interfaces=several))
+    root = "/latest/meta-data/network/interfaces/macs/"
+    assert lookup(node, root) == b"02:00:0a:00:00:04/\n02:00:0a:00:01:04/"
+    found = [
+        [lookup(node, f"{root}{each.mac}/{name}") for name in ("network-card", "device-number", "local-ipv4s")]
+        for each in several
+    ]
+    assert found == [[b"0", b"0", b"10.0.0.4"], [b"1", b"0", None]]
+    assert lookup(node, "/latest/meta-data/mac") == several[0].mac.encode()
 
 
 def test_target_lifecycle_state_is_that_of_the_group(metadata: Metadata) -> None:

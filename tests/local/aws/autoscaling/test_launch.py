@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from local.aws.ec2.images import FAMILIES, image_id
-from local.node.inventory import read_efa_interfaces, read_inventory
+from local.network.vpc_network import mac_address
+from local.node.inventory import read_inventory
 from tests.local.aws.harness import Aws, Stacks
 from tests.local.aws.templates import USER_DATA, attribute, cluster, group, launch_template
 
@@ -72,6 +73,11 @@ def test_network_interface_of_the_template_decides(aws: Aws, stacks: Stacks) -> 
     assert [g["GroupId"] for g in member["SecurityGroups"]] == [stacks.physical_id("Security")]
 
 
+def described_interfaces(member: dict[str, Any]) -> set[tuple[str, int, int]]:
+    places = ((each["InterfaceType"], each["Attachment"]) for each in member["NetworkInterfaces"])
+    return {(kind, place["NetworkCardIndex"], place["DeviceIndex"]) for kind, place in places}
+
+
 def test_several_interfaces_take_one_private_address_and_no_public_one(aws: Aws, stacks: Stacks) -> None:
     groups = [attribute("GroupId", "Security")]
     interfaces = [
@@ -87,8 +93,30 @@ def test_several_interfaces_take_one_private_address_and_no_public_one(aws: Aws,
     (member,) = instances(aws)
     assert "PublicIpAddress" not in member
     assert [g["GroupId"] for g in member["SecurityGroups"]] == [stacks.physical_id("Security")]
-    found = read_inventory(aws.client("ec2"), aws.client("autoscaling"))
-    assert [read_efa_interfaces(aws.client("ec2"), each) for each in found.instances] == [2]
+    assert described_interfaces(member) == {("interface", 0, 0), ("efa-only", 0, 1), ("efa-only", 1, 0)}
+    assert {each["Groups"][0]["GroupId"] for each in member["NetworkInterfaces"]} == {stacks.physical_id("Security")}
+    (found,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
+    assert [(each.kind, each.address) for each in found.interfaces] == [
+        ("interface", member["PrivateIpAddress"]), ("efa-only", None), ("efa-only", None)
+    ]  # fmt: skip
+    aws.client("ec2").terminate_instances(InstanceIds=[member["InstanceId"]])
+    left = aws.client("ec2").describe_network_interfaces()["NetworkInterfaces"]
+    assert not {each["NetworkInterfaceId"] for each in left} & {each.interface_id for each in found.interfaces}
+
+
+def test_the_only_interface_has_the_templates_type_and_the_nodes_mac(aws: Aws, stacks: Stacks) -> None:
+    interface = {"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "efa"}
+    template = cluster(Group=group(1, "Public"))
+    groups = [attribute("GroupId", "Security")]
+    template["Resources"]["Template"] = launch_template(
+        InstanceType="g5.8xlarge", NetworkInterfaces=[interface | {"Groups": groups}], SecurityGroupIds=[]
+    )
+    stacks.create(template)
+    (member,) = instances(aws)
+    assert described_interfaces(member) == {("efa", 0, 0)}
+    assert member["PublicIpAddress"]
+    (found,) = member["NetworkInterfaces"]
+    assert found["MacAddress"] == mac_address(member["PrivateIpAddress"])
 
 
 def test_members_are_spot_instances_if_the_template_requests_it(aws: Aws, stacks: Stacks) -> None:

@@ -76,18 +76,27 @@ def test_instances_are_terminated_half_an_hour_before_the_block_ends(aws: Aws, s
     [
         (HOUR, MARKET, "is not active yet"),
         (-HOUR, None, "The market type (purchasing) option is not valid"),
-        (-2 * HOUR, MARKET, "does not have sufficient compatible and available capacity"),
     ],
 )
-def test_a_launch_outside_of_its_time_or_market_is_refused(
+def test_a_launch_before_its_time_or_without_its_market_is_refused(
     aws: Aws, stacks: Stacks, starts: timedelta, market: dict[str, str] | None, word: str
 ) -> None:
-    is_ending = starts == -2 * HOUR
-    block = buy(aws, starts=starts, ends=TERMINATED_BEFORE - timedelta(minutes=1) if is_ending else 3 * HOUR)
+    block = buy(aws, starts=starts, ends=3 * HOUR)
     assert described(aws, block)["State"] == ("scheduled" if starts > timedelta() else "active")
     stacks.create(nodes(1, block, market))
     assert stacks.status() == "ROLLBACK_COMPLETE"
     assert any(word in reason for _, reason in stacks.events("Group"))
+
+
+def test_a_launch_in_its_last_half_hour_finds_no_room(aws: Aws, stacks: Stacks) -> None:
+    block = buy(aws, starts=-2 * HOUR, ends=TERMINATED_BEFORE - timedelta(minutes=1))
+    assert described(aws, block)["State"] == "active"
+    stacks.create(nodes(1, block, MARKET))
+    members = Group(aws=aws, name=stacks.physical_id("Group"))
+    assert members.in_service() == set()
+    status, why = members.activities()[0]
+    assert status == "Failed"
+    assert "does not have sufficient compatible and available capacity" in why
 
 
 def test_cloud_control_describes_the_block_for_the_cdk(aws: Aws) -> None:

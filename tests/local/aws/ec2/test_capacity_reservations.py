@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.aws.harness import REGION, Aws, Stacks
+from tests.local.aws.harness import REGION, Aws, Group, Stacks
 from tests.local.aws.templates import cluster, group, launch_template
 
-FULL = "The requested reservation does not have sufficient compatible and available capacity for this request"
+FULL = (
+    "The requested reservation does not have sufficient compatible and available capacity for this request. "
+    "Launching EC2 instance failed."
+)
 
 
 def reserve(aws: Aws, instance_type: str = "c5.large", zone: str = f"{REGION}a") -> str:
@@ -34,6 +37,10 @@ def test_nodes_take_places_in_the_reservation_and_give_them_back(aws: Aws, stack
     reservation = reserve(aws)
     stacks.create(nodes(2, reservation))
     assert available(aws, reservation) == 0
+    held = aws.client("ec2").describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["running"]}])
+    assert [each["CapacityReservationId"] for found in held["Reservations"] for each in found["Instances"]] == [
+        reservation
+    ] * 2
     stacks.cloudformation.delete_stack(StackName="stack")
     assert available(aws, reservation) == 2
 
@@ -42,13 +49,18 @@ def test_nodes_take_places_in_the_reservation_and_give_them_back(aws: Aws, stack
     ("instance_type", "zone"),
     [("c5.large", f"{REGION}a"), ("m5.large", f"{REGION}a"), ("c5.large", f"{REGION}b")],
 )
-def test_launch_beyond_the_reservation_is_refused(aws: Aws, stacks: Stacks, instance_type: str, zone: str) -> None:
+def test_launch_beyond_the_reservation_fails_and_is_retried(
+    aws: Aws, stacks: Stacks, instance_type: str, zone: str
+) -> None:
     reservation = reserve(aws, instance_type, zone)
     if (instance_type, zone) == ("c5.large", f"{REGION}a"):
         stacks.create(nodes(2, reservation), "full")
     stacks.create(nodes(1, reservation))
-    assert stacks.status() == "ROLLBACK_COMPLETE"
-    assert any(FULL in reason for _, reason in stacks.events("Group"))
+    members = Group(aws=aws, name=stacks.physical_id("Group"))
+    assert members.in_service() == set()
+    activities = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=members.name)["Activities"]
+    assert {(each["StatusCode"], each["StatusMessage"]) for each in activities} == {("Failed", FULL)}
+    assert members.described()["DesiredCapacity"] == 1
 
 
 def test_an_unknown_reservation_does_not_exist(aws: Aws) -> None:

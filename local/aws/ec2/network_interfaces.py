@@ -1,0 +1,88 @@
+"""Give instances the network interfaces of their launch template, and refuse those that EC2 refuses, in its words.
+
+moto makes the primary interface only, of the type ``interface`` and on card 0, whatever the template says.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models import EC2Backend
+from moto.ec2.models.elastic_network_interfaces import Attachment, NetworkInterface
+from moto.ec2.models.instance_types import INSTANCE_TYPES
+from moto.ec2.models.instances import Instance
+
+from local.aws.moto_patching import wrap
+from local.network.vpc_network import mac_address
+
+_EFA = ("efa", "efa-only")
+_CARD = "local_network_card"
+"""Attribute of an interface with the index of its network card."""
+
+
+def install() -> None:
+    """Patch moto: complete the interfaces of launched instances, and describe the cards that they are on."""
+    wrap(EC2Backend, "run_instances", _run_instances)
+    wrap(NetworkInterface, "attachment", _attachment)
+
+
+def check_interfaces(interfaces: Sequence[Mapping[str, Any]], *, instance_type: str) -> None:
+    """Raise RunInstances' error for interfaces that are inconsistent or that the type does not support."""
+    if len(interfaces) > 1 and any("AssociatePublicIpAddress" in each for each in interfaces):
+        word = "The associatePublicIPAddress parameter cannot be specified"
+        raise EC2ClientError("InvalidParameterCombination", f"{word} when launching with multiple network interfaces")
+    efa = Counter(int(each.get("NetworkCardIndex", 0)) for each in interfaces if each.get("InterfaceType") in _EFA)
+    if not efa:
+        return
+    network: Mapping[str, Any] = INSTANCE_TYPES[instance_type]["NetworkInfo"]
+    if not network.get("EfaSupported"):
+        raise EC2ClientError("UnsupportedOperation", f"EFA interfaces are not supported on {instance_type}")
+    limits = {card["NetworkCardIndex"]: int("efa" in card["InterfaceTypes"]) for card in network["NetworkCards"]}
+    over = [(card, count, limits.get(card, 0)) for card, count in sorted(efa.items()) if count > limits.get(card, 0)]
+    if over:
+        cards = ", ".join(f"Network Card {card} (requested: {count}, limit: {limit})" for card, count, limit in over)
+        count = f"EFA interface count {sum(efa.values())} exceeds allowed limit for {instance_type}"
+        raise EC2ClientError("AttachmentLimitExceeded", f"{count}. {cards}.")
+
+
+def _run_instances(original: Any, backend: EC2Backend, *arguments: Any, **named: Any) -> Any:
+    template: Any = named.get("launch_template")
+    data: Mapping[str, Any] = backend._get_template_from_args(template).data if template else {}
+    launched = original(backend, *arguments, **named)
+    for instance in launched.instances:
+        primary: NetworkInterface = instance.nics[0]
+        # The node's own link has this address.
+        primary.mac_address = mac_address(str(primary.private_ip_address))
+        for each in data.get("NetworkInterfaces", []):
+            _add_interface(backend, instance, each)
+    return launched
+
+
+def _add_interface(backend: EC2Backend, instance: Instance, wanted: Mapping[str, Any]) -> None:
+    """Make one interface of the template, or only set the type of the primary one, which moto has made."""
+    card, device = (int(wanted.get(f"{name}Index", 0)) for name in ("NetworkCard", "Device"))
+    kind = wanted.get("InterfaceType", "interface")
+    if card == device == 0:
+        instance.nics[0].interface_type = kind
+        return
+    subnet = instance.nics[0].subnet
+    address = None if kind == "efa-only" else subnet.get_available_subnet_ip(instance=instance)
+    made: Any = backend.create_network_interface(
+        subnet, address or "", group_ids=[*wanted.get("Groups", [])], delete_on_termination=True
+    )
+    if address is None:
+        # moto has given it a random one.
+        made.private_ip_address, made.private_ip_addresses, made.private_dns_name = None, [], None
+    made.interface_type = kind
+    setattr(made, _CARD, card)
+    # moto keeps one interface a device number, which may repeat on another card.
+    instance.attach_eni(made, 100 * card + device)
+    made.device_index = device
+
+
+def _attachment(original: Any, interface: NetworkInterface) -> Attachment | None:
+    found: Attachment | None = original(interface)
+    if found is not None:
+        found.network_card_index = getattr(interface, _CARD, 0)
+    return found

@@ -1,0 +1,292 @@
+"""Test spot workers with Elastic Fabric Adapters and an on-demand master of a CPU type, which does not train.
+
+``make soak`` runs it. The tests share one cluster and build on each other: what EC2 describes is compared with what was
+ordered, EC2 reclaims a worker during a job, and the workers get other network cards.
+"""
+
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+
+from bootstrap.contract import MASTER, WORKER
+from local.faults import Faults
+from local.faults.clients import client
+from local.node.container import EFA_DEVICES
+from local.run.user import User
+from tests.e2e.checkouts import Edit
+from tests.e2e.conftest import stack_outputs
+from tests.e2e.group_states import states
+from tests.e2e.laptop import Laptop, new_laptop
+from tests.e2e.purchase.nodes import (
+    HEAL_S,
+    await_another,
+    described,
+    expected_lists,
+    instance_of,
+    lists,
+    running_instances,
+)
+from tests.waiting import await_true
+
+CPU, ONE_CARD, FOUR_CARDS = "c5.large", "g4dn.8xlarge", "p4d.24xlarge"
+HOSTS: Final = ("worker2", "worker3")
+NOTICE_S = 60.0
+DEVICES = "ls /sys/class/infiniband 2>/dev/null || true"
+TRAINING = (
+    "cd && launch --max-restarts 1 --min-nodes 1 --rejoin-timeout 0 python /opt/deeplearning/trainer"
+    " --kv-store dist_sync --num-epochs 10000 --model-prefix s3://$DEEPLEARNING_BUCKET/reclaimed/net 2>&1"
+)
+SHOW_RANK = "echo rank $RANK of $WORLD_SIZE on $DEEPLEARNING_INSTANCE_ID with $(env | grep -oE '^(NCCL|FI|RDMAV)_\\w+')"
+ADAPTER = "rdmap0s6"
+SHORT_BOOTSTRAP_TIMEOUT = Edit(
+    file="stacks/cluster.py", old="BOOTSTRAP_TIMEOUT_S: Final = 1200\n", new="BOOTSTRAP_TIMEOUT_S: Final = 20\n"
+)
+"""Edit after which a node that is not ready gives up soon."""
+
+
+@pytest.fixture(scope="module")
+def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
+    """Deploy the cluster, which ends with the local AWS."""
+    settings = {"instance_type": ONE_CARD, "master_instance_type": CPU, "purchase": "spot", "worker_count": 2}
+    made = new_laptop(user, tmp_path_factory.mktemp("spot"), settings)
+    made.run("cdk", "deploy")
+    user.write_ssh_config()
+    return made
+
+
+def workers() -> list[dict[str, Any]]:
+    return described()[WORKER]
+
+
+def interfaces(instance: dict[str, Any]) -> list[tuple[int, int, str]]:
+    """Return network card, device number and type of each interface, in this order."""
+    places = ((each["Attachment"], each["InterfaceType"]) for each in instance["NetworkInterfaces"])
+    return sorted((place["NetworkCardIndex"], place["DeviceIndex"], kind) for place, kind in places)
+
+
+def launch(laptop: Laptop, command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        laptop.user.ssh_command("deeplearning-master", f"launch {command}"),
+        env=dict(laptop.user.environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HEAL_S,
+    )
+
+
+def take_adapter(instance_id: str) -> None:
+    """Take one of a node's adapters away, as when its driver fails."""
+    Faults.current().node(instance_id).run("mv", f"/{EFA_DEVICES}/{ADAPTER}", f"/run/local-aws/{ADAPTER}")
+
+
+def restore_adapter(instance_id: str) -> None:
+    Faults.current().node(instance_id).run("mv", f"/run/local-aws/{ADAPTER}", f"/{EFA_DEVICES}/{ADAPTER}")
+
+
+def is_open_to_itself(group: dict[str, Any]) -> bool:
+    """Return True if a security group allows all traffic from and to itself, as EFA requires."""
+    own = [
+        {
+            pair["GroupId"]
+            for rule in group[direction]
+            if rule["IpProtocol"] == "-1"
+            for pair in rule["UserIdGroupPairs"]
+        }
+        for direction in ("IpPermissions", "IpPermissionsEgress")
+    ]
+    return all(group["GroupId"] in allowed for allowed in own)
+
+
+def test_master_is_on_demand_and_workers_are_spot_instances_with_efa(laptop: Laptop) -> None:
+    found = described()
+    [master] = found[MASTER]
+    assert (master["InstanceType"], master.get("InstanceLifecycle")) == (CPU, None)
+    assert (interfaces(master), bool(master["PublicIpAddress"])) == ([(0, 0, "interface")], True)
+    assert len(found[WORKER]) == len(HOSTS)
+    for worker in found[WORKER]:
+        assert (worker["InstanceType"], worker["InstanceLifecycle"]) == (ONE_CARD, "spot")
+        assert interfaces(worker) == [(0, 0, "efa")]
+        assert not worker["Placement"].get("GroupName")
+        ids = [group["GroupId"] for group in worker["NetworkInterfaces"][0]["Groups"]]
+        groups = client("ec2").describe_security_groups(GroupIds=ids)["SecurityGroups"]
+        assert any(map(is_open_to_itself, groups))
+    assert laptop.user.ssh("deeplearning-master", DEVICES) == ""
+
+
+def test_lists_and_variables_leave_out_the_master(laptop: Laptop) -> None:
+    for host in ("master", *HOSTS):
+        assert lists(laptop, host) == expected_lists(*HOSTS, gpus=1)
+
+
+def test_a_job_runs_on_the_workers_only(laptop: Laptop) -> None:
+    done = launch(laptop, shlex.quote(SHOW_RANK))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {*done.stdout.splitlines()} == {
+        f"deeplearning-worker{index} [0] rank {rank} of 2 on {instance_of(index)} with NCCL_SOCKET_IFNAME"
+        for rank, index in enumerate((2, 3))
+    }
+
+
+def test_every_program_sees_the_adapters_and_a_lost_one_is_named(laptop: Laptop) -> None:
+    unit = f"sudo systemd-run --quiet --wait --pipe --collect sh -c {shlex.quote(DEVICES)}"
+    for host in HOSTS:
+        assert laptop.user.ssh(f"deeplearning-{host}", f"{DEVICES}; {unit}") == f"{ADAPTER}\n" * 2
+    lost = instance_of(3)
+    take_adapter(lost)
+    try:
+        refused = launch(laptop, "true")
+        checked = laptop.start("dlcluster", "check", "--json")
+        found = json.loads(checked.communicate(timeout=HEAL_S)[0])
+    finally:
+        restore_adapter(lost)
+    assert refused.stderr.startswith("launch: nothing started, no EFA on deeplearning-worker3 but on the other nodes")
+    assert [(node["name"], node["efa"], node["expected_efa"]) for node in found["nodes"]] == [
+        ("worker2", 1, 1),
+        ("worker3", 0, 1),
+    ]
+    assert [(each["node"], each["what"]) for each in found["findings"]] == [("worker3", "efa")]
+    assert (found["missing_nodes"], checked.returncode) == (0, 1)
+
+
+@contextmanager
+def training(laptop: Laptop) -> Iterator[Iterator[str]]:
+    """Yield the output lines of a training, which ends with the block."""
+    words = laptop.user.ssh_command("deeplearning-master", TRAINING)
+    with subprocess.Popen(
+        words, env=dict(laptop.user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield iter(process.stdout)
+        finally:
+            laptop.user.ssh("deeplearning-master", "launch stop")
+            process.kill()
+
+
+def text_until(lines: Iterator[str], pattern: str) -> str:
+    """Return the output up to the first line that matches the pattern."""
+    seen: list[str] = []
+    for line in lines:
+        seen.append(line)
+        if re.search(pattern, line):
+            return "".join(seen)
+    pytest.fail(f"the job ended before {pattern!r}:\n{''.join(seen)}")
+
+
+def test_reclaimed_worker_leaves_and_the_job_continues_from_its_checkpoint(laptop: Laptop) -> None:
+    """The worker is that of rank 0, so the checkpoint comes from the bucket. Its replacement will have no EFA."""
+    before = described()
+    laptop.set(efa="off")
+    laptop.run("cdk", "deploy")
+    assert described() == before
+    reclaimed = instance_of(2)
+    with training(laptop) as lines:
+        text_until(lines, r"rank 0/2 Epoch\[2\] ")
+        Faults.current().spot_notice("worker2", seconds=NOTICE_S)
+        text = text_until(lines, r"launch: restart 1 of 1 ")
+        assert states({reclaimed}) == {"running"}, "the job must not wait for the end"
+        text += text_until(lines, r"rank 0/1 Epoch\[\d+\] ")
+    stopped = re.findall(r"rank (\d)/2 stopped by (?:SIGTERM|another rank's signal), with a checkpoint", text)
+    assert sorted(stopped) == ["0", "1"]
+    assert "launch: deeplearning-worker2: leaves the cluster; waiting at most 0 s for 2 nodes" in text
+    assert "launch: restart 1 of 1 on 1 of 2 nodes: deeplearning-worker3" in text
+    [epoch] = re.findall(r"rank 0/1 resuming at epoch (\d+) ", text)
+    assert int(epoch) > 2
+    after = await_another(2, than={reclaimed})
+    assert states({reclaimed}) == {"terminated"}
+    assert described()[MASTER] == before[MASTER]
+    [replacement] = [each for each in workers() if each["InstanceId"] == after]
+    assert (replacement["InstanceLifecycle"], interfaces(replacement)) == ("spot", [(0, 0, "interface")])
+
+
+def test_launch_refuses_to_mix_fabrics(laptop: Laptop) -> None:
+    refused = launch(laptop, "true")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.splitlines() == [
+        "launch: nothing started, no EFA on deeplearning-worker2 but on the other nodes: replace the nodes that were "
+        "launched before efa or instance_type changed (--force starts anyway)"
+    ]
+    forced = launch(laptop, "--force echo there")
+    assert sorted(forced.stdout.splitlines()) == [f"deeplearning-{host} [0] there" for host in HOSTS]
+
+
+@pytest.fixture(scope="module")
+def four_cards(laptop: Laptop) -> dict[str, str]:
+    """Order workers with four cards; return the old worker3 and the new ones, of which the first lacks an adapter."""
+    SHORT_BOOTSTRAP_TIMEOUT.make(laptop.checkout)
+    laptop.set(efa="auto", instance_type=FOUR_CARDS)
+    laptop.run("cdk", "deploy")
+    before = {each["InstanceId"] for each in workers()}
+    lost = instance_of(2)
+    client("ec2").terminate_instances(InstanceIds=[lost])
+    [broken] = {each["InstanceId"] for each in workers()} - before
+    faults = Faults.current()
+
+    def shows_adapters() -> bool:
+        node = faults.node(broken)
+        return node.is_up and node.path(f"/sys/class/infiniband/{ADAPTER}").exists()
+
+    await_true(shows_adapters, "the boot of the node", timeout_s=HEAL_S, every_s=0.05)
+    take_adapter(broken)
+    recommended = instance_of(3)
+    faults.rebalance_recommendation(recommended)
+    new = {"recommended": recommended, "broken": broken, "worker3": await_another(3, than=before)}
+    return new | {"worker2": await_another(2, than={*before, broken})}
+
+
+def log_of(instance_id: str) -> str:
+    """Return what the agent of a node has sent to the cluster's log group."""
+    group = stack_outputs()["ClusterLogGroup"]
+    events = client("logs").get_log_events(logGroupName=group, logStreamName=instance_id, startFromHead=True)["events"]
+    return "\n".join(event["message"] for event in events)
+
+
+def test_node_that_lacks_an_adapter_is_not_ready_and_is_replaced(four_cards: dict[str, str]) -> None:
+    log = log_of(four_cards["broken"])
+    assert re.search(r"asked \S+-worker to replace this node: efa 3/4", log), log
+    assert "phase signal took" not in log
+    assert states({four_cards["broken"]}) <= {"shutting-down", "terminated"}
+
+
+def test_rebalance_recommendation_is_logged(four_cards: dict[str, str]) -> None:
+    log = log_of(four_cards["recommended"])
+    assert re.search(r"asked \S+-worker to replace this node: spot recommends a replacement", log), log
+
+
+def test_workers_have_an_adapter_on_every_card_and_one_address(laptop: Laptop, four_cards: dict[str, str]) -> None:
+    found = {each["InstanceId"]: each for each in workers()}
+    assert {*found} == {four_cards[host] for host in HOSTS}
+    cards = [(0, 0, "interface"), *((card, 0 if card else 1, "efa-only") for card in range(4))]
+    ask = 'curl -sf -H "X-aws-ec2-metadata-token: $token" http://169.254.169.254/latest'
+    read = (
+        "token=$(curl -sfX PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' http://169.254.169.254/latest/api/token);"
+        f"for mac in $({ask}/meta-data/network/interfaces/macs/); do"
+        f" echo $({ask}/meta-data/network/interfaces/macs/${{mac}}network-card)"
+        f" $({ask}/meta-data/network/interfaces/macs/${{mac}}device-number) $mac; done"
+    )
+    for host in HOSTS:
+        node = found[four_cards[host]]
+        assert (node["InstanceType"], node["InstanceLifecycle"], node.get("PublicIpAddress")) == (
+            FOUR_CARDS,
+            "spot",
+            None,
+        )
+        assert interfaces(node) == sorted(cards)
+        assert [each["PrivateIpAddress"] for each in node["NetworkInterfaces"] if "PrivateIpAddress" in each] == [
+            node["PrivateIpAddress"]
+        ]
+        seen = laptop.user.ssh(f"deeplearning-{host}", f"{read}; ls /sys/class/infiniband | wc -l").splitlines()
+        assert sorted(seen[:-1]) == sorted(
+            f"{each['Attachment']['NetworkCardIndex']} {each['Attachment']['DeviceIndex']} {each['MacAddress']}/"
+            for each in node["NetworkInterfaces"]
+        )
+        assert seen[-1] == "4"
+    assert running_instances() == {*found, described()[MASTER][0]["InstanceId"]}
