@@ -216,7 +216,8 @@ def test_a_restart_of_mpirun_uses_no_node_while_its_own_machine_is_not_listed(
     mpi = replace(job(source, nodes=2), framework=LAUNCHED_BY_MPI, has_gpus=has_gpus)
     assert claims.order(mpi, source.read()[1:]) == ([], ["one: not in the hosts file, and mpirun runs there"])
     assert claims.order(mpi, ()) == ([], [])
-    assert [host.name for host in claims.order(replace(mpi, framework="torch"), source.read()[1:])[0]] == ["two", "three"]
+    by_torch = claims.order(replace(mpi, framework="torch"), source.read()[1:])[0]
+    assert [host.name for host in by_torch] == ["two", "three"]
 
 
 def test_a_restart_does_not_take_its_own_node_back_from_another_job(
