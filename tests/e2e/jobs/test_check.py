@@ -1,55 +1,31 @@
 """Check a healthy cluster, and one with a slow node, from the laptop."""
 
-import json
-import subprocess
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from local.faults import Faults
-from local.network.addresses import NODE_INTERFACE
-from local.network.vpc_network import router_of
 from tests.e2e.conftest import NODES, Cluster
+from tests.e2e.node_checks import LINKS_MBIT, limit_link, run_check
 
-LINKS = "200mbit"
-"""Rate of all links; the network must be slower than the machine's processors, which other tests also use."""
-SLOW = "40mbit"
-
-
-def shape(cluster: Cluster, name: str, rate: str | None) -> None:
-    """Limit a node's link in both directions (tc-tbf(8)); None lifts the limit."""
-    node = Faults.current().node(name)
-    for namespace, interface in ((node.instance_id, NODE_INTERFACE), (router_of(node.instance_id), node.link)):
-        words = ["replace", "dev", interface, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "200ms"]
-        action = words if rate else ["del", "dev", interface, "root"]
-        subprocess.run(["tc", "-n", namespace, "qdisc", *map(str, action)], check=True)
+SLOW_MBIT = 40
 
 
 @pytest.fixture
 def limited(cluster: Cluster) -> Iterator[Cluster]:
-    names = ["master", *(f"worker{index}" for index in range(2, NODES + 1))]
-    for name in names:
-        shape(cluster, name, LINKS)
+    nodes = [Faults.current().node(instance_id) for instance_id in cluster.addresses]
+    for node in nodes:
+        limit_link(node, LINKS_MBIT)
     yield cluster
-    for name in names:
-        shape(cluster, name, None)
-
-
-def check(cluster: Cluster) -> tuple[int, dict[str, Any]]:
-    done = subprocess.run(
-        ["dlcluster", "check", "--json"], env=dict(cluster.user.environment),
-        capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
+    for node in nodes:
+        limit_link(node, None)
 
 
 def test_check_names_the_slow_node_and_no_other(limited: Cluster) -> None:
-    code, healthy = check(limited)
+    code, healthy = run_check(limited.user)
     assert (code, healthy["findings"], healthy["missing_nodes"]) == (0, [], 0)
     assert {node["instance_id"] for node in healthy["nodes"]} == set(limited.addresses)
     assert all(len(node["pairs_gb_per_s"]) == NODES - 1 for node in healthy["nodes"])
-    shape(limited, "worker2", SLOW)
-    code, found = check(limited)
+    limit_link(Faults.current().node("worker2"), SLOW_MBIT)
+    code, found = run_check(limited.user)
     assert (code, [(each["node"], each["what"]) for each in found["findings"]]) == (1, [("worker2", "slow")])

@@ -1,0 +1,33 @@
+"""Limit the rate of nodes' links, and run ``dlcluster check`` on the nodes."""
+
+import json
+import subprocess
+from typing import Any
+
+from local.faults.nodes import NodeHandle
+from local.network.addresses import NODE_INTERFACE
+from local.network.vpc_network import router_of
+from local.run.user import User
+
+LINKS_MBIT = 200
+"""Rate of all links in Mbit/s; the network must be slower than the machine's processors, which other tests also use."""
+CHECK_S = 120
+
+
+def limit_link(node: NodeHandle, mbit: int | None) -> None:
+    """Limit a node's link in both directions (tc-tbf(8)); None lifts the limit."""
+    limit = ("tbf", "rate", f"{mbit}mbit", "burst", "64kb", "latency", "200ms")
+    for namespace, interface in ((node.instance_id, NODE_INTERFACE), (router_of(node.instance_id), node.link)):
+        place = ("dev", interface, "root")
+        words = ("del", *place) if mbit is None else ("replace", *place, *limit)
+        subprocess.run(["tc", "-n", namespace, "qdisc", *words], check=True)
+
+
+def run_check(user: User, *options: str) -> tuple[int, dict[str, Any]]:
+    """Return the exit code of ``dlcluster check`` and its report."""
+    done = subprocess.run(
+        ["dlcluster", "check", "--json", *options], env=dict(user.environment),
+        capture_output=True, text=True, check=False, timeout=CHECK_S, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
