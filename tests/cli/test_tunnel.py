@@ -10,6 +10,7 @@ import pytest
 from cli.aws.nodes import Member
 from cli.errors import ClusterError
 from cli.ssh.forward import LOOPBACK, free_port
+from cli.verbs.access import tunnel
 from cli.verbs.access.tunnel import PROBE, check_port
 from tests.ports import held_port
 
@@ -70,6 +71,22 @@ def test_fails_when_nothing_listens_on_the_nodes_port(node_type: str, named: int
     with held_port() as port, probing(port) as process, pytest.raises(ClusterError) as failure:
         check_port(process, member(node_type), named or port)
     assert str(failure.value) == f"nothing listens on localhost:{named or port} of {name}: {advice}"
+
+
+def test_the_probes_line_counts_after_other_output() -> None:
+    script = "printf welcome; sleep 0.1; echo nothing listens; exec cat"
+    with (
+        subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
+        pytest.raises(ClusterError, match="nothing listens on localhost:8080"),
+    ):
+        check_port(process, member("worker"), 8080)
+
+
+def test_a_probe_without_an_answer_delays_the_tunnel_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnel, "PROBE_TIMEOUT_S", 0.2)
+    script = "printf welcome; exec cat"
+    with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        check_port(process, member("worker"), 8080)
 
 
 def test_a_node_that_prints_something_else_gets_its_tunnel() -> None:

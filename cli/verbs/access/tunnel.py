@@ -1,9 +1,11 @@
 """``dlcluster tunnel NODE PORT``: forward a node's port to this machine."""
 
+import os
 import select
 import shlex
 import subprocess
 import sys
+import time
 import webbrowser
 from typing import Final
 
@@ -21,12 +23,14 @@ from cli.ssh.forward import LOOPBACK, await_listening, forwarding, free_port
 from cli.verb import verb
 
 PORTS: Final = click.IntRange(1, 65535)
+OPEN: Final = b"open\n"
 NOTHING_LISTENS: Final = b"nothing listens\n"
 PROBE: Final = (
-    f'(exec 3<>"/dev/tcp/localhost/$0") 2>/dev/null && echo open || echo {NOTHING_LISTENS.decode().strip()}; '
+    f'(exec 3<>"/dev/tcp/localhost/$0") 2>/dev/null && echo {OPEN.decode().strip()} || echo {NOTHING_LISTENS.decode().strip()}; '
     "exec cat >/dev/null"
 )
 """Script for bash on the node, with the port as $0: it prints one line, then waits until ssh ends."""
+PROBE_TIMEOUT_S: Final = 2.0 * CONNECT_TIMEOUT_S
 VERBS: Final = {6006: "dlcluster tensorboard starts TensorBoard", 8888: "dlcluster jupyter starts JupyterLab"}
 """Advice for the usual ports of programs that dlcluster itself starts on the master."""
 
@@ -61,11 +65,22 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
     raise ClusterError("the connection was lost")
 
 
+def _answer(process: "subprocess.Popen[bytes]", *, timeout_s: float) -> bytes:
+    """Return what the probe prints until its line ends; what there is after the timeout, in seconds."""
+    assert process.stdout is not None
+    answer, deadline = b"", time.monotonic() + timeout_s
+    while not answer.endswith((OPEN, NOTHING_LISTENS)):
+        ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        received = os.read(process.stdout.fileno(), 4096) if ready else b""
+        if not received:
+            break
+        answer += received
+    return answer
+
+
 def check_port(process: "subprocess.Popen[bytes]", member: Member, port: int) -> None:
     """Read the probe's line. Raises ClusterError if no program on the node accepts connections, with what to start."""
-    assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], 2 * CONNECT_TIMEOUT_S)
-    if not ready or process.stdout.readline() != NOTHING_LISTENS:
+    if not _answer(process, timeout_s=PROBE_TIMEOUT_S).endswith(NOTHING_LISTENS):
         return
     name = member.short_name
     started = f"; {VERBS[port]} there itself" if port in VERBS and member.node_type == MASTER else ""
