@@ -26,8 +26,8 @@ PORTS: Final = click.IntRange(1, 65535)
 OPEN: Final = b"open\n"
 NOTHING_LISTENS: Final = b"nothing listens\n"
 PROBE: Final = (
-    f'(exec 3<>"/dev/tcp/localhost/$0") 2>/dev/null && echo {OPEN.decode().strip()} || echo {NOTHING_LISTENS.decode().strip()}; '
-    "exec cat >/dev/null"
+    f'(exec 3<>"/dev/tcp/localhost/$0") 2>/dev/null && echo {OPEN.decode().strip()} '
+    f"|| echo {NOTHING_LISTENS.decode().strip()}; exec cat >/dev/null"
 )
 """Script for bash on the node, with the port as $0: it prints one line, then waits until ssh ends."""
 PROBE_TIMEOUT_S: Final = 2.0 * CONNECT_TIMEOUT_S
