@@ -289,6 +289,8 @@ SHA256_FIELD: Final = "sha256"
 SSH_PORT: Final = 22
 
 # ---- limits ----
+LONGEST_GRACE_S: Final = 600
+"""Longest time between TERM and KILL (``launch --grace``), for which a node that ends waits for its ranks."""
 SIGNAL_ID_LENGTH: Final = 64
 """Longest UniqueId that SignalResource takes (AWS CloudFormation API Reference)."""
 SIGNAL_TOO_LATE: Final = "cannot be signaled"
