@@ -31,6 +31,8 @@ NODE_STATE: Final = "/run/deeplearning/node.json"
 """State of the node as the agent last wrote it: {"instance_id", "node_index", "generation", "desired_nodes",
 "members"}. A member has "node_index", "instance_id", "address", "node_type", "host_key", "ssh_key", "draining" and, if
 known, "mount", "setup" and "release". World-readable, written by root after all other files."""
+PAUSE_NOTICES: Final = "/run/deeplearning/pause-notices.json"
+"""The agent's last announcement of each kind of pause: {KIND: {"sentence", "is_coming"}}. World-readable."""
 HOSTS_FILE: Final = "/etc/hosts"
 ENVIRONMENT_SCRIPT: Final = "/etc/profile.d/deeplearning.sh"
 """Variables for login shells."""
@@ -75,8 +77,6 @@ SHARED_SERVICE: Final = "deeplearning-shared.service"
 SETUP_SCRIPT: Final = "setup.sh"
 SETUP_REQUIREMENTS: Final = "requirements.txt"
 """Names in the archive of the settings ``setup`` and ``requirements``."""
-SETUP_DIR: Final = "/var/lib/deeplearning/setup"
-"""Parent of the unpacked archives, each named by its hash."""
 SETUP_MARKER: Final = "/var/lib/deeplearning/setup-done"
 """Hash of the archive whose setup has succeeded on this disk, and the node's type; an image includes it."""
 SETUP_STATE: Final = "/run/deeplearning/setup.json"
@@ -214,9 +214,6 @@ MXNET_ENVIRONMENT_RECORD_ID: Final = "engines"
 """Record of the MXNet environment in the bucket and its archive's hash. Only the master's role may write it."""
 PAUSE_ID: Final = "pause"
 """Record of the pauses to come: bootstrap.idle.pause_record. Only the master's role may write it."""
-UP_ID: Final = "up"
-BAKE_ID: Final = "bake"
-"""Records of the ``dlcluster up`` and ``bake`` at work on the cluster: cli.up.lock. No node's role may access them."""
 RECORD_VERSION: Final = 2
 """Version of the records, in the field ``version``. It may gain keys: readers ignore keys that they do not know."""
 
@@ -294,6 +291,8 @@ SHA256_FIELD: Final = "sha256"
 SSH_PORT: Final = 22
 
 # ---- limits ----
+LONGEST_GRACE_S: Final = 600
+"""Longest time between TERM and KILL (``launch --grace``), for which a node that ends waits for its ranks."""
 SIGNAL_ID_LENGTH: Final = 64
 """Longest UniqueId that SignalResource takes (AWS CloudFormation API Reference)."""
 SIGNAL_TOO_LATE: Final = "cannot be signaled"

@@ -26,6 +26,7 @@ from bootstrap.contract import MASTER, SETUP_FAILED, SHARED_DIR, node_record_id
 from bootstrap.files.node_files import Actions, NodeFiles, read_node_state, user_permissions
 from bootstrap.files.paths import under_root
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
+from bootstrap.idle.rank_grace import longest_grace_s
 from bootstrap.shared_storage.lookup import FileSystemLookup
 
 RANDOM: Final = random.SystemRandom()
@@ -94,7 +95,12 @@ def connect_to_cluster(
             sent_file=under_root(host.root, SIGNALLED_FILE),
         ),
         group=group,
-        termination=TerminationHandler(group, instance_id=identity.instance_id, monotonic=host.monotonic),
+        termination=TerminationHandler(
+            group,
+            instance_id=identity.instance_id,
+            monotonic=host.monotonic,
+            longest_grace_s=lambda: longest_grace_s(host.root, config.default_user),
+        ),
         coordinator=Coordinator(
             config,
             instance_id=identity.instance_id,

@@ -51,6 +51,15 @@ def lock_is_fresh(directory: str | os.PathLike[str]) -> bool:
         return False
 
 
+def write_grace(lock: int, grace_s: float) -> None:
+    """Write into a lock file that ranks have this grace period, which the agent reads (bootstrap.idle.rank_grace)."""
+    try:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, b"%d\n" % grace_s, 0)
+    except OSError:
+        return  # The disk is full: the node's end does not wait for the ranks.
+
+
 def is_running(directory: str | os.PathLike[str]) -> bool:
     """Return True if any part of the job with this directory is running on this machine."""
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)

@@ -8,10 +8,11 @@ The Auto Scaling group delays its own terminations with a lifecycle hook until t
    drops the node from all lists (coordinator.py). On the master, ``launch`` then restarts or ends the jobs that use the
    node (launcher/job/preemption.py).
 3. `TerminationHandler` asks the group for what the notice requires: a replacement for a node at risk; for a
-   termination, a delay until the other nodes have dropped this one. An interruption cannot be delayed, and the group
-   replaces the node without a request.
+   termination, a delay until the other nodes have dropped this one and its ranks have ended. An interruption cannot be
+   delayed, and the group replaces the node without a request.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -20,10 +21,17 @@ from bootstrap.aws.auto_scaling import GroupRequests
 from bootstrap.aws.imds import ADDRESS, TIMEOUT_S, read_categories
 from bootstrap.cluster.membership import Membership
 
+log = logging.getLogger(__name__)
+
 DRAIN_GRACE_S: Final = 20.0
 """Seconds for every other node to read the membership that drops this node, even if one read fails."""
 MAX_DRAIN_S: Final = 45.0
-"""Longest delay of the node's end after the notice, in seconds: there may be no coordinator to drop the node."""
+"""Seconds after the notice until a node counts as dropped: there may be no coordinator to drop it."""
+TERM_S: Final = 30.0
+"""Seconds after the drop until every rank has got TERM, even if its launcher has ended: a runner notices that after its
+heartbeat timeout, 20 s."""
+SPOT_NOTICE_S: Final = 120.0
+"""Seconds from the notice of an interruption until EC2 ends the instance."""
 HEARTBEAT_S: Final = 10.0
 """Seconds between heartbeats to the lifecycle hook; its timeout is short because a broken node sends none."""
 LIFECYCLE: Final = "autoscaling/target-lifecycle-state"
@@ -65,45 +73,89 @@ def read_notice(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Termina
 
 
 class TerminationHandler:
-    """Sends the node's Auto Scaling group the requests that a notice requires."""
+    """Sends the node's Auto Scaling group the requests that a notice requires.
 
-    def __init__(self, requests: GroupRequests, *, instance_id: str, monotonic: Callable[[], float]) -> None:
+    A termination waits until the other nodes have dropped this one, and then for its ranks: at most TERM_S and their
+    grace period, whose limit is LONGEST_GRACE_S.
+    """
+
+    def __init__(
+        self,
+        requests: GroupRequests,
+        *,
+        instance_id: str,
+        monotonic: Callable[[], float],
+        longest_grace_s: Callable[[], float],
+    ) -> None:
+        """`longest_grace_s` returns the longest grace period of the jobs with ranks on this node; 0 without ranks."""
         self._requests = requests
         self._instance_id = instance_id
         self._monotonic = monotonic
+        self._longest_grace_s = longest_grace_s
         self._noticed_at: float | None = None
         self._dropped_at: float | None = None
+        self._interrupted_at: float | None = None
         self._next_heartbeat = 0.0
+        self._waits_for_ranks = False
+        self._may_end = False
         self._completed = False
 
     def is_urgent(self, notice: TerminationNotice, membership: Membership) -> bool:
         """Return True if a draining master must reconcile in this pass.
 
-        Once the lists no longer contain it, only a termination by the group is urgent.
+        Once the lists no longer contain it, only a termination by the group is urgent, for MAX_DRAIN_S: a node may wait
+        for its ranks much longer, and each pass calls AWS.
         """
-        return notice.ending or (notice.must_drain and membership.is_listed(self._instance_id))
+        if notice.ending and (self._noticed_at is None or self._monotonic() - self._noticed_at < MAX_DRAIN_S):
+            return True
+        return notice.must_drain and membership.is_listed(self._instance_id)
 
     def delay_termination(self) -> None:
-        """Send the lifecycle hook a heartbeat, which restarts its timeout."""
+        """Send the lifecycle hook a heartbeat, which restarts its timeout, unless the node may end."""
         now = self._monotonic()
-        if self._completed or now < self._next_heartbeat:
+        if self._may_end or self._completed or now < self._next_heartbeat:
             return
         self._next_heartbeat = now + HEARTBEAT_S
         self._completed = not self._requests.extend_termination()
 
     def respond(self, notice: TerminationNotice, membership: Membership | None) -> None:
         """Request a replacement or complete the termination; ``membership`` is None if it could not be read."""
+        if notice.interrupted and self._interrupted_at is None:
+            self._interrupted_at = self._monotonic()
         if notice.at_risk and not notice.interrupted and not notice.ending:
             self._requests.request_replacement("spot recommends a replacement")
-        if notice.ending and not self._completed and self._drain_is_over(membership):
+        if not notice.ending or self._completed:
+            return
+        self._may_end = self._may_end or self._drain_is_over(membership)
+        if self._may_end:
             self._requests.complete_termination()
             self._completed = True
+        else:
+            self.delay_termination()  # The pass may have taken long.
 
     def _drain_is_over(self, membership: Membership | None) -> bool:
-        """Return True if every other node has dropped this one or had time to; the first calls start both clocks."""
+        """Return True if every other node has dropped this one, or had time to, and its ranks have ended."""
         now = self._monotonic()
         noticed_at = self._noticed_at = now if self._noticed_at is None else self._noticed_at
         if membership is None or membership.is_listed(self._instance_id):
-            return now - noticed_at >= MAX_DRAIN_S
+            dropped_at = noticed_at + MAX_DRAIN_S
+            return now >= dropped_at and self._ranks_are_over(dropped_at)
         dropped_at = self._dropped_at = now if self._dropped_at is None else self._dropped_at
-        return not membership.active_members or now - dropped_at >= DRAIN_GRACE_S
+        others_know = not membership.active_members or now - dropped_at >= DRAIN_GRACE_S
+        return others_know and self._ranks_are_over(dropped_at)
+
+    def _ranks_are_over(self, dropped_at: float) -> bool:
+        """Return True if no rank runs here, or none has time left."""
+        now, grace_s = self._monotonic(), self._longest_grace_s()
+        if not grace_s:
+            return True
+        deadline = dropped_at + TERM_S + grace_s
+        if self._interrupted_at is not None:
+            deadline = min(deadline, self._interrupted_at + SPOT_NOTICE_S)
+        if now >= deadline:
+            log.warning("ending although ranks still run: their time to save is over")
+            return True
+        if not self._waits_for_ranks:
+            log.info("waiting at most %.0f s for the ranks on this node to end", deadline - now)
+            self._waits_for_ranks = True
+        return False

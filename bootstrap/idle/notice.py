@@ -1,5 +1,9 @@
-"""Announce upcoming pauses on this node: on its terminals and in the agent's log."""
+"""Announce upcoming pauses on this node: on its terminals, in the agent's log, and in a file for durable jobs' logs.
 
+The service of durable jobs on the master reads the file (launcher.history.pause_notices).
+"""
+
+import json
 import logging
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -22,22 +26,36 @@ IDLE: Final = "idle"
 class Notices:
     """Announces each pause once, and once that it has been withdrawn."""
 
-    def __init__(self, wall: Callable[[str], None], *, losing: Callable[[], list[str]] = list) -> None:
-        """`losing` returns the jobs whose checkpoints are lost with the nodes."""
+    def __init__(
+        self,
+        wall: Callable[[str], None],
+        *,
+        losing: Callable[[], list[str]] = list,
+        write: Callable[[str], object] = lambda text: None,
+    ) -> None:
+        """`losing` returns the jobs whose checkpoints are lost with the nodes; `write` replaces the file."""
         self._wall = wall
         self._losing = losing
+        self._write = write
         self._announced: dict[str, datetime] = {}
+        self._last: dict[str, dict[str, object]] = {}
+        """Last announcement of each kind whose time has not passed."""
+        self._written = ""
 
     def follow(self, record: PauseRecord, *, now: datetime) -> None:
         """Announce new pauses in the record, and withdraw those it no longer contains."""
         coming = dict(_coming(record, now))
         for kind, time in coming.items():
             if self._announced.get(kind) != time:
-                self._announce(_SENTENCES[kind].format(time=f"{time:%H:%M}") + self._losses())
+                sentence = _SENTENCES[kind].format(time=f"{time:%H:%M}") + self._losses()
+                self._announce(kind, sentence, is_coming=True)
         for kind, time in self._announced.items():
             if kind not in coming and now < time:
-                self._announce(_WITHDRAWN[kind])
+                self._announce(kind, _WITHDRAWN[kind], is_coming=False)
+            elif kind not in coming:
+                self._last.pop(kind, None)
         self._announced = coming
+        self._write_last()
 
     def _losses(self) -> str:
         try:
@@ -47,12 +65,24 @@ class Notices:
             return ""
         return f". Lost with the nodes: the checkpoints of job {', '.join(jobs[:MOST_NAMED])}" if jobs else ""
 
-    def _announce(self, sentence: str) -> None:
+    def _announce(self, kind: str, sentence: str, *, is_coming: bool) -> None:
         log.warning("%s", sentence)
+        self._last[kind] = {"sentence": sentence, "is_coming": is_coming}
         try:
             self._wall(sentence)
         except CommandError as error:
             log.warning("%s", error)
+
+    def _write_last(self) -> None:
+        """Write the file if it changes; the first time always, because another agent's announcements may be in it."""
+        text = json.dumps(self._last) + "\n"
+        if text == self._written:
+            return
+        try:
+            self._write(text)
+            self._written = text
+        except OSError as error:
+            log.warning("announcements do not reach the logs of durable jobs: %s", error)
 
 
 def _coming(record: PauseRecord, now: datetime) -> Iterator[tuple[str, datetime]]:

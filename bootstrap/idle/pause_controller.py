@@ -6,13 +6,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from bootstrap.atomic_file import write_file
 from bootstrap.cluster.discovery import Group
 from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.record_fields import RecordError
 from bootstrap.cluster.table import Table
 from bootstrap.config import NodeConfig
-from bootstrap.contract import BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID
+from bootstrap.contract import BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES
 from bootstrap.failures import RETRYABLE_ERRORS
+from bootstrap.files.paths import under_root
 from bootstrap.idle.load import Load
 from bootstrap.idle.local_checkpoints import jobs_with_local_checkpoints
 from bootstrap.idle.notice import Notices
@@ -146,7 +148,11 @@ def pause_controller(config: NodeConfig, host: "HostServices") -> PauseControlle
     return PauseController(
         cluster_name=config.cluster_name,
         report=ActivityReport(load.busy_with, monotonic=host.monotonic, beat=lambda: int(host.utc_now().timestamp())),
-        notices=Notices(host.wall, losing=lambda: jobs_with_local_checkpoints(host.root, config.default_user)),
+        notices=Notices(
+            host.wall,
+            losing=lambda: jobs_with_local_checkpoints(host.root, config.default_user),
+            write=lambda text: write_file(under_root(host.root, PAUSE_NOTICES), text),
+        ),
         watch=IdleWatch(arrival_s=config.bootstrap_timeout_s),
         monotonic=host.monotonic,
         utc_now=host.utc_now,

@@ -11,7 +11,6 @@ from typing import Final, Protocol
 from bootstrap.atomic_file import write_file
 from bootstrap.contract import (
     PYTORCH_PYTHON,
-    SETUP_DIR,
     SETUP_DONE,
     SETUP_FAILED,
     SETUP_MARKER,
@@ -27,6 +26,8 @@ from bootstrap.setup.state import SetupState, write_state
 
 log = logging.getLogger(__name__)
 
+SETUP_DIR: Final = "/var/lib/deeplearning/setup"
+"""Parent of the unpacked archives, each named by its hash."""
 PIP_INSTALL: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--requirement")
 
 

@@ -20,6 +20,9 @@ from cli.up.lock import Lock
 LOOK_PAUSE_S: Final = 5.0
 LATE_LOOKS: Final = 24
 """Number of consecutive polls, over two minutes, that must find no instance after a launch that AWS did not answer."""
+END_TIMEOUT_S: Final = 600.0
+"""Deadline for a fleet to end, in seconds. It is shorter than a pause's: no ranks save on an incomplete fleet, and the
+lock would become stale (lock.STALE_S)."""
 LATE_TIMEOUT_S: Final = 600.0
 """Deadline for the end of instances that arrived late, in seconds."""
 CHANGE_TIMEOUT_S: Final = 120.0
@@ -39,7 +42,7 @@ def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: boo
         _pause(clients, cluster.name)
     if held := held_instances(groups):
         raise ClusterError(f"{', '.join(held)} would keep running: run dlcluster pause to end them, then dlcluster up")
-    await_gone(clients, cluster)
+    await_gone(clients, cluster, timeout_s=END_TIMEOUT_S)
     _await_late(clients, cluster, attempt, looks=LATE_LOOKS if unanswered else 1)
     lock.hold()  # the tag is the next owner's if one took over during the wait
     attempts.forget(clients, cluster.name)

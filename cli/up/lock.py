@@ -17,11 +17,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bootstrap.contract import TABLE_KEY, UP_ID
+from bootstrap.contract import TABLE_KEY
 from cli.aws.clients import Clients
 from cli.aws.clusters import find_cluster
 from cli.errors import ClusterError
 
+UP_ID: Final = "up"
+BAKE_ID: Final = "bake"
+"""Keys of the records of the ``dlcluster up`` and ``bake`` at work on the cluster. No node's role may access them."""
 STALE_S: Final = 1200.0
 """Age in seconds from which an owner on another machine is dead: more than the longest pause, as clocks differ."""
 ATTEMPTS: Final = 5

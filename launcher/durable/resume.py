@@ -29,6 +29,7 @@ from launcher.durable_state import RECORD, directory_of, is_denied, is_open
 from launcher.errors import LaunchError
 from launcher.history.journal import jobs_directory, user_name
 from launcher.history.lock import is_held
+from launcher.history.pause_notices import log_pauses
 from launcher.history.records import RECORD_FILE, read_record
 
 log = logging.getLogger("launch")
@@ -169,13 +170,18 @@ def serve() -> None:
     os.environ.setdefault(BUCKET_VARIABLE, read_bucket_location().bucket)
     old_archives = OldArchives(clock=time.monotonic)
     while True:
-        # Jobs start first: the others ask S3, which may take long.
-        for work in (service.step, delete_ended, service.fetch_denied, old_archives.step):
+        # Those that ask S3, which may take long, come last.
+        for work in (log_pauses_of_open_jobs, service.step, delete_ended, service.fetch_denied, old_archives.step):
             try:
                 work()
             except (LaunchError, OSError) as error:
                 log.warning("trying again in %g s: %s", POLL_S, error)
         time.sleep(POLL_S)
+
+
+def log_pauses_of_open_jobs() -> None:
+    """Add announced pauses to the logs of the open jobs, running or not. Raises OSError."""
+    log_pauses(record.job.id for record in mirror.open_jobs())
 
 
 def _fetch_when_possible(service: DurableJobService) -> None:

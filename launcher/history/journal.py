@@ -13,7 +13,14 @@ from pathlib import Path
 
 from launcher.history.checkpoints import saves_locally
 from launcher.history.git import RevisionQuery
-from launcher.history.lock import TOUCH_INTERVAL_S, acquire_lock, boot_id, mark_lock_stale, touch_lock
+from launcher.history.lock import (
+    TOUCH_INTERVAL_S,
+    acquire_lock,
+    announce_ranks,
+    boot_id,
+    mark_lock_stale,
+    touch_lock,
+)
 from launcher.history.record_upload import Upload, start_upload, upload
 from launcher.history.records import JobRecord, JobState, Revision, now, without_values, write_record
 from launcher.job.failure import Failure
@@ -142,9 +149,18 @@ class Journal:
             starting=False,
             restarts=restart,
         )
+        self._announce_ranks(self._record.grace_s)
         if not is_restart:
             self._report_start()
             asyncio.get_running_loop().call_later(UPLOAD_AFTER_S, self._begin_upload)
+
+    def on_restart(self) -> None:
+        """Note that the job has no processes until it has found nodes for a restart."""
+        self._announce_ranks(0)
+
+    def _announce_ranks(self, grace_s: float) -> None:
+        with suppress(OSError):
+            announce_ranks(self._directory, grace_s)
 
     def on_synced(self, digest: str) -> None:
         """Record the digest of the synced files."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from launcher.errors import LaunchError
 from launcher.history.records import JobRecord
-from launcher.job_directories import lock_is_fresh
+from launcher.job_directories import lock_is_fresh, write_grace
 from launcher.paths import LOCK_FILE
 
 TOUCH_INTERVAL_S = 60.0
@@ -25,6 +25,15 @@ def acquire_lock(directory: Path) -> None:
     fcntl.flock(lock, fcntl.LOCK_EX)
     # launcher.runner.logs locks the processes' logs likewise.
     fcntl.flock(os.open(directory, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
+
+
+def announce_ranks(directory: Path, grace_s: float) -> None:
+    """Write into the lock file that the job has ranks with this grace period; 0 for none. Raises OSError."""
+    lock = os.open(directory / LOCK_FILE, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        write_grace(lock, grace_s)
+    finally:
+        os.close(lock)
 
 
 def is_held(directory: Path) -> bool:

@@ -45,6 +45,9 @@ class JobObserver(Protocol):
     ) -> None:
         """Handle the start of the processes after `restart` restarts, with each host's logs and GPUs."""
 
+    def on_restart(self) -> None:
+        """Handle the end of the processes, before the search for nodes for a restart."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
@@ -107,6 +110,7 @@ async def first_attempt(job: Job, attempt: Attempt, pool: ConnectionPool | None,
 
 async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, label: str) -> Failure | None:
     """Restart `job` after `failure`, on the nodes that answer in time."""
+    attempt.observer.on_restart()
     nodes = await reconnect(job, attempt.streams, failure, label=label, restart_hosts=attempt.restart_hosts)
     if isinstance(nodes, Failure):
         return nodes

@@ -1,6 +1,8 @@
 """Lock a job on this node, so that two attempts never share GPUs and memory.
 
-After a hang or a network failure, the launcher may ask a node to restart the job before the last attempt has ended.
+After a hang or a network failure, the launcher may ask a node to restart the job before the last attempt has ended. The
+lock file contains the grace period, for which the agent delays the end of a node whose ranks run
+(bootstrap.idle.rank_grace).
 """
 
 import fcntl
@@ -8,6 +10,7 @@ import os
 import select
 import time
 
+from launcher.job_directories import write_grace
 from launcher.paths import JOBS_DIR
 from launcher.runner.fast_imports import TYPE_CHECKING
 from launcher.runner.runner_channel import RunnerChannel
@@ -30,6 +33,7 @@ def acquire_attempt_lock(spec: "NodeSpec", channel: RunnerChannel, *, home: str)
         if time.monotonic() > until:
             return False
         _exchange_heartbeats(channel)
+    write_grace(lock, spec.grace_s)
     return True
 
 

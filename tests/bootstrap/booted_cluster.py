@@ -1,7 +1,9 @@
-"""Form a cluster of a master and its workers, and render its expected hosts file."""
+"""Form a cluster of a master and its workers, let time pass, and render its expected hosts file."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
+from bootstrap.contract import DRAIN_TIMEOUT_S
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
 
@@ -13,6 +15,32 @@ def boot_cluster(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
 
 def all_ready(nodes: list[TestNode]) -> Callable[[], bool]:
     return lambda: all(node.agent.is_signalled for node in nodes)
+
+
+def form_cluster(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
+    nodes = boot_cluster(cluster, workers=workers)
+    cluster.run(nodes, until=all_ready(nodes))
+    return nodes
+
+
+def run_seconds(
+    cluster: Cluster, nodes: list[TestNode], count: int, *, until: Callable[[], bool] = lambda: False, every_s: int = 1
+) -> int:
+    """Run a pass of every agent each second, or more rarely; return the number of seconds."""
+    for passed in range(0, count, every_s):
+        if until():
+            return passed
+        for node in nodes:
+            node.agent.step()
+        cluster.clock.now += every_s
+    return count
+
+
+def hook_is_kept_alive(cluster: Cluster, draining_node: TestNode) -> bool:
+    """Return True if the hook would survive two lost heartbeats."""
+    times = [at for instance_id, at in cluster.heartbeats if instance_id == draining_node.instance_id]
+    gaps = [after - before for before, after in pairwise([*times, cluster.clock.now])]
+    return bool(gaps) and max(gaps) * 3 <= DRAIN_TIMEOUT_S
 
 
 def hosts_file(nodes: list[TestNode]) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from bootstrap.contract import BAKE_ID, SETUP_HASH_LENGTH
+from bootstrap.contract import SETUP_HASH_LENGTH
 from cli.aws.clusters import DeployedSetup, deployed_setup
 from cli.aws.nodes import Member, check_instance
 from cli.cdk_context import read_context, read_props
@@ -21,7 +21,7 @@ from cli.sizes.deploy import set_and_deploy
 from cli.sizes.question import require_yes
 from cli.ssh.master import connect_to_master
 from cli.ssh.remote import Connection
-from cli.up.lock import Lock
+from cli.up.lock import BAKE_ID, Lock
 from cli.verb import verb
 
 SETTING: Final = "ami"

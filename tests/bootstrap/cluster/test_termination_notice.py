@@ -1,8 +1,5 @@
 """Check that a node with a termination notice ends only after the others have dropped it from their lists."""
 
-from collections.abc import Callable
-from itertools import pairwise
-
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
@@ -10,18 +7,19 @@ from bootstrap import contract
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, MAX_DRAIN_S, TerminationNotice
 from bootstrap.errors import MetadataError
-from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file
+from tests.bootstrap.booted_cluster import (
+    all_ready,
+    boot_cluster,
+    form_cluster,
+    hook_is_kept_alive,
+    hosts_file,
+    run_seconds,
+)
 from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
 ENDING = TerminationNotice(ending=True)
 INTERRUPTED = TerminationNotice(interrupted=True)
 AT_RISK = TerminationNotice(at_risk=True)
-
-
-def form_cluster(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
-    nodes = boot_cluster(cluster, workers=workers)
-    cluster.run(nodes, until=all_ready(nodes))
-    return nodes
 
 
 def record(cluster: Cluster, node: TestNode) -> NodeRecord:
@@ -33,26 +31,6 @@ def record(cluster: Cluster, node: TestNode) -> NodeRecord:
 def listed(nodes: list[TestNode], draining_node: TestNode) -> list[bool]:
     """Return the nodes whose lists name the draining node."""
     return [draining_node.host_key in node.text(contract.KNOWN_HOSTS_FILE) for node in nodes]
-
-
-def run_seconds(
-    cluster: Cluster, nodes: list[TestNode], count: int, *, until: Callable[[], bool] = lambda: False
-) -> int:
-    """Run one pass per second of every agent; return the number of seconds."""
-    for passed in range(count):
-        if until():
-            return passed
-        for node in nodes:
-            node.agent.step()
-        cluster.clock.now += 1.0
-    return count
-
-
-def hook_is_kept_alive(cluster: Cluster, draining_node: TestNode) -> bool:
-    """Return True if the hook would survive two lost heartbeats."""
-    times = [at for instance_id, at in cluster.heartbeats if instance_id == draining_node.instance_id]
-    gaps = [after - before for before, after in pairwise([*times, cluster.clock.now])]
-    return bool(gaps) and max(gaps) * 3 <= contract.DRAIN_TIMEOUT_S
 
 
 def test_ending_node_leaves_the_lists_before_it_completes_the_hook(cluster: Cluster) -> None:

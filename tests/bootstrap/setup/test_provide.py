@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from bootstrap.contract import SETUP_DIR, SETUP_MARKER, WORKER, NodeType
+from bootstrap.contract import SETUP_MARKER, WORKER, NodeType
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.archive import SetupSource
-from bootstrap.setup.provide import RETRY_S, SetupServices, provide
+from bootstrap.setup.provide import RETRY_S, SETUP_DIR, SetupServices, provide
 from bootstrap.setup.state import SetupStatus
 from stacks.nodes.bundle import zip_files
 from tests.bootstrap.simulated_cluster import Clock

@@ -191,7 +191,7 @@ def test_attempt_of_the_next_lock_owner_is_kept(table: Table, monkeypatch: pytes
         other.hold()
 
     monkeypatch.setattr(end_fleet, "read_groups", lambda *_: {MASTER: empty, WORKER: empty})
-    monkeypatch.setattr(end_fleet, "await_gone", lambda *_: None)
+    monkeypatch.setattr(end_fleet, "await_gone", lambda *_, **__: None)
     monkeypatch.setattr(end_fleet, "_await_late", take)
     monkeypatch.setattr("cli.up.end_fleet.attempts.forget", lambda *_: pytest.fail("it forgot another's attempt"))
     cluster: Any = SimpleNamespace(name="demo")

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.contract import BAKE_ID, CLUSTER_TAG, TABLE_KEY, TABLE_OUTPUT
+from bootstrap.contract import CLUSTER_TAG, TABLE_KEY, TABLE_OUTPUT
 from cli.errors import EXIT_FAILED
+from cli.up.lock import BAKE_ID
 from local.faults import Faults
 from local.faults.clients import client
 from local.node.disks import IMAGES

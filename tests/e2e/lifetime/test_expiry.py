@@ -69,6 +69,7 @@ def test_a_durable_training_outlives_the_end_of_its_cluster(
         notice = f"pauses at {expires:%H:%M} UTC (expires)"
         await_true(lambda: notice in screen.read_text(errors="replace"), "the notice", timeout_s=NOTICE_S)
     assert notice in Faults.current().node("master").path(LOG_FILE).read_text()
+    await_true(lambda: notice in training.log(), "the notice in the job's log", timeout_s=NOTICE_S, every_s=1.0)
     assert status(user)["expires"] == iso(expires)
     assert f"at {iso(expires)}; dlcluster extend 8h postpones it" in user.output("dlcluster", "status")
     await_true(lambda: training.saved_step() > 0, "a checkpoint", timeout_s=NOTICE_S, every_s=1.0)

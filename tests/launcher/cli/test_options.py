@@ -131,9 +131,9 @@ def test_the_clusters_hosts_file_is_the_default(environ: dict[str, str]) -> None
 def test_restart_options_set_restarts_and_minimum_nodes(environ: dict[str, str]) -> None:
     assert parse("x y", environ).restarts.max_restarts == 0
     assert parse("-n 2 --max-restarts 3 x y", environ).restarts == Restarts(max_restarts=3, min_nodes=2, rejoin_s=600)
-    asked = parse("--max-restarts 3 --min-nodes 1 --rejoin-timeout 0 --grace 60 x y", environ)
+    asked = parse("--max-restarts 3 --min-nodes 1 --rejoin-timeout 0 --grace 600 x y", environ)
     assert asked.restarts == Restarts(max_restarts=3, min_nodes=1, rejoin_s=0)
-    assert asked.grace_s == 60
+    assert asked.grace_s == 600
 
 
 def test_a_restart_waits_as_long_as_a_replacements_setup_may_take(
@@ -217,7 +217,8 @@ def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[
         ),
         ("--min-nodes 2 x y", "--min-nodes requires --max-restarts"),
         ("--rejoin-timeout 9 x y", "--rejoin-timeout requires --max-restarts"),
-        ("--grace 0 x y", "--grace must be a whole number from 1 to 86400, got '0'"),
+        ("--grace 0 x y", "--grace must be a whole number from 1 to 600, got '0'"),
+        ("--grace 601 x y", "--grace must be a whole number from 1 to 600, got '601'"),
         ("-n 2", "no command given, as in: launch python train.py"),
         ("", "no command given, as in: launch python train.py"),
     ],

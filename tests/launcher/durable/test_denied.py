@@ -212,8 +212,8 @@ class EndOfTestError(Exception):
     pass
 
 
-@pytest.mark.parametrize("failing", ["step", "delete_ended", "fetch_denied", "old_archives"])
-def test_service_starts_jobs_first_and_survives_failures(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+@pytest.mark.parametrize("failing", ["log_pauses", "step", "delete_ended", "fetch_denied", "old_archives"])
+def test_service_asks_s3_last_and_survives_failures(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     done: list[str] = []
 
     def record(name: str) -> None:
@@ -227,6 +227,7 @@ def test_service_starts_jobs_first_and_survives_failures(monkeypatch: pytest.Mon
     monkeypatch.setattr(resume, "_fetch_when_possible", lambda service: None)
     monkeypatch.setattr(resume, "read_bucket_location", lambda: LOCATION)
     monkeypatch.setenv("DEEPLEARNING_BUCKET", "bucket")
+    monkeypatch.setattr(resume, "log_pauses_of_open_jobs", lambda: record("log_pauses"))
     monkeypatch.setattr(DurableJobService, "step", lambda service: record("step"))
     monkeypatch.setattr(resume, "delete_ended", lambda: record("delete_ended"))
     monkeypatch.setattr(DurableJobService, "fetch_denied", lambda service: record("fetch_denied"))
@@ -234,4 +235,4 @@ def test_service_starts_jobs_first_and_survives_failures(monkeypatch: pytest.Mon
     monkeypatch.setattr("time.sleep", sleep)
     with pytest.raises(EndOfTestError):
         resume.serve()
-    assert done == ["step", "delete_ended", "fetch_denied", "old_archives"]
+    assert done == ["log_pauses", "step", "delete_ended", "fetch_denied", "old_archives"]

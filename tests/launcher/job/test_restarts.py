@@ -14,6 +14,7 @@ from launcher.history.journal import Journal
 from launcher.job import attempt as attempts
 from launcher.job.attempt import Attempt
 from launcher.job.failure import Failure
+from launcher.paths import JOBS_DIR, LOCK_FILE
 from launcher.spec import Job, Restarts
 from tests.launcher.conftest import (
     ADDRESSES,
@@ -191,6 +192,22 @@ def test_a_signal_ends_the_wait_for_nodes(cluster: Cluster, unreachable_dir: Pat
         launcher.send_signal(signal.SIGINT)
         _, stderr = launcher.communicate(timeout=60)
     assert (launcher.returncode, stderr) == (130, b"launch: stopped by SIGINT\n")
+
+
+def test_the_agent_sees_the_grace_only_while_ranks_run(cluster: Cluster, unreachable_dir: Path) -> None:
+    go = cluster.directory / "go"
+    rank = f"echo up; until [ -e {go} ]; do sleep 0.1; done; exit 1"
+    with cluster.start("--max-restarts", "3", "--grace", "60", rank) as launcher:
+        read_lines(launcher.stdout, 3)
+        [lock] = (cluster.directory / JOBS_DIR).glob(f"*/{LOCK_FILE}")
+        assert lock.read_text() == "60\n"
+        (unreachable_dir / THIRD).touch()
+        go.touch()
+        assert launcher.stderr is not None
+        assert b"; waiting at most " in launcher.stderr.readline()
+        assert lock.read_text() == "0\n"
+        launcher.send_signal(signal.SIGINT)
+        launcher.communicate(timeout=60)
 
 
 def test_ranks_that_ignore_term_end_before_the_restart(cluster: Cluster) -> None:

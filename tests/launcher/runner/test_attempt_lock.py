@@ -3,6 +3,7 @@
 import fcntl
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,4 +33,5 @@ def test_an_attempt_does_not_start_while_the_previous_one_runs(
     fcntl.flock(held, fcntl.LOCK_EX)
     assert not acquire_attempt_lock(SPEC, channel, home=str(tmp_path))
     os.close(held)
-    assert acquire_attempt_lock(SPEC, channel, home=str(tmp_path))
+    assert acquire_attempt_lock(replace(SPEC, grace_s=60), channel, home=str(tmp_path))
+    assert lock.read_text() == "60\n"

@@ -1,0 +1,86 @@
+"""``dlcluster pause`` waits until ranks have saved, and a durable training goes on after it with the same bits.
+
+It takes about ten minutes: `make soak` runs it.
+"""
+
+import json
+import shlex
+import time
+from datetime import timedelta
+
+import pytest
+
+from local.faults.clients import client
+from local.run.user import User
+from tests.e2e.conftest import NODES, stack_outputs
+from tests.e2e.durable_training import MASTER, START_S, Training, await_nodes, now
+from tests.e2e.group_states import members, states
+from tests.e2e.laptop import Laptop, new_laptop
+from tests.waiting import await_true
+
+SAVE_S = 60
+GRACE_S = 240
+"""Grace of the ranks, of which they use a quarter."""
+DRAIN_S = 90
+"""Seconds that a node without ranks may take to end."""
+RANK = f"""\
+trap 'sleep {SAVE_S}; echo saved | aws s3 cp --quiet - "s3://$DEEPLEARNING_BUCKET/slow-$RANK"; exit 0' TERM
+echo ready
+while :; do sleep 1; done
+"""
+"""A rank that takes a minute to save."""
+TRAIN = timedelta(minutes=4)
+"""Time from the start of a training during which it does not end."""
+
+
+@pytest.fixture(scope="module")
+def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
+    laptop = new_laptop(user, tmp_path_factory.mktemp("pause"), {"worker_count": NODES - 1})
+    laptop.run("cdk", "deploy")
+    user.write_ssh_config()
+    return laptop
+
+
+def saved_ranks() -> list[int]:
+    """Return the ranks that have saved."""
+    found = client("s3").list_objects_v2(Bucket=stack_outputs()["ClusterBucket"], Prefix="slow-")
+    return sorted(int(each["Key"].removeprefix("slow-")) for each in found.get("Contents", []))
+
+
+def stored_record(job: str) -> dict[str, object]:
+    """Return a job's record in the bucket."""
+    stored = client("s3").get_object(Bucket=stack_outputs()["ClusterBucket"], Key=f"jobs/deeplearning/{job}.json")
+    return dict(json.loads(stored["Body"].read()))
+
+
+@pytest.mark.timeout(900)
+def test_nodes_end_when_their_ranks_have_saved(laptop: Laptop) -> None:
+    user = laptop.user
+    await_nodes(user)
+    nodes = members()
+    job = user.ssh(MASTER, f"launch --detach --grace {GRACE_S} {shlex.quote(RANK)}").strip()
+    log = f"launch logs {job}"
+    await_true(lambda: user.ssh(MASTER, log).count("ready") == NODES, "the ranks", timeout_s=START_S, every_s=0.5)
+    began = time.monotonic()
+    laptop.run("dlcluster", "pause", "--yes")
+    seconds = time.monotonic() - began
+    assert saved_ranks() == [*range(NODES)]
+    assert SAVE_S < seconds < SAVE_S + DRAIN_S
+    assert states(nodes) == {"terminated"}
+    # The launcher on the master has had the time to record the job's end.
+    assert stored_record(job)["end"] is not None
+
+
+@pytest.mark.timeout(900)
+def test_a_durable_training_goes_on_after_a_pause(laptop: Laptop) -> None:
+    laptop.run("dlcluster", "resume")
+    training = Training.begin(laptop.user, "paused", slow_until=now() + TRAIN)
+    await_true(lambda: training.saved_step() > 0, "a checkpoint", timeout_s=START_S, every_s=1.0)
+    nodes = members()
+    laptop.run("dlcluster", "pause", "--yes")
+    assert (members(), states(nodes)) == (set(), {"terminated"})
+    step = training.saved_step()
+    laptop.run("dlcluster", "resume")
+    assert len(members()) == NODES
+    assert not members() & nodes
+    training.check_end(least_attempts=2, step=step)
