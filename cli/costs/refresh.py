@@ -1,4 +1,4 @@
-"""Refresh stacks/prices/price_list.json with the AWS Price List API.
+"""Refresh stacks/prices/price_list.json with the AWS Price List API, and show what has changed.
 
     python -m cli.costs.refresh us-east-1 eu-west-1
 
@@ -89,22 +89,44 @@ def _only_price(pricing: Any, region: str, part: str) -> float:
     return price
 
 
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Yield one line for each new region and each changed price."""
+    for region in sorted(new):
+        before, after = (_by_name(each.get(region, {})) for each in (old, new))
+        if not before:
+            yield f"+ {region}: {len(after)} prices"
+            continue
+        for name in sorted(before.keys() | after.keys()):
+            if before.get(name) != after.get(name):
+                yield f"  {region}: {name} {before.get(name)} -> {after.get(name)}"
+
+
+def _by_name(prices: Mapping[str, Any]) -> dict[str, float]:
+    """Return a region's prices by part or instance type, without their date."""
+    return {name: prices[name] for name in _PARTS if name in prices} | dict(prices.get("instances", {}))
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Rewrite the file with new prices for the named regions."""
+    """Show the difference from the Price List API's prices for the named regions, and write the file."""
     parser = argparse.ArgumentParser(prog="python -m cli.costs.refresh", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("regions", nargs="*", default=[FALLBACK_REGION], metavar="REGION")
-    regions = parser.parse_args(arguments).regions
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a price would change")
+    options = parser.parse_args(arguments)
     known = {name: _flat(prices) for name, prices in json.loads(PRICES_FILE.read_text()).items()}
-    today = f"{datetime.now(timezone.utc):%Y-%m-%d}"
+    new, today = dict(known), f"{datetime.now(timezone.utc):%Y-%m-%d}"
     try:
         pricing: Any = boto3.Session().client("pricing", region_name=API_REGION)
-        for region in regions:
-            known[region] = region_prices(pricing, region, today)
+        for region in options.regions:
+            new[region] = region_prices(pricing, region, today)
     except (PriceError, ClientError, BotoCoreError) as error:
         print(f"refresh: {error}", file=sys.stderr)
         return 1
-    PRICES_FILE.write_text(render(known))
-    print(f"wrote {PRICES_FILE}: {', '.join(regions)}")
+    changes = list(difference(known, new))
+    print("\n".join(changes) or "nothing has changed")
+    if options.check:
+        return 1 if changes else 0
+    PRICES_FILE.write_text(render(new))
+    print(f"wrote {PRICES_FILE}: {', '.join(options.regions)}")
     return 0
 
 

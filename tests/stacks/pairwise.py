@@ -6,14 +6,18 @@ Most faults that depend on settings depend on two of them (NIST SP 800-142, "Pra
 import random
 from collections.abc import Iterator
 from itertools import combinations
+from pathlib import Path
 from typing import Any, Final
 
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
-from tests.stacks import existing_vpc
+from tests.bootstrap.identities import public_key
+from tests.stacks import existing_vpc, pinned_block
 
 _KEY: Final = "arn:aws:kms:us-west-2:111111111111:key/12345678-1234-1234-1234-123456789012"
 _OWN_VPC: Final = {"vpc_id": existing_vpc.VPC, "subnet_id": existing_vpc.WORKERS}
+_SETUP: Final = {"setup": str(Path(__file__).with_name("setup.sh")), "setup_timeout": "20m"}
+_REQUIREMENTS: Final = {"requirements": str(Path(__file__).parents[2] / "examples/requirements.txt")}
 PARAMETERS: Final[dict[str, list[dict[str, Any]]]] = {
     "name": [{}, {"cluster_name": "v2", "role_name_prefix": "team-"}],
     "tags": [{}, {"tags": {"team": "vision", "cost center": "a:b/c"}}],
@@ -27,10 +31,16 @@ PARAMETERS: Final[dict[str, list[dict[str, Any]]]] = {
     ],
     "master": [{}, {"master_instance_type": "m7i.xlarge"}, {"master_trains": False}],
     "fabric": [{}, {"efa": "off"}, {"placement_group": "off"}],
-    "purchase": [{}, {"purchase": "spot"}, {"purchase": "reservation", "capacity_reservation": "cr-0123456789abcdef0"}],
+    "purchase": [
+        {},
+        {"purchase": "spot"},
+        {"purchase": "reservation", "capacity_reservation": "cr-0123456789abcdef0"},
+        {"purchase": "capacity-block", "capacity_reservation": pinned_block.BLOCK},
+    ],
     "image": [{}, {"ami": "/team/ami"}],
     "disk": [{}, {"root_volume_gib": 500}],
     "log in": [{}, {"key_name": "mine", "ssh_location": ("203.0.113.0/24", "198.51.100.7/32")}],
+    "team": [{}, {"ssh_keys": (f"ann={public_key(1)}", f"{public_key(2)} bob@laptop")}],
     "network": [
         {},
         {"vpc_cidr": "10.7.0.0/20", "availability_zone": "us-west-2c"},
@@ -54,7 +64,7 @@ PARAMETERS: Final[dict[str, list[dict[str, Any]]]] = {
     "policies": [{}, {"policy_arns": ("arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly",)}],
     "secrets": [{}, {"secrets": ("ssm:/team/wandb", "secretsmanager:team/hub"), "secret_keys": (_KEY,)}],
     "engines": [{}, {"engines": ("mxnet", "horovod")}],
-    "setup": [{}, {"setup": __file__.replace("pairwise.py", "setup.sh"), "setup_timeout": "20m"}],
+    "setup": [{}, _SETUP, _REQUIREMENTS, _SETUP | _REQUIREMENTS],
     "end": [{}, {"expires": "2999-12-01T18:00:00Z"}, {"expires": "2999-12-01T18:00:00Z", "expiry_action": "delete"}],
     "idle": [{}, {"idle_stop": "30m"}],
 }

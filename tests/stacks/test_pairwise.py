@@ -3,6 +3,7 @@
 ``make test`` takes the first dozen rows, ``make soak`` sixty and more, until every possible pair has occurred.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -15,10 +16,12 @@ import aws_cdk as cdk
 import pytest
 from cdk_nag import AwsSolutionsChecks
 
+from stacks.settings.props import SETTINGS
 from stacks.settings.values import SettingsError
 from stacks.stack import ClusterStack
 from tests.stacks import existing_vpc
 from tests.stacks.pairwise import PARAMETERS, pairs, possible_pairs, props_of, rows
+from tests.stacks.pinned_block import with_block
 from tests.stacks.validation_report import IGNORED, violations
 
 ROWS = int(os.environ.get("ROWS", "12"))
@@ -36,7 +39,7 @@ EXCLUDED = {
     ("network", "flow logs"): 2,  # nor log its traffic
     ("network", "shared storage"): 3,  # Lustre is only reachable in a VPC that exists,
     ("flow logs", "shared storage"): 1,  # which the stack does not log
-    ("purchase", "zones"): 1,  # a reservation is in one zone,
+    ("purchase", "zones"): 2,  # a reservation and a block are in one zone,
     ("zones", "shared storage"): 1,  # or choose a zone for
     ("hardened", "key"): 1,  # both name the key
     ("hardened", "shared storage"): 1,  # a file system of the stack's is in no backup plan
@@ -75,24 +78,47 @@ def test_two_settings_that_exclude_each_other_are_one_line() -> None:
         props_of({"log in": 1, "network": network})
 
 
-def test_no_validator_finds_anything_in_any_row(
-    context: dict[str, Any], tmp_path: Path, chosen: list[dict[str, int]]
-) -> None:
+def test_every_setting_is_varied() -> None:
+    varied = {name for values in PARAMETERS.values() for value in values for name in value}
+    assert varied == {*SETTINGS}
+
+
+@pytest.fixture(scope="module")
+def outdir(context: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, chosen: list[dict[str, int]]) -> Path:
+    """Synthesize each row as a stack, with the validators; return the directory of the templates."""
     settings = [*map(props_of, chosen)]
     looked_up = existing_vpc.LOOKED_UP | {
         f"ssm:account={existing_vpc.ACCOUNT}:parameterName={props.ami_source}:region={existing_vpc.REGION}": AMI
         for props in settings
     }
-    app = cdk.App(context=context | looked_up, outdir=str(tmp_path))
+    for number, props in enumerate(settings):
+        if props.is_block:
+            settings[number], pins = with_block(props, number)
+            looked_up |= pins
+    made = tmp_path_factory.mktemp("rows")
+    app = cdk.App(context=context | looked_up, outdir=str(made))
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     env = cdk.Environment(account=existing_vpc.ACCOUNT, region=existing_vpc.REGION)
     for number, props in enumerate(settings):
-        ClusterStack(app, f"Row{number}", props=props, env=env if props.vpc_id else None)
+        ClusterStack(app, f"Row{number}", props=props, env=env if props.vpc_id or props.is_block else None)
     app.synth()
-    assert violations(tmp_path) == []
+    return made
+
+
+def test_no_validator_finds_anything_in_any_row(outdir: Path) -> None:
+    assert violations(outdir) == []
     cfn_lint = str(Path(sys.executable).with_name("cfn-lint"))
     command = [cfn_lint, "--ignore-checks", *IGNORED, "--regions", existing_vpc.REGION, "--"]
-    templates = [str(tmp_path / f"Row{number}.template.json") for number in range(ROWS)]
+    templates = [str(outdir / f"Row{number}.template.json") for number in range(ROWS)]
     # Check all together, because starting takes longer than reading a template.
     result = subprocess.run([*command, *templates], capture_output=True, text=True, timeout=300, check=False)
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
+
+
+def test_no_row_has_a_function_or_a_custom_resource(outdir: Path) -> None:
+    """Nothing of the stack runs code in the account outside of the nodes."""
+    for number in range(ROWS):
+        template = json.loads((outdir / f"Row{number}.template.json").read_text())
+        types = {each["Type"] for each in template["Resources"].values()}
+        assert "AWS::AutoScaling::AutoScalingGroup" in types
+        assert not {each for each in types if each.startswith(("AWS::Lambda::", "AWS::CloudFormation::", "Custom::"))}

@@ -20,9 +20,12 @@ from moto.ec2.responses.instances import InstanceResponse
 from local.aws.ec2.capacity_reservations import RESERVATIONS, TERMINATED_BEFORE, Reservation
 from local.aws.moto_patching import add
 from local.aws.request_lock import LOCK
+from local.aws.scarcity.capacity import zones_offering
 
 log = logging.getLogger(__name__)
 
+_MOST_INSTANCES: Final = 64
+"""Number of instances that a block may have ("Capacity Blocks for ML", EC2 User Guide)."""
 _OFFERS: Final[dict[str, Reservation]] = {}
 _RUNNING: Final = ("pending", "running")
 
@@ -34,32 +37,44 @@ def install() -> None:
 
 
 def _describe_offerings(response: Any) -> ActionResult:
+    """Offer one block in each zone that has the type; a type that no zone has is offered in the first."""
     now = datetime.now(timezone.utc)
+    instance_type = response._get_param("InstanceType")
     hours = int(response._get_param("CapacityDurationHours"))
     starts = _time(response._get_param("StartDateRange")) or now + timedelta(minutes=30)
-    offer = Reservation(
-        reservation_id=f"cr-{secrets.token_hex(9)[:17]}",
-        instance_type=response._get_param("InstanceType"),
-        zone=f"{response.region}a",
-        count=int(response._get_param("InstanceCount") or 1),
-        starts=starts,
-        ends=_time(response._get_param("EndDateRange")) or starts + timedelta(hours=hours),
-    )
-    offer_id = f"cbo-{secrets.token_hex(9)[:17]}"
-    _OFFERS[offer_id] = offer
-    described = {
+    ends = _time(response._get_param("EndDateRange")) or starts + timedelta(hours=hours)
+    count = int(response._get_param("InstanceCount") or 1)
+    if count > _MOST_INSTANCES:
+        word = f"Invalid value '{count}' for InstanceCount. Each Capacity Block can have up to"
+        raise EC2ClientError("InvalidParameterValue", f"{word} {_MOST_INSTANCES} instances.")
+    described = []
+    for zone in zones_offering(response.region, instance_type) or [f"{response.region}a"]:
+        offer = Reservation(
+            reservation_id=f"cr-{secrets.token_hex(9)[:17]}",
+            instance_type=instance_type,
+            zone=zone,
+            count=count,
+            starts=starts,
+            ends=ends,
+        )
+        offer_id = f"cbo-{secrets.token_hex(9)[:17]}"
+        _OFFERS[offer_id] = offer
+        described.append(_described(offer_id, offer) | {"CapacityBlockDurationHours": hours})
+    return ActionResult({"CapacityBlockOfferings": described})
+
+
+def _described(offer_id: str, offer: Reservation) -> dict[str, Any]:
+    return {
         "CapacityBlockOfferingId": offer_id,
         "InstanceType": offer.instance_type,
         "AvailabilityZone": offer.zone,
         "InstanceCount": offer.count,
         "StartDate": offer.starts,
         "EndDate": offer.ends,
-        "CapacityBlockDurationHours": hours,
         "UpfrontFee": "0.00",
         "CurrencyCode": "USD",
         "Tenancy": "default",
     }
-    return ActionResult({"CapacityBlockOfferings": [described]})
 
 
 def _purchase(response: Any) -> ActionResult:

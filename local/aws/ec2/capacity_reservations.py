@@ -1,6 +1,7 @@
 """Implement On-Demand Capacity Reservations, which moto lacks: create, describe, cancel, and launch into them.
 
-An instance of another type or zone does not fit in a reservation, and EC2's message is the same as for a full one.
+An instance of another type or zone, or in a placement group, does not fit in a reservation, and EC2's message is the
+same as for a full one.
 """
 
 import secrets
@@ -113,9 +114,16 @@ def find(reservation_id: str) -> Reservation:
     return RESERVATIONS[reservation_id]
 
 
-def check_block(found: Reservation, *, market: str | None) -> None:
-    """Refuse a launch outside of a block's time or without its market, in EC2's words ("Error codes", EC2 API)."""
-    if market != "capacity-block":
+def _check_target(found: Reservation, *, market: str | None, preference: str | None) -> None:
+    """Refuse a launch with another market, with a preference or before a block's start, in EC2's words.
+
+    The words are those of "Error codes" (EC2 API), and for the preference those that users report. An On-Demand
+    reservation has no market. The only preference beside a target is the one that changes nothing.
+    """
+    if preference not in (None, "capacity-reservations-only"):
+        word = "The request can include either a CapacityReservationId or a CapacityReservationPreference but not both."
+        raise EC2ClientError("InvalidParameterCombination", word)
+    if market != ("capacity-block" if found.is_block else None):
         word = "The market type (purchasing) option is not valid. Choose a different market type and try again."
         raise EC2ClientError("InvalidParameterValue", word)
     if found.state == "scheduled":
@@ -126,15 +134,20 @@ def check_block(found: Reservation, *, market: str | None) -> None:
 def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int, *others: Any, **named: Any) -> Any:
     template: Any = named.get("launch_template")
     data = backend._get_template_from_args(template).data if template else {}
-    target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
-    if not (reservation_id := target.get("CapacityReservationId")):
+    specification = data.get("CapacityReservationSpecification", {})
+    if not (reservation_id := specification.get("CapacityReservationTarget", {}).get("CapacityReservationId")):
         return original(backend, image_id, count, *others, **named)
     found = find(reservation_id)
     instance_type = data.get("InstanceType") if named.get("is_instance_type_default") else named.get("instance_type")
     zone = backend.get_subnet(named["subnet_id"]).availability_zone if named.get("subnet_id") else found.zone
-    if found.is_block:
-        check_block(found, market=data.get("InstanceMarketOptions", {}).get("MarketType"))
-    fits = (instance_type, zone) == (found.instance_type, found.zone)
+    _check_target(
+        found,
+        market=data.get("InstanceMarketOptions", {}).get("MarketType"),
+        preference=specification.get("CapacityReservationPreference"),
+    )
+    # These reservations are made in no placement group, so none holds a node of one.
+    is_in_group = bool(data.get("Placement", {}).get("GroupName"))
+    fits = (instance_type, zone) == (found.instance_type, found.zone) and not is_in_group
     if not fits or found.state != "active" or found.is_ending or found.available < count:
         word = "The requested reservation does not have sufficient compatible and available capacity"
         raise EC2ClientError("ReservationCapacityExceeded", f"{word} for this request.")

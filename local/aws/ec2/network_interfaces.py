@@ -16,7 +16,8 @@ from moto.ec2.models.instances import Instance
 from local.aws.moto_patching import wrap
 from local.network.vpc_network import mac_address
 
-_EFA = ("efa", "efa-only")
+_EFA_ONLY = "efa-only"
+_EFA = ("efa", _EFA_ONLY)
 _CARD = "local_network_card"
 """Attribute of an interface with the index of its network card."""
 
@@ -29,7 +30,8 @@ def install() -> None:
 
 def check_interfaces(interfaces: Sequence[Mapping[str, Any]], *, instance_type: str) -> None:
     """Raise RunInstances' error for interfaces that are inconsistent or that the type does not support."""
-    if len(interfaces) > 1 and any("AssociatePublicIpAddress" in each for each in interfaces):
+    _check_efa_only([each for each in interfaces if each.get("InterfaceType") == _EFA_ONLY])
+    if len(interfaces) > 1 and any(map(_is_public, interfaces)):
         word = "The associatePublicIPAddress parameter cannot be specified"
         raise EC2ClientError("InvalidParameterCombination", f"{word} when launching with multiple network interfaces")
     efa = Counter(int(each.get("NetworkCardIndex", 0)) for each in interfaces if each.get("InterfaceType") in _EFA)
@@ -44,6 +46,23 @@ def check_interfaces(interfaces: Sequence[Mapping[str, Any]], *, instance_type: 
         cards = ", ".join(f"Network Card {card} (requested: {count}, limit: {limit})" for card, count, limit in over)
         count = f"EFA interface count {sum(efa.values())} exceeds allowed limit for {instance_type}"
         raise EC2ClientError("AttachmentLimitExceeded", f"{count}. {cards}.")
+
+
+def _check_efa_only(interfaces: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse addresses for these interfaces, of which the primary one needs some.
+
+    EC2's words and code for the second case are unknown; the words are those of its User Guide.
+    """
+    if any(map(_is_public, interfaces)):
+        raise EC2ClientError("InvalidParameterValue", "EFA-only network interfaces do not support IP addresses.")
+    if any(int(each.get("NetworkCardIndex", 0)) == int(each.get("DeviceIndex", 0)) == 0 for each in interfaces):
+        word = "An EFA-only network interface cannot be the primary network interface."
+        raise EC2ClientError("InvalidParameterValue", word)
+
+
+def _is_public(interface: Mapping[str, Any]) -> bool:
+    """Return True if the interface asks for a public address; CloudFormation gives the answer as text."""
+    return str(interface.get("AssociatePublicIpAddress", False)).lower() == "true"
 
 
 def _run_instances(original: Any, backend: EC2Backend, *arguments: Any, **named: Any) -> Any:
@@ -67,7 +86,7 @@ def _add_interface(backend: EC2Backend, instance: Instance, wanted: Mapping[str,
         instance.nics[0].interface_type = kind
         return
     subnet = instance.nics[0].subnet
-    address = None if kind == "efa-only" else subnet.get_available_subnet_ip(instance=instance)
+    address = None if kind == _EFA_ONLY else subnet.get_available_subnet_ip(instance=instance)
     made: Any = backend.create_network_interface(
         subnet, address or "", group_ids=[*wanted.get("Groups", [])], delete_on_termination=True
     )

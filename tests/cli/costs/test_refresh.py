@@ -49,10 +49,13 @@ def answer(stub: Stubber, *lists: list[str]) -> None:
         stub.add_response("get_products", {"FormatVersion": "aws_v1", "PriceList": found})
 
 
-def test_a_region_is_added_and_the_others_stay(pricing: Stubber, file: Path) -> None:
+def test_a_region_is_added_and_the_others_stay(
+    pricing: Stubber, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     answer(pricing, NODES, BUCKET, STORAGE, VOLUME, [*NAT, product("0.05", "GB")], ADDRESS)
     with pricing:
         assert refresh.main(["eu-west-1"]) == 0
+    assert capsys.readouterr().out.startswith("+ eu-west-1: 7 prices\nwrote ")
     before: dict[str, Any] = json.loads(PRICES_FILE.read_text())
     found = json.loads(file.read_text())
     added = found.pop("eu-west-1")
@@ -64,6 +67,27 @@ def test_a_region_is_added_and_the_others_stay(pricing: Stubber, file: Path) -> 
         # a1 is ARM, which clusters cannot use.
         "instances": {"c5": {"large": 0.1}, "g6": {"xlarge": 0.9}},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_the_difference_is_shown(
+    pricing: Stubber, file: Path, capsys: pytest.CaptureFixture[str], *, check: bool
+) -> None:
+    prices = {"c5": {"large": 0.2, "metal": 4.0}, "g6": {"xlarge": 0.9}}
+    parts = {"bucket_gb_month": 0.023, "efs_gb_month": 0.33, "gp3_gib_month": 0.09, "nat_gateway_hour": 0.05}
+    known = {"eu-west-1": {"date": "2020-01-01", **parts, "public_address_hour": 0.005, "instances": prices}}
+    file.write_text(json.dumps(known))
+    answer(pricing, NODES, BUCKET, STORAGE, VOLUME, NAT, ADDRESS)
+    with pricing:
+        assert refresh.main(["eu-west-1", *(["--check"] if check else [])]) == int(check)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[:3] == [
+        "  eu-west-1: bucket_gb_month 0.023 -> 0.024",
+        "  eu-west-1: c5.large 0.2 -> 0.1",
+        "  eu-west-1: c5.metal 4.0 -> None",
+    ]
+    assert (json.loads(file.read_text()) == known) is check
+    assert len(shown) == (3 if check else 4)
 
 
 def test_the_file_is_as_the_script_renders_it() -> None:

@@ -22,7 +22,8 @@ Context = dict[str, Any]
 
 AMIS = st.sampled_from(["ami-0123456789abcdef0", "ami-01234567", "/team/ami", "/aws/service/a_b.c-d/latest"])
 TAG_TEXT = st.text("abzABZ019 +-=.:/@_éß漢", max_size=60)
-RESERVED = {"purchase": "reservation", "capacity_reservation": "cr-0123456789abcdef0"}
+_RESERVATION = {"capacity_reservation": "cr-0123456789abcdef0"}
+RESERVED = [{"purchase": each} | _RESERVATION for each in ("reservation", "capacity-block")]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(), children, max_size=4),
@@ -82,8 +83,8 @@ def valid(draw: st.DrawFn) -> Context:
     chosen |= {} if "ssh_location" in chosen else draw(st.sampled_from([{}, {"private": True}, {"private": False}]))
     # A larger block, because each zone takes a part of it.
     zones = {"zones": "us-east-1a, us-east-1f, us-west-2-lax-1a", "vpc_cidr": "10.0.0.0/16"}
-    # A reservation is in one zone.
-    chosen |= draw(st.sampled_from([{}, zones, {"purchase": "spot"}, zones | {"purchase": "spot"}, RESERVED]))
+    # A reservation is in one zone, and so is a block.
+    chosen |= draw(st.sampled_from([{}, zones, {"purchase": "spot"}, zones | {"purchase": "spot"}, *RESERVED]))
     chosen |= draw(_master(chosen))
     chosen |= _fabric(chosen, draw(st.sampled_from(["auto", "off"])))
     return _divided(chosen, on_command_line=draw(st.sets(st.sampled_from(SETTINGS))))

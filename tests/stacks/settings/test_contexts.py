@@ -16,8 +16,10 @@ import aws_cdk as cdk
 import pytest
 
 from stacks.settings.props import SETTINGS, ClusterProps
+from stacks.settings.purchase import PURCHASES
 from stacks.settings.values import SettingsError
 from stacks.stack import ClusterStack
+from tests.stacks.pinned_block import ACCOUNT, with_block
 from tests.stacks.settings.contexts import Context, garbage, nearly_valid, run, valid
 from tests.stacks.validation_report import IGNORED
 
@@ -68,7 +70,14 @@ def check_valid(context: Context) -> None:
 
 
 def test_every_valid_context_is_taken_as_it_was_given() -> None:
-    run(valid(), CONTEXTS // 5, check_valid)
+    purchases: set[str] = set()
+
+    def check_and_keep(context: Context) -> None:
+        check_valid(context)
+        purchases.add(ClusterProps.from_context(context).purchase)
+
+    run(valid(), CONTEXTS // 5, check_and_keep)
+    assert purchases == {*PURCHASES}
 
 
 def test_a_nearly_valid_context_is_valid_or_one_line() -> None:
@@ -95,19 +104,32 @@ def test_garbage_is_valid_or_one_line() -> None:
     run(garbage(), CONTEXTS * 3 // 10, check)
 
 
+def placed(props: ClusterProps, number: int) -> tuple[ClusterProps, cdk.Environment | None, dict[str, Any]]:
+    """Give a block what its look-up needs: dates, and a region that has the zone of the settings."""
+    if not props.is_block:
+        return props, None, {}
+    region = "us-west-2" if (props.availability_zone or "").startswith("us-west-2") else "us-east-1"
+    fitting, pins = with_block(props, number, region)
+    return fitting, cdk.Environment(account=ACCOUNT, region=region), pins
+
+
 @pytest.fixture(scope="module")
 def synthesized(context: Mapping[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[Path, ClusterProps]:
     """Return templates of generated settings, many stacks per app, because an app takes a second for ten."""
     found: list[ClusterProps] = []
     run(valid(), SYNTHESIZED + 50, lambda given: found.append(ClusterProps.from_context(given)))
-    props = found[-SYNTHESIZED:]
+    blocks = [each for each in found if each.is_block][-SYNTHESIZED // 6 :]
+    assert blocks
+    props = [*blocks, *[each for each in found if not each.is_block][len(blocks) - SYNTHESIZED :]]
     templates: dict[Path, ClusterProps] = {}
     for start in range(0, SYNTHESIZED, STACKS_AN_APP):
         outdir = tmp_path_factory.mktemp("cdk.out")
+        stacks = [*map(placed, props[start : start + STACKS_AN_APP], range(STACKS_AN_APP))]
+        pins = {name: value for _, _, looked_up in stacks for name, value in looked_up.items()}
         # The CDK's own validator runs in test_validators; here, cfn-lint runs.
-        app = cdk.App(context=context, outdir=str(outdir), builtin_cloud_formation_validation=False)
-        for number, one in enumerate(props[start : start + STACKS_AN_APP]):
-            ClusterStack(app, f"Stack{number}", props=one)
+        app = cdk.App(context={**context, **pins}, outdir=str(outdir), builtin_cloud_formation_validation=False)
+        for number, (one, env, _) in enumerate(stacks):
+            ClusterStack(app, f"Stack{number}", props=one, env=env)
             templates[outdir / f"Stack{number}.template.json"] = one
         app.synth()
     return templates
@@ -118,7 +140,7 @@ def test_valid_settings_reach_the_template(synthesized: dict[Path, ClusterProps]
     for path, props in synthesized.items():
         resources = json.loads(path.read_text())["Resources"].values()
         groups = [r["Properties"] for r in resources if r["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
-        declared = [1, props.worker_count] if props.is_placed else [0, 0]
+        declared = [1, props.worker_count] if props.is_placed and not props.is_block else [0, 0]
         assert sorted(int(group["DesiredCapacity"]) for group in groups) == sorted(declared)
         assert [r["Properties"]["CidrBlock"] for r in resources if r["Type"] == "AWS::EC2::VPC"] == [props.vpc_cidr]
         templates = [r["Properties"]["LaunchTemplateData"] for r in resources if "LaunchTemplate" in r["Type"]]

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from local import blocks
 from local.aws.ec2.capacity_reservations import TERMINATED_BEFORE
+from local.errors import LocalError
 from tests.local.aws.harness import REGION, Aws, Group, Stacks
 from tests.local.aws.templates import cluster, group, launch_template
 from tests.waiting import await_true
@@ -19,13 +21,14 @@ MARKET = {"MarketType": "capacity-block"}
 HOUR = timedelta(hours=1)
 
 
-def buy(aws: Aws, *, starts: timedelta, ends: timedelta) -> str:
+def buy(aws: Aws, *, starts: timedelta, ends: timedelta, zone: str = f"{REGION}a") -> str:
     """Buy a block of two c5.large; the times count from now."""
     now, ec2 = datetime.now(timezone.utc), aws.client("ec2")
-    [offer] = ec2.describe_capacity_block_offerings(
+    offers = ec2.describe_capacity_block_offerings(
         InstanceType="c5.large", InstanceCount=2, CapacityDurationHours=math.ceil((ends - starts) / HOUR),
         StartDateRange=now + starts, EndDateRange=now + ends,
     )["CapacityBlockOfferings"]  # fmt: skip
+    offer = next(each for each in offers if each["AvailabilityZone"] == zone)
     bought = ec2.purchase_capacity_block(
         CapacityBlockOfferingId=offer["CapacityBlockOfferingId"], InstancePlatform="Linux/UNIX"
     )
@@ -37,10 +40,10 @@ def described(aws: Aws, block: str) -> dict[str, Any]:
     return dict(found)
 
 
-def nodes(size: int, block: str, market: dict[str, str] | None = MARKET) -> dict[str, Any]:
+def nodes(size: int, block: str, market: dict[str, str] | None = MARKET, **options: Any) -> dict[str, Any]:
     template = cluster(Group=group(size))
     target = {"CapacityReservationTarget": {"CapacityReservationId": block}}
-    options = {"InstanceMarketOptions": market} if market else {}
+    options |= {"InstanceMarketOptions": market} if market else {}
     template["Resources"]["Template"] = launch_template(CapacityReservationSpecification=target, **options)
     return template
 
@@ -97,6 +100,46 @@ def test_a_launch_in_its_last_half_hour_finds_no_room(aws: Aws, stacks: Stacks) 
     status, why = members.activities()[0]
     assert status == "Failed"
     assert "does not have sufficient compatible and available capacity" in why
+
+
+def test_a_block_takes_nodes_of_its_own_zone_and_of_no_placement_group(aws: Aws, stacks: Stacks) -> None:
+    here = buy(aws, starts=-HOUR, ends=3 * HOUR)
+    elsewhere = buy(aws, starts=-HOUR, ends=3 * HOUR, zone=f"{REGION}b")
+    assert described(aws, elsewhere)["AvailabilityZone"] == f"{REGION}b"
+    refused = {
+        "elsewhere": nodes(1, elsewhere),
+        "in-a-group": nodes(1, here, Placement={"GroupName": "close-together"}),
+    }
+    for name, template in refused.items():
+        stacks.create(template, name)
+        assert stacks.status(name) == "ROLLBACK_COMPLETE"
+        why = [reason for _, reason in stacks.events("Group", name)]
+        assert any("does not have sufficient compatible and available capacity" in each for each in why)
+
+
+def test_blocks_are_offered_where_the_type_is_and_with_at_most_64_instances(aws: Aws) -> None:
+    ec2 = aws.client("ec2")
+
+    def zones(instance_type: str, count: int) -> list[str]:
+        answer = ec2.describe_capacity_block_offerings(
+            InstanceType=instance_type, InstanceCount=count, CapacityDurationHours=24
+        )
+        return [each["AvailabilityZone"] for each in answer["CapacityBlockOfferings"]]
+
+    assert zones("p6-b200.48xlarge", 64) == [f"{REGION}c"]
+    assert len(zones("p5.48xlarge", 1)) > 1
+    refusal = r"\(InvalidParameterValue\).* Each Capacity Block can have up to 64 instances\.$"
+    with pytest.raises(ClientError, match=refusal):
+        zones("p5.48xlarge", 65)
+
+
+def test_local_aws_buys_a_block_in_the_zone_that_is_named(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "client", aws.client)
+    now = datetime.now(timezone.utc)
+    block = blocks.buy_block("c5.large", count=1, starts=now, ends=now + HOUR, zone=f"{REGION}d")
+    assert described(aws, block)["AvailabilityZone"] == f"{REGION}d"
+    with pytest.raises(LocalError, match=rf"^p6-b200\.48xlarge is not in {REGION}a, only in {REGION}c$"):
+        blocks.buy_block("p6-b200.48xlarge", count=1, starts=now, ends=now + HOUR, zone=f"{REGION}a")
 
 
 def test_cloud_control_describes_the_block_for_the_cdk(aws: Aws) -> None:

@@ -26,10 +26,11 @@ def available(aws: Aws, reservation: str) -> int:
     return int(found["CapacityReservations"][0]["AvailableInstanceCount"])
 
 
-def nodes(size: int, reservation: str) -> dict[str, Any]:
+def nodes(size: int, reservation: str, preference: str | None = None, **options: Any) -> dict[str, Any]:
     template = cluster(Group=group(size))
-    target = {"CapacityReservationTarget": {"CapacityReservationId": reservation}}
-    template["Resources"]["Template"] = launch_template(CapacityReservationSpecification=target)
+    specification: dict[str, Any] = {"CapacityReservationTarget": {"CapacityReservationId": reservation}}
+    specification |= {"CapacityReservationPreference": preference} if preference else {}
+    template["Resources"]["Template"] = launch_template(CapacityReservationSpecification=specification, **options)
     return template
 
 
@@ -61,6 +62,33 @@ def test_launch_beyond_the_reservation_fails_and_is_retried(
     activities = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=members.name)["Activities"]
     assert {(each["StatusCode"], each["StatusMessage"]) for each in activities} == {("Failed", FULL)}
     assert members.described()["DesiredCapacity"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "refusal"),
+    [
+        ({"preference": "none"}, "either a CapacityReservationId or a CapacityReservationPreference but not both"),
+        ({"preference": "open"}, "either a CapacityReservationId or a CapacityReservationPreference but not both"),
+        ({"InstanceMarketOptions": {"MarketType": "spot"}}, "The market type (purchasing) option is not valid"),
+        (
+            {"InstanceMarketOptions": {"MarketType": "capacity-block"}},
+            "The market type (purchasing) option is not valid",
+        ),
+        ({"Placement": {"GroupName": "close-together"}}, FULL),
+    ],
+)
+def test_what_a_reservation_excludes_is_refused(
+    aws: Aws, stacks: Stacks, options: dict[str, Any], refusal: str
+) -> None:
+    stacks.create(nodes(1, reserve(aws), **options))
+    assert stacks.status() == "ROLLBACK_COMPLETE"
+    assert any(refusal in reason for _, reason in stacks.events("Group"))
+
+
+def test_the_preference_for_reservations_only_may_stand_beside_the_target(aws: Aws, stacks: Stacks) -> None:
+    reservation = reserve(aws)
+    stacks.create(nodes(1, reservation, "capacity-reservations-only"))
+    assert available(aws, reservation) == 1
 
 
 def test_an_unknown_reservation_does_not_exist(aws: Aws) -> None:

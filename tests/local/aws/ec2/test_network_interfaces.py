@@ -10,6 +10,8 @@ from stacks.catalogue.gpu_types import GPU_TYPES
 from stacks.nodes.network_interfaces import network_interfaces
 
 EFA = {"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "efa"}
+ENA = EFA | {"InterfaceType": "interface"}
+SECOND = {"NetworkCardIndex": 1, "DeviceIndex": 0, "InterfaceType": "efa-only"}
 
 
 @pytest.mark.parametrize(
@@ -19,6 +21,16 @@ EFA = {"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "efa"}
             "p4d.24xlarge",
             [EFA, {"NetworkCardIndex": 1, "DeviceIndex": 1, "AssociatePublicIpAddress": True}],
             r"InvalidParameterCombination.*associatePublicIPAddress parameter cannot be specified when launching with",
+        ),
+        (
+            "p4d.24xlarge",
+            [ENA, SECOND | {"AssociatePublicIpAddress": "true"}],
+            r"InvalidParameterValue.*EFA-only network interfaces do not support IP addresses",
+        ),
+        (
+            "p4d.24xlarge",
+            [SECOND | {"NetworkCardIndex": 0}, SECOND],
+            r"InvalidParameterValue.*An EFA-only network interface cannot be the primary network interface",
         ),
         ("g5.xlarge", [EFA], r"UnsupportedOperation.*EFA interfaces are not supported on g5\.xlarge"),
         (
@@ -41,3 +53,10 @@ def test_takes_the_clusters_own_interfaces() -> None:
         if known.efa_interfaces:
             check_interfaces(network_interfaces(known, []), instance_type=known.name)
     check_interfaces([EFA | {"AssociatePublicIpAddress": True}], instance_type="g5.8xlarge")
+
+
+@pytest.mark.parametrize("word", [False, "false"])
+def test_takes_several_interfaces_that_ask_for_no_public_address(word: bool | str) -> None:
+    """AWS's own example ("Maximize network bandwidth on EC2 instances with multiple network cards") does."""
+    no = {"AssociatePublicIpAddress": word}
+    check_interfaces([ENA | no, SECOND | no], instance_type="p4d.24xlarge")
