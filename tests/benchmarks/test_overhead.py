@@ -20,8 +20,8 @@ def test_epoch_speeds_are_reported_beside_window_speeds(monkeypatch: pytest.Monk
     monkeypatch.setattr(overhead, "mxnet", lambda network: peer)
     monkeypatch.setattr(overhead, "compare", compare)
     assert overhead.measure(2, ["lenet"]) == [
-        "overhead_lenet 1.20 ratio",
-        "overhead_lenet_epochs 0.90 ratio",
-        "vs_mxnet_lenet 2.00 ratio",
-        "vs_mxnet_lenet_epochs 1.50 ratio",
+        "overhead_lenet 1.200 ratio",
+        "overhead_lenet_epochs 0.900 ratio",
+        "vs_mxnet_lenet 2.000 ratio",
+        "vs_mxnet_lenet_epochs 1.500 ratio",
     ]

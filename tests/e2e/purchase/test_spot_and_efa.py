@@ -167,8 +167,10 @@ def training(laptop: Laptop) -> Iterator[Iterator[str]]:
         try:
             yield iter(process.stdout)
         finally:
-            laptop.user.ssh("deeplearning-master", "launch stop")
-            process.kill()
+            try:
+                laptop.user.ssh("deeplearning-master", "launch stop")
+            finally:
+                process.kill()
 
 
 def text_until(lines: Iterator[str], pattern: str) -> str:

@@ -112,9 +112,11 @@ def test_a_block_takes_nodes_of_its_own_zone_and_of_no_placement_group(aws: Aws,
     }
     for name, template in refused.items():
         stacks.create(template, name)
-        assert stacks.status(name) == "ROLLBACK_COMPLETE"
-        why = [reason for _, reason in stacks.events("Group", name)]
-        assert any("does not have sufficient compatible and available capacity" in each for each in why)
+        members = Group(aws=aws, name=stacks.physical_id("Group", name))
+        assert members.in_service() == set()
+        status, why = members.activities()[0]
+        assert status == "Failed"
+        assert "does not have sufficient compatible and available capacity" in why
 
 
 def test_blocks_are_offered_where_the_type_is_and_with_at_most_64_instances(aws: Aws) -> None:

@@ -74,7 +74,6 @@ def test_launch_beyond_the_reservation_fails_and_is_retried(
             {"InstanceMarketOptions": {"MarketType": "capacity-block"}},
             "The market type (purchasing) option is not valid",
         ),
-        ({"Placement": {"GroupName": "close-together"}}, FULL),
     ],
 )
 def test_what_a_reservation_excludes_is_refused(
@@ -83,6 +82,14 @@ def test_what_a_reservation_excludes_is_refused(
     stacks.create(nodes(1, reserve(aws), **options))
     assert stacks.status() == "ROLLBACK_COMPLETE"
     assert any(refusal in reason for _, reason in stacks.events("Group"))
+
+
+def test_a_placement_group_finds_no_room_in_the_reservation(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(nodes(1, reserve(aws), Placement={"GroupName": "close-together"}))
+    members = Group(aws=aws, name=stacks.physical_id("Group"))
+    assert members.in_service() == set()
+    status, why = members.activities()[0]
+    assert (status, why.partition("Status Reason: ")[2]) == ("Failed", FULL)
 
 
 def test_the_preference_for_reservations_only_may_stand_beside_the_target(aws: Aws, stacks: Stacks) -> None:
