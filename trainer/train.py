@@ -10,6 +10,9 @@ Trainer.train_epoch() shows one training step. With PyTorch these files explain 
 - distributed/reduce/gradient_buckets.py: buckets of gradients as the reducer, in all other cases
 - distributed/reduce/ring.py: the sum around a ring of CPUs, which the buckets use
 
+Around the step, data/batches.py prepares the batches, and torch_backend/deferred_results.py fetches results from a GPU
+one step late.
+
 With MXNet: mxnet_backend/gluon_backend.py.
 """
 

@@ -1,4 +1,4 @@
-"""Assign node indexes. The functions are pure; bootstrap.cluster.table stores the result."""
+"""Define the membership and assign node indexes. The functions are pure; bootstrap.cluster.table stores the result."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -78,7 +78,7 @@ class Membership:
 
     @property
     def active_members(self) -> tuple[Member, ...]:
-        """Return the members that are not draining; the hosts and workers files list these."""
+        """Return the members that are not draining; the hosts file lists these."""
         return tuple(member for member in self.members if not member.draining)
 
     def has_at_least(self, min_nodes: int | None) -> bool:
@@ -95,7 +95,7 @@ class Membership:
         return next((member for member in self.members if member.instance_id == instance_id), None)
 
     def is_listed(self, instance_id: str) -> bool:
-        """Return True if the hosts and workers files list the instance."""
+        """Return True if the instance is an active member."""
         return any(member.instance_id == instance_id for member in self.active_members)
 
 

@@ -74,7 +74,7 @@ async def run_job(
     has_waited: bool = False,
     restart_hosts: RestartHosts | None = None,
 ) -> Failure | None:
-    """Run `job` until it succeeds or finally fails. Cancelling ends its processes.
+    """Run `job` until it succeeds or no restart is left. Cancelling ends its processes.
 
     Raises BusyError, before anything has started, if its nodes are in use; after a wait in the queue (`has_waited`),
     also if one does not answer.

@@ -29,9 +29,9 @@ READY_DEADLINE_S = 30.0
 """Deadline for logging in and starting the runner, in seconds; also caps launcher.transport.ssh.CONNECT_TIMEOUT_S."""
 KEX_ADVICE = "; launch disables curve25519 between nodes; allow ecdh-sha2-nistp256 in sshd_config"
 PERMANENT_ERRORS = frozenset((UNKNOWN_HOST, UNKNOWN_HOST_KEY, LOGIN_DENIED, OTHER_VERSION, NO_KEY_EXCHANGE))
-"""Kinds of errors that a retry cannot fix."""
+"""Kinds of errors that a retry cannot fix, except KEY_ERRORS between the nodes of a cluster."""
 KEY_ERRORS = frozenset((UNKNOWN_HOST_KEY, LOGIN_DENIED))
-"""Kinds of errors that a retry may fix on a new node, which is listed before it knows all keys."""
+"""Kinds that a retry may fix if the host is a node: a new node is listed before it knows all keys."""
 
 Outcome = tuple[list[Connection], list[BaseException]]
 """Connections to the runners that answered, in host order, and the reasons why the others did not."""
@@ -47,7 +47,7 @@ def is_this_machine(host: Host) -> bool:
 
 
 def is_worker(config: Path = Path(NODE_CONFIG), key: Path = Path(CLUSTER_KEY_FILE)) -> bool:
-    """Return True if this machine is a node of a cluster without the cluster's key."""
+    """Return True if this machine is a node of a cluster whose key this user cannot read, as on every worker."""
     return config.exists() and not os.access(key, os.R_OK)
 
 

@@ -25,7 +25,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterView:
-    """Cluster members without a termination notice."""
+    """The cluster's members, as the agent on this machine last saw them."""
 
     own_instance: str
     """Instance ID of this machine."""
@@ -105,10 +105,10 @@ def instances_of(hosts: Sequence[Host], *, reader: NodeStateReader | None = None
 
 
 async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStateReader | None = None) -> Failure:
-    """Clear `of_process` if one of the attempt's nodes leaves the cluster soon after a process failed.
+    """Wait a little to learn whether the failed rank's node was lost; if it was, clear `of_process`.
 
     A node that ends kills ranks while its runner still answers, and leaves the membership only afterwards. It ends them
-    with SIGTERM, which nothing else sends to a rank: stopping a job produces another failure.
+    with SIGTERM, which is therefore taken as the sign of a shutdown: stopping a job produces another failure.
     """
     if not failure.of_process or failure.final:
         return failure

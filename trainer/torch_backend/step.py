@@ -97,7 +97,7 @@ class TorchBackend:
         self._device = device
         self._shard = shard
         self._collective = Collective(count=shard.count, ring=ring, groups=groups)
-        # It communicates in every forward and backward pass, so a rank without samples must run them too.
+        # SyncBatchNorm communicates in every forward and backward pass, so a rank without samples must run them too.
         self._sync_bn = sync_bn and self._collective.is_distributed
         self._autotune = autotune
         self._accumulation = accumulation

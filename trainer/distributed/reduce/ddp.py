@@ -1,8 +1,8 @@
 """Sum a step's gradients with DistributedDataParallel, the default between GPUs (docs/decisions/020).
 
-Gradients are views of its buckets. It broadcasts no buffers, as BatchNorm's statistics are averaged here, in one small
-all-reduce with loss and flags. Its mean over ranks is rescaled to the mean over samples. A rank without samples runs a
-backward pass with weight zero.
+Gradients are views of DDP's buckets. DDP broadcasts no buffers, as this module averages BatchNorm's statistics, in one
+small all-reduce with loss and flags. DDP's mean over ranks is rescaled to the mean over samples. A rank without samples
+runs a backward pass with weight zero.
 """
 
 import warnings
