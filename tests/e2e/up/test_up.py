@@ -1,11 +1,13 @@
 """Test ``dlcluster up`` on real nodes: of three zones, only the third has room for all, and the cluster starts there.
 
-``make soak`` runs it, because it deploys five times and needs its own local AWS.
+The first call is killed at ten moments, one after another, and completed by the last. ``make soak`` runs it, because it
+deploys a dozen times and needs its own local AWS.
 """
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,32 @@ from local.aws.scarcity import limits
 from local.faults import Faults
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
+from stacks.prices.price_list import price_list
 from tests.e2e.conftest import NODES, group_instances, stack_outputs
-from tests.e2e.laptop import Laptop, await_line, kill, new_laptop
+from tests.e2e.laptop import Laptop, new_laptop
 from tests.e2e.leftovers import left_over
+from tests.e2e.up.kills import DEPLOYS, LAUNCHES_MASTER, LAUNCHES_WORKERS, LOCKS, kill_up_at
 from tests.waiting import await_true
 
 ZONES = ["us-east-1a", "us-east-1b", "us-east-1c"]
 ROOM = ZONES[2]
 PLACES = {ZONES[0]: 1, ZONES[1]: NODES - 1}
 """Zone a has room for one worker, zone b for the workers without the master, the third for all."""
+TRIES = [f"trying {zone}" for zone in ZONES]
+LAUNCHED = f"all {NODES} nodes are launched in {ROOM}"
+MOMENTS = [
+    [TRIES[0]],  # nothing exists
+    [TRIES[0], DEPLOYS],  # CloudFormation creates the stack
+    [LOCKS],  # the lock is taken
+    [LAUNCHES_WORKERS],  # zone a gives one of them
+    [TRIES[1]],  # it has ended
+    [TRIES[1], DEPLOYS],  # CloudFormation moves the groups
+    [TRIES[1], LAUNCHES_MASTER],  # zone b has no room for it
+    [TRIES[2], LAUNCHES_MASTER],  # all nodes are coming
+    [LAUNCHED],  # the template does not declare them
+    [LAUNCHED, DEPLOYS],  # CloudFormation declares them
+]
+"""What the calls print and send before they are killed. A call begins where the one before it ended."""
 UP_S = 600
 HEAL_S = 180.0
 
@@ -32,13 +51,20 @@ HEAL_S = 180.0
 @pytest.fixture(scope="module")
 def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
     made = new_laptop(user, tmp_path_factory.mktemp("up"), {"worker_count": NODES - 1, "zones": ZONES})
-    places = Path(os.environ["LOCAL_AWS_DIR"], limits.CAPACITY_FILE)
-    node_type = USER_SETTINGS["instance_type"]
-    limits.write_capacities(
-        places, [limits.Capacity(instance_type=node_type, zone=zone, count=n) for zone, n in PLACES.items()]
-    )
+    limit(PLACES)
     yield made
-    places.unlink()
+    limits_file().unlink()
+
+
+def limits_file() -> Path:
+    return Path(os.environ["LOCAL_AWS_DIR"], limits.CAPACITY_FILE)
+
+
+def limit(places: Mapping[str, int]) -> None:
+    """Limit the nodes that fit in each zone."""
+    node_type = USER_SETTINGS["instance_type"]
+    capacities = [limits.Capacity(instance_type=node_type, zone=zone, count=n) for zone, n in places.items()]
+    limits.write_capacities(limits_file(), capacities)
 
 
 def members() -> dict[str, dict[str, Any]]:
@@ -55,10 +81,16 @@ def costing() -> set[str]:
     return {instance["InstanceId"] for each in found for instance in each["Instances"]}
 
 
-def test_killed_up_is_completed_by_the_next(laptop: Laptop) -> None:
-    up = laptop.start("dlcluster", "up", "--yes")
-    await_line(up, f"trying {ZONES[1]}")
-    kill(up, group=True)
+def reserved() -> list[str]:
+    """Return every capacity reservation."""
+    found = client("ec2").describe_capacity_reservations()["CapacityReservations"]
+    return [each["CapacityReservationId"] for each in found]
+
+
+def test_up_killed_at_ten_moments_is_completed_by_the_next(laptop: Laptop) -> None:
+    for moment in MOMENTS:
+        kill_up_at(laptop, *moment)
+        assert len(costing()) <= NODES, moment
     printed = laptop.run("dlcluster", "up", "--yes")
     assert f"deeplearning is running in {ROOM}: {NODES} nodes" in printed
     nodes = members()
@@ -66,7 +98,7 @@ def test_killed_up_is_completed_by_the_next(laptop: Laptop) -> None:
     assert (len(nodes), costing()) == (NODES, {*nodes})
     addresses = client("ec2").describe_addresses()["Addresses"]
     # The master's and the NAT gateway's, as for any cluster.
-    assert len(addresses) == 2
+    assert (len(addresses), reserved()) == (2, [])
     assert {each.get("InstanceId") for each in addresses} >= {each for each in nodes if _is_master(nodes[each])}
     assert laptop.settings["availability_zone"] == ROOM
     printed = laptop.run("dlcluster", "run", "--no-sync", "--", "echo", "here")
@@ -102,6 +134,26 @@ def test_a_deploy_keeps_the_nodes_where_they_are(laptop: Laptop) -> None:
     printed, _ = refused.communicate(timeout=UP_S)
     assert refused.returncode == 1
     assert f"availability_zone of a running cluster cannot change, got {ZONES[0]}" in printed
+
+
+def test_until_with_room_nowhere_leaves_only_what_it_names(laptop: Laptop) -> None:
+    laptop.run("dlcluster", "pause", "--yes")
+    limit({**PLACES, ROOM: 0})
+    # The next full minute may be too soon for a second round.
+    until = f"{datetime.now() + timedelta(minutes=2):%H:%M}"
+    process = laptop.start("dlcluster", "up", "--yes", "--until", until)
+    printed, _ = process.communicate(timeout=UP_S)
+    assert process.returncode == 1
+    assert f"no zone had room for all {NODES} nodes until {until}; deeplearning has no nodes" in printed
+    assert (costing(), reserved(), members()) == (set(), [], {})
+    left, prices = left_over(), price_list(client("ec2").meta.region_name)
+    nat, addresses = len(left["nat gateways"]), len(left["addresses"])
+    # The master's address is part of the stack.
+    assert (nat, addresses) == (1, 2)
+    named = f"NAT gateway {nat * prices.nat_gateway_hour:.3f}, public addresses"
+    assert f"({named} {addresses * prices.public_address_hour:.3f}), and the bucket" in printed
+    assert client("ec2").describe_volumes()["Volumes"] == []
+    assert laptop.settings.get("availability_zone") is None
 
 
 def test_destroy_leaves_nothing_that_costs(laptop: Laptop) -> None:
