@@ -3,7 +3,7 @@
 import logging
 import shutil
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -137,9 +137,9 @@ class System:
         """Write an ed25519 key pair without a passphrase to ``file`` and ``file.pub``."""
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(file)])
 
-    def end_logins(self, fingerprints: Collection[str]) -> None:
-        """End the SSH connections that were accepted with these keys. Raises CommandError."""
-        end_logins(fingerprints, journal=run(JOURNAL), already_logged=self._logged_logins)
+    def end_logins(self, names: Mapping[str, str]) -> None:
+        """End the SSH connections accepted with these keys, named by fingerprint. Raises CommandError."""
+        end_logins(names, journal=run(JOURNAL), already_logged=self._logged_logins)
 
     def _ssh_unit(self) -> str:
         for unit in SSH_UNITS:

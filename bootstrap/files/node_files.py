@@ -2,7 +2,7 @@
 
 import json
 import pwd
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -32,8 +32,8 @@ class Actions(Protocol):
     def make_key(self, file: Path, *, comment: str) -> None:
         """Write an ed25519 key pair without a passphrase to ``file`` and ``file.pub``."""
 
-    def end_logins(self, fingerprints: Collection[str]) -> None:
-        """End the SSH connections that were accepted with these keys. Raises CommandError."""
+    def end_logins(self, names: Mapping[str, str]) -> None:
+        """End the SSH connections accepted with these keys, named by fingerprint. Raises CommandError."""
 
 
 def user_permissions(user: str) -> Permissions:

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -38,17 +38,18 @@ def replace_team_keys(
     text: str,
     *,
     removed: Path,
-    end_logins: Callable[[Collection[str]], None],
+    end_logins: Callable[[Mapping[str, str]], None],
     clock: Callable[[], float] = time.time,
 ) -> bool:
     """Make the file contain the text, then end the logins of keys that it no longer has; return True if it changed.
 
-    For two minutes, the file ``removed`` contains the fingerprints of removed keys, even if the agent is killed in
-    between; each call ends the logins that it finds.
+    For two minutes, the file ``removed`` contains the fingerprints and names of removed keys, even if the agent is
+    killed in between; each call ends the logins that it finds.
     """
-    gone = {*_words(removed), *_fingerprints(path)} - {key.fingerprint for key in keys}
+    kept = {key.fingerprint for key in keys}
+    gone = {each: name for each, name in {**_read_removed(removed), **_names(path)}.items() if each not in kept}
     if gone:
-        write_file(removed, "".join(f"{each}\n" for each in sorted(gone)))
+        write_file(removed, "".join(f"{each} {name}\n" for each, name in sorted(gone.items())))
     changed = write_file(path, text)
     if gone:
         try:
@@ -63,19 +64,20 @@ def replace_team_keys(
 
 
 def end_logins(
-    fingerprints: Collection[str], *, journal: str, already_logged: set[int], processes: Path = Path("/proc")
+    names: Mapping[str, str], *, journal: str, already_logged: set[int], processes: Path = Path("/proc")
 ) -> None:
     """End the connections that sshd accepted with these keys, according to its lines in the journal.
 
-    Warn once about each login without such a line; ``already_logged`` keeps the processes for the next call.
+    ``names`` has the keys' names by their fingerprints. Warn once about each login without such a line;
+    ``already_logged`` keeps the processes for the next call.
     """
     accepted: dict[int, str] = {}
     for pid, message in _lines(journal):
         # A process id may be reused, so its last login counts.
         accepted[pid] = message.split()[-1]
     for pid, fingerprint in accepted.items():
-        if fingerprint in fingerprints and _serves(processes / str(pid)):
-            log.info("ending the login of removed SSH key %s", fingerprint)
+        if fingerprint in names and _serves(processes / str(pid)):
+            log.info("ending the login of removed SSH key %s (%s)", names[fingerprint], fingerprint)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
     found = set(_logins_without_line(accepted, processes))
@@ -116,18 +118,26 @@ def _serves(process: Path) -> bool:
         return False
 
 
-def _fingerprints(path: Path) -> Iterator[str]:
-    """Yield the fingerprints of the keys in the file that was written earlier."""
-    words = _words(path)
+def _names(path: Path) -> dict[str, str]:
+    """Return the names of the keys in the file that was written earlier, by their fingerprints."""
+    words, names = _read(path).split(), dict[str, str]()
     for start in range(0, len(words) - 2, 3):
         kind, body, name = words[start : start + 3]
         # A user's edit must not stop the agent.
         with suppress(KeyListError):
-            yield check_key(TeamKey(type=kind, body=body, name=name)).fingerprint
+            names[check_key(TeamKey(type=kind, body=body, name=name)).fingerprint] = name
+    return names
 
 
-def _words(path: Path) -> list[str]:
+def _read_removed(removed: Path) -> dict[str, str]:
+    """Return the names of keys that were removed lately, by their fingerprints."""
+    # An earlier release wrote no names.
+    pairs = (line.partition(" ") for line in _read(removed).splitlines())
+    return {fingerprint: name for fingerprint, _, name in pairs if fingerprint}
+
+
+def _read(path: Path) -> str:
     try:
-        return path.read_text(errors="replace").split()
+        return path.read_text(errors="replace")
     except FileNotFoundError:
-        return []
+        return ""

@@ -3,7 +3,7 @@
 import json
 import os
 import pwd
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -96,8 +96,8 @@ class RecordedActions:
     def reload_sshd(self) -> None:
         self.calls.append("reload-sshd")
 
-    def end_logins(self, fingerprints: Collection[str]) -> None:
-        self.calls.append(f"end-logins {' '.join(sorted(fingerprints))}")
+    def end_logins(self, names: Mapping[str, str]) -> None:
+        self.calls.append(f"end-logins {' '.join(sorted(names))}")
 
     def make_key(self, file: Path, *, comment: str) -> None:
         file.write_text(f"private half of {comment}\n")

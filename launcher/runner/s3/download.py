@@ -4,6 +4,8 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
 from threading import Thread
 from typing import Final, NamedTuple
 
@@ -31,6 +33,10 @@ _LAST: Final = _Listed(-1, 0)
 """Event after the last page."""
 
 
+class _Finished(NamedTuple):
+    """A large file has its name."""
+
+
 class Download:
     """Download of a prefix to a directory, which exists."""
 
@@ -50,7 +56,9 @@ class Download:
         self._report = report
         self._listing = Listing(bucket, prefix)
         self._ranged: dict[str, RangedFile] = {}
-        """Unfinished large files by their temporary path."""
+        """Large files that lack ranges, by their temporary path."""
+        self._whole: SimpleQueue[RangedFile] = SimpleQueue()
+        """Large files that lack only their name."""
         self._archived: list[str] = []
         """Keys of objects that cannot be read."""
         self._listed_directories: set[str] = set()
@@ -69,6 +77,7 @@ class Download:
         workers = Workers(self._listing.address)
         try:
             Thread(target=self._submit, args=(workers, first, pages), daemon=True).start()
+            Thread(target=self._finish, args=[workers], daemon=True).start()
             self._await_all(workers)
         finally:
             workers.end()
@@ -87,7 +96,12 @@ class Download:
                 raise LaunchError(event)
             if isinstance(event, Arrived):
                 open_tasks -= 1
-                self._take_in(event)
+                if (file := self._take_in(event)) is not None:
+                    open_tasks += 1
+                    self._whole.put(file)
+            elif isinstance(event, _Finished):
+                open_tasks -= 1
+                self._files += 1
             elif event == _LAST:
                 is_listed = True
             else:
@@ -98,17 +112,23 @@ class Download:
                 reported_at = time.monotonic()
                 self._report(self._counts())
 
-    def _take_in(self, event: Arrived) -> None:
+    def _take_in(self, event: Arrived) -> RangedFile | None:
+        """Count a small file or note a range; return the large file that is now whole."""
         self._received += event.size
         if not event.is_range:
             self._files += 1
-            return
+            return None
         file = self._ranged[event.path]
         file.receive(event.start)
-        if file.is_complete:
-            del self._ranged[event.path]
-            file.finish()
-            self._files += 1
+        return self._ranged.pop(event.path) if file.is_complete else None
+
+    def _finish(self, workers: Workers) -> None:
+        """Give large files their names, in a thread: each waits for the disk, and the workers must not wait too."""
+        while True:
+            file = self._whole.get()
+            with self._reported(workers):
+                file.finish()
+                workers.post(_Finished())
 
     def _check_space(self) -> None:
         """Raise LaunchError now if there is no room, instead of failing an hour later."""
@@ -117,19 +137,24 @@ class Download:
 
     def _submit(self, workers: Workers, first: list[Object], pages: Iterator[list[Object]]) -> None:
         """List the rest while the workers download."""
-        try:
+        with self._reported(workers):
             self._submit_page(workers, first)
             for page in pages:
                 self._submit_page(workers, page)
+            workers.post(self._refusal() or _LAST)
+
+    @contextmanager
+    def _reported(self, workers: Workers) -> Iterator[None]:
+        """Have the main thread fail with an error of another thread."""
+        try:
+            yield
         except LaunchError as error:
             workers.post(str(error))
         except OSError as error:
-            workers.post(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+            workers.post(f"{error.filename or self._directory}: {error.strerror or error}")
         except Exception as error:
             # Otherwise a bug here would leave the main thread waiting.
             workers.post(f"{self._source}: {type(error).__name__}: {error}")
-        else:
-            workers.post(self._refusal() or _LAST)
 
     def _refusal(self) -> str:
         """Return why this directory may not have this prefix, if so, once all is listed."""

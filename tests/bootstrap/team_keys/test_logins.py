@@ -1,9 +1,10 @@
 """Check that removed keys' logins end, and no others."""
 
 import json
+import logging
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,10 @@ def accepted(pid: int, fingerprint: str) -> str:
     return line(pid, f"Accepted publickey for ubuntu from 10.0.0.9 port 1 ssh2: ED25519 {fingerprint}")
 
 
-def test_only_processes_of_sshd_with_that_key_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_processes_of_sshd_with_that_key_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     for pid, name in {1: "sshd", 2: "sshd", 3: "sshd-session", 4: "bash", 5: "sshd"}.items():
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "comm").write_text(f"{name}\n")
@@ -38,8 +42,10 @@ def test_only_processes_of_sshd_with_that_key_end(tmp_path: Path, monkeypatch: p
         line(1, f"Failed publickey for {ED25519_FINGERPRINT}"),
         line(1, [255, 0]),
     ]
-    end_logins({ED25519_FINGERPRINT}, journal="\n".join(journal), already_logged=set(), processes=tmp_path)
+    names = {ED25519_FINGERPRINT: "anna"}
+    end_logins(names, journal="\n".join(journal), already_logged=set(), processes=tmp_path)
     assert killed == [(2, signal.SIGTERM), (3, signal.SIGTERM)]
+    assert caplog.messages == [f"ending the login of removed SSH key anna ({ED25519_FINGERPRINT})"] * 2
 
 
 def test_login_missing_from_the_journal_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -59,7 +65,7 @@ def test_login_missing_from_the_journal_is_reported_once(tmp_path: Path, caplog:
     already_logged: set[int] = set()
     for _ in range(2):
         end_logins(
-            {ED25519_FINGERPRINT},
+            {ED25519_FINGERPRINT: "anna"},
             journal=accepted(11, BOB.fingerprint),
             already_logged=already_logged,
             processes=tmp_path,
@@ -68,12 +74,12 @@ def test_login_missing_from_the_journal_is_reported_once(tmp_path: Path, caplog:
 
 
 def replace(
-    tmp_path: Path, *keys: TeamKey, ended: list[Collection[str]], fails: bool = False, after_s: int = 0
+    tmp_path: Path, *keys: TeamKey, ended: list[Mapping[str, str]], fails: bool = False, after_s: int = 0
 ) -> None:
-    def end(fingerprints: Collection[str]) -> None:
+    def end(names: Mapping[str, str]) -> None:
         if fails:
             raise CommandError("journalctl failed")
-        ended.append(fingerprints)
+        ended.append(names)
 
     file, removed = tmp_path / "team_keys/ubuntu", tmp_path / "run/removed"
 
@@ -85,11 +91,11 @@ def replace(
 
 
 def test_logins_of_removed_keys_are_ended_with_retries(tmp_path: Path) -> None:
-    ended: list[Collection[str]] = []
+    ended: list[Mapping[str, str]] = []
     replace(tmp_path, ANNA, BOB, ended=ended)
     replace(tmp_path, BOB, ended=ended, fails=True)
     assert ended == []
     # journald may write the line of a login after the first call.
     for after_s in (0, 119, 121, 122):
         replace(tmp_path, BOB, ended=ended, after_s=after_s)
-    assert ended == [{ANNA.fingerprint}] * 3
+    assert ended == [{ANNA.fingerprint: "anna"}] * 3
