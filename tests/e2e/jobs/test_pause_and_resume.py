@@ -103,7 +103,7 @@ def test_paused_cluster_stays_paused_through_a_deploy_and_resumes(cluster: Clust
     assert [node["index"] for node in nodes] == [*range(1, NODES + 1)]
     assert {node["instance_id"] for node in nodes} == members()
     assert sizes() == [(1, 1, 1), (NODES - 1, NODES - 1, NODES - 1)]
+    check_durable(cluster, job)  # first: until it has ended, the nodes are its own, and launch refuses to share them
     output = dlcluster(cluster, "run", "--", "launch", "echo $DEEPLEARNING_INSTANCE_ID")
     expected = {f"{alias} [0] {node['instance_id']}" for alias, node in zip(aliases(), nodes, strict=True)}
     assert {*output.splitlines()} == expected
-    check_durable(cluster, job)
