@@ -113,11 +113,12 @@ def test_fails_when_one_rank_fails(cluster: Cluster, launch: str, engine: str) -
     [
         (
             f"launch -s 1 python {TRAINER}",
-            "--engine torch needs `launch --engine torch`, got processes of the engine mxnet (DMLC_ROLE is worker)",
+            "--engine torch needs `launch --engine torch`, "
+            "got processes of `launch --engine mxnet` (DMLC_ROLE is worker)",
         ),
         (
             f"launch python {TRAINER} --engine mxnet",
-            "--engine mxnet needs `launch --engine mxnet`, got processes of the engine torch (WORLD_SIZE is 3)",
+            "--engine mxnet needs `launch --engine mxnet`, got processes of `launch --engine torch` (WORLD_SIZE is 3)",
         ),
         (
             f"launch -s 1 python {TRAINER} --engine mxnet --kv-store device",
