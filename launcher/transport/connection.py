@@ -18,7 +18,7 @@ from launcher.transport.protocol import (
     HEARTBEAT_INTERVAL_S,
     HEARTBEAT_TIMEOUT_S,
     MAX_PAYLOAD,
-    VERSION,
+    PROTOCOL_VERSION,
     Frame,
     FrameType,
 )
@@ -108,9 +108,9 @@ class Connection:
         try:
             await self._read_greeting()
             version = (await self._stdout.readline()).decode(errors="replace").strip()
-            if version != VERSION:
+            if version != PROTOCOL_VERSION:
                 # After a deploy, nodes may run different releases.
-                reason = f"{self.host}: its runner speaks version {version} and not {VERSION}"
+                reason = f"{self.host}: its runner speaks version {version} and not {PROTOCOL_VERSION}"
                 raise LaunchError(reason, kind=OTHER_VERSION)
             self._on_ready(await self._read_frame())
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:

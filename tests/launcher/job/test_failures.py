@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.job.connect import KEX_ADVICE
-from launcher.transport.protocol import VERSION
+from launcher.transport.protocol import PROTOCOL_VERSION
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constants, copy_launcher, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -24,7 +24,8 @@ def test_fails_when_a_node_has_another_release(cluster: Cluster) -> None:
     result = cluster.run("true", hosts=[FIRST, SECOND], environment={"PATH": path})
     assert result.code == 1
     assert result.reason == (
-        f"launch: cannot reach 1 of 2 nodes, nothing started: {SECOND}: its runner speaks version 1 and not {VERSION}"
+        f"launch: cannot reach 1 of 2 nodes, nothing started: {SECOND}: its runner speaks version 1 "
+        f"and not {PROTOCOL_VERSION}"
     )
 
 
