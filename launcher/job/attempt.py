@@ -24,7 +24,7 @@ from launcher.job.preemption import instances_of, wait_for_node_loss
 from launcher.job.restarts import RestartHosts, reconnect
 from launcher.output.prefixes import Streams
 from launcher.spec import Job, NodeSpec
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 
@@ -124,7 +124,7 @@ async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, label: st
 
 
 async def run_attempt(
-    job: Job, connections: Sequence[Connection], attempt: Attempt, pool: ConnectionPool | None = None
+    job: Job, connections: Sequence[RunnerConnection], attempt: Attempt, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job` once; return None if every process exited with 0. Cancelling ends the processes.
 
@@ -145,7 +145,7 @@ async def run_attempt(
 
 
 async def start_and_follow(
-    job: Job, connections: Sequence[Connection], attempt: Attempt, *, keep: bool
+    job: Job, connections: Sequence[RunnerConnection], attempt: Attempt, *, keep: bool
 ) -> Failure | None:
     """Check the nodes, start their ranks, and forward the output; `keep` leaves the runners idle at the end."""
     framework = load_framework(job.framework)
@@ -180,7 +180,9 @@ async def start_and_follow(
     return failure or output_failure(attempt.streams[FrameType.STDOUT])
 
 
-async def sync_files(job: Job, connections: Sequence[Connection], addresses: Sequence[str], attempt: Attempt) -> str:
+async def sync_files(
+    job: Job, connections: Sequence[RunnerConnection], addresses: Sequence[str], attempt: Attempt
+) -> str:
     """Sync the job's files to every node; return the working directory of its processes."""
     if job.sync is None:
         return attempt.cwd

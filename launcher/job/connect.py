@@ -20,7 +20,7 @@ from launcher.errors import (
 from launcher.hosts.addresses import address_for_peers, address_of, check_reachable, is_own_address
 from launcher.hosts.hostfile import LOCAL_HOST, Host, merge_reasons
 from launcher.job.login_environment import session_environment
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.ssh import runner_command, ssh_command, with_verbose_ssh
 
@@ -33,7 +33,7 @@ PERMANENT_ERRORS = frozenset((UNKNOWN_HOST, UNKNOWN_HOST_KEY, LOGIN_DENIED, OTHE
 KEY_ERRORS = frozenset((UNKNOWN_HOST_KEY, LOGIN_DENIED))
 """Kinds that a retry may fix if the host is a node: a new node is listed before it knows all keys."""
 
-Outcome = tuple[list[Connection], list[BaseException]]
+Outcome = tuple[list[RunnerConnection], list[BaseException]]
 """Connections to the runners that answered, in host order, and the reasons why the others did not."""
 
 
@@ -73,7 +73,9 @@ def with_advice(error: BaseException) -> str:
     return reason + KEX_ADVICE if kind == NO_KEY_EXCHANGE and reason.startswith(WORKER_HOST_PREFIX) else reason
 
 
-async def connect_all(hosts: Sequence[Host], *, local: bool, pool: ConnectionPool | None = None) -> list[Connection]:
+async def connect_all(
+    hosts: Sequence[Host], *, local: bool, pool: ConnectionPool | None = None
+) -> list[RunnerConnection]:
     """Connect to every host. Raises UnreachableError, naming every host that did not answer."""
     connections, errors = await connect_available(hosts, local=local, pool=pool)
     if not errors:
@@ -97,7 +99,7 @@ async def connect_available(
     local_host = hosts[0] if local or is_this_machine(hosts[0]) else None
     own_environment = dict(os.environ)
 
-    async def connect(host: Host) -> Connection:
+    async def connect(host: Host) -> RunnerConnection:
         command = runner_command() if host is local_host else ssh_command(host)
         environment = session_environment(own_environment) if host is local_host and not local else own_environment
         async with at_once:
@@ -121,40 +123,40 @@ async def connect_available(
 
 async def start_runner(
     host: Host, command: Sequence[str], *, deadline_s: float, environment: Mapping[str, str]
-) -> Connection:
+) -> RunnerConnection:
     """Start a runner; if ssh fails without a message, retry once with a higher log level."""
     try:
-        return await Connection.open(host, command, deadline_s=deadline_s, environment=environment)
+        return await RunnerConnection.open(host, command, deadline_s=deadline_s, environment=environment)
     except LaunchError as error:
         if error.kind != SILENT_SSH:
             raise
-    return await Connection.open(host, with_verbose_ssh(command), deadline_s=deadline_s, environment=environment)
+    return await RunnerConnection.open(host, with_verbose_ssh(command), deadline_s=deadline_s, environment=environment)
 
 
-async def _resume_idle(host: Host, pool: ConnectionPool | None) -> Connection | None:
+async def _resume_idle(host: Host, pool: ConnectionPool | None) -> RunnerConnection | None:
     """Reuse the runner that an earlier launch left on `host` if it is still running and its session is valid."""
     process = None if pool is None else pool.pop(host)
     if process is None:
         return None
     try:
-        return await Connection.resume(host, process, deadline_s=READY_DEADLINE_S)
+        return await RunnerConnection.resume(host, process, deadline_s=READY_DEADLINE_S)
     except (LaunchError, ValueError, KeyError):
         return None
 
 
-async def _abandon(tasks: Sequence[asyncio.Task[Connection]]) -> None:
+async def _abandon(tasks: Sequence[asyncio.Task[RunnerConnection]]) -> None:
     for task in tasks:
         task.cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
-    await close_connections([result for result in results if isinstance(result, Connection)])
+    await close_connections([result for result in results if isinstance(result, RunnerConnection)])
 
 
-async def close_connections(connections: Sequence[Connection]) -> None:
+async def close_connections(connections: Sequence[RunnerConnection]) -> None:
     """End runners and everything that they run."""
     await asyncio.gather(*(connection.kill() for connection in connections))
 
 
-def peer_addresses(connections: Sequence[Connection]) -> tuple[str, ...]:
+def peer_addresses(connections: Sequence[RunnerConnection]) -> tuple[str, ...]:
     """Return each node's address as the others can reach it."""
     names = [connection.host.name for connection in connections]
     addresses = tuple(address_for_peers(connection.host.name, connection.address) for connection in connections)

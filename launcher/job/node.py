@@ -17,7 +17,7 @@ from launcher.job.preemption import watch_for_preemption
 from launcher.output.prefixes import ProcessOutput, Sink, Streams
 from launcher.paths import JOBS_DIR
 from launcher.spec import NodeSpec
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import AFTER_GRACE_S, CANNOT_RUN, NOT_FOUND, Frame, FrameType
 
 LINGER_S = 5.0
@@ -33,7 +33,7 @@ class Node:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: RunnerConnection,
         spec: NodeSpec,
         streams: Streams,
         missing_cwd: MissingCwd,

@@ -16,7 +16,7 @@ from launcher.job.failure import Failure
 from launcher.job.framework_check import nodes_lacking_framework
 from launcher.output.prefixes import Streams
 from launcher.spec import Job
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import FrameType
 from launcher.transport.ssh import CONNECT_TIMEOUT_S
 
@@ -45,7 +45,7 @@ async def reconnect(
     *,
     label: str,
     restart_hosts: RestartHosts | None = None,
-) -> list[Connection] | Failure:
+) -> list[RunnerConnection] | Failure:
     """Connect to the nodes for the restart after `failure`; return a final failure if there are too few."""
     stderr = streams[FrameType.STDERR]
     waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))} to answer"
@@ -81,7 +81,7 @@ def count_nodes(number: int) -> str:
 class ReachableNodes:
     """Connections to the nodes that answered, in the order of the hosts file, and reasons why others did not."""
 
-    connections: list[Connection]
+    connections: list[RunnerConnection]
     reasons: list[str]
 
 

@@ -31,7 +31,7 @@ WAKE_DEADLINE_S = 1.0
 EXIT_TIMEOUT_S = 5.0
 
 
-class Connection:
+class RunnerConnection:
     """Connection to a runner that has answered. Closing it ends the ranks of its node."""
 
     def __init__(self, host: Host, process: Process) -> None:
@@ -63,7 +63,7 @@ class Connection:
         *,
         deadline_s: float,
         environment: Mapping[str, str] | None = None,
-    ) -> "Connection":
+    ) -> "RunnerConnection":
         """Start a runner and wait until it is ready; `environment` replaces the launcher's own."""
         try:
             process = Process.start(command, environment=environment)
@@ -74,7 +74,7 @@ class Connection:
         return connection
 
     @classmethod
-    async def resume(cls, host: Host, process: Process, *, deadline_s: float) -> "Connection":
+    async def resume(cls, host: Host, process: Process, *, deadline_s: float) -> "RunnerConnection":
         """Reuse an idle runner of an earlier launch, which this launch has woken (launcher.transport.protocol.WAKE).
 
         Raises LaunchError if the runner is gone or its session is out of date.

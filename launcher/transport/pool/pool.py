@@ -15,7 +15,7 @@ from launcher.transport.ssh import ssh_command
 
 if TYPE_CHECKING:
     # Wake idle runners before importing asyncio and its dependents (launcher.main).
-    from launcher.transport.connection import Connection
+    from launcher.transport.connection import RunnerConnection
 
 
 class ConnectionPool:
@@ -44,7 +44,7 @@ class ConnectionPool:
         """Remove and return the woken runner on `host`; None if there is none."""
         return self._woken.pop(str(host), None)
 
-    def keep(self, connections: "Sequence[Connection]") -> None:
+    def keep(self, connections: "Sequence[RunnerConnection]") -> None:
         """Keep the connections with idle runners for the next launch, and release them here."""
         # A runner on this machine has the launching shell's limits and other state that no fingerprint covers.
         remote = (connection for connection in connections if not connection.is_local)
