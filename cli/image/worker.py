@@ -15,7 +15,7 @@ from cli.image.images import mark_instance
 from cli.jobs.records import running_jobs
 from cli.output import printable
 from cli.ssh.from_master import bootstrap_line
-from cli.ssh.remote import Connection, last_line
+from cli.ssh.remote import MasterConnection, last_line
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
@@ -62,7 +62,7 @@ def choose_worker(found: ClusterContext, setup: DeployedSetup) -> Member:
     return _launched_last(found, current)
 
 
-def require_idle(connection: Connection) -> None:
+def require_idle(connection: MasterConnection) -> None:
     """Raise ClusterError while a job runs: it would lose the worker."""
     if running := running_jobs(connection):
         raise ClusterError(
@@ -96,7 +96,7 @@ def _member_ids(found: ClusterContext) -> set[str]:
     return {member.instance_id for member in membership.members}
 
 
-def clean(connection: Connection, worker: Member, setup: DeployedSetup) -> None:
+def clean(connection: MasterConnection, worker: Member, setup: DeployedSetup) -> None:
     """Remove keys, homes, logs and node state from the worker's disk. Raises ClusterError."""
     print(f"dlcluster: removing keys, homes, logs and node state from {worker.instance_id}", file=sys.stderr)
     line = bootstrap_line(worker, "prepare-image", "--sha256", setup.sha256)

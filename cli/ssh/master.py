@@ -8,12 +8,12 @@ from cli.aws.nodes import check_instance, master_address
 from cli.cluster_context import ClusterContext, find_selected_cluster
 from cli.shared_options import Selection
 from cli.ssh.access import identity_path
-from cli.ssh.remote import Connection, SshTarget, connect
+from cli.ssh.remote import MasterConnection, SshTarget, connect
 from cli.ssh.session_manager import start_session
 
 
 @contextmanager
-def connect_to_master(selection: Selection) -> Iterator[tuple[ClusterContext, Connection]]:
+def connect_to_master(selection: Selection) -> Iterator[tuple[ClusterContext, MasterConnection]]:
     """Yield the selected cluster and a connection to its master. Raises ClusterError."""
     context = find_selected_cluster(selection)
     with connect(ssh_target(context)) as connection:

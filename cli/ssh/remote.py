@@ -53,7 +53,7 @@ class Output:
     stderr: str
 
 
-class Connection:
+class MasterConnection:
     """An SSH connection that runs commands, each on its own channel."""
 
     def __init__(self, transport: paramiko.Transport, *, address: str) -> None:
@@ -185,12 +185,12 @@ def _send(channel: paramiko.Channel, chunks: Iterable[bytes], *, ends: bool) -> 
 
 
 @contextmanager
-def connect(target: SshTarget) -> Iterator[Connection]:
+def connect(target: SshTarget) -> Iterator[MasterConnection]:
     """Log in, and yield the connection. Raises ClusterError."""
     with ExitStack() as opened:
         sock = opened.enter_context(carried(target.session())) if target.session else None
         client = opened.enter_context(paramiko.SSHClient())
-        yield Connection(_log_in(client, target, sock), address=target.address)
+        yield MasterConnection(_log_in(client, target, sock), address=target.address)
 
 
 def run_command(target: SshTarget, command: str, *, stdout_fd: int, stderr_fd: int) -> int:
