@@ -9,7 +9,7 @@ from launcher.errors import OTHER_VERSION, SILENT_SSH, LaunchError
 from launcher.hosts.hostfile import Host
 from launcher.spec import NodeSpec
 from launcher.transport.gpus_in_use import GpusInUse
-from launcher.transport.process import Process
+from launcher.transport.process import PipedProcess
 from launcher.transport.protocol import (
     FRAME_TYPES,
     GREETING,
@@ -34,7 +34,7 @@ EXIT_TIMEOUT_S = 5.0
 class RunnerConnection:
     """Connection to a runner that has answered. Closing it ends the ranks of its node."""
 
-    def __init__(self, host: Host, process: Process) -> None:
+    def __init__(self, host: Host, process: PipedProcess) -> None:
         self.host = host
         self.free_port = 0
         self.is_local = False
@@ -66,7 +66,7 @@ class RunnerConnection:
     ) -> "RunnerConnection":
         """Start a runner and wait until it is ready; `environment` replaces the launcher's own."""
         try:
-            process = Process.start(command, environment=environment)
+            process = PipedProcess.start(command, environment=environment)
         except OSError as error:
             raise LaunchError(f"{host}: cannot run {command[0]}: {error.strerror}") from error
         connection = cls(host, process)
@@ -74,7 +74,7 @@ class RunnerConnection:
         return connection
 
     @classmethod
-    async def resume(cls, host: Host, process: Process, *, deadline_s: float) -> "RunnerConnection":
+    async def resume(cls, host: Host, process: PipedProcess, *, deadline_s: float) -> "RunnerConnection":
         """Reuse an idle runner of an earlier launch, which this launch has woken (launcher.transport.protocol.WAKE).
 
         Raises LaunchError if the runner is gone or its session is out of date.
@@ -223,7 +223,7 @@ class RunnerConnection:
                 writing.abort()
         self._process.close()
 
-    def idle_process(self) -> Process | None:
+    def idle_process(self) -> PipedProcess | None:
         """Return the idle runner's process for a later launch, or None if its job did not end cleanly."""
         is_clean = self.is_idle and not self._stdin.is_closing() and not self._process.has_ended()
         return self._process if is_clean and not self._stdout.at_eof() else None

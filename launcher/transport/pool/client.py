@@ -16,7 +16,7 @@ from pathlib import Path
 
 from launcher.peer_credentials import is_same_user, process_id
 from launcher.transport.pool.daemon import FDS, MAX_MESSAGE, DaemonConfig, Entry
-from launcher.transport.process import Process
+from launcher.transport.process import PipedProcess
 
 SUFFIX = ".sock"
 DIRECTORY = "deeplearning-launch"
@@ -34,7 +34,7 @@ class IdleConnection:
 
     host: str
     fingerprint: str
-    process: Process
+    process: PipedProcess
 
 
 def fetch_idle(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[IdleConnection]:
@@ -157,7 +157,7 @@ def _receive(channel: socket.socket) -> IdleConnection | None:
         for fd in fds:
             os.close(fd)
         raise OSError("more descriptors than this process may have")
-    process = Process(fds)
+    process = PipedProcess(fds)
     try:
         host, fingerprint = data.decode(errors="surrogateescape").split()
     except ValueError:

@@ -17,7 +17,7 @@ from launcher.peer_credentials import is_same_user
 from launcher.transport.pool import client, daemon
 from launcher.transport.pool.client import DIRECTORY, IdleConnection, fetch_idle, keep_idle
 from launcher.transport.pool.daemon import DaemonConfig, Entry, PoolDaemon
-from launcher.transport.process import Process
+from launcher.transport.process import PipedProcess
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def long_answer_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "ANSWER_S", 60.0)
 
 
-def kept(host: str) -> tuple[IdleConnection, Process]:
-    process = Process.start(["cat"])
+def kept(host: str) -> tuple[IdleConnection, PipedProcess]:
+    process = PipedProcess.start(["cat"])
     return IdleConnection(host=host, fingerprint="abc", process=process), process
 
 
