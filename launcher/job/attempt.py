@@ -50,7 +50,7 @@ class JobObserver(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
+class JobAttempt:
     """Identity of an attempt, and its outputs."""
 
     job_id: str
@@ -79,7 +79,7 @@ async def run_job(
     Raises BusyError, before anything has started, if its nodes are in use; after a wait in the queue (`has_waited`),
     also if one does not answer.
     """
-    attempt = Attempt(
+    attempt = JobAttempt(
         job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer, restart_hosts=restart_hosts
     )
     failure, counted = await first_attempt(job, attempt, pool, has_waited=has_waited), 0
@@ -97,7 +97,9 @@ async def run_job(
     return failure
 
 
-async def first_attempt(job: Job, attempt: Attempt, pool: ConnectionPool | None, *, has_waited: bool) -> Failure | None:
+async def first_attempt(
+    job: Job, attempt: JobAttempt, pool: ConnectionPool | None, *, has_waited: bool
+) -> Failure | None:
     """Run `job` on the requested nodes; all of them must answer."""
     try:
         connections = await connect_all(job.hosts, local=job.local, pool=pool)
@@ -108,7 +110,7 @@ async def first_attempt(job: Job, attempt: Attempt, pool: ConnectionPool | None,
     return await run_attempt(job, connections, attempt, pool)
 
 
-async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, label: str) -> Failure | None:
+async def restart_job(job: Job, attempt: JobAttempt, failure: Failure, *, label: str) -> Failure | None:
     """Restart `job` after `failure`, on the nodes that answer in time."""
     attempt.observer.on_restart()
     nodes = await reconnect(job, attempt.streams, failure, label=label, restart_hosts=attempt.restart_hosts)
@@ -124,7 +126,7 @@ async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, label: st
 
 
 async def run_attempt(
-    job: Job, connections: Sequence[RunnerConnection], attempt: Attempt, pool: ConnectionPool | None = None
+    job: Job, connections: Sequence[RunnerConnection], attempt: JobAttempt, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job` once; return None if every process exited with 0. Cancelling ends the processes.
 
@@ -145,7 +147,7 @@ async def run_attempt(
 
 
 async def start_and_follow(
-    job: Job, connections: Sequence[RunnerConnection], attempt: Attempt, *, keep: bool
+    job: Job, connections: Sequence[RunnerConnection], attempt: JobAttempt, *, keep: bool
 ) -> Failure | None:
     """Check the nodes, start their ranks, and forward the output; `keep` leaves the runners idle at the end."""
     framework = load_framework(job.framework)
@@ -181,7 +183,7 @@ async def start_and_follow(
 
 
 async def sync_files(
-    job: Job, connections: Sequence[RunnerConnection], addresses: Sequence[str], attempt: Attempt
+    job: Job, connections: Sequence[RunnerConnection], addresses: Sequence[str], attempt: JobAttempt
 ) -> str:
     """Sync the job's files to every node; return the working directory of its processes."""
     if job.sync is None:

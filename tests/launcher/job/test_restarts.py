@@ -12,7 +12,7 @@ import pytest
 
 from launcher.history.journal import Journal
 from launcher.job import attempt as attempts
-from launcher.job.attempt import Attempt
+from launcher.job.attempt import JobAttempt
 from launcher.job.failure import Failure
 from launcher.paths import JOBS_DIR, LOCK_FILE
 from launcher.spec import Job, Restarts
@@ -237,7 +237,7 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
     ends, output = [taken, taken, failed, taken, failed, failed], []
 
     async def attempt(
-        _job: Job, attempt: Attempt, *_: object, label: str = "start", has_waited: bool = False
+        _job: Job, attempt: JobAttempt, *_: object, label: str = "start", has_waited: bool = False
     ) -> Failure:
         output.append((attempt.restart, label))
         return ends[len(output) - 1]
@@ -266,7 +266,7 @@ def test_a_node_preempted_soon_after_the_start_uses_up_a_restart(
     monkeypatch.setattr(attempts, "SHORT_S", short_s)
     monkeypatch.setattr(attempts, "start_and_follow", attempt)
     journal = Journal(JOB, job_id="j", cwd="/")
-    this = Attempt(job_id="j", restart=1, cwd="/", streams={}, observer=journal)
+    this = JobAttempt(job_id="j", restart=1, cwd="/", streams={}, observer=journal)
     failure = asyncio.run(attempts.run_attempt(JOB, [], this))
     assert failure is not None
     assert failure.preempted is uncounted
