@@ -24,7 +24,7 @@ _GROUP: Final = "auto-scaling-group"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
+class ZoneAttempt:
     """One attempt to start every node in a zone."""
 
     token: str
@@ -50,9 +50,9 @@ class Attempt:
         return [self.client_token(each, batch) for each, count in counted for batch in range(-(-count // BATCH))]
 
 
-def begin(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> Attempt:
+def begin(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> ZoneAttempt:
     """Record a new attempt."""
-    attempt = Attempt(token=secrets.token_hex(8), zone=zone, counts=_counts(declared), begun=int(time.time()))
+    attempt = ZoneAttempt(token=secrets.token_hex(8), zone=zone, counts=_counts(declared), begun=int(time.time()))
     value = " ".join((attempt.token, zone, *map(str, (*attempt.counts, attempt.begun))))
     group = group_name(name, WORKER)
     clients.autoscaling.create_or_update_tags(
@@ -69,7 +69,7 @@ def begin(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> Att
     return attempt
 
 
-def find(groups: GroupStates, declared: ClusterSizes) -> Attempt | None:
+def find(groups: GroupStates, declared: ClusterSizes) -> ZoneAttempt | None:
     """Return the attempt to continue; None if there is none for these numbers of nodes.
 
     Groups that are closed again have been emptied in the meantime: the attempt's tokens would only repeat AWS's earlier
@@ -81,12 +81,12 @@ def find(groups: GroupStates, declared: ClusterSizes) -> Attempt | None:
     return attempt if attempt is not None and attempt.counts == _counts(declared) else None
 
 
-def recorded(groups: GroupStates) -> Attempt | None:
+def recorded(groups: GroupStates) -> ZoneAttempt | None:
     """Return the attempt in the tag, whether or not it can continue."""
     match = _VALUE.fullmatch(groups[WORKER].tags.get(ATTEMPT_TAG, ""))
     if match is None:
         return None
-    return Attempt(token=match[1], zone=match[2], counts=(int(match[3]), int(match[4])), begun=int(match[5]))
+    return ZoneAttempt(token=match[1], zone=match[2], counts=(int(match[3]), int(match[4])), begun=int(match[5]))
 
 
 def forget(clients: Clients, name: str) -> None:

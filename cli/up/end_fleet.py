@@ -14,7 +14,7 @@ from cli.errors import ClusterError
 from cli.sizes.groups import held_instances, instance_ids, is_paused, pause_groups, read_groups
 from cli.sizes.waiting import await_gone
 from cli.up import attempt as attempts
-from cli.up.attempt import Attempt
+from cli.up.attempt import ZoneAttempt
 from cli.up.lock import Lock
 
 LOOK_PAUSE_S: Final = 5.0
@@ -60,7 +60,7 @@ def _pause(clients: Clients, name: str) -> None:
         time.sleep(LOOK_PAUSE_S)
 
 
-def _await_late(clients: Clients, cluster: Cluster, attempt: Attempt | None, *, looks: int) -> None:
+def _await_late(clients: Clients, cluster: Cluster, attempt: ZoneAttempt | None, *, looks: int) -> None:
     """Wait until `looks` consecutive polls find no instance of the fleet. Raises ClusterError."""
     end, empty = time.monotonic() + LATE_TIMEOUT_S, 0
     if looks > 1:
@@ -76,7 +76,7 @@ def _await_late(clients: Clients, cluster: Cluster, attempt: Attempt | None, *, 
         time.sleep(LOOK_PAUSE_S)
 
 
-def _running(clients: Clients, name: str, attempt: Attempt | None) -> list[str]:
+def _running(clients: Clients, name: str, attempt: ZoneAttempt | None) -> list[str]:
     """Return the instances that cost money, found by group and by the attempt's tokens, since either may miss some."""
     groups = [group_name(name, node_type) for node_type in NODE_TYPES]
     found = _find(clients, "tag:aws:autoscaling:groupName", groups)

@@ -22,7 +22,7 @@ from cli.sizes.groups import (
     zones_of,
 )
 from cli.up import attempt as attempts
-from cli.up.attempt import Attempt
+from cli.up.attempt import ZoneAttempt
 from cli.up.end_fleet import end_fleet
 from cli.up.launch import OF_THE_ZONE, Launch, Launched
 from cli.up.lock import Lock, TakenError
@@ -103,7 +103,7 @@ class Fleet:
         attempts.forget(self.clients, name)
         return ZoneOutcome(zone=zone, launched={each: self.declared[each].desired for each in NODE_TYPES})
 
-    def continues(self, attempt: Attempt, groups: GroupStates) -> bool:
+    def continues(self, attempt: ZoneAttempt, groups: GroupStates) -> bool:
         """Return True if the attempt can continue: groups and nodes are in its zone, and AWS knows its tokens.
 
         A deploy in between may have moved the groups away from their nodes.

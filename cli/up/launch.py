@@ -19,7 +19,7 @@ from bootstrap.contract import MASTER, WORKER, NodeType, group_name
 from cli.aws.clients import Clients
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupStates
-from cli.up.attempt import BATCH, Attempt
+from cli.up.attempt import BATCH, ZoneAttempt
 
 ANSWER_TIMEOUT_S: Final = 300.0
 """Seconds during which an unanswered launch is repeated."""
@@ -68,7 +68,7 @@ class Launch:
 
     clients: Clients
     name: str
-    attempt: Attempt
+    attempt: ZoneAttempt
     declared: ClusterSizes
     before_call: Callable[[], None] = lambda: None
     """Raises an error if nothing more may be launched; AWS may leave it unanswered for as long as the launch itself."""
