@@ -50,7 +50,7 @@ class ZoneAttempt:
         return [self.client_token(each, batch) for each, count in counted for batch in range(-(-count // BATCH))]
 
 
-def begin(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> ZoneAttempt:
+def begin_attempt(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> ZoneAttempt:
     """Record a new attempt."""
     attempt = ZoneAttempt(token=secrets.token_hex(8), zone=zone, counts=_counts(declared), begun=int(time.time()))
     value = " ".join((attempt.token, zone, *map(str, (*attempt.counts, attempt.begun))))
@@ -69,7 +69,7 @@ def begin(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> Zon
     return attempt
 
 
-def find(groups: GroupStates, declared: ClusterSizes) -> ZoneAttempt | None:
+def find_attempt(groups: GroupStates, declared: ClusterSizes) -> ZoneAttempt | None:
     """Return the attempt to continue; None if there is none for these numbers of nodes.
 
     Groups that are closed again have been emptied in the meantime: the attempt's tokens would only repeat AWS's earlier
@@ -77,11 +77,11 @@ def find(groups: GroupStates, declared: ClusterSizes) -> ZoneAttempt | None:
     """
     if any(groups[node_type].size.most < declared[node_type].most for node_type in NODE_TYPES):
         return None
-    attempt = recorded(groups)
+    attempt = recorded_attempt(groups)
     return attempt if attempt is not None and attempt.counts == _counts(declared) else None
 
 
-def recorded(groups: GroupStates) -> ZoneAttempt | None:
+def recorded_attempt(groups: GroupStates) -> ZoneAttempt | None:
     """Return the attempt in the tag, whether or not it can continue."""
     match = _VALUE.fullmatch(groups[WORKER].tags.get(ATTEMPT_TAG, ""))
     if match is None:
@@ -89,7 +89,7 @@ def recorded(groups: GroupStates) -> ZoneAttempt | None:
     return ZoneAttempt(token=match[1], zone=match[2], counts=(int(match[3]), int(match[4])), begun=int(match[5]))
 
 
-def forget(clients: Clients, name: str) -> None:
+def forget_attempt(clients: Clients, name: str) -> None:
     """Remove the record of an attempt, if there is one."""
     group = group_name(name, WORKER)
     clients.autoscaling.delete_tags(Tags=[{"ResourceId": group, "ResourceType": _GROUP, "Key": ATTEMPT_TAG}])

@@ -13,8 +13,7 @@ from cli.aws.clusters import Cluster
 from cli.errors import ClusterError
 from cli.sizes.groups import held_instances, instance_ids, is_paused, pause_groups, read_groups
 from cli.sizes.waiting import await_gone
-from cli.up import attempt as attempts
-from cli.up.attempt import ZoneAttempt
+from cli.up.attempt import ZoneAttempt, forget_attempt, recorded_attempt
 from cli.up.lock import Lock
 
 LOOK_PAUSE_S: Final = 5.0
@@ -35,7 +34,7 @@ def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: boo
     After an ``unanswered`` launch, keep watching for two minutes, because instances may still arrive.
     """
     groups = read_groups(clients.autoscaling, cluster.name)
-    attempt = attempts.recorded(groups)
+    attempt = recorded_attempt(groups)
     if found := instance_ids(groups):
         print(f"dlcluster: ending {', '.join(found)}", file=sys.stderr)
     if not is_paused(groups):
@@ -45,7 +44,7 @@ def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: boo
     await_gone(clients, cluster, timeout_s=END_TIMEOUT_S)
     _await_late(clients, cluster, attempt, looks=LATE_LOOKS if unanswered else 1)
     lock.hold()  # the tag is the next owner's if one took over during the wait
-    attempts.forget(clients, cluster.name)
+    forget_attempt(clients, cluster.name)
 
 
 def _pause(clients: Clients, name: str) -> None:

@@ -6,7 +6,7 @@ from bootstrap.aws.group_sizes import ClusterSizes
 from cli.aws.clusters import Cluster, find_cluster
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupStates, is_paused, read_groups, sizes_of, zones_of
-from cli.up import attempt as attempts
+from cli.up.attempt import find_attempt, recorded_attempt
 from cli.up.fleet import Fleet
 from cli.up.placement import Placement, has_groups, is_placed, zone_parameters
 
@@ -50,7 +50,7 @@ def recover(placement: Placement, declared: ClusterSizes) -> Found:
         groups = fleet.read()
         if found := _unfinished(placement, fleet, groups):
             return found
-    fleet.end(unanswered=attempts.recorded(groups) is not None)
+    fleet.end(unanswered=recorded_attempt(groups) is not None)
     return Found()
 
 
@@ -76,7 +76,7 @@ def cluster_of(placement: Placement) -> Cluster:
 
 def _unfinished(placement: Placement, fleet: Fleet, groups: GroupStates) -> Found | None:
     """Return the attempt that can be continued, or the complete fleet that lacks only the deploy that declares it."""
-    attempt = attempts.find(groups, fleet.declared)
+    attempt = find_attempt(groups, fleet.declared)
     if attempt is not None:
         goes_on = attempt.zone in placement.zones and fleet.continues(attempt, groups)
         return Found(zone=attempt.zone) if goes_on else None

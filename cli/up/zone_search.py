@@ -10,7 +10,7 @@ from cli.costs.parts import paused_line
 from cli.errors import ClusterError
 from cli.output import printable
 from cli.sizes.groups import instance_ids, is_paused, read_groups
-from cli.up.attempt import recorded
+from cli.up.attempt import recorded_attempt
 from cli.up.checks import fleet_rate, sort_by_score
 from cli.up.fleet import ZoneOutcome
 from cli.up.lock import TakenError
@@ -87,7 +87,7 @@ def _warn_of_cost(placement: Placement, props: ClusterProps, prices: PriceList) 
             groups = read_groups(placement.clients.autoscaling, placement.name)
         except ClusterError:
             return  # the groups do not exist yet
-        if is_paused(groups) and not instance_ids(groups) and recorded(groups) is None:
+        if is_paused(groups) and not instance_ids(groups) and recorded_attempt(groups) is None:
             return
     total = fleet_rate(props, prices).total
     rate = "an unknown price" if total is None else f"{total:.2f} USD"

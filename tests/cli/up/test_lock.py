@@ -155,7 +155,7 @@ def test_nodes_without_a_recorded_attempt_are_not_ended(table: Table, monkeypatc
     ended: list[str] = []
     monkeypatch.setattr("cli.up.fleet.read_groups", lambda *_: groups)
     monkeypatch.setattr("cli.up.fleet.end_fleet", lambda *_, **__: ended.append("all"))
-    monkeypatch.setattr("cli.up.fleet.attempts.begin", lambda *_: pytest.fail("it began an attempt"))
+    monkeypatch.setattr("cli.up.fleet.begin_attempt", lambda *_: pytest.fail("it began an attempt"))
     lock, cluster = table.lock(), SimpleNamespace(name="demo")
     fleet = Fleet(clients=lock.clients, cluster=cluster, declared=DECLARED, lock=lock)  # type: ignore[arg-type]
     with pytest.raises(ClusterError, match="belong to no recorded attempt"):
@@ -193,7 +193,7 @@ def test_attempt_of_the_next_lock_owner_is_kept(table: Table, monkeypatch: pytes
     monkeypatch.setattr(end_fleet, "read_groups", lambda *_: {MASTER: empty, WORKER: empty})
     monkeypatch.setattr(end_fleet, "await_gone", lambda *_, **__: None)
     monkeypatch.setattr(end_fleet, "_await_late", take)
-    monkeypatch.setattr("cli.up.end_fleet.attempts.forget", lambda *_: pytest.fail("it forgot another's attempt"))
+    monkeypatch.setattr("cli.up.end_fleet.forget_attempt", lambda *_: pytest.fail("it forgot another's attempt"))
     cluster: Any = SimpleNamespace(name="demo")
     with pytest.raises(TakenError):
         end_fleet.end_fleet(lock.clients, cluster, lock)
