@@ -83,7 +83,7 @@ async def run_job(
         job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer, restart_hosts=restart_hosts
     )
     failure, counted = await first_attempt(job, attempt, pool, has_waited=has_waited), 0
-    while failure is not None and not failure.final and job.restarts.max_restarts:
+    while failure is not None and not failure.permanent and job.restarts.max_restarts:
         # A preemption is not the job's fault and may recur any number of times, so do not count it.
         counted += not failure.preempted
         if counted > job.restarts.max_restarts:
@@ -104,9 +104,9 @@ async def first_attempt(
     try:
         connections = await connect_all(job.hosts, local=job.local, pool=pool)
     except UnreachableError as error:
-        if has_waited and not error.final:
+        if has_waited and not error.permanent:
             raise BusyError(str(error), detail=str(error)) from error
-        return Failure(exit_code=error.exit_code, reason=str(error), final=error.final)
+        return Failure(exit_code=error.exit_code, reason=str(error), permanent=error.permanent)
     return await run_attempt(job, connections, attempt, pool)
 
 

@@ -82,9 +82,10 @@ async def connect_all(
         return connections
     await close_connections(connections)
     reasons = map(with_advice, errors)
-    final = any(map(is_permanent, errors))
+    permanent = any(map(is_permanent, errors))
     raise UnreachableError(
-        f"cannot reach {len(errors)} of {len(hosts)} nodes, nothing started: {merge_reasons(reasons)}", final=final
+        f"cannot reach {len(errors)} of {len(hosts)} nodes, nothing started: {merge_reasons(reasons)}",
+        permanent=permanent,
     )
 
 

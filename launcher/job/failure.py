@@ -20,7 +20,7 @@ class Failure:
     tail: tuple[bytes, ...] = ()
     log: str | None = None
     """File with the complete output."""
-    final: bool = False
+    permanent: bool = False
     """True if a restart cannot help."""
     preempted: bool = False
     """True if AWS took a node after a notice (launcher.job.preemption); such a failure is not the job's fault."""

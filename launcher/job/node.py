@@ -114,9 +114,10 @@ class Node:
             reason = f"{self.connection.host}: {process.name} ended with exit code {code}{hint}"
             log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{process.log}"
             # A command that cannot be executed now will fail again.
-            final = code in (CANNOT_RUN, NOT_FOUND)
+            permanent = code in (CANNOT_RUN, NOT_FOUND)
             set_first_failure(
-                failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=final, of_process=True)
+                failure,
+                Failure(exit_code=code, reason=reason, tail=tail, log=log, permanent=permanent, of_process=True),
             )
         self._check_required_processes()
 
@@ -185,7 +186,7 @@ def output_failure(stdout: Sink) -> Failure | None:
     """Return a failure if the job's output could not be written completely, else None."""
     if stdout.lost is None:
         return None
-    return Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", final=True)
+    return Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", permanent=True)
 
 
 async def end_nodes(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, deadline_s: float) -> None:

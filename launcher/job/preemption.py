@@ -86,7 +86,7 @@ def departure_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
     """
     if not view.has(view.own_instance):
         reason = "this node is leaving the cluster, which ends the launcher"
-        return Failure(exit_code=NODE_LOST, reason=reason, final=True)
+        return Failure(exit_code=NODE_LOST, reason=reason, permanent=True)
     for host, instance in hosts.items():
         if instance is None and not host.name.startswith(WORKER_HOST_PREFIX):
             continue  # a machine outside the cluster
@@ -110,7 +110,7 @@ async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStat
     A node that ends kills ranks while its runner still answers, and leaves the membership only afterwards. It ends them
     with SIGTERM, which is therefore taken as the sign of a shutdown: stopping a job produces another failure.
     """
-    if not failure.of_process or failure.final:
+    if not failure.of_process or failure.permanent:
         return failure
     if failure.exit_code == TERMINATED:
         return replace(failure, of_process=False)

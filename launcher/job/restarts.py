@@ -46,7 +46,7 @@ async def reconnect(
     label: str,
     restart_hosts: RestartHosts | None = None,
 ) -> list[RunnerConnection] | Failure:
-    """Connect to the nodes for the restart after `failure`; return a final failure if there are too few."""
+    """Connect to the nodes for the restart after `failure`; return a permanent failure if there are too few."""
     stderr = streams[FrameType.STDERR]
     waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))} to answer"
     await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
@@ -56,7 +56,7 @@ async def reconnect(
         await close_connections(nodes)
         lacking = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restarts.min_nodes} needed"
         reason = "; ".join([failure.reason, lacking, *reachable.reasons])
-        return replace(failure, reason=reason, final=True, of_process=False)
+        return replace(failure, reason=reason, permanent=True, of_process=False)
     await stderr.send(_line(f"{label} on {describe([node.host for node in nodes], requested=job.hosts)}"))
     return nodes
 

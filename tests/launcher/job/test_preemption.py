@@ -70,9 +70,9 @@ def test_a_node_with_notice_is_preempted_and_a_missing_one_has_failed(text: str,
 def test_a_notice_for_the_launchers_own_node_is_final() -> None:
     own, other = (departure_failure(HOSTS, parse_cluster_view(state(draining=[node_index]))) for node_index in (1, 2))
     assert own is not None
-    assert own.final
+    assert own.permanent
     assert other is not None
-    assert not other.final
+    assert not other.permanent
 
 
 def test_a_node_that_joins_or_changes_its_index_fails_no_job() -> None:
