@@ -12,7 +12,7 @@ GRACE_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Restarts:
+class RestartPolicy:
     """When and how a job restarts after a failure."""
 
     max_restarts: int = 0
@@ -58,7 +58,7 @@ class Job:
     """Source of the hosts, read again before a restart. None: the hosts never change."""
     servers_match_workers: bool = False
     """True if a restart on other nodes sets the number of servers to the number of workers."""
-    restarts: Restarts = Restarts()
+    restart_policy: RestartPolicy = RestartPolicy()
     grace_s: float = GRACE_S
     """Seconds between TERM and KILL."""
 

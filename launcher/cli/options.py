@@ -25,7 +25,7 @@ from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
 from launcher.hosts.hostfile import FORMS
 from launcher.shell_words import ASSIGNMENT
-from launcher.spec import GRACE_S, Job, Restarts
+from launcher.spec import GRACE_S, Job, RestartPolicy
 from launcher.validate import job_name, whole_number
 
 LAUNCHERS = ("ssh", "local", "mpi")
@@ -170,7 +170,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         command=_command(options),
         host_source=host_source,
         servers_match_workers=options.num_servers is None and framework.has_servers,
-        restarts=_restarts(options, nodes=max(len(hosts), wait.nodes[0] if wait and wait.nodes else 0)),
+        restart_policy=_restart_policy(options, nodes=max(len(hosts), wait.nodes[0] if wait and wait.nodes else 0)),
         grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=LONGEST_GRACE_S),
         name=None if options.name is None else job_name(options.name),
         detach=options.detach or options.durable,
@@ -225,7 +225,7 @@ def _servers(options: argparse.Namespace, *, workers: int) -> int:
     return whole_number(options.num_servers, name="-s", most=MAX_SERVERS)
 
 
-def _restarts(options: argparse.Namespace, *, nodes: int) -> Restarts:
+def _restart_policy(options: argparse.Namespace, *, nodes: int) -> RestartPolicy:
     max_restarts = whole_number(options.max_restarts, name="--max-restarts", least=0, most=MAX_RESTARTS)
     dependent = {"--min-nodes": options.min_nodes, "--rejoin-timeout": options.rejoin_timeout}
     useless = [name for name, value in dependent.items() if value is not None]
@@ -233,7 +233,7 @@ def _restarts(options: argparse.Namespace, *, nodes: int) -> Restarts:
         raise UsageError(f"{useless[0]} requires --max-restarts")
     nnodes = parse_nnodes(options)
     min_nodes = min(nodes, nnodes.min) if nnodes is not None else nodes
-    return Restarts(
+    return RestartPolicy(
         max_restarts=max_restarts,
         min_nodes=whole_number(
             str(min_nodes) if options.min_nodes is None else options.min_nodes, name="--min-nodes", most=nodes

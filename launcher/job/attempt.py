@@ -82,14 +82,15 @@ async def run_job(
     attempt = JobAttempt(
         job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer, restart_hosts=restart_hosts
     )
+    max_restarts = job.restart_policy.max_restarts
     failure, counted = await first_attempt(job, attempt, pool, has_waited=has_waited), 0
-    while failure is not None and not failure.permanent and job.restarts.max_restarts:
+    while failure is not None and not failure.permanent and max_restarts:
         # A preemption is not the job's fault and may recur any number of times, so do not count it.
         counted += not failure.preempted
-        if counted > job.restarts.max_restarts:
+        if counted > max_restarts:
             break
         attempt = replace(attempt, restart=attempt.restart + 1)
-        label = "restart (not counted)" if failure.preempted else f"restart {counted} of {job.restarts.max_restarts}"
+        label = "restart (not counted)" if failure.preempted else f"restart {counted} of {max_restarts}"
         failure = await restart_job(job, attempt, failure, label=label)
     # Only a durable job continues after losing a node.
     if failure is not None and job.durable:
@@ -163,7 +164,7 @@ async def start_and_follow(
             port=connections[0].free_port,
             rendezvous=None if serve is None else await rendezvous.enter_async_context(serve(job, addresses[0])),
             restart=attempt.restart,
-            max_restarts=job.restarts.max_restarts,
+            max_restarts=job.restart_policy.max_restarts,
         )
         specs = node_specs(
             framework, job, topology, cwd=cwd, keep=[keep and not connection.is_local for connection in connections]

@@ -48,13 +48,13 @@ async def reconnect(
 ) -> list[RunnerConnection] | Failure:
     """Connect to the nodes for the restart after `failure`; return a permanent failure if there are too few."""
     stderr = streams[FrameType.STDERR]
-    waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))} to answer"
+    waiting = f"waiting at most {job.restart_policy.rejoin_s:g} s for {count_nodes(len(job.hosts))} to answer"
     await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
     reachable = await gather_nodes(job, streams, restart_hosts)
     nodes = reachable.connections
-    if len(nodes) < job.restarts.min_nodes:
+    if len(nodes) < job.restart_policy.min_nodes:
         await close_connections(nodes)
-        lacking = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restarts.min_nodes} needed"
+        lacking = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restart_policy.min_nodes} needed"
         reason = "; ".join([failure.reason, lacking, *reachable.reasons])
         return replace(failure, reason=reason, permanent=True, of_process=False)
     await stderr.send(_line(f"{label} on {describe([node.host for node in nodes], requested=job.hosts)}"))
@@ -88,7 +88,7 @@ class ReachableNodes:
 async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts | None = None) -> ReachableNodes:
     """Connect to the first available hosts in the order of `restart_hosts`: as many as requested, or fewer."""
     clock = asyncio.get_running_loop().time
-    deadline = clock() + job.restarts.rejoin_s
+    deadline = clock() + job.restart_policy.rejoin_s
     is_retried = False
     while True:
         left = deadline - clock()

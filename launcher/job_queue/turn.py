@@ -240,8 +240,8 @@ def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:
     hosts = listed[:most]
     if hosts == job.hosts:
         return job, ""
-    restarts = replace(job.restarts, min_nodes=min(job.restarts.min_nodes, len(hosts)))
-    return replace(job.with_hosts(hosts), restarts=restarts), ""
+    policy = replace(job.restart_policy, min_nodes=min(job.restart_policy.min_nodes, len(hosts)))
+    return replace(job.with_hosts(hosts), restart_policy=policy), ""
 
 
 def name_job(record: JobRecord) -> str:

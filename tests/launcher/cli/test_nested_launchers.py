@@ -32,7 +32,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 )
 def test_the_word_torchrun_is_dropped(line: str, meant: str, environ: dict[str, str]) -> None:
     job, same = parse(line, environ), parse(meant, environ)
-    assert (job.command, job.hosts, job.restarts) == (same.command, same.hosts, same.restarts)
+    assert (job.command, job.hosts, job.restart_policy) == (same.command, same.hosts, same.restart_policy)
 
 
 def test_the_word_torchrun_is_dropped_in_a_quoted_line(environ: dict[str, str]) -> None:

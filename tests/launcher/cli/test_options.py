@@ -6,7 +6,7 @@ from bootstrap.contract import KEEP_VARIABLE
 from launcher.cli.options import parse_options
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
-from launcher.spec import Restarts
+from launcher.spec import RestartPolicy
 from launcher.sync.request import Fetch, SyncRequest
 from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
 
@@ -129,10 +129,11 @@ def test_the_clusters_hosts_file_is_the_default(environ: dict[str, str]) -> None
 
 
 def test_restart_options_set_restarts_and_minimum_nodes(environ: dict[str, str]) -> None:
-    assert parse("x y", environ).restarts.max_restarts == 0
-    assert parse("-n 2 --max-restarts 3 x y", environ).restarts == Restarts(max_restarts=3, min_nodes=2, rejoin_s=600)
+    assert parse("x y", environ).restart_policy.max_restarts == 0
+    policy = parse("-n 2 --max-restarts 3 x y", environ).restart_policy
+    assert policy == RestartPolicy(max_restarts=3, min_nodes=2, rejoin_s=600)
     asked = parse("--max-restarts 3 --min-nodes 1 --rejoin-timeout 0 --grace 600 x y", environ)
-    assert asked.restarts == Restarts(max_restarts=3, min_nodes=1, rejoin_s=0)
+    assert asked.restart_policy == RestartPolicy(max_restarts=3, min_nodes=1, rejoin_s=0)
     assert asked.grace_s == 600
 
 
@@ -143,9 +144,9 @@ def test_a_restart_waits_as_long_as_a_replacements_setup_may_take(
     monkeypatch.setattr("launcher.cli.wait_options.NODE_CONFIG", str(config))
     for text, seconds in (('{"setup_timeout_s": 900}', 1500), ('{"setup_timeout_s": null}', 600), ("{}", 600)):
         config.write_text(text)
-        assert parse("--max-restarts 1 x y", environ).restarts.rejoin_s == seconds
+        assert parse("--max-restarts 1 x y", environ).restart_policy.rejoin_s == seconds
     config.write_text('{"setup_timeout_s": 900}')
-    assert parse("--max-restarts 1 --rejoin-timeout 5 x y", environ).restarts.rejoin_s == 5
+    assert parse("--max-restarts 1 --rejoin-timeout 5 x y", environ).restart_policy.rejoin_s == 5
 
 
 def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[str, str]) -> None:

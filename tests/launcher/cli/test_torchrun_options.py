@@ -61,7 +61,8 @@ def test_a_torchrun_line_is_parsed_as_torchrun_parses_it(
         assert list(job.command) == command, line
         assert {host.slots for host in job.hosts} == {config.nproc_per_node}, line
         assert len(job.hosts) == min(config.max_nodes, NODES), line
-        assert (job.restarts.max_restarts, job.restarts.min_nodes) == (config.max_restarts, config.min_nodes), line
+        policy = job.restart_policy
+        assert (policy.max_restarts, policy.min_nodes) == (config.max_restarts, config.min_nodes), line
         assert job.local == ("--standalone" in line), line
 
 

@@ -53,7 +53,7 @@ def test_wait_option_gives_a_job_exclusive_nodes_without_gpus(environ: dict[str,
 
 def test_waiting_job_restarts_only_on_as_many_nodes(environ: dict[str, str]) -> None:
     job = parse("--wait -n 3 --max-restarts 1", environ)
-    assert (len(job.hosts), job.restarts.min_nodes) == (2, 3)
+    assert (len(job.hosts), job.restart_policy.min_nodes) == (2, 3)
 
 
 def test_only_hosts_of_the_clusters_file_are_the_clusters(environ: dict[str, str]) -> None:

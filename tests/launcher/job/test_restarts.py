@@ -15,7 +15,7 @@ from launcher.job import attempt as attempts
 from launcher.job.attempt import JobAttempt
 from launcher.job.failure import Failure
 from launcher.paths import JOBS_DIR, LOCK_FILE
-from launcher.spec import Job, Restarts
+from launcher.spec import Job, RestartPolicy
 from tests.launcher.conftest import (
     ADDRESSES,
     Cluster,
@@ -245,7 +245,7 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(attempts, "first_attempt", attempt)
     monkeypatch.setattr(attempts, "restart_job", attempt)
     journal = Journal(JOB, job_id="j", cwd="/")
-    job = replace(JOB, restarts=Restarts(max_restarts=1))
+    job = replace(JOB, restart_policy=RestartPolicy(max_restarts=1))
     assert asyncio.run(attempts.run_job(job, job_id="j", cwd="/", streams={}, observer=journal)) is failed
     uncounted = "restart (not counted)"
     assert output == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
