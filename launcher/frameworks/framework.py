@@ -24,7 +24,7 @@ class JobTopology:
     """A free port of the first node."""
     rendezvous: tuple[str, int] | None = None
     """Address and port of the launcher's rendezvous store, for a framework that uses one."""
-    restart: int = 0
+    restart_count: int = 0
     """Number of restarts of the job so far."""
     max_restarts: int = 0
 

@@ -135,9 +135,9 @@ class Journal:
             on_start()
 
     def on_running(
-        self, logs: Mapping[str, Sequence[str]], *, restart: int, gpus: Mapping[str, Sequence[str] | None]
+        self, logs: Mapping[str, Sequence[str]], *, restart_count: int, gpus: Mapping[str, Sequence[str] | None]
     ) -> None:
-        """Record the start of the processes after `restart` restarts, with each host's logs and GPUs."""
+        """Record the start of the processes after `restart_count` restarts, with each host's logs and GPUs."""
         is_restart = self._record.state is JobState.RUNNING
         self._change(
             state=JobState.RUNNING,
@@ -147,7 +147,7 @@ class Journal:
             place=None,
             waiting=None,
             starting=False,
-            restarts=restart,
+            restarts=restart_count,
         )
         self._announce_ranks(self._record.grace_s)
         if not is_restart:

@@ -41,9 +41,9 @@ class JobObserver(Protocol):
         """Handle the end of a sync; `digest` identifies the synced files."""
 
     def on_running(
-        self, logs: Mapping[str, Sequence[str]], *, restart: int, gpus: Mapping[str, Sequence[str] | None]
+        self, logs: Mapping[str, Sequence[str]], *, restart_count: int, gpus: Mapping[str, Sequence[str] | None]
     ) -> None:
-        """Handle the start of the processes after `restart` restarts, with each host's logs and GPUs."""
+        """Handle the start of the processes after `restart_count` restarts, with each host's logs and GPUs."""
 
     def on_restart(self) -> None:
         """Handle the end of the processes, before the search for nodes for a restart."""
@@ -54,7 +54,7 @@ class JobAttempt:
     """Identity of an attempt, and its outputs."""
 
     job_id: str
-    restart: int
+    restart_count: int
     """Number of restarts of the job so far."""
     cwd: str
     streams: Streams
@@ -80,7 +80,7 @@ async def run_job(
     also if one does not answer.
     """
     attempt = JobAttempt(
-        job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer, restart_hosts=restart_hosts
+        job_id=job_id, restart_count=0, cwd=cwd, streams=streams, observer=observer, restart_hosts=restart_hosts
     )
     max_restarts = job.restart_policy.max_restarts
     failure, counted = await first_attempt(job, attempt, pool, has_waited=has_waited), 0
@@ -89,7 +89,7 @@ async def run_job(
         counted += not failure.preempted
         if counted > max_restarts:
             break
-        attempt = replace(attempt, restart=attempt.restart + 1)
+        attempt = replace(attempt, restart_count=attempt.restart_count + 1)
         label = "restart (not counted)" if failure.preempted else f"restart {counted} of {max_restarts}"
         failure = await restart_job(job, attempt, failure, label=label)
     # Only a durable job continues after losing a node.
@@ -152,7 +152,7 @@ async def start_and_follow(
 ) -> Failure | None:
     """Check the nodes, start their ranks, and forward the output; `keep` leaves the runners idle at the end."""
     framework = load_framework(job.framework)
-    await check_nodes(job, connections, is_restart=attempt.restart > 0)
+    await check_nodes(job, connections, is_restart=attempt.restart_count > 0)
     await read_secrets_on_nodes(job, connections)
     addresses = peer_addresses(connections)
     cwd = await sync_files(job, connections, addresses, attempt)
@@ -163,7 +163,7 @@ async def start_and_follow(
             addresses=addresses,
             port=connections[0].free_port,
             rendezvous=None if serve is None else await rendezvous.enter_async_context(serve(job, addresses[0])),
-            restart=attempt.restart,
+            restart_count=attempt.restart_count,
             max_restarts=job.restart_policy.max_restarts,
         )
         specs = node_specs(
@@ -171,7 +171,7 @@ async def start_and_follow(
         )
         attempt.observer.on_running(
             {spec.host: [process.log for process in spec.processes] for spec in specs},
-            restart=attempt.restart,
+            restart_count=attempt.restart_count,
             gpus={spec.host: spec.gpus for spec in specs},
         )
         missing_cwd = MissingCwd(job.hosts, wanted=cwd, stderr=attempt.streams[FrameType.STDERR])
@@ -199,7 +199,7 @@ async def sync_files(
         job.sync,
         source=Path(attempt.cwd),
         first_is_local=connections[0].is_local,
-        is_restart=attempt.restart > 0,
+        is_restart=attempt.restart_count > 0,
         stderr=stderr,
     )
     if digest is not None:

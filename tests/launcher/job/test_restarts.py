@@ -239,7 +239,7 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
     async def attempt(
         _job: Job, attempt: JobAttempt, *_: object, label: str = "start", has_waited: bool = False
     ) -> Failure:
-        output.append((attempt.restart, label))
+        output.append((attempt.restart_count, label))
         return ends[len(output) - 1]
 
     monkeypatch.setattr(attempts, "first_attempt", attempt)
@@ -266,7 +266,7 @@ def test_a_node_preempted_soon_after_the_start_uses_up_a_restart(
     monkeypatch.setattr(attempts, "SHORT_S", short_s)
     monkeypatch.setattr(attempts, "start_and_follow", attempt)
     journal = Journal(JOB, job_id="j", cwd="/")
-    this = JobAttempt(job_id="j", restart=1, cwd="/", streams={}, observer=journal)
+    this = JobAttempt(job_id="j", restart_count=1, cwd="/", streams={}, observer=journal)
     failure = asyncio.run(attempts.run_attempt(JOB, [], this))
     assert failure is not None
     assert failure.preempted is uncounted
