@@ -57,11 +57,11 @@ async def reconnect(
         lacking = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restart_policy.min_nodes} needed"
         reason = "; ".join([failure.reason, lacking, *reachable.reasons])
         return replace(failure, reason=reason, permanent=True, of_process=False)
-    await stderr.send(_line(f"{label} on {describe([node.host for node in nodes], requested=job.hosts)}"))
+    await stderr.send(_line(f"{label} on {describe_hosts([node.host for node in nodes], requested=job.hosts)}"))
     return nodes
 
 
-def describe(hosts: Sequence[Host], *, requested: Sequence[Host]) -> str:
+def describe_hosts(hosts: Sequence[Host], *, requested: Sequence[Host]) -> str:
     """Count the nodes and name them; if they are many, name the missing ones."""
     count = (
         f"{len(hosts)} of {count_nodes(len(requested))}" if len(hosts) < len(requested) else count_nodes(len(requested))

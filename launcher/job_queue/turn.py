@@ -12,7 +12,7 @@ from launcher.errors import BusyError, LaunchError, OverdueError, UsageError
 from launcher.history.lock import is_elsewhere
 from launcher.history.records import JobRecord, JobState
 from launcher.hosts.hostfile import Host, first_and_others
-from launcher.job.restarts import count_nodes, describe
+from launcher.job.restarts import count_nodes, describe_hosts
 from launcher.job_queue.free_hosts import choose_free, with_claims
 from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, living_jobs
 from launcher.job_queue.queue_lock import locked_queue
@@ -191,7 +191,7 @@ class Turn:
         """Print once on which nodes the job starts, or tries to: it may look for free nodes for hours."""
         if self._in_use:
             reason = f"because GPUs are in use ({first_and_others([*self._in_use.values()])})"
-            text = f"trying {describe(job.hosts, requested=job.hosts)}, {reason}"
+            text = f"trying {describe_hosts(job.hosts, requested=job.hosts)}, {reason}"
         else:
             text = describe_choice(job, requested=requested)
         if text not in self._printed_choices:
@@ -217,7 +217,7 @@ async def print_line(text: str, streams: Streams) -> None:
 def describe_choice(job: Job, *, requested: Sequence[Host]) -> str:
     """Say on which nodes a job starts because other jobs have the first ones, or all others that it asks for."""
     used = "the nodes listed before" if len(job.hosts) == len(requested) else "the others"
-    return f"starting on {describe(job.hosts, requested=requested)}, because other jobs use {used}"
+    return f"starting on {describe_hosts(job.hosts, requested=requested)}, because other jobs use {used}"
 
 
 def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:
