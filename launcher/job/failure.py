@@ -48,7 +48,7 @@ class Failure:
         )
 
 
-def set_first_failure(failure: "asyncio.Future[Failure]", value: Failure) -> None:
+def set_first_failure(first_failure: "asyncio.Future[Failure]", value: Failure) -> None:
     """Set the job's failure, unless it already has one."""
-    if not failure.done():
-        failure.set_result(value)
+    if not first_failure.done():
+        first_failure.set_result(value)

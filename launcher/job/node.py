@@ -55,26 +55,26 @@ class Node:
         self._stop_requested = self._answered_stop = False
         self._check_required_processes()
 
-    async def start(self, failure: "asyncio.Future[Failure]") -> None:
+    async def start(self, first_failure: "asyncio.Future[Failure]") -> None:
         """Send the spec, after which the runner starts the processes."""
         try:
             await self.connection.send_spec(self._spec)
         except LaunchError as error:
-            set_first_failure(failure, Failure(exit_code=NODE_LOST, reason=str(error)))
+            set_first_failure(first_failure, Failure(exit_code=NODE_LOST, reason=str(error)))
 
-    async def follow(self, failure: "asyncio.Future[Failure]") -> None:
+    async def follow(self, first_failure: "asyncio.Future[Failure]") -> None:
         """Forward output until the runner ends; report the first failure."""
         try:
             async for frame in self.connection.frames():
-                await self._on_frame(frame, failure)
+                await self._on_frame(frame, first_failure)
         except LaunchError as error:
-            set_first_failure(failure, Failure(exit_code=error.exit_code, reason=str(error)))
+            set_first_failure(first_failure, Failure(exit_code=error.exit_code, reason=str(error)))
         await self._missing_cwd.record_answer(self.connection.host, cwd_missing=False)
         for output in self._outputs:
             await output.finish()
         if self._running:
             reason = f"{self.connection.host}: lost: {await self.connection.end_reason()}"
-            set_first_failure(failure, Failure(exit_code=NODE_LOST, reason=reason))
+            set_first_failure(first_failure, Failure(exit_code=NODE_LOST, reason=reason))
 
     def stop(self) -> None:
         """Ask the runner to end the processes; frames arrive until they have ended."""
@@ -86,7 +86,7 @@ class Node:
         """Return True if processes may still run although no heartbeat or exit has arrived since the stop request."""
         return bool(self._running) and not self._answered_stop
 
-    async def _on_frame(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
+    async def _on_frame(self, frame: Frame, first_failure: "asyncio.Future[Failure]") -> None:
         # Output frames may have been sent before the request, so they prove nothing.
         if self._stop_requested and frame.kind in (FrameType.ALIVE, FrameType.EXIT):
             self._answered_stop = True
@@ -103,9 +103,9 @@ class Node:
             await output.write(frame.kind, frame.payload)
         elif frame.kind == FrameType.EXIT:
             await output.finish()
-            self._on_exit(frame.process, int(frame.payload), failure)
+            self._on_exit(frame.process, int(frame.payload), first_failure)
 
-    def _on_exit(self, index: int, code: int, failure: "asyncio.Future[Failure]") -> None:
+    def _on_exit(self, index: int, code: int, first_failure: "asyncio.Future[Failure]") -> None:
         self._running.discard(index)
         if code:
             process = self._spec.processes[index]
@@ -116,7 +116,7 @@ class Node:
             # A command that cannot be executed now will fail again.
             permanent = code in (CANNOT_RUN, NOT_FOUND)
             set_first_failure(
-                failure,
+                first_failure,
                 Failure(exit_code=code, reason=reason, tail=tail, log=log, permanent=permanent, of_process=True),
             )
         self._check_required_processes()
@@ -128,22 +128,22 @@ class Node:
 
 async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, *, grace_s: float) -> Failure | None:
     """Start the processes, wait for the end or the first failure, then end the remaining ones."""
-    failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
-    follows = [asyncio.create_task(node.follow(failure)) for node in nodes]
+    first_failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
+    follows = [asyncio.create_task(node.follow(first_failure)) for node in nodes]
     all_ended = asyncio.create_task(asyncio.wait(follows))
     required_ended = asyncio.create_task(_wait_for_required_processes(nodes))
     watches: list[asyncio.Task[None]] = []
-    first: set[asyncio.Future[Any]] = {failure, all_ended, required_ended}
+    awaited: set[asyncio.Future[Any]] = {first_failure, all_ended, required_ended}
     try:
-        await asyncio.gather(*(node.start(failure) for node in nodes))
+        await asyncio.gather(*(node.start(first_failure) for node in nodes))
         # Start the watches after the ranks: the first check reads the agent's state file, which would delay the start.
         watches += [
-            asyncio.create_task(fail_without_reader(stdout, failure)),
-            asyncio.create_task(watch_for_preemption(hosts, failure)),
+            asyncio.create_task(fail_without_reader(stdout, first_failure)),
+            asyncio.create_task(watch_for_preemption(hosts, first_failure)),
         ]
-        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         # From here on the exit code of a remaining process, such as a parameter server, does not matter.
-        outcome = failure.result() if failure.done() else None
+        outcome = first_failure.result() if first_failure.done() else None
         if outcome is None:
             await asyncio.wait({all_ended}, timeout=LINGER_S)
     finally:
@@ -174,12 +174,12 @@ async def _wait_for_required_processes(nodes: Sequence[Node]) -> None:
         await node.required_processes_ended.wait()
 
 
-async def fail_without_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None:
+async def fail_without_reader(stdout: Sink, first_failure: "asyncio.Future[Failure]") -> None:
     """Fail the job when its output loses its reader, even while the job prints nothing."""
     while not stdout.reader_has_gone():
         await asyncio.sleep(READER_CHECK_S)
     if lost := output_failure(stdout):
-        set_first_failure(failure, lost)
+        set_first_failure(first_failure, lost)
 
 
 def output_failure(stdout: Sink) -> Failure | None:

@@ -130,7 +130,7 @@ async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStat
 
 
 async def watch_for_preemption(
-    hosts: Sequence[Host], failure: "asyncio.Future[Failure]", *, reader: NodeStateReader | None = None
+    hosts: Sequence[Host], first_failure: "asyncio.Future[Failure]", *, reader: NodeStateReader | None = None
 ) -> None:
     """Fail the job as soon as this node, or any of its nodes, has a notice or is gone."""
     reader = reader or NodeStateReader()
@@ -141,4 +141,4 @@ async def watch_for_preemption(
     while (lost := departure_failure(started_on, view)) is None:
         await asyncio.sleep(POLL_S)
         view = reader.read() or view
-    set_first_failure(failure, lost)
+    set_first_failure(first_failure, lost)
