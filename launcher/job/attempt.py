@@ -123,7 +123,7 @@ async def restart_job(job: Job, attempt: JobAttempt, failure: Failure, *, label:
         raise
     except LaunchError as error:
         # For example, a node was lost while it received files; the next restart may succeed.
-        return replace(failure, reason=str(error), preempted=False, of_process=False)
+        return replace(failure, reason=str(error), preempted=False, is_process_exit=False)
 
 
 async def run_attempt(

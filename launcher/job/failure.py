@@ -28,7 +28,7 @@ class Failure:
     """The preempted node."""
     instances: Mapping[Host, str | None] = field(default_factory=dict)
     """Instances of the attempt's nodes at its start; empty outside a cluster and for jobs that are not durable."""
-    of_process: bool = False
+    is_process_exit: bool = False
     """True if a process of the job failed and not a node: a durable job then ends and is not restarted."""
     refused: bool = False
     """True if the nodes cannot run the job: a durable job then ends, unless it has run before."""

@@ -117,7 +117,7 @@ class Node:
             permanent = code in (CANNOT_RUN, NOT_FOUND)
             set_first_failure(
                 first_failure,
-                Failure(exit_code=code, reason=reason, tail=tail, log=log, permanent=permanent, of_process=True),
+                Failure(exit_code=code, reason=reason, tail=tail, log=log, permanent=permanent, is_process_exit=True),
             )
         self._check_required_processes()
 
@@ -150,13 +150,13 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
         for task in (*watches, required_ended):
             task.cancel()
         await end_nodes(nodes, follows, deadline_s=grace_s + AFTER_GRACE_S)
-    return clear_preempted_if_silent(blame_lost_node(outcome, nodes), nodes)
+    return clear_preempted_if_silent(clear_process_exit_if_node_lost(outcome, nodes), nodes)
 
 
-def blame_lost_node(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
-    """Clear `of_process` if a node was lost: ranks on other nodes fail before the launcher notices the loss."""
+def clear_process_exit_if_node_lost(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
+    """Clear `is_process_exit` if a node was lost: ranks on other nodes fail before the launcher notices the loss."""
     lost = any(node.is_silent_after_stop for node in nodes)
-    return replace(outcome, of_process=False) if outcome is not None and lost else outcome
+    return replace(outcome, is_process_exit=False) if outcome is not None and lost else outcome
 
 
 def clear_preempted_if_silent(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:

@@ -105,15 +105,15 @@ def instances_of(hosts: Sequence[Host], *, reader: NodeStateReader | None = None
 
 
 async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStateReader | None = None) -> Failure:
-    """Wait a little to learn whether the failed rank's node was lost; if it was, clear `of_process`.
+    """Wait a little to learn whether the failed rank's node was lost; if it was, clear `is_process_exit`.
 
     A node that ends kills ranks while its runner still answers, and leaves the membership only afterwards. It ends them
     with SIGTERM, which is therefore taken as the sign of a shutdown: stopping a job produces another failure.
     """
-    if not failure.of_process or failure.permanent:
+    if not failure.is_process_exit or failure.permanent:
         return failure
     if failure.exit_code == TERMINATED:
-        return replace(failure, of_process=False)
+        return replace(failure, is_process_exit=False)
     reader = reader or NodeStateReader()
     clock = asyncio.get_running_loop().time
     until = clock() + LOSS_S
@@ -122,7 +122,7 @@ async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStat
         await stderr.send(text.encode(errors="surrogateescape"))
     while failure.instances and (view := reader.read()) is not None:
         if (lost := departure_failure(failure.instances, view)) is not None:
-            return replace(failure, of_process=False, reason=f"{failure.reason}; {lost.reason}")
+            return replace(failure, is_process_exit=False, reason=f"{failure.reason}; {lost.reason}")
         if clock() >= until:
             break
         await asyncio.sleep(POLL_S)

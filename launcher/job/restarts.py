@@ -56,7 +56,7 @@ async def reconnect(
         await close_connections(nodes)
         lacking = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restart_policy.min_nodes} needed"
         reason = "; ".join([failure.reason, lacking, *reachable.reasons])
-        return replace(failure, reason=reason, permanent=True, of_process=False)
+        return replace(failure, reason=reason, permanent=True, is_process_exit=False)
     await stderr.send(_line(f"{label} on {describe_hosts([node.host for node in nodes], requested=job.hosts)}"))
     return nodes
 

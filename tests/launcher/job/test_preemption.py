@@ -171,7 +171,7 @@ def test_a_notice_for_the_launchers_own_node_ends_the_job(cluster_with_state_fil
 
 
 @pytest.mark.parametrize(
-    ("code", "after", "of_process"),
+    ("code", "after", "is_process_exit"),
     [
         (1, state(node_indexes=[1, 2]), False),
         (1, state(draining=[1]), False),
@@ -180,14 +180,14 @@ def test_a_notice_for_the_launchers_own_node_ends_the_job(cluster_with_state_fil
     ],
 )
 def test_failure_on_a_leaving_node_does_not_end_the_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, code: int, after: str, of_process: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, code: int, after: str, is_process_exit: bool
 ) -> None:
     """The runner of a node that is being lost still answers, and reports the rank's end."""
-    monkeypatch.setattr(preemption, "LOSS_S", 0.2 if of_process else 60.0)
+    monkeypatch.setattr(preemption, "LOSS_S", 0.2 if is_process_exit else 60.0)
     monkeypatch.setattr(preemption, "POLL_S", 0.01)
     file = tmp_path / "node.json"
     file.write_text(state())
-    failure = Failure(exit_code=code, reason="rank 2 ended", of_process=True, instances=HOSTS)
+    failure = Failure(exit_code=code, reason="rank 2 ended", is_process_exit=True, instances=HOSTS)
 
     async def watch() -> Failure:
         log = LogSink(tmp_path)
@@ -197,4 +197,4 @@ def test_failure_on_a_leaving_node_does_not_end_the_job(
         (tmp_path / "new").replace(file)
         return await watching
 
-    assert asyncio.run(watch()).of_process is of_process
+    assert asyncio.run(watch()).is_process_exit is is_process_exit
