@@ -28,7 +28,7 @@ from launcher.transport.connection import RunnerConnection
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 
-SHORT_S = 300.0
+SHORT_ATTEMPT_S = 300.0
 """Seconds below which a failed attempt counts against --max-restarts even after a preemption, because a job that
 crashes its machines must not restart without limit.
 """
@@ -131,7 +131,7 @@ async def run_attempt(
 ) -> Failure | None:
     """Run `job` once; return None if every process exited with 0. Cancelling ends the processes.
 
-    `pool` receives the connections of a successful job. An attempt shorter than SHORT_S never counts as preempted.
+    `pool` receives the connections of a successful job. One shorter than SHORT_ATTEMPT_S never counts as preempted.
     """
     clock = asyncio.get_running_loop().time
     began = clock()
@@ -144,7 +144,7 @@ async def run_attempt(
         await close_connections(connections)
     if failure is None:
         return None
-    return replace(failure, instances=instances, preempted=failure.preempted and clock() - began >= SHORT_S)
+    return replace(failure, instances=instances, preempted=failure.preempted and clock() - began >= SHORT_ATTEMPT_S)
 
 
 async def start_and_follow(

@@ -20,7 +20,7 @@ from launcher.spec import NodeSpec
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import AFTER_GRACE_S, CANNOT_RUN, NOT_FOUND, Frame, FrameType
 
-LINGER_S = 5.0
+SERVER_EXIT_S = 5.0
 """Seconds for which parameter servers, which exit without a request, may outlive their workers."""
 READER_CHECK_S = 1.0
 """Seconds between checks that the job's output still has a reader."""
@@ -145,7 +145,7 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
         # From here on the exit code of a remaining process, such as a parameter server, does not matter.
         outcome = first_failure.result() if first_failure.done() else None
         if outcome is None:
-            await asyncio.wait({all_ended}, timeout=LINGER_S)
+            await asyncio.wait({all_ended}, timeout=SERVER_EXIT_S)
     finally:
         for task in (*watches, required_ended):
             task.cancel()

@@ -263,7 +263,7 @@ def test_a_node_preempted_soon_after_the_start_uses_up_a_restart(
     async def attempt(*_: object, **__: object) -> Failure:
         return Failure(exit_code=1, reason="r", preempted=True)
 
-    monkeypatch.setattr(attempts, "SHORT_S", short_s)
+    monkeypatch.setattr(attempts, "SHORT_ATTEMPT_S", short_s)
     monkeypatch.setattr(attempts, "start_and_follow", attempt)
     journal = Journal(JOB, job_id="j", cwd="/")
     this = JobAttempt(job_id="j", restart_count=1, cwd="/", streams={}, observer=journal)
