@@ -144,8 +144,8 @@ class DurableJobService:
             self._short_attempts.has_started(record)
             log.info("job %s runs: attempt %d", job_id, number)
             return
-        pause_s = self._short_attempts.has_not_started(record, error)
-        log.error("job %s: attempt %d has not started: %s; the next one in %g s", job_id, number, error, pause_s)
+        backoff_s = self._short_attempts.has_not_started(record, error)
+        log.error("job %s: attempt %d has not started: %s; the next one in %g s", job_id, number, error, backoff_s)
 
 
 def _copy_open_job(record: DurableRecord) -> None:

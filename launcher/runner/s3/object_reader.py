@@ -26,8 +26,8 @@ BLOCK: Final = 1 << 20
 """Bytes that are written at once."""
 ATTEMPTS: Final = 6
 """Attempts at a request that fails; one that S3 or KMS throttles uses up none."""
-MAX_PAUSE_S: Final = 5.0
-"""Longest pause before another attempt, in seconds; a throttled one may wait longer."""
+MAX_BACKOFF_S: Final = 5.0
+"""Longest back-off before another attempt, in seconds; a throttled one may wait longer."""
 TIMEOUTS_S: Final = (5, 60)
 """Longest waits for a connection and for the next bytes, in seconds."""
 SERVER_ERROR: Final = 500
@@ -105,7 +105,7 @@ class ObjectReader:
                 if failures == ATTEMPTS:
                     reason = " ".join(str(error).split())
                     raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}, {ATTEMPTS} attempts") from error
-                pause(failures, longest_s=MAX_PAUSE_S)
+                pause(failures, longest_s=MAX_BACKOFF_S)
 
     def _copy(self, key: str, headers: Mapping[str, str], file: int, *, start: int) -> int:
         response: Any = self._http.send(self._signed(key, headers))

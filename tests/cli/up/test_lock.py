@@ -172,7 +172,7 @@ def test_no_zone_is_tried_after_the_deadline_passed_in_a_pause(table: Table, mon
         return ZoneOutcome(zone=zone, launched={}, reason="no room")
 
     def oversleep(_: float) -> None:
-        monkeypatch.setattr(Search, "_is_over", lambda _, pause: True)
+        monkeypatch.setattr(Search, "_is_over", lambda _, backoff_s: True)
 
     monkeypatch.setattr(Search, "_try", refuse)
     monkeypatch.setattr("cli.up.search.time.sleep", oversleep)
