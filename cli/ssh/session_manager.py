@@ -40,7 +40,7 @@ SERVER_LINE: Final = b"SSH-"
 """Beginning of the SSH server's first line (RFC 4253, 4.2)."""
 PEEKED: Final = 1 << 16
 """Maximum number of bytes to read before the server's first line."""
-PAUSE_S: Final = 0.05
+POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,7 +145,7 @@ class CarriedSession:
                 self._printed += ahead
                 raise ClusterError("the session ended before the node's SSH server answered")
             if not discarded:
-                time.sleep(PAUSE_S)  # only the first bytes of the line may have arrived
+                time.sleep(POLL_S)  # only the first bytes of the line may have arrived
         raise ClusterError(f"the node's SSH server did not answer through the session within {CONNECT_TIMEOUT_S} s")
 
     def end(self) -> str:

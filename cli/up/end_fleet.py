@@ -16,7 +16,7 @@ from cli.sizes.waiting import await_gone
 from cli.up.attempt import ZoneAttempt, forget_attempt, recorded_attempt
 from cli.up.lock import Lock
 
-LOOK_PAUSE_S: Final = 5.0
+POLL_S: Final = 5.0
 LATE_LOOKS: Final = 24
 """Number of consecutive polls, over two minutes, that must find no instance after a launch that AWS did not answer."""
 END_TIMEOUT_S: Final = 600.0
@@ -56,14 +56,14 @@ def _pause(clients: Clients, name: str) -> None:
         except ClientError as error:
             if not error.response["Error"].get("Code", "").startswith(_BUSY) or time.monotonic() > end:
                 raise
-        time.sleep(LOOK_PAUSE_S)
+        time.sleep(POLL_S)
 
 
 def _await_late(clients: Clients, cluster: Cluster, attempt: ZoneAttempt | None, *, looks: int) -> None:
     """Wait until `looks` consecutive polls find no instance of the fleet. Raises ClusterError."""
     end, empty = time.monotonic() + LATE_TIMEOUT_S, 0
     if looks > 1:
-        print(f"dlcluster: watching {looks * LOOK_PAUSE_S:.0f} s for late instances", file=sys.stderr)
+        print(f"dlcluster: watching {looks * POLL_S:.0f} s for late instances", file=sys.stderr)
     while True:
         left = _running(clients, cluster.name, attempt)
         empty = 0 if left else empty + 1
@@ -72,7 +72,7 @@ def _await_late(clients: Clients, cluster: Cluster, attempt: ZoneAttempt | None,
         if left and time.monotonic() > end:
             advice = "end them: aws ec2 terminate-instances --instance-ids"
             raise ClusterError(f"waited {LATE_TIMEOUT_S:.0f} s for late nodes to end; {advice} {' '.join(left)}")
-        time.sleep(LOOK_PAUSE_S)
+        time.sleep(POLL_S)
 
 
 def _running(clients: Clients, name: str, attempt: ZoneAttempt | None) -> list[str]:

@@ -23,7 +23,7 @@ from cli.up.attempt import BATCH, ZoneAttempt
 
 ANSWER_TIMEOUT_S: Final = 300.0
 """Seconds during which an unanswered launch is repeated."""
-ANSWER_PAUSE_S: Final = 5.0
+RETRY_S: Final = 5.0
 _UNANSWERED: Final = (
     *("IdempotentCallInProgress", "ResourceContention", "ScalingActivityInProgress", "Throttling"),
     *("RequestLimitExceeded", "InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"),
@@ -127,4 +127,4 @@ class Launch:
             if not is_printed:
                 print(f"dlcluster: waiting for LaunchInstances of {group}: {missing}", file=sys.stderr)
                 is_printed = True
-            time.sleep(ANSWER_PAUSE_S)
+            time.sleep(RETRY_S)

@@ -20,7 +20,7 @@ from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import FrameType
 from launcher.transport.ssh import CONNECT_TIMEOUT_S
 
-PAUSE_S = 2.0
+RETRY_S = 2.0
 """Seconds between attempts to reach the nodes."""
 LAST_ATTEMPT_S = float(CONNECT_TIMEOUT_S)
 """Deadline in seconds for the last attempt, however late it starts: ssh's timeout for a host that does not answer."""
@@ -112,7 +112,7 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts |
                 return reachable
             is_retried = is_last
         await close_connections(reachable.connections)
-        await asyncio.sleep(min(PAUSE_S, max(0.0, deadline - clock())))
+        await asyncio.sleep(min(RETRY_S, max(0.0, deadline - clock())))
 
 
 async def _claim_hosts(job: Job, reachable: ReachableNodes, restart_hosts: RestartHosts) -> bool:

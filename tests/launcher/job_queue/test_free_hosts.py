@@ -265,7 +265,7 @@ def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
     monkeypatch.setattr(restarts, "connect_available", connect)
     monkeypatch.setattr(restarts, "nodes_lacking_framework", no_framework_is_lacking)
     monkeypatch.setattr(restarts, "close_connections", close)
-    monkeypatch.setattr(restarts, "PAUSE_S", 0.0)
+    monkeypatch.setattr(restarts, "RETRY_S", 0.0)
     streams: Any = {FrameType.STDOUT: SimpleNamespace(reader_has_gone=lambda: False)}
     again = replace(job(source, nodes=3), restart_policy=RestartPolicy(rejoin_s=rejoin_s))
     found = asyncio.run(restarts.gather_nodes(again, streams, Claims()))
