@@ -15,7 +15,7 @@ from cli.errors import ClusterError
 from cli.output import printable
 
 COLUMNS: Final = ("NODE", "INSTANCE", "GPUS", "EFA", "GB/S", "WITH")
-LONGEST: Final = 200
+MAX_SENTENCE: Final = 200
 """Longest finding, in characters."""
 
 
@@ -143,7 +143,7 @@ def _finding(values: Any, instance_ids: Mapping[str, str]) -> Finding:
         what=printable(str(values["what"])),
         found=_finite(values["found"]),
         expected=_finite(values["expected"]),
-        sentence=printable(str(values["sentence"]))[:LONGEST],
+        sentence=printable(str(values["sentence"]))[:MAX_SENTENCE],
     )
 
 

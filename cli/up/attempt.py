@@ -18,7 +18,7 @@ ATTEMPT_TAG: Final = "deeplearning:up-attempt"
 _VALUE: Final = re.compile(r"([0-9a-f]{16}) ([a-z0-9-]{1,40}) ([0-9]{1,4}) ([0-9]{1,4}) ([0-9]{1,12})")
 TOKEN_LIFETIME_S: Final = 3 * 3600.0
 """Maximum age of a usable token, in seconds; AWS does not document how long it remembers one."""
-BATCH: Final = 100
+MAX_BATCH: Final = 100
 """Largest number of instances per call (Amazon EC2 Auto Scaling API Reference, "LaunchInstances")."""
 _GROUP: Final = "auto-scaling-group"
 
@@ -47,7 +47,7 @@ class ZoneAttempt:
     def client_tokens(self) -> list[str]:
         """Return the tokens of all calls."""
         counted = zip(NODE_TYPES, self.counts, strict=True)
-        return [self.client_token(each, batch) for each, count in counted for batch in range(-(-count // BATCH))]
+        return [self.client_token(each, batch) for each, count in counted for batch in range(-(-count // MAX_BATCH))]
 
 
 def begin_attempt(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> ZoneAttempt:

@@ -19,7 +19,7 @@ from bootstrap.contract import MASTER, WORKER, NodeType, group_name
 from cli.aws.clients import Clients
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupStates
-from cli.up.attempt import BATCH, ZoneAttempt
+from cli.up.attempt import MAX_BATCH, ZoneAttempt
 
 ANSWER_TIMEOUT_S: Final = 300.0
 """Seconds during which an unanswered launch is repeated."""
@@ -89,8 +89,8 @@ class Launch:
 
     def _group(self, node_type: NodeType, wanted: int) -> Launched:
         came = 0
-        for batch, first in enumerate(range(0, wanted, BATCH)):
-            count, code, message = self._batch(node_type, batch, min(BATCH, wanted - first))
+        for batch, first in enumerate(range(0, wanted, MAX_BATCH)):
+            count, code, message = self._batch(node_type, batch, min(MAX_BATCH, wanted - first))
             came += count
             if code:
                 return Launched(count=came, code=code, message=message)

@@ -10,7 +10,7 @@ from cli.up.fleet import ZoneOutcome
 from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
 
-MINIMUM_S: Final = 60
+MIN_BILLED_S: Final = 60
 """Minimum number of seconds that AWS bills for a Linux instance (Amazon EC2 pricing, "per-second billing")."""
 COLUMNS: Final = ("ZONE", "TRIES", "CAME", "REASON")
 SCORE: Final = "SCORE"
@@ -24,7 +24,7 @@ def minimum_charge(came: Mapping[NodeType, int], props: ClusterProps, prices: Pr
         price = prices.instances.get(props.master_type if node_type == MASTER else props.instance_type)
         if count and price is None:
             return None
-        total += count * (price or 0.0) * MINIMUM_S / 3600
+        total += count * (price or 0.0) * MIN_BILLED_S / 3600
     return total
 
 
