@@ -18,8 +18,8 @@ from launcher.validate import whole_number
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 """Seconds per unit."""
-TIMEOUT = "24h"
-LONGEST = "30d"
+DEFAULT_TIMEOUT = "24h"
+MAX_TIMEOUT = "30d"
 DURATION = re.compile(r"([0-9]{1,7})([smhd])?")
 
 
@@ -31,7 +31,9 @@ def add_wait_options(parser: argparse.ArgumentParser) -> None:
         help="queue until the nodes and their GPUs are free; see launch list",
     )
     parser.add_argument(
-        "--wait-timeout", metavar="T", help=f"longest time in the queue, such as 90m, 24h or 7d (default: {TIMEOUT})"
+        "--wait-timeout",
+        metavar="T",
+        help=f"longest time in the queue, such as 90m, 24h or 7d (default: {DEFAULT_TIMEOUT})",
     )
 
 
@@ -46,7 +48,7 @@ def wait_request(options: argparse.Namespace, environ: Mapping[str, str], hosts:
         raise UsageError("--wait waits for GPUs in use and cannot be combined with --force, which takes them")
     if options.wait_timeout is not None and not (options.wait or options.durable):
         raise UsageError("--wait-timeout requires --wait")
-    timeout_s = seconds(TIMEOUT if options.wait_timeout is None else options.wait_timeout)
+    timeout_s = seconds(DEFAULT_TIMEOUT if options.wait_timeout is None else options.wait_timeout)
     if not is_queued(options):
         return None
     gpus = whole_number(environ.get(GPU_COUNT_VARIABLE) or "0", name=f"${GPU_COUNT_VARIABLE}", least=0)
@@ -94,6 +96,8 @@ def seconds(text: str) -> int:
     """Parse a duration such as 90m; a bare number is in seconds. Raises UsageError."""
     match = DURATION.fullmatch(text)
     number = int(match[1]) * UNITS[match[2] or "s"] if match else 0
-    if not 0 < number <= int(LONGEST[:-1]) * UNITS["d"]:
-        raise UsageError(f"--wait-timeout must be a duration such as 90m, 24h or 7d, at most {LONGEST}, got {text!r}")
+    if not 0 < number <= int(MAX_TIMEOUT[:-1]) * UNITS["d"]:
+        raise UsageError(
+            f"--wait-timeout must be a duration such as 90m, 24h or 7d, at most {MAX_TIMEOUT}, got {text!r}"
+        )
     return number

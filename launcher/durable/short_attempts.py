@@ -21,7 +21,7 @@ log = logging.getLogger("launch")
 
 LONG_S = 600.0
 """Minimum duration of a long attempt, in seconds."""
-MOST_SHORT = 10
+MAX_SHORT_ATTEMPTS = 10
 """Number of consecutive short attempts after which a job has failed."""
 FIRST_BACKOFF_S, MAX_BACKOFF_S = 10.0, 300.0
 """First and longest back-off after a short attempt, in seconds; each is twice the previous one."""
@@ -68,7 +68,7 @@ class ShortAttempts:
 
     def end_if_exhausted(self, record: DurableRecord) -> bool:
         """Fail a job that has had too many short attempts; return False for any other."""
-        if record.short_attempts < MOST_SHORT:
+        if record.short_attempts < MAX_SHORT_ATTEMPTS:
             return False
         directory = jobs_directory() / record.job.id
         known = read_record(directory) or record.job

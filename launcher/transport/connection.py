@@ -25,7 +25,7 @@ from launcher.transport.protocol import (
 from launcher.transport.ssh import SSH_FAILED, error_kind
 from launcher.transport.stderr_tail import StderrTail, last_line
 
-READ_LIMIT = 1 << 20
+MAX_UNREAD = 1 << 20
 WAKE_DEADLINE_S = 1.0
 """Deadline in seconds for the first answer of an idle runner; opening a new connection takes less."""
 EXIT_TIMEOUT_S = 5.0
@@ -100,7 +100,7 @@ class RunnerConnection:
         outgoing = asyncio.StreamReaderProtocol(asyncio.StreamReader())
         writing, _ = await loop.connect_write_pipe(lambda: outgoing, self._process.stdin)
         self._stdin = asyncio.StreamWriter(writing, outgoing, None, loop)
-        self._stdout = asyncio.StreamReader(READ_LIMIT)
+        self._stdout = asyncio.StreamReader(MAX_UNREAD)
         incoming = asyncio.StreamReaderProtocol(self._stdout)
         self._reading, _ = await loop.connect_read_pipe(lambda: incoming, self._process.stdout)
 

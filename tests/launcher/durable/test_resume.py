@@ -12,7 +12,7 @@ from launcher.durable import mirror, resume
 from launcher.durable.attempt import DurableAttempt
 from launcher.durable.bucket import JobBucket
 from launcher.durable.resume import READY_S, DurableJobService
-from launcher.durable.short_attempts import FIRST_BACKOFF_S, LONG_S, MAX_BACKOFF_S, MOST_SHORT
+from launcher.durable.short_attempts import FIRST_BACKOFF_S, LONG_S, MAX_BACKOFF_S, MAX_SHORT_ATTEMPTS
 from launcher.durable_state import directory_of
 from launcher.history.job_lookup import all_jobs
 from launcher.history.journal import jobs_directory
@@ -194,7 +194,7 @@ def test_a_job_fails_after_ten_short_attempts_in_a_row(
             master.running.clear()  # by the next step, the attempt has lost a node
             ended = at
         at += 5
-    assert (state, len(master.started)) == (JobState.FAILED, MOST_SHORT)
+    assert (state, len(master.started)) == (JobState.FAILED, MAX_SHORT_ATTEMPTS)
     assert backoffs[1] < 2 * FIRST_BACKOFF_S
     assert MAX_BACKOFF_S <= backoffs[-1] <= MAX_BACKOFF_S + 5
     assert f"10 attempts in a row did not start or ran for less than 600 s, the last: {error or ''}" in str(
