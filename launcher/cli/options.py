@@ -2,14 +2,13 @@
 
 import argparse
 import os
-import re
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import Any, NoReturn
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, LONGEST_GRACE_S, WORKERS_PATH_VARIABLE
 from launcher.cli.host_options import first_hosts, gpus_per_node, host_source_from, local_host
-from launcher.cli.nested_launchers import NestedLauncherCall, find_nested_launcher, refuse_nested_launchers
+from launcher.cli.nested_launchers import find_nested_launcher, refuse_nested_launchers
+from launcher.cli.program import build_program, command_words, launch_words, torchrun_command
 from launcher.cli.sync_options import add_sync_options, sync_request, venv_directory
 from launcher.cli.torchrun_options import (
     add_torchrun_options,
@@ -24,7 +23,6 @@ from launcher.cli.wait_options import add_wait_options, setup_seconds, wait_requ
 from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
 from launcher.hosts.hostfile import FORMS
-from launcher.shell_words import ASSIGNMENT
 from launcher.spec import GRACE_S, Job, RestartPolicy
 from launcher.validate import job_name, whole_number
 
@@ -40,9 +38,6 @@ MAX_RESTARTS = 1000
 MAX_SERVERS = 1024
 """Largest accepted number of parameter servers; no cluster needs more, so a larger number is a typing error."""
 DEFAULT_HELP_COLUMNS = 80
-SCRIPT = re.compile(r"[\w@%+=:,./-]+\.py", re.ASCII)
-"""File name that a shell would not expand (as in shlex.quote)."""
-PYTHON = ("python", "-u")
 
 
 class _Help(argparse.HelpFormatter):
@@ -146,7 +141,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     if options.launcher not in LAUNCHERS:
         raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
     if options.durable:
-        check_storable(hostfile=options.hostfile, variables=options.env, command=_command_words(options))
+        check_storable(hostfile=options.hostfile, variables=options.env, command=command_words(options))
     framework_name = _framework_name(options)
     framework = load_framework(framework_name)
     local = options.launcher == "local"
@@ -158,7 +153,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     )
     wait = wait_request(options, environ, hosts)
     # Raises UsageError for commands such as mpirun that start ranks of their own.
-    refuse_nested_launchers(_command_words(options), options=_launch_words(arguments, options), hosts=hosts)
+    refuse_nested_launchers(command_words(options), options=launch_words(arguments, options), hosts=hosts)
     inherited = {name: environ[name] for name in framework.inherited_variables if name in environ}
     return Job(
         hosts=hosts,
@@ -167,7 +162,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         servers=_servers(options, workers=sum(host.slots for host in hosts)) if framework.has_servers else 0,
         environment=inherited | requested_variables(options, environ, framework=framework_name),
         secrets=secret_references(options, framework=framework_name),
-        command=_command(options),
+        command=build_program(options),
         host_source=host_source,
         servers_match_workers=options.num_servers is None and framework.has_servers,
         restart_policy=_restart_policy(options, nodes=max(len(hosts), wait.nodes[0] if wait and wait.nodes else 0)),
@@ -190,11 +185,11 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
 def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options; UsageError names an unknown one. Options of a torchrun command count as launch's."""
     options, unknown = parser.parse_known_args(arguments)
-    nested = None if unknown else find_nested_launcher(_command_words(options))
+    nested = None if unknown else find_nested_launcher(command_words(options))
     if nested is not None and nested.name == "torchrun" and nested.plain:
-        options, unknown = parser.parse_known_args([*_launch_words(arguments, options), *nested.words])
+        options, unknown = parser.parse_known_args([*launch_words(arguments, options), *nested.words])
         if options.command and not unknown:
-            options.command = _torchrun_command(nested, options)
+            options.command = torchrun_command(nested, options)
     if unknown:
         # Imported late: most command lines do not need it.
         from launcher.cli.unsupported_options import unknown_option_error
@@ -250,51 +245,3 @@ def _restart_policy(options: argparse.Namespace, *, nodes: int) -> RestartPolicy
 def _keep_seconds(environ: Mapping[str, str]) -> int:
     seconds = environ.get(KEEP_VARIABLE) or str(KEEP_S)
     return whole_number(seconds, name=f"${KEEP_VARIABLE}", least=0, most=KEEP_S)
-
-
-def _launch_words(arguments: Sequence[str], options: argparse.Namespace) -> list[str]:
-    """Return the part of the command line before the command."""
-    words = list(arguments[: len(arguments) - len(options.command)])
-    return words[:-1] if words[-1:] == ["--"] else words
-
-
-def _command_words(options: argparse.Namespace) -> list[str]:
-    return list(options.command[1:] if options.command[:1] == ["--"] else options.command)
-
-
-def _torchrun_command(nested: NestedLauncherCall, options: argparse.Namespace) -> list[str]:
-    """Return the script of a torchrun line, run by the Python in which torchrun is installed."""
-    if options.no_python:
-        return [*nested.before, *_command_words(options)]
-    python = [nested.python, "-u", *(["-m"] if options.module else [])]
-    options.module = False
-    return [*nested.before, *python, *_command_words(options)]
-
-
-def _command(options: argparse.Namespace) -> tuple[str, ...]:
-    words = tuple(_command_words(options))
-    if not words or not words[0]:
-        raise UsageError("no command given, as in: launch python train.py")
-    # launch.py passes the command to a shell, which treats a leading NAME=value as a variable.
-    variables = tuple(takewhile(ASSIGNMENT.match, words[:-1]))
-    program = _with_python(words[len(variables) :], options)
-    if len(program) == 1:
-        # Like launch.py, treat a single word as a line quoted for a shell.
-        program = ("/bin/bash", "-c", *program)
-    return ("env", *variables, *program) if variables else program
-
-
-def _with_python(words: Sequence[str], options: argparse.Namespace) -> tuple[str, ...]:
-    """Put python before a module and before a .py file, unless the file is executable."""
-    if options.module and options.no_python:
-        raise UsageError("-m runs python and cannot be combined with --no-python")
-    if options.module:
-        return (*PYTHON, "-m", *words)
-    if words and not options.no_python and SCRIPT.fullmatch(words[0]) and not _is_executable(words[0]):
-        return (*PYTHON, *words)
-    return tuple(words)
-
-
-def _is_executable(path: str) -> bool:
-    """Return True if a shell would run the file with the interpreter on its first line."""
-    return "/" in path and os.access(path, os.X_OK)
