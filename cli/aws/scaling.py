@@ -115,20 +115,22 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
 
 
 def read_activities(
-    autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime, most: int | None = MAX_ACTIVITIES
+    autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime, max_items: int | None = MAX_ACTIVITIES
 ) -> list[Activity]:
     """Return what the groups, including deleted ones, did since `since`, newest first: before, others had their names.
 
-    Without `most`, read everything that AWS still has of each group.
+    Without `max_items`, read everything that AWS still has of each group.
     """
-    found = (_activity(each) for group in groups for each in _activities(autoscaling, group, most))
+    found = (_activity(each) for group in groups for each in _activities(autoscaling, group, max_items))
     kept = (activity for activity in found if activity.time >= since)
     return sorted(kept, key=lambda activity: activity.time, reverse=True)
 
 
-def _activities(autoscaling: "AutoScalingClient", group: str, most: int | None) -> "list[ActivityTypeDef]":
+def _activities(autoscaling: "AutoScalingClient", group: str, max_items: int | None) -> "list[ActivityTypeDef]":
     pages = autoscaling.get_paginator("describe_scaling_activities").paginate(
-        AutoScalingGroupName=group, IncludeDeletedGroups=True, PaginationConfig={"MaxItems": most} if most else {}
+        AutoScalingGroupName=group,
+        IncludeDeletedGroups=True,
+        PaginationConfig={"MaxItems": max_items} if max_items else {},
     )
     return [activity for page in pages for activity in page["Activities"]]
 

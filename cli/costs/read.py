@@ -55,7 +55,7 @@ def read_cost(clients: Clients, cluster: Cluster) -> Cost:
     parts = read_parts(clients, cluster, template, sizes_of(groups))
     since = datetime.fromisoformat(cluster.created.replace("Z", "+00:00"))
     names = [group.name for group in groups.values()]
-    found = lives(read_activities(clients.autoscaling, names, since=since, most=None))
+    found = lives(read_activities(clients.autoscaling, names, since=since, max_items=None))
     machines = find_machines(clients.ec2, instance_ids(groups))
     types = {name: machine.instance_type for name, machine in machines.items() if machine.instance_type}
     every = [*found, *_older(machines, found)]

@@ -82,7 +82,7 @@ class MasterConnection:
         deadline, the connection counts as lost: a frozen master acknowledges packets without answering.
         """
         with self._channel(command) as channel, _closing_after(deadline_s, channel):
-            stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, most=MAX_ERROR_BYTES)
+            stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, max_bytes=MAX_ERROR_BYTES)
             all_sent = _send(channel, chunks, ends=not holds_input)
             done = Output(
                 stdout=stdout.text(), stderr=stderr.text().decode(errors="replace"), exit_code=self._exit_code(channel)
@@ -99,7 +99,7 @@ class MasterConnection:
         """
         with self._channel(command) as channel:
             channel.shutdown_write()
-            stderr = _Drain(channel.recv_stderr, most=MAX_ERROR_BYTES)
+            stderr = _Drain(channel.recv_stderr, max_bytes=MAX_ERROR_BYTES)
             yield channel.makefile("rb", READ_SIZE)
             message, code = first_line(stderr.text().decode(errors="replace")), self._exit_code(channel)
             if code == TAR_CHANGED and message:
@@ -156,15 +156,15 @@ def _closing_after(seconds: float | None, channel: paramiko.Channel) -> Iterator
 class _Drain(threading.Thread):
     """Reads a channel's stream to its end in a thread: all streams share a window, so none may stay unread."""
 
-    def __init__(self, receive: Callable[[int], bytes], *, most: int | None = None) -> None:
+    def __init__(self, receive: Callable[[int], bytes], *, max_bytes: int | None = None) -> None:
         super().__init__(daemon=True)
-        self._receive, self._most = receive, most
+        self._receive, self._max_bytes = receive, max_bytes
         self._data = bytearray()
         self.start()
 
     def run(self) -> None:
         while data := self._receive(READ_SIZE):
-            self._data += data if self._most is None else data[: self._most - len(self._data)]
+            self._data += data if self._max_bytes is None else data[: self._max_bytes - len(self._data)]
 
     def text(self) -> bytes:
         """Return the complete stream, once it has ended."""

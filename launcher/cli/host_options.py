@@ -80,7 +80,7 @@ def local_host(options: argparse.Namespace, environ: Mapping[str, str], *, frame
     if len(names) > 1:
         raise UsageError(f"{' and '.join(names)} are the same with --launcher local: give one of them")
     if names and names[0] != "--nproc-per-node":
-        return Host(name=LOCAL_HOST, slots=whole_number(counts[names[0]], name=names[0], most=MAX_SLOTS))
+        return Host(name=LOCAL_HOST, slots=whole_number(counts[names[0]], name=names[0], maximum=MAX_SLOTS))
     ranks = _ranks_per_node(options, environ)
     slots = _one_worker(ranks) if load_framework(framework).has_servers else ranks or max(1, gpus_per_node(environ))
     return Host(name=LOCAL_HOST, slots=slots)
@@ -92,7 +92,7 @@ def _ranks_per_node(options: argparse.Namespace, environ: Mapping[str, str]) -> 
         return None
     if count in AUTO_COUNTS:
         return auto_ranks(count, gpus=gpus_per_node(environ))
-    return whole_number(count, name="--nproc-per-node", most=MAX_SLOTS)
+    return whole_number(count, name="--nproc-per-node", maximum=MAX_SLOTS)
 
 
 def _one_worker(ranks: int | None) -> int:
@@ -105,4 +105,4 @@ def _one_worker(ranks: int | None) -> int:
 def gpus_per_node(environ: Mapping[str, str]) -> int:
     """Return the number of GPUs of each node of the cluster; 0 if that is unknown."""
     gpus = environ.get(GPU_COUNT_VARIABLE) or "0"
-    return whole_number(gpus, name=f"${GPU_COUNT_VARIABLE}", least=0, most=MAX_SLOTS)
+    return whole_number(gpus, name=f"${GPU_COUNT_VARIABLE}", minimum=0, maximum=MAX_SLOTS)

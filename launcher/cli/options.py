@@ -166,7 +166,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         host_source=host_source,
         servers_match_workers=options.num_servers is None and framework.has_servers,
         restart_policy=_restart_policy(options, nodes=max(len(hosts), wait.nodes[0] if wait and wait.nodes else 0)),
-        grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=LONGEST_GRACE_S),
+        grace_s=_grace_seconds(options),
         name=None if options.name is None else job_name(options.name),
         detach=options.detach or options.durable,
         durable=options.durable,
@@ -217,11 +217,11 @@ def _framework_name(options: argparse.Namespace) -> str:
 def _servers(options: argparse.Namespace, *, workers: int) -> int:
     if options.num_servers is None:
         return workers
-    return whole_number(options.num_servers, name="-s", most=MAX_SERVERS)
+    return whole_number(options.num_servers, name="-s", maximum=MAX_SERVERS)
 
 
 def _restart_policy(options: argparse.Namespace, *, nodes: int) -> RestartPolicy:
-    max_restarts = whole_number(options.max_restarts, name="--max-restarts", least=0, most=MAX_RESTARTS)
+    max_restarts = whole_number(options.max_restarts, name="--max-restarts", minimum=0, maximum=MAX_RESTARTS)
     dependent = {"--min-nodes": options.min_nodes, "--rejoin-timeout": options.rejoin_timeout}
     useless = [name for name, value in dependent.items() if value is not None]
     if not max_restarts and useless:
@@ -231,17 +231,21 @@ def _restart_policy(options: argparse.Namespace, *, nodes: int) -> RestartPolicy
     return RestartPolicy(
         max_restarts=max_restarts,
         min_nodes=whole_number(
-            str(min_nodes) if options.min_nodes is None else options.min_nodes, name="--min-nodes", most=nodes
+            str(min_nodes) if options.min_nodes is None else options.min_nodes, name="--min-nodes", maximum=nodes
         ),
         rejoin_s=whole_number(
             str(REJOIN_S + setup_seconds()) if options.rejoin_timeout is None else options.rejoin_timeout,
             name="--rejoin-timeout",
-            least=0,
-            most=MAX_SECONDS,
+            minimum=0,
+            maximum=MAX_SECONDS,
         ),
     )
 
 
+def _grace_seconds(options: argparse.Namespace) -> float:
+    return GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", maximum=LONGEST_GRACE_S)
+
+
 def _keep_seconds(environ: Mapping[str, str]) -> int:
     seconds = environ.get(KEEP_VARIABLE) or str(KEEP_S)
-    return whole_number(seconds, name=f"${KEEP_VARIABLE}", least=0, most=KEEP_S)
+    return whole_number(seconds, name=f"${KEEP_VARIABLE}", minimum=0, maximum=KEEP_S)

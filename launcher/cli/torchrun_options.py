@@ -123,4 +123,4 @@ def shown_ranks(options: argparse.Namespace, *, framework: str) -> frozenset[int
         raise UsageError(
             f"--local-ranks-filter requires --engine {' or '.join(RANKED_FRAMEWORKS)}, whose ranks launch starts itself"
         )
-    return frozenset(whole_number(rank.strip(), name="--local-ranks-filter", least=0) for rank in ranks.split(","))
+    return frozenset(whole_number(rank.strip(), name="--local-ranks-filter", minimum=0) for rank in ranks.split(","))

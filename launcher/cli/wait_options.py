@@ -51,10 +51,10 @@ def wait_request(options: argparse.Namespace, environ: Mapping[str, str], hosts:
     timeout_s = seconds(DEFAULT_TIMEOUT if options.wait_timeout is None else options.wait_timeout)
     if not is_queued(options):
         return None
-    gpus = whole_number(environ.get(GPU_COUNT_VARIABLE) or "0", name=f"${GPU_COUNT_VARIABLE}", least=0)
-    most = max(host.slots for host in hosts)
-    if options.wait and 0 < gpus < most:
-        raise UsageError(f"--wait allows at most {gpus} ranks per node, one per GPU; got {most}")
+    gpus = whole_number(environ.get(GPU_COUNT_VARIABLE) or "0", name=f"${GPU_COUNT_VARIABLE}", minimum=0)
+    slots = max(host.slots for host in hosts)
+    if options.wait and 0 < gpus < slots:
+        raise UsageError(f"--wait allows at most {gpus} ranks per node, one per GPU; got {slots}")
     return Wait(timeout_s=timeout_s, exclusive=options.wait or gpus > 0, nodes=_node_range(options, len(hosts)))
 
 

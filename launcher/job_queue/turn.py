@@ -167,8 +167,8 @@ class Turn:
         ahead = ahead_of(with_claims(me, job), others)
         if not (ahead or lack or self._wait.nodes is None):
             # Jobs that may share nodes start on all that they ask for.
-            least = self._wait.nodes[0] if self._wait.exclusive else None
-            job = choose_free(job, me, others, in_use=self._in_use, least=least)
+            min_nodes = self._wait.nodes[0] if self._wait.exclusive else None
+            job = choose_free(job, me, others, in_use=self._in_use, min_nodes=min_nodes)
         me = with_claims(me, job)
         blocking = jobs_using_nodes_of(me, others) if self._wait.exclusive else []
         reasons = [f"{name_job(blocking[0])} has them"] if blocking else []
@@ -183,9 +183,9 @@ class Turn:
         return ", ".join(own) + (f" and {others} more" if own and others else "")
 
     def _describe_size(self, job: Job) -> str:
-        least = self._wait.nodes[0] if self._wait.nodes else len(job.hosts)
-        most = max(len(job.hosts), least)
-        return count_nodes(most) if least == most else f"{least} to {count_nodes(most)}"
+        min_nodes = self._wait.nodes[0] if self._wait.nodes else len(job.hosts)
+        max_nodes = max(len(job.hosts), min_nodes)
+        return count_nodes(max_nodes) if min_nodes == max_nodes else f"{min_nodes} to {count_nodes(max_nodes)}"
 
     async def _print_choice(self, job: Job, *, requested: Sequence[Host]) -> None:
         """Print once on which nodes the job starts, or tries to: it may look for free nodes for hours."""
@@ -231,13 +231,13 @@ def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:
         listed = job.host_source.read()
     except UsageError as error:
         return job, str(error)
-    least, most = wait.nodes or (1, len(listed))
-    if len(listed) < least:
+    min_nodes, max_nodes = wait.nodes or (1, len(listed))
+    if len(listed) < min_nodes:
         declared = declared_nodes() if job.host_source.of_cluster else None
-        if declared is not None and declared < least:
-            raise LaunchError(f"the cluster declares {count_nodes(declared)} now, the job needs {least}")
-        return job, f"{len(listed)} of {least} nodes are up"
-    hosts = listed[:most]
+        if declared is not None and declared < min_nodes:
+            raise LaunchError(f"the cluster declares {count_nodes(declared)} now, the job needs {min_nodes}")
+        return job, f"{len(listed)} of {min_nodes} nodes are up"
+    hosts = listed[:max_nodes]
     if hosts == job.hosts:
         return job, ""
     policy = replace(job.restart_policy, min_nodes=min(job.restart_policy.min_nodes, len(hosts)))
