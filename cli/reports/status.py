@@ -55,7 +55,7 @@ class Status:
     """Time from which AWS pauses the cluster."""
     block: DeployedBlock | None = None
     """Capacity Block of its nodes."""
-    is_deleted: bool = False
+    deletes_stack: bool = False
     """True if AWS also deletes the stack afterwards."""
     release: str = ""
     """Release that new nodes run (contract.RELEASE_FIELD)."""
@@ -96,7 +96,7 @@ class Status:
                 yield "dlcluster resume starts its nodes in the block"
         if self.desired_nodes and self.expires is not None and now < self.expires:
             hours, minutes = divmod((self.expires - now) // timedelta(minutes=1), 60)
-            outcome = "pauses it, then deletes its stack" if self.is_deleted else "pauses it"
+            outcome = "pauses it, then deletes its stack" if self.deletes_stack else "pauses it"
             yield f"AWS {outcome} in {hours} h {minutes} min, at {iso(self.expires)}; dlcluster extend 8h postpones it"
 
     def idle_lines(self, now: datetime) -> Iterator[str]:

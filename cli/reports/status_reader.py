@@ -27,7 +27,7 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         held=groups.held,
         expires=context.cluster.expires,
         block=parse_deployed_block(context.cluster.block),
-        is_deleted=context.cluster.expiry_action == DELETE,
+        deletes_stack=context.cluster.expiry_action == DELETE,
         release=context.cluster.release,
         pause=_read_pause(clients, context.cluster.table),
     )
