@@ -88,7 +88,7 @@ class Status:
             counts = f"{self.running} nodes running, {self.desired_nodes} desired: {leaving} {verb} leaving"
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
 
-    def expiry_lines(self, now: datetime) -> Iterator[str]:
+    def schedule_lines(self, now: datetime) -> Iterator[str]:
         """Yield when AWS pauses or deletes a running cluster, and the times of its Capacity Block, if any."""
         if self.block is not None:
             yield self.block.line(now)

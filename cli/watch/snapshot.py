@@ -54,7 +54,7 @@ class Snapshot:
         if not (jobs or self.trouble):
             jobs = ["no job runs"]
         warnings = [
-            *self.status.expiry_lines(now),
+            *self.status.schedule_lines(now),
             *self.status.idle_lines(now),
             *self.status.warnings(now),
         ]

@@ -63,7 +63,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     missing = status.missing_lines(reasons) if status.missing else ()
     now = datetime.now(timezone.utc)
     for line in (
-        *status.expiry_lines(now),
+        *status.schedule_lines(now),
         *status.idle_lines(now),
         *status.warnings(now),
         *status.release_lines(),
