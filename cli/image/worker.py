@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH, WORKER, group_name
 from cli.aws.clusters import DeployedSetup
-from cli.aws.nodes import RUNNING, Member, check_instance, find_machines, read_membership
+from cli.aws.nodes import RUNNING, Member, check_instance, find_instances, read_membership
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
 from cli.image.images import mark_instance
@@ -36,10 +36,10 @@ def newest_node(found: ClusterContext) -> "InstanceTypeDef":
 
 def _launched_last(found: ClusterContext, members: Sequence[Member]) -> Member:
     """Return the running member that was launched last: a replacement takes the lowest free index."""
-    machines = find_machines(found.clients.ec2, [member.instance_id for member in members])
-    running = [member for member in members if machines[member.instance_id].state == RUNNING]
+    instances = find_instances(found.clients.ec2, [member.instance_id for member in members])
+    running = [member for member in members if instances[member.instance_id].state == RUNNING]
     never = datetime.min.replace(tzinfo=timezone.utc)
-    return max(running or members, key=lambda each: (machines[each.instance_id].launched or never, each.node_index))
+    return max(running or members, key=lambda each: (instances[each.instance_id].launched or never, each.node_index))
 
 
 def choose_worker(found: ClusterContext, setup: DeployedSetup) -> Member:

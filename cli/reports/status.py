@@ -18,7 +18,7 @@ from bootstrap.contract import (
     VERSION,
 )
 from bootstrap.idle.pause_record import PauseRecord
-from cli.aws.nodes import RUNNING, Machine, Member, Membership, missing_count, running_count
+from cli.aws.nodes import RUNNING, Instance, Member, Membership, missing_count, running_count
 from cli.aws.scaling import Activity, distinct_failures
 from cli.reports.block import DeployedBlock
 from cli.reports.releases import release_lines
@@ -46,7 +46,7 @@ class Status:
     cluster_name: str
     region: str
     membership: Membership
-    machines: Mapping[str, Machine]
+    instances: Mapping[str, Instance]
     """EC2's view of each member, by instance id."""
     desired_nodes: int
     held: Mapping[str, str] = field(default_factory=dict)
@@ -65,12 +65,12 @@ class Status:
     @property
     def running(self) -> int:
         """Number of running members that are not draining."""
-        return running_count(self.membership, self.machines)
+        return running_count(self.membership, self.instances)
 
     @property
     def missing(self) -> int:
         """Number of desired nodes that are missing."""
-        return missing_count(self.membership, self.machines, desired_nodes=self.desired_nodes)
+        return missing_count(self.membership, self.instances, desired_nodes=self.desired_nodes)
 
     @property
     def summary(self) -> str:
@@ -138,11 +138,11 @@ class Status:
         return [self._row(member) for member in self.membership.members]
 
     def _row(self, member: Member) -> tuple[str, ...]:
-        machine = self.machines[member.instance_id]
-        state = machine.state
+        instance = self.instances[member.instance_id]
+        state = instance.state
         if member.draining and state == RUNNING:
             state = f"{state}, {'setup failed' if member.has_failed_setup else 'leaving'}"
-        location_cells = (machine.instance_type, machine.zone, member.address, machine.public_address)
+        location_cells = (instance.instance_type, instance.zone, member.address, instance.public_address)
         return (str(member.node_index), member.short_name, member.instance_id, *location_cells, state)
 
     def document(self, reasons: Sequence[str]) -> dict[str, Any]:
@@ -166,16 +166,16 @@ class Status:
         }
 
     def _node(self, member: Member) -> dict[str, Any]:
-        machine = self.machines[member.instance_id]
+        instance = self.instances[member.instance_id]
         return {
             "index": member.node_index,
             "name": member.short_name,
             "instance_id": member.instance_id,
-            "instance_type": machine.instance_type or None,
-            "zone": machine.zone or None,
+            "instance_type": instance.instance_type or None,
+            "zone": instance.zone or None,
             "private_address": member.address,
-            "public_address": machine.public_address or None,
-            "state": machine.state,
+            "public_address": instance.public_address or None,
+            "state": instance.state,
             "leaving": member.draining and not member.has_failed_setup,
             "shared_storage": member.mount or None,
             "setup": _setup(member.setup),

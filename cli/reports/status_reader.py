@@ -4,7 +4,7 @@ from bootstrap.cluster.record_fields import RecordError
 from bootstrap.contract import PAUSE_ID, TABLE_KEY
 from bootstrap.idle.pause_record import PauseRecord, parse_pause
 from cli.aws.clients import Clients, aws_errors
-from cli.aws.nodes import find_machines
+from cli.aws.nodes import find_instances
 from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
@@ -21,7 +21,7 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         cluster_name=context.cluster.name,
         region=clients.region,
         membership=membership,
-        machines=find_machines(clients.ec2, [member.instance_id for member in membership.members]),
+        instances=find_instances(clients.ec2, [member.instance_id for member in membership.members]),
         # The groups have the desired numbers immediately; the membership only after the master's next pass.
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
         held=groups.held,
