@@ -72,15 +72,15 @@ class ScalingGroups:
     """Sum of the groups' desired capacity."""
     since: datetime
     """Time when the first group was created."""
-    held: Mapping[str, str] = field(default_factory=dict)
-    """Instances that a size of zero does not end, with the reason (holding_reason)."""
+    staying: Mapping[str, str] = field(default_factory=dict)
+    """Instances that a size of zero does not end, with the reason (reason_to_stay)."""
 
     def desired_nodes(self, default: int) -> int:
         """Return the number of nodes that the cluster should have; `default` if no group is known."""
         return self.desired if self.names else default
 
 
-def holding_reason(instance: "InstanceTypeDef") -> str:
+def reason_to_stay(instance: "InstanceTypeDef") -> str:
     """Return why an instance stays when its group's size becomes zero; empty if it does not stay.
 
     See "Temporarily remove instances from your Auto Scaling group" and "Use instance scale-in protection" (Amazon EC2
@@ -110,7 +110,7 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
         instance_ids=tuple(instance["InstanceId"] for instance in instances),
         desired=sum(group["DesiredCapacity"] for group in groups),
         since=min((group["CreatedTime"] for group in groups), default=BEGINNING_OF_TIME),
-        held={each["InstanceId"]: reason for each in instances if (reason := holding_reason(each))},
+        staying={each["InstanceId"]: reason for each in instances if (reason := reason_to_stay(each))},
     )
 
 

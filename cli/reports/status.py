@@ -49,7 +49,7 @@ class Status:
     instances: Mapping[str, Instance]
     """EC2's view of each member, by instance id."""
     desired_nodes: int
-    held: Mapping[str, str] = field(default_factory=dict)
+    staying: Mapping[str, str] = field(default_factory=dict)
     """Instances that a size of zero does not end, with the reason."""
     expires: datetime | None = None
     """Time from which AWS pauses the cluster."""
@@ -76,8 +76,10 @@ class Status:
     def summary(self) -> str:
         """Summarize all nodes in one line."""
         if self.desired_nodes == 0:
-            held = sum(member.instance_id in self.held for member in self.membership.members if not member.draining)
-            leaving = self.running - held
+            staying = sum(
+                member.instance_id in self.staying for member in self.membership.members if not member.draining
+            )
+            leaving = self.running - staying
             left = f", nodes still shutting down: {leaving}" if leaving > 0 else ""
             hint = "" if self.block else "; dlcluster resume brings its nodes back"
             return f"{self.cluster_name}: paused{left}{hint}"
@@ -130,7 +132,7 @@ class Status:
                 "CloudTrail shows; dlcluster pause ends its nodes"
             )
         if not self.desired_nodes:
-            for name, reason in self.held.items():
+            for name, reason in self.staying.items():
                 yield f"{name} is {reason} and does not end by itself: dlcluster pause ends it"
 
     def rows(self) -> list[tuple[str, ...]]:

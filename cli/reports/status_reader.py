@@ -24,7 +24,7 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         instances=find_instances(clients.ec2, [member.instance_id for member in membership.members]),
         # The groups have the desired numbers immediately; the membership only after the master's next pass.
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
-        held=groups.held,
+        staying=groups.staying,
         expires=context.cluster.expires,
         block=parse_deployed_block(context.cluster.block),
         deletes_stack=context.cluster.expiry_action == DELETE,

@@ -11,7 +11,7 @@ from bootstrap.contract import NODE_TYPES, group_name
 from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
 from cli.errors import ClusterError
-from cli.sizes.groups import held_instances, instance_ids, is_paused, pause_groups, read_groups
+from cli.sizes.groups import instance_ids, is_paused, pause_groups, read_groups, staying_instances
 from cli.sizes.waiting import await_gone
 from cli.up.attempt import ZoneAttempt, forget_attempt, recorded_attempt
 from cli.up.lock import Lock
@@ -39,8 +39,10 @@ def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: boo
         print(f"dlcluster: ending {', '.join(found)}", file=sys.stderr)
     if not is_paused(groups):
         _pause(clients, cluster.name)
-    if held := held_instances(groups):
-        raise ClusterError(f"{', '.join(held)} would keep running: run dlcluster pause to end them, then dlcluster up")
+    if staying := staying_instances(groups):
+        raise ClusterError(
+            f"{', '.join(staying)} would keep running: run dlcluster pause to end them, then dlcluster up"
+        )
     await_gone(clients, cluster, timeout_s=END_TIMEOUT_S)
     _await_late(clients, cluster, attempt, looks=LATE_LOOKS if unanswered else 1)
     lock.hold()  # the tag is the next owner's if one took over during the wait
