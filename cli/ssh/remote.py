@@ -19,7 +19,7 @@ from bootstrap.contract import SSH_PORT
 from cli.errors import ClusterError
 from cli.output import printable
 from cli.ssh.config import CONNECT_TIMEOUT_S, KEEPALIVE_S
-from cli.ssh.session_manager import PluginCall, carried
+from cli.ssh.session_manager import PluginCall, session_socket
 
 SILENCE_S: Final = 60
 """Seconds of silence after which the master's connection counts as lost."""
@@ -188,7 +188,7 @@ def _send(channel: paramiko.Channel, chunks: Iterable[bytes], *, ends: bool) -> 
 def connect(target: SshTarget) -> Iterator[MasterConnection]:
     """Log in, and yield the connection. Raises ClusterError."""
     with ExitStack() as opened:
-        sock = opened.enter_context(carried(target.session())) if target.session else None
+        sock = opened.enter_context(session_socket(target.session())) if target.session else None
         client = opened.enter_context(paramiko.SSHClient())
         yield MasterConnection(_log_in(client, target, sock), address=target.address)
 

@@ -22,7 +22,7 @@ from cli.aws.scaling import ScalingGroups
 from cli.errors import EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.ssh.remote import SshTarget, run_command
-from cli.ssh.session_manager import CarriedSession, PluginCall
+from cli.ssh.session_manager import PluginCall, PluginSession
 from cli.ssh.user_policy import AwsScope, user_policy
 from tests.cli.conftest import REGION, Deploy, Fleet, error_line, put_members
 from tests.launcher.sshd import make_key, sshd_nodes
@@ -297,7 +297,7 @@ def test_ctrl_c_on_the_terminal_does_not_reach_the_plugin(tmp_path: Path) -> Non
     """Otherwise AWS's plugin would end the session, and with it the command on the node."""
     script = "import os, time; os.write(1, b'SSH-%d\\n' % os.getsid(0)); time.sleep(60)"
     with (tmp_path / "errors").open("w+b") as errors:
-        session = CarriedSession(PluginCall(words=(sys.executable, "-c", script), environment={}), errors=errors)
+        session = PluginSession(PluginCall(words=(sys.executable, "-c", script), environment={}), errors=errors)
         try:
             session.await_server()
             line = session.socket.recv(100)
