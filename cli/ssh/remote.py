@@ -84,9 +84,8 @@ class MasterConnection:
         with self._channel(command) as channel, _closing_after(deadline_s, channel):
             stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, max_bytes=MAX_ERROR_BYTES)
             all_sent = _send(channel, chunks, ends=not holds_input)
-            done = Output(
-                stdout=stdout.text(), stderr=stderr.text().decode(errors="replace"), exit_code=self._exit_code(channel)
-            )
+            output, errors = stdout.read_all(), stderr.read_all().decode(errors="replace")
+            done = Output(stdout=output, stderr=errors, exit_code=self._exit_code(channel))
             if not (all_sent or done.exit_code):
                 raise ClusterError("the command on the master ended before it had read its input")
             return done
@@ -101,7 +100,7 @@ class MasterConnection:
             channel.shutdown_write()
             stderr = _Drain(channel.recv_stderr, max_bytes=MAX_ERROR_BYTES)
             yield channel.makefile("rb", READ_SIZE)
-            message, code = first_line(stderr.text().decode(errors="replace")), self._exit_code(channel)
+            message, code = first_line(stderr.read_all().decode(errors="replace")), self._exit_code(channel)
             if code == TAR_CHANGED and message:
                 warn(message)
             elif code:
@@ -166,7 +165,7 @@ class _Drain(threading.Thread):
         while data := self._receive(READ_SIZE):
             self._data += data if self._max_bytes is None else data[: self._max_bytes - len(self._data)]
 
-    def text(self) -> bytes:
+    def read_all(self) -> bytes:
         """Return the complete stream, once it has ended."""
         self.join()
         return bytes(self._data)
