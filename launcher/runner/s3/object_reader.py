@@ -43,7 +43,7 @@ ERROR_BYTES: Final = 64 << 10
 """Bytes that are read of an answer with an error."""
 
 
-class _AgainError(Exception):
+class _RetryableError(Exception):
     """A request failed in a way that another attempt may mend."""
 
 
@@ -100,7 +100,7 @@ class ObjectReader:
             except _ThrottledError:
                 throttles += 1
                 pause(throttles)
-            except (_AgainError, BotoCoreError) as error:
+            except (_RetryableError, BotoCoreError) as error:
                 failures += 1
                 if failures == ATTEMPTS:
                     reason = " ".join(str(error).split())
@@ -126,7 +126,7 @@ class ObjectReader:
             body.close()
             raise
         if not checksum.matches():
-            raise _AgainError("arrived damaged")
+            raise _RetryableError("arrived damaged")
         return at - start
 
     def _signed(self, key: str, headers: Mapping[str, str]) -> Any:
@@ -149,7 +149,7 @@ class ObjectReader:
         if is_throttled(response.status_code, code):
             raise _ThrottledError
         if response.status_code >= SERVER_ERROR or code in TRANSIENT_CODES:
-            raise _AgainError(reason)
+            raise _RetryableError(reason)
         if response.status_code == REPLACED:
             reason = "was replaced while it was fetched; run the same line again"
         elif code == ARCHIVED_CODE:
