@@ -19,7 +19,7 @@ from cli.sizes.groups import GroupState
 from cli.up import checks, end_fleet
 from cli.up.fleet import Fleet, ZoneOutcome
 from cli.up.lock import STALE_S, Lock, TakenError
-from cli.up.search import Search
+from cli.up.zone_rounds import ZoneRounds
 
 DECLARED = declared_sizes(worker_count=2, needed_workers=2)
 ZONE = "us-east-1a"
@@ -167,17 +167,17 @@ def test_no_zone_is_tried_after_the_deadline_passed_in_a_pause(table: Table, mon
     end = datetime.now(timezone.utc) + timedelta(hours=1)
     tried: list[str] = []
 
-    def refuse(_: Search, zone: str, **__: Any) -> ZoneOutcome:
+    def refuse(_: ZoneRounds, zone: str, **__: Any) -> ZoneOutcome:
         tried.append(zone)
         return ZoneOutcome(zone=zone, launched={}, reason="no room")
 
     def oversleep(_: float) -> None:
-        monkeypatch.setattr(Search, "_is_over", lambda _, backoff_s: True)
+        monkeypatch.setattr(ZoneRounds, "_is_over", lambda _, backoff_s: True)
 
-    monkeypatch.setattr(Search, "_try", refuse)
-    monkeypatch.setattr("cli.up.search.time.sleep", oversleep)
+    monkeypatch.setattr(ZoneRounds, "_try", refuse)
+    monkeypatch.setattr("cli.up.zone_rounds.time.sleep", oversleep)
     placement: Any = SimpleNamespace(lock=table.lock())
-    assert len([*Search(placement=placement, declared=DECLARED, zones=[ZONE], until=end).run()]) == 1
+    assert len([*ZoneRounds(placement=placement, declared=DECLARED, zones=[ZONE], until=end).run()]) == 1
     assert tried == [ZONE]
 
 

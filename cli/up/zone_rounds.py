@@ -18,7 +18,7 @@ MAX_BACKOFF_S: Final = 600.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Search:
+class ZoneRounds:
     """Searches for a zone with room for a cluster's nodes."""
 
     placement: Placement

@@ -17,7 +17,7 @@ from cli.up.lock import TakenError
 from cli.up.placement import Placement
 from cli.up.recovery import OtherSizesError, recover
 from cli.up.report import cost_of_failed_attempts, ended_line, table
-from cli.up.search import Search
+from cli.up.zone_rounds import ZoneRounds
 from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
 
@@ -66,9 +66,9 @@ def _find(
     zone = found.zone
     if not found.is_complete:
         zones = sort_by_score([each for each in props.zones if each not in lacking], scores or {})
-        search = Search(placement=placement, declared=props.fleet_sizes, zones=zones, until=until)
+        rounds = ZoneRounds(placement=placement, declared=props.fleet_sizes, zones=zones, until=until)
         tried: list[ZoneOutcome] = []
-        for outcome in search.run(found.zone):
+        for outcome in rounds.run(found.zone):
             tried.append(outcome)
             if not outcome.is_complete:
                 print(f"dlcluster: {printable(ended_line(outcome, props, prices))}", file=sys.stderr)
