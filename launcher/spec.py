@@ -42,7 +42,7 @@ class Job:
 
     hosts: tuple[Host, ...]
     """The job's nodes in rank order, with their slots."""
-    local: bool
+    is_local: bool
     """True if the only node is this machine, reached without ssh."""
     framework: str
     """Name of the framework, one of launcher.frameworks.FRAMEWORKS."""

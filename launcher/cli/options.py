@@ -144,8 +144,8 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         check_storable(hostfile=options.hostfile, variables=options.env, command=command_words(options))
     framework_name = _framework_name(options)
     framework = load_framework(framework_name)
-    local = options.launcher == "local"
-    host_source = None if local else host_source_from(options, environ, framework=framework_name)
+    is_local = options.launcher == "local"
+    host_source = None if is_local else host_source_from(options, environ, framework=framework_name)
     hosts = (
         (local_host(options, environ, framework=framework_name),)
         if host_source is None
@@ -157,7 +157,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     inherited = {name: environ[name] for name in framework.inherited_variables if name in environ}
     return Job(
         hosts=hosts,
-        local=local,
+        is_local=is_local,
         framework=framework_name,
         servers=_servers(options, workers=sum(host.slots for host in hosts)) if framework.has_servers else 0,
         environment=inherited | requested_variables(options, environ, framework=framework_name),
@@ -174,7 +174,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         has_gpus=gpus_per_node(environ) > 0,
         wait=wait,
         # Do not hold a connection open while its job is queued.
-        keep_s=0 if local or options.detach or options.durable or options.wait else _keep_seconds(environ),
+        keep_s=0 if is_local or options.detach or options.durable or options.wait else _keep_seconds(environ),
         sync=sync_request(options),
         venv=venv_directory(options),
         shown=shown_ranks(options, framework=framework_name),

@@ -103,7 +103,7 @@ async def first_attempt(
 ) -> Failure | None:
     """Run `job` on the requested nodes; all of them must answer."""
     try:
-        connections = await connect_all(job.hosts, local=job.local, pool=pool)
+        connections = await connect_all(job.hosts, is_local=job.is_local, pool=pool)
     except UnreachableError as error:
         if has_waited and not error.permanent:
             raise BusyError(str(error), detail=str(error)) from error

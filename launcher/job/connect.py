@@ -74,10 +74,10 @@ def with_advice(error: BaseException) -> str:
 
 
 async def connect_all(
-    hosts: Sequence[Host], *, local: bool, pool: ConnectionPool | None = None
+    hosts: Sequence[Host], *, is_local: bool, pool: ConnectionPool | None = None
 ) -> list[RunnerConnection]:
     """Connect to every host. Raises UnreachableError, naming every host that did not answer."""
-    connections, errors = await connect_available(hosts, local=local, pool=pool)
+    connections, errors = await connect_available(hosts, is_local=is_local, pool=pool)
     if not errors:
         return connections
     await close_connections(connections)
@@ -90,19 +90,19 @@ async def connect_all(
 
 
 async def connect_available(
-    hosts: Sequence[Host], *, local: bool, deadline_s: float = READY_DEADLINE_S, pool: ConnectionPool | None = None
+    hosts: Sequence[Host], *, is_local: bool, deadline_s: float = READY_DEADLINE_S, pool: ConnectionPool | None = None
 ) -> Outcome:
     """Connect to each host that answers, without ssh to the first one if it is this machine.
 
     Reuses connections in `pool`.
     """
     at_once = asyncio.Semaphore(MAX_CONCURRENT)
-    local_host = hosts[0] if local or is_this_machine(hosts[0]) else None
+    local_host = hosts[0] if is_local or is_this_machine(hosts[0]) else None
     own_environment = dict(os.environ)
 
     async def connect(host: Host) -> RunnerConnection:
         command = runner_command() if host is local_host else ssh_command(host)
-        environment = session_environment(own_environment) if host is local_host and not local else own_environment
+        environment = session_environment(own_environment) if host is local_host and not is_local else own_environment
         async with at_once:
             resumed = None if host is local_host else await _resume_idle(host, pool)
             connection = resumed or await start_runner(host, command, deadline_s=deadline_s, environment=environment)

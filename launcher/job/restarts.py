@@ -100,7 +100,7 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts |
         reachable = ReachableNodes(connections=[], reasons=reasons)
         if worth_trying:
             deadline_s = min(READY_DEADLINE_S, max(left, LAST_ATTEMPT_S))
-            reachable = await _connect_first(hosts, len(job.hosts), local=job.local, deadline_s=deadline_s)
+            reachable = await _connect_first(hosts, len(job.hosts), is_local=job.is_local, deadline_s=deadline_s)
             await _drop_nodes_without_framework(job, reachable)
             # Ranks follow the order of the list.
             reachable.connections.sort(key=lambda connection: listed.index(connection.host))
@@ -151,13 +151,13 @@ def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
         return (), [str(error)]
 
 
-async def _connect_first(hosts: Sequence[Host], count: int, *, local: bool, deadline_s: float) -> ReachableNodes:
+async def _connect_first(hosts: Sequence[Host], count: int, *, is_local: bool, deadline_s: float) -> ReachableNodes:
     """Connect to the first `count` hosts that answer, replacing each silent one by the next."""
     reachable, rest = ReachableNodes(connections=[], reasons=[]), tuple(hosts)
     try:
         while rest and (lacking := count - len(reachable.connections)) > 0:
             batch, rest = rest[:lacking], rest[lacking:]
-            connections, errors = await connect_available(batch, local=local, deadline_s=deadline_s)
+            connections, errors = await connect_available(batch, is_local=is_local, deadline_s=deadline_s)
             reachable.connections += connections
             reachable.reasons += map(str, errors)
     except BaseException:  # even after a signal

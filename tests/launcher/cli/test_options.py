@@ -23,7 +23,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 def test_the_nodes_variables_fill_in_what_is_left_out(environ: dict[str, str]) -> None:
     job = parse("python train.py", environ)
     assert job.hosts == tuple(Host(name=f"deeplearning-worker{slot}", slots=1) for slot in (1, 2, 3))
-    assert not job.local
+    assert not job.is_local
     assert job.command == ("python", "train.py")
 
 
@@ -42,7 +42,7 @@ def test_slots_override_gpus_and_the_command_line_overrides_slots(environ: dict[
 def test_a_local_job_runs_all_ranks_on_this_machine(environ: dict[str, str]) -> None:
     assert parse("--launcher local -n 4 python x", environ).hosts == (Host(name="localhost", slots=4),)
     assert parse("--launcher local python x", {GPUS: "2"}).hosts == (Host(name="localhost", slots=2),)
-    assert parse("--launcher local python x", {}).local
+    assert parse("--launcher local python x", {}).is_local
 
 
 def test_num_servers_selects_mxnet_with_one_worker_per_machine(environ: dict[str, str]) -> None:

@@ -63,7 +63,7 @@ def test_a_torchrun_line_is_parsed_as_torchrun_parses_it(
         assert len(job.hosts) == min(config.max_nodes, NODES), line
         policy = job.restart_policy
         assert (policy.max_restarts, policy.min_nodes) == (config.max_restarts, config.min_nodes), line
-        assert job.local == ("--standalone" in line), line
+        assert job.is_local == ("--standalone" in line), line
 
 
 def test_ranks_have_torchruns_variables(cluster: Cluster, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ ADDRESSES = ("10.0.0.4", "10.0.0.5", "10.0.0.6")
 def job(framework: str, slots: list[int], *, servers: int = 0, **environment: str) -> Job:
     return Job(
         hosts=tuple(Host(name=f"n{node}", slots=count) for node, count in enumerate(slots)),
-        local=False,
+        is_local=False,
         framework=framework,
         servers=servers,
         environment=environment,

@@ -97,7 +97,7 @@ HOST = Host(name="a", slots=2)
 
 def job(framework: str = "torch", *, visible: str | None = None, command: tuple[str, ...] = ("x",)) -> Job:
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    return Job(hosts=(HOST,), local=False, framework=framework, servers=0, environment=environment, command=command)
+    return Job(hosts=(HOST,), is_local=False, framework=framework, servers=0, environment=environment, command=command)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_single_process_may_take_every_gpu_of_its_node() -> None:
 
 def test_a_local_job_has_the_gpus_of_its_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    assert gpus_of(replace(job(), local=True), HOST) == ("2", "3")
+    assert gpus_of(replace(job(), is_local=True), HOST) == ("2", "3")
     assert gpus_of(job(), HOST) == ("0", "1")
 
 
