@@ -80,7 +80,7 @@ class Job:
     """Files to sync to every node before anything starts."""
     venv: str | None = None
     """Directory of the Python environment whose programs take precedence; None for the image's."""
-    shown: frozenset[int] | None = None
+    shown_local_ranks: frozenset[int] | None = None
     """Local ranks of each node whose output is shown, None for all; the logs contain all output."""
     notes: tuple[str, ...] = ()
     """Notes about the command line, for the user."""

@@ -177,7 +177,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         keep_s=0 if is_local or options.detach or options.durable or options.wait else _keep_seconds(environ),
         sync=sync_request(options),
         venv=venv_directory(options),
-        shown=shown_ranks(options, framework=framework_name),
+        shown_local_ranks=shown_ranks(options, framework=framework_name),
         notes=option_notes(options),
     )
 

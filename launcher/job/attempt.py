@@ -176,7 +176,7 @@ async def start_and_follow(
         )
         missing_cwd = MissingCwd(job.hosts, wanted=cwd, stderr=attempt.streams[FrameType.STDERR])
         nodes = [
-            Node(connection, spec, attempt.streams, missing_cwd, shown=job.shown)
+            Node(connection, spec, attempt.streams, missing_cwd, shown_local_ranks=job.shown_local_ranks)
             for connection, spec in zip(connections, specs, strict=True)
         ]
         failure = await run_nodes(nodes, job.hosts, attempt.streams[FrameType.STDOUT], grace_s=job.grace_s)

@@ -38,14 +38,18 @@ class Node:
         streams: Streams,
         missing_cwd: MissingCwd,
         *,
-        shown: frozenset[int] | None = None,
+        shown_local_ranks: frozenset[int] | None = None,
     ) -> None:
         self.connection = connection
         self._spec = spec
         self._missing_cwd = missing_cwd
         # If ranks are filtered, a process's index is its local rank.
         self._outputs = [
-            ProcessOutput(f"{connection.host} [{process.label}] ", streams, is_shown=shown is None or index in shown)
+            ProcessOutput(
+                f"{connection.host} [{process.label}] ",
+                streams,
+                is_shown=shown_local_ranks is None or index in shown_local_ranks,
+            )
             for index, process in enumerate(spec.processes)
         ]
         self._stderr = streams[FrameType.STDERR]
