@@ -7,9 +7,10 @@ from pathlib import Path
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, WORKERS_FILE, WORKERS_PATH_VARIABLE
 from launcher.cli.torchrun_options import AUTO_COUNTS, Nodes, auto_ranks, parse_nnodes
-from launcher.cli.wait_options import declared_nodes, is_queued
+from launcher.cli.wait_options import is_queued
 from launcher.errors import UsageError
 from launcher.frameworks import LAUNCHED_BY_MPI, load_framework
+from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import LOCAL_HOST, MAX_SLOTS, Host, HostSource
 from launcher.validate import whole_number
 

@@ -19,9 +19,10 @@ from launcher.cli.torchrun_options import (
     spellings,
 )
 from launcher.cli.variable_options import add_variable_options, check_storable, requested_variables, secret_references
-from launcher.cli.wait_options import add_wait_options, setup_seconds, wait_request
+from launcher.cli.wait_options import add_wait_options, wait_request
 from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
+from launcher.hosts.cluster_size import setup_seconds
 from launcher.hosts.hostfile import FORMS
 from launcher.spec import GRACE_S, Job, RestartPolicy
 from launcher.validate import job_name, whole_number

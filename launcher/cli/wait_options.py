@@ -1,15 +1,10 @@
-"""Parse ``--wait`` and ``--wait-timeout``, and refuse a job that might never leave the queue.
-
-Also read from the node's files how many nodes a cluster has, and how long a new one may take for its setup.
-"""
+"""Parse ``--wait`` and ``--wait-timeout``, and refuse a job that might never leave the queue."""
 
 import argparse
-import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
-from bootstrap.contract import GPU_COUNT_VARIABLE, NODE_CONFIG, NODE_STATE
+from bootstrap.contract import GPU_COUNT_VARIABLE
 from launcher.cli.torchrun_options import parse_nnodes
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
@@ -68,28 +63,6 @@ def _node_range(options: argparse.Namespace, count: int) -> tuple[int, int] | No
         asked = whole_number(options.num_workers, name="-n")
         return asked, asked
     return None if options.num_proc is None else (count, count)
-
-
-def declared_nodes(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> int | None:
-    """Return how many nodes train in the complete cluster; None if this machine belongs to no cluster."""
-    # Imported late: most command lines do not need it.
-    from bootstrap.cluster.records import parse_state
-
-    try:
-        desired = parse_state(state.read_text(), networks=None).desired_nodes
-        master_trains = json.loads(config.read_text()).get("master_trains", True)
-    except (OSError, ValueError):
-        return None
-    return desired if master_trains else desired - 1
-
-
-def setup_seconds() -> int:
-    """Return the time that a new node has for the user's setup; 0 without one, or if this machine is not a node."""
-    try:
-        timeout_s: int | None = json.loads(Path(NODE_CONFIG).read_text()).get("setup_timeout_s")
-    except (OSError, ValueError):
-        return 0
-    return timeout_s or 0
 
 
 def seconds(text: str) -> int:

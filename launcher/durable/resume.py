@@ -14,7 +14,6 @@ from pathlib import Path
 
 from bootstrap.contract import BUCKET_VARIABLE
 from launcher.cli.options import parse_options
-from launcher.cli.wait_options import setup_seconds
 from launcher.detached.detach import UNIT, detach, runtime_directory
 from launcher.detached.request import DurableStart
 from launcher.durable import mirror, readiness
@@ -31,6 +30,7 @@ from launcher.history.journal import jobs_directory, user_name
 from launcher.history.lock import is_held
 from launcher.history.pause_notices import log_pauses
 from launcher.history.records import RECORD_FILE, read_record
+from launcher.hosts.cluster_size import setup_seconds
 
 log = logging.getLogger("launch")
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from launcher.cli.wait_options import declared_nodes
 from launcher.errors import BusyError, LaunchError, OverdueError, UsageError
 from launcher.history.lock import is_elsewhere
 from launcher.history.records import JobRecord, JobState
+from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import Host, first_and_others
 from launcher.job.restarts import count_nodes, describe_hosts
 from launcher.job_queue.free_hosts import choose_free, with_claims

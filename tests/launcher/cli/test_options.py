@@ -141,7 +141,7 @@ def test_a_restart_waits_as_long_as_a_replacements_setup_may_take(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "node.json"
-    monkeypatch.setattr("launcher.cli.wait_options.NODE_CONFIG", str(config))
+    monkeypatch.setattr("launcher.hosts.cluster_size.NODE_CONFIG", str(config))
     for text, seconds in (('{"setup_timeout_s": 900}', 1500), ('{"setup_timeout_s": null}', 600), ("{}", 600)):
         config.write_text(text)
         assert parse("--max-restarts 1 x y", environ).restart_policy.rejoin_s == seconds

@@ -1,16 +1,13 @@
 """Test which jobs are queued, for how long, and which can never start."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from launcher.cli import host_options
 from launcher.cli.options import parse_options
-from launcher.cli.wait_options import declared_nodes
 from launcher.errors import UsageError
 from launcher.spec import Job, Wait
-from tests.bootstrap.identities import instance_id, public_key
 
 DAY_S = 86400
 DURATION = "--wait-timeout must be a duration such as 90m, 24h or 7d, at most 30d, got"
@@ -78,23 +75,3 @@ def test_fails_when_a_job_can_never_start(line: str, reason: str, environ: dict[
     with pytest.raises(UsageError) as failure:
         parse(line, environ)
     assert str(failure.value) == reason
-
-
-@pytest.mark.parametrize(("trains", "declared"), [(True, 3), (False, 2)])
-def test_master_that_does_not_train_is_not_counted(tmp_path: Path, *, trains: bool, declared: int) -> None:
-    state, config = tmp_path / "state", tmp_path / "config"
-    member = {
-        "node_index": 1,
-        "instance_id": instance_id(1),
-        "address": "10.0.0.1",
-        "node_type": "master",
-        "host_key": public_key(1),
-        "mount": "",
-        "draining": False,
-        "setup": "",
-    }
-    values = {"instance_id": instance_id(1), "generation": 4, "desired_nodes": 3, "members": [member]}
-    state.write_text(json.dumps(values))
-    config.write_text(json.dumps({"master_trains": trains}))
-    assert declared_nodes(state, config) == declared
-    assert declared_nodes(tmp_path / "none", config) is None
