@@ -49,6 +49,9 @@ class RunnerConnection:
         self.is_idle = False
         """True if the runner waits for another job and nothing of the last one is left."""
         self._process = process
+        self._stdin: asyncio.StreamWriter
+        self._stdout: asyncio.StreamReader
+        """Our ends of the runner's pipes, once _attach has run."""
         self._reading: asyncio.BaseTransport | None = None
         self._stderr_tail = StderrTail(process.stderr)
         self._waiting_since: float | None = None
