@@ -44,7 +44,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     if watches:
         from cli.watch.loop import watch
 
-        watch(selection, interval_s=interval or INTERVAL_S, as_json=as_json)
+        watch(selection, interval_s=interval or INTERVAL_S, as_json=as_json)  # never returns
     if interval is not None:
         raise UsageError("--interval requires --watch")
     context = find_selected_cluster(selection)
