@@ -72,6 +72,19 @@ def _parser() -> _Parser:
         epilog="The command may be one quoted word, which a shell then reads, or several words; python runs a "
         "command named NAME.py. Everything after the command's name belongs to the command.",
     )
+    _add_rank_options(parser)
+    add_sync_options(parser)
+    add_variable_options(parser)
+    _add_restart_options(parser)
+    _add_job_options(parser)
+    add_torchrun_options(parser)
+    parser.add_argument("-mca", "-map-by", action=_RejectMpirunOption, nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")
+    return parser
+
+
+def _add_rank_options(parser: _Parser) -> None:
+    """Add the options for nodes, ranks and framework."""
     parser.add_argument(
         "-n",
         "--num-workers",
@@ -99,8 +112,10 @@ def _parser() -> _Parser:
         help="ranks per node; gpu, cpu or auto: as many as this machine has "
         f"(default: slots, else ${GPU_COUNT_VARIABLE}, else 1)",
     )
-    add_sync_options(parser)
-    add_variable_options(parser)
+
+
+def _add_restart_options(parser: _Parser) -> None:
+    """Add the options for restarts, and ``--grace``."""
     parser.add_argument(
         *spellings("--max-restarts"), metavar="R", default="0", help="number of restarts after failures (default: 0)"
     )
@@ -112,6 +127,10 @@ def _parser() -> _Parser:
     )
     grace_help = f"seconds between TERM and KILL, at most {LONGEST_GRACE_S} (default: {GRACE_S:g})"
     parser.add_argument("--grace", metavar="S", help=grace_help)
+
+
+def _add_job_options(parser: _Parser) -> None:
+    """Add the options for the job's name, its lifetime and its place in the queue."""
     parser.add_argument("--name", metavar="NAME", help="name of the job, for launch list, logs and stop")
     parser.add_argument("--detach", action="store_true", help="run without this shell; see launch list, logs, stop")
     parser.add_argument(
@@ -123,10 +142,6 @@ def _parser() -> _Parser:
     parser.add_argument(
         "--force", action="store_true", help="start even on GPUs in use, or if nodes differ in EFA or setup"
     )
-    add_torchrun_options(parser)
-    parser.add_argument("-mca", "-map-by", action=_RejectMpirunOption, nargs="?", help=argparse.SUPPRESS)
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")
-    return parser
 
 
 def _terminal_width() -> int:
