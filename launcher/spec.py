@@ -13,7 +13,7 @@ GRACE_S = 10.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RestartPolicy:
-    """When and how a job restarts after a failure."""
+    """Terms on which a job restarts after a failure."""
 
     max_restarts: int = 0
     """Largest number of restarts."""

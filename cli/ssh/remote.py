@@ -153,7 +153,7 @@ def _closing_after(seconds: float | None, channel: paramiko.Channel) -> Iterator
 
 
 class _Drain(threading.Thread):
-    """Reads a channel's stream to its end in a thread: all streams share a window, so none may stay unread."""
+    """Thread that reads a channel's stream to its end: all streams share a window, so none may stay unread."""
 
     def __init__(self, receive: Callable[[int], bytes], *, max_bytes: int | None = None) -> None:
         super().__init__(daemon=True)

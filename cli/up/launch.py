@@ -64,7 +64,7 @@ class Launched:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
-    """Launches the nodes that the groups lack."""
+    """Launch of the nodes that the groups lack."""
 
     clients: Clients
     name: str

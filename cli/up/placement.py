@@ -29,7 +29,7 @@ _ONLY_BEGUN: Final = "REVIEW_IN_PROGRESS"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """Deploys a cluster of ./cdk.json with its nodes in a given zone."""
+    """Deployment of the cluster of ./cdk.json with its nodes in a given zone."""
 
     clients: Clients
     name: str

@@ -19,7 +19,7 @@ MAX_BACKOFF_S: Final = 600.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZoneRounds:
-    """Searches for a zone with room for a cluster's nodes."""
+    """Search for a zone with room for a cluster's nodes, round after round."""
 
     placement: Placement
     declared: ClusterSizes

@@ -77,7 +77,7 @@ def _job_line(job: Job, now: datetime) -> str:
 
 
 class Watcher:
-    """Takes snapshots; keeps the connection to the master until it is lost or the master has changed."""
+    """Source of snapshots; keeps the connection to the master until it is lost or the master has changed."""
 
     def __init__(self) -> None:
         self._connection: MasterConnection | None = None

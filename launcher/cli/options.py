@@ -42,7 +42,7 @@ DEFAULT_HELP_COLUMNS = 80
 
 
 class _Help(argparse.HelpFormatter):
-    """Format help at the terminal's width without importing shutil, which argparse would import and which is slow."""
+    """Formatter for the terminal's width without shutil, which argparse would import and which is slow."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_terminal_width() - 2)
@@ -54,7 +54,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _RejectMpirunOption(argparse.Action):
-    """Refuse an mpirun option that begins like one of launch's; argparse would parse the rest as its value."""
+    """Refusal of an mpirun option that begins like one of launch's; argparse would parse the rest as its value."""
 
     def __call__(self, parser: object, namespace: object, values: Any, option_string: str | None = None) -> None:
         # Imported late: most command lines do not need it.

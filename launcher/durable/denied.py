@@ -20,7 +20,7 @@ FIRST_BACKOFF_S, MAX_BACKOFF_S = 10.0, 300.0
 
 
 class DeniedJobs:
-    """Follows the jobs whose records cannot be read."""
+    """Jobs whose records cannot be read now."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -46,7 +46,7 @@ PROGRAM = Path(__file__).with_name("__main__.py")
 
 
 class DurableJobService:
-    """Restarts the open jobs of one user in the order of submission."""
+    """Service that restarts the open jobs of one user in the order of submission."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ FIRST_BACKOFF_S, MAX_BACKOFF_S = 10.0, 300.0
 
 
 class ShortAttempts:
-    """Tracks the attempts of all open jobs."""
+    """Count of the short attempts of all open jobs."""
 
     def __init__(self, *, clock: Callable[[], float], save: Callable[[DurableRecord], None]) -> None:
         self._clock = clock

@@ -39,7 +39,7 @@ def jobs_directory() -> Path:
 
 
 class Journal:
-    """Maintains one job's record."""
+    """Record of one job, kept current while the job runs."""
 
     def __init__(
         self,

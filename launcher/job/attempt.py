@@ -35,7 +35,7 @@ crashes its machines must not restart without limit.
 
 
 class JobObserver(Protocol):
-    """Receives a job's events to maintain its record (launcher.history.journal)."""
+    """Receiver of a job's events, which maintains its record (launcher.history.journal)."""
 
     def on_synced(self, digest: str) -> None:
         """Handle the end of a sync; `digest` identifies the synced files."""

@@ -59,7 +59,7 @@ def parse_cluster_view(text: str) -> ClusterView:
 
 
 class NodeStateReader:
-    """Reads the state file of this node's agent whenever it changes."""
+    """Reader of the state file of this node's agent; parses it again whenever it changes."""
 
     def __init__(self, path: Path = Path(NODE_STATE)) -> None:
         self._path = path

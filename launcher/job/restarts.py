@@ -29,7 +29,7 @@ MAX_NAMED = 8
 
 
 class RestartHosts(Protocol):
-    """Chooses the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
+    """Choice of the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
 
     def order(self, job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
         """Return the hosts to try, in order, and the reasons why others are left out."""

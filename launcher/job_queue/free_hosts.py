@@ -51,7 +51,7 @@ def _jobs_using(host: Host, job: Job, record: JobRecord, others: Sequence[JobRec
 
 
 class HostClaims:
-    """Keeps two jobs from restarting on the same nodes."""
+    """Claims on hosts, which keep two jobs from restarting on the same nodes."""
 
     def __init__(self, job_id: str, *, jobs: Path, record: Callable[[Job], None]) -> None:
         """`record` writes the nodes that the job takes into its record (TurnObserver.on_turn)."""

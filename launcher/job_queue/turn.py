@@ -31,7 +31,7 @@ REPORT_S = 10.0
 
 
 class TurnObserver(Protocol):
-    """Records the job's place in the queue (launcher.history.journal)."""
+    """Recorder of the job's place in the queue (launcher.history.journal)."""
 
     def on_waiting(self, text: str, *, place: int) -> None:
         """Handle a change of the job's place, counted from 1; `text` describes it for the user."""
@@ -98,7 +98,7 @@ async def take_nodes(job: Job, ticket: Ticket) -> Job:
 
 
 class Turn:
-    """Waits in the queue for one job's turn."""
+    """One job's wait in the queue for its turn."""
 
     def __init__(self, job: Job, wait: Wait, ticket: Ticket) -> None:
         self._job = job

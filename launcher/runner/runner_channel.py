@@ -13,7 +13,7 @@ MAX_PENDING = 1 << 20
 
 
 class RunnerChannel:
-    """Exchange bytes with the launcher, and detect its end."""
+    """Channel to the launcher; detects the launcher's end."""
 
     def __init__(self, *, source: int, sink: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.source = source

@@ -84,7 +84,7 @@ class _Member:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _DirectorySync:
-    """Copy the launcher's directory to a directory of each node."""
+    """Copy of the launcher's directory to a directory of each node."""
 
     connections: Sequence[RunnerConnection]
     addresses: Sequence[str]

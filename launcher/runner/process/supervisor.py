@@ -37,7 +37,7 @@ class _SupervisedProcess:
 
 
 class Supervisor:
-    """Supervises the processes of one node."""
+    """Supervisor of one node's processes."""
 
     def __init__(self, channel: RunnerChannel, *, grace_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._channel = channel

@@ -52,7 +52,7 @@ class _ThrottledError(Exception):
 
 
 class ObjectReader:
-    """Requests objects; any number of threads may use it."""
+    """Client that requests objects; any number of threads may use it."""
 
     def __init__(self, address: Address, *, connections: int) -> None:
         session = new_session()

@@ -42,7 +42,7 @@ def serve_requests_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "
 
 
 class SyncService:
-    """Passes requests to the thread and answers back; the first request starts the thread."""
+    """Queues of requests to the thread and of its answers; the first request starts the thread."""
 
     def __init__(self, channel: RunnerChannel) -> None:
         self._channel = channel

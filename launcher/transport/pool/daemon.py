@@ -65,7 +65,7 @@ class DaemonConfig:
 
 
 class PoolDaemon:
-    """Serves the kept connections."""
+    """Server of the kept connections."""
 
     def __init__(self, listener: "socket.socket", entries: list[Entry]) -> None:
         self._listener = listener
