@@ -107,7 +107,7 @@ class ProcessSpec:
 
     @property
     def log(self) -> str:
-        """Name of the file that keeps its output."""
+        """Return the name of the file that keeps its output."""
         return log_name(self.name)
 
 

@@ -43,17 +43,17 @@ class Member:
 
     @property
     def alias(self) -> str:
-        """Host name within the cluster."""
+        """Return the host name within the cluster."""
         return worker_host(self.node_index)
 
     @property
     def host_names(self) -> tuple[str, ...]:
-        """All host names within the cluster."""
+        """Return all host names within the cluster."""
         return (MASTER_HOST, self.alias) if self.node_type == MASTER else (self.alias,)
 
     @property
     def short_name(self) -> str:
-        """``master`` or ``worker2``."""
+        """Return ``master`` or ``worker2``."""
         return MASTER if self.node_type == MASTER else self.alias.removeprefix("deeplearning-")
 
 

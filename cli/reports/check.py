@@ -36,7 +36,7 @@ class CheckedNode:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """The node's table cells."""
+        """Return the node's table cells."""
         partners = (f"{name} {figure:.3g}" for name, figure in self.pairs_gb_per_s.items())
         return (
             self.name,

@@ -64,12 +64,12 @@ class Status:
 
     @property
     def running(self) -> int:
-        """Number of running members that are not draining."""
+        """Return the number of running members that are not draining."""
         return running_count(self.membership, self.instances)
 
     @property
     def missing(self) -> int:
-        """Number of desired nodes that are missing."""
+        """Return the number of desired nodes that are missing."""
         return missing_count(self.membership, self.instances, desired_nodes=self.desired_nodes)
 
     @property

@@ -30,7 +30,7 @@ class JobTopology:
 
     @property
     def is_single_machine(self) -> bool:
-        """True if all nodes are this machine, under loopback addresses."""
+        """Return True if all nodes are this machine, under loopback addresses."""
         return all(address.startswith("127.") for address in self.addresses)
 
 

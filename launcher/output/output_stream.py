@@ -26,7 +26,7 @@ class OutputStream:
 
     @property
     def is_terminal(self) -> bool:
-        """True if the stream is a terminal."""
+        """Return True if the stream is a terminal."""
         return os.isatty(self._fd)
 
     async def send(self, data: bytes) -> None:

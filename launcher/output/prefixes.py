@@ -17,7 +17,7 @@ class Sink(Protocol):
 
     @property
     def is_terminal(self) -> bool:
-        """True for a terminal."""
+        """Return True for a terminal."""
 
     async def send(self, data: bytes) -> None:
         """Write all of `data` without interleaving other writes."""

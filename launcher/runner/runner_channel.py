@@ -32,12 +32,12 @@ class RunnerChannel:
 
     @property
     def has_pending(self) -> bool:
-        """True if there are unwritten bytes."""
+        """Return True if there are unwritten bytes."""
         return bool(self._pending)
 
     @property
     def is_full(self) -> bool:
-        """True if the ranks should wait until the launcher has read."""
+        """Return True if the ranks should wait until the launcher has read."""
         return len(self._pending) > MAX_PENDING
 
     def send(self, kind: int, payload: bytes = b"", *, process: int = 0) -> None:

@@ -31,7 +31,7 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the beginning."""
+        """Return the seconds since the beginning."""
         return time.monotonic() - self._started_at
 
     def _text(self) -> str:

@@ -27,7 +27,7 @@ class ByteQueue(io.RawIOBase):
 
     @property
     def full(self) -> bool:
-        """True if the channel should stop reading for now."""
+        """Return True if the channel should stop reading for now."""
         return self._pieces.qsize() >= MAX_PIECES
 
     def put(self, piece: bytes) -> None:

@@ -57,7 +57,7 @@ class SyncService:
 
     @property
     def full(self) -> bool:
-        """True if the channel should stop reading for now."""
+        """Return True if the channel should stop reading for now."""
         return self._byte_queue.full
 
     def submit(self, message: Request | bytes) -> None:
