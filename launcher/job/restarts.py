@@ -74,6 +74,7 @@ def describe_hosts(hosts: Sequence[Host], *, requested: Sequence[Host]) -> str:
 
 
 def count_nodes(number: int) -> str:
+    """Return a number of nodes in words."""
     return "1 node" if number == 1 else f"{number} nodes"
 
 
