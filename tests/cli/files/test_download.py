@@ -55,13 +55,13 @@ def test_worker_files_are_copied_through_the_master() -> None:
     assert line[-1] == "cd && tar -C . --format=posix -cf - -- 'a b'"
 
 
-def test_fails_when_there_is_no_such_path(connection: MasterConnection, tmp_path: Path) -> None:
+def test_missing_path_raises_tars_own_reason(connection: MasterConnection, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"^tar: nope: .*No such file or directory$"):
         download(connection, remote_tar("nope", MASTER, master=MASTER), tmp_path)
 
 
 @pytest.mark.parametrize("path", ["", ".", "..", "a/..", "/", "//", "~", "~/", "~/.", "a\0b"])
-def test_fails_when_a_path_names_no_file_or_folder(path: str) -> None:
+def test_path_that_names_no_file_or_folder_is_refused(path: str) -> None:
     with pytest.raises(UsageError, match="a remote path must name a file or folder in the home directory or below /"):
         remote_tar(path, MASTER, master=MASTER)
 
@@ -133,7 +133,7 @@ def test_download_fails_when_a_local_link_points_outside(
     assert not list((tmp_path / "outside").rglob("evil"))
 
 
-def test_fails_when_the_destination_cannot_be_written(
+def test_unwritable_destination_is_reported_by_path(
     connection: MasterConnection, results: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -154,7 +154,7 @@ def test_files_named_like_partial_downloads_are_downloaded(
 @pytest.mark.parametrize(
     ("field", "value"), [("mtime", "nan"), ("mtime", "1e300"), ("path", "out/a\0b"), ("GNU.sparse.major", "1")]
 )
-def test_fails_when_a_node_sends_what_no_file_can_have(
+def test_archive_with_impossible_values_is_refused_and_leaves_no_part(
     connection: MasterConnection, remote_home: Path, tmp_path: Path, field: str, value: str
 ) -> None:
     entry = regular("out/x")
@@ -166,7 +166,9 @@ def test_fails_when_a_node_sends_what_no_file_can_have(
     assert not list((tmp_path / "out").glob(".dlcluster-*"))
 
 
-def test_fails_when_the_archive_ends_in_a_file(connection: MasterConnection, results: Path, tmp_path: Path) -> None:
+def test_archive_that_ends_early_is_reported_with_its_count_of_files(
+    connection: MasterConnection, results: Path, tmp_path: Path
+) -> None:
     whole = remote_tar("it's out", MASTER, master=MASTER)
     cut = replace(whole, command=f"{whole.command} | head -c 100000")
     with pytest.raises(ClusterError, match=r"^the archive ended too early, after \d files \(unexpected end of data\)$"):

@@ -81,7 +81,7 @@ def test_upload_replaces_a_link_instead_of_its_target(connection: MasterConnecti
     assert outside.read_text() == "mine"
 
 
-def test_fails_when_the_copy_there_is_of_another_directory(
+def test_copy_of_another_directory_is_not_overwritten(
     connection: MasterConnection, project: Path, copy: Path, tmp_path: Path
 ) -> None:
     upload(connection, project)
@@ -98,7 +98,7 @@ def test_fails_when_the_copy_there_is_of_another_directory(
         upload(connection, other, to="../x")
 
 
-def test_fails_during_another_upload(
+def test_second_upload_is_refused_while_the_first_runs(
     connection: MasterConnection, project: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cli.files.upload.LOCK_WAIT_S", 1)
@@ -125,7 +125,9 @@ def test_a_command_that_ends_early_gives_its_reason(connection: MasterConnection
         connection.output("head -c 512 >/dev/null", chunks=chunks)
 
 
-def test_fails_when_the_master_has_no_room(connection: MasterConnection, project: Path, remote_home: Path) -> None:
+def test_failure_to_write_on_the_master_is_reported(
+    connection: MasterConnection, project: Path, remote_home: Path
+) -> None:
     folder = remote_home / FOLDER
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.write_text("in the way")

@@ -100,7 +100,7 @@ def test_hidden_value_reaches_the_launcher_unchanged(
         (LaunchOptions(env=("KEY",)), "--env KEY passes on only one line, and the value of KEY has several"),
     ],
 )
-def test_fails_when_a_hidden_value_cannot_be_passed_on(options: LaunchOptions, message: str) -> None:
+def test_hidden_value_that_cannot_be_passed_on_is_refused(options: LaunchOptions, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         options.check({"KEY": "a\nb"})
     assert str(raised.value).startswith(message)

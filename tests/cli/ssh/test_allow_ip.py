@@ -159,7 +159,9 @@ def test_a_colleague_may_change_the_list_meanwhile(stacks: Stacks) -> None:
     assert {*entries(stacks)} == {OFFICE, HOME}
 
 
-def test_fails_when_the_list_is_full(stacks: Stacks, capsys: pytest.CaptureFixture[str]) -> None:
+def test_full_list_is_reported_with_the_command_to_remove_one(
+    stacks: Stacks, capsys: pytest.CaptureFixture[str]
+) -> None:
     full = [{"Cidr": f"203.0.113.{n}/32", "Description": ""} for n in range(ALLOW_LIST_SIZE)]
     stacks.aws.client("ec2").modify_managed_prefix_list(
         PrefixListId=stacks.physical_id("Allowed", "demo"), AddEntries=full
@@ -168,7 +170,7 @@ def test_fails_when_the_list_is_full(stacks: Stacks, capsys: pytest.CaptureFixtu
     assert error_line(capsys) == "the list is full with 20 addresses: dlcluster allow-ip --remove CIDR removes one"
 
 
-def test_fails_when_the_list_does_not_settle(stacks: Stacks) -> None:
+def test_list_that_does_not_settle_is_given_up(stacks: Stacks) -> None:
     class Stuck:
         """EC2 where a change never ends."""
 
@@ -193,7 +195,7 @@ def test_fails_when_the_list_does_not_settle(stacks: Stacks) -> None:
     ],
     ids=["private", "older"],
 )
-def test_fails_when_the_cluster_has_no_list(
+def test_cluster_without_a_list_is_reported(
     outputs: dict[str, str], message: str, stacks: Stacks, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stacks.update(template(**outputs), name="demo")
@@ -214,7 +216,9 @@ def test_fails_when_the_cluster_has_no_list(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_fails_with_contradictory_arguments(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradictory_arguments_are_a_usage_error(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["allow-ip", *words]) == EXIT_USAGE
     assert error_line(capsys) == message
 

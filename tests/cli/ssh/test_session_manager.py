@@ -127,7 +127,9 @@ def test_ssm_proxy_becomes_the_plugin_and_hides_the_token(
 
 
 @pytest.mark.usefixtures("plugin")
-def test_fails_when_there_is_no_such_cluster_or_node(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_cluster_and_node_are_reported_with_the_known_ones(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["ssm-proxy", "other", "master"]) == EXIT_NO_CLUSTER
     assert error_line(capsys) == "no cluster 'other' in eu-west-1, there is: demo"
     assert main(["ssm-proxy", "demo", "worker9"]) == EXIT_USAGE
@@ -136,7 +138,7 @@ def test_fails_when_there_is_no_such_cluster_or_node(fleet: Fleet, capsys: pytes
 
 @pytest.mark.parametrize("node", ["master", "worker2", "worker9"])
 @pytest.mark.parametrize("state", ["removed", "ended"])
-def test_fails_when_the_cluster_is_paused(
+def test_paused_cluster_is_reported_with_the_command_to_resume(
     fleet: Fleet, node: str, state: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if state == "removed":
@@ -161,7 +163,7 @@ def test_fails_when_the_cluster_is_paused(
     ],
 )
 @pytest.mark.parametrize("line", ["ssm-proxy demo worker2", "run -- true", "jobs"])
-def test_fails_when_no_session_starts(
+def test_reason_why_no_session_starts_is_printed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -180,7 +182,7 @@ def test_fails_when_no_session_starts(
 
 @pytest.mark.usefixtures("fleet")
 @pytest.mark.parametrize("line", ["ssm-proxy demo master", "jobs"])
-def test_fails_before_a_session_starts_when_the_plugin_is_missing_or_old(
+def test_no_session_starts_with_a_missing_or_old_plugin(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, line: str
 ) -> None:
     answer_start_session(monkeypatch, lambda _parameters: pytest.fail("a session was started"))
@@ -311,7 +313,7 @@ STALL = CARRY.replace("    os.write(1", "    if os.path.exists(sys.argv[3]): thr
 
 
 @pytest.mark.timeout(60)
-def test_fails_when_a_node_behind_the_plugin_falls_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_node_behind_the_plugin_counts_as_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin itself stays alive, connected to AWS."""
     monkeypatch.setattr("cli.ssh.remote.SILENCE_S", 0.5)
     monkeypatch.setattr("cli.ssh.remote.KEEPALIVE_S", 0.1)
@@ -330,7 +332,7 @@ def test_fails_when_a_node_behind_the_plugin_falls_silent(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_fails_with_the_plugins_own_reason(stream: str) -> None:
+def test_plugins_own_reason_is_part_of_the_error(stream: str) -> None:
     """AWS's plugin prints the reason to its standard output, the local AWS's to its standard error."""
     words = (sys.executable, "-c", f"import sys; print('Cannot perform start session: EOF', file=sys.{stream})")
     target = SshTarget(

@@ -224,13 +224,13 @@ def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[
         ("", "no command given, as in: launch python train.py"),
     ],
 )
-def test_fails_when_the_command_line_is_wrong(line: str, message: str, environ: dict[str, str]) -> None:
+def test_wrong_command_line_is_a_usage_error(line: str, message: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError) as caught:
         parse(line, environ)
     assert str(caught.value).startswith(message)
 
 
-def test_fails_when_this_machine_is_not_a_cluster_node(tmp_path: Path) -> None:
+def test_machine_outside_a_cluster_is_reported_with_advice(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         parse("python x.py", {PATH: str(tmp_path / "workers")})
     assert str(caught.value) == (
@@ -253,7 +253,7 @@ def test_connections_are_kept_unless_the_variable_is_0(environ: dict[str, str]) 
 
 
 @pytest.mark.parametrize("asked", ["-1", "61", "long"])
-def test_fails_when_connections_cannot_be_kept_so_long(asked: str, environ: dict[str, str]) -> None:
+def test_unusable_time_to_keep_connections_is_a_usage_error(asked: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=rf"\$DEEPLEARNING_KEEP_S must be .* got '?{asked}"):
         parse("python x", environ | {KEEP_VARIABLE: asked})
 

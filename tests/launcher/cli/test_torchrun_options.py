@@ -185,7 +185,7 @@ def test_a_range_of_nnodes_takes_the_available_hosts(tmp_path: Path, count: int)
         ("--use_env x.py", "--use_env is not supported: leave it out: ranks have LOCAL_RANK in any case"),
     ],
 )
-def test_fails_when_a_torchrun_line_would_mean_another_job(line: str, message: str, environ: dict[str, str]) -> None:
+def test_torchrun_line_that_would_mean_another_job_is_refused(line: str, message: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError) as caught:
         parse(line, environ)
     assert str(caught.value).startswith(message)

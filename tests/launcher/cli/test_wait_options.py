@@ -71,7 +71,7 @@ def test_only_hosts_of_the_clusters_file_are_the_clusters(environ: dict[str, str
         ("--wait --wait-timeout soon", f"{DURATION} 'soon'"),
     ],
 )
-def test_fails_when_a_job_can_never_start(line: str, reason: str, environ: dict[str, str]) -> None:
+def test_job_that_can_never_start_is_refused(line: str, reason: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError) as failure:
         parse(line, environ)
     assert str(failure.value) == reason

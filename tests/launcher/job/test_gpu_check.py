@@ -68,7 +68,7 @@ def test_a_node_whose_nvidia_smi_hangs_counts_its_gpus_as_free(cluster: Cluster)
     assert cluster.run("-n", "1", "true", environment=with_smi(cluster, HANGS)).code == 0
 
 
-def test_fails_when_another_job_has_claimed_the_gpus(cluster: Cluster) -> None:
+def test_gpus_claimed_by_another_job_are_refused_until_it_ends(cluster: Cluster) -> None:
     environment = with_smi(cluster, QUIET)
     one_gpu = ("-n", "1", "--env", "CUDA_VISIBLE_DEVICES:0")
     with cluster.start(*one_gpu, "echo up; sleep 1000", environment=environment) as first:

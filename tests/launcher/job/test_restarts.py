@@ -107,7 +107,7 @@ def test_a_node_that_returns_in_time_keeps_its_ranks(cluster: Cluster, unreachab
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] {rank} of 3" for rank, host in enumerate(ADDRESSES)]
 
 
-def test_fails_when_too_few_nodes_return(patient_cluster: Cluster, unreachable_dir: Path) -> None:
+def test_job_ends_if_too_few_nodes_return(patient_cluster: Cluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / SECOND
     options = ("--max-restarts", "1", "--rejoin-timeout", "1")
     result = patient_cluster.run(*options, f"[ $RANK != 1 ] || touch {gone}; {lose(1)}")
