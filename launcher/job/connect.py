@@ -46,7 +46,7 @@ def is_this_machine(host: Host) -> bool:
         return False
 
 
-def is_worker(config: Path = Path(NODE_CONFIG), key: Path = Path(CLUSTER_KEY_FILE)) -> bool:
+def lacks_cluster_key(config: Path = Path(NODE_CONFIG), key: Path = Path(CLUSTER_KEY_FILE)) -> bool:
     """Return True if this machine is a node of a cluster whose key this user cannot read, as on every worker."""
     return config.exists() and not os.access(key, os.R_OK)
 
@@ -60,15 +60,15 @@ def is_permanent(error: BaseException) -> bool:
 
 
 def with_advice(error: BaseException) -> str:
-    """Return the error's message, with advice if an option of launch or a habit from launch.py caused the failure.
+    """Return the error's message, with advice if an option of launch or a hosts file for launch.py caused the failure.
 
-    Advice exists for a key exchange that CLUSTER_OPTIONS disables, and for hosts files from launch.py, which contain
-    localhost.
+    Advice exists for a key exchange that CLUSTER_OPTIONS disables, and for hosts files that were written for launch.py
+    and contain localhost.
     """
     reason, kind = str(error), error.kind if isinstance(error, LaunchError) else ""
     if kind == UNKNOWN_HOST_KEY and reason.startswith(f"{LOCAL_HOST}:"):
         return f"{reason} No key is known for that name: use its host name instead, for example {socket.gethostname()}"
-    if kind == LOGIN_DENIED and reason.startswith(WORKER_HOST_PREFIX) and is_worker():
+    if kind == LOGIN_DENIED and reason.startswith(WORKER_HOST_PREFIX) and lacks_cluster_key():
         return f"{reason} Only the master has the cluster's key: run launch there"
     return reason + KEX_ADVICE if kind == NO_KEY_EXCHANGE and reason.startswith(WORKER_HOST_PREFIX) else reason
 
