@@ -79,7 +79,7 @@ class NodeStateReader:
         return self._view
 
 
-def departure_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Failure | None:
+def node_loss_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Failure | None:
     """Return the job's failure if this node or one of its hosts is leaving the cluster; None if all stay.
 
     `hosts` maps each host to its instance at the start of the job.
@@ -121,7 +121,7 @@ async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStat
         text = f"launch: {failure.reason}; waiting at most {LOSS_S:g} s to see whether a node is lost\n"
         await stderr.send(text.encode(errors="surrogateescape"))
     while failure.instances and (view := reader.read()) is not None:
-        if (lost := departure_failure(failure.instances, view)) is not None:
+        if (lost := node_loss_failure(failure.instances, view)) is not None:
             return replace(failure, is_process_exit=False, reason=f"{failure.reason}; {lost.reason}")
         if clock() >= until:
             break
@@ -138,7 +138,7 @@ async def watch_for_preemption(
     if view is None:
         return
     started_on = {host: view.instances.get(host.name) for host in hosts}
-    while (lost := departure_failure(started_on, view)) is None:
+    while (lost := node_loss_failure(started_on, view)) is None:
         await asyncio.sleep(POLL_S)
         view = reader.read() or view
     set_first_failure(first_failure, lost)

@@ -13,7 +13,7 @@ from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
 from launcher.job import preemption
 from launcher.job.failure import Failure
-from launcher.job.preemption import NodeStateReader, departure_failure, parse_cluster_view, wait_for_node_loss
+from launcher.job.preemption import NodeStateReader, node_loss_failure, parse_cluster_view, wait_for_node_loss
 from tests.bootstrap.identities import instance_id, public_key
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constants, copy_launcher, launcher_lines, read_lines
 
@@ -46,7 +46,7 @@ HOSTS: dict[Host, str | None] = {
 
 
 def preempted_host(text: str, hosts: dict[Host, str | None] | None = None) -> str | None:
-    found = departure_failure(HOSTS if hosts is None else hosts, parse_cluster_view(text))
+    found = node_loss_failure(HOSTS if hosts is None else hosts, parse_cluster_view(text))
     return None if found is None else found.reason
 
 
@@ -62,13 +62,13 @@ def test_a_node_leaves_when_the_membership_drops_it(text: str, reason: str | Non
 
 @pytest.mark.parametrize(("text", "preempted"), [(state(draining=[3]), True), (state(node_indexes=[1, 2]), False)])
 def test_a_node_with_notice_is_preempted_and_a_missing_one_has_failed(text: str, preempted: bool) -> None:
-    found = departure_failure(HOSTS, parse_cluster_view(text))
+    found = node_loss_failure(HOSTS, parse_cluster_view(text))
     assert found is not None
     assert found.preempted is preempted
 
 
 def test_a_notice_for_the_launchers_own_node_is_final() -> None:
-    own, other = (departure_failure(HOSTS, parse_cluster_view(state(draining=[node_index]))) for node_index in (1, 2))
+    own, other = (node_loss_failure(HOSTS, parse_cluster_view(state(draining=[node_index]))) for node_index in (1, 2))
     assert own is not None
     assert own.permanent
     assert other is not None
