@@ -83,10 +83,12 @@ async def run_job(
         job_id=job_id, restart_count=0, cwd=cwd, streams=streams, observer=observer, restart_hosts=restart_hosts
     )
     max_restarts = job.restart_policy.max_restarts
-    failure, counted = await first_attempt(job, attempt, pool, has_waited=has_waited), 0
+    counted = 0
+    failure = await first_attempt(job, attempt, pool, has_waited=has_waited)
     while failure is not None and not failure.permanent and max_restarts:
         # A preemption is not the job's fault and may recur any number of times, so do not count it.
-        counted += not failure.preempted
+        if not failure.preempted:
+            counted += 1
         if counted > max_restarts:
             break
         attempt = replace(attempt, restart_count=attempt.restart_count + 1)
