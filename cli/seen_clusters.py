@@ -1,6 +1,6 @@
 """Remember the nodes of the clusters that dlcluster has read, because completion must not call AWS.
 
-The file only helps to complete words: if it cannot be written or read, everything else works as without it.
+The file only helps to complete words: if it cannot be written or read, everything else still works.
 """
 
 import json

@@ -1,4 +1,7 @@
-"""Write a file atomically: under a temporary name first, then renamed."""
+"""Write a file atomically: under a temporary name first, then renamed.
+
+The agent and the trainer have one each: launcher may not import them, nor they launcher (tests/test_imports.py).
+"""
 
 import os
 from contextlib import suppress

@@ -78,8 +78,8 @@ def _unfinished(placement: Placement, fleet: Fleet, groups: GroupStates) -> Foun
     """Return the attempt that can be continued, or the complete fleet that lacks only the deploy that declares it."""
     attempt = find_attempt(groups, fleet.declared)
     if attempt is not None:
-        goes_on = attempt.zone in placement.zones and fleet.continues(attempt, groups)
-        return Found(zone=attempt.zone) if goes_on else None
+        can_continue = attempt.zone in placement.zones and fleet.continues(attempt, groups)
+        return Found(zone=attempt.zone) if can_continue else None
     zones = zones_of(groups)
     if sizes_of(groups) == fleet.declared and len(zones) == 1 and zones <= {*placement.zones}:
         return Found(zone=next(iter(zones)), is_complete=True)

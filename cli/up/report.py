@@ -66,12 +66,12 @@ def table(tried: Sequence[ZoneOutcome], lacking: Mapping[str, str], scores: Mapp
     rows += [(zone, "0", "0", reason) for zone, reason in lacking.items()]
     lines: list[tuple[str, ...]] = [COLUMNS, *rows]
     if scores is not None:
-        told = [SCORE, *(str(scores.get(zone, "none")) for zone, *_ in rows)]
-        lines = [(zone, score, *others) for score, (zone, *others) in zip(told, lines, strict=True)]
+        score_cells = [SCORE, *(str(scores.get(zone, "none")) for zone, *_ in rows)]
+        lines = [(zone, score, *others) for score, (zone, *others) in zip(score_cells, lines, strict=True)]
     return aligned([lines[0], *filled(lines[1:])])
 
 
 def scores_line(zones: Sequence[str], scores: Mapping[str, int]) -> str:
     """Return the zones in the order in which they are tried, with their scores."""
-    told = ", ".join(f"{zone} {scores.get(zone, 'none')}" for zone in zones)
-    return f"spot placement scores, from 1 to 10: {told}"
+    pairs = ", ".join(f"{zone} {scores.get(zone, 'none')}" for zone in zones)
+    return f"spot placement scores, from 1 to 10: {pairs}"

@@ -33,12 +33,12 @@ class ZoneRounds:
 
         An attempt that was already begun in a zone is completed first.
         """
-        backoff_s, place = FIRST_BACKOFF_S, begun
+        backoff_s, current = FIRST_BACKOFF_S, begun
         order = sorted(self.zones, key=lambda zone: zone != begun)
         while True:
             for zone in order:
-                yield (outcome := self._try(zone, moves=zone != place))
-                place = zone
+                yield (outcome := self._try(zone, moves=zone != current))
+                current = zone
                 if outcome.is_complete or outcome.is_final or (self.until is not None and self._is_over(0.0)):
                     return
             if self._is_over(backoff_s):

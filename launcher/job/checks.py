@@ -21,8 +21,8 @@ async def check_nodes(job: Job, connections: Sequence[RunnerConnection], *, is_r
     check_first_host(job, connections)
     if not job.force:
         check_fabric([(one.host, one.efa_devices) for one in connections])
-    # After a restart, a replacement may have a newer setup, which who requests restarts has accepted; and the failed
-    # attempt's processes may still hold the GPUs.
+    # On a restart, a replacement may have run a newer setup, which --max-restarts accepts; and the processes of the
+    # failed attempt may still hold the GPUs.
     if not (job.force or is_restart):
         check_setup([(one.host, one.setup) for one in connections])
         check_gpus(job, [connection.gpus for connection in connections])
