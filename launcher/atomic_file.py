@@ -1,6 +1,7 @@
 """Write a file atomically: under a temporary name first, then renamed.
 
-The agent and the trainer have one each: launcher may not import them, nor they launcher (tests/test_imports.py).
+bootstrap and trainer have copies of their own: launcher may import only the contract and the checks of records
+(tests/test_imports.py).
 """
 
 import os
