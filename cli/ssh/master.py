@@ -23,11 +23,11 @@ def connect_to_master(selection: Selection) -> Iterator[tuple[ClusterContext, Ma
 def ssh_target(context: ClusterContext) -> SshTarget:
     """Return the master's address, login and host key; in a private cluster, also how to start a session."""
     clients, cluster = context.clients, context.cluster
-    master, session = context.master, None
+    master, start = context.master, None
     with context.explaining_pause():
         if cluster.is_private:
             check_instance(clients.ec2, master, cluster_name=cluster.name)
-            address, session = master.host_names[0], functools.partial(start_session, clients, master.instance_id)
+            address, start = master.host_names[0], functools.partial(start_session, clients, master.instance_id)
         else:
             address = master_address(clients.ec2, context.membership, cluster_name=cluster.name)
     return SshTarget(
@@ -35,5 +35,5 @@ def ssh_target(context: ClusterContext) -> SshTarget:
         user=cluster.login_user,
         host_key=master.host_key,
         identity=identity_path(context.selection.identity),
-        session=session,
+        start_session=start,
     )

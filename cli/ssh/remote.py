@@ -40,7 +40,7 @@ class SshTarget:
     host_key: str
     identity: str | None
     port: int = SSH_PORT
-    session: Callable[[], PluginCall] | None = None
+    start_session: Callable[[], PluginCall] | None = None
     """Function that starts a session of Session Manager; None to connect to the address."""
 
 
@@ -187,7 +187,7 @@ def _send(channel: paramiko.Channel, chunks: Iterable[bytes], *, ends: bool) -> 
 def connect(target: SshTarget) -> Iterator[MasterConnection]:
     """Log in, and yield the connection. Raises ClusterError."""
     with ExitStack() as opened:
-        sock = opened.enter_context(session_socket(target.session())) if target.session else None
+        sock = opened.enter_context(session_socket(target.start_session())) if target.start_session else None
         client = opened.enter_context(paramiko.SSHClient())
         yield MasterConnection(_log_in(client, target, sock), address=target.address)
 

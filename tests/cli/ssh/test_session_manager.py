@@ -288,7 +288,7 @@ def test_a_command_runs_through_a_plugin(tmp_path: Path, capfdbinary: pytest.Cap
             user=getpass.getuser(),
             host_key=node.host_key,
             identity=str(tmp_path / "identity"),
-            session=session_to("127.0.0.61", node.port),
+            start_session=session_to("127.0.0.61", node.port),
         )
         command = "head -c 3000000 /dev/zero; exit 9"
         assert run_command(target, command, stdout_fd=1, stderr_fd=2) == 9
@@ -325,7 +325,7 @@ def test_silent_node_behind_the_plugin_counts_as_lost(tmp_path: Path, monkeypatc
             user=getpass.getuser(),
             host_key=node.host_key,
             identity=str(tmp_path / "identity"),
-            session=lambda: PluginCall(words=words, environment={}),
+            start_session=lambda: PluginCall(words=words, environment={}),
         )
         with pytest.raises(ClusterError, match="the connection to deeplearning-master was lost"):
             run_command(target, f"touch {shlex.quote(str(tmp_path / 'silent'))}; sleep 5", stdout_fd=1, stderr_fd=2)
@@ -340,7 +340,7 @@ def test_plugins_own_reason_is_part_of_the_error(stream: str) -> None:
         user="ubuntu",
         host_key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBwQ0Y3S4f0Yq4V8v0y1Q9jv8t5oQ8k8yq2hJm1m3X8k",
         identity=None,
-        session=lambda: PluginCall(words=words, environment={}),
+        start_session=lambda: PluginCall(words=words, environment={}),
     )
     with pytest.raises(ClusterError, match=r"server answered \(session-manager-plugin: .*start session: EOF\)"):
         run_command(target, "true", stdout_fd=1, stderr_fd=2)
