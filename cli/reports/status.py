@@ -20,7 +20,7 @@ from bootstrap.contract import (
 from bootstrap.idle.pause_record import PauseRecord
 from cli.aws.nodes import RUNNING, Instance, Member, Membership, missing_count, running_count
 from cli.aws.scaling import Activity, distinct_failures
-from cli.reports.block import DeployedBlock
+from cli.reports.capacity_block import DeployedBlock
 from cli.reports.releases import release_lines
 from stacks.settings.lifetime import iso
 
@@ -53,7 +53,7 @@ class Status:
     """Instances that a size of zero does not end, with the reason."""
     expires: datetime | None = None
     """Time from which AWS pauses the cluster."""
-    block: DeployedBlock | None = None
+    capacity_block: DeployedBlock | None = None
     """Capacity Block of its nodes."""
     deletes_stack: bool = False
     """True if AWS also deletes the stack afterwards."""
@@ -81,7 +81,7 @@ class Status:
             )
             leaving = self.running - staying
             left = f", nodes still shutting down: {leaving}" if leaving > 0 else ""
-            hint = "" if self.block else "; dlcluster resume brings its nodes back"
+            hint = "" if self.capacity_block else "; dlcluster resume brings its nodes back"
             return f"{self.cluster_name}: paused{left}{hint}"
         counts = f"{self.running} of {self.desired_nodes} nodes"
         if self.running > self.desired_nodes:
@@ -92,9 +92,9 @@ class Status:
 
     def schedule_lines(self, now: datetime) -> Iterator[str]:
         """Yield when AWS pauses or deletes a running cluster, and the times of its Capacity Block, if any."""
-        if self.block is not None:
-            yield self.block.line(now)
-            if not self.desired_nodes and self.block.starts <= now < self.block.pauses:
+        if self.capacity_block is not None:
+            yield self.capacity_block.line(now)
+            if not self.desired_nodes and self.capacity_block.starts <= now < self.capacity_block.pauses:
                 yield "dlcluster resume starts its nodes in the block"
         if self.desired_nodes and self.expires is not None and now < self.expires:
             hours, minutes = divmod((self.expires - now) // timedelta(minutes=1), 60)
@@ -123,7 +123,7 @@ class Status:
 
     def warnings(self, now: datetime) -> Iterator[str]:
         """Yield, line by line, what costs money although the cluster should be paused."""
-        if self.desired_nodes and self.block is not None and now > self.block.pauses + PAUSED_WITHIN:
+        if self.desired_nodes and self.capacity_block is not None and now > self.capacity_block.pauses + PAUSED_WITHIN:
             yield f"{self.cluster_name} is not paused though its Capacity Block ends: dlcluster pause ends its nodes"
         if self.desired_nodes and self.expires is not None and now > self.expires + PAUSED_WITHIN:
             yield (
@@ -159,7 +159,7 @@ class Status:
             "nodes": [self._node(member) for member in self.membership.members],
             "reasons": list(reasons),
             "expires": iso(self.expires) if self.expires else None,
-            "capacity_block": self.block.document() if self.block else None,
+            "capacity_block": self.capacity_block.document() if self.capacity_block else None,
             "idle_since": iso(self.pause.idle_since) if self.pause.idle_since else None,
             "idle_pauses_at": iso(self.idle_pauses_at) if self.idle_pauses_at else None,
             "warnings": [*self.warnings(datetime.now(timezone.utc))],

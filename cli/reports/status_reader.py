@@ -8,7 +8,7 @@ from cli.aws.nodes import find_instances
 from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
-from cli.reports.block import parse_deployed_block
+from cli.reports.capacity_block import parse_deployed_block
 from cli.reports.status import Status, reasons
 from stacks.settings.lifetime import DELETE
 
@@ -26,7 +26,7 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
         staying=groups.staying,
         expires=context.cluster.expires,
-        block=parse_deployed_block(context.cluster.block),
+        capacity_block=parse_deployed_block(context.cluster.capacity_block),
         deletes_stack=context.cluster.expiry_action == DELETE,
         release=context.cluster.release,
         pause=_read_pause(clients, context.cluster.table),

@@ -11,7 +11,7 @@ from bootstrap.contract import BLOCK_OUTPUT, CLUSTER_TAG
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.nodes.offering import deploy_zone
 from cli.preflight.target import PreflightTarget, find_current_stack
-from cli.reports.block import DeployedBlock, parse_deployed_block
+from cli.reports.capacity_block import DeployedBlock, parse_deployed_block
 from stacks.settings.lifetime import iso, parse_time
 from stacks.settings.purchase import CAPACITY_BLOCK, RESERVATION, CapacityBlock
 
