@@ -49,7 +49,7 @@ class CheckedNode:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class NodeFinding:
     """A node to look at; the field names are the keys of the JSON object."""
 
     node: str
@@ -76,7 +76,7 @@ class CheckReport:
     median_gb_per_s: float | None
     """Median of the nodes' figures."""
     nodes: tuple[CheckedNode, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[NodeFinding, ...]
 
     @property
     def summary(self) -> str:
@@ -136,8 +136,8 @@ def _node(values: Any, instance_ids: Mapping[str, str]) -> CheckedNode:
     )
 
 
-def _finding(values: Any, instance_ids: Mapping[str, str]) -> Finding:
-    return Finding(
+def _finding(values: Any, instance_ids: Mapping[str, str]) -> NodeFinding:
+    return NodeFinding(
         node=values["node"],
         instance_id=instance_ids[values["node"]],
         what=printable(str(values["what"])),
