@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.peer_credentials import is_same_user, process_id
-from launcher.transport.pool.daemon import FDS, MAX_MESSAGE, DaemonConfig, Entry
+from launcher.transport.pool.daemon import FDS, MAX_MESSAGE, DaemonConfig, DaemonEntry
 from launcher.transport.process import PipedProcess
 
 SUFFIX = ".sock"
@@ -57,7 +57,7 @@ def keep_idle(environ: Mapping[str, str], connections: Sequence[IdleConnection],
     directory.mkdir(mode=0o700, exist_ok=True)
     socket_path = directory / f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
     unlisted = socket_path.with_suffix(".new")
-    entries = [Entry(idle.host, idle.fingerprint, idle.process.fds) for idle in connections]
+    entries = [DaemonEntry(idle.host, idle.fingerprint, idle.process.fds) for idle in connections]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
             listener.bind(str(unlisted))
