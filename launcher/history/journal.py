@@ -21,7 +21,7 @@ from launcher.history.lock import (
     mark_lock_stale,
     touch_lock,
 )
-from launcher.history.record_upload import Upload, start_upload, upload
+from launcher.history.record_upload import RecordUpload, start_upload, upload
 from launcher.history.records import JobRecord, JobState, Revision, now, without_values, write_record
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import claimed_gpus
@@ -82,7 +82,7 @@ class Journal:
         self._stays_open = stays_open
         self._directory = jobs_directory() / job_id
         self._revision_query: RevisionQuery | None = None
-        self._upload: Upload | None = None
+        self._upload: RecordUpload | None = None
         self.write_error: str | None = None
         """Reason why no record is kept; None while one is."""
 
