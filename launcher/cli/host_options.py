@@ -6,7 +6,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, WORKERS_FILE, WORKERS_PATH_VARIABLE
-from launcher.cli.torchrun_options import AUTO_COUNTS, Nodes, auto_ranks, parse_nnodes
+from launcher.cli.torchrun_options import AUTO_COUNTS, NodeRange, auto_ranks, parse_nnodes
 from launcher.cli.wait_options import is_queued
 from launcher.errors import UsageError
 from launcher.frameworks import LAUNCHED_BY_MPI, load_framework
@@ -43,7 +43,7 @@ def _node_count(options: argparse.Namespace, available: int) -> int:
     name, nodes = "--nnodes", parse_nnodes(options)
     if nodes is None:
         wanted = available if options.num_workers is None else whole_number(options.num_workers, name="-n")
-        name, nodes = "-n", Nodes(min=wanted, max=wanted)
+        name, nodes = "-n", NodeRange(min=wanted, max=wanted)
     if nodes.min > available:
         declared = declared_nodes() if is_queued(options) and options.hostfile is None else None
         if declared is None:
@@ -74,7 +74,7 @@ def local_host(options: argparse.Namespace, environ: Mapping[str, str], *, frame
         raise UsageError(
             f"-H cannot be combined with --launcher local, which uses no other machine, got {options.hostfile!r}"
         )
-    if parse_nnodes(options) not in (None, Nodes(min=1, max=1)):
+    if parse_nnodes(options) not in (None, NodeRange(min=1, max=1)):
         raise UsageError(f"--nnodes must be 1 with --launcher local, got {options.nnodes}")
     counts = {"-n": options.num_workers, "-np": options.num_proc, "--nproc-per-node": options.nproc_per_node}
     names = [name for name, value in counts.items() if value is not None]
