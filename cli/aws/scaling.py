@@ -39,6 +39,7 @@ class Activity:
 
     @property
     def is_failure(self) -> bool:
+        """Return True if the launch or termination failed."""
         return self.status in _FAILURES
 
     @property

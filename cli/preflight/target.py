@@ -30,6 +30,7 @@ class PreflightTarget:
 
     @property
     def region(self) -> str:
+        """Return the region of the deploy."""
         return self.clients.region
 
     @property

@@ -41,6 +41,7 @@ class ZoneOutcome:
 
     @property
     def is_complete(self) -> bool:
+        """Return True if every node was launched."""
         return not self.reason
 
     @property

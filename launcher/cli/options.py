@@ -49,6 +49,8 @@ class _Help(argparse.HelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
+    """Parser that raises UsageError instead of exiting."""
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 

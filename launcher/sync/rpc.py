@@ -34,10 +34,12 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float) -> "Deadline":
+        """Return the deadline that ends in `seconds`."""
         return cls(seconds=seconds, at=asyncio.get_running_loop().time() + seconds)
 
     @property
     def left(self) -> float:
+        """Return the seconds until the deadline, at least 0."""
         return max(0.0, self.at - asyncio.get_running_loop().time())
 
 

@@ -24,6 +24,8 @@ POLL_S = 0.05
 
 
 class _SupervisedProcess:
+    """A child process with its log, its open streams and the progress of its end."""
+
     def __init__(self, running: processes.ChildProcess, *, index: int, log: "ProcessLog | None") -> None:
         self.running = running
         self.group = running.pid
