@@ -40,7 +40,7 @@ def test_launch_takes_every_option_that_run_passes_on(tmp_path: Path) -> None:
     assert [host.name for host in job.hosts] == ["one", "two"]
     assert job.environment == {"A": "b:c", "B": "d=e", "HERE": "v"}
     assert job.venv == str(Path.home() / "env")
-    assert (job.secrets, job.restarts.max_restarts, job.name) == ({"C": "ssm:/c"}, 3, "baseline")
+    assert (job.secrets, job.restart_policy.max_restarts, job.name) == ({"C": "ssm:/c"}, 3, "baseline")
     assert job.wait is not None
     assert job.wait.timeout_s == 7200
     assert parse_options(["-H", str(hosts), *LaunchOptions(force=True).words(), "x"], environ={}).force
